@@ -1,0 +1,1 @@
+//! What "compatible with memcached" means, runnable.

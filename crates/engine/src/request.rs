@@ -1,0 +1,272 @@
+//! What one can ask of the engine, and what it answers.
+//!
+//! A miss is a value, not an error; an error says whose fault it is. Times are seconds on the caller's own
+//! clock (see [`Now`]): the engine never reads one.
+
+use crate::Item;
+
+/// The moment at which a turn runs, told by the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Seconds since the caller's own zero (a server's start). All expiry times are on this scale. Must not
+    /// run backwards and must be at least 1: 0 is "never".
+    pub secs: u32,
+    /// Microseconds of wall time since some fixed moment, the physical part of CAS values. May repeat.
+    pub micros: u64,
+}
+
+/// When an item dies: the second (on the scale of [`Now::secs`]) from which it is no longer found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Expiry(pub(crate) u32);
+
+impl Expiry {
+    /// Never expires.
+    pub const NEVER: Self = Self(0);
+    /// Expired before it was stored: stored all the same, never found.
+    pub const PAST: Self = Self(1);
+
+    /// Dead from second `secs` on. 0 is taken as [`Expiry::PAST`]: a moment before all others.
+    pub fn at(secs: u32) -> Self {
+        Self(secs.max(1))
+    }
+
+    /// The second from which the item is dead, or `None` for never.
+    pub fn secs(self) -> Option<u32> {
+        (self.0 != 0).then_some(self.0)
+    }
+
+    /// Dead at `now`?
+    pub fn is_past(self, now: Now) -> bool {
+        self.0 != 0 && self.0 <= now.secs
+    }
+}
+
+/// Why a key was not found. The difference matters to statistics alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Miss {
+    /// No such key.
+    Absent,
+    /// It was there, and its time was up.
+    Expired,
+    /// It was there, and a flush covers it.
+    Flushed,
+}
+
+/// How a fetch may change what it finds, beyond being counted as a use.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fetch {
+    /// New expiry for a hit (gat, `mg T`).
+    pub touch: Option<Expiry>,
+    /// On a miss create an empty item with this expiry and hand the caller the token (`mg N`).
+    pub vivify: Option<Expiry>,
+    /// CAS value of an item that `vivify` creates (`mg E`); 0 counts as absent.
+    pub vivify_cas: Option<u64>,
+    /// Hand out the token when fewer than this many seconds are left (`mg R`).
+    pub recache_below_secs: Option<u32>,
+    /// Do not count as a use: no access bits, no access time (`mg u`).
+    pub unnoticed: bool,
+}
+
+/// Who holds the right to recompute an item's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Token {
+    /// Nobody was asked to recompute it.
+    None,
+    /// This fetch was given the token: the caller should recompute (`W`).
+    Won,
+    /// Another caller holds it (`Z`).
+    Held,
+}
+
+/// A hit, with the item's state as it was before this fetch changed it.
+#[derive(Clone, Copy, Debug)]
+pub struct Fetched<'t> {
+    /// The item. `item.expiry()` is the expiry after a touch.
+    pub item: Item<'t>,
+    /// Expiry before a touch.
+    pub expiry_before: Expiry,
+    /// Fetched before, since it was stored (`h`).
+    pub hit_before: bool,
+    /// Seconds since its last use, or since it was stored (`l`). Refreshed lazily: up to a minute too high.
+    pub idle_secs: u32,
+    /// Marked stale by [`Invalidate::stale`] (`X`).
+    pub stale: bool,
+    /// Token state.
+    pub token: Token,
+    /// Created by this very fetch ([`Fetch::vivify`]).
+    pub vivified: bool,
+}
+
+/// How a store treats what is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Store always.
+    Set,
+    /// Store only if absent; a failed add counts as a use of the item.
+    Add,
+    /// Store only if present.
+    Replace,
+    /// Put the value after the present one; flags and expiry stay.
+    Append,
+    /// Put the value before the present one; flags and expiry stay.
+    Prepend,
+}
+
+/// A condition on the present item's CAS value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compare {
+    /// Must be equal. 0 never is.
+    Equal(u64),
+    /// Equal, or the given value is lower than the present one (`ms I`): then the item is stored, but keeps its
+    /// old expiry and its token mark, and is stale.
+    EqualOrStale(u64),
+}
+
+/// One store.
+#[derive(Clone, Copy, Debug)]
+pub struct Store<'a> {
+    /// 1 to 250 bytes.
+    pub key: &'a [u8],
+    /// The value, or the piece to append or prepend.
+    pub value: &'a [u8],
+    /// Opaque to the engine.
+    pub client_flags: u32,
+    /// Expiry of the new item.
+    pub expiry: Expiry,
+    /// What to do with what is there.
+    pub mode: Mode,
+    /// Condition. A missing item gives `NotFound` for Set and Replace, `NotStored` for Append and Prepend; Add
+    /// ignores it.
+    pub compare: Option<Compare>,
+    /// CAS value to install instead of a fresh one (`E`); `None` or 0: a fresh one.
+    pub cas: Option<u64>,
+    /// Append/Prepend only: create the item with this expiry if absent (`ms N`).
+    pub vivify: Option<Expiry>,
+    /// Remember that the key came in base64 (`ms b`).
+    pub binary_key: bool,
+}
+
+impl<'a> Store<'a> {
+    /// A plain `set`: everything else at its default.
+    pub fn set(key: &'a [u8], value: &'a [u8]) -> Self {
+        Self {
+            key,
+            value,
+            client_flags: 0,
+            expiry: Expiry::NEVER,
+            mode: Mode::Set,
+            compare: None,
+            cas: None,
+            vivify: None,
+            binary_key: false,
+        }
+    }
+}
+
+/// What became of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// Done; the new CAS value, and the value's size (after an append: the whole).
+    Stored {
+        /// The item's new CAS value.
+        cas: u64,
+        /// Size of the whole value.
+        value_bytes: u32,
+    },
+    /// The mode's condition did not hold (also: an append that would be too large or found no memory).
+    NotStored,
+    /// CAS mismatch.
+    Exists,
+    /// CAS given, no item.
+    NotFound,
+    /// Larger than [`crate::Config::item_bytes_max`]. Nothing changed; whether the old item goes is the caller's rule.
+    TooLarge,
+    /// No memory, and nothing that may be evicted. Nothing changed.
+    OutOfMemory,
+    /// Memory is being reclaimed but still pinned by running turns (perhaps this one): leave the turn, enter a new
+    /// one, try again.
+    TryAgain,
+}
+
+/// What became of a delete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deleted {
+    /// Gone.
+    Deleted,
+    /// Was not there.
+    NotFound(Miss),
+    /// CAS mismatch.
+    Exists,
+}
+
+/// A softer delete (`md I`, `md x`).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Invalidate {
+    /// Only if the CAS value is this one; 0 never is.
+    pub compare: Option<u64>,
+    /// Keep the item, mark it stale, take back the token, give it a new CAS value (`I`).
+    pub stale: bool,
+    /// Replace the value by an empty one with these client flags (`x F`); the CAS value stays unless `stale` or `cas`
+    /// changes it. The expiry becomes `expiry`, or never.
+    pub blank: Option<u32>,
+    /// New expiry.
+    pub expiry: Option<Expiry>,
+    /// CAS value to install (`E`); 0 counts as absent.
+    pub cas: Option<u64>,
+}
+
+/// An increment or decrement of a decimal value.
+#[derive(Clone, Copy, Debug)]
+pub struct Arith {
+    /// Amount.
+    pub delta: u64,
+    /// Subtract, stopping at 0; else add, wrapping at 2^64.
+    pub decrement: bool,
+    /// Only if the CAS value is this one; 0 counts as absent.
+    pub compare: Option<u64>,
+    /// On a miss create the item with this number (delta not applied) and this expiry.
+    pub initial: Option<(u64, Expiry)>,
+    /// New expiry on success (`ma T`).
+    pub expiry: Option<Expiry>,
+    /// CAS value to install (`E`); 0 counts as absent.
+    pub cas: Option<u64>,
+}
+
+/// What became of an [`Arith`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// The new number.
+    Number {
+        /// The result.
+        number: u64,
+        /// New CAS value.
+        cas: u64,
+        /// Expiry before and after.
+        expiry_before: Expiry,
+        /// Expiry now.
+        expiry: Expiry,
+        /// Created by [`Arith::initial`].
+        created: bool,
+    },
+    /// No item.
+    NotFound(Miss),
+    /// CAS mismatch.
+    Exists,
+    /// The value is not a decimal number of 64 bits.
+    NonNumeric,
+    /// No memory for the new value.
+    OutOfMemory,
+    /// As [`Stored::TryAgain`].
+    TryAgain,
+}
+
+/// Why there is no room for a value that is about to be uploaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoRoom {
+    /// Larger than [`crate::Config::item_bytes_max`].
+    TooLarge,
+    /// No memory, and nothing that may be evicted.
+    OutOfMemory,
+    /// As [`Stored::TryAgain`].
+    TryAgain,
+}

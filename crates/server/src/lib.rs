@@ -1,0 +1,1 @@
+//! larderd, the server.

@@ -1,0 +1,2 @@
+//! larderd.
+fn main() {}
