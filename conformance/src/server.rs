@@ -1,0 +1,181 @@
+//! A server process of one's own: larderd or memcached, on an ephemeral port of 127.0.0.1, gone when dropped.
+//!
+//! Both programs are started with the same command line, since larderd takes memcached's. The port is learned the way
+//! memcached's own tests learn it: `-p -1` and the environment variable `MEMCACHED_PORT_FILENAME`.
+
+use std::ffi::OsStr;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use std::{env, fs, io, thread};
+
+use crate::Result;
+
+/// A running server. Dropping it kills the process.
+pub struct Server {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Server {
+    /// Starts `program` with `args` (memcached's options, without port and address) and waits until it listens.
+    /// Its standard error goes to ours.
+    pub fn start<S: AsRef<OsStr>>(program: &Path, args: &[S]) -> Result<Self> {
+        let port_file = PortFile::new();
+        let mut command = Command::new(program);
+        command.args(["-l", "127.0.0.1", "-p", "-1", "-U", "0"]);
+        if is_root() {
+            command.args(["-u", "nobody"]);
+        }
+        let mut child = command
+            .args(args)
+            .env("MEMCACHED_PORT_FILENAME", &port_file.path)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("cannot start {}: {error}", program.display()))?;
+
+        let deadline = Instant::now() + START_TIMEOUT;
+        loop {
+            if let Some(port) = port_file.tcp_port() {
+                return Ok(Self { child, address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)) });
+            }
+            if let Some(status) = child.try_wait()? {
+                return Err(format!("{} did not start: {status}", program.display()).into());
+            }
+            if Instant::now() > deadline {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("{} named no port within {START_TIMEOUT:?}", program.display()).into());
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A new connection, with Nagle's algorithm off so that each write travels alone.
+    pub fn connect(&self) -> io::Result<TcpStream> {
+        connect(self.address)
+    }
+
+    /// The process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether the process still runs.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Resident memory of the process in bytes (`VmRSS` of /proc/PID/status).
+    pub fn resident_bytes(&self) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS line")?;
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
+        Ok(kib * 1024)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A connection with `TCP_NODELAY`.
+pub fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// The larderd to test: `$LARDERD` if set, else the one of this workspace, built now in the profile of the caller.
+pub fn larderd() -> Result<PathBuf> {
+    static BUILT: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
+    if let Some(path) = env::var_os("LARDERD") {
+        return Ok(path.into());
+    }
+    BUILT.get_or_init(|| build_larderd().map_err(|error| error.to_string())).clone().map_err(Into::into)
+}
+
+/// The reference: `$MEMCACHED` if set, else the `memcached` found on the PATH or in /usr/bin.
+pub fn memcached() -> Result<PathBuf> {
+    if let Some(path) = env::var_os("MEMCACHED") {
+        return Ok(path.into());
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .chain([PathBuf::from("/usr/bin")])
+        .map(|dir| dir.join("memcached"))
+        .find(|file| file.is_file())
+        .ok_or_else(|| "there is no memcached here: apt-get install memcached, or set MEMCACHED".into())
+}
+
+/// The first line of `program -V`, e.g. `memcached 1.6.18`.
+pub fn version(program: &Path) -> Result<String> {
+    let output = Command::new(program).arg("-V").output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+fn build_larderd() -> Result<PathBuf> {
+    let exe = env::current_exe()?;
+    let mut profile_dir = exe.parent().ok_or("the test has no directory")?;
+    if profile_dir.ends_with("deps") {
+        profile_dir = profile_dir.parent().ok_or("no directory above deps/")?;
+    }
+    let target_dir = profile_dir.parent().ok_or("no target directory")?;
+
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo
+        .args(["build", "--quiet", "--package", "larder-server", "--bin", "larderd", "--target-dir"])
+        .arg(target_dir);
+    if profile_dir.ends_with("release") {
+        cargo.arg("--release");
+    }
+    if !cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status()?.success() {
+        return Err("larderd does not build".into());
+    }
+    Ok(profile_dir.join("larderd"))
+}
+
+/// The file to which a server writes its ports (memcached: `<file>.lck`, renamed when complete).
+struct PortFile {
+    path: PathBuf,
+}
+
+impl PortFile {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self { path: env::temp_dir().join(format!("larder-ports-{}-{n}", std::process::id())) }
+    }
+
+    fn tcp_port(&self) -> Option<u16> {
+        let text = fs::read_to_string(&self.path).ok()?;
+        text.lines().find_map(|line| line.strip_prefix("TCP INET: "))?.trim().parse().ok()
+    }
+}
+
+impl Drop for PortFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// memcached refuses to start as root without `-u`.
+fn is_root() -> bool {
+    let Ok(status) = fs::read_to_string("/proc/self/status") else { return false };
+    status.lines().any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"))
+}
+
+const START_TIMEOUT: Duration = Duration::from_secs(10);
