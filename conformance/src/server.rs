@@ -24,14 +24,20 @@ impl Server {
     /// Starts `program` with `args` (memcached's options, without port and address) and waits until it listens.
     /// Its standard error goes to ours.
     pub fn start<S: AsRef<OsStr>>(program: &Path, args: &[S]) -> Result<Self> {
-        let port_file = PortFile::new();
         let mut command = Command::new(program);
         command.args(["-l", "127.0.0.1", "-p", "-1", "-U", "0"]);
         if is_root() {
             command.args(["-u", "nobody"]);
         }
+        command.args(args);
+        Self::start_command(command)
+    }
+
+    /// Starts any command that names its port in the file `$MEMCACHED_PORT_FILENAME`, as memcached does.
+    pub fn start_command(mut command: Command) -> Result<Self> {
+        let port_file = PortFile::new();
+        let program = PathBuf::from(command.get_program());
         let mut child = command
-            .args(args)
             .env("MEMCACHED_PORT_FILENAME", &port_file.path)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
