@@ -1,0 +1,4 @@
+//! The time.
+
+/// The clock.
+pub struct Clock;

@@ -1,0 +1,131 @@
+//! What the server counts. Every worker counts for itself and alone writes its own counters, so counting costs a load
+//! and a store on a line no other core writes; who wants to know sums over all workers.
+//!
+//! Names and meanings: memcached, doc/protocol.txt, "General-purpose statistics".
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A number with one writer and any number of readers.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `n`. To be called by the owning worker alone: a load and a store, not a read-modify-write.
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    /// The value so far.
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// The counters of one worker, on cache lines of their own.
+        #[derive(Debug, Default)]
+        #[repr(align(128))]
+        pub struct Counters { $($(#[$doc])* pub $name: Counter,)* }
+
+        /// The counters of all workers at one moment.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Totals { $($(#[$doc])* pub $name: u64,)* }
+
+        impl Totals {
+            /// Sums over all workers.
+            pub fn sum(workers: &[Arc<Counters>]) -> Self {
+                let mut totals = Self::default();
+                for counters in workers {
+                    $(totals.$name = totals.$name.wrapping_add(counters.$name.get());)*
+                }
+                totals
+            }
+
+            /// What was counted since `earlier`.
+            pub fn since(&self, earlier: &Self) -> Self {
+                Self { $($name: self.$name.wrapping_sub(earlier.$name),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Keys asked for by get, gets, mg.
+    cmd_get,
+    /// Stores that got as far as having memory.
+    cmd_set,
+    /// flush_all, refused ones too.
+    cmd_flush,
+    /// Keys asked for by touch, gat, gats, mg with T.
+    cmd_touch,
+    /// me.
+    cmd_meta,
+    /// Keys found by get.
+    get_hits,
+    /// Keys not found by get.
+    get_misses,
+    /// Look-ups that met an expired item.
+    get_expired,
+    /// Look-ups that met a flushed item.
+    get_flushed,
+    /// Deletes of absent keys.
+    delete_misses,
+    /// Deletes.
+    delete_hits,
+    /// incr of absent keys.
+    incr_misses,
+    /// incr.
+    incr_hits,
+    /// decr of absent keys.
+    decr_misses,
+    /// decr.
+    decr_hits,
+    /// cas of absent keys.
+    cas_misses,
+    /// cas that stored.
+    cas_hits,
+    /// cas with a number that did not match.
+    cas_badval,
+    /// Keys touched.
+    touch_hits,
+    /// Absent keys touched.
+    touch_misses,
+    /// Stores refused for their size.
+    store_too_large,
+    /// Stores refused for want of memory.
+    store_no_memory,
+    /// Passwords checked.
+    auth_cmds,
+    /// Passwords refused.
+    auth_errors,
+    /// Bytes received.
+    bytes_read,
+    /// Bytes sent.
+    bytes_written,
+    /// Connections accepted.
+    total_connections,
+    /// Connections refused because `-c` were open.
+    rejected_connections,
+    /// Connections closed for being idle.
+    idle_kicks,
+    /// Times a connection had used up its requests (`-R`) and waited for the others.
+    conn_yields,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_sum_over_workers_and_count_from_a_baseline() {
+        let workers = [Arc::new(Counters::default()), Arc::new(Counters::default())];
+        workers[0].cmd_get.add(3);
+        workers[1].cmd_get.add(4);
+        let earlier = Totals::sum(&workers);
+        assert_eq!(earlier.cmd_get, 7);
+        workers[1].cmd_get.add(1);
+        assert_eq!(Totals::sum(&workers).since(&earlier).cmd_get, 1);
+    }
+}

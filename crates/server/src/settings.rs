@@ -1,0 +1,205 @@
+//! How this server is to run: the outcome of reading the command line, constant from then on.
+
+use std::path::PathBuf;
+
+/// The server's settings. Defaults are memcached's.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    // Where to listen.
+    /// TCP port (`-p`).
+    pub tcp_port: Port,
+    /// `-l` as given, entries in order; empty: all addresses, IPv4 and IPv6.
+    pub listen: Vec<String>,
+    /// Unix socket instead of TCP (`-s`).
+    pub unix_socket: Option<PathBuf>,
+    /// Mode of the unix socket (`-a`).
+    pub unix_mode: u32,
+    /// Connections the kernel queues before they are accepted (`-b`).
+    pub backlog: i32,
+
+    // Connections and workers.
+    /// Open connections at most (`-c`).
+    pub connections_max: u32,
+    /// Refuse connections beyond the limit with an error line, rather than leave them unaccepted.
+    pub maxconns_fast: bool,
+    /// Worker threads (`-t`).
+    pub threads: usize,
+    /// Requests of one connection before others have their turn (`-R`).
+    pub requests_per_event: u32,
+    /// Close TCP connections that send nothing for longer than this; 0: never.
+    pub idle_timeout_secs: u32,
+
+    // The cache.
+    /// Memory of the cache (`-m`).
+    pub memory_bytes: u64,
+    /// Evict when full; else stores fail (`-M`).
+    pub evict: bool,
+    /// Largest item (`-I`), by memcached's formula.
+    pub item_bytes_max: u32,
+    /// CAS values are handed out (`-C` turns them off).
+    pub cas: bool,
+    /// log2 of the items the index has room for at the start; `None`: chosen from the memory.
+    pub hash_power: Option<u8>,
+
+    // Commands.
+    /// `shutdown` is allowed (`-A`).
+    pub shutdown_command: bool,
+    /// `flush_all` is allowed (`-F` forbids).
+    pub flush_all: bool,
+    /// Dumps of keys are allowed (`-X` forbids).
+    pub dump: bool,
+    /// `watch` is allowed (`-W` forbids).
+    pub watch: bool,
+    /// Close the connection when a noreply command met a server-side error, which it cannot otherwise learn of.
+    pub noreply_close_on_error: bool,
+    /// Verbosity at the start (`-v`); `verbosity` changes the one in [`crate::shared::Shared`].
+    pub verbosity: u8,
+
+    // The process.
+    /// Run in the background (`-d`).
+    pub daemon: bool,
+    /// Where to write the process id (`-P`).
+    pub pid_file: Option<PathBuf>,
+    /// Whose rights to run with when started as root (`-u`).
+    pub user: Option<String>,
+    /// Keep all memory resident (`-k`).
+    pub lock_memory: bool,
+    /// Raise the limit on core files (`-r`).
+    pub core_dumps: bool,
+
+    /// What options without effect were given, for `stats settings`.
+    pub accepted: Accepted,
+}
+
+/// A port to bind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Port {
+    /// Do not listen.
+    Off,
+    /// This one.
+    Fixed(u16),
+    /// One the system chooses.
+    Ephemeral,
+}
+
+/// Values of options that larder takes for memcached's sake and that steer nothing but what `stats` and
+/// `stats settings` print.
+#[derive(Clone, Debug)]
+pub struct Accepted {
+    /// `-f`.
+    pub growth_factor: f64,
+    /// `-n`.
+    pub chunk_bytes: u32,
+    /// `-D`.
+    pub prefix_delimiter: char,
+    /// `-B`, in the words of `stats settings`.
+    pub protocol: &'static str,
+    /// `-N`.
+    pub napi_ids: u32,
+    /// `slab_reassign`; decides whether `stats` shows its lines.
+    pub slab_reassign: bool,
+    /// `slab_automove`.
+    pub slab_automove: u8,
+    /// `slab_automove_ratio`.
+    pub slab_automove_ratio: f64,
+    /// `slab_automove_window`.
+    pub slab_automove_window: u32,
+    /// `slab_chunk_max`.
+    pub slab_chunk_bytes_max: u32,
+    /// `lru_crawler`; decides whether `stats` shows its lines.
+    pub lru_crawler: bool,
+    /// `lru_crawler_sleep`.
+    pub lru_crawler_sleep_micros: u32,
+    /// `lru_crawler_tocrawl`.
+    pub lru_crawler_tocrawl: u32,
+    /// `tail_repair_time`.
+    pub tail_repair_secs: u32,
+    /// `hash_algorithm`, as asked for.
+    pub hash_algorithm: String,
+    /// `lru_maintainer`; decides whether `stats` shows its lines.
+    pub lru_maintainer: bool,
+    /// `hot_lru_pct`.
+    pub hot_lru_pct: u32,
+    /// `warm_lru_pct`.
+    pub warm_lru_pct: u32,
+    /// `hot_max_factor`.
+    pub hot_max_factor: f64,
+    /// `warm_max_factor`.
+    pub warm_max_factor: f64,
+    /// `temporary_ttl`, if given.
+    pub temporary_ttl: Option<u32>,
+    /// `watcher_logbuf_size`.
+    pub watcher_logbuf_bytes: u32,
+    /// `worker_logbuf_size`.
+    pub worker_logbuf_bytes: u32,
+    /// `read_buf_mem_limit`.
+    pub read_buf_bytes_max: u64,
+    /// `track_sizes`.
+    pub track_sizes: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            tcp_port: Port::Fixed(11211),
+            listen: Vec::new(),
+            unix_socket: None,
+            unix_mode: 0o700,
+            backlog: 1024,
+            connections_max: 1024,
+            maxconns_fast: true,
+            threads: 4,
+            requests_per_event: 20,
+            idle_timeout_secs: 0,
+            memory_bytes: 64 << 20,
+            evict: true,
+            item_bytes_max: 1 << 20,
+            cas: true,
+            hash_power: None,
+            shutdown_command: false,
+            flush_all: true,
+            dump: true,
+            watch: true,
+            noreply_close_on_error: false,
+            verbosity: 0,
+            daemon: false,
+            pid_file: None,
+            user: None,
+            lock_memory: false,
+            core_dumps: false,
+            accepted: Accepted::default(),
+        }
+    }
+}
+
+impl Default for Accepted {
+    fn default() -> Self {
+        Self {
+            growth_factor: 1.25,
+            chunk_bytes: 48,
+            prefix_delimiter: ':',
+            protocol: "auto-negotiate",
+            napi_ids: 0,
+            slab_reassign: true,
+            slab_automove: 1,
+            slab_automove_ratio: 0.8,
+            slab_automove_window: 10,
+            slab_chunk_bytes_max: 512 << 10,
+            lru_crawler: true,
+            lru_crawler_sleep_micros: 100,
+            lru_crawler_tocrawl: 0,
+            tail_repair_secs: 0,
+            hash_algorithm: "murmur3".to_owned(),
+            lru_maintainer: true,
+            hot_lru_pct: 20,
+            warm_lru_pct: 40,
+            hot_max_factor: 0.2,
+            warm_max_factor: 2.0,
+            temporary_ttl: None,
+            watcher_logbuf_bytes: 256 << 10,
+            worker_logbuf_bytes: 64 << 10,
+            read_buf_bytes_max: 0,
+            track_sizes: false,
+        }
+    }
+}
