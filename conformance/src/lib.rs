@@ -1,11 +1,16 @@
 //! What "compatible with memcached" means, runnable.
 //!
 //! - `scripts/`: golden wire scripts, readable as documentation. Their expected replies were taken from a real
-//!   memcached; the suite plays them against any server, in one piece, byte by byte and split at random.
+//!   memcached; [`suite`] plays them against any server, in one piece, byte by byte and split at random.
 //! - `clients/`: smoke programs with real clients as they come from their registries (run by `cargo xtask test`).
 //! - [`server`]: starts a server of either kind on a port of its own, for every test that needs one.
 
+pub mod notation;
+pub mod play;
+pub mod script;
 pub mod server;
+pub mod stats;
+pub mod suite;
 
 /// Errors of a test tool: a sentence for the person who reads the test's output.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

@@ -1,0 +1,281 @@
+//! Plays a script against a running server.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+use std::{fmt, thread};
+
+use crate::notation::{self, Match, Memory, Notation};
+use crate::script::{Exchange, Script, Side, Step};
+use crate::{Result, server};
+
+/// How the bytes of a block reach the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// In one write.
+    Whole,
+    /// One byte per write; of long blocks the first [`BYTES_SINGLE_MAX`] bytes and the last few.
+    Bytes,
+    /// In a few pieces with a pause after each, cut where a generator with this seed says.
+    Split(u64),
+}
+
+impl fmt::Display for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole => write!(f, "whole"),
+            Self::Bytes => write!(f, "byte by byte"),
+            Self::Split(seed) => write!(f, "split with seed {seed}"),
+        }
+    }
+}
+
+/// Plays `script` and compares every reply. The error says which block differs and how.
+pub fn check(script: &Script, address: SocketAddr, side: Side, delivery: Delivery) -> Result<()> {
+    let mut memory = Memory::new();
+    let mut connections = Connections::new(address);
+    for step in script.steps() {
+        let exchange = match step {
+            Step::Sleep(duration) => {
+                thread::sleep(duration);
+                continue;
+            }
+            Step::Exchange(exchange) => exchange,
+        };
+        let connection = connections.get(&exchange.connection)?;
+        let expected = exchange.expected(side)?;
+        let bytes = exchange.sent.bytes(&memory)?;
+        connection
+            .exchange(exchange, &bytes, delivery, |connection| connection.expect(&expected, &mut memory))
+            .map_err(|error| {
+                format!("line {} [{}] {}: {error}", exchange.line, exchange.connection, exchange.title)
+            })?;
+    }
+    for (name, connection) in connections.open {
+        connection.expect_nothing_more().map_err(|error| format!("[{name}] at the end: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Plays `script` and returns what was received for each exchange, as script lines. A line of the file that fits what
+/// came stays as it is, with its matchers.
+pub fn record(script: &Script, address: SocketAddr) -> Result<Vec<Vec<String>>> {
+    let mut memory = Memory::new();
+    let mut connections = Connections::new(address);
+    let mut replies = Vec::new();
+    for step in script.steps() {
+        let exchange = match step {
+            Step::Sleep(duration) => {
+                thread::sleep(duration);
+                continue;
+            }
+            Step::Exchange(exchange) => exchange,
+        };
+        let connection = connections.get(&exchange.connection)?;
+        let bytes = exchange.sent.bytes(&memory)?;
+        let is_closed =
+            connection.exchange(exchange, &bytes, Delivery::Whole, Connection::read_until_quiet)?;
+        let mut lines = Vec::new();
+        for (index, line) in notation::write(&connection.received).into_iter().enumerate() {
+            let old = exchange.reply_lines().get(index).cloned().unwrap_or_default();
+            let bytes = Notation::parse(std::slice::from_ref(&line))?.bytes(&memory)?;
+            let matched = Notation::parse(std::slice::from_ref(&old))?.compare(&bytes, &mut memory);
+            lines.push(if matched == (Match::Whole { len: bytes.len() }) { old } else { line });
+        }
+        if is_closed {
+            lines.push("{closed}".to_owned());
+        }
+        connection.received.clear();
+        replies.push(lines);
+    }
+    Ok(replies)
+}
+
+/// The connections of a script, opened at their first use.
+struct Connections {
+    address: SocketAddr,
+    open: HashMap<String, Connection>,
+}
+
+impl Connections {
+    fn new(address: SocketAddr) -> Self {
+        Self { address, open: HashMap::new() }
+    }
+
+    fn get(&mut self, name: &str) -> Result<&mut Connection> {
+        if !self.open.contains_key(name) {
+            let stream = server::connect(self.address)?;
+            self.open.insert(name.to_owned(), Connection { stream, received: Vec::new(), is_closed: false });
+        }
+        self.open.get_mut(name).ok_or_else(|| "just inserted".into())
+    }
+}
+
+struct Connection {
+    stream: TcpStream,
+    /// Received and not yet matched.
+    received: Vec<u8>,
+    /// The script has seen the server close it.
+    is_closed: bool,
+}
+
+impl Connection {
+    /// Sends in a thread of its own, so that a server which answers while we send is read at once.
+    fn exchange<T>(
+        &mut self,
+        exchange: &Exchange,
+        bytes: &[u8],
+        delivery: Delivery,
+        receive: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        let mut writer = self.stream.try_clone()?;
+        let half_closes = exchange.sent.half_closes();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                // A server that closed the connection is noticed by the reading side.
+                let _ = deliver(&mut writer, bytes, delivery);
+                if half_closes {
+                    let _ = writer.shutdown(Shutdown::Write);
+                }
+            });
+            let result = receive(self);
+            if result.is_err() {
+                let _ = self.stream.shutdown(Shutdown::Both); // lets the writer end
+            }
+            result
+        })
+    }
+
+    fn expect(&mut self, expected: &Notation, memory: &mut Memory) -> Result<()> {
+        let deadline = Instant::now() + REPLY_TIMEOUT;
+        loop {
+            match expected.compare(&self.received, memory) {
+                Match::Whole { len } => {
+                    self.received.drain(..len);
+                    break;
+                }
+                Match::Differs { at } => return Err(self.differs(at)),
+                Match::Prefix => {}
+            }
+            if !self.read(deadline)? {
+                return Err(format!("closed too early, after: {}", shown(&self.received)).into());
+            }
+        }
+        if expected.is_closed() {
+            while self.received.is_empty() && self.read(deadline)? {}
+            if !self.received.is_empty() {
+                return Err(format!("not closed, but more: {}", shown(&self.received)).into());
+            }
+            self.is_closed = true;
+        }
+        Ok(())
+    }
+
+    /// Nothing is left to read, and the server has closed the connection only where the script says so. Every byte that
+    /// the server still had to send comes before the end that our half-close provokes.
+    fn expect_nothing_more(mut self) -> Result<()> {
+        if self.is_closed {
+            return Ok(());
+        }
+        self.stream.set_nonblocking(true)?;
+        let is_open =
+            matches!(self.stream.peek(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock);
+        self.stream.set_nonblocking(false)?;
+        let _ = self.stream.shutdown(Shutdown::Write);
+        let deadline = Instant::now() + REPLY_TIMEOUT;
+        while self.read(deadline)? {}
+        if !self.received.is_empty() {
+            return Err(format!("more than expected: {}", shown(&self.received)).into());
+        }
+        if is_open { Ok(()) } else { Err("closed by the server".into()) }
+    }
+
+    /// Reads some more; false when the server has closed the connection.
+    fn read(&mut self, deadline: Instant) -> Result<bool> {
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        self.stream.set_read_timeout(Some(left))?;
+        let mut buffer = vec![0; 64 * 1024];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => Ok(false),
+            Ok(len) => {
+                self.received.extend_from_slice(&buffer[..len]);
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(format!("nothing more came, after: {}", shown(&self.received)).into())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Reads until nothing comes for a while; true when the server closed the connection.
+    fn read_until_quiet(&mut self) -> Result<bool> {
+        loop {
+            let len = self.received.len();
+            match self.read(Instant::now() + QUIET) {
+                Ok(false) => return Ok(true),
+                Err(_) if self.received.len() == len => return Ok(false),
+                _ => {}
+            }
+        }
+    }
+
+    fn differs(&self, at: usize) -> crate::Error {
+        let line_start =
+            self.received[..at].iter().rposition(|&byte| byte == b'\n').map_or(0, |index| index + 1);
+        format!("the reply differs in this line: {}", shown(&self.received[line_start..])).into()
+    }
+}
+
+fn deliver(stream: &mut TcpStream, bytes: &[u8], delivery: Delivery) -> io::Result<()> {
+    match delivery {
+        Delivery::Whole => stream.write_all(bytes),
+        Delivery::Bytes => {
+            let single = bytes.len().min(BYTES_SINGLE_MAX);
+            let last = bytes.len().saturating_sub(BYTES_SINGLE_LAST).max(single);
+            write_single(stream, &bytes[..single])?;
+            stream.write_all(&bytes[single..last])?;
+            write_single(stream, &bytes[last..])
+        }
+        Delivery::Split(seed) => {
+            let mut rest = bytes;
+            let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ bytes.len() as u64;
+            for _ in 0..3 {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                let (piece, after) = rest.split_at((random % (rest.len() as u64 + 1)) as usize);
+                stream.write_all(piece)?;
+                thread::sleep(Duration::from_millis(1));
+                rest = after;
+            }
+            stream.write_all(rest)
+        }
+    }
+}
+
+fn write_single(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
+    for byte in bytes {
+        stream.write_all(&[*byte])?;
+        thread::yield_now();
+    }
+    Ok(())
+}
+
+/// The beginning of some bytes, in the notation of scripts.
+fn shown(bytes: &[u8]) -> String {
+    let lines = notation::write(&bytes[..bytes.len().min(4096)]);
+    if lines.is_empty() { "(nothing)".to_owned() } else { lines[..lines.len().min(6)].join(" | ") }
+}
+
+/// How many bytes of a block go one by one at most.
+pub const BYTES_SINGLE_MAX: usize = 4096;
+const BYTES_SINGLE_LAST: usize = 16;
+
+/// How long a reply may take.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// When recording, how long nothing must come for a reply to be complete.
+const QUIET: Duration = Duration::from_millis(150);

@@ -1,0 +1,113 @@
+//! All scripts of `scripts/`, each with a server of its own, in every way of delivery.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{fs, thread};
+
+use crate::play::{self, Delivery};
+use crate::script::{Script, Side};
+use crate::server::{self, Server};
+use crate::{Error, Result};
+
+/// What a run of scripts came to.
+#[derive(Default)]
+pub struct Report {
+    /// How many runs (a script in one way of delivery) went as written.
+    pub passed: usize,
+    /// One sentence for each that did not.
+    pub failures: Vec<String>,
+}
+
+/// The script files whose path contains `filter`, sorted.
+pub fn scripts(filter: &str) -> Result<Vec<PathBuf>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts");
+    let mut found = Vec::new();
+    for dir in fs::read_dir(&root).map_err(|error| format!("{}: {error}", root.display()))? {
+        for file in fs::read_dir(dir?.path())? {
+            let path = file?.path();
+            if path.extension().is_some_and(|extension| extension == "script")
+                && path.to_string_lossy().contains(filter)
+            {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    if found.is_empty() { Err(format!("no script has {filter:?} in its name").into()) } else { Ok(found) }
+}
+
+/// Plays `scripts` against `program`.
+pub fn run(program: &Path, side: Side, scripts: &[PathBuf]) -> Result<Report> {
+    let version = server::version(program)?;
+    let mut runs = Vec::new();
+    for path in scripts {
+        let script = Script::read(path)?;
+        if side == Side::Reference && script.recorded.as_deref() != Some(version.as_str()) {
+            let recorded = script.recorded.as_deref().unwrap_or("nothing");
+            let file = path.display();
+            return Err(format!(
+                "{file} was recorded from {recorded}, this is {version}: install that, or record anew"
+            )
+            .into());
+        }
+        runs.extend(
+            DELIVERIES
+                .iter()
+                .filter(|&&way| way == Delivery::Whole || !script.is_whole)
+                .map(|&way| (path, way)),
+        );
+    }
+
+    // Scripts mostly wait, so there are more threads than processors.
+    let next = AtomicUsize::new(0);
+    let report = Mutex::new(Report::default());
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while let Some(&(path, delivery)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let result = run_one(program, side, path, delivery);
+                    let mut report = report.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                    match result {
+                        Ok(()) => report.passed += 1,
+                        Err(error) => {
+                            report.failures.push(format!("{} ({delivery}): {error}", path.display()))
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let mut report = report.into_inner().map_err(|_| Error::from("a script's thread panicked"))?;
+    report.failures.sort();
+    Ok(report)
+}
+
+/// Replaces the replies in `scripts` by those of `program`, a real memcached.
+pub fn record(program: &Path, scripts: &[PathBuf]) -> Result<()> {
+    let version = server::version(program)?;
+    if !version.starts_with("memcached ") {
+        return Err(format!("replies are recorded from a real memcached only, this is {version:?}").into());
+    }
+    for path in scripts {
+        let mut script = Script::read(path)?;
+        let server = Server::start(program, script.server_args(Side::Reference))?;
+        let replies = play::record(&script, server.address())
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+        script.rerecord(&version, replies);
+        fs::write(path, script.text())?;
+    }
+    Ok(())
+}
+
+fn run_one(program: &Path, side: Side, path: &Path, delivery: Delivery) -> Result<()> {
+    let script = Script::read(path)?;
+    let mut server = Server::start(program, script.server_args(side))?;
+    play::check(&script, server.address(), side, delivery)?;
+    if server.is_running() { Ok(()) } else { Err("the server has died".into()) }
+}
+
+const DELIVERIES: [Delivery; 5] =
+    [Delivery::Whole, Delivery::Bytes, Delivery::Split(1), Delivery::Split(2), Delivery::Split(3)];
+
+const THREADS: usize = 8;
