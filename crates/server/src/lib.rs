@@ -5,6 +5,7 @@
 pub mod clock;
 pub mod counters;
 pub mod execute;
+pub mod options;
 pub mod output;
 pub mod session;
 pub mod settings;

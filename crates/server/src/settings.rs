@@ -69,6 +69,8 @@ pub struct Settings {
 
     /// What options without effect were given, for `stats settings`.
     pub accepted: Accepted,
+    /// Why some of the options given have no effect; said at the start with `-v`.
+    pub notes: Vec<String>,
 }
 
 /// A port to bind.
@@ -168,6 +170,7 @@ impl Default for Settings {
             lock_memory: false,
             core_dumps: false,
             accepted: Accepted::default(),
+            notes: Vec::new(),
         }
     }
 }

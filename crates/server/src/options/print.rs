@@ -1,0 +1,148 @@
+//! The tables of options, printed: help, manual page, Markdown.
+
+use std::fmt::Write as _;
+
+use super::extended::EXTENDED;
+use super::table::COMMAND_LINE;
+use super::{Row, Status, Value};
+
+/// `-V`.
+pub(super) fn version() -> String {
+    concat!("larderd ", env!("CARGO_PKG_VERSION"), "\n").to_owned()
+}
+
+/// `-i`.
+pub(super) fn license() -> String {
+    version()
+        + "\nCopyright (c) the larder authors. Licensed under either of MIT or Apache-2.0, at your option.\n"
+}
+
+/// `-h`. What is refused is left out: tools look in here for the names of features (enable-ssl, sasl, ext_path,
+/// proxy_config) to learn what a build has.
+pub(super) fn help() -> String {
+    let mut help = version();
+    for row in COMMAND_LINE.iter().filter(|row| !row.is_refused()) {
+        entry(&mut help, row, &row.spelled());
+    }
+    help += "\nExtended options, for -o:\n";
+    for row in EXTENDED.iter().filter(|row| !row.is_refused()) {
+        entry(&mut help, row, &format!("   {}", row.spelled()));
+    }
+    help += "\n[no effect]: taken so that command lines made for memcached work. The manual (--man) says why,\n\
+             and which options of memcached this version refuses.\n";
+    help
+}
+
+/// The manual page.
+pub(super) fn manual() -> String {
+    let mut manual = format!(
+        ".TH LARDERD 1 \"\" \"larder {}\" \"User Commands\"\n\
+         .SH NAME\n\
+         larderd \\- in\\-memory cache that stands where memcached stood\n\
+         .SH SYNOPSIS\n\
+         .B larderd\n\
+         [\\fIoptions\\fR]\n\
+         .SH DESCRIPTION\n\
+         Keeps small values under short keys in memory and serves them over TCP or a Unix socket, by the protocol of\n\
+         memcached and with its command line. Options are processed from left to right.\n",
+        env!("CARGO_PKG_VERSION")
+    );
+    for (title, rows) in [("OPTIONS", COMMAND_LINE), ("EXTENDED OPTIONS", EXTENDED)] {
+        let _ = writeln!(manual, ".SH {title}");
+        for row in rows {
+            let _ = writeln!(manual, ".TP\n.B {}\n{}", roff(&row.spelled()), roff(&row.sentence()));
+        }
+    }
+    manual += ".SH ENVIRONMENT\n\
+               .TP\n\
+               .B MEMCACHED_PORT_FILENAME\n\
+               After binding, one line for each address listened on is written to this file: TCP INET: and the port,\n\
+               or TCP INET6: and the port.\n\
+               .SH SIGNALS\n\
+               SIGINT, SIGTERM and SIGUSR1 stop the server. SIGHUP does nothing in this version.\n\
+               .SH EXIT STATUS\n\
+               0 after a stop or a printing option, 1 for a bad value, 64 for options that exclude each other or that\n\
+               this version refuses, 67 for an unknown user, 71 when an address cannot be listened on.\n";
+    manual
+}
+
+/// The tables of docs/compatibility.md.
+pub(super) fn markdown() -> String {
+    let mut markdown = String::new();
+    for (title, rows) in [("Command line", COMMAND_LINE), ("Extended options (`-o`)", EXTENDED)] {
+        let _ = write!(
+            markdown,
+            "### {title}\n\n| option | default | what it does | here |\n|---|---|---|---|\n"
+        );
+        for row in rows {
+            let status = match row.status {
+                Status::Honoured => "honoured".to_owned(),
+                Status::Accepted(reason) => format!("accepted without effect: {reason}"),
+                Status::Refused(reason) => format!("refused: {reason}"),
+            };
+            let spelled = row.spelled().replace('|', "\\|");
+            let _ = writeln!(markdown, "| `{spelled}` | {} | {} | {status} |", row.default, row.help);
+        }
+        markdown.push('\n');
+    }
+    markdown.truncate(markdown.trim_end().len());
+    markdown + "\n"
+}
+
+impl Row {
+    pub(super) fn is_refused(&self) -> bool {
+        // -U 0 is no refusal, but no feature either.
+        matches!(self.status, Status::Refused(_))
+    }
+
+    /// `-p, --port=<num>`, or the name alone for an extended option.
+    fn spelled(&self) -> String {
+        let value = match self.value {
+            Value::None => String::new(),
+            Value::Needed(value) => format!("={value}"),
+            Value::Possible(value) => format!("[={value}]"),
+        };
+        match self.short {
+            Some(short) => format!("-{short}, --{}{value}", self.name),
+            None if COMMAND_LINE.iter().any(|row| std::ptr::eq(row, self)) => {
+                format!("    --{}{value}", self.name)
+            }
+            None => format!("{}{value}", self.name),
+        }
+    }
+
+    /// Help, default and status as prose.
+    fn sentence(&self) -> String {
+        let mut sentence = self.help.to_owned();
+        if !self.default.is_empty() {
+            let _ = write!(sentence, " (default: {})", self.default);
+        }
+        match self.status {
+            Status::Honoured => sentence.push('.'),
+            Status::Accepted(reason) => {
+                let _ = write!(sentence, ". Accepted without effect: {reason}.");
+            }
+            Status::Refused(reason) => {
+                let _ = write!(sentence, ". Refused: {reason}.");
+            }
+        }
+        sentence
+    }
+}
+
+/// One entry of the help: the option at the left, what it does in a column of its own.
+fn entry(help: &mut String, row: &Row, spelled: &str) {
+    let mut text = row.help.to_owned();
+    if !row.default.is_empty() {
+        let _ = write!(text, " (default: {})", row.default);
+    }
+    if matches!(row.status, Status::Accepted(_)) {
+        text += " [no effect]";
+    }
+    let _ = writeln!(help, "{spelled:<34} {text}");
+}
+
+/// Escapes what roff would take for its own.
+fn roff(text: &str) -> String {
+    text.trim_start().replace('\\', "\\e").replace('-', "\\-")
+}

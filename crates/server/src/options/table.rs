@@ -1,0 +1,377 @@
+//! The options of the command line.
+
+use super::Value::{Needed, None as NoValue, Possible};
+use super::{Act, EXIT_FAILURE, EXIT_USAGE, Refusal, Row, Status, extended, number, number_in, port, print};
+use crate::settings::Port;
+
+/// Finds an option by its letter.
+pub(super) fn by_short(short: char) -> Result<&'static Row, Refusal> {
+    COMMAND_LINE
+        .iter()
+        .find(|row| row.short == Some(short))
+        .ok_or_else(|| Refusal::new(EXIT_FAILURE, format!("larderd: invalid option -- '{short}'")))
+}
+
+/// Finds an option by its long name, or by the start of one that no other name has.
+pub(super) fn by_long(long: &str) -> Result<&'static Row, Refusal> {
+    if let Some(row) = COMMAND_LINE.iter().find(|row| row.name == long) {
+        return Ok(row);
+    }
+    let mut candidates = COMMAND_LINE.iter().filter(|row| row.name.starts_with(long));
+    match (candidates.next(), candidates.next()) {
+        (Some(row), None) => Ok(row),
+        (Some(_), Some(_)) => {
+            Err(Refusal::new(EXIT_FAILURE, format!("larderd: option '--{long}' is ambiguous")))
+        }
+        _ => Err(Refusal::new(EXIT_FAILURE, format!("larderd: unrecognized option '--{long}'"))),
+    }
+}
+
+/// In the order of memcached's help; then larder's own.
+pub(super) const COMMAND_LINE: &[Row] = &[
+    Row::honoured(
+        Some('p'),
+        "port",
+        Needed("<num>"),
+        "11211",
+        "TCP port; 0: none, -1: one that is free",
+        |d, v| {
+            d.settings.tcp_port = port(v)?;
+            Ok(())
+        },
+    ),
+    Row {
+        short: Some('U'),
+        name: "udp-port",
+        value: Needed("<num>"),
+        default: "0",
+        help: "UDP port; only 0, off, is taken",
+        status: Status::Refused("UDP is not in this version; 0 is accepted"),
+        act: Act::Set(|_, v| match port(v)? {
+            Port::Off => Ok(()),
+            _ => Err(Refusal::new(EXIT_USAGE, "larderd: udp-port: UDP is not in this version")),
+        }),
+    },
+    Row::honoured(
+        Some('s'),
+        "unix-socket",
+        Needed("<file>"),
+        "",
+        "listen on this Unix socket, not on TCP",
+        |d, v| {
+            d.settings.unix_socket = Some(v.into());
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        Some('a'),
+        "unix-mask",
+        Needed("<mask>"),
+        "700",
+        "mode of the Unix socket, in octal",
+        |d, v| {
+            d.settings.unix_mode = u32::from_str_radix(v, 8)
+                .ok()
+                .filter(|mode| *mode <= 0o7777)
+                .ok_or_else(|| Refusal::new(EXIT_FAILURE, format!("Invalid mode of the Unix socket: {v}")))?;
+            Ok(())
+        },
+    ),
+    Row::honoured(Some('A'), "enable-shutdown", NoValue, "", "allow the \"shutdown\" command", |d, _| {
+        d.settings.shutdown_command = true;
+        Ok(())
+    }),
+    Row::honoured(
+        Some('l'),
+        "listen",
+        Needed("<addr>"),
+        "all",
+        "addresses to listen on, as host or host:port, separated by commas",
+        |d, v| {
+            let entries = v.split([',', ';']).filter(|entry| !entry.is_empty());
+            d.settings.listen.extend(entries.map(str::to_owned));
+            Ok(())
+        },
+    ),
+    Row::honoured(Some('d'), "daemon", NoValue, "", "run in the background", |d, _| {
+        d.settings.daemon = true;
+        Ok(())
+    }),
+    Row::honoured(Some('r'), "enable-coredumps", NoValue, "", "raise the limit on core files", |d, _| {
+        d.settings.core_dumps = true;
+        Ok(())
+    }),
+    Row::honoured(
+        Some('u'),
+        "user",
+        Needed("<user>"),
+        "nobody",
+        "run with this user's rights (only when started as root)",
+        |d, v| {
+            d.settings.user = Some(v.to_owned());
+            Ok(())
+        },
+    ),
+    Row::honoured(Some('m'), "memory-limit", Needed("<num>"), "64", "memory of the cache in MiB", |d, v| {
+        let message = "Memory limit must be a number of mebibytes, at least 1";
+        let mebibytes: u64 = number_in(v.trim_end_matches(['m', 'M']), 1..=1 << 30, message)?;
+        d.settings.memory_bytes = mebibytes << 20;
+        Ok(())
+    }),
+    Row::honoured(
+        Some('M'),
+        "disable-evictions",
+        NoValue,
+        "",
+        "return errors when memory is used up, do not evict",
+        |d, _| {
+            d.settings.evict = false;
+            Ok(())
+        },
+    ),
+    Row::honoured(Some('c'), "conn-limit", Needed("<num>"), "1024", "open connections at most", |d, v| {
+        let message = "Maximum connections must be greater than 0";
+        d.settings.connections_max = number_in(v, 1..=i32::MAX as u32, message)?;
+        Ok(())
+    }),
+    Row::honoured(Some('k'), "lock-memory", NoValue, "", "keep all memory resident", |d, _| {
+        d.settings.lock_memory = true;
+        Ok(())
+    }),
+    Row::honoured(
+        Some('v'),
+        "verbose",
+        Possible("<num>"),
+        "0",
+        "say more: -v warnings, -vv also connections",
+        |d, v| {
+            d.settings.verbosity = match v {
+                "" => d.settings.verbosity.saturating_add(1),
+                level => number(level, EXIT_FAILURE, "Verbosity must be a number")?,
+            };
+            Ok(())
+        },
+    ),
+    printing(Some('h'), "help", "print this help and exit", print::help),
+    printing(Some('i'), "license", "print the licence and exit", print::license),
+    printing(Some('V'), "version", "print the version and exit", print::version),
+    Row::honoured(Some('P'), "pidfile", Needed("<file>"), "", "write the process id to this file", |d, v| {
+        d.settings.pid_file = Some(v.into());
+        Ok(())
+    }),
+    Row {
+        short: Some('f'),
+        name: "slab-growth-factor",
+        value: Needed("<num>"),
+        default: "1.25",
+        help: "growth of slab classes",
+        status: Status::Accepted(NO_SLABS),
+        act: Act::Set(|d, v| {
+            let factor = number(v, EXIT_FAILURE, "Factor must be greater than 1")?;
+            if !(factor > 1.0) {
+                return Err(Refusal::new(EXIT_FAILURE, "Factor must be greater than 1"));
+            }
+            d.settings.accepted.growth_factor = factor;
+            Ok(())
+        }),
+    },
+    Row {
+        short: Some('n'),
+        name: "slab-min-size",
+        value: Needed("<bytes>"),
+        default: "48",
+        help: "room of the smallest slab class",
+        status: Status::Accepted(NO_SLABS),
+        act: Act::Set(|d, v| {
+            d.settings.accepted.chunk_bytes = number_in(v, 1.., "Chunk size must be greater than 0")?;
+            Ok(())
+        }),
+    },
+    Row {
+        short: Some('L'),
+        name: "enable-largepages",
+        value: NoValue,
+        default: "",
+        help: "use large memory pages",
+        status: Status::Accepted("the system's setting for transparent huge pages applies"),
+        act: Act::Nothing,
+    },
+    Row {
+        short: Some('D'),
+        name: "stat-key-prefix",
+        value: Needed("<char>"),
+        default: ":",
+        help: "delimiter between key prefix and rest, for statistics by prefix",
+        status: Status::Accepted("statistics by prefix are not in this version"),
+        act: Act::Set(|d, v| {
+            d.settings.accepted.prefix_delimiter = v.chars().next().unwrap_or(':');
+            Ok(())
+        }),
+    },
+    Row::honoured(Some('t'), "threads", Needed("<num>"), "4", "worker threads", |d, v| {
+        d.settings.threads = number_in(v, 1.., "Number of threads must be greater than 0")?;
+        if d.settings.threads > THREADS_MAX {
+            return Err(Refusal::new(
+                EXIT_FAILURE,
+                format!("Number of threads must be at most {THREADS_MAX}"),
+            ));
+        }
+        Ok(())
+    }),
+    Row::honoured(
+        Some('R'),
+        "max-reqs-per-event",
+        Needed("<num>"),
+        "20",
+        "requests of one connection before others have their turn",
+        |d, v| {
+            let message = "Number of requests per event must be greater than 0";
+            d.settings.requests_per_event = number_in(v, 1.., message)?;
+            Ok(())
+        },
+    ),
+    Row::honoured(Some('C'), "disable-cas", NoValue, "", "hand out no CAS values", |d, _| {
+        d.settings.cas = false;
+        Ok(())
+    }),
+    Row::honoured(
+        Some('b'),
+        "listen-backlog",
+        Needed("<num>"),
+        "1024",
+        "connections that may wait to be accepted",
+        |d, v| {
+            d.settings.backlog = number_in(v, 0.., "Listen backlog must be a number")?;
+            Ok(())
+        },
+    ),
+    Row::honoured(Some('B'), "protocol", Needed("<name>"), "auto", "protocol: ascii or auto", |d, v| {
+        d.settings.accepted.protocol = match v {
+            "auto" => "auto-negotiate",
+            "ascii" => "ascii",
+            "binary" => {
+                return Err(Refusal::new(EXIT_USAGE, "larderd: protocol: binary is not in this version"));
+            }
+            _ => {
+                let message = "Invalid value for binding protocol: ";
+                return Err(Refusal::new(
+                    EXIT_USAGE,
+                    format!("{message}{v}\n -- should be one of auto or ascii"),
+                ));
+            }
+        };
+        Ok(())
+    }),
+    Row::honoured(
+        Some('I'),
+        "max-item-size",
+        Needed("<num>"),
+        "1m",
+        "largest item in bytes, or with k or m; 1k to 1024m",
+        |d, v| {
+            d.settings.item_bytes_max = item_size(v)?;
+            d.item_size_given = true;
+            Ok(())
+        },
+    ),
+    refused(Some('S'), "enable-sasl", NoValue, "authenticate by SASL", "SASL is not in this version"),
+    Row::honoured(Some('F'), "disable-flush-all", NoValue, "", "disable the flush_all command", |d, _| {
+        d.settings.flush_all = false;
+        Ok(())
+    }),
+    Row::honoured(Some('X'), "disable-dumping", NoValue, "", "disable commands that dump keys", |d, _| {
+        d.settings.dump = false;
+        Ok(())
+    }),
+    Row::honoured(Some('W'), "disable-watch", NoValue, "", "disable the watch command", |d, _| {
+        d.settings.watch = false;
+        Ok(())
+    }),
+    refused(
+        Some('Y'),
+        "auth-file",
+        Needed("<file>"),
+        "authenticate by a file",
+        "authentication is not in this version",
+    ),
+    refused(
+        Some('e'),
+        "memory-file",
+        Needed("<file>"),
+        "keep the cache in a file",
+        "restarting from a memory file is not in this version",
+    ),
+    refused(Some('Z'), "enable-ssl", NoValue, "speak TLS", "TLS is not in this version"),
+    Row::honoured(
+        Some('o'),
+        "extended",
+        Needed("<list>"),
+        "",
+        "extended options, separated by commas",
+        extended::apply,
+    ),
+    Row {
+        short: Some('N'),
+        name: "napi-ids",
+        value: Needed("<num>"),
+        default: "0",
+        help: "number of NAPI ids",
+        status: Status::Accepted("connections are spread by the load of the workers"),
+        act: Act::Set(|d, v| {
+            d.settings.accepted.napi_ids =
+                number(v, EXIT_FAILURE, "Maximum number of NAPI IDs must be greater than 0")?;
+            Ok(())
+        }),
+    },
+    Row::honoured(
+        None,
+        "noreply-close-on-error",
+        NoValue,
+        "",
+        "close a connection whose noreply command failed on the server's side",
+        |d, _| {
+            d.settings.noreply_close_on_error = true;
+            Ok(())
+        },
+    ),
+    printing(None, "man", "print the manual page (roff) and exit", print::manual),
+    printing(None, "options-markdown", "print these tables in Markdown and exit", print::markdown),
+];
+
+/// More workers than any machine has use for.
+const THREADS_MAX: usize = 1024;
+
+pub(super) const NO_SLABS: &str = "memory is a log of segments, there are no slab classes";
+
+const fn printing(short: Option<char>, name: &'static str, help: &'static str, print: fn() -> String) -> Row {
+    Row { short, name, value: NoValue, default: "", help, status: Status::Honoured, act: Act::Print(print) }
+}
+
+const fn refused(
+    short: Option<char>,
+    name: &'static str,
+    value: super::Value,
+    help: &'static str,
+    reason: &'static str,
+) -> Row {
+    Row { short, name, value, default: "", help, status: Status::Refused(reason), act: Act::Nothing }
+}
+
+/// Reads `-I`: bytes, or kibi- or mebibytes with the suffix k or m.
+fn item_size(value: &str) -> Result<u32, Refusal> {
+    let (digits, shift) = match value.as_bytes().last() {
+        Some(b'k' | b'K') => (&value[..value.len() - 1], 10),
+        Some(b'm' | b'M') => (&value[..value.len() - 1], 20),
+        _ => (value, 0),
+    };
+    let bytes =
+        number::<u64>(digits, EXIT_USAGE, "Item max size must be a number of bytes, or with suffix k or m.")?;
+    let bytes = bytes.saturating_mul(1 << shift);
+    if bytes < 1024 {
+        return Err(Refusal::new(EXIT_USAGE, "Item max size cannot be less than 1024 bytes."));
+    }
+    if bytes > 1 << 30 {
+        return Err(Refusal::new(EXIT_USAGE, "Cannot set item size limit higher than a gigabyte."));
+    }
+    Ok(bytes as u32)
+}
