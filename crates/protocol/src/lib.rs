@@ -1,1 +1,21 @@
-//! bytes <-> Command/Reply.
+//! Bytes to [`Request`]s and [`Reply`]s to bytes, for the dialects that memcached speaks.
+//!
+//! All dialects meet in one [`Command`]. A request borrows from the bytes it was read from, and carries the [`Form`] its
+//! reply has to take; the module that parses a dialect also encodes its replies. No I/O, no clock, no heap.
+//!
+//! Not here: what a command does (the server's `execute`), and where values wait until they are sent (its `output`).
+
+#![forbid(unsafe_code)]
+
+pub mod command;
+pub mod error;
+pub mod key;
+pub mod meta;
+mod number;
+pub mod reply;
+pub mod text;
+
+pub use command::{Command, Request};
+pub use error::Error;
+pub use key::{KEY_BYTES_MAX, Key, KeyBuffer, Keys};
+pub use reply::{Form, Reply, Sink};

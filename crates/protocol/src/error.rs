@@ -1,0 +1,97 @@
+//! What goes wrong, and the exact line that says so.
+
+/// An error a client is told of. The line's first word says whose fault it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// No such command.
+    UnknownCommand,
+    /// Too few words, a key too long, a number that is none.
+    BadFormat,
+    /// The value is not followed by CRLF.
+    BadChunk,
+    /// touch, gat, flush_all.
+    InvalidExptime,
+    /// incr, decr.
+    InvalidDelta,
+    /// Meta: a flag's argument is missing or no number.
+    BadToken,
+    /// Meta: a flag occurs twice.
+    DuplicateFlag,
+    /// Meta: no such flag.
+    InvalidFlag,
+    /// ma: any error in flags.
+    InvalidOrDuplicateFlag,
+    /// Meta: more flags than there may be.
+    TooManyFlags,
+    /// Meta: O with more than 31 bytes.
+    OpaqueTooLong,
+    /// Meta: the key is not base64.
+    BadBase64,
+    /// ma: J without a number.
+    InvalidInitial,
+    /// ma: D without a number.
+    InvalidMetaDelta,
+    /// ms: M with an unknown letter.
+    InvalidStoreMode,
+    /// ma: M with an unknown letter.
+    InvalidArithMode,
+    /// incr, decr, ma on a value that is no number.
+    NonNumeric,
+    /// `-F`.
+    FlushNotAllowed,
+    /// No `-A`.
+    ShutdownNotEnabled,
+    /// shutdown with an unknown word.
+    InvalidShutdownMode,
+    /// refresh_certs without TLS.
+    NoTls,
+    /// Larger than `-I`.
+    TooLarge,
+    /// A store found no memory.
+    OutOfMemoryStoring,
+    /// Memory ran out while a value was arriving.
+    OutOfMemoryReading,
+    /// Anything else found no memory.
+    OutOfMemory,
+}
+
+impl Error {
+    /// The line, without its end.
+    pub fn line(self) -> &'static str {
+        match self {
+            Self::UnknownCommand => "ERROR",
+            Self::BadFormat => "CLIENT_ERROR bad command line format",
+            Self::BadChunk => "CLIENT_ERROR bad data chunk",
+            Self::InvalidExptime => "CLIENT_ERROR invalid exptime argument",
+            Self::InvalidDelta => "CLIENT_ERROR invalid numeric delta argument",
+            Self::BadToken => "CLIENT_ERROR bad token in command line format",
+            Self::DuplicateFlag => "CLIENT_ERROR duplicate flag",
+            Self::InvalidFlag => "CLIENT_ERROR invalid flag",
+            Self::InvalidOrDuplicateFlag => "CLIENT_ERROR invalid or duplicate flag",
+            Self::TooManyFlags => "CLIENT_ERROR options flags are too long",
+            Self::OpaqueTooLong => "CLIENT_ERROR opaque token too long",
+            Self::BadBase64 => "CLIENT_ERROR error decoding key",
+            Self::InvalidInitial => "CLIENT_ERROR invalid numeric initial value",
+            Self::InvalidMetaDelta => "CLIENT_ERROR invalid numeric delta value",
+            Self::InvalidStoreMode => "CLIENT_ERROR invalid mode for ms M token",
+            Self::InvalidArithMode => "CLIENT_ERROR invalid mode for ma M token",
+            Self::NonNumeric => "CLIENT_ERROR cannot increment or decrement non-numeric value",
+            Self::FlushNotAllowed => "CLIENT_ERROR flush_all not allowed",
+            Self::ShutdownNotEnabled => "SERVER_ERROR: shutdown not enabled",
+            Self::InvalidShutdownMode => "CLIENT_ERROR invalid shutdown mode",
+            Self::NoTls => "Error TLS not enabled",
+            Self::TooLarge => "SERVER_ERROR object too large for cache",
+            Self::OutOfMemoryStoring => "SERVER_ERROR out of memory storing object",
+            Self::OutOfMemoryReading => "SERVER_ERROR Out of memory during read",
+            Self::OutOfMemory => "SERVER_ERROR out of memory",
+        }
+    }
+
+    /// The server failed, not the client.
+    pub fn is_server_side(self) -> bool {
+        matches!(
+            self,
+            Self::TooLarge | Self::OutOfMemoryStoring | Self::OutOfMemoryReading | Self::OutOfMemory
+        )
+    }
+}

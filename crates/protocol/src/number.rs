@@ -1,0 +1,99 @@
+//! Numbers in requests and replies.
+
+use crate::Sink;
+
+/// Decimal digits alone, at most 22 of them.
+pub(crate) fn parse_u64(word: &[u8]) -> Option<u64> {
+    if word.is_empty() || word.len() > 22 {
+        return None;
+    }
+    word.iter().try_fold(0u64, |number, byte| {
+        byte.is_ascii_digit().then_some(())?;
+        number.checked_mul(10)?.checked_add(u64::from(byte - b'0'))
+    })
+}
+
+/// Decimal digits alone, at most 11 of them.
+pub(crate) fn parse_u32(word: &[u8]) -> Option<u32> {
+    if word.len() > 11 {
+        return None;
+    }
+    u32::try_from(parse_u64(word)?).ok()
+}
+
+/// Decimal digits with or without a minus, at most 11 characters.
+pub(crate) fn parse_i32(word: &[u8]) -> Option<i32> {
+    if word.len() > 11 {
+        return None;
+    }
+    let number = match word.strip_prefix(b"-") {
+        Some(digits) => -i64::from(parse_u32(digits)?),
+        None => i64::from(parse_u32(word)?),
+    };
+    i32::try_from(number).ok()
+}
+
+/// The flags of the classic storage commands: as [`parse_u32`], but a plus and any number of zeros may lead.
+pub(crate) fn parse_flags(word: &[u8]) -> Option<u32> {
+    u32::try_from(parse_exptime(word)?).ok().filter(|_| !word.starts_with(b"-"))
+}
+
+/// The exptime of the classic storage commands: a plus or minus and any number of digits; numbers beyond 64 bits become
+/// the largest (or smallest) of them, which means the same.
+pub(crate) fn parse_exptime(word: &[u8]) -> Option<i64> {
+    let (digits, sign) = match word {
+        [b'+', digits @ ..] => (digits, 1),
+        [b'-', digits @ ..] => (digits, -1),
+        digits => (digits, 1),
+    };
+    if digits.is_empty() {
+        return None;
+    }
+    let magnitude = digits.iter().try_fold(0i64, |number, byte| {
+        byte.is_ascii_digit().then(|| number.saturating_mul(10).saturating_add(i64::from(byte - b'0')))
+    })?;
+    Some(sign * magnitude)
+}
+
+/// Writes a number in decimal.
+pub(crate) fn write<S: Sink>(number: impl itoa::Integer, sink: &mut S) {
+    sink.bytes(itoa::Buffer::new().format(number).as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strict_numbers() {
+        assert_eq!(parse_u64(b"18446744073709551615"), Some(u64::MAX));
+        assert_eq!(parse_u64(b"0018446744073709551615"), Some(u64::MAX));
+        for bad in
+            [&b""[..], b"-1", b"+1", b" 1", b"1 ", b"0x1", b"1e3", b"18446744073709551616", &[b'0'; 23]]
+        {
+            assert_eq!(parse_u64(bad), None, "{bad:?}");
+        }
+        assert_eq!(parse_u32(b"4294967295"), Some(u32::MAX));
+        assert_eq!(parse_u32(b"4294967296"), None);
+        assert_eq!(parse_i32(b"-2147483648"), Some(i32::MIN));
+        assert_eq!(parse_i32(b"2147483647"), Some(i32::MAX));
+        for bad in [&b"2147483648"[..], b"-2147483649", b"-", b"--1", b"+1", b"", b"000000000001"] {
+            assert_eq!(parse_i32(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn lenient_numbers_of_storage_commands() {
+        assert_eq!(parse_exptime(b"+5"), Some(5));
+        assert_eq!(parse_exptime(b"-5"), Some(-5));
+        assert_eq!(parse_exptime(b"99999999999999999999999"), Some(i64::MAX));
+        for bad in [&b""[..], b"+", b"-", b"+-1", b"5x", b"x"] {
+            assert_eq!(parse_exptime(bad), None, "{bad:?}");
+        }
+        assert_eq!(parse_flags(b"+5"), Some(5));
+        assert_eq!(parse_flags(b"4294967295"), Some(u32::MAX));
+        for bad in [&b"4294967296"[..], b"-1", b"-0", b"", b"1.5"] {
+            assert_eq!(parse_flags(bad), None, "{bad:?}");
+        }
+    }
+}
