@@ -174,7 +174,9 @@ fn parse_line(line: &str, parts: &mut Vec<Part>) -> Result<()> {
                 ""
             }
             '\\' => parse_escape(&rest[1..], &mut literal)?,
-            '<' => parse_repeat(&rest[1..], &mut literal)?,
+            '<' if rest[1..].starts_with(|next: char| next.is_ascii_digit()) => {
+                parse_repeat(&rest[1..], &mut literal)?
+            }
             '{' => {
                 let (hole, after) = rest[1..].split_once('}').ok_or("a { without }")?;
                 if !literal.is_empty() {
@@ -258,12 +260,13 @@ fn write_line(line: &[u8]) -> String {
             rest = &rest[run..];
             continue;
         }
+        let begins_repeat = first == b'<' && rest.get(1).is_some_and(u8::is_ascii_digit);
         match first {
             b'\r' => out.push_str("\\r"),
             b'\n' => out.push_str("\\n"),
             b'\t' => out.push_str("\\t"),
             b'\\' => out.push_str("\\\\"),
-            b' '..=b'~' if !b"<{".contains(&first) => out.push(first as char),
+            b' '..=b'~' if first != b'{' && !begins_repeat => out.push(first as char),
             _ => out.push_str(&format!("\\x{first:02x}")),
         }
         rest = &rest[1..];

@@ -78,10 +78,13 @@ pub fn record(script: &Script, address: SocketAddr) -> Result<Vec<Vec<String>>> 
             connection.exchange(exchange, &bytes, Delivery::Whole, Connection::read_until_quiet)?;
         let mut lines = Vec::new();
         for (index, line) in notation::write(&connection.received).into_iter().enumerate() {
-            let old = exchange.reply_lines().get(index).cloned().unwrap_or_default();
             let bytes = Notation::parse(std::slice::from_ref(&line))?.bytes(&memory)?;
-            let matched = Notation::parse(std::slice::from_ref(&old))?.compare(&bytes, &mut memory);
-            lines.push(if matched == (Match::Whole { len: bytes.len() }) { old } else { line });
+            let fits = |old: &&String| {
+                let matched =
+                    Notation::parse(std::slice::from_ref(*old)).map(|old| old.compare(&bytes, &mut memory));
+                matches!(matched, Ok(Match::Whole { len }) if len == bytes.len())
+            };
+            lines.push(exchange.reply_lines().get(index).filter(fits).cloned().unwrap_or(line));
         }
         if is_closed {
             lines.push("{closed}".to_owned());

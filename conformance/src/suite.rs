@@ -59,23 +59,13 @@ pub fn run(program: &Path, side: Side, scripts: &[PathBuf]) -> Result<Report> {
         );
     }
 
-    // Scripts mostly wait, so there are more threads than processors.
-    let next = AtomicUsize::new(0);
     let report = Mutex::new(Report::default());
-    thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| {
-                while let Some(&(path, delivery)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let result = run_one(program, side, path, delivery);
-                    let mut report = report.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                    match result {
-                        Ok(()) => report.passed += 1,
-                        Err(error) => {
-                            report.failures.push(format!("{} ({delivery}): {error}", path.display()))
-                        }
-                    }
-                }
-            });
+    for_each(&runs, |&(path, delivery)| {
+        let result = run_one(program, side, path, delivery);
+        let mut report = report.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        match result {
+            Ok(()) => report.passed += 1,
+            Err(error) => report.failures.push(format!("{} ({delivery}): {error}", path.display())),
         }
     });
     let mut report = report.into_inner().map_err(|_| Error::from("a script's thread panicked"))?;
@@ -89,15 +79,39 @@ pub fn record(program: &Path, scripts: &[PathBuf]) -> Result<()> {
     if !version.starts_with("memcached ") {
         return Err(format!("replies are recorded from a real memcached only, this is {version:?}").into());
     }
-    for path in scripts {
-        let mut script = Script::read(path)?;
-        let server = Server::start(program, script.server_args(Side::Reference))?;
-        let replies = play::record(&script, server.address())
-            .map_err(|error| format!("{}: {error}", path.display()))?;
-        script.rerecord(&version, replies);
-        fs::write(path, script.text())?;
-    }
-    Ok(())
+    let failures = Mutex::new(Vec::new());
+    for_each(scripts, |path| {
+        if let Err(error) = record_one(program, &version, path) {
+            failures
+                .lock()
+                .unwrap_or_else(|poisoned| poisoned.into_inner())
+                .push(format!("{}: {error}", path.display()));
+        }
+    });
+    let failures = failures.into_inner().map_err(|_| Error::from("a script's thread panicked"))?;
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
+}
+
+fn record_one(program: &Path, version: &str, path: &Path) -> Result<()> {
+    let mut script = Script::read(path)?;
+    let server = Server::start(program, script.server_args(Side::Reference))?;
+    let replies = play::record(&script, server.address())?;
+    script.rerecord(version, replies);
+    Ok(fs::write(path, script.text())?)
+}
+
+/// Does `work` for all items in a few threads: scripts mostly wait, so there are more threads than processors.
+fn for_each<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) {
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    work(item);
+                }
+            });
+        }
+    });
 }
 
 fn run_one(program: &Path, side: Side, path: &Path, delivery: Delivery) -> Result<()> {
