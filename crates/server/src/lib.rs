@@ -3,15 +3,22 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+mod connection;
+pub mod control;
 pub mod counters;
+pub mod daemon;
 pub mod execute;
+pub mod listen;
 pub mod options;
 pub mod output;
+pub mod privilege;
 pub mod session;
 pub mod settings;
 pub mod shared;
+pub mod signals;
 pub mod stats;
 mod wake;
+pub mod worker;
 
 /// What `version` and `stats` report. Clients and tools compare versions to learn what a server understands (meta
 /// commands, say), and read digits.digits.digits from its start: so it begins with the version of memcached whose

@@ -1,2 +1,145 @@
 //! larderd.
-fn main() {}
+
+#![forbid(unsafe_code)]
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use larder_engine::{Config, Engine};
+use larder_server::clock::Clock;
+use larder_server::control::{self, Stop};
+use larder_server::daemon::{self, PidFile};
+use larder_server::listen;
+use larder_server::options::{self, EXIT_FAILURE, EXIT_OS_ERROR, Outcome, Refusal};
+use larder_server::privilege;
+use larder_server::settings::Settings;
+use larder_server::shared::Shared;
+use larder_server::signals::Signals;
+use larder_server::worker::{Crew, Worker};
+
+fn main() -> ExitCode {
+    let outcome = options::parse(std::env::args_os().skip(1)).and_then(|outcome| match outcome {
+        Outcome::Serve(settings) => serve(*settings),
+        Outcome::Print(text) => {
+            // Whoever closed our stdout does not want the rest.
+            let _ = io::stdout().write_all(text.as_bytes());
+            Ok(())
+        }
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Refusal { exit_code, message }) => {
+            eprintln!("{message}");
+            ExitCode::from(exit_code)
+        }
+    }
+}
+
+/// From the settings to a running server, to its end. What can be refused comes before the step into the background, so
+/// that whoever started us learns of it; what needs root comes before rights are given up; threads come last, since the
+/// steps before are for a process with one.
+fn serve(settings: Settings) -> Result<(), Refusal> {
+    if settings.verbosity > 0 {
+        settings.notes.iter().for_each(|note| eprintln!("larderd: {note}"));
+    }
+    if settings.core_dumps {
+        privilege::allow_core_dumps()?;
+    }
+    let target = privilege::target(&settings)?;
+    let listeners = listen::bind(&settings)?;
+    privilege::allow_descriptors(descriptors(&settings, listeners.len()))?;
+    if let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME") {
+        listen::write_port_file(path.as_ref(), &listeners)
+            .map_err(|error| Refusal::new(EXIT_FAILURE, format!("Failed to write the port file: {error}")))?;
+    }
+    let engine = Engine::new(config(&settings)?).map_err(|error| {
+        Refusal::new(
+            EXIT_OS_ERROR,
+            format!("failed to reserve {} bytes of memory: {error}", settings.memory_bytes),
+        )
+    })?;
+    if let Some(target) = &target {
+        target.hand_over(&listeners)?;
+    }
+    if settings.daemon {
+        daemon::detach(&settings)?;
+    }
+    if settings.lock_memory {
+        privilege::lock_memory();
+    }
+    let pid_file = settings.pid_file.as_deref().and_then(PidFile::write);
+    if let Some(target) = &target {
+        target.assume()?;
+    }
+
+    let stop = work(settings.clone(), engine, listeners)
+        .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to start: {error}")))?;
+    if stop == Stop::Gracefully {
+        eprintln!("Gracefully stopping");
+    } else if settings.verbosity > 0 {
+        eprintln!("Exiting normally");
+    }
+    if let Some(pid_file) = pid_file.filter(|_| settings.daemon) {
+        // The user we became may not be allowed to.
+        let _ = pid_file.remove();
+    }
+    Ok(())
+}
+
+/// Starts the workers and waits for the end. They end with the process, unless they are to finish what they are at.
+fn work(settings: Settings, engine: Arc<Engine>, listeners: Vec<listen::Listener>) -> io::Result<Stop> {
+    let signals = Signals::take_over()?;
+    let threads = settings.threads;
+    let shared = Arc::new(Shared::new(engine, settings, Clock::start())?);
+    let crew = Arc::new(Crew::new(threads, listeners)?);
+    let mut workers = Vec::new();
+    for index in 0..threads {
+        let worker = Worker::new(index, Arc::clone(&shared), Arc::clone(&crew))?;
+        let thread = std::thread::Builder::new().name(format!("larder-{index}"));
+        workers.push(thread.spawn(move || {
+            // A server without one of its workers would leave clients hanging.
+            if let Err(error) = worker.run() {
+                eprintln!("larderd: worker {index}: {error}");
+                std::process::exit(EXIT_OS_ERROR.into());
+            }
+        })?);
+    }
+    let stop = control::run(&shared, &signals)?;
+    if stop == Stop::Gracefully {
+        crew.stop();
+        for worker in workers {
+            let _ = worker.join();
+        }
+    }
+    Ok(stop)
+}
+
+fn config(settings: &Settings) -> Result<Config, Refusal> {
+    let mut secret = [0; 16];
+    let filled = rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty());
+    if filled != Ok(secret.len()) {
+        return Err(Refusal::new(EXIT_OS_ERROR, "the system gives no random numbers"));
+    }
+    let [first, second] = [0, 8].map(|at| {
+        let mut half = [0; 8];
+        half.copy_from_slice(&secret[at..at + 8]);
+        u64::from_le_bytes(half)
+    });
+    Ok(Config {
+        memory_bytes: settings.memory_bytes,
+        item_bytes_max: settings.item_bytes_max,
+        evict: settings.evict,
+        handles_max: settings.threads + 1,
+        // memcached counts items, the engine counts buckets of a cache line, which hold seven.
+        index_power: settings.hash_power.map(|power| power.saturating_sub(3)),
+        hash_key: [first, second],
+    })
+}
+
+/// Descriptors needed: connections, one more while one is refused, the listeners, and what is ours: stdio, an epoll and
+/// an eventfd for each worker, signals and the like.
+fn descriptors(settings: &Settings, listeners: usize) -> u64 {
+    const OURS: u64 = 16;
+    u64::from(settings.connections_max) + 1 + (listeners + 2 * settings.threads) as u64 + OURS
+}

@@ -167,8 +167,8 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         help: "growth of slab classes",
         status: Status::Accepted(NO_SLABS),
         act: Act::Set(|d, v| {
-            let factor = number(v, EXIT_FAILURE, "Factor must be greater than 1")?;
-            if !(factor > 1.0) {
+            let factor: f64 = number(v, EXIT_FAILURE, "Factor must be greater than 1")?;
+            if factor.is_nan() || factor <= 1.0 {
                 return Err(Refusal::new(EXIT_FAILURE, "Factor must be greater than 1"));
             }
             d.settings.accepted.growth_factor = factor;

@@ -1,0 +1,331 @@
+//! A client's socket: brings what it receives to the session, and what the session answers to the socket.
+//!
+//! Owns no buffer while idle. What was received and is not a whole request yet is kept here, and so is what could not
+//! be sent; while there is any of that, nothing more is read, so what a client can make the server keep is bounded by
+//! one read and one turn's output.
+
+use std::io::{self, IoSlice};
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use larder_engine::Handle;
+use rustix::io::Errno;
+
+use crate::counters::Counters;
+use crate::output::{Output, Unsent};
+use crate::session::{CloseReason, Context, Session, Verdict, Window};
+use crate::shared::Shared;
+
+/// A connection.
+pub(crate) struct Connection {
+    fd: OwnedFd,
+    transport: Transport,
+    session: Session,
+    input: Input,
+    unsent: Option<Box<Unsent>>,
+    /// Close as soon as all is sent.
+    closing: Option<CloseReason>,
+    /// When it last sent something.
+    heard_secs: u32,
+    /// In the worker's queue of those that have more to do.
+    pub(crate) is_queued: bool,
+    /// What the worker's epoll watches it for.
+    pub(crate) interest: Interest,
+}
+
+/// How a client is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    Tcp,
+    Unix,
+}
+
+/// What a connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interest {
+    Readable,
+    Writable,
+}
+
+/// What is to become of a connection that was served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Nothing to do until the socket is ready.
+    Wait(Interest),
+    /// It could go on, but it is the others' turn.
+    Queue,
+    Close(CloseReason),
+}
+
+/// What a worker lends to the connection that it serves.
+pub(crate) struct Bench<'w> {
+    pub(crate) shared: &'w Shared,
+    pub(crate) counters: &'w Counters,
+    pub(crate) handle: &'w mut Handle,
+    /// What is received lands here first.
+    pub(crate) scratch: &'w mut [u8],
+    /// The output's buffer, kept from turn to turn.
+    pub(crate) output: &'w mut Vec<u8>,
+}
+
+/// Bytes received and not consumed yet.
+#[derive(Default)]
+struct Input {
+    bytes: Vec<u8>,
+    /// Those before this are consumed.
+    from: usize,
+    /// There may be whole requests among them: feed them before reading on.
+    is_unfed: bool,
+}
+
+/// What reading brought.
+enum Received {
+    /// This many bytes in the scratch buffer.
+    Bytes(usize),
+    /// Nothing to be fed: whatever there was went into its place.
+    Nothing,
+    /// The engine is busy reclaiming memory for the value that arrives.
+    Busy,
+    End(CloseReason),
+}
+
+impl Connection {
+    pub(crate) fn new(fd: OwnedFd, transport: Transport, session: Session, now_secs: u32) -> Self {
+        Self {
+            fd,
+            transport,
+            session,
+            input: Input::default(),
+            unsent: None,
+            closing: None,
+            heard_secs: now_secs,
+            is_queued: false,
+            interest: Interest::Readable,
+        }
+    }
+
+    pub(crate) fn raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// Has it waited between commands for longer than `timeout_secs`? Unix sockets have no timeout.
+    pub(crate) fn is_idle(&self, now_secs: u32, timeout_secs: u32) -> bool {
+        self.transport == Transport::Tcp
+            && self.unsent.is_none()
+            && !self.is_queued
+            && self.session.is_waiting()
+            && now_secs.saturating_sub(self.heard_secs) > timeout_secs
+    }
+
+    /// Goes on with it: sends what is left over; then feeds what is left over, or else reads and feeds that. A
+    /// connection that is alone may go on beyond its share of requests.
+    pub(crate) fn serve(&mut self, bench: &mut Bench<'_>, is_alone: bool) -> Next {
+        match self.send_unsent(bench.counters) {
+            Ok(true) => {}
+            Ok(false) => return Next::Wait(Interest::Writable),
+            Err(_) => return Next::Close(CloseReason::Error),
+        }
+        if let Some(reason) = self.closing {
+            return Next::Close(reason);
+        }
+        let mut received = 0;
+        if !self.input.is_unfed {
+            received = match self.receive(bench) {
+                Received::Bytes(n) => n,
+                Received::Nothing => return Next::Wait(Interest::Readable),
+                Received::Busy => return Next::Queue,
+                Received::End(reason) => return Next::Close(reason),
+            };
+        }
+        self.feed(bench, received, if is_alone { ROUNDS_ALONE } else { 1 })
+    }
+
+    /// Reads once: into the value whose bytes are arriving, or else into the scratch buffer.
+    fn receive(&mut self, bench: &mut Bench<'_>) -> Received {
+        if !self.session.is_waiting() && self.input.bytes.is_empty() {
+            match self.receive_value(bench) {
+                Received::Bytes(_) => {}
+                other => return other,
+            }
+        }
+        let received = read(self.fd.as_fd(), bench.scratch);
+        self.note_received(&received, bench);
+        received
+    }
+
+    /// Reads into the windows of a large value, as far as there are any and the socket has bytes: `Bytes` if the value
+    /// is complete and what comes next belongs into the scratch buffer.
+    fn receive_value(&mut self, bench: &mut Bench<'_>) -> Received {
+        for _ in 0..WINDOWS_PER_EVENT {
+            let turn = bench.handle.enter(bench.shared.clock.now());
+            let received = match self.session.window(&turn) {
+                Window::None => return Received::Bytes(0),
+                Window::TryAgain => Received::Busy,
+                Window::Fill(window) => {
+                    let room = window.len();
+                    match read(self.fd.as_fd(), window) {
+                        Received::Bytes(n) => {
+                            self.session.filled(n);
+                            bench.counters.bytes_read.add(n as u64);
+                            self.heard_secs = turn.now().secs;
+                            if n < room {
+                                return Received::Nothing;
+                            }
+                            continue;
+                        }
+                        other => other,
+                    }
+                }
+            };
+            if !matches!(received, Received::Busy) {
+                return received;
+            }
+        }
+        Received::Busy
+    }
+
+    fn note_received(&mut self, received: &Received, bench: &Bench<'_>) {
+        if let Received::Bytes(n) = received {
+            bench.counters.bytes_read.add(*n as u64);
+            self.heard_secs = bench.shared.clock.now().secs;
+        }
+    }
+
+    /// Feeds the session: what was kept, and then the first `received` bytes of the scratch buffer. Sends its answers
+    /// after each round.
+    fn feed(&mut self, bench: &mut Bench<'_>, received: usize, rounds_max: u32) -> Next {
+        let Input { bytes: mut kept, mut from, .. } = mem::take(&mut self.input);
+        let is_kept = !kept.is_empty();
+        if is_kept {
+            kept.extend_from_slice(&bench.scratch[..received]);
+        }
+        let input = if is_kept { &kept[..] } else { &bench.scratch[..received] };
+
+        let context = Context { shared: bench.shared, counters: bench.counters };
+        let mut rounds = 0;
+        let (next, is_unfed) = loop {
+            let turn = bench.handle.enter(bench.shared.clock.now());
+            let mut output = Output::new(mem::take(bench.output));
+            let requests_max = bench.shared.settings.requests_per_event;
+            let fed = self.session.feed(&context, &turn, &input[from..], &mut output, requests_max);
+            from += fed.consumed;
+            let sent = send(self.fd.as_fd(), &output, bench.counters);
+            if let Ok(written) = sent
+                && written < output.len_bytes()
+            {
+                self.unsent = Some(Box::new(output.unsent(written)));
+            }
+            *bench.output = output.into_buffer();
+            if sent.is_err() {
+                break (Next::Close(CloseReason::Error), false);
+            }
+            let is_unfed = !matches!(fed.verdict, Verdict::NeedInput);
+            if let Verdict::Close(reason) = fed.verdict {
+                if self.unsent.is_none() {
+                    break (Next::Close(reason), false);
+                }
+                self.closing = Some(reason);
+            }
+            if self.unsent.is_some() {
+                break (Next::Wait(Interest::Writable), is_unfed);
+            }
+            rounds += 1;
+            match fed.verdict {
+                Verdict::NeedInput => break (Next::Wait(Interest::Readable), false),
+                _ if rounds < rounds_max => {}
+                verdict => {
+                    if matches!(verdict, Verdict::Yield) {
+                        bench.counters.conn_yields.add(1);
+                    }
+                    break (Next::Queue, true);
+                }
+            }
+        };
+
+        if is_kept && from < kept.len() {
+            // Moved to the front only when more is to be appended: a queue of requests is walked, not moved.
+            if !is_unfed {
+                kept.drain(..mem::take(&mut from));
+            }
+            self.input = Input { bytes: kept, from, is_unfed };
+        } else {
+            self.input = Input { bytes: input[from..].to_vec(), from: 0, is_unfed };
+        }
+        next
+    }
+
+    /// Sends what is left over from earlier; true when nothing is.
+    fn send_unsent(&mut self, counters: &Counters) -> io::Result<bool> {
+        let Some(unsent) = &mut self.unsent else { return Ok(true) };
+        while !unsent.is_empty() {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let filled = unsent.slices(&mut slices);
+            match write(self.fd.as_fd(), &slices[..filled])? {
+                0 => return Ok(false),
+                n => {
+                    counters.bytes_written.add(n as u64);
+                    unsent.advance(n);
+                }
+            }
+        }
+        self.unsent = None;
+        Ok(true)
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn read(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Received {
+    loop {
+        return match rustix::io::read(fd, &mut *buffer) {
+            Ok(0) => Received::End(CloseReason::Normal),
+            Ok(n) => Received::Bytes(n),
+            Err(Errno::INTR) => continue,
+            Err(Errno::AGAIN) => Received::Nothing,
+            Err(_) => Received::End(CloseReason::Error),
+        };
+    }
+}
+
+/// Sends as much of the output as the socket takes.
+fn send(fd: BorrowedFd<'_>, output: &Output<'_>, counters: &Counters) -> io::Result<usize> {
+    let len_bytes = output.len_bytes();
+    let mut written = 0;
+    while written < len_bytes {
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let filled = output.slices(written, &mut slices);
+        match write(fd, &slices[..filled])? {
+            0 => break,
+            n => written += n,
+        }
+    }
+    counters.bytes_written.add(written as u64);
+    Ok(written)
+}
+
+/// One gathered write; 0 when the socket takes nothing more at the moment.
+fn write(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    loop {
+        let written = match slices {
+            [slice] => rustix::io::write(fd, slice),
+            _ => rustix::io::writev(fd, slices),
+        };
+        return match written {
+            Err(Errno::INTR) => continue,
+            Err(Errno::AGAIN) => Ok(0),
+            written => Ok(written?),
+        };
+    }
+}
+
+/// Parts of one gathered write. What does not fit goes with the next.
+const SLICES_MAX: usize = 64;
+/// How many shares of requests (`-R`) a connection gets while no other is ready. Not endless: others may have become
+/// ready meanwhile.
+const ROUNDS_ALONE: u32 = 16;
+/// How many pieces of a large value are read before others have their turn.
+const WINDOWS_PER_EVENT: u32 = 16;

@@ -1,0 +1,51 @@
+//! Running in the background (`-d`) and the file with the process id (`-P`).
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::options::{EXIT_FAILURE, Refusal};
+use crate::settings::Settings;
+
+/// Goes to the background: a new session, `/` as directory (unless `-r`: a core file belongs where we started),
+/// nothing on stdio (unless `-v`). Only while there is one thread. Errors: exit code 1.
+pub fn detach(settings: &Settings) -> Result<(), Refusal> {
+    nix::unistd::daemon(settings.core_dumps, settings.verbosity > 0).map_err(|error| {
+        Refusal::new(EXIT_FAILURE, format!("failed to daemon() in order to daemonize: {error}"))
+    })
+}
+
+/// The file that holds our process id.
+#[derive(Debug)]
+pub struct PidFile(PathBuf);
+
+impl PidFile {
+    /// Writes it, by way of a file beside it, so that nobody reads half a number. What is wrong is said on stderr
+    /// and does not keep the server from starting, as with memcached.
+    pub fn write(path: &Path) -> Option<Self> {
+        if let Some(pid) = running(path) {
+            eprintln!("WARNING: The pid file contained the following (running) pid: {pid}");
+        }
+        let mut unfinished = path.as_os_str().to_owned();
+        unfinished.push(".tmp");
+        let written = std::fs::write(&unfinished, format!("{}\n", std::process::id()))
+            .and_then(|()| std::fs::rename(&unfinished, path));
+        match written {
+            Ok(()) => Some(Self(path.to_owned())),
+            Err(error) => {
+                eprintln!("Could not write the pid file {}: {error}", path.display());
+                None
+            }
+        }
+    }
+
+    /// Removes it. Errors: no right to (any more).
+    pub fn remove(self) -> io::Result<()> {
+        std::fs::remove_file(self.0)
+    }
+}
+
+/// The process an old pid file names, if it runs.
+fn running(path: &Path) -> Option<u32> {
+    let pid = std::fs::read_to_string(path).ok()?.trim().parse().ok()?;
+    Path::new("/proc").join(format!("{pid}")).exists().then_some(pid)
+}

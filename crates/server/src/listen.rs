@@ -1,0 +1,232 @@
+//! Where clients come in: binds the TCP addresses or the Unix socket of the command line.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+
+use crate::options::{EXIT_OS_ERROR, Refusal};
+use crate::settings::{Port, Settings};
+
+/// A socket that clients connect to. Nonblocking.
+#[derive(Debug)]
+pub struct Listener {
+    /// The socket.
+    pub fd: OwnedFd,
+    /// What it listens on.
+    pub address: Address,
+}
+
+/// What a listener listens on.
+#[derive(Clone, Debug)]
+pub enum Address {
+    /// TCP, with the port that the system chose if it was left to it.
+    Tcp(SocketAddr),
+    /// A Unix socket. Its file stays when the server ends, and is replaced when the next one starts.
+    Unix(PathBuf),
+}
+
+/// Binds everything that the settings ask for; there may be nothing (`-p 0`). Errors: exit code 71.
+pub fn bind(settings: &Settings) -> Result<Vec<Listener>, Refusal> {
+    if let Some(path) = &settings.unix_socket {
+        let listener = bind_unix(path, settings).map_err(|error| {
+            Refusal::new(
+                EXIT_OS_ERROR,
+                format!("failed to listen on UNIX socket: {}: {error}", path.display()),
+            )
+        })?;
+        return Ok(vec![listener]);
+    }
+    if settings.listen.is_empty() {
+        return bind_host("*", settings.tcp_port, settings.backlog)
+            .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to listen on TCP port: {error}")));
+    }
+    let mut listeners = Vec::new();
+    for entry in &settings.listen {
+        let refuse = |error: String| {
+            Refusal::new(EXIT_OS_ERROR, format!("failed to listen on one of interface(s) {entry}: {error}"))
+        };
+        let (host, port) = endpoint(entry).map_err(refuse)?;
+        let port = port.unwrap_or(settings.tcp_port);
+        let bound = bind_host(host, port, settings.backlog).map_err(|error| refuse(error.to_string()))?;
+        listeners.extend(bound);
+    }
+    Ok(listeners)
+}
+
+/// Writes one line for each TCP address to a file beside `path` and renames it to `path`, so that whoever waits for
+/// the file finds it whole: `TCP INET: <port>`, `TCP INET6: <port>`.
+///
+/// memcached, environment variable MEMCACHED_PORT_FILENAME.
+pub fn write_port_file(path: &Path, listeners: &[Listener]) -> io::Result<()> {
+    let mut lines = String::new();
+    for listener in listeners {
+        if let Address::Tcp(address) = listener.address {
+            let family = if address.is_ipv4() { "INET" } else { "INET6" };
+            lines += &format!("TCP {family}: {}\n", address.port());
+        }
+    }
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".lck");
+    std::fs::write(&unfinished, lines)?;
+    std::fs::rename(&unfinished, path)
+}
+
+/// Reads an entry of `-l`: `[proto[ascii|negotiating]:][tag[name]:|tag_name_:]host[:port]`, IPv6 in brackets if a port
+/// follows. Tags are taken and have no effect.
+fn endpoint(entry: &str) -> Result<(&str, Option<Port>), String> {
+    let mut rest = entry;
+    if ["notls:", "btls:", "mtls:"].iter().any(|prefix| rest.starts_with(prefix)) {
+        return Err("TLS is not enabled".to_owned());
+    }
+    if let Some((protocol, after)) = rest.strip_prefix("proto[").and_then(|rest| rest.split_once("]:")) {
+        if !["ascii", "negotiating"].contains(&protocol) {
+            return Err(format!("protocol {protocol} is not in this version"));
+        }
+        rest = after;
+    }
+    let bracketed = rest.strip_prefix("tag[").and_then(|rest| rest.split_once("]:"));
+    if let Some((tag, after)) =
+        bracketed.or_else(|| rest.strip_prefix("tag_").and_then(|rest| rest.split_once("_:")))
+    {
+        if !(1..=8).contains(&tag.len()) {
+            return Err("a tag has 1 to 8 characters".to_owned());
+        }
+        rest = after;
+    }
+    let (host, port) = match rest.strip_prefix('[') {
+        Some(bracketed) => {
+            let (host, after) = bracketed.split_once(']').ok_or("missing ]")?;
+            match after {
+                "" => (host, None),
+                _ => (host, Some(after.strip_prefix(':').ok_or("missing : before the port")?)),
+            }
+        }
+        // More than one colon: an IPv6 address without a port.
+        None if rest.matches(':').count() > 1 => (rest, None),
+        None => rest.split_once(':').map_or((rest, None), |(host, port)| (host, Some(port))),
+    };
+    let port = match port {
+        None => None,
+        Some(digits) => {
+            let number: u16 = digits.parse().map_err(|_| format!("Invalid port number: \"{digits}\""))?;
+            Some(if number == 0 { Port::Ephemeral } else { Port::Fixed(number) })
+        }
+    };
+    Ok((host, port))
+}
+
+/// Binds every address of a host. A family that this system does not have is passed over, as long as another address
+/// could be bound.
+fn bind_host(host: &str, port: Port, backlog: i32) -> io::Result<Vec<Listener>> {
+    let port = match port {
+        Port::Off => return Ok(Vec::new()),
+        Port::Fixed(port) => port,
+        Port::Ephemeral => 0,
+    };
+    let addresses: Vec<SocketAddr> = if host.is_empty() || host == "*" {
+        [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()]
+            .map(|ip| (ip, port).into())
+            .to_vec()
+    } else {
+        (host, port).to_socket_addrs()?.collect()
+    };
+    let mut listeners = Vec::new();
+    let mut absent = None;
+    for address in addresses {
+        match bind_tcp(address, backlog) {
+            Ok(listener) => listeners.push(listener),
+            Err(error) if is_absent_family(&error) => absent = Some(error),
+            Err(error) => return Err(io::Error::new(error.kind(), format!("{address}: {error}"))),
+        }
+    }
+    match absent {
+        Some(error) if listeners.is_empty() => Err(error),
+        _ => Ok(listeners),
+    }
+}
+
+fn bind_tcp(address: SocketAddr, backlog: i32) -> io::Result<Listener> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let fd = stream_socket(family)?;
+    sockopt::set_socket_reuseaddr(&fd, true)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&fd, true)?;
+    }
+    // Linux hands both on to the connections accepted here.
+    sockopt::set_socket_keepalive(&fd, true)?;
+    sockopt::set_tcp_nodelay(&fd, true)?;
+    rustix::net::bind(&fd, &address)?;
+    rustix::net::listen(&fd, backlog)?;
+    let bound = SocketAddr::try_from(rustix::net::getsockname(&fd)?)?;
+    Ok(Listener { fd, address: Address::Tcp(bound) })
+}
+
+fn bind_unix(path: &Path, settings: &Settings) -> io::Result<Listener> {
+    // A socket of an earlier server; anything else in this place is somebody's file and makes bind fail.
+    if rustix::fs::lstat(path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket) {
+        std::fs::remove_file(path)?;
+    }
+    let fd = stream_socket(AddressFamily::UNIX)?;
+    rustix::net::bind(&fd, &SocketAddrUnix::new(path)?)?;
+    // Nobody can connect before listen, so nobody slips in by the mode that the umask left.
+    rustix::fs::chmod(path, Mode::from_raw_mode(settings.unix_mode))?;
+    rustix::net::listen(&fd, settings.backlog)?;
+    Ok(Listener { fd, address: Address::Unix(path.to_owned()) })
+}
+
+fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, None)?)
+}
+
+fn is_absent_family(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL]
+        .map(|errno| Some(errno.raw_os_error()))
+        .contains(&error.raw_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_read_as_memcached_documents_them() {
+        for (entry, host, port) in [
+            ("127.0.0.1", "127.0.0.1", None),
+            ("127.0.0.1:5", "127.0.0.1", Some(Port::Fixed(5))),
+            ("*:5", "*", Some(Port::Fixed(5))),
+            ("::1", "::1", None),
+            ("[::1]", "::1", None),
+            ("[::1]:5", "::1", Some(Port::Fixed(5))),
+            ("proto[ascii]:localhost:5", "localhost", Some(Port::Fixed(5))),
+            ("tag[b]:a:5", "a", Some(Port::Fixed(5))),
+            ("proto[negotiating]:tag_b_:a", "a", None),
+        ] {
+            assert_eq!(endpoint(entry), Ok((host, port)), "{entry}");
+        }
+        for entry in ["a:x", "a:70000", "[::1", "[::1]5", "notls:a", "mtls:a", "proto[binary]:a", "tag[]:a"] {
+            assert!(endpoint(entry).is_err(), "{entry}");
+        }
+    }
+
+    #[test]
+    fn a_bound_port_is_reported() {
+        let settings = Settings {
+            tcp_port: Port::Ephemeral,
+            listen: vec!["127.0.0.1".to_owned()],
+            ..Settings::default()
+        };
+        let listeners = bind(&settings).expect("loopback can be bound");
+        let [Listener { address: Address::Tcp(address), .. }] = &listeners[..] else {
+            panic!("{listeners:?}")
+        };
+        assert_ne!(address.port(), 0);
+        let taken = Settings { tcp_port: Port::Fixed(address.port()), ..settings };
+        assert_eq!(bind(&taken).expect_err("the port is taken").exit_code, EXIT_OS_ERROR);
+    }
+}

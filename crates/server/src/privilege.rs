@@ -1,0 +1,106 @@
+//! Giving up rights and asking for resources, before the first thread starts.
+
+use std::ffi::CString;
+
+use nix::unistd::{Gid, Uid, User, setgid, setgroups, setuid};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+
+use crate::listen::{Address, Listener};
+use crate::options::{EXIT_NO_USER, EXIT_OS_ERROR, Refusal};
+use crate::settings::Settings;
+
+/// Whose rights the server is to run with.
+#[derive(Clone, Debug)]
+pub struct Target {
+    name: String,
+    uid: Uid,
+    gid: Gid,
+    was_asked_for: bool,
+}
+
+/// The user of `-u`, or `nobody`, if we run as root; `None` if there is nothing to give up. Errors: exit code 67.
+///
+/// memcached does not start as root without `-u`.
+pub fn target(settings: &Settings) -> Result<Option<Target>, Refusal> {
+    if !Uid::effective().is_root() {
+        return Ok(None);
+    }
+    let name = settings.user.as_deref().unwrap_or("nobody");
+    match User::from_name(name) {
+        Ok(Some(user)) => Ok(Some(Target {
+            name: name.to_owned(),
+            uid: user.uid,
+            gid: user.gid,
+            was_asked_for: settings.user.is_some(),
+        })),
+        _ => Err(Refusal::new(EXIT_NO_USER, format!("can't find the user {name} to switch to"))),
+    }
+}
+
+impl Target {
+    /// Gives Unix sockets that root has bound to the user. Errors: exit code 71.
+    pub fn hand_over(&self, listeners: &[Listener]) -> Result<(), Refusal> {
+        for listener in listeners {
+            if let Address::Unix(path) = &listener.address {
+                std::os::unix::fs::chown(path, Some(self.uid.as_raw()), Some(self.gid.as_raw())).map_err(
+                    |error| {
+                        Refusal::new(
+                            EXIT_OS_ERROR,
+                            format!("failed to hand {} over: {error}", path.display()),
+                        )
+                    },
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Becomes the user, for good. To be called while there is one thread: the C library's setuid, which nix calls,
+    /// would change all, but whatever runs meanwhile would run as root. Errors: exit code 71.
+    pub fn assume(&self) -> Result<(), Refusal> {
+        let refuse = |error| {
+            Refusal::new(EXIT_OS_ERROR, format!("failed to assume identity of user {}: {error}", self.name))
+        };
+        // initgroups, not just the user's own group: -u may name a user who reaches files by a group.
+        let name = CString::new(self.name.as_str()).unwrap_or_default();
+        nix::unistd::initgroups(&name, self.gid).or_else(|_| setgroups(&[self.gid])).map_err(refuse)?;
+        setgid(self.gid).map_err(refuse)?;
+        setuid(self.uid).map_err(refuse)?;
+        if !self.was_asked_for {
+            eprintln!("larderd: started as root without -u: running as user {}", self.name);
+        }
+        Ok(())
+    }
+}
+
+/// Raises the limit on descriptors to `wanted`. Errors: the system allows fewer; exit code 71.
+pub fn allow_descriptors(wanted: u64) -> Result<(), Refusal> {
+    let limit = getrlimit(Resource::Nofile);
+    // None: no limit.
+    if limit.current.is_none_or(|current| current >= wanted) {
+        return Ok(());
+    }
+    let maximum = limit.maximum.map(|maximum| maximum.max(wanted));
+    setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum }).map_err(|_| {
+        let message =
+            "failed to set rlimit for open files. Try starting as root or requesting smaller maxconns value.";
+        Refusal::new(EXIT_OS_ERROR, message)
+    })
+}
+
+/// Lets a crash leave a core file (`-r`), also after a change of user. Errors: exit code 71.
+pub fn allow_core_dumps() -> Result<(), Refusal> {
+    let unlimited = Rlimit { current: None, maximum: None };
+    let maximum = getrlimit(Resource::Core).maximum;
+    setrlimit(Resource::Core, unlimited)
+        .or_else(|_| setrlimit(Resource::Core, Rlimit { current: maximum, maximum }))
+        .and_then(|()| set_dumpable_behavior(DumpableBehavior::Dumpable))
+        .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to ensure corefile creation: {error}")))
+}
+
+/// Keeps all memory resident (`-k`), and says so if the system does not allow it, as memcached does.
+pub fn lock_memory() {
+    if rustix::mm::mlockall(rustix::mm::MlockAllFlags::CURRENT | rustix::mm::MlockAllFlags::FUTURE).is_err() {
+        eprintln!("warning: -k invalid, mlockall() failed");
+    }
+}

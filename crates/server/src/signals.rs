@@ -1,0 +1,52 @@
+//! Signals, read like any other input. They are blocked in all threads, so none interrupts a system call of a worker.
+//!
+//! SIGPIPE needs nothing here: Rust's runtime ignores it from the start.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// SIGINT, SIGTERM.
+    Stop,
+    /// SIGUSR1.
+    StopGracefully,
+    /// SIGHUP: read files with secrets anew. There are none in this version.
+    Reload,
+}
+
+/// The signals that are for us.
+#[derive(Debug)]
+pub struct Signals(SignalFd);
+
+impl Signals {
+    /// Takes the signals over from their default actions. Before any other thread starts: threads inherit it.
+    pub fn take_over() -> io::Result<Self> {
+        let mut set = SigSet::empty();
+        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGHUP] {
+            set.add(signal);
+        }
+        set.thread_block()?;
+        Ok(Self(SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))
+    }
+
+    /// The next signal that has arrived.
+    pub fn next(&self) -> Option<Asked> {
+        let signal = self.0.read_signal().ok()??;
+        match Signal::try_from(signal.ssi_signo as i32).ok()? {
+            Signal::SIGUSR1 => Some(Asked::StopGracefully),
+            Signal::SIGHUP => Some(Asked::Reload),
+            _ => Some(Asked::Stop),
+        }
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

@@ -1,0 +1,365 @@
+//! A worker: one thread, one epoll, and the connections that it serves from accept to close.
+//!
+//! All workers wait on all listeners; the kernel wakes one. Whoever accepts keeps the connection, unless another worker
+//! has fewer: then it goes to that one's inbox, so that few connections spread over all workers.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
+
+use crate::connection::{Bench, Connection, Interest, Next, Transport};
+use crate::counters::Counters;
+use crate::listen::{Address, Listener};
+use crate::session::Session;
+use crate::shared::Shared;
+use crate::wake::Wake;
+
+/// What the workers know of each other.
+pub struct Crew {
+    inboxes: Vec<Inbox>,
+    listeners: Vec<Listener>,
+    is_stopping: AtomicBool,
+}
+
+struct Inbox {
+    wake: Wake,
+    arrivals: Mutex<Vec<(OwnedFd, Transport)>>,
+    /// Connections the worker has or is about to have.
+    connections: AtomicUsize,
+}
+
+impl Crew {
+    /// A crew of `workers` that serves these listeners. Errors: no descriptors to be had.
+    pub fn new(workers: usize, listeners: Vec<Listener>) -> io::Result<Self> {
+        let inbox =
+            || Ok(Inbox { wake: Wake::new()?, arrivals: Mutex::default(), connections: AtomicUsize::new(0) });
+        let inboxes = (0..workers).map(|_| inbox()).collect::<io::Result<_>>()?;
+        Ok(Self { inboxes, listeners, is_stopping: AtomicBool::new(false) })
+    }
+
+    /// Lets every worker finish what it is at and end.
+    pub fn stop(&self) {
+        self.is_stopping.store(true, Relaxed);
+        self.wake_all();
+    }
+
+    fn wake_all(&self) {
+        for inbox in &self.inboxes {
+            inbox.wake.ring();
+        }
+    }
+
+    /// The worker that is to have a connection which worker `here` accepted: itself, unless another has fewer.
+    fn assign(&self, here: usize) -> usize {
+        let load = |index: usize| self.inboxes[index].connections.load(Relaxed);
+        let least = (0..self.inboxes.len()).min_by_key(|&index| load(index)).unwrap_or(here);
+        let chosen = if load(least) < load(here) { least } else { here };
+        self.inboxes[chosen].connections.fetch_add(1, Relaxed);
+        chosen
+    }
+}
+
+/// A worker.
+pub struct Worker {
+    index: usize,
+    shared: Arc<Shared>,
+    crew: Arc<Crew>,
+    counters: Arc<Counters>,
+    epoll: OwnedFd,
+    /// By descriptor.
+    connections: Vec<Option<Box<Connection>>>,
+    /// Descriptors of connections that could go on but had their share.
+    ready: VecDeque<usize>,
+    /// Whether our epoll watches the listeners.
+    is_listening: bool,
+    /// When the idle were last looked for.
+    swept_secs: u32,
+}
+
+impl Worker {
+    /// The crew's worker number `index`. Errors: no descriptor to be had.
+    pub fn new(index: usize, shared: Arc<Shared>, crew: Arc<Crew>) -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let wake = &crew.inboxes[index].wake;
+        epoll::add(&epoll, wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)?;
+        let mut worker = Self {
+            counters: Arc::clone(&shared.counters[index]),
+            index,
+            shared,
+            crew,
+            epoll,
+            connections: Vec::new(),
+            ready: VecDeque::new(),
+            is_listening: false,
+            swept_secs: 0,
+        };
+        worker.listen()?;
+        Ok(worker)
+    }
+
+    /// Serves until the crew is stopped. Errors: the kernel refuses to wait.
+    pub fn run(mut self) -> io::Result<()> {
+        let mut handle =
+            self.shared.engine.handle().ok_or_else(|| io::Error::other("no engine handle left"))?;
+        let mut scratch = vec![0; SCRATCH_BYTES];
+        let mut output = Vec::new();
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        let (shared, counters) = (Arc::clone(&self.shared), Arc::clone(&self.counters));
+        while !self.crew.is_stopping.load(Relaxed) {
+            self.wait(&mut events)?;
+            let bench = &mut Bench {
+                shared: &shared,
+                counters: &counters,
+                handle: &mut handle,
+                scratch: &mut scratch,
+                output: &mut output,
+            };
+            let is_alone = events.len() + self.ready.len() == 1;
+            // Those that queued before this round; the ones this round adds wait for the next.
+            let queued = self.ready.len();
+            for event in &events {
+                match event.data.u64() {
+                    WAKE => self.look_into_inbox(),
+                    token if token >= LISTENERS => self.accept((token - LISTENERS) as usize),
+                    token => self.serve(token as usize, bench, is_alone, false),
+                }
+            }
+            for _ in 0..queued {
+                if let Some(fd) = self.ready.pop_front() {
+                    self.serve(fd, bench, is_alone, true);
+                }
+            }
+            events.clear();
+            self.tick();
+        }
+        Ok(())
+    }
+
+    fn wait(&self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
+        const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+        const NEXT_SECOND: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+        let timeout = if !self.ready.is_empty() {
+            Some(&AT_ONCE)
+        } else if self.shared.settings.idle_timeout_secs > 0 || !self.is_listening {
+            Some(&NEXT_SECOND)
+        } else {
+            None
+        };
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Serves a connection because its socket is ready, or because its turn in the queue has come.
+    fn serve(&mut self, fd: usize, bench: &mut Bench<'_>, is_alone: bool, is_its_turn: bool) {
+        let Some(connection) = self.connections.get_mut(fd).and_then(Option::as_deref_mut) else { return };
+        if connection.is_queued && !is_its_turn {
+            return;
+        }
+        connection.is_queued = false;
+        match connection.serve(bench, is_alone) {
+            Next::Wait(interest) => {
+                if connection.interest != interest {
+                    connection.interest = interest;
+                    let data = epoll::EventData::new_u64(fd as u64);
+                    if epoll::modify(&self.epoll, &*connection, data, flags(interest)).is_err() {
+                        self.close(fd);
+                    }
+                }
+            }
+            Next::Queue => {
+                connection.is_queued = true;
+                self.ready.push_back(fd);
+            }
+            Next::Close(_) => self.close(fd),
+        }
+    }
+
+    /// Accepts what waits at a listener, a bounded number at a time.
+    fn accept(&mut self, listener: usize) {
+        let shared = Arc::clone(&self.shared);
+        let (doorkeeper, limit) = (&shared.doorkeeper, shared.settings.connections_max as usize);
+        for _ in 0..ACCEPTS_PER_EVENT {
+            if !doorkeeper.is_accepting() {
+                return self.stop_listening();
+            }
+            let is_admitted = doorkeeper.admit(limit);
+            if !is_admitted && !shared.settings.maxconns_fast {
+                doorkeeper.shut();
+                // One may have left before we shut, and found nothing to reopen.
+                if doorkeeper.open_connections() < limit {
+                    doorkeeper.reopen();
+                    continue;
+                }
+                return self.stop_listening();
+            }
+            let Listener { fd, address } = &self.crew.listeners[listener];
+            let accepted = rustix::net::accept_with(fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC);
+            match accepted {
+                Ok(fd) if is_admitted => {
+                    let transport = match address {
+                        Address::Tcp(_) => Transport::Tcp,
+                        Address::Unix(_) => Transport::Unix,
+                    };
+                    self.welcome(fd, transport);
+                    continue;
+                }
+                Ok(fd) => {
+                    self.counters.rejected_connections.add(1);
+                    // The socket is new: if it does not take one line at once, its client has gone.
+                    let _ = rustix::io::write(&fd, REFUSAL);
+                    continue;
+                }
+                Err(_) if !is_admitted => {}
+                Err(_) => doorkeeper.leave(),
+            }
+            match accepted {
+                Err(Errno::AGAIN) => return,
+                // Out of descriptors or of memory: without a pause epoll would report the listener again and again.
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    if shared.verbosity() > 0 {
+                        eprintln!("Too many open connections");
+                    }
+                    doorkeeper.shut();
+                    return self.stop_listening();
+                }
+                // The client has gone already, or it was a signal.
+                _ => {}
+            }
+        }
+    }
+
+    /// Gives an accepted connection to the worker that is to serve it.
+    fn welcome(&mut self, fd: OwnedFd, transport: Transport) {
+        self.counters.total_connections.add(1);
+        let chosen = self.crew.assign(self.index);
+        if chosen == self.index {
+            return self.adopt(fd, transport);
+        }
+        let inbox = &self.crew.inboxes[chosen];
+        inbox.arrivals.lock().unwrap_or_else(PoisonError::into_inner).push((fd, transport));
+        inbox.wake.ring();
+    }
+
+    fn look_into_inbox(&mut self) {
+        let inbox = &self.crew.inboxes[self.index];
+        inbox.wake.silence();
+        let arrivals = std::mem::take(&mut *inbox.arrivals.lock().unwrap_or_else(PoisonError::into_inner));
+        for (fd, transport) in arrivals {
+            self.adopt(fd, transport);
+        }
+        if !self.is_listening && self.shared.doorkeeper.is_accepting() {
+            // If the kernel refuses, the next tick tries again.
+            let _ = self.listen();
+        }
+    }
+
+    fn adopt(&mut self, fd: OwnedFd, transport: Transport) {
+        if self.shared.verbosity() > 1 {
+            let protocol = match self.shared.settings.accepted.protocol {
+                "ascii" => "ascii",
+                _ => "auto-negotiating",
+            };
+            eprintln!("<{} new {protocol} client connection", fd.as_raw_fd());
+        }
+        let session = Session::new();
+        let connection = Box::new(Connection::new(fd, transport, session, self.shared.clock.now().secs));
+        let Ok(index) = usize::try_from(connection.raw_fd()) else { return };
+        let data = epoll::EventData::new_u64(index as u64);
+        let is_watched = epoll::add(&self.epoll, &*connection, data, flags(connection.interest)).is_ok();
+        if self.connections.len() <= index {
+            self.connections.resize_with(index + 1, || None);
+        }
+        self.connections[index] = Some(connection);
+        if !is_watched {
+            self.close(index);
+        }
+    }
+
+    fn close(&mut self, fd: usize) {
+        // Dropping the descriptor also takes it out of epoll: nobody else holds the socket.
+        if self.connections.get_mut(fd).and_then(Option::take).is_none() {
+            return;
+        }
+        if self.shared.verbosity() > 1 {
+            eprintln!("<{fd} connection closed.");
+        }
+        self.crew.inboxes[self.index].connections.fetch_sub(1, Relaxed);
+        self.shared.doorkeeper.leave();
+        if self.shared.doorkeeper.reopen() {
+            self.crew.wake_all();
+        }
+    }
+
+    /// What is to be done about once a second, and only after a wake-up.
+    fn tick(&mut self) {
+        let timeout_secs = self.shared.settings.idle_timeout_secs;
+        if self.is_listening && timeout_secs == 0 {
+            return;
+        }
+        let now_secs = self.shared.clock.now().secs;
+        if now_secs == self.swept_secs {
+            return;
+        }
+        self.swept_secs = now_secs;
+        if !self.is_listening {
+            self.shared.doorkeeper.reopen();
+            let _ = self.listen();
+        }
+        if timeout_secs > 0 {
+            for fd in 0..self.connections.len() {
+                if self.connections[fd]
+                    .as_ref()
+                    .is_some_and(|connection| connection.is_idle(now_secs, timeout_secs))
+                {
+                    self.counters.idle_kicks.add(1);
+                    self.close(fd);
+                }
+            }
+        }
+    }
+
+    fn listen(&mut self) -> io::Result<()> {
+        for (index, listener) in self.crew.listeners.iter().enumerate() {
+            let data = epoll::EventData::new_u64(LISTENERS + index as u64);
+            let wanted = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
+            match epoll::add(&self.epoll, &listener.fd, data, wanted) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.is_listening = true;
+        Ok(())
+    }
+
+    fn stop_listening(&mut self) {
+        for listener in &self.crew.listeners {
+            let _ = epoll::delete(&self.epoll, &listener.fd);
+        }
+        self.is_listening = false;
+    }
+}
+
+fn flags(interest: Interest) -> epoll::EventFlags {
+    match interest {
+        Interest::Readable => epoll::EventFlags::IN,
+        Interest::Writable => epoll::EventFlags::OUT,
+    }
+}
+
+/// memcached's words to a client beyond `-c`.
+const REFUSAL: &[u8] = b"ERROR Too many open connections\r\n";
+/// What is read at once; also what a connection can keep of pipelined requests.
+const SCRATCH_BYTES: usize = 64 << 10;
+const EVENTS_MAX: usize = 256;
+const ACCEPTS_PER_EVENT: u32 = 64;
+/// Tokens of epoll below this are descriptors of connections.
+const LISTENERS: u64 = 1 << 32;
+const WAKE: u64 = u64::MAX;
