@@ -3,6 +3,7 @@
 mod bench;
 mod floor;
 mod load;
+mod soak;
 
 use std::process::ExitCode;
 
@@ -24,8 +25,9 @@ fn run(args: &[String]) -> Result<()> {
     match chore.as_str() {
         "bench" => bench::run(rest),
         "floor" => floor::run(rest),
+        "soak" => soak::run(rest),
         _ => Err(USAGE.into()),
     }
 }
 
-const USAGE: &str = "usage: cargo xtask bench|floor [--help]";
+const USAGE: &str = "usage: cargo xtask bench|floor|soak [--help]";

@@ -1,0 +1,169 @@
+//! What a client knows about its keys: what a read may give, and what it must not.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::{Duration, Instant};
+
+/// One key of one client. Nobody else writes it.
+#[derive(Default)]
+pub(crate) struct Entry {
+    /// What a read gives, unless the server evicted it. `None`: it must be a miss.
+    pub(crate) held: Option<Held>,
+    /// Writes so far; the next value derives from it.
+    pub(crate) version: u32,
+}
+
+/// A value that was stored and not yet seen to be gone.
+#[derive(Clone)]
+pub(crate) struct Held {
+    pub(crate) value: Vec<u8>,
+    pub(crate) client_flags: u32,
+    /// The CAS value, once a reply told it.
+    pub(crate) cas: Option<u64>,
+    /// Must be a miss from then on. `None`: never expires.
+    pub(crate) dead_by: Option<Instant>,
+    /// When the reply to the last write came.
+    pub(crate) written: Instant,
+    /// Marked by `md I`.
+    pub(crate) is_stale: bool,
+    /// Somebody was told to recompute it.
+    pub(crate) is_token_out: bool,
+}
+
+impl Held {
+    pub(crate) fn new(value: Vec<u8>, client_flags: u32) -> Self {
+        Self {
+            value,
+            client_flags,
+            cas: None,
+            dead_by: None,
+            written: Instant::now(),
+            is_stale: false,
+            is_token_out: false,
+        }
+    }
+}
+
+impl Entry {
+    /// Forgets what time or a flush has taken away before now. `flush_sent`: when the last flush_all that was answered
+    /// was sent; what was written before then is gone.
+    pub(crate) fn settle(&mut self, flush_sent: Option<Instant>) {
+        let Some(held) = &self.held else { return };
+        let is_dead = held.dead_by.is_some_and(|dead_by| dead_by < Instant::now());
+        let is_flushed = flush_sent.is_some_and(|sent| held.written < sent);
+        if is_dead || is_flushed {
+            self.held = None;
+        }
+    }
+
+    /// The write whose reply came just now gave the key this value and lifetime.
+    pub(crate) fn put(&mut self, mut held: Held, life: Life) {
+        held.written = Instant::now();
+        held.dead_by = life.dead_by();
+        self.held = if life == Life::Past { None } else { Some(held) };
+    }
+
+    /// The key got a new lifetime just now.
+    pub(crate) fn touch(&mut self, life: Life) {
+        if life == Life::Past {
+            self.held = None;
+        } else if let Some(held) = &mut self.held {
+            held.dead_by = life.dead_by();
+        }
+    }
+}
+
+/// How long an item is to live.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Life {
+    Forever,
+    /// Over before it begins: a negative exptime.
+    Past,
+    /// Seconds from now.
+    Secs(u32),
+    /// Seconds from now, told to the server as a Unix time.
+    UntilIn(u32),
+}
+
+impl Life {
+    /// Mostly forever; else a few seconds, so that expiry goes on all the time.
+    pub(crate) fn draw(random: &mut fastrand::Rng) -> Self {
+        match random.u8(0..100) {
+            0..60 => Self::Forever,
+            60..90 => Self::Secs(random.u32(1..=10)),
+            90..94 => Self::UntilIn(random.u32(2..=10)),
+            94..97 => Self::Secs(3600),
+            _ => Self::Past,
+        }
+    }
+
+    /// As the protocol writes it (memcached, doc/protocol.txt, "Expiration times").
+    pub(crate) fn exptime(self) -> i64 {
+        match self {
+            Self::Forever => 0,
+            Self::Past => -1,
+            Self::Secs(secs) => secs.into(),
+            Self::UntilIn(secs) => {
+                let unix = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
+                unix as i64 + i64::from(secs)
+            }
+        }
+    }
+
+    /// When an item that got this lifetime just now must be gone. The clock of the server ticks in whole seconds: hence one
+    /// second more than its lifetime, and another for a Unix time, which is rounded as well.
+    fn dead_by(self) -> Option<Instant> {
+        match self {
+            Self::Forever => None,
+            Self::Past => Some(Instant::now()),
+            Self::Secs(secs) => Some(Instant::now() + Duration::from_secs(u64::from(secs) + 1)),
+            Self::UntilIn(secs) => Some(Instant::now() + Duration::from_secs(u64::from(secs) + 2)),
+        }
+    }
+}
+
+/// The bytes of version `version` of `key`: readable as far as there is room, noise behind that.
+pub(crate) fn content(key: &str, version: u32, value_bytes: usize) -> Vec<u8> {
+    let mut hasher = DefaultHasher::new();
+    (key, version).hash(&mut hasher);
+    let mut value = vec![0; value_bytes];
+    fastrand::Rng::with_seed(hasher.finish()).fill(&mut value);
+    let header = format!("[{key} version {version}, {value_bytes} bytes] ");
+    if header.len() <= value_bytes / 2 {
+        value[..header.len()].copy_from_slice(header.as_bytes());
+    }
+    value
+}
+
+/// A value that several clients write: names its writer, so that a reader can recompute it.
+pub(crate) fn shared_content(key: &str, writer: usize, version: u32, value_bytes: usize) -> Vec<u8> {
+    let mut value = format!("{writer} {version} {value_bytes}\n").into_bytes();
+    value.extend(content(&format!("{key} by {writer}"), version, value_bytes));
+    value
+}
+
+/// Writer and version of a shared value. `None`: it is not whole, not of this key, or mixed from several.
+pub(crate) fn shared_origin(key: &str, value: &[u8]) -> Option<(usize, u32)> {
+    let header = value.split(|&byte| byte == b'\n').next()?;
+    let mut numbers = std::str::from_utf8(header).ok()?.split(' ');
+    let writer: usize = numbers.next()?.parse().ok()?;
+    let version = numbers.next()?.parse().ok()?;
+    let value_bytes: usize = numbers.next()?.parse().ok()?;
+    // A length that is not the value's own would only make work.
+    if value_bytes > value.len() {
+        return None;
+    }
+    (value == shared_content(key, writer, version, value_bytes)).then_some((writer, version))
+}
+
+/// Sizes as caches see them: many small, few large, up to 1 MiB less what an item needs besides its value.
+pub(crate) fn draw_value_bytes(random: &mut fastrand::Rng) -> usize {
+    let (from, to): (f64, f64) = match random.u16(0..1000) {
+        0..900 => (1.0, 4096.0),
+        900..990 => (4096.0, 65_536.0),
+        _ => (65_536.0, VALUE_BYTES_MAX as f64),
+    };
+    (from * (to / from).powf(random.f64())) as usize
+}
+
+/// The largest value that a server with `-I 1m` must take.
+pub(crate) const VALUE_BYTES_MAX: usize = (1 << 20) - 1024;
