@@ -48,6 +48,11 @@ pub fn parse(input: &[u8], scanned: usize) -> Parsed<'_> {
     }
 }
 
+/// Size of a value of `value_bytes` with the CRLF after it.
+pub fn block_bytes(value_bytes: u32) -> usize {
+    value_bytes as usize + 2
+}
+
 /// The first line of `input` without its end (LF or CRLF), and its length with it.
 pub fn split_line(input: &[u8], scanned: usize) -> Option<(&[u8], usize)> {
     let end = scanned + memchr::memchr(b'\n', input.get(scanned..)?)?;

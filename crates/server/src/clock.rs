@@ -1,4 +1,95 @@
-//! The time.
+//! The time: seconds since shortly before the server's start, and what clients' expiry times mean on that scale.
+//!
+//! It follows the monotonic clock, so that stepping the wall clock neither kills nor revives an item. Wall time is taken
+//! once, at the start: absolute expiry times count from there.
 
-/// The clock.
-pub struct Clock;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use larder_engine::{Expiry, Now};
+
+/// The server's clock. Ticks in whole seconds, the first of which is [`FIRST_SEC`].
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    started: Instant,
+    /// Wall time of the start, since 1970.
+    started_wall: Duration,
+}
+
+impl Clock {
+    /// Starts counting.
+    pub fn start() -> Self {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { started: Instant::now(), started_wall: wall }
+    }
+
+    /// The moment.
+    pub fn now(&self) -> Now {
+        let elapsed = self.started.elapsed();
+        let wall = self.started_wall + elapsed;
+        Now {
+            secs: u32::try_from(elapsed.as_secs()).unwrap_or(u32::MAX).saturating_add(FIRST_SEC),
+            micros: u64::try_from(wall.saturating_sub(CAS_EPOCH).as_micros()).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// What a client's exptime means (memcached, doc/protocol.txt, "Expiration times"): 0 is never, negative is past, up
+    /// to 30 days count from now, and more is a Unix time.
+    pub fn expiry(&self, exptime: i64, now: Now) -> Expiry {
+        match exptime {
+            0 => Expiry::NEVER,
+            ..0 => Expiry::PAST,
+            1..=RELATIVE_SECS_MAX => Expiry::at(clamp(i64::from(now.secs) + exptime)),
+            _ => Expiry::at(clamp(exptime.saturating_sub(self.wall_secs(0)))),
+        }
+    }
+
+    /// The Unix time of a second on the scale of [`Now::secs`].
+    pub fn wall_secs(&self, secs: u32) -> i64 {
+        let zero = i64::try_from(self.started_wall.as_secs()).unwrap_or(i64::MAX) - i64::from(FIRST_SEC);
+        zero.saturating_add(i64::from(secs))
+    }
+}
+
+fn clamp(secs: i64) -> u32 {
+    u32::try_from(secs.max(0)).unwrap_or(u32::MAX)
+}
+
+/// The second of the start: as in memcached, whose uptime begins at 2.
+pub const FIRST_SEC: u32 = 2;
+/// The longest exptime that counts from now: 30 days.
+const RELATIVE_SECS_MAX: i64 = 60 * 60 * 24 * 30;
+/// 2026-01-01 00:00:00 UTC, since 1970: CAS values count microseconds from here.
+const CAS_EPOCH: Duration = Duration::from_secs(1_767_225_600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Now = Now { secs: 100, micros: 0 };
+
+    fn started_at(unix_secs: u64) -> Clock {
+        Clock { started: Instant::now(), started_wall: Duration::from_secs(unix_secs) }
+    }
+
+    #[test]
+    fn thirty_days_divide_relative_from_absolute() {
+        let clock = started_at(1_800_000_000);
+        assert_eq!(clock.expiry(0, NOW), Expiry::NEVER);
+        assert_eq!(clock.expiry(-1, NOW), Expiry::PAST);
+        assert_eq!(clock.expiry(i64::MIN, NOW), Expiry::PAST);
+        assert_eq!(clock.expiry(2_592_000, NOW), Expiry::at(100 + 2_592_000));
+        assert_eq!(clock.expiry(2_592_001, NOW), Expiry::PAST);
+        assert_eq!(clock.expiry(1_800_000_000 - 60, NOW), Expiry::PAST);
+        assert_eq!(clock.expiry(1_800_000_098 + 7, NOW), Expiry::at(107));
+        assert!(clock.expiry(1_800_000_098 - 7, NOW).is_past(NOW));
+        assert_eq!(clock.expiry(i64::MAX, NOW), Expiry::at(u32::MAX));
+    }
+
+    #[test]
+    fn starts_at_second_two() {
+        let clock = Clock::start();
+        assert_eq!(clock.now().secs, 2);
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        assert!(clock.wall_secs(2).abs_diff(i64::try_from(wall).unwrap()) <= 1);
+    }
+}

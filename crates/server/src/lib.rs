@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arrival;
 pub mod clock;
 mod connection;
 pub mod control;

@@ -1,1 +1,167 @@
-//! Replies on their way out.
+//! Replies on their way to the client: what is small is copied into one buffer, large values are sent from where they
+//! lie in the cache.
+
+use std::io::IoSlice;
+
+use larder_engine::{Item, Pin};
+use larder_protocol::Sink;
+
+/// The replies of one turn: bytes, and values in their midst.
+#[derive(Debug, Default)]
+pub struct Output<'t> {
+    bytes: Vec<u8>,
+    gathered: Vec<Gathered<Item<'t>>>,
+    gathered_bytes: usize,
+}
+
+/// Replies that could not be sent in their turn. Owns what it holds: the bytes, and pins on large values.
+#[derive(Default)]
+pub struct Unsent {
+    bytes: Vec<u8>,
+    gathered: Vec<Gathered<Pin>>,
+    len_bytes: usize,
+    written: usize,
+}
+
+/// A value that belongs before byte `at` of the buffer.
+#[derive(Debug)]
+struct Gathered<V> {
+    at: usize,
+    value: V,
+}
+
+impl<'t> Output<'t> {
+    /// Empty output, in a buffer that was used before.
+    pub fn new(mut buffer: Vec<u8>) -> Self {
+        buffer.clear();
+        Self { bytes: buffer, ..Self::default() }
+    }
+
+    /// The buffer, for the next output.
+    pub fn into_buffer(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// Nothing to send?
+    pub fn is_empty(&self) -> bool {
+        self.len_bytes() == 0
+    }
+
+    /// All that is to be sent.
+    pub fn len_bytes(&self) -> usize {
+        self.bytes.len() + self.gathered_bytes
+    }
+
+    /// Fills `slices` with what follows the first `written` bytes and says how many it filled: less than all there are
+    /// if the rest fits.
+    pub fn slices<'s>(&'s self, written: usize, slices: &mut [IoSlice<'s>]) -> usize {
+        let values = self.gathered.iter().map(|gathered| (gathered.at, gathered.value.value()));
+        gather(&self.bytes, values, written, slices)
+    }
+
+    /// What follows the first `written` bytes, to be kept until the client reads on.
+    pub fn unsent(&self, written: usize) -> Unsent {
+        let mut unsent = Unsent::default();
+        let mut skip = written;
+        let mut from = 0;
+        for Gathered { at, value } in &self.gathered {
+            unsent.push(&self.bytes[from..*at], &mut skip);
+            from = *at;
+            let is_unsent = skip < value.value().len();
+            match is_unsent.then(|| value.pin()).flatten() {
+                Some(pin) => {
+                    // The first value alone can have been sent in part: the rest starts within it.
+                    unsent.written += skip;
+                    skip = 0;
+                    unsent.len_bytes += value.value().len();
+                    unsent.gathered.push(Gathered { at: unsent.bytes.len(), value: pin });
+                }
+                None => unsent.push(value.value(), &mut skip),
+            }
+        }
+        unsent.push(&self.bytes[from..], &mut skip);
+        unsent
+    }
+}
+
+impl<'t> Sink for Output<'t> {
+    type Value = Item<'t>;
+
+    #[inline]
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    #[inline]
+    fn value(&mut self, item: &Item<'t>) {
+        let value = item.value();
+        if value.len() < GATHERED_BYTES_MIN {
+            self.bytes.extend_from_slice(value);
+        } else {
+            self.gathered_bytes += value.len();
+            self.gathered.push(Gathered { at: self.bytes.len(), value: *item });
+        }
+    }
+}
+
+impl Unsent {
+    /// All sent?
+    pub fn is_empty(&self) -> bool {
+        self.len_bytes() == 0
+    }
+
+    /// Bytes still to be sent.
+    pub fn len_bytes(&self) -> usize {
+        self.len_bytes - self.written
+    }
+
+    /// Fills `slices` with what is still to be sent and says how many it filled.
+    pub fn slices<'s>(&'s self, slices: &mut [IoSlice<'s>]) -> usize {
+        let values = self.gathered.iter().map(|gathered| (gathered.at, gathered.value.value()));
+        gather(&self.bytes, values, self.written, slices)
+    }
+
+    /// `n` bytes more were sent.
+    pub fn advance(&mut self, n: usize) {
+        self.written = (self.written + n).min(self.len_bytes);
+    }
+
+    fn push(&mut self, bytes: &[u8], skip: &mut usize) {
+        let skipped = bytes.len().min(*skip);
+        *skip -= skipped;
+        self.bytes.extend_from_slice(&bytes[skipped..]);
+        self.len_bytes += bytes.len() - skipped;
+    }
+}
+
+fn gather<'s>(
+    bytes: &'s [u8],
+    values: impl Iterator<Item = (usize, &'s [u8])>,
+    mut skip: usize,
+    slices: &mut [IoSlice<'s>],
+) -> usize {
+    let mut filled = 0;
+    let mut push = |part: &'s [u8]| {
+        let skipped = part.len().min(skip);
+        skip -= skipped;
+        if skipped == part.len() {
+            return true;
+        }
+        let Some(slice) = slices.get_mut(filled) else { return false };
+        *slice = IoSlice::new(&part[skipped..]);
+        filled += 1;
+        true
+    };
+    let mut from = 0;
+    for (at, value) in values {
+        if !push(&bytes[from..at]) || !push(value) {
+            return filled;
+        }
+        from = at;
+    }
+    push(&bytes[from..]);
+    filled
+}
+
+/// Values from this size on are gathered: below it, copying costs less than one more part in a write.
+pub const GATHERED_BYTES_MIN: usize = 4096;

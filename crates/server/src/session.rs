@@ -1,1 +1,507 @@
-//! One client.
+//! One client's conversation: bytes in, replies out, no socket.
+//!
+//! The walk of a GET: the worker reads and calls [`Session::feed`], `serve` frames every whole request that arrived
+//! ([`text::parse`], which borrows), `Turn::prepare` and `Turn::prefetch_item` fetch their memory ahead, then in order
+//! [`Executor::execute`] calls `Executor::get`, which asks `Turn::get` and writes the item with [`Form::encode`] into the
+//! [`Output`]; the worker sends that with one gathered write.
+//!
+//! The walk of a SET: the same way to [`Executor::execute`], with the value where it lies in the input, and on to
+//! `Executor::store` and `Turn::store`. A value that has not arrived whole becomes an [`Arrival`]: from then on the worker
+//! reads into [`Session::window`]. A small one waits beside its command line and is served as if it had come at once;
+//! a large one (`Engine::large_value_bytes`) goes straight to its place in the cache (`Executor::reserve`,
+//! `Turn::window`) and is linked there by `Turn::commit`.
+
+use arrayvec::ArrayVec;
+use larder_engine::{Hash, NoRoom, Turn};
+use larder_protocol::command::{Command, Get};
+use larder_protocol::text::{self, Parsed};
+use larder_protocol::{Error, Form, KEY_BYTES_MAX, Keys, Reply, Request};
+
+use crate::arrival::{Arrival, Arrived};
+pub use crate::execute::{CloseReason, Context};
+use crate::execute::{Done, Executor, GetFailed, Value};
+use crate::output::Output;
+
+/// The state of a conversation between two readings. Owns memory only while a value is arriving.
+#[derive(Default)]
+pub struct Session {
+    state: State,
+    /// Bytes at the head of the input that are known to hold no line feed.
+    scanned_bytes: usize,
+    /// How often in a row the engine asked for a new turn.
+    tries: u16,
+}
+
+#[derive(Default)]
+enum State {
+    /// A command is next.
+    #[default]
+    Command,
+    /// More keys of a [`Command::Get`] are next, up to the end of the line.
+    Keys { form: text::TextForm, exptime: Option<i64> },
+    /// More of a value is next.
+    Value(Box<Arrival>),
+    /// This many bytes of a refused value are next.
+    Refused { bytes: usize },
+}
+
+/// What [`Session::feed`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fed {
+    /// Bytes of input that are done with. The rest is to be kept and given again, with what follows it.
+    pub consumed: usize,
+    /// Requests answered.
+    pub requests: u32,
+    /// What to do next.
+    pub verdict: Verdict,
+}
+
+/// What to do after [`Session::feed`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Everything answerable is answered: read more.
+    NeedInput,
+    /// Enough for now: write the output, let others have their turn, and feed the rest (even if that is nothing).
+    Yield,
+    /// The engine needs a new turn: leave this one, enter another, feed the rest (even if that is nothing).
+    TryAgain,
+    /// Write the output and close.
+    Close(CloseReason),
+}
+
+/// Where the next bytes from the socket belong.
+pub enum Window<'u> {
+    /// Nowhere in particular: read into a buffer and feed.
+    None,
+    /// Here; then call [`Session::filled`], and ask again.
+    Fill(&'u mut [u8]),
+    /// Ask again in a new turn.
+    TryAgain,
+}
+
+impl Session {
+    /// A conversation that begins.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Answers what `input` asks: what the last call left over and what came since. At most `requests_max` requests and
+    /// about [`OUTPUT_BYTES_MAX`] bytes of replies.
+    pub fn feed<'t>(
+        &mut self,
+        cx: &Context<'_>,
+        turn: &'t Turn<'_>,
+        input: &[u8],
+        out: &mut Output<'t>,
+        requests_max: u32,
+    ) -> Fed {
+        let mut executor =
+            Executor { cx, turn, out, key_buffer: [0; KEY_BYTES_MAX], gives_up: self.tries >= TRIES_MAX };
+        let mut fed = Fed { consumed: 0, requests: 0, verdict: Verdict::NeedInput };
+        loop {
+            let step =
+                self.step(&mut executor, &input[fed.consumed..], requests_max.saturating_sub(fed.requests));
+            fed.consumed += step.consumed;
+            fed.requests += step.requests;
+            if step.requests > 0 {
+                self.tries = 0;
+                executor.gives_up = false;
+            }
+            if let Some(verdict) = step.verdict {
+                if verdict == Verdict::TryAgain {
+                    self.tries += 1;
+                }
+                fed.verdict = verdict;
+                return fed;
+            }
+        }
+    }
+
+    /// The place for the next bytes of a value, if it pays to read them there. The end of a value always comes through
+    /// [`Session::feed`].
+    pub fn window<'u>(&'u mut self, turn: &Turn<'_>) -> Window<'u> {
+        let State::Value(arrival) = &mut self.state else { return Window::None };
+        match arrival.window(turn) {
+            Ok(window) => window.map_or(Window::None, Window::Fill),
+            Err(NoRoom::TryAgain) if self.tries < TRIES_MAX => {
+                self.tries += 1;
+                Window::TryAgain
+            }
+            // Found again, and answered, when the bytes are fed.
+            Err(_) => Window::None,
+        }
+    }
+
+    /// The first `n` bytes of the window were filled.
+    pub fn filled(&mut self, n: usize) {
+        if let State::Value(arrival) = &mut self.state {
+            arrival.filled(n);
+            self.tries = 0;
+        }
+    }
+
+    /// Between commands, so that a client may be idle.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.state, State::Command)
+    }
+
+    fn step(&mut self, executor: &mut Executor<'_, '_, '_, '_>, input: &[u8], requests_max: u32) -> Step {
+        match &mut self.state {
+            State::Command => self.serve(executor, input, requests_max),
+            State::Keys { form, exptime } => {
+                let (form, exptime) = (*form, *exptime);
+                self.resume_keys(executor, input, form, exptime)
+            }
+            State::Value(_) if requests_max == 0 => Step::stop(0, Verdict::Yield),
+            State::Value(_) => self.receive(executor, input),
+            State::Refused { bytes } => {
+                let consumed = input.len().min(*bytes);
+                *bytes -= consumed;
+                if *bytes > 0 {
+                    return Step::stop(consumed, Verdict::NeedInput);
+                }
+                self.state = State::Command;
+                Step::go_on(consumed)
+            }
+        }
+    }
+
+    /// Frames whole requests, fetches what they need ahead, and executes them in order.
+    fn serve(&mut self, executor: &mut Executor<'_, '_, '_, '_>, input: &[u8], requests_max: u32) -> Step {
+        if input.is_empty() {
+            return Step::stop(0, Verdict::NeedInput);
+        }
+        if requests_max == 0 || executor.out.len_bytes() >= OUTPUT_BYTES_MAX {
+            return Step::stop(0, Verdict::Yield);
+        }
+        let mut batch = ArrayVec::<Framed<'_>, BATCH_REQUESTS_MAX>::new();
+        let batch_max = BATCH_REQUESTS_MAX.min(usize::try_from(requests_max).unwrap_or(usize::MAX));
+        let mut framed_bytes = 0;
+        let mut scanned_bytes = std::mem::take(&mut self.scanned_bytes);
+        // What is not whole, after the batch.
+        let mut tail = None;
+        while batch.len() < batch_max && framed_bytes < input.len() {
+            let frame = Frame::of(&input[framed_bytes..], std::mem::take(&mut scanned_bytes));
+            let Frame::Whole { request, value, bytes } = frame else {
+                tail = Some(frame);
+                break;
+            };
+            framed_bytes += bytes;
+            let hash = single_key(&request.command).map(|key| executor.turn.prepare(key));
+            batch.push(Framed { request, value, hash, end: framed_bytes });
+        }
+        if batch.len() > 1 {
+            for hash in batch.iter().filter_map(|framed| framed.hash) {
+                executor.turn.prefetch_item(hash);
+            }
+        }
+
+        let mut step = Step::go_on(0);
+        for framed in &batch {
+            let Framed { request, value, hash, end } = framed;
+            let done = match (&request.command, &request.form) {
+                (Command::Get(get), Form::Text(form)) if hash.is_none() => {
+                    match self.look_up(executor, *get, *form) {
+                        KeysDone::All => Done::Answered,
+                        KeysDone::Stopped { rest_bytes, verdict } => {
+                            step.consumed = end - line_end_bytes(&input[..*end]) - rest_bytes;
+                            step.verdict = Some(verdict);
+                            return step;
+                        }
+                    }
+                }
+                (Command::Store(_), form) => match split_value(value) {
+                    Some(value) => executor.execute(request, *hash, Value::Whole(value)),
+                    None => executor.answer(form, &Reply::Error(Error::BadChunk)),
+                },
+                _ => executor.execute(request, *hash, Value::Whole(&[])),
+            };
+            if done == Done::TryAgain {
+                step.verdict = Some(Verdict::TryAgain);
+                return step;
+            }
+            step.consumed = *end;
+            step.requests += 1;
+            executor.gives_up = false;
+            if let Done::Close(reason) = done {
+                step.verdict = Some(Verdict::Close(reason));
+                return step;
+            }
+            if executor.out.len_bytes() >= OUTPUT_BYTES_MAX {
+                step.verdict = Some(Verdict::Yield);
+                return step;
+            }
+        }
+        match tail {
+            Some(frame) => self.finish(executor, &input[framed_bytes..], frame, step),
+            None => step,
+        }
+    }
+
+    /// Deals with what stands after the whole requests.
+    fn finish(
+        &mut self,
+        executor: &mut Executor<'_, '_, '_, '_>,
+        input: &[u8],
+        frame: Frame<'_>,
+        mut step: Step,
+    ) -> Step {
+        match frame {
+            Frame::Whole { .. } => {}
+            Frame::NoLine => {
+                self.scanned_bytes = input.len();
+                step.verdict = Some(Verdict::NeedInput);
+            }
+            Frame::Close => step.verdict = Some(Verdict::Close(CloseReason::Error)),
+            // The value has not arrived whole.
+            Frame::Head { request, line_bytes } => {
+                let line = &input[..line_bytes];
+                let refused = match request.command {
+                    Command::Store(store)
+                        if store.value_bytes < executor.cx.shared.engine.large_value_bytes() =>
+                    {
+                        self.state = State::Value(Box::new(Arrival::here(line, store.value_bytes)));
+                        None
+                    }
+                    Command::Store(store) => match executor.reserve(&store) {
+                        Ok(Some(upload)) => {
+                            self.state = State::Value(Box::new(Arrival::in_cache(line, upload)));
+                            None
+                        }
+                        Ok(None) => {
+                            step.verdict = Some(Verdict::TryAgain);
+                            return step;
+                        }
+                        Err(reply) => Some((reply, text::block_bytes(store.value_bytes))),
+                    },
+                    Command::Malformed(malformed) => {
+                        Some((Reply::Error(malformed.error), malformed.swallow_bytes as usize))
+                    }
+                    // Nothing else has a value.
+                    _ => None,
+                };
+                step.consumed += line_bytes;
+                if let Some((reply, bytes)) = refused {
+                    self.state = State::Refused { bytes };
+                    step.requests += 1;
+                    step.close_if(executor.answer(&request.form, &reply));
+                }
+            }
+        }
+        step
+    }
+
+    /// Takes in more of a value, and executes its command when it is whole.
+    fn receive(&mut self, executor: &mut Executor<'_, '_, '_, '_>, input: &[u8]) -> Step {
+        let State::Value(arrival) = &mut self.state else { return Step::go_on(0) };
+        let (consumed, arrived) = arrival.receive(executor.turn, input, executor.gives_up);
+        if consumed > 0 {
+            self.tries = 0;
+        }
+        let mut step = Step::go_on(consumed);
+        let done = match arrived {
+            Arrived::NotYet => {
+                step.verdict = Some(Verdict::NeedInput);
+                return step;
+            }
+            Arrived::TryAgain => Done::TryAgain,
+            Arrived::OutOfMemory { missing_bytes } => {
+                let done = arrival.refuse(executor);
+                self.state = State::Refused { bytes: missing_bytes };
+                step.requests = 1;
+                step.close_if(done);
+                return step;
+            }
+            Arrived::Whole => arrival.execute(executor),
+        };
+        if done == Done::TryAgain {
+            step.verdict = Some(Verdict::TryAgain);
+            return step;
+        }
+        self.state = State::Command;
+        step.requests = 1;
+        step.close_if(done);
+        step
+    }
+
+    /// Goes on with a list of keys: its rest is at the head of the input, whole.
+    fn resume_keys(
+        &mut self,
+        executor: &mut Executor<'_, '_, '_, '_>,
+        input: &[u8],
+        form: text::TextForm,
+        exptime: Option<i64>,
+    ) -> Step {
+        if executor.out.len_bytes() >= OUTPUT_BYTES_MAX {
+            return Step::stop(0, Verdict::Yield);
+        }
+        let Some((line, line_bytes)) = text::split_line(input, 0) else {
+            return Step::stop(0, Verdict::NeedInput);
+        };
+        match self.look_up(executor, Get { keys: Keys::resume(line), exptime }, form) {
+            KeysDone::All => {
+                self.state = State::Command;
+                Step { consumed: line_bytes, requests: 1, verdict: None }
+            }
+            KeysDone::Stopped { rest_bytes, verdict } => Step::stop(line.len() - rest_bytes, verdict),
+        }
+    }
+
+    /// Looks up a list of keys, some at a time: hashed and fetched ahead together, then answered in order.
+    fn look_up(
+        &mut self,
+        executor: &mut Executor<'_, '_, '_, '_>,
+        get: Get<'_>,
+        text_form: text::TextForm,
+    ) -> KeysDone {
+        let Get { mut keys, exptime } = get;
+        let form = Form::Text(text_form);
+        let mut runs = 0;
+        loop {
+            let mut run = ArrayVec::<_, RUN_KEYS_MAX>::new();
+            while !run.is_full() {
+                let before = keys;
+                let Some(key) = keys.next() else { break };
+                run.push((before, key, executor.turn.prepare(key.written())));
+            }
+            for (_, _, hash) in &run {
+                executor.turn.prefetch_item(*hash);
+            }
+            for (before, key, hash) in &run {
+                let stopped = if executor.out.len_bytes() >= OUTPUT_BYTES_MAX {
+                    Some(Verdict::Yield)
+                } else {
+                    match executor.get(*key, *hash, exptime, &form) {
+                        Ok(()) => None,
+                        Err(GetFailed::TryAgain) => Some(Verdict::TryAgain),
+                        Err(GetFailed::OutOfMemory) => return KeysDone::All,
+                    }
+                };
+                if let Some(verdict) = stopped {
+                    if before.rest().len() < get.keys.rest().len() {
+                        self.tries = 0;
+                    }
+                    self.state = State::Keys { form: text_form, exptime };
+                    return KeysDone::Stopped { rest_bytes: before.rest().len(), verdict };
+                }
+            }
+            if keys.rest().is_empty() {
+                form.encode(&Reply::End, executor.out);
+                return KeysDone::All;
+            }
+            runs += 1;
+            if runs == RUNS_MAX {
+                self.state = State::Keys { form: text_form, exptime };
+                return KeysDone::Stopped { rest_bytes: keys.rest().len(), verdict: Verdict::Yield };
+            }
+        }
+    }
+}
+
+/// A piece of [`Session::feed`]'s work.
+struct Step {
+    consumed: usize,
+    requests: u32,
+    /// `None`: go on.
+    verdict: Option<Verdict>,
+}
+
+impl Step {
+    fn go_on(consumed: usize) -> Self {
+        Self { consumed, requests: 0, verdict: None }
+    }
+
+    fn stop(consumed: usize, verdict: Verdict) -> Self {
+        Self { consumed, requests: 0, verdict: Some(verdict) }
+    }
+
+    fn close_if(&mut self, done: Done) {
+        if let Done::Close(reason) = done {
+            self.verdict = Some(Verdict::Close(reason));
+        }
+    }
+}
+
+enum KeysDone {
+    All,
+    Stopped { rest_bytes: usize, verdict: Verdict },
+}
+
+/// A whole request of a batch.
+struct Framed<'a> {
+    request: Request<'a>,
+    /// Its value with the CRLF after it, if it has one.
+    value: &'a [u8],
+    /// Of its key, if it has exactly one.
+    hash: Option<Hash>,
+    /// Where the next request starts.
+    end: usize,
+}
+
+/// What the head of the input holds.
+enum Frame<'a> {
+    /// A request and the value that belongs to it.
+    Whole { request: Request<'a>, value: &'a [u8], bytes: usize },
+    /// A command line whose value has not arrived whole.
+    Head { request: Request<'a>, line_bytes: usize },
+    /// A part of a command line.
+    NoLine,
+    /// Nothing that can be served.
+    Close,
+}
+
+impl<'a> Frame<'a> {
+    fn of(input: &'a [u8], scanned_bytes: usize) -> Self {
+        let (request, line_bytes) = match text::parse(input, scanned_bytes) {
+            Parsed::Request { request, line_bytes } => (request, line_bytes),
+            Parsed::NeedInput => return Frame::NoLine,
+            Parsed::Close => return Frame::Close,
+        };
+        let block_bytes = match request.command {
+            Command::Store(store) => text::block_bytes(store.value_bytes),
+            Command::Malformed(malformed) => malformed.swallow_bytes as usize,
+            _ => 0,
+        };
+        match input[line_bytes..].get(..block_bytes) {
+            Some(value) => Frame::Whole { request, value, bytes: line_bytes + block_bytes },
+            None => Frame::Head { request, line_bytes },
+        }
+    }
+}
+
+/// The key to fetch ahead: of commands with one plain key.
+fn single_key<'a>(command: &Command<'a>) -> Option<&'a [u8]> {
+    let key = match command {
+        Command::Get(get) => {
+            let mut keys = get.keys;
+            keys.next().filter(|_| keys.rest().is_empty())?
+        }
+        Command::Fetch(fetch) => fetch.key,
+        Command::Store(store) => store.key,
+        Command::Delete(delete) => delete.key,
+        Command::Touch(touch) => touch.key,
+        Command::Arith(arith) => arith.key,
+        _ => return None,
+    };
+    (!key.is_base64()).then(|| key.written())
+}
+
+/// The value without the CRLF after it; `None` if there is none.
+pub(crate) fn split_value(block: &[u8]) -> Option<&[u8]> {
+    block.strip_suffix(b"\r\n")
+}
+
+fn line_end_bytes(line: &[u8]) -> usize {
+    if line.ends_with(b"\r\n") { 2 } else { 1 }
+}
+
+/// Requests that are framed and fetched ahead together.
+const BATCH_REQUESTS_MAX: usize = 32;
+/// Keys of one request that are fetched ahead together.
+const RUN_KEYS_MAX: usize = 32;
+/// Runs of keys before others have their turn.
+const RUNS_MAX: usize = 64;
+/// Replies are sent once there are so many bytes of them; one reply may go beyond.
+pub const OUTPUT_BYTES_MAX: usize = 256 << 10;
+/// New turns that a request is given to find its memory reclaimed, before it is told that there is none.
+const TRIES_MAX: u16 = 1000;

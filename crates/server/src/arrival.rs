@@ -1,0 +1,139 @@
+//! A value that has not arrived whole.
+
+use arrayvec::ArrayVec;
+use larder_engine::{NoRoom, Turn, Upload};
+use larder_protocol::text::{self, Parsed};
+use larder_protocol::{Error, Reply};
+
+use crate::execute::{Done, Executor, Value};
+use crate::session::split_value;
+
+/// A store whose value is still arriving.
+pub(crate) struct Arrival {
+    /// The command line, to be parsed once more in the end: cheaper than to keep all that it said.
+    line: Vec<u8>,
+    place: Place,
+}
+
+/// Where the value waits.
+enum Place {
+    /// A small one here, and the CRLF after it.
+    Here { block: Vec<u8>, filled_bytes: usize },
+    /// A large one where it will stay in the cache; the CRLF after it does not.
+    Cache { upload: Option<Upload>, end: ArrayVec<u8, 2> },
+}
+
+/// How far a value has come.
+pub(crate) enum Arrived {
+    NotYet,
+    Whole,
+    /// The place for the next piece is not to be had in this turn ...
+    TryAgain,
+    /// ... or not at all; so many bytes are still to come.
+    OutOfMemory {
+        missing_bytes: usize,
+    },
+}
+
+impl Arrival {
+    /// A value that waits here until it is whole.
+    pub(crate) fn here(line: &[u8], value_bytes: u32) -> Self {
+        let block = vec![0; text::block_bytes(value_bytes)];
+        Self { line: line.to_vec(), place: Place::Here { block, filled_bytes: 0 } }
+    }
+
+    /// A value whose place in the cache is reserved.
+    pub(crate) fn in_cache(line: &[u8], upload: Upload) -> Self {
+        Self { line: line.to_vec(), place: Place::Cache { upload: Some(upload), end: ArrayVec::new() } }
+    }
+
+    /// Copies what belongs to the value from the head of `input`, and says how much that was.
+    pub(crate) fn receive(&mut self, turn: &Turn<'_>, input: &[u8], gives_up: bool) -> (usize, Arrived) {
+        let (upload, end) = match &mut self.place {
+            Place::Here { block, filled_bytes } => {
+                let consumed = fill(&mut block[*filled_bytes..], input);
+                *filled_bytes += consumed;
+                let is_whole = *filled_bytes == block.len();
+                return (consumed, if is_whole { Arrived::Whole } else { Arrived::NotYet });
+            }
+            Place::Cache { upload, end } => (upload, end),
+        };
+        let mut consumed = 0;
+        while let Some(upload) = upload.as_mut().filter(|upload| upload.missing_bytes() > 0) {
+            if consumed == input.len() {
+                return (consumed, Arrived::NotYet);
+            }
+            match turn.window(upload) {
+                Ok(window) => {
+                    let n = fill(window, &input[consumed..]);
+                    upload.advance(n);
+                    consumed += n;
+                }
+                Err(NoRoom::TryAgain) if !gives_up => return (consumed, Arrived::TryAgain),
+                Err(_) => {
+                    let missing_bytes = text::block_bytes(upload.missing_bytes());
+                    return (consumed, Arrived::OutOfMemory { missing_bytes });
+                }
+            }
+        }
+        let rest = &input[consumed..];
+        let n = rest.len().min(end.remaining_capacity());
+        end.extend(rest[..n].iter().copied());
+        (consumed + n, if end.is_full() { Arrived::Whole } else { Arrived::NotYet })
+    }
+
+    /// Executes the command of a value that is whole.
+    pub(crate) fn execute(&mut self, executor: &mut Executor<'_, '_, '_, '_>) -> Done {
+        // It was parsed before, so it is a request.
+        let Parsed::Request { request, .. } = text::parse(&self.line, 0) else { return Done::Answered };
+        let value = match &mut self.place {
+            Place::Here { block, .. } => split_value(block).map(Value::Whole),
+            Place::Cache { upload, end } => (end.as_slice() == b"\r\n").then_some(Value::Uploaded(upload)),
+        };
+        match value {
+            Some(value) => executor.execute(&request, None, value),
+            None => executor.answer(&request.form, &Reply::Error(Error::BadChunk)),
+        }
+    }
+
+    /// Answers a value for which memory ran out.
+    pub(crate) fn refuse(&self, executor: &mut Executor<'_, '_, '_, '_>) -> Done {
+        let Parsed::Request { request, .. } = text::parse(&self.line, 0) else { return Done::Answered };
+        executor.answer(&request.form, &Reply::Error(Error::OutOfMemoryReading))
+    }
+
+    /// The place for what comes next. Not for the last few bytes: read into a buffer, they bring the next request along.
+    pub(crate) fn window(&mut self, turn: &Turn<'_>) -> Result<Option<&mut [u8]>, NoRoom> {
+        match &mut self.place {
+            Place::Here { block, filled_bytes } => {
+                let value_bytes = block.len() - 2;
+                let window = block.get_mut(*filled_bytes..value_bytes);
+                Ok(window.filter(|window| window.len() >= WINDOW_BYTES_MIN))
+            }
+            Place::Cache { upload: Some(upload), .. }
+                if upload.missing_bytes() >= WINDOW_BYTES_MIN as u32 =>
+            {
+                turn.window(upload).map(Some)
+            }
+            Place::Cache { .. } => Ok(None),
+        }
+    }
+
+    /// The first `n` bytes of the window were filled.
+    pub(crate) fn filled(&mut self, n: usize) {
+        match &mut self.place {
+            Place::Here { filled_bytes, .. } => *filled_bytes += n,
+            Place::Cache { upload: Some(upload), .. } => upload.advance(n),
+            Place::Cache { upload: None, .. } => {}
+        }
+    }
+}
+
+fn fill(window: &mut [u8], bytes: &[u8]) -> usize {
+    let n = window.len().min(bytes.len());
+    window[..n].copy_from_slice(&bytes[..n]);
+    n
+}
+
+/// Smaller windows are not worth a read of their own.
+const WINDOW_BYTES_MIN: usize = 16 << 10;
