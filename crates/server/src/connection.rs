@@ -322,6 +322,8 @@ fn write(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     }
 }
 
+/// What a worker reads at once, and the most of pipelined requests that a connection keeps.
+pub(crate) const SCRATCH_BYTES: usize = 64 << 10;
 /// Parts of one gathered write. What does not fit goes with the next.
 const SLICES_MAX: usize = 64;
 /// How many shares of requests (`-R`) a connection gets while no other is ready. Not endless: others may have become

@@ -48,7 +48,8 @@ fn serve(settings: Settings) -> Result<(), Refusal> {
     }
     let target = privilege::target(&settings)?;
     let listeners = listen::bind(&settings)?;
-    privilege::allow_descriptors(descriptors(&settings, listeners.len()))?;
+    let descriptors = settings.connections_max as usize + listeners.len() + settings.own_descriptors();
+    privilege::allow_descriptors(descriptors as u64)?;
     if let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME") {
         listen::write_port_file(path.as_ref(), &listeners)
             .map_err(|error| Refusal::new(EXIT_FAILURE, format!("Failed to write the port file: {error}")))?;
@@ -131,15 +132,7 @@ fn config(settings: &Settings) -> Result<Config, Refusal> {
         item_bytes_max: settings.item_bytes_max,
         evict: settings.evict,
         handles_max: settings.threads + 1,
-        // memcached counts items, the engine counts buckets of a cache line, which hold seven.
-        index_power: settings.hash_power.map(|power| power.saturating_sub(3)),
+        index_power: settings.index_power(),
         hash_key: [first, second],
     })
-}
-
-/// Descriptors needed: connections, one more while one is refused, the listeners, and what is ours: stdio, an epoll and
-/// an eventfd for each worker, signals and the like.
-fn descriptors(settings: &Settings, listeners: usize) -> u64 {
-    const OURS: u64 = 16;
-    u64::from(settings.connections_max) + 1 + (listeners + 2 * settings.threads) as u64 + OURS
 }

@@ -73,6 +73,22 @@ pub struct Settings {
     pub notes: Vec<String>,
 }
 
+impl Settings {
+    /// log2 of the buckets the index starts with: memcached counts items, the engine buckets of eight slots.
+    pub fn index_power(&self) -> Option<u8> {
+        self.hash_power.map(|power| power.saturating_sub(BUCKET_POWER))
+    }
+
+    /// Descriptors the server needs beside those of its connections and listeners: stdio, signals and the like, an
+    /// epoll and an eventfd for each worker, and one for a client while it is refused.
+    pub fn own_descriptors(&self) -> usize {
+        16 + 2 * self.threads
+    }
+}
+
+/// log2 of the slots of a bucket of the index.
+pub const BUCKET_POWER: u8 = 3;
+
 /// A port to bind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Port {
@@ -116,8 +132,6 @@ pub struct Accepted {
     pub lru_crawler_tocrawl: u32,
     /// `tail_repair_time`.
     pub tail_repair_secs: u32,
-    /// `hash_algorithm`, as asked for.
-    pub hash_algorithm: String,
     /// `lru_maintainer`; decides whether `stats` shows its lines.
     pub lru_maintainer: bool,
     /// `hot_lru_pct`.
@@ -192,7 +206,6 @@ impl Default for Accepted {
             lru_crawler_sleep_micros: 100,
             lru_crawler_tocrawl: 0,
             tail_repair_secs: 0,
-            hash_algorithm: "murmur3".to_owned(),
             lru_maintainer: true,
             hot_lru_pct: 20,
             warm_lru_pct: 40,

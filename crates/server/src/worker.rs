@@ -13,7 +13,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
-use crate::connection::{Bench, Connection, Interest, Next, Transport};
+use crate::connection::{Bench, Connection, Interest, Next, SCRATCH_BYTES, Transport};
 use crate::counters::Counters;
 use crate::listen::{Address, Listener};
 use crate::session::Session;
@@ -356,8 +356,6 @@ fn flags(interest: Interest) -> epoll::EventFlags {
 
 /// memcached's words to a client beyond `-c`.
 const REFUSAL: &[u8] = b"ERROR Too many open connections\r\n";
-/// What is read at once; also what a connection can keep of pipelined requests.
-const SCRATCH_BYTES: usize = 64 << 10;
 const EVENTS_MAX: usize = 256;
 const ACCEPTS_PER_EVENT: u32 = 64;
 /// Tokens of epoll below this are descriptors of connections.

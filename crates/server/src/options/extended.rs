@@ -93,13 +93,9 @@ pub(super) const EXTENDED: &[Row] = &[
         "murmur3",
         "jenkins, murmur3 or xxh3",
         "keys are hashed with a secret key, so that nobody can choose colliding ones",
-        |d, v| {
-            if !["jenkins", "murmur3", "xxh3"].contains(&v) {
-                let message = "Unknown hash_algorithm option (jenkins, murmur3, xxh3)";
-                return Err(Refusal::new(EXIT_FAILURE, message));
-            }
-            v.clone_into(&mut d.settings.accepted.hash_algorithm);
-            Ok(())
+        |_, v| match v {
+            "jenkins" | "murmur3" | "xxh3" => Ok(()),
+            _ => Err(Refusal::new(EXIT_FAILURE, "Unknown hash_algorithm option (jenkins, murmur3, xxh3)")),
         },
     ),
     accepted(

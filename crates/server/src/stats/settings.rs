@@ -1,0 +1,95 @@
+//! `stats settings`.
+
+use super::{Lines, yes_no};
+use crate::settings::{Port, Settings};
+use crate::shared::Shared;
+
+pub(super) fn report(shared: &Shared, lines: &mut Lines) {
+    let settings = &shared.settings;
+    lines.add("maxbytes", settings.memory_bytes);
+    lines.add("maxconns", settings.connections_max);
+    lines.add("tcpport", tcp_port(settings));
+    lines.add("udpport", 0);
+    lines
+        .add("inter", if settings.listen.is_empty() { "NULL".to_owned() } else { settings.listen.join(",") });
+    lines.add("verbosity", shared.verbosity());
+    lines.add("oldest", 0);
+    lines.add("evictions", if settings.evict { "on" } else { "off" });
+    let socket = settings.unix_socket.as_ref().map(|path| path.display().to_string());
+    lines.add("domain_socket", socket.as_deref().unwrap_or("NULL"));
+    lines.add("umask", format_args!("{:o}", settings.unix_mode));
+    lines.add("shutdown_command", yes_no(settings.shutdown_command));
+    accepted_options_and_threads(settings, lines);
+    lines.add("cas_enabled", yes_no(settings.cas));
+    lines.add("tcp_backlog", settings.backlog);
+    lines.add("binding_protocol", settings.accepted.protocol);
+    lines.add("auth_enabled_sasl", "no");
+    lines.add("auth_enabled_ascii", "no");
+    lines.add("item_size_max", settings.item_bytes_max);
+    lines.add("maxconns_fast", yes_no(settings.maxconns_fast));
+    lines.add("hashpower_init", settings.hash_power.unwrap_or(0));
+    slabs_and_lru(settings, lines);
+    lines.add("idle_timeout", settings.idle_timeout_secs);
+    buffers(settings, lines);
+    lines.add("ssl_enabled", "no");
+    lines.add("num_napi_ids", settings.accepted.napi_ids);
+    lines.add("memory_file", "(null)");
+    lines.add("client_flags_size", size_of::<u32>());
+    // larder's own.
+    lines.add("noreply_close_on_error", yes_no(settings.noreply_close_on_error));
+}
+
+fn accepted_options_and_threads(settings: &Settings, lines: &mut Lines) {
+    let accepted = &settings.accepted;
+    lines.add("growth_factor", format_args!("{:.2}", accepted.growth_factor));
+    lines.add("chunk_size", accepted.chunk_bytes);
+    lines.add("num_threads", settings.threads);
+    lines.add("num_threads_per_udp", settings.threads);
+    lines.add("stat_key_prefix", accepted.prefix_delimiter);
+    lines.add("detail_enabled", "no");
+    lines.add("reqs_per_event", settings.requests_per_event);
+}
+
+fn slabs_and_lru(settings: &Settings, lines: &mut Lines) {
+    let accepted = &settings.accepted;
+    lines.add("slab_reassign", yes_no(accepted.slab_reassign));
+    lines.add("slab_automove", accepted.slab_automove);
+    lines.add("slab_automove_ratio", format_args!("{:.2}", accepted.slab_automove_ratio));
+    lines.add("slab_automove_window", accepted.slab_automove_window);
+    lines.add("slab_chunk_max", accepted.slab_chunk_bytes_max);
+    lines.add("lru_crawler", yes_no(accepted.lru_crawler));
+    lines.add("lru_crawler_sleep", accepted.lru_crawler_sleep_micros);
+    lines.add("lru_crawler_tocrawl", accepted.lru_crawler_tocrawl);
+    lines.add("tail_repair_time", accepted.tail_repair_secs);
+    lines.add("flush_enabled", yes_no(settings.flush_all));
+    lines.add("dump_enabled", yes_no(settings.dump));
+    // The one there is, whatever hash_algorithm asked for.
+    lines.add("hash_algorithm", "siphash13");
+    lines.add("lru_maintainer_thread", yes_no(accepted.lru_maintainer));
+    lines.add("lru_segmented", yes_no(accepted.lru_maintainer));
+    lines.add("hot_lru_pct", accepted.hot_lru_pct);
+    lines.add("warm_lru_pct", accepted.warm_lru_pct);
+    lines.add("hot_max_factor", format_args!("{:.2}", accepted.hot_max_factor));
+    lines.add("warm_max_factor", format_args!("{:.2}", accepted.warm_max_factor));
+    lines.add("temp_lru", yes_no(accepted.temporary_ttl.is_some()));
+    lines.add("temporary_ttl", accepted.temporary_ttl.unwrap_or(TEMPORARY_TTL_DEFAULT));
+}
+
+fn buffers(settings: &Settings, lines: &mut Lines) {
+    let accepted = &settings.accepted;
+    lines.add("watcher_logbuf_size", accepted.watcher_logbuf_bytes);
+    lines.add("worker_logbuf_size", accepted.worker_logbuf_bytes);
+    lines.add("read_buf_mem_limit", accepted.read_buf_bytes_max);
+    lines.add("track_sizes", yes_no(accepted.track_sizes));
+    lines.add("inline_ascii_response", "no");
+}
+
+fn tcp_port(settings: &Settings) -> i32 {
+    match settings.tcp_port {
+        Port::Off => 0,
+        Port::Fixed(port) => port.into(),
+        Port::Ephemeral => -1,
+    }
+}
+
+const TEMPORARY_TTL_DEFAULT: u32 = 61;
