@@ -63,6 +63,8 @@ pub struct Fetch {
     pub vivify_cas: Option<u64>,
     /// Hand out the token when fewer than this many seconds are left (`mg R`).
     pub recache_below_secs: Option<u32>,
+    /// The item that `vivify` creates has a key that came in base64.
+    pub binary_key: bool,
     /// Do not count as a use: no access bits, no access time (`mg u`).
     pub unnoticed: bool,
 }
@@ -230,6 +232,8 @@ pub struct Arith {
     pub expiry: Option<Expiry>,
     /// CAS value to install (`E`); 0 counts as absent.
     pub cas: Option<u64>,
+    /// The item that `initial` creates has a key that came in base64.
+    pub binary_key: bool,
 }
 
 /// What became of an [`Arith`].
@@ -269,4 +273,21 @@ pub enum NoRoom {
     OutOfMemory,
     /// As [`Stored::TryAgain`].
     TryAgain,
+}
+
+/// Why a fetch or touch gave nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fail {
+    /// Not there.
+    Miss(Miss),
+    /// The change needed memory (an expiry for an item that had none, a vivified stub), and there is none.
+    OutOfMemory,
+    /// As [`Stored::TryAgain`].
+    TryAgain,
+}
+
+impl From<NoRoom> for Fail {
+    fn from(no_room: NoRoom) -> Self {
+        if no_room == NoRoom::TryAgain { Self::TryAgain } else { Self::OutOfMemory }
+    }
 }

@@ -1,0 +1,410 @@
+//! The engine itself: what all handles share, and how memory comes back to it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::budget::Budget;
+use crate::epoch::Epochs;
+use crate::ghost::Ghost;
+use crate::handle::Handle;
+use crate::hash::HashKey;
+use crate::index::{Entry, Index};
+use crate::item::Raw;
+use crate::memory::{PAGE_BYTES, Region};
+use crate::request::{Miss, Now};
+use crate::segment::{CLAIMED, DOOMED, FREE, GROUPS, Id, LARGE, MAIN, OPEN, SMALL, Segments, WAITING};
+use crate::stats::{Counters, Stats};
+
+const SEGMENT_BYTES_MIN: usize = 16 << 10;
+const SEGMENT_BYTES_MAX: usize = 1 << 20;
+/// Address space for large items, as a multiple of the memory: runs are never moved, so room that is free but in pieces must
+/// not run out before the memory does.
+const RUN_SPACE_FACTOR: usize = 4;
+/// After a flush its items are left to be found for so long, so that whoever asks is told "flushed" and not "absent";
+/// memcached behaves the same. Memory that is wanted takes them at once.
+const FLUSH_GRACE_SECS: u32 = 3;
+
+/// How a cache is to be built.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// All memory of the cache: index, ghost, segments, large values. At least 1 MiB.
+    pub memory_bytes: u64,
+    /// Largest item, counted as memcached counts it: key + value + 59 bytes (+ 4 with client flags). At most 1 GiB.
+    pub item_bytes_max: u32,
+    /// Evict when full; otherwise stores fail (`-M`).
+    pub evict: bool,
+    /// How many [`Handle`]s will exist at once, at most.
+    pub handles_max: usize,
+    /// log2 of the number of index buckets at the start; `None`: from `memory_bytes`. The index grows by itself; a start near
+    /// the final size spares it the work.
+    pub index_power: Option<u8>,
+    /// Key of the hash function; random, so that nobody can choose colliding keys.
+    pub hash_key: [u64; 2],
+}
+
+/// The cache. Shared by all threads; each works on it through a [`Handle`] of its own.
+pub struct Engine {
+    // Constant after construction.
+    pub(crate) item_bytes_max: u32,
+    pub(crate) evict: bool,
+    /// TTL groups in use.
+    pub(crate) groups: usize,
+    /// Free segments to keep at hand, so that a store need not wait for readers to leave an evicted one.
+    free_target: u32,
+    pub(crate) hash_key: HashKey,
+    pub(crate) log: Region,
+    pub(crate) index: Index,
+    pub(crate) ghost: Ghost,
+    pub(crate) segments: Segments,
+    pub(crate) budget: Budget,
+    pub(crate) epochs: Epochs,
+    pub(crate) counters: Box<[Counters]>,
+
+    /// Counts flushes; a segment opened under an earlier mark is flushed.
+    pub(crate) flush_mark: AtomicU32,
+    /// The mark below which no segment is in use any more: while equal to `flush_mark`, readers need not ask.
+    swept_mark: AtomicU32,
+    /// When the next flush is due; 0: none is pending.
+    flush_at: AtomicU32,
+    flushed_secs: AtomicU32,
+    /// The time of the last background step.
+    ticked_secs: AtomicU32,
+
+    /// What was unlinked, and may still be read by turns that began before.
+    limbo: Mutex<VecDeque<(u64, Retired)>>,
+    limbo_len: AtomicUsize,
+    handles_free: Mutex<Vec<usize>>,
+    reset: Mutex<Stats>,
+}
+
+/// Memory out of use, but perhaps not out of sight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Retired {
+    Segment(Id),
+    Run(Id),
+    /// An overflow bucket of the index.
+    Overflow(u32),
+}
+
+impl Engine {
+    /// Reserves the memory; none is used before items come.
+    ///
+    /// Errors: the configuration makes no sense (`InvalidInput`), or the system refuses the address space.
+    pub fn new(config: Config) -> io::Result<Arc<Self>> {
+        let memory_bytes = usize::try_from(config.memory_bytes).unwrap_or(usize::MAX);
+        if !(1 << 20..=1 << 41).contains(&memory_bytes) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "memory must be 1 MiB to 2 TiB"));
+        }
+        if config.item_bytes_max > 1 << 30 || config.handles_max == 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "items of at most 1 GiB, at least one handle",
+            ));
+        }
+        let segment_bytes = segment_bytes(memory_bytes, config.handles_max);
+        let log_segments = memory_bytes / segment_bytes;
+        let item_segments = (config.item_bytes_max as usize).div_ceil(segment_bytes) + 1;
+        let run_segments = RUN_SPACE_FACTOR * log_segments.max(item_segments);
+        let budget = Budget::new(config.memory_bytes);
+        let buckets = match config.index_power {
+            Some(power) => 1 << power.min(32),
+            None => (memory_bytes >> 16).next_power_of_two().clamp(64, 1 << 16),
+        };
+        if buckets * 64 > memory_bytes / 2 {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the index would take most of the memory",
+            ));
+        }
+        let index = Index::new(memory_bytes, buckets, &budget)?;
+        let ghost = Ghost::new(if config.evict { memory_bytes / 64 } else { 0 })?;
+        let segments = Segments::new(log_segments as u32, run_segments as u32, segment_bytes);
+        budget.force(ghost.bytes());
+        budget.force((log_segments * size_of::<crate::segment::Segment>()) as u64);
+        Ok(Arc::new(Self {
+            item_bytes_max: config.item_bytes_max,
+            evict: config.evict,
+            groups: if log_segments / config.handles_max >= 48 { GROUPS } else { 2 },
+            free_target: (2 + config.handles_max as u32 / 8).min(log_segments as u32 / 16),
+            hash_key: HashKey::new(config.hash_key),
+            log: Region::reserve((log_segments + run_segments) * segment_bytes)?,
+            index,
+            ghost,
+            segments,
+            budget,
+            epochs: Epochs::new(config.handles_max),
+            counters: (0..config.handles_max).map(|_| Counters::default()).collect(),
+            flush_mark: AtomicU32::new(0),
+            swept_mark: AtomicU32::new(0),
+            flush_at: AtomicU32::new(0),
+            flushed_secs: AtomicU32::new(0),
+            ticked_secs: AtomicU32::new(0),
+            limbo: Mutex::default(),
+            limbo_len: AtomicUsize::new(0),
+            handles_free: Mutex::new((0..config.handles_max).rev().collect()),
+            reset: Mutex::default(),
+        }))
+    }
+
+    /// A handle for one thread. `None` when `handles_max` are out already; a dropped handle makes room.
+    pub fn handle(self: &Arc<Self>) -> Option<Handle> {
+        let id = self.handles_free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        Some(Handle::new(Arc::clone(self), id))
+    }
+
+    pub(crate) fn take_back_handle(&self, id: usize) {
+        self.handles_free.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+    }
+
+    /// Values of this many bytes and more should come through [`crate::Turn::reserve`] when they do not arrive at once.
+    pub fn large_value_bytes(&self) -> u32 {
+        self.large_item_bytes() as u32
+    }
+
+    /// Items of more bytes than this get a run of their own.
+    pub(crate) fn large_item_bytes(&self) -> usize {
+        self.segments.segment_bytes / 2
+    }
+
+    /// Everything stored before second `at` is gone from then on; `None`: gone now. One mark exists: a new call
+    /// replaces a pending one.
+    pub fn flush(&self, now: Now, at: Option<u32>) {
+        self.flush_at.store(at.unwrap_or(0), Relaxed);
+        if at.is_none() {
+            self.flush_now(now);
+        }
+    }
+
+    /// Carries out a pending flush whose time has come.
+    pub(crate) fn flush_if_due(&self, now: Now) {
+        let at = self.flush_at.load(Relaxed);
+        if at != 0 && at <= now.secs && self.flush_at.compare_exchange(at, 0, Relaxed, Relaxed).is_ok() {
+            self.flush_now(now);
+        }
+    }
+
+    fn flush_now(&self, now: Now) {
+        self.flushed_secs.store(now.secs, Relaxed);
+        self.flush_mark.fetch_add(1, Release);
+    }
+
+    pub(crate) fn tick(&self, now: Now) {
+        self.ticked_secs.store(now.secs, Relaxed);
+    }
+
+    /// May the background step remove flushed items yet?
+    pub(crate) fn is_flush_settled(&self, now: Now) -> bool {
+        now.secs >= self.flushed_secs.load(Relaxed).saturating_add(FLUSH_GRACE_SECS)
+    }
+
+    /// Once no segment of an earlier flush mark is in use, readers need not look at marks.
+    pub(crate) fn sweep_mark(&self) {
+        let mark = self.flush_mark.load(Acquire);
+        if self.swept_mark.load(Relaxed) == mark {
+            return;
+        }
+        let is_old = |segment: &crate::segment::Segment| {
+            segment.state.load(Relaxed) != FREE && segment.flush_mark.load(Relaxed) != mark
+        };
+        if !self.segments.all.iter().any(is_old) {
+            self.swept_mark.store(mark, Relaxed);
+        }
+    }
+
+    /// The item behind an entry. The entry must have been read in the caller's present turn.
+    pub(crate) fn item(&self, entry: Entry) -> Raw {
+        self.item_at(entry.offset())
+    }
+
+    /// The item at an offset of the log; the same condition.
+    #[allow(unsafe_code)]
+    pub(crate) fn item_at(&self, offset: usize) -> Raw {
+        // SAFETY: offsets come from the index or from walking a sealed segment, in both cases with acquire ordering after
+        // the item was written, and in a turn, so the segment is not used again before the turn ends. Turns are the only
+        // way to get here (`Turn` and its modules, and splits of the index, which a store in a turn carries out).
+        unsafe { Raw::at(&self.log, offset) }
+    }
+
+    /// Is the item at this offset alive?
+    pub(crate) fn liveness(&self, offset: usize, item: Raw, now: Now) -> Result<(), Miss> {
+        if self.is_flushed(self.segments.id_at(offset)) {
+            return Err(Miss::Flushed);
+        }
+        if item.expiry().is_past(now) { Err(Miss::Expired) } else { Ok(()) }
+    }
+
+    pub(crate) fn is_flushed(&self, id: Id) -> bool {
+        let mark = self.flush_mark.load(Acquire);
+        mark != self.swept_mark.load(Relaxed) && self.segments.get(id).flush_mark.load(Relaxed) != mark
+    }
+
+    /// Fewer free segments than there should be?
+    pub(crate) fn is_low(&self) -> bool {
+        let affordable = self.budget.available_bytes() / self.segments.segment_bytes as u64;
+        u64::from(self.segments.ready_count.load(Relaxed)) + affordable < u64::from(self.free_target)
+    }
+
+    /// A free segment, with memory, in nobody's sight.
+    pub(crate) fn take_segment(&self) -> Option<Id> {
+        let ready = || self.segments.with_pool(|pool| pool.take_ready());
+        if let Some(id) = ready() {
+            return Some(id);
+        }
+        self.reclaim();
+        if let Some(id) = ready() {
+            return Some(id);
+        }
+        let bytes = self.segments.segment_bytes as u64;
+        if !self.budget.try_take(bytes) {
+            return None;
+        }
+        let id = self.segments.with_pool(|pool| pool.take_bare());
+        if id.is_none() {
+            self.budget.give(bytes);
+        }
+        id
+    }
+
+    /// Charges memory for a run, giving up free segments for it if need be.
+    pub(crate) fn take_bytes(&self, bytes: u64) -> bool {
+        loop {
+            if self.budget.try_take(bytes) {
+                return true;
+            }
+            self.reclaim();
+            match self.segments.with_pool(|pool| pool.take_ready()) {
+                Some(id) => self.decommit_segment(id),
+                None => return self.budget.try_take(bytes),
+            }
+        }
+    }
+
+    /// Takes memory out of use; it comes back when no turn can see it any more. Unlink it first.
+    pub(crate) fn retire(&self, what: Retired) {
+        let mut limbo = self.limbo.lock().unwrap_or_else(PoisonError::into_inner);
+        // Tagged under the lock, so that tags are in order.
+        limbo.push_back((self.epochs.retire(), what));
+        self.limbo_len.store(limbo.len(), Relaxed);
+    }
+
+    /// Brings back what nobody can see any more.
+    pub(crate) fn reclaim(&self) {
+        if self.limbo_len.load(Relaxed) == 0 {
+            return;
+        }
+        let horizon = self.epochs.horizon();
+        loop {
+            let mut limbo = self.limbo.lock().unwrap_or_else(PoisonError::into_inner);
+            if limbo.front().is_none_or(|&(tag, _)| tag >= horizon) {
+                return;
+            }
+            let next = limbo.pop_front();
+            self.limbo_len.store(limbo.len(), Relaxed);
+            drop(limbo);
+            match next {
+                Some((_, Retired::Segment(id))) if self.budget.is_exceeded() => self.decommit_segment(id),
+                Some((_, Retired::Segment(id))) => self.segments.with_pool(|pool| pool.put_ready(id)),
+                Some((_, Retired::Run(id))) => self.doom_run(id),
+                Some((_, Retired::Overflow(overflow))) => self.index.reuse_overflow(overflow),
+                None => return,
+            }
+        }
+    }
+
+    /// Is memory on its way back?
+    pub(crate) fn is_reclaiming(&self) -> bool {
+        self.limbo_len.load(Relaxed) != 0
+    }
+
+    /// A run nobody can find any more goes when its last pin does.
+    fn doom_run(&self, id: Id) {
+        if self.segments.get(id).pins.fetch_or(DOOMED, AcqRel) == 0 {
+            self.free_run(id);
+        }
+    }
+
+    pub(crate) fn unpin_run(&self, id: Id) {
+        if self.segments.get(id).pins.fetch_sub(1, AcqRel) == DOOMED | 1 {
+            self.free_run(id);
+        }
+    }
+
+    /// Frees a run that nobody else knows of.
+    pub(crate) fn free_run(&self, id: Id) {
+        let segment = self.segments.get(id);
+        segment.state.store(FREE, Relaxed);
+        let bytes = segment.filled_bytes.load(Relaxed);
+        self.decommit(self.segments.start(id), bytes as usize);
+        self.budget.give(bytes);
+        self.segments.with_pool(|pool| pool.put_run(id, segment.run_segments.load(Relaxed)));
+    }
+
+    /// Gives a free segment's memory back to the system.
+    fn decommit_segment(&self, id: Id) {
+        self.decommit(self.segments.start(id), self.segments.segment_bytes);
+        self.budget.give(self.segments.segment_bytes as u64);
+        self.segments.with_pool(|pool| pool.put_bare(id));
+    }
+
+    #[allow(unsafe_code)]
+    fn decommit(&self, start: usize, bytes: usize) {
+        // SAFETY: callers pass memory of a free segment or run: unlinked, past every turn that could have seen it, unpinned,
+        // and taken out of the pool.
+        unsafe { self.log.decommit(start, bytes.next_multiple_of(PAGE_BYTES)) }
+    }
+
+    /// Sums the counters. Not on the request path.
+    pub fn stats(&self) -> Stats {
+        let mut stats = self.totals();
+        stats.since(&self.reset.lock().unwrap_or_else(PoisonError::into_inner));
+        stats
+    }
+
+    /// Zeroes the counters (not the gauges).
+    pub fn reset_stats(&self) {
+        *self.reset.lock().unwrap_or_else(PoisonError::into_inner) = self.totals();
+    }
+
+    fn totals(&self) -> Stats {
+        let mut stats = Stats {
+            memory_bytes: self.budget.limit_bytes(),
+            memory_used_bytes: self.budget.used_bytes(),
+            index_power: self.index.bucket_count().ilog2() as u8,
+            index_bytes: self.index.bytes(),
+            index_growing: self.index.is_growing(),
+            ghost_bytes: self.ghost.bytes(),
+            segment_bytes: self.segments.segment_bytes as u64,
+            segments_free: u64::from(self.segments.ready_count.load(Relaxed)),
+            ..Stats::default()
+        };
+        self.counters.iter().for_each(|counters| stats.sum(counters));
+        let now_secs = self.ticked_secs.load(Relaxed);
+        for (id, segment) in self.segments.all.iter().enumerate() {
+            let is_run = self.segments.is_run(id as Id);
+            if ![OPEN, WAITING, CLAIMED].contains(&segment.state.load(Relaxed)) {
+                continue;
+            }
+            let queue = match (is_run, usize::from(segment.queue.load(Relaxed))) {
+                (true, _) => LARGE,
+                (false, SMALL) => SMALL,
+                (false, _) => MAIN,
+            };
+            let queue = &mut stats.queues[queue];
+            queue.segments += 1;
+            queue.memory_bytes +=
+                if is_run { segment.filled_bytes.load(Relaxed) } else { self.segments.segment_bytes as u64 };
+            queue.age_secs = queue.age_secs.max(now_secs.saturating_sub(segment.opened_secs.load(Relaxed)));
+        }
+        stats
+    }
+}
+
+/// Some 512 segments, so that queues and TTL groups have something to divide; fewer bytes each when many handles keep
+/// segments open.
+fn segment_bytes(memory_bytes: usize, handles_max: usize) -> usize {
+    let wanted = (memory_bytes / 512).min(memory_bytes / (16 * handles_max));
+    let power = 1 << wanted.max(1).ilog2();
+    power.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
+}

@@ -1,0 +1,68 @@
+//! Epochs: when may memory that was unlinked be used again?
+//!
+//! A handle notes the epoch it entered a turn in; whatever is unlinked is tagged with the epoch of that moment, which
+//! then ends. Memory tagged `t` is free once every handle in a turn entered it after `t`: nobody who could have found a
+//! way to it is still reading. An idle handle holds nothing back. (Fraser, "Practical lock-freedom", 2004.)
+
+use std::sync::atomic::{AtomicU64, Ordering::*, fence};
+
+/// What a handle's slot says outside a turn.
+const IDLE: u64 = u64::MAX;
+
+/// One cache line, so that handles do not disturb each other.
+#[repr(align(128))]
+struct Padded(AtomicU64);
+
+pub(crate) struct Epochs {
+    current: Padded,
+    slots: Box<[Padded]>,
+}
+
+impl Epochs {
+    pub(crate) fn new(handles_max: usize) -> Self {
+        Self {
+            current: Padded(AtomicU64::new(1)),
+            slots: (0..handles_max).map(|_| Padded(AtomicU64::new(IDLE))).collect(),
+        }
+    }
+
+    pub(crate) fn enter(&self, handle: usize) {
+        self.slots[handle].0.store(self.current.0.load(Relaxed), Relaxed);
+        // Either the reclaimer sees this slot, or we see what it unlinked before it looked.
+        fence(SeqCst);
+    }
+
+    pub(crate) fn leave(&self, handle: usize) {
+        self.slots[handle].0.store(IDLE, Release);
+    }
+
+    /// Ends the current epoch: the tag for what has just been unlinked.
+    pub(crate) fn retire(&self) -> u64 {
+        self.current.0.fetch_add(1, SeqCst)
+    }
+
+    /// Everything tagged below this is free.
+    pub(crate) fn horizon(&self) -> u64 {
+        fence(SeqCst);
+        self.slots.iter().map(|slot| slot.0.load(Acquire)).min().unwrap_or(IDLE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Epochs;
+
+    #[test]
+    fn only_turns_entered_before_hold_memory_back() {
+        let epochs = Epochs::new(2);
+        epochs.enter(0);
+        let tag = epochs.retire();
+        assert!(epochs.horizon() <= tag, "handle 0 may still read it");
+        epochs.enter(1);
+        assert!(epochs.horizon() <= tag);
+        epochs.leave(0);
+        assert!(epochs.horizon() > tag, "handle 1 came too late to find it");
+        epochs.leave(1);
+        assert!(epochs.horizon() > tag);
+    }
+}

@@ -1,0 +1,370 @@
+//! Emptying segments: eviction, expiry, compaction, and the background step.
+//!
+//! Work is done a few items at a time. While free segments are few, every store pays for the memory it takes by emptying
+//! about four times as much of the segment that its handle has in hand: nobody waits for a whole segment, and no thread of the
+//! engine's own is needed.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::engine::{Engine, Retired};
+use crate::handle::{Handle, Turn};
+use crate::hash::Hash;
+use crate::index::{Bucket, Entry, Found};
+use crate::item::{DEAD, FETCHED};
+use crate::request::{Expiry, NoRoom, Now};
+use crate::segment::{Id, MAIN, SMALL, Treatment};
+use crate::stats::QueueCounters;
+
+/// How many bytes of a victim are looked at for each byte stored, while free segments are few.
+const WORK_FACTOR: usize = 4;
+/// A store that finds no free segment at all empties up to so many before it gives up.
+const VICTIMS_MAX: usize = 8;
+/// Items whose index lines are fetched ahead of the work on them.
+const BATCH: usize = 8;
+/// An item used so recently counts as active when it is evicted (as memcached's `evicted_active`).
+const ACTIVE_SECS: u32 = 60;
+
+/// A segment or run being emptied.
+#[derive(Clone, Copy)]
+pub(crate) struct Victim {
+    pub(crate) id: Id,
+    treatment: Treatment,
+    next: usize,
+    end: usize,
+}
+
+/// Where the background step is looking for expired items.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Crawl {
+    id: Id,
+    life: u32,
+    offset: usize,
+}
+
+/// Why an item has to stay where it is for now.
+struct NoPlace;
+
+impl Handle {
+    /// A background step, for a thread that has the time: removes what has expired or was flushed, keeps free segments at
+    /// hand, compacts. Looks at about `items_max` items. Returns whether there is more to do at once.
+    pub fn maintain(&mut self, now: Now, items_max: usize) -> bool {
+        self.engine.tick(now);
+        self.engine.reclaim();
+        let turn = self.enter(now);
+        let bytes_max = items_max * 64;
+        let mut done = turn.empty_some(bytes_max, true);
+        while turn.engine().is_low() && done < bytes_max {
+            let step = turn.empty_some(bytes_max - done, false);
+            if step == 0 {
+                break;
+            }
+            done += step;
+        }
+        turn.crawl(items_max);
+        turn.report_items(0);
+        turn.engine().sweep_mark();
+        drop(turn);
+        self.engine.reclaim();
+        done >= bytes_max
+    }
+}
+
+impl Turn<'_> {
+    /// Room for a new item in an open segment; makes some if need be.
+    pub(crate) fn append(&self, queue: usize, expiry: Expiry, bytes: usize) -> Result<usize, NoRoom> {
+        self.report_items(64);
+        if self.engine().is_low() {
+            self.engine().reclaim();
+            self.empty_some(bytes * WORK_FACTOR, false);
+        }
+        self.make_room(|| {
+            self.handle.writer.borrow_mut().append(self.engine(), queue, expiry, bytes, self.now())
+        })
+    }
+
+    /// Memory for a run.
+    pub(crate) fn charge(&self, bytes: usize) -> Result<(), NoRoom> {
+        self.report_items(64);
+        if bytes as u64 > self.engine().budget.limit_bytes() {
+            return Err(NoRoom::OutOfMemory);
+        }
+        self.make_room(|| self.engine().take_bytes(bytes as u64).then_some(()))
+    }
+
+    /// Tries, and while that fails empties segments.
+    fn make_room<R>(&self, mut attempt: impl FnMut() -> Option<R>) -> Result<R, NoRoom> {
+        for _ in 0..VICTIMS_MAX {
+            if let Some(room) = attempt() {
+                return Ok(room);
+            }
+            if self.empty_some(self.engine().segments.segment_bytes, false) == 0 {
+                break;
+            }
+        }
+        if let Some(room) = attempt() {
+            return Ok(room);
+        }
+        if self.engine().is_reclaiming() {
+            return Err(NoRoom::TryAgain);
+        }
+        self.counters().out_of_memory.add(1);
+        Err(NoRoom::OutOfMemory)
+    }
+
+    /// Looks at up to `bytes_max` bytes of victims (but at least at one item). Returns how many it looked at; 0: nothing to empty.
+    pub(crate) fn empty_some(&self, bytes_max: usize, only_dead: bool) -> usize {
+        let mut done = 0;
+        while done < bytes_max.max(1) {
+            let in_hand = self.handle.writer.borrow_mut().victim.take();
+            let Some(mut victim) = in_hand.or_else(|| self.choose_victim(only_dead)) else { break };
+            let before = victim.next;
+            if self.engine().segments.is_run(victim.id) {
+                done += self.empty_run(victim);
+                continue;
+            }
+            if self.empty_batch(&mut victim).is_err() {
+                self.engine().segments.put_back(victim.id);
+                break;
+            }
+            done += victim.next - before;
+            if victim.next < victim.end {
+                self.handle.writer.borrow_mut().victim = Some(victim);
+            } else {
+                self.engine().retire_segment(victim.id);
+                // An empty tail still took the work of choosing.
+                done += 64;
+            }
+        }
+        done
+    }
+
+    fn choose_victim(&self, only_dead: bool) -> Option<Victim> {
+        let engine = self.engine();
+        let mark = engine.flush_mark.load(Relaxed);
+        if only_dead && !engine.is_flush_settled(self.now()) {
+            return None;
+        }
+        let (id, treatment) =
+            engine.segments.next_victim(self.now(), mark, only_dead, engine.evict).or_else(|| {
+                (!only_dead && !engine.evict)
+                    .then(|| engine.segments.most_dead())
+                    .flatten()
+                    .map(|id| (id, Treatment::Compact))
+            })?;
+        let start = engine.segments.start(id);
+        let filled = engine.segments.get(id).filled_bytes.load(Relaxed) as usize;
+        Some(Victim { id, treatment, next: start, end: start + filled })
+    }
+
+    /// Works on the next few items of a victim. Stops before an item that must be kept and finds no place.
+    fn empty_batch(&self, victim: &mut Victim) -> Result<(), NoPlace> {
+        let engine = self.engine();
+        let mut batch = [(0, Hash(0)); BATCH];
+        let (mut count, mut at) = (0, victim.next);
+        while count < BATCH && at < victim.end {
+            let raw = engine.item_at(at);
+            if raw.marks() & DEAD == 0 {
+                batch[count] = (at, self.prepare(raw.key()));
+                count += 1;
+            }
+            at += raw.size();
+        }
+        for &(offset, hash) in &batch[..count] {
+            victim.next = offset;
+            let bucket = engine.index.lock(hash);
+            if let Some(found) = bucket.find(hash, |entry| entry.offset() == offset) {
+                self.empty_item(&bucket, hash, &found, victim)?;
+            }
+        }
+        victim.next = at;
+        Ok(())
+    }
+
+    /// Drops an item or moves it to an open segment.
+    fn empty_item(
+        &self,
+        bucket: &Bucket<'_>,
+        hash: Hash,
+        found: &Found<'_>,
+        victim: &Victim,
+    ) -> Result<(), NoPlace> {
+        let engine = self.engine();
+        let (offset, raw) = (found.entry.offset(), engine.item(found.entry));
+        if engine.liveness(offset, raw, self.now()).is_err() {
+            self.drop_dead(bucket, found);
+            return Ok(());
+        }
+        let from = usize::from(engine.segments.get(victim.id).queue.load(Relaxed)) & 1;
+        let uses = found.entry.uses();
+        let (to, uses) = match (victim.treatment, from) {
+            (Treatment::Evict, _) if uses == 0 => {
+                self.evict(bucket, hash, found, from);
+                return Ok(());
+            }
+            (Treatment::Evict, SMALL) => (MAIN, 0),
+            (Treatment::Evict, _) => (MAIN, uses - 1),
+            // A `Clear` meets a living item when it was touched a moment ago.
+            (Treatment::Compact | Treatment::Clear, _) => (from, uses),
+        };
+        match self.relocate(bucket, hash, found, to, uses) {
+            Ok(()) => {
+                let moved = match (victim.treatment, from) {
+                    (Treatment::Evict, SMALL) => &self.counters().moves_to_main,
+                    (Treatment::Evict, _) => &self.counters().moves_within_main,
+                    _ => &self.counters().compacted,
+                };
+                moved.add(1);
+            }
+            Err(NoPlace) if engine.evict => self.evict(bucket, hash, found, from),
+            Err(NoPlace) => return Err(NoPlace),
+        }
+        Ok(())
+    }
+
+    /// Copies an item to an open segment and points the index there.
+    #[allow(unsafe_code)]
+    fn relocate(
+        &self,
+        bucket: &Bucket<'_>,
+        hash: Hash,
+        found: &Found<'_>,
+        queue: usize,
+        uses: u8,
+    ) -> Result<(), NoPlace> {
+        let engine = self.engine();
+        let (offset, raw) = (found.entry.offset(), engine.item(found.entry));
+        let mut writer = self.handle.writer.borrow_mut();
+        let target = writer.append(engine, queue, raw.expiry(), raw.size(), self.now()).ok_or(NoPlace)?;
+        drop(writer);
+        let mark_of = |offset| engine.segments.get(engine.segments.id_at(offset)).flush_mark.load(Relaxed);
+        if mark_of(target) != mark_of(offset) {
+            // A flush came in between: the item must not escape it.
+            self.handle.writer.borrow_mut().take_back(engine, target);
+            self.drop_dead(bucket, found);
+            return Ok(());
+        }
+        // SAFETY: `append` gave us these bytes alone.
+        let copy = unsafe { raw.copy_to(&engine.log, target) };
+        bucket.replace(found, Entry::new(hash, target, uses));
+        self.count_moved(offset, raw, target, copy);
+        Ok(())
+    }
+
+    fn drop_dead(&self, bucket: &Bucket<'_>, found: &Found<'_>) {
+        self.count_reclaimed(found.entry.offset(), self.engine().item(found.entry));
+        self.unlink(bucket, found);
+    }
+
+    fn evict(&self, bucket: &Bucket<'_>, hash: Hash, found: &Found<'_>, from: usize) {
+        let (offset, raw) = (found.entry.offset(), self.engine().item(found.entry));
+        if from == SMALL {
+            self.engine().ghost.remember(hash);
+        }
+        let idle_secs = self.now().secs.saturating_sub(raw.used_secs());
+        let fetched = raw.marks() & FETCHED != 0;
+        let counters = self.counters();
+        let queue: &QueueCounters = &counters.queues[self.engine().queue_at(offset)];
+        counters.evictions.add(1);
+        queue.evictions.add(1);
+        queue.evicted_with_expiry.add(i64::from(raw.expiry() != Expiry::NEVER));
+        queue.evicted_idle_secs.set(u64::from(idle_secs));
+        counters.evicted_unfetched.add(i64::from(!fetched));
+        queue.evicted_unfetched.add(i64::from(!fetched));
+        counters.evicted_active.add(i64::from(fetched && idle_secs < ACTIVE_SECS));
+        self.unlink(bucket, found);
+    }
+
+    /// A run holds one item: it goes, or waits again in the main queue. Returns the memory looked at.
+    fn empty_run(&self, victim: Victim) -> usize {
+        let engine = self.engine();
+        let raw = engine.item_at(victim.next);
+        let hash = self.prepare(raw.key());
+        let bucket = engine.index.lock(hash);
+        if let Some(found) = bucket.find(hash, |entry| entry.offset() == victim.next) {
+            let segment = engine.segments.get(victim.id);
+            let from = usize::from(segment.queue.load(Relaxed)) & 1;
+            if engine.liveness(victim.next, raw, self.now()).is_err() {
+                self.drop_dead(&bucket, &found);
+            } else if victim.treatment != Treatment::Evict || found.entry.uses() > 0 {
+                let uses = if from == SMALL { 0 } else { found.entry.uses().saturating_sub(1) };
+                bucket.replace(&found, Entry::new(hash, victim.next, uses));
+                if victim.treatment == Treatment::Evict {
+                    segment.queue.store(MAIN as u8, Relaxed);
+                    let moves = if from == SMALL {
+                        &self.counters().moves_to_main
+                    } else {
+                        &self.counters().moves_within_main
+                    };
+                    moves.add(1);
+                }
+                engine.segments.seal(victim.id);
+                return 64;
+            } else {
+                self.evict(&bucket, hash, &found, from);
+            }
+        }
+        drop(bucket);
+        engine.retire(Retired::Run(victim.id));
+        victim.end - victim.next
+    }
+
+    /// Looks for expired items in segments that hold others as well, so that their memory can be won back by compaction.
+    fn crawl(&self, items_max: usize) {
+        let engine = self.engine();
+        let mut crawl = self.handle.writer.borrow().crawl;
+        let mut left = items_max;
+        // At most once around.
+        for _ in 0..engine.segments.log_segments {
+            let segment = engine.segments.get(crawl.id);
+            let is_same = segment.life.load(Relaxed) == crawl.life && crawl.offset != 0;
+            let start = engine.segments.start(crawl.id);
+            if segment.is_sealed() && segment.group.load(Relaxed) != 0 {
+                let mut at = if is_same { crawl.offset } else { start };
+                crawl.life = segment.life.load(Relaxed);
+                let end = start + segment.filled_bytes.load(Relaxed) as usize;
+                while at < end && left > 0 {
+                    let raw = engine.item_at(at);
+                    if raw.marks() & DEAD == 0 && raw.expiry().is_past(self.now()) {
+                        self.reap(self.prepare(raw.key()), at);
+                        self.counters().crawler_reclaimed.add(1);
+                    }
+                    self.counters().crawler_checked.add(1);
+                    at += raw.size();
+                    left -= 1;
+                }
+                if at < end {
+                    crawl.offset = at;
+                    break;
+                }
+            }
+            crawl = Crawl { id: (crawl.id + 1) % engine.segments.log_segments, life: 0, offset: 0 };
+        }
+        self.handle.writer.borrow_mut().crawl = crawl;
+    }
+
+    /// Tells the index how many items came and went, once `step` have; it may grow a little.
+    fn report_items(&self, step: i64) {
+        let mut writer = self.handle.writer.borrow_mut();
+        let items = writer.unreported_items;
+        if items.abs() < step && !(step > 1 && self.engine().index.is_growing()) {
+            return;
+        }
+        writer.unreported_items = 0;
+        drop(writer);
+        let engine = self.engine();
+        engine.index.report(
+            items,
+            &engine.budget,
+            |offset| engine.hash_key.hash(engine.item_at(offset).key()),
+            |overflow| engine.retire(Retired::Overflow(overflow)),
+        );
+    }
+}
+
+impl Engine {
+    /// A segment that the index no longer points into.
+    fn retire_segment(&self, id: Id) {
+        self.segments.get(id).state.store(crate::segment::FREE, Relaxed);
+        self.retire(Retired::Segment(id));
+    }
+}

@@ -1,0 +1,317 @@
+//! Handles and turns: a thread's way into the engine, and the look-ups.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+
+use crate::engine::Engine;
+use crate::hash::Hash;
+use crate::index::Found;
+use crate::item::{FETCHED, Raw, STALE, TOKEN};
+use crate::request::{Expiry, Fail, Fetch, Fetched, Miss, Now, Token};
+use crate::segment::{Id, LARGE};
+use crate::upload::Pin;
+use crate::write::Writer;
+
+/// A thread's access to the engine: its open segments, its epoch, its counters. Not shared between threads, but may move.
+pub struct Handle {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) id: usize,
+    pub(crate) writer: RefCell<Writer>,
+}
+
+impl Handle {
+    pub(crate) fn new(engine: Arc<Engine>, id: usize) -> Self {
+        Self { engine, id, writer: RefCell::new(Writer::default()) }
+    }
+
+    /// Starts a turn: until it ends, everything found in it stays readable. Cheap; do many requests in one, but keep it short:
+    /// memory that others free meanwhile waits for its end.
+    pub fn enter(&mut self, now: Now) -> Turn<'_> {
+        self.engine.epochs.enter(self.id);
+        self.engine.flush_if_due(now);
+        Turn { handle: self, now }
+    }
+
+    /// The cache this handle belongs to.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.writer.get_mut().close(&self.engine);
+        self.engine.take_back_handle(self.id);
+    }
+}
+
+/// A span of work during which every item found stays readable, whatever others do.
+pub struct Turn<'h> {
+    pub(crate) handle: &'h Handle,
+    now: Now,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.handle.engine.epochs.leave(self.handle.id);
+    }
+}
+
+/// An item of the index and where it lies.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen<'t> {
+    pub(crate) found: Found<'t>,
+    pub(crate) offset: usize,
+    pub(crate) raw: Raw,
+}
+
+impl Turn<'_> {
+    /// The moment of this turn.
+    pub fn now(&self) -> Now {
+        self.now
+    }
+
+    /// Hashes a key and starts fetching its index line: the first step of a batched look-up.
+    pub fn prepare(&self, key: &[u8]) -> Hash {
+        let hash = self.engine().hash_key.hash(key);
+        self.engine().index.prefetch(hash);
+        hash
+    }
+
+    /// Second step of a batched look-up: reads the index line and starts fetching the item. A hint only.
+    pub fn prefetch_item(&self, hash: Hash) {
+        if let Some(offset) = self.engine().index.guess(hash) {
+            self.engine().log.prefetch(offset);
+            self.engine().log.prefetch(offset + 64);
+        }
+    }
+
+    /// Finds a live item and counts as a use of it. The fast path of `get`: no lock, and no write to memory that others
+    /// share but for an item's first uses.
+    pub fn get(&self, key: &[u8], hash: Hash) -> Result<Item<'_>, Miss> {
+        let seen = self.look_alive(key, hash)?;
+        self.note_use(&seen);
+        Ok(self.item(&seen))
+    }
+
+    /// Finds a live item, with everything `mg` can ask.
+    pub fn fetch(&self, key: &[u8], hash: Hash, how: &Fetch) -> Result<Fetched<'_>, Fail> {
+        loop {
+            let seen = match self.look_alive(key, hash) {
+                Ok(seen) => seen,
+                Err(miss) => match how.vivify {
+                    None => return Err(Fail::Miss(miss)),
+                    Some(expiry) => match self.vivify(key, hash, how.touch.unwrap_or(expiry), how)? {
+                        Some(fetched) => return Ok(fetched),
+                        None => continue, // somebody was faster: a hit after all
+                    },
+                },
+            };
+            let mut fetched = self.describe(&seen);
+            let due = |expiry: Expiry| match (how.recache_below_secs, expiry.secs()) {
+                (Some(below), Some(at)) => at.saturating_sub(self.now.secs) < below,
+                _ => false,
+            };
+            if fetched.token == Token::None && (fetched.stale || due(fetched.expiry_before)) {
+                // Whoever sets the mark has won; the lock keeps the item where it is meanwhile.
+                match self.under_lock(key, hash, seen.offset, |raw| raw.mark(TOKEN, 0)) {
+                    None => continue,
+                    Some(before) if before & TOKEN != 0 => fetched.token = Token::Held,
+                    Some(_) => fetched.token = Token::Won,
+                }
+            }
+            if let Some(expiry) = how.touch {
+                match self.touch_seen(key, hash, &seen, expiry)? {
+                    Some(item) => fetched.item = item,
+                    None => continue,
+                }
+            }
+            if !how.unnoticed {
+                self.note_use(&seen);
+            }
+            return Ok(fetched);
+        }
+    }
+
+    /// Looks without leaving a trace (`me`).
+    pub fn peek(&self, key: &[u8], hash: Hash) -> Result<Fetched<'_>, Miss> {
+        self.look_alive(key, hash).map(|seen| self.describe(&seen))
+    }
+
+    /// Sets the expiry and counts as a use; the CAS value stays (`touch`, `gat`).
+    pub fn touch(&self, key: &[u8], hash: Hash, expiry: Expiry) -> Result<Item<'_>, Fail> {
+        loop {
+            let seen = self.look_alive(key, hash).map_err(Fail::Miss)?;
+            self.note_use(&seen);
+            if let Some(item) = self.touch_seen(key, hash, &seen, expiry)? {
+                return Ok(item);
+            }
+        }
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.handle.engine
+    }
+
+    pub(crate) fn counters(&self) -> &crate::stats::Counters {
+        &self.engine().counters[self.handle.id]
+    }
+
+    /// Finds a key, alive or not.
+    pub(crate) fn look(&self, key: &[u8], hash: Hash) -> Option<Seen<'_>> {
+        let found = self.engine().index.find(hash, |entry| self.engine().item(entry).key() == key)?;
+        Some(Seen { found, offset: found.entry.offset(), raw: self.engine().item(found.entry) })
+    }
+
+    /// Finds a live item; removes a dead one on the way.
+    fn look_alive(&self, key: &[u8], hash: Hash) -> Result<Seen<'_>, Miss> {
+        let seen = self.look(key, hash).ok_or(Miss::Absent)?;
+        match self.engine().liveness(seen.offset, seen.raw, self.now) {
+            Ok(()) => Ok(seen),
+            Err(miss) => {
+                self.reap(hash, seen.offset);
+                Err(miss)
+            }
+        }
+    }
+
+    pub(crate) fn item(&self, seen: &Seen<'_>) -> Item<'_> {
+        Item::new(seen.raw, seen.offset, &self.handle.engine)
+    }
+
+    pub(crate) fn note_use(&self, seen: &Seen<'_>) {
+        seen.found.note_use();
+        seen.raw.note_use(self.now.secs);
+        self.counters().queues[self.engine().queue_at(seen.offset)].hits.add(1);
+    }
+
+    fn describe(&self, seen: &Seen<'_>) -> Fetched<'_> {
+        let marks = seen.raw.marks();
+        Fetched {
+            item: self.item(seen),
+            expiry_before: seen.raw.expiry(),
+            hit_before: marks & FETCHED != 0,
+            idle_secs: self.now.secs.saturating_sub(seen.raw.used_secs()),
+            stale: marks & STALE != 0,
+            token: if marks & TOKEN != 0 { Token::Held } else { Token::None },
+            vivified: false,
+        }
+    }
+
+    /// Does something to an item while nobody can move or replace it. `None` if it is no longer where it was seen.
+    pub(crate) fn under_lock<R>(
+        &self,
+        key: &[u8],
+        hash: Hash,
+        offset: usize,
+        work: impl FnOnce(Raw) -> R,
+    ) -> Option<R> {
+        let bucket = self.engine().index.lock(hash);
+        let found = bucket.find(hash, |entry| entry.offset() == offset)?;
+        debug_assert_eq!(self.engine().item(found.entry).key(), key);
+        Some(work(self.engine().item(found.entry)))
+    }
+
+    /// `None` if the item changed its place meanwhile.
+    fn touch_seen<'t>(
+        &'t self,
+        key: &[u8],
+        hash: Hash,
+        seen: &Seen<'t>,
+        expiry: Expiry,
+    ) -> Result<Option<Item<'t>>, Fail> {
+        if seen.raw.has_expiry_field() {
+            let done = self.under_lock(key, hash, seen.offset, |raw| {
+                raw.set_expiry(expiry);
+                self.engine().segments.get(self.engine().segments.id_at(seen.offset)).note_expiry(expiry);
+            });
+            Ok(done.map(|()| self.item(seen)))
+        } else if expiry == Expiry::NEVER {
+            Ok(Some(self.item(seen)))
+        } else {
+            self.rewrite_with_expiry(key, hash, seen.offset, expiry)
+        }
+    }
+}
+
+impl Engine {
+    /// Which of `Stats::queues` an item at this offset counts in.
+    pub(crate) fn queue_at(&self, offset: usize) -> usize {
+        self.queue_of(self.segments.id_at(offset))
+    }
+
+    pub(crate) fn queue_of(&self, id: Id) -> usize {
+        if self.segments.is_run(id) {
+            LARGE
+        } else {
+            usize::from(self.segments.get(id).queue.load(Relaxed)) & 1
+        }
+    }
+}
+
+/// An item found, readable until the turn ends.
+#[derive(Clone, Copy)]
+pub struct Item<'t> {
+    raw: Raw,
+    offset: usize,
+    engine: &'t Arc<Engine>,
+}
+
+impl<'t> Item<'t> {
+    pub(crate) fn new(raw: Raw, offset: usize, engine: &'t Arc<Engine>) -> Self {
+        Self { raw, offset, engine }
+    }
+
+    /// The key.
+    pub fn key(&self) -> &'t [u8] {
+        self.raw.key()
+    }
+
+    /// The value.
+    pub fn value(&self) -> &'t [u8] {
+        self.raw.value()
+    }
+
+    /// The client's flags.
+    pub fn client_flags(&self) -> u32 {
+        self.raw.client_flags()
+    }
+
+    /// The CAS value, never 0.
+    pub fn cas(&self) -> u64 {
+        self.raw.cas()
+    }
+
+    /// When it dies.
+    pub fn expiry(&self) -> Expiry {
+        self.raw.expiry()
+    }
+
+    /// Its key came in base64.
+    pub fn is_binary_key(&self) -> bool {
+        self.raw.is_binary_key()
+    }
+
+    /// Size by memcached's formula, as in [`crate::Stats::bytes`].
+    pub fn accounted_bytes(&self) -> u32 {
+        self.raw.accounted_bytes()
+    }
+
+    /// Which of [`crate::Stats::queues`] it lives in.
+    pub fn queue(&self) -> usize {
+        self.engine.queue_at(self.offset)
+    }
+
+    /// A hold on the value that outlasts the turn; `None` for a small item, which is cheaper to copy.
+    pub fn pin(&self) -> Option<Pin> {
+        let id = self.engine.segments.id_at(self.offset);
+        self.engine.segments.is_run(id).then(|| Pin::new(Arc::clone(self.engine), id, self.raw))
+    }
+}
+
+impl std::fmt::Debug for Item<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Item").field("key", &self.key().escape_ascii().to_string()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,24 @@
+//! The keyed hash. SipHash-1-3 with a random key: whoever does not know the key cannot choose keys that collide.
+
+use std::hash::Hasher as _;
+
+use siphasher::sip::SipHasher13;
+
+/// A hashed key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hash(pub(crate) u64);
+
+/// The key of the hash function.
+pub(crate) struct HashKey(SipHasher13);
+
+impl HashKey {
+    pub(crate) fn new(key: [u64; 2]) -> Self {
+        Self(SipHasher13::new_with_keys(key[0], key[1]))
+    }
+
+    pub(crate) fn hash(&self, key: &[u8]) -> Hash {
+        let mut hasher = self.0;
+        hasher.write(key);
+        Hash(hasher.finish())
+    }
+}

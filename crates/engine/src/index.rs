@@ -1,0 +1,423 @@
+//! The index: key hash -> place of the item. Compact, read without locks, grown bucket by bucket.
+//!
+//! A bucket is one cache line of eight words. A word is one entry:
+//!
+//! ```text
+//!  63        43 42   41   40 39  38                    0
+//! | tag of hash | LINK|LOCK| uses | place in the log / 8 + 1 |      0 = empty
+//! ```
+//!
+//! When a bucket is full its last word becomes a LINK to an overflow bucket (the place is then its number + 1). LOCK is
+//! used in the first word of a bucket alone, and says that a writer is at work on the whole chain; readers ignore it.
+//!
+//! Growth is linear hashing (Litwin, VLDB 1980): bucket `n` is split off bucket `n - 2^k`, one at a time, in order, so the
+//! load stays even and no request ever waits for more than a few splits.
+//!
+//! Why a reader without locks misses nothing that is there:
+//! - an entry whose item moves is replaced by one store;
+//! - the entry whose word becomes a LINK is written to the overflow bucket before, and the LINK leads there;
+//! - an entry that leaves the overflow goes to the first bucket, is written there before it is cleared below, and stays; a
+//!   reader that misses looks at the first bucket a second time;
+//! - a split copies first, then publishes the new number of buckets, then clears; a reader that misses and sees the number
+//!   changed starts again.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::budget::Budget;
+use crate::hash::Hash;
+use crate::memory::{PAGE_BYTES, Region};
+
+const WORDS: usize = 8;
+const LAST: usize = WORDS - 1;
+const LINE_BYTES: usize = 64;
+
+const PLACE_BITS: u32 = 39;
+const PLACE: u64 = (1 << PLACE_BITS) - 1;
+const USE_ONE: u64 = 1 << PLACE_BITS;
+const USES: u64 = 3 << PLACE_BITS;
+const LOCK: u64 = 1 << 41;
+const LINK: u64 = 1 << 42;
+const TAG: u64 = !0 << 43;
+
+/// Entries per bucket beyond which the index grows. With eight words a bucket, 7 gives 11.6 bytes an item: 27 % of the
+/// buckets have an overflow bucket, 15 % of the hits look at a second line.
+const ITEMS_PER_BUCKET: u64 = 7;
+
+/// One word of the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry(u64);
+
+impl Entry {
+    /// An entry for an item at an offset of the log (a multiple of 8).
+    pub(crate) fn new(hash: Hash, offset: usize, uses: u8) -> Self {
+        let place = (offset as u64 >> 3) + 1;
+        debug_assert!(place <= PLACE && offset.is_multiple_of(8));
+        Self(hash.0 & TAG | u64::from(uses.min(3)) << PLACE_BITS | place)
+    }
+
+    /// Where the item lies in the log.
+    pub(crate) fn offset(self) -> usize {
+        (((self.0 & PLACE) - 1) << 3) as usize
+    }
+
+    /// How often it was read since it entered its queue: 0 to 3.
+    pub(crate) fn uses(self) -> u8 {
+        ((self.0 & USES) >> PLACE_BITS) as u8
+    }
+
+    fn matches(self, hash: Hash) -> bool {
+        (self.0 ^ hash.0) & TAG == 0 && self.is_item()
+    }
+
+    fn is_item(self) -> bool {
+        self.0 & LINK == 0 && self.0 & PLACE != 0
+    }
+
+    fn overflow(self) -> Option<usize> {
+        (self.0 & LINK != 0).then(|| (self.0 & PLACE) as usize - 1)
+    }
+}
+
+/// An entry found, and where.
+#[derive(Clone, Copy)]
+pub(crate) struct Found<'i> {
+    word: &'i AtomicU64,
+    pub(crate) entry: Entry,
+}
+
+impl Found<'_> {
+    /// Counts a use, up to three; lock-free, and no write at all once the count is full. A use lost in a race is one
+    /// use less.
+    pub(crate) fn note_use(&self) {
+        let word = self.entry.0;
+        if word & USES != USES {
+            let _ = self.word.compare_exchange(word, word + USE_ONE, Relaxed, Relaxed);
+        }
+    }
+}
+
+pub(crate) struct Index {
+    /// Number of buckets; every look-up reads it, a split writes it.
+    count: AtomicU64,
+    buckets: Region,
+    overflow: Region,
+    /// Held by whoever splits. Never waited for.
+    splitting: Mutex<()>,
+    /// Overflow buckets out of use. Taken while buckets are locked, so nothing is locked while it is held.
+    spare: Mutex<Spare>,
+    /// Items, in steps of what handles report.
+    items: AtomicU64,
+}
+
+struct Spare {
+    freed: Vec<u32>,
+    /// Number of buckets ever used.
+    used: usize,
+}
+
+impl Index {
+    /// Address space for `memory_bytes` of cache; `count` buckets (a power of two) to start with.
+    pub(crate) fn new(memory_bytes: usize, count: usize, budget: &Budget) -> io::Result<Self> {
+        let buckets = Region::reserve((memory_bytes / 2).max(count * LINE_BYTES).max(1 << 16))?;
+        let overflow = Region::reserve((memory_bytes / 4).max(1 << 16))?;
+        budget.force((count * LINE_BYTES) as u64);
+        Ok(Self {
+            count: AtomicU64::new(count as u64),
+            buckets,
+            overflow,
+            splitting: Mutex::new(()),
+            spare: Mutex::new(Spare { freed: Vec::new(), used: 0 }),
+            items: AtomicU64::new(0),
+        })
+    }
+
+    /// Starts fetching the line that a look-up will read.
+    pub(crate) fn prefetch(&self, hash: Hash) {
+        self.buckets.prefetch(bucket_of(hash, self.count.load(Relaxed)) * LINE_BYTES);
+    }
+
+    /// Where the item probably lies, if any entry of the first line has its tag; for prefetching only.
+    pub(crate) fn guess(&self, hash: Hash) -> Option<usize> {
+        let line = self.line(bucket_of(hash, self.count.load(Relaxed)));
+        let mut last = Entry(0);
+        for word in line {
+            last = Entry(word.load(Relaxed));
+            if last.matches(hash) {
+                return Some(last.offset());
+            }
+        }
+        if let Some(overflow) = last.overflow() {
+            self.overflow.prefetch(overflow * LINE_BYTES);
+        }
+        None
+    }
+
+    /// Finds the entry for which `is_it` says yes. Lock-free.
+    pub(crate) fn find(&self, hash: Hash, is_it: impl Fn(Entry) -> bool) -> Option<Found<'_>> {
+        loop {
+            let count = self.count.load(Acquire);
+            let first = self.line(bucket_of(hash, count));
+            let found = scan(first, hash, &is_it).or_else(|| {
+                let below = self.below(first).find_map(|line| scan(line, hash, &is_it));
+                // It may have moved up while we looked further down.
+                below.or_else(|| scan(first, hash, &is_it))
+            });
+            if found.is_some() || self.count.load(Acquire) == count {
+                return found;
+            }
+        }
+    }
+
+    /// Locks the bucket that holds, or would hold, a key with this hash.
+    pub(crate) fn lock(&self, hash: Hash) -> Bucket<'_> {
+        loop {
+            let count = self.count.load(Acquire);
+            let bucket = self.lock_bucket(bucket_of(hash, count));
+            // A split may have come in between; it cannot from here on.
+            if bucket_of(hash, self.count.load(Acquire)) == bucket_of(hash, count) {
+                return bucket;
+            }
+        }
+    }
+
+    /// Tells the index that `items` more (or fewer) items exist, and lets it grow by a few buckets if they are too many.
+    /// `hash_at` gives the hash of the item at an offset of the log; `retire` takes overflow buckets out of use.
+    pub(crate) fn report(
+        &self,
+        items: i64,
+        budget: &Budget,
+        hash_at: impl Fn(usize) -> Hash,
+        mut retire: impl FnMut(u32),
+    ) {
+        self.items.fetch_add(items as u64, Relaxed);
+        if !self.is_growing() {
+            return;
+        }
+        // Somebody else is at it: enough.
+        let Ok(_splitting) = self.splitting.try_lock() else { return };
+        let splits = 2 + items.max(0) as u64 / 2;
+        for _ in 0..splits {
+            if !self.is_growing() || !self.split(budget, &hash_at, &mut retire) {
+                break;
+            }
+        }
+    }
+
+    /// More items than the buckets should hold?
+    pub(crate) fn is_growing(&self) -> bool {
+        let count = self.count.load(Relaxed);
+        // A handle may have reported removals before another reported the same items' arrival.
+        let items = (self.items.load(Relaxed) as i64).max(0) as u64;
+        items > count * ITEMS_PER_BUCKET && (count as usize) < self.buckets.len_bytes() / LINE_BYTES
+    }
+
+    /// Buckets, not counting overflow.
+    pub(crate) fn bucket_count(&self) -> u64 {
+        self.count.load(Relaxed)
+    }
+
+    /// Memory in use.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.count.load(Relaxed) + self.spare().used as u64) * LINE_BYTES as u64
+    }
+
+    /// Overflow buckets that nobody reads any more come back here.
+    pub(crate) fn reuse_overflow(&self, overflow: u32) {
+        let line = self.overflow.line_u64(overflow as usize);
+        line.iter().for_each(|word| word.store(0, Relaxed));
+        self.spare().freed.push(overflow);
+    }
+
+    /// Splits one bucket. False if there is no room for its overflow.
+    fn split(&self, budget: &Budget, hash_at: &impl Fn(usize) -> Hash, retire: &mut impl FnMut(u32)) -> bool {
+        let new = self.count.load(Relaxed) as usize;
+        let old = self.lock_bucket(new - (1 << new.ilog2()));
+        if (new * LINE_BYTES).is_multiple_of(PAGE_BYTES) {
+            budget.force(PAGE_BYTES as u64);
+        }
+        let (mut leaving, mut staying) = (Vec::with_capacity(2 * WORDS), Vec::with_capacity(2 * WORDS));
+        for word in old.lines().flatten() {
+            let entry = Entry(word.load(Acquire) & !LOCK);
+            if entry.is_item() {
+                let moves = bucket_of(hash_at(entry.offset()), new as u64 + 1) == new;
+                if moves { &mut leaving } else { &mut staying }.push(entry);
+            }
+        }
+        // Each side may need overflow of its own; have it ready before anything moves.
+        let spare = leaving.len().div_ceil(LAST) + staying.len().div_ceil(LAST);
+        let Some(mut spare) = self.take_overflow(budget, spare) else { return false };
+        let new_line = self.line(new);
+        self.lay_out(new_line, &leaving, &mut spare);
+        // The old chain is written anew behind a fresh overflow; what readers may still be reading of the old overflow
+        // stays as it was until their turns end.
+        let old_links = old.lines().filter_map(|line| Entry(line[LAST].load(Relaxed)).overflow());
+        let old_overflow: Vec<u32> = old_links.map(|overflow| overflow as u32).collect();
+        let tail = (staying.len() > WORDS).then(|| {
+            let overflow = spare.pop();
+            if let Some(overflow) = overflow {
+                self.lay_out(self.overflow.line_u64(overflow as usize), &staying[LAST..], &mut spare);
+            }
+            overflow
+        });
+        self.count.store(new as u64 + 1, Release);
+        for (at, word) in old.first.iter().enumerate() {
+            let entry = match tail.flatten() {
+                Some(overflow) if at == LAST => LINK | (u64::from(overflow) + 1),
+                _ => staying.get(at).map_or(0, |entry| entry.0),
+            };
+            // Bits that readers set meanwhile are lost: a few uses.
+            word.store(entry | if at == 0 { LOCK } else { 0 }, Release);
+        }
+        self.spare().freed.extend(spare);
+        old_overflow.into_iter().for_each(retire);
+        true
+    }
+
+    /// Writes entries to a line that nobody reads yet, chaining overflow as needed.
+    fn lay_out(&self, line: &[AtomicU64; WORDS], entries: &[Entry], spare: &mut Vec<u32>) {
+        let here = if entries.len() > WORDS { LAST } else { entries.len() };
+        for (word, entry) in line.iter().zip(&entries[..here]) {
+            word.store(entry.0, Relaxed);
+        }
+        if here < entries.len() {
+            let overflow = spare.pop().expect("the caller took enough overflow buckets");
+            self.lay_out(self.overflow.line_u64(overflow as usize), &entries[here..], spare);
+            line[LAST].store(LINK | (u64::from(overflow) + 1), Release);
+        }
+    }
+
+    fn take_overflow(&self, budget: &Budget, wanted: usize) -> Option<Vec<u32>> {
+        let mut spare = self.spare();
+        let fresh = wanted.saturating_sub(spare.freed.len());
+        if (spare.used + fresh) * LINE_BYTES > self.overflow.len_bytes() {
+            return None;
+        }
+        let keep = spare.freed.len() - (wanted - fresh);
+        let mut taken = spare.freed.split_off(keep);
+        for _ in 0..fresh {
+            if (spare.used * LINE_BYTES).is_multiple_of(PAGE_BYTES) {
+                budget.force(PAGE_BYTES as u64);
+            }
+            taken.push(spare.used as u32);
+            spare.used += 1;
+        }
+        Some(taken)
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Spare> {
+        // Nothing in here panics half-way.
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The overflow lines of a chain.
+    fn below<'i>(&'i self, first: &'i [AtomicU64; WORDS]) -> impl Iterator<Item = &'i [AtomicU64; WORDS]> {
+        let next = |line: &[AtomicU64; WORDS]| {
+            Entry(line[LAST].load(Acquire)).overflow().map(|overflow| self.overflow.line_u64(overflow))
+        };
+        std::iter::successors(next(first), move |line| next(line))
+    }
+
+    fn line(&self, bucket: usize) -> &[AtomicU64; WORDS] {
+        self.buckets.line_u64(bucket)
+    }
+
+    fn lock_bucket(&self, bucket: usize) -> Bucket<'_> {
+        let first = self.line(bucket);
+        let mut tries = 0u32;
+        while first[0].fetch_or(LOCK, Acquire) & LOCK != 0 {
+            tries += 1;
+            // The owner holds it for less than a microsecond, unless it lost its core.
+            if tries.is_multiple_of(64) { std::thread::yield_now() } else { std::hint::spin_loop() }
+        }
+        Bucket { index: self, first }
+    }
+}
+
+/// Which of `count` buckets a hash belongs to.
+fn bucket_of(hash: Hash, count: u64) -> usize {
+    let mask = count.next_power_of_two() - 1;
+    let bucket = hash.0 & mask;
+    (if bucket < count { bucket } else { bucket & (mask >> 1) }) as usize
+}
+
+fn scan<'i>(line: &'i [AtomicU64; WORDS], hash: Hash, is_it: &impl Fn(Entry) -> bool) -> Option<Found<'i>> {
+    line.iter().find_map(|word| {
+        let entry = Entry(word.load(Acquire));
+        (entry.matches(hash) && is_it(entry)).then_some(Found { word, entry })
+    })
+}
+
+/// A locked bucket; unlocked when dropped.
+pub(crate) struct Bucket<'i> {
+    index: &'i Index,
+    first: &'i [AtomicU64; WORDS],
+}
+
+impl<'i> Bucket<'i> {
+    /// Finds the entry for which `is_it` says yes.
+    pub(crate) fn find(&self, hash: Hash, is_it: impl Fn(Entry) -> bool) -> Option<Found<'i>> {
+        self.lines().find_map(|line| scan(line, hash, &is_it))
+    }
+
+    /// Points an entry to another item.
+    pub(crate) fn replace(&self, found: &Found<'_>, entry: Entry) {
+        self.put(found.word, entry);
+    }
+
+    /// Adds an entry. False if there is no room for an overflow bucket, which takes a cache of nothing but the smallest
+    /// items.
+    #[must_use]
+    pub(crate) fn insert(&self, entry: Entry, budget: &Budget) -> bool {
+        if let Some(empty) = self.lines().flatten().find(|word| word.load(Relaxed) & !LOCK == 0) {
+            self.put(empty, entry);
+            return true;
+        }
+        let Some(taken) = self.index.take_overflow(budget, 1) else { return false };
+        let full = self.lines().last().unwrap_or(self.first);
+        let line = self.index.overflow.line_u64(taken[0] as usize);
+        line[0].store(full[LAST].load(Relaxed), Relaxed);
+        line[1].store(entry.0, Relaxed);
+        full[LAST].store(LINK | (u64::from(taken[0]) + 1), Release);
+        true
+    }
+
+    /// Removes an entry, and lets one of the overflow take its word, so that chains shrink as they empty. `retire` takes an
+    /// overflow bucket that became empty.
+    pub(crate) fn remove(&self, found: &Found<'_>, mut retire: impl FnMut(u32)) {
+        self.put(found.word, Entry(0));
+        let Some(last) = self.index.below(self.first).last() else { return };
+        if self.first.iter().any(|word| std::ptr::eq(word, found.word)) {
+            // Written above before it is cleared below: see the module's head.
+            if let Some(below) = last.iter().find(|word| Entry(word.load(Relaxed)).is_item()) {
+                self.put(found.word, Entry(below.load(Relaxed)));
+                below.store(0, Release);
+            }
+        }
+        if last.iter().all(|word| word.load(Relaxed) == 0) {
+            let link =
+                self.lines().map(|line| &line[LAST]).filter(|word| word.load(Relaxed) & LINK != 0).last();
+            if let Some(link) = link {
+                let empty = (link.load(Relaxed) & PLACE) as u32 - 1;
+                self.put(link, Entry(0));
+                retire(empty);
+            }
+        }
+    }
+
+    fn lines(&self) -> impl Iterator<Item = &'i [AtomicU64; WORDS]> + use<'i> {
+        std::iter::once(self.first).chain(self.index.below(self.first))
+    }
+
+    fn put(&self, word: &AtomicU64, entry: Entry) {
+        let lock = if std::ptr::eq(word, &self.first[0]) { LOCK } else { 0 };
+        word.store(entry.0 & !LOCK | lock, Release);
+    }
+}
+
+impl Drop for Bucket<'_> {
+    fn drop(&mut self) {
+        self.first[0].fetch_and(!LOCK, Release);
+    }
+}

@@ -1,0 +1,156 @@
+//! Address space: reserved once, touched as it is needed, given back to the system page by page.
+//!
+//! Unsafe code lives here because this module hands out memory that the compiler knows nothing of. What it hands out
+//! safely are atomics, which any number of threads may read and write; plain bytes it gives only through unsafe
+//! functions whose callers (`item.rs`, `run.rs`) hold the invariant "written by one, before anybody can find it".
+#![allow(unsafe_code)]
+
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// The granule in which memory is charged and given back. Kernels with larger pages merely give back less often.
+pub(crate) const PAGE_BYTES: usize = 4096;
+
+/// A reservation of zeroed memory that lives as long as the value.
+pub(crate) struct Region {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the region is plain memory. All access goes through atomics or through the unsafe functions below, whose
+// contracts forbid data races.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Reserves `bytes` (rounded up to pages) of address space. No memory is used until it is touched.
+    pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
+        let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
+        Ok(Self { base: os::reserve(bytes)?, bytes })
+    }
+
+    /// Size in bytes.
+    pub(crate) fn len_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// A cache line of eight words. Panics beyond the end.
+    pub(crate) fn line_u64(&self, index: usize) -> &[AtomicU64; 8] {
+        assert!(index < self.bytes / 64, "line {index} is outside the region");
+        // SAFETY: in bounds (checked), aligned (the base is page-aligned), initialised (zeroed by the system), and only
+        // ever accessed as atomics.
+        unsafe { &*self.base.as_ptr().add(index * 64).cast::<[AtomicU64; 8]>() }
+    }
+
+    /// A cache line of sixteen half words. Panics beyond the end.
+    pub(crate) fn line_u32(&self, index: usize) -> &[AtomicU32; 16] {
+        assert!(index < self.bytes / 64, "line {index} is outside the region");
+        // SAFETY: as in `line_u64`; a region is used with one of the two widths only.
+        unsafe { &*self.base.as_ptr().add(index * 64).cast::<[AtomicU32; 16]>() }
+    }
+
+    /// The address of a byte. Panics beyond the end.
+    pub(crate) fn at(&self, offset: usize) -> NonNull<u8> {
+        assert!(offset < self.bytes, "offset {offset} is outside the region");
+        // SAFETY: in bounds (checked).
+        unsafe { self.base.add(offset) }
+    }
+
+    /// Gives the pages of a range back to the system; they read as zero afterwards.
+    ///
+    /// # Safety
+    /// Nobody holds a reference into the range or reads it concurrently.
+    pub(crate) unsafe fn decommit(&self, offset: usize, bytes: usize) {
+        assert!(offset.is_multiple_of(PAGE_BYTES) && offset + bytes <= self.bytes);
+        // SAFETY: in bounds (checked); exclusive by the caller's promise.
+        unsafe { os::decommit(self.base.add(offset), bytes) }
+    }
+
+    /// Hints that the line holding `offset` will be read soon.
+    pub(crate) fn prefetch(&self, offset: usize) {
+        if offset < self.bytes {
+            // SAFETY: in bounds (checked); a prefetch has no other requirement.
+            prefetch(unsafe { self.base.as_ptr().add(offset) });
+        }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: `base` and `bytes` are what `os::reserve` returned, and nothing borrowed from `self` is alive.
+        unsafe { os::release(self.base, self.bytes) }
+    }
+}
+
+/// Hints that a cache line will be read soon.
+fn prefetch(pointer: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch never faults, whatever the address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(pointer.cast());
+    }
+    #[cfg(any(not(target_arch = "x86_64"), miri))]
+    let _ = pointer;
+}
+
+#[cfg(not(miri))]
+mod os {
+    use super::{NonNull, io};
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+    pub(super) fn reserve(bytes: usize) -> io::Result<NonNull<u8>> {
+        // SAFETY: a fresh private mapping at an address of the system's choice aliases nothing.
+        let base = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }?;
+        NonNull::new(base.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
+    }
+
+    /// # Safety
+    /// The range is part of a reservation and nobody uses it.
+    pub(super) unsafe fn decommit(base: NonNull<u8>, bytes: usize) {
+        // SAFETY: by the caller's promise. Failure would only keep the pages, and the range is ours: it cannot fail.
+        let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxDontNeed) };
+    }
+
+    /// # Safety
+    /// `base` and `bytes` are a whole reservation that nobody uses any more.
+    pub(super) unsafe fn release(base: NonNull<u8>, bytes: usize) {
+        // SAFETY: by the caller's promise.
+        let _ = unsafe { munmap(base.as_ptr().cast(), bytes) };
+    }
+}
+
+/// Miri knows no `mmap` through raw system calls: the same promises, kept by the allocator.
+#[cfg(miri)]
+mod os {
+    use super::{NonNull, PAGE_BYTES, io};
+    use std::alloc::{Layout, alloc_zeroed, dealloc};
+
+    fn layout(bytes: usize) -> Layout {
+        Layout::from_size_align(bytes, PAGE_BYTES).expect("a region is smaller than the address space")
+    }
+
+    pub(super) fn reserve(bytes: usize) -> io::Result<NonNull<u8>> {
+        // SAFETY: the layout's size is not zero (`Region::reserve` rounds up).
+        NonNull::new(unsafe { alloc_zeroed(layout(bytes)) })
+            .ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
+    }
+
+    pub(super) unsafe fn decommit(base: NonNull<u8>, bytes: usize) {
+        // SAFETY: by the caller's promise.
+        unsafe { base.as_ptr().write_bytes(0, bytes) }
+    }
+
+    pub(super) unsafe fn release(base: NonNull<u8>, bytes: usize) {
+        // SAFETY: by the caller's promise.
+        unsafe { dealloc(base.as_ptr(), layout(bytes)) }
+    }
+}

@@ -1,0 +1,124 @@
+//! Where new items go: each handle's open segments.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::engine::Engine;
+use crate::request::{Expiry, Now};
+use crate::segment::{FREE, GROUPS, Id, group_of, open_secs_max};
+
+/// What a handle keeps for itself.
+#[derive(Default)]
+pub(crate) struct Writer {
+    /// By queue and TTL group.
+    open: [[Option<Open>; GROUPS]; 2],
+    /// The segment this handle is emptying.
+    pub(crate) victim: Option<crate::evict::Victim>,
+    /// The last CAS value given.
+    pub(crate) last_cas: u64,
+    /// Items linked (less unlinked) that the index has not been told of.
+    pub(crate) unreported_items: i64,
+    /// Where the background step is walking.
+    pub(crate) crawl: crate::evict::Crawl,
+}
+
+/// A segment being appended to, by one handle.
+#[derive(Clone, Copy)]
+struct Open {
+    id: Id,
+    next: usize,
+    end: usize,
+    flush_mark: u32,
+    opened_secs: u32,
+}
+
+impl Writer {
+    /// Room for `bytes` in an open segment, opening one if a free one is at hand. Evicts nothing, and takes no lock but the
+    /// pool's, so it may be called while a bucket is locked. Returns an offset of the log.
+    pub(crate) fn append(
+        &mut self,
+        engine: &Engine,
+        queue: usize,
+        expiry: Expiry,
+        bytes: usize,
+        now: Now,
+    ) -> Option<usize> {
+        let group = group_of(expiry, now, engine.groups);
+        let mark = engine.flush_mark.load(Relaxed);
+        let slot = &mut self.open[queue][group];
+        if let Some(open) = slot {
+            let is_fit = open.end - open.next >= bytes
+                && open.flush_mark == mark
+                && now.secs.saturating_sub(open.opened_secs) <= open_secs_max(group);
+            if !is_fit {
+                let open = *open;
+                *slot = None;
+                open.seal(engine);
+            }
+        }
+        if slot.is_none() {
+            *slot = engine.take_segment().map(|id| Open::new(engine, id, queue, group, mark, now));
+        }
+        if let Some(at) = self.open[queue][group].as_mut().and_then(|open| open.take(bytes)) {
+            engine.segments.get(engine.segments.id_at(at)).note_expiry(expiry);
+            return Some(at);
+        }
+        // No segment to be had. Grouping by TTL is a convenience: any open one of this flush mark will do.
+        let others = self.open[queue].iter_mut().flatten().filter(|open| open.flush_mark == mark);
+        let at = others.into_iter().find_map(|open| open.take(bytes))?;
+        engine.segments.get(engine.segments.id_at(at)).note_expiry(expiry);
+        Some(at)
+    }
+
+    /// Takes back the most recent `append`, whose item will not be needed.
+    pub(crate) fn take_back(&mut self, engine: &Engine, offset: usize) {
+        let id = engine.segments.id_at(offset);
+        if let Some(open) = self.open.iter_mut().flatten().flatten().find(|open| open.id == id) {
+            open.next = offset;
+        }
+    }
+
+    /// Seals everything.
+    pub(crate) fn close(&mut self, engine: &Engine) {
+        for open in self.open.iter_mut().flatten().filter_map(Option::take) {
+            open.seal(engine);
+        }
+        if let Some(victim) = self.victim.take() {
+            engine.segments.put_back(victim.id);
+        }
+    }
+}
+
+impl Open {
+    fn new(engine: &Engine, id: Id, queue: usize, group: usize, flush_mark: u32, now: Now) -> Self {
+        engine.segments.get(id).open(queue, group, flush_mark, now);
+        let start = engine.segments.start(id);
+        Self {
+            id,
+            next: start,
+            end: start + engine.segments.segment_bytes,
+            flush_mark,
+            opened_secs: now.secs,
+        }
+    }
+
+    fn take(&mut self, bytes: usize) -> Option<usize> {
+        let at = self.next;
+        (self.end - at >= bytes).then(|| {
+            self.next += bytes;
+            at
+        })
+    }
+
+    fn seal(self, engine: &Engine) {
+        let filled = self.next - engine.segments.start(self.id);
+        let segment = engine.segments.get(self.id);
+        segment.filled_bytes.store(filled as u64, Relaxed);
+        if filled == 0 {
+            // Everything in it was taken back: nobody ever saw it.
+            segment.state.store(FREE, Relaxed);
+            engine.segments.with_pool(|pool| pool.put_ready(self.id));
+        } else {
+            engine.segments.seal(self.id);
+        }
+    }
+}

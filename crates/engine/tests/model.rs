@@ -1,0 +1,611 @@
+//! The engine against a plain map with a virtual clock: random operations, every answer compared.
+//!
+//! With room for everything the answers must be equal. Under eviction what is gone is gone, but what is there must be right:
+//! then a miss is always allowed, and tells the model to forget.
+
+use std::collections::HashMap;
+
+use larder_engine::{
+    Arith, Compare, Config, Counted, Deleted, Engine, Expiry, Fail, Fetch, Handle, Invalidate, Mode, Now,
+    Store, Stored, Token, Turn,
+};
+
+/// Steps per run; `LARDER_MODEL_STEPS` for more.
+fn steps() -> u64 {
+    let default = if cfg!(miri) { 300 } else { 400_000 };
+    std::env::var("LARDER_MODEL_STEPS").ok().and_then(|steps| steps.parse().ok()).unwrap_or(default)
+}
+
+/// xorshift64*: repeatable, and good enough to choose operations.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        (self.next() >> 11) % limit
+    }
+
+    fn chance(&mut self, one_in: u64) -> bool {
+        self.below(one_in) == 0
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Modelled {
+    value: Vec<u8>,
+    client_flags: u32,
+    expiry: u32,
+    cas: u64,
+    fetched: bool,
+    stale: bool,
+    token: bool,
+    binary_key: bool,
+    used_secs: u32,
+}
+
+struct Model {
+    items: HashMap<Vec<u8>, Modelled>,
+    /// May items vanish?
+    evicts: bool,
+    flush_at: u32,
+    item_bytes_max: usize,
+}
+
+impl Model {
+    /// The live item.
+    fn get(&mut self, key: &[u8], now: Now) -> Option<&mut Modelled> {
+        let expired = self.items.get(key).is_some_and(|item| item.expiry != 0 && item.expiry <= now.secs);
+        if expired {
+            self.items.remove(key);
+        }
+        self.items.get_mut(key)
+    }
+
+    fn fits(&self, key: &[u8], value_bytes: usize, client_flags: u32) -> bool {
+        key.len() + value_bytes + 59 + if client_flags == 0 { 0 } else { 4 } <= self.item_bytes_max
+    }
+}
+
+fn expiry(secs: u32) -> Expiry {
+    if secs == 0 { Expiry::NEVER } else { Expiry::at(secs) }
+}
+
+/// If the engine does not have a key, the model must not either, unless items may vanish; then it forgets.
+fn agree_on_presence(model: &mut Model, turn: &Turn<'_>, key: &[u8]) {
+    let there = turn.peek(key, turn.prepare(key)).is_ok();
+    let expected = model.get(key, turn.now()).is_some();
+    if expected && !there && model.evicts {
+        model.items.remove(key);
+    } else {
+        assert_eq!(there, expected, "presence of {:?}", key.escape_ascii().to_string());
+    }
+}
+
+fn check(model: &mut Model, turn: &Turn<'_>, key: &[u8]) {
+    let now = turn.now();
+    let seen = turn.peek(key, turn.prepare(key));
+    let Some(expected) = model.get(key, now) else {
+        assert!(seen.is_err(), "found {:?}, which should be gone", key.escape_ascii().to_string());
+        return;
+    };
+    let seen = seen.expect("presence was agreed on");
+    assert!(seen.item.value() == expected.value, "value of {:?}", key.escape_ascii().to_string());
+    assert_eq!(seen.item.key(), key);
+    assert_eq!(seen.item.client_flags(), expected.client_flags);
+    assert_eq!(seen.item.expiry(), expiry(expected.expiry));
+    assert_eq!(seen.item.cas(), expected.cas);
+    assert_eq!(seen.item.is_binary_key(), expected.binary_key);
+    assert_eq!((seen.hit_before, seen.stale), (expected.fetched, expected.stale));
+    assert_eq!(seen.token == Token::Held, expected.token);
+    assert_eq!(seen.idle_secs, now.secs - expected.used_secs);
+}
+
+fn fresh(cas: u64, above: u64, given: Option<u64>) -> u64 {
+    match given.filter(|&given| given != 0) {
+        Some(given) => assert_eq!(cas, given),
+        None => assert!(cas > above && cas != 0, "a fresh CAS value is above the one it replaces"),
+    }
+    cas
+}
+
+fn note_use(item: &mut Modelled, now: Now) {
+    if !item.fetched || now.secs - item.used_secs >= 60 {
+        item.used_secs = now.secs;
+    }
+    item.fetched = true;
+}
+
+fn step(model: &mut Model, turn: &Turn<'_>, random: &mut Random, keys: u64, value_bytes_max: u64) {
+    let now = turn.now();
+    let key =
+        format!("key:{:0width$}", random.below(keys), width = 1 + random.below(2) as usize * 12).into_bytes();
+    let hash = turn.prepare(&key);
+    let length = match random.below(20) {
+        0 => random.below(value_bytes_max),
+        1..=4 => random.below(value_bytes_max / 16 + 1),
+        _ => random.below(100),
+    };
+    let value: Vec<u8> = if random.chance(4) {
+        (random.next() >> random.below(60)).to_string().into_bytes()
+    } else {
+        (0..length).map(|at| (at as u8).wrapping_add(length as u8)).collect()
+    };
+    let client_flags = if random.chance(3) { random.next() as u32 } else { 0 };
+    let dies = match random.below(6) {
+        0 => now.secs + 1 + random.below(3) as u32,
+        1 => now.secs + 1 + random.below(5000) as u32,
+        2 => now.secs.saturating_sub(random.below(3) as u32).max(1),
+        _ => 0,
+    };
+    agree_on_presence(model, turn, &key);
+    let old = model.get(&key, now).cloned();
+    let old_cas = old.as_ref().map_or(0, |old| old.cas);
+    let given = random.chance(10).then(|| random.below(1 << 60));
+    match random.below(100) {
+        0..40 => {
+            let mode =
+                [Mode::Set, Mode::Set, Mode::Set, Mode::Add, Mode::Replace, Mode::Append, Mode::Prepend]
+                    [random.below(7) as usize];
+            let compare = random.chance(4).then(|| {
+                let cas = match random.below(4) {
+                    0 => 0,
+                    1 => old_cas.saturating_sub(random.below(3)),
+                    2 => old_cas + 1,
+                    _ => old_cas,
+                };
+                if random.chance(2) { Compare::Equal(cas) } else { Compare::EqualOrStale(cas) }
+            });
+            let store = Store {
+                key: &key,
+                value: &value,
+                client_flags,
+                expiry: expiry(dies),
+                mode,
+                compare,
+                cas: given,
+                vivify: random.chance(3).then(|| expiry(dies)),
+                binary_key: random.chance(5),
+            };
+            let stored = if value.len() > 3000 && random.chance(2) {
+                upload(turn, hash, &store)
+            } else {
+                turn.store(hash, &store)
+            };
+            model_store(model, turn, &store, old, stored);
+        }
+        40..60 => match (turn.get(&key, hash), old) {
+            (Ok(item), Some(old)) => {
+                assert!(item.value() == old.value);
+                note_use(model.get(&key, now).unwrap(), now);
+            }
+            (found, old) => assert_eq!(found.is_ok(), old.is_some()),
+        },
+        60..70 => {
+            let how = Fetch {
+                touch: random.chance(3).then(|| expiry(dies)),
+                vivify: random.chance(3).then(|| expiry(dies)),
+                vivify_cas: given,
+                recache_below_secs: random.chance(3).then(|| random.below(100) as u32),
+                binary_key: random.chance(2),
+                unnoticed: random.chance(4),
+            };
+            match (turn.fetch(&key, hash, &how), old) {
+                (Ok(fetched), Some(old)) => {
+                    let due = how
+                        .recache_below_secs
+                        .is_some_and(|below| old.expiry != 0 && old.expiry - now.secs < below);
+                    let token = match (old.token, old.stale || due) {
+                        (true, _) => Token::Held,
+                        (false, true) => Token::Won,
+                        (false, false) => Token::None,
+                    };
+                    assert_eq!((fetched.token, fetched.stale, fetched.vivified), (token, old.stale, false));
+                    assert_eq!(
+                        (fetched.hit_before, fetched.expiry_before),
+                        (old.fetched, expiry(old.expiry))
+                    );
+                    assert!(fetched.item.value() == old.value);
+                    let item = model.items.get_mut(&key).unwrap();
+                    item.token |= token == Token::Won;
+                    if let Some(touch) = how.touch {
+                        item.expiry = touch.secs().unwrap_or(0);
+                    }
+                    if !how.unnoticed {
+                        note_use(item, now);
+                    }
+                }
+                (Ok(fetched), None) => {
+                    assert!(
+                        fetched.vivified && fetched.token == Token::Won && fetched.item.value().is_empty()
+                    );
+                    let expiry = how.touch.or(how.vivify).unwrap();
+                    model.items.insert(
+                        key.clone(),
+                        Modelled {
+                            value: Vec::new(),
+                            client_flags: 0,
+                            expiry: expiry.secs().unwrap_or(0),
+                            cas: fresh(fetched.item.cas(), 0, given),
+                            fetched: false,
+                            stale: false,
+                            token: true,
+                            binary_key: how.binary_key,
+                            used_secs: now.secs,
+                        },
+                    );
+                }
+                (Err(Fail::Miss(_)), None) => assert!(how.vivify.is_none()),
+                (Err(Fail::TryAgain | Fail::OutOfMemory), _) if model.evicts => {}
+                (got, old) => panic!("fetch gave {got:?} for {old:?}"),
+            }
+        }
+        70..78 => {
+            let compare = random.chance(3).then(|| old_cas + random.below(2));
+            let deleted = turn.delete(&key, hash, compare);
+            match old {
+                None => assert!(matches!(deleted, Deleted::NotFound(_))),
+                Some(old) if compare.is_some_and(|cas| cas != old.cas) => {
+                    assert_eq!(deleted, Deleted::Exists)
+                }
+                Some(_) => {
+                    assert_eq!(deleted, Deleted::Deleted);
+                    model.items.remove(&key);
+                }
+            }
+        }
+        78..84 => match (turn.touch(&key, hash, expiry(dies)), old) {
+            (Ok(item), Some(old)) => {
+                assert!(item.cas() == old.cas && item.value() == old.value);
+                let item = model.items.get_mut(&key).unwrap();
+                item.expiry = dies;
+                note_use(item, now);
+            }
+            (Err(Fail::Miss(_)), None) => {}
+            (Err(Fail::TryAgain | Fail::OutOfMemory), _) if model.evicts => {}
+            (got, old) => panic!("touch gave {got:?} for {old:?}"),
+        },
+        84..90 => {
+            let how = Invalidate {
+                compare: random.chance(4).then(|| old_cas + random.below(2)),
+                stale: random.chance(2),
+                blank: random.chance(2).then_some(client_flags),
+                expiry: random.chance(2).then(|| expiry(dies)),
+                cas: given,
+            };
+            match (turn.invalidate(&key, hash, &how), old) {
+                (Ok(Deleted::NotFound(_)), None) => {}
+                (Ok(Deleted::Exists), Some(old)) => assert!(how.compare.is_some_and(|cas| cas != old.cas)),
+                (Ok(Deleted::Deleted), Some(_)) => {
+                    let cas = turn.peek(&key, hash).map(|seen| seen.item.cas());
+                    let item = model.items.get_mut(&key).unwrap();
+                    if how.stale {
+                        item.stale = true;
+                        item.token = false;
+                    }
+                    if let Some(client_flags) = how.blank {
+                        (item.value, item.client_flags) = (Vec::new(), client_flags);
+                        item.expiry = 0;
+                    }
+                    if let Some(expiry) = how.expiry {
+                        item.expiry = expiry.secs().unwrap_or(0);
+                    }
+                    if how.blank.is_some() || how.expiry.is_some() {
+                        // Written anew or not: the engine may call that a use of the memory, not of the item.
+                        item.used_secs = turn.now().secs.min(
+                            turn.peek(&key, hash).map_or(item.used_secs, |seen| now.secs - seen.idle_secs),
+                        );
+                    }
+                    if let Ok(cas) = cas {
+                        let changes = how.stale || given.is_some_and(|cas| cas != 0);
+                        item.cas = if changes { fresh(cas, item.cas, given) } else { item.cas };
+                    }
+                }
+                (Err(_), _) if model.evicts => {}
+                (got, old) => panic!("invalidate gave {got:?} for {old:?}"),
+            }
+        }
+        90..97 => {
+            let how = Arith {
+                delta: random.next() >> random.below(64),
+                decrement: random.chance(2),
+                compare: random.chance(4).then(|| (old_cas + random.below(2)) * random.below(2)),
+                initial: random.chance(3).then(|| (random.next(), expiry(dies))),
+                expiry: random.chance(4).then(|| expiry(dies)),
+                cas: given,
+                binary_key: false,
+            };
+            model_arith(model, turn, &key, &how, old, turn.arith(&key, hash, &how));
+        }
+        _ => {}
+    }
+    agree_on_presence(model, turn, &key);
+    check(model, turn, &key);
+}
+
+/// Stores through `reserve` and `commit`, in pieces.
+fn upload(turn: &Turn<'_>, hash: larder_engine::Hash, store: &Store<'_>) -> Stored {
+    use larder_engine::NoRoom::*;
+    let refuse = |no_room| match no_room {
+        TooLarge => Stored::TooLarge,
+        OutOfMemory => Stored::OutOfMemory,
+        TryAgain => Stored::TryAgain,
+    };
+    let mut upload = match turn.reserve(store, store.value.len() as u32) {
+        Ok(upload) => upload,
+        Err(no_room) => return refuse(no_room),
+    };
+    let mut rest = store.value;
+    while upload.missing_bytes() > 0 {
+        let window = match turn.window(&mut upload) {
+            Ok(window) => window,
+            Err(no_room) => return refuse(no_room),
+        };
+        let n = window.len().min(rest.len()).min(7777);
+        window[..n].copy_from_slice(&rest[..n]);
+        upload.advance(n);
+        rest = &rest[n..];
+    }
+    turn.commit(hash, store, &mut Some(upload))
+}
+
+fn model_store(model: &mut Model, turn: &Turn<'_>, store: &Store<'_>, old: Option<Modelled>, stored: Stored) {
+    if matches!(stored, Stored::TryAgain | Stored::OutOfMemory) {
+        assert!(model.evicts, "no memory although there is plenty");
+        return;
+    }
+    let extends = matches!(store.mode, Mode::Append | Mode::Prepend);
+    if !model.fits(store.key, store.value.len(), store.client_flags) {
+        assert_eq!(stored, Stored::TooLarge);
+        return;
+    }
+    let now = turn.now();
+    let cas = turn.peek(store.key, turn.prepare(store.key)).map_or(0, |seen| seen.item.cas());
+    let expected = match (&old, store.mode, store.compare) {
+        (None, Mode::Set, None) | (None, Mode::Add, _) => None,
+        (None, Mode::Set | Mode::Replace, Some(_)) => Some(Stored::NotFound),
+        (None, Mode::Append | Mode::Prepend, _) if store.vivify.is_some() => None,
+        (None, ..) => Some(Stored::NotStored),
+        (Some(_), Mode::Add, _) => {
+            note_use(model.items.get_mut(store.key).unwrap(), now);
+            Some(Stored::NotStored)
+        }
+        (Some(_), _, None) => None,
+        (Some(old), _, Some(Compare::Equal(given))) => {
+            (given == 0 || given != old.cas).then_some(Stored::Exists)
+        }
+        (Some(old), _, Some(Compare::EqualOrStale(given))) => {
+            let allowed = given == old.cas || (given < old.cas && !extends);
+            (given == 0 || !allowed).then_some(Stored::Exists)
+        }
+    };
+    if let Some(expected) = expected {
+        assert_eq!(stored, expected);
+        return;
+    }
+    let stale = old.as_ref().filter(|old| {
+        matches!(store.compare, Some(Compare::EqualOrStale(given)) if given < old.cas)
+            && store.mode != Mode::Add
+    });
+    let mut new = Modelled {
+        value: store.value.to_vec(),
+        client_flags: store.client_flags,
+        expiry: store.expiry.secs().unwrap_or(0),
+        cas: 0,
+        fetched: false,
+        stale: stale.is_some(),
+        token: stale.is_some_and(|old| old.token),
+        binary_key: store.binary_key,
+        used_secs: now.secs,
+    };
+    if let Some(old) = stale {
+        new.expiry = old.expiry;
+    }
+    match (&old, store.mode) {
+        (Some(old), Mode::Append | Mode::Prepend) => {
+            new.value = if store.mode == Mode::Append {
+                [&old.value[..], store.value].concat()
+            } else {
+                [store.value, &old.value[..]].concat()
+            };
+            (new.client_flags, new.expiry, new.binary_key) = (old.client_flags, old.expiry, old.binary_key);
+            if !model.fits(store.key, new.value.len(), new.client_flags) {
+                assert_eq!(stored, Stored::NotStored);
+                return;
+            }
+            if stored == Stored::NotStored && model.evicts {
+                return;
+            }
+        }
+        (None, Mode::Append | Mode::Prepend) => {
+            new.expiry = store.vivify.unwrap().secs().unwrap_or(0);
+            if stored == Stored::NotStored && model.evicts {
+                return;
+            }
+        }
+        _ => {}
+    }
+    let Stored::Stored { cas: told, value_bytes } = stored else { panic!("{stored:?} instead of stored") };
+    assert_eq!(value_bytes as usize, new.value.len());
+    if cas != 0 {
+        assert_eq!(told, cas);
+    }
+    new.cas = fresh(told, old.map_or(0, |old| old.cas), store.cas);
+    model.items.insert(store.key.to_vec(), new);
+}
+
+fn model_arith(
+    model: &mut Model,
+    turn: &Turn<'_>,
+    key: &[u8],
+    how: &Arith,
+    old: Option<Modelled>,
+    counted: Counted,
+) {
+    if matches!(counted, Counted::TryAgain | Counted::OutOfMemory) {
+        assert!(model.evicts);
+        return;
+    }
+    let now = turn.now();
+    let Some(old) = old else {
+        let Some((number, expiry)) = how.initial else {
+            assert!(matches!(counted, Counted::NotFound(_)));
+            return;
+        };
+        let Counted::Number { number: told, cas, created: true, .. } = counted else { panic!("{counted:?}") };
+        assert_eq!(told, number);
+        model.items.insert(
+            key.to_vec(),
+            Modelled {
+                value: number.to_string().into_bytes(),
+                client_flags: 0,
+                expiry: expiry.secs().unwrap_or(0),
+                cas: fresh(cas, 0, how.cas),
+                fetched: false,
+                stale: false,
+                token: false,
+                binary_key: false,
+                used_secs: now.secs,
+            },
+        );
+        return;
+    };
+    if how.compare.is_some_and(|cas| cas != 0 && cas != old.cas) {
+        assert_eq!(counted, Counted::Exists);
+        return;
+    }
+    let text = String::from_utf8_lossy(&old.value).into_owned();
+    let Ok(number) = text.trim_end().parse::<u64>() else {
+        assert_eq!(counted, Counted::NonNumeric, "for {text:?}");
+        return;
+    };
+    let number =
+        if how.decrement { number.saturating_sub(how.delta) } else { number.wrapping_add(how.delta) };
+    let Counted::Number { number: told, cas, created: false, .. } = counted else {
+        panic!("{counted:?} for {text:?}")
+    };
+    assert_eq!(told, number);
+    let mut value = number.to_string();
+    let grows = value.len() > old.value.len();
+    value += &" ".repeat(old.value.len().saturating_sub(value.len()));
+    let expiry = how.expiry.map_or(old.expiry, |expiry| expiry.secs().unwrap_or(0));
+    let keeps = |mark: bool| mark && !grows;
+    model.items.insert(
+        key.to_vec(),
+        Modelled {
+            value: value.into_bytes(),
+            expiry,
+            cas: fresh(cas, old.cas, how.cas),
+            fetched: keeps(old.fetched),
+            stale: keeps(old.stale),
+            token: keeps(old.token),
+            used_secs: now.secs,
+            ..old
+        },
+    );
+}
+
+fn config(memory_bytes: u64) -> Config {
+    Config {
+        memory_bytes,
+        item_bytes_max: 1 << 20,
+        evict: true,
+        handles_max: 2,
+        index_power: Some(6),
+        hash_key: [3, 4],
+    }
+}
+
+fn run(mut model: Model, config: Config, seed: u64, keys: u64, value_bytes_max: u64) -> (Model, Handle) {
+    model.item_bytes_max = config.item_bytes_max as usize;
+    let engine = Engine::new(config.clone()).unwrap();
+    let mut handle = engine.handle().unwrap();
+    let mut background = engine.handle().unwrap();
+    let mut random = Random(seed);
+    let mut now = Now { secs: 2, micros: 1_000_000 };
+    for at in 0..steps() {
+        if random.chance(20) {
+            now.micros += random.below(3_000_000);
+            now.secs = (now.micros / 1_000_000) as u32 + 1;
+        }
+        if model.flush_at != 0 && model.flush_at <= now.secs {
+            model.items.clear();
+            model.flush_at = 0;
+        }
+        if random.chance(50) {
+            background.maintain(now, 100);
+        }
+        let turn = handle.enter(now);
+        for _ in 0..1 + random.below(4) {
+            step(&mut model, &turn, &mut random, keys, value_bytes_max);
+        }
+        drop(turn);
+        if random.chance(20_000) {
+            let at = random.chance(2).then(|| now.secs + 1 + random.below(5) as u32);
+            engine.flush(now, at);
+            model.flush_at = at.unwrap_or(0);
+            if at.is_none() {
+                model.items.clear();
+            }
+        }
+        if at % 1000 == 0 {
+            let stats = engine.stats();
+            assert!(stats.memory_used_bytes <= config.memory_bytes + (64 << 10), "{stats:?}");
+        }
+    }
+    (model, handle)
+}
+
+fn model(evicts: bool) -> Model {
+    Model { items: HashMap::new(), evicts, flush_at: 0, item_bytes_max: 0 }
+}
+
+#[test]
+fn equals_a_map_while_there_is_room() {
+    let (model, mut handle) = run(
+        model(false),
+        config(if cfg!(miri) { 4 << 20 } else { 512 << 20 }),
+        1,
+        if cfg!(miri) { 50 } else { 4000 },
+        40_000,
+    );
+    let engine = handle.engine().clone();
+    // At the end all that the model has is there.
+    let now = Now { secs: u32::MAX >> 5, micros: u64::MAX >> 5 };
+    let turn = handle.enter(now);
+    for (key, item) in &model.items {
+        let there = turn.get(key, turn.prepare(key)).is_ok();
+        assert_eq!(there, item.expiry == 0 && model.flush_at == 0, "{:?}", key.escape_ascii().to_string());
+    }
+    drop(turn);
+    assert_eq!(engine.stats().evictions, 0);
+}
+
+#[test]
+fn is_right_about_what_is_left_under_eviction() {
+    let (_, handle) = run(model(true), config(4 << 20), 2, if cfg!(miri) { 100 } else { 20_000 }, 100_000);
+    let stats = handle.engine().stats();
+    assert!(cfg!(miri) || stats.evictions > 1000, "{stats:?}");
+    assert!(cfg!(miri) || stats.moves_to_main > 100, "{stats:?}");
+}
+
+#[test]
+fn is_right_in_the_smallest_memory() {
+    let (_, handle) = run(model(true), config(1 << 20), 3, if cfg!(miri) { 100 } else { 5_000 }, 300_000);
+    assert!(cfg!(miri) || handle.engine().stats().evictions > 1000);
+}
+
+#[test]
+fn without_eviction_nothing_is_lost() {
+    let config = Config { evict: false, ..config(4 << 20) };
+    let (_, handle) = run(model(true), config, 4, if cfg!(miri) { 100 } else { 30_000 }, 50_000);
+    let stats = handle.engine().stats();
+    assert_eq!(stats.evictions, 0);
+    assert!(cfg!(miri) || stats.out_of_memory > 0, "{stats:?}");
+    assert!(cfg!(miri) || stats.compacted > 0, "{stats:?}");
+}
