@@ -1,0 +1,164 @@
+//! Limits on connections, and how they end.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use larder_conformance::server::Server;
+use larder_conformance::stats::Stats;
+
+fn start(args: &str) -> Server {
+    let args: Vec<&str> = args.split_whitespace().collect();
+    Server::start(Path::new(env!("CARGO_BIN_EXE_larderd")), &args).expect("larderd starts")
+}
+
+fn connect(server: &Server) -> TcpStream {
+    let stream = server.connect().expect("larderd listens");
+    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout can be set");
+    stream
+}
+
+/// Sends `request`, expects exactly `reply`.
+#[track_caller]
+fn ask(stream: &mut TcpStream, request: &str, reply: &str) {
+    stream.write_all(request.as_bytes()).expect("larderd reads");
+    let mut got = vec![0; reply.len()];
+    stream.read_exact(&mut got).expect("larderd answers");
+    assert_eq!(String::from_utf8_lossy(&got), reply);
+}
+
+fn read_to_end(stream: &mut TcpStream) -> String {
+    let mut got = Vec::new();
+    stream.read_to_end(&mut got).expect("larderd closes");
+    String::from_utf8_lossy(&got).into_owned()
+}
+
+/// Waits until `is_so`, for ten seconds at most.
+#[track_caller]
+fn eventually(mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not within 10 s");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn connections_beyond_the_limit_are_told_and_closed() {
+    let server = start("-c 3 -t 2");
+    let mut inside: Vec<TcpStream> = (0..3).map(|_| connect(&server)).collect();
+    for stream in &mut inside {
+        ask(stream, "get a\r\n", "END\r\n");
+    }
+    assert_eq!(read_to_end(&mut connect(&server)), "ERROR Too many open connections\r\n");
+    ask(&mut inside[0], "get a\r\n", "END\r\n");
+    drop(inside.pop());
+    eventually(|| Stats::of(server.address()).is_ok());
+    assert!(
+        Stats::of(server.address()).and_then(|stats| stats.get("rejected_connections")).is_ok_and(|n| n >= 1)
+    );
+}
+
+#[test]
+fn connections_beyond_the_limit_wait_with_no_maxconns_fast() {
+    let server = start("-c 1 -t 2 -o no_maxconns_fast");
+    for _ in 0..20 {
+        let mut inside = connect(&server);
+        ask(&mut inside, "get a\r\n", "END\r\n");
+        let mut waiting = connect(&server);
+        waiting.write_all(b"get b\r\n").expect("the kernel queues it");
+        waiting.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout can be set");
+        let error = waiting.read(&mut [0; 8]).expect_err("it is not accepted yet");
+        assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
+        drop(inside);
+        waiting.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout can be set");
+        ask(&mut waiting, "", "END\r\n");
+    }
+}
+
+#[test]
+fn all_that_was_received_is_answered_before_a_half_closed_connection_closes() {
+    let server = start("-t 1");
+    let mut stream = connect(&server);
+    stream.write_all("get a\r\n".repeat(1000).as_bytes()).expect("larderd reads");
+    stream.shutdown(Shutdown::Write).expect("it is open");
+    assert_eq!(read_to_end(&mut stream), "END\r\n".repeat(1000));
+}
+
+/// More than a socket's buffers hold, in both directions.
+#[test]
+fn a_client_that_reads_late_gets_every_reply_in_order() {
+    let server = start("-t 1");
+    let mut stream = connect(&server);
+    let value = "v".repeat(100_000);
+    ask(&mut stream, &format!("set a 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
+    let mut writer = stream.try_clone().expect("descriptors are left");
+    let requests = thread::spawn(move || writer.write_all("get a\r\nmn\r\n".repeat(500).as_bytes()));
+    thread::sleep(Duration::from_millis(300));
+    let reply = format!("VALUE a 0 {}\r\n{value}\r\nEND\r\nMN\r\n", value.len());
+    for _ in 0..500 {
+        ask(&mut stream, "", &reply);
+    }
+    requests.join().expect("no panic").expect("larderd reads");
+}
+
+#[test]
+fn a_pipelining_client_does_not_starve_others() {
+    let server = start("-t 1 -R 5");
+    let mut greedy = connect(&server);
+    let mut modest = connect(&server);
+    let mut writer = greedy.try_clone().expect("descriptors are left");
+    let requests = thread::spawn(move || writer.write_all("get a\r\n".repeat(200_000).as_bytes()));
+    for _ in 0..100 {
+        ask(&mut modest, "get b\r\n", "END\r\n");
+    }
+    ask(&mut greedy, "", &"END\r\n".repeat(200_000));
+    requests.join().expect("no panic").expect("larderd reads");
+    assert!(Stats::of(server.address()).and_then(|stats| stats.get("conn_yields")).is_ok_and(|n| n > 0));
+}
+
+#[test]
+fn idle_connections_are_closed_after_the_timeout() {
+    let server = start("-t 1 -o idle_timeout=1");
+    let mut idle = connect(&server);
+    let mut busy = connect(&server);
+    // In the middle of a command: not idle.
+    let mut uploading = connect(&server);
+    uploading.write_all(b"set a 0 0 5\r\nab").expect("larderd reads");
+    let deadline = Instant::now() + Duration::from_millis(3500);
+    while Instant::now() < deadline {
+        ask(&mut busy, "get a\r\n", "END\r\n");
+        thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(read_to_end(&mut idle), "");
+    ask(&mut uploading, "cde\r\n", "STORED\r\n");
+    let kicks = Stats::of(server.address()).and_then(|stats| stats.get("idle_kicks"));
+    assert_eq!(kicks.expect("the line is there with the option"), 1);
+}
+
+#[test]
+fn connections_spread_over_the_workers() {
+    let server = start("-t 4");
+    let mut streams: Vec<TcpStream> = (0..16).map(|_| connect(&server)).collect();
+    for stream in &mut streams {
+        ask(stream, "get a\r\n", "END\r\n");
+    }
+    // One busy loop per connection; each worker then has time of its own on the clock.
+    for _ in 0..200 {
+        for stream in &mut streams {
+            ask(stream, "get a\r\n", "END\r\n");
+        }
+    }
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("it runs");
+    let busy = tasks
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("status")).ok())
+        .filter(|status| status.contains("Name:\tlarder-"))
+        .filter(|status| {
+            let switches = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            switches.and_then(|n| n.trim().parse::<u32>().ok()).is_some_and(|n| n > 100)
+        })
+        .count();
+    assert_eq!(busy, 4);
+}

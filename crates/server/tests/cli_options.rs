@@ -1,0 +1,53 @@
+//! What larderd prints, and the exit codes and messages with which it does not start. They are memcached's.
+
+use std::process::{Command, Output};
+
+fn larderd(args: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_larderd")).args(args.split_whitespace()).output().expect("larderd runs")
+}
+
+#[test]
+fn options_that_print_exit_with_0() {
+    for args in
+        ["-h", "--help", "-V", "--version", "-i", "--license", "--man", "--options-markdown", "-h -c 0"]
+    {
+        let output = larderd(args);
+        assert_eq!(output.status.code(), Some(0), "{args}");
+        assert!(!output.stdout.is_empty() && output.stderr.is_empty(), "{args}");
+    }
+    assert!(String::from_utf8_lossy(&larderd("-V").stdout).starts_with("larderd 0."));
+    assert!(larderd("--man").stdout.starts_with(b".TH LARDERD 1"));
+}
+
+#[test]
+fn refusals_have_memcacheds_exit_codes_and_say_why() {
+    for (args, exit_code, message) in [
+        ("-c 0", 1, "Maximum connections must be greater than 0"),
+        ("-t 0", 1, "Number of threads must be greater than 0"),
+        ("-o nonsense", 1, "Illegal suboption \"nonsense\""),
+        ("-I 40m", 64, "Cannot set item size limit higher than 1/2 of memory max."),
+        ("-B nonsense", 64, "Invalid value for binding protocol: nonsense"),
+        ("-p 65536", 64, "Invalid port number 65536."),
+        ("-Z", 64, "TLS is not in this version"),
+        ("-l 192.0.2.1 -p -1", 71, "failed to listen on one of interface(s) 192.0.2.1"),
+        ("-l 127.0.0.1:x", 71, "Invalid port number: \"x\""),
+        ("-s /nonexistent/socket", 71, "failed to listen on UNIX socket"),
+    ] {
+        let output = larderd(args);
+        assert_eq!(output.status.code(), Some(exit_code), "{args}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(message), "{args}: {said}");
+    }
+}
+
+/// Only root can change users, so only root is told that there is no such one.
+#[test]
+fn an_unknown_user_exits_with_67() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let output = larderd("-l 127.0.0.1 -p -1 -u no-such-user");
+    assert_eq!(output.status.code(), Some(67));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("can't find the user no-such-user to switch to"), "{said}");
+}

@@ -1,0 +1,242 @@
+//! Signals, users, sockets and files: larderd as a process.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use larder_conformance::server::Server;
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+
+/// A directory of the test's own, gone when dropped. Anybody may write to it, so that a server can that gave up root.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("larderd-cli-{}-{n}", std::process::id()));
+        fs::create_dir(&path).expect("the temporary directory can be written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("it is ours");
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server on a Unix socket, killed when dropped.
+struct UnixServer {
+    child: Child,
+    path: PathBuf,
+}
+
+impl UnixServer {
+    fn start(path: PathBuf, args: &[&str]) -> Self {
+        let child =
+            larderd().arg("-s").arg(&path).args(args).stderr(Stdio::piped()).spawn().expect("larderd runs");
+        let server = Self { child, path };
+        eventually(|| server.ask("version\r\n", 8).is_some_and(|reply| reply == "VERSION "));
+        server
+    }
+
+    /// The first bytes of the reply; `None` if nobody listens.
+    fn ask(&self, request: &str, reply_bytes: usize) -> Option<String> {
+        let mut stream = UnixStream::connect(&self.path).ok()?;
+        stream.write_all(request.as_bytes()).ok()?;
+        let mut reply = vec![0; reply_bytes];
+        stream.read_exact(&mut reply).ok()?;
+        Some(String::from_utf8_lossy(&reply).into_owned())
+    }
+
+    /// Sends the signal, waits for the end: exit code, and what was said on stderr.
+    fn end(&mut self, signal: Signal) -> (Option<i32>, String) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+        let mut said = String::new();
+        let stderr = self.child.stderr.as_mut().expect("it is piped");
+        stderr.read_to_string(&mut said).expect("it ends");
+        (self.child.wait().expect("it is our child").code(), said)
+    }
+}
+
+impl Drop for UnixServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn larderd() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_larderd"))
+}
+
+/// Waits until `is_so`, for ten seconds at most.
+#[track_caller]
+fn eventually(mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not within 10 s");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn int_and_term_stop_with_exit_code_0() {
+    let folder = Folder::new();
+    for (signal, verbose, says) in [
+        (Signal::INT, "-v", "Exiting normally"),
+        (Signal::TERM, "-v", "Exiting normally"),
+        (Signal::USR1, "-t1", "Gracefully stopping"),
+    ] {
+        let mut server = UnixServer::start(folder.file("socket"), &[verbose]);
+        let asked = Instant::now();
+        let (exit_code, said) = server.end(signal);
+        assert_eq!(exit_code, Some(0), "{signal:?}");
+        assert!(asked.elapsed() < Duration::from_secs(1), "{signal:?}");
+        assert!(said.contains(says), "{signal:?}: {said}");
+    }
+}
+
+#[test]
+fn hup_and_a_vanished_client_do_not_kill() {
+    let folder = Folder::new();
+    let server = UnixServer::start(folder.file("socket"), &[]);
+    kill_process(Pid::from_child(&server.child), Signal::HUP).expect("it runs");
+    for _ in 0..20 {
+        let mut stream = UnixStream::connect(&server.path).expect("it listens");
+        stream.write_all("version\r\n".repeat(100).as_bytes()).expect("it reads");
+        drop(stream);
+    }
+    assert_eq!(server.ask("get a\r\n", 5).as_deref(), Some("END\r\n"));
+}
+
+#[test]
+fn the_shutdown_command_stops_if_allowed() {
+    let folder = Folder::new();
+    let mut server = UnixServer::start(folder.file("socket"), &["-A"]);
+    assert_eq!(server.ask("shutdown\r\n", 1), None);
+    assert_eq!(server.child.wait().expect("it is our child").code(), Some(0));
+
+    let server = UnixServer::start(folder.file("socket"), &[]);
+    let refusal = "SERVER_ERROR: shutdown not enabled\r\n";
+    assert_eq!(server.ask("shutdown\r\n", refusal.len()).as_deref(), Some(refusal));
+}
+
+#[test]
+fn a_unix_socket_has_the_mode_asked_for_and_replaces_a_stale_one() {
+    let folder = Folder::new();
+    let path = folder.file("socket");
+    let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o7777;
+    let server = UnixServer::start(path.clone(), &[]);
+    assert_eq!(mode(&path), 0o700);
+    drop(server);
+    assert!(path.exists(), "memcached leaves the file behind");
+    let _server = UnixServer::start(path.clone(), &["-a", "0766"]);
+    assert_eq!(mode(&path), 0o766);
+}
+
+#[test]
+fn a_file_in_the_place_of_the_unix_socket_is_not_removed() {
+    let folder = Folder::new();
+    let path = folder.file("precious");
+    fs::write(&path, "precious").expect("the folder is ours");
+    let output = larderd().arg("-s").arg(&path).output().expect("larderd runs");
+    assert_eq!(output.status.code(), Some(71));
+    assert_eq!(fs::read_to_string(&path).expect("it is still there"), "precious");
+}
+
+#[test]
+fn every_address_of_a_list_is_named_in_the_port_file() {
+    let folder = Folder::new();
+    let path = folder.file("ports");
+    let mut child = larderd()
+        .args(["-p", "-1", "-l", "127.0.0.1,127.0.0.2", "-l", "127.0.0.3:0"])
+        .env("MEMCACHED_PORT_FILENAME", &path)
+        .spawn()
+        .expect("larderd runs");
+    eventually(|| path.exists());
+    let ports = fs::read_to_string(&path).expect("it is there");
+    let _ = child.kill();
+    let _ = child.wait();
+    assert_eq!(ports.lines().filter(|line| line.starts_with("TCP INET: ")).count(), 3, "{ports}");
+}
+
+#[test]
+fn a_pid_file_is_written_and_left_in_the_foreground() {
+    let folder = Folder::new();
+    let path = folder.file("pid");
+    let mut server = UnixServer::start(folder.file("socket"), &["-P", path.to_str().expect("it is text")]);
+    let expected = format!("{}\n", server.child.id());
+    assert_eq!(fs::read_to_string(&path).expect("it is there"), expected);
+    server.end(Signal::TERM);
+    assert!(path.exists());
+}
+
+#[test]
+fn a_daemon_leaves_its_starter_and_removes_its_pid_file() {
+    let folder = Folder::new();
+    let (socket, pid_file) = (folder.file("socket"), folder.file("pid"));
+    let output =
+        larderd().arg("-d").arg("-s").arg(&socket).arg("-P").arg(&pid_file).output().expect("larderd runs");
+    assert_eq!(output.status.code(), Some(0));
+    eventually(|| pid_file.exists() && UnixStream::connect(&socket).is_ok());
+    let pid = fs::read_to_string(&pid_file).expect("it is there").trim().parse().expect("it is a number");
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    if !geteuid().is_root() || fs::read_link(process.join("cwd")).is_ok() {
+        assert_eq!(fs::read_link(process.join("cwd")).expect("it runs"), Path::new("/"));
+    }
+    kill_process(Pid::from_raw(pid).expect("it is not 0"), Signal::TERM).expect("it runs");
+    eventually(|| {
+        !process.exists() || fs::read_to_string(process.join("stat")).is_ok_and(|stat| stat.contains(") Z "))
+    });
+    assert!(!pid_file.exists());
+}
+
+#[test]
+fn root_without_u_becomes_nobody_and_says_so() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let folder = Folder::new();
+    let mut server = UnixServer::start(folder.file("socket"), &["-t", "2"]);
+    let mut threads = 0;
+    for task in fs::read_dir(format!("/proc/{}/task", server.child.id())).expect("it runs") {
+        let status = fs::read_to_string(task.expect("it runs").path().join("status")).expect("it runs");
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("Linux writes it");
+            line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let nobody = Command::new("id").args(["-u", "nobody"]).output().expect("id is there").stdout;
+        let nobody = String::from_utf8_lossy(&nobody).trim().to_owned();
+        assert_eq!(field("Uid:"), vec![nobody; 4]);
+        assert!(!field("Groups:").contains(&"0".to_owned()));
+        threads += 1;
+    }
+    assert_eq!(threads, 3);
+    let (_, said) = server.end(Signal::TERM);
+    assert!(said.contains("running as user nobody"), "{said}");
+}
+
+#[test]
+fn u_root_stays_root() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let larderd = Path::new(env!("CARGO_BIN_EXE_larderd"));
+    // The later -u wins over the one that the starter gives.
+    let server = Server::start(larderd, &["-u", "root"]).expect("larderd starts");
+    let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("it runs");
+    assert!(status.contains("Uid:\t0\t0\t0\t0"), "{status}");
+}
