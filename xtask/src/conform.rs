@@ -50,6 +50,7 @@ pub(crate) fn print(report: &Report) {
     println!("{} passed, {} failed", report.passed, report.failures.len());
 }
 
-const USAGE: &str = "usage: cargo xtask conform [--server PATH | --reference | --record] [part of a script's path]
+const USAGE: &str =
+    "usage: cargo xtask conform [--server PATH | --reference | --record] [part of a script's path]
 Plays conformance/scripts against larderd (or --server), or against the installed memcached (--reference).
 --record replaces the expected replies by those of the installed memcached: read the diff.";

@@ -1,9 +1,15 @@
 //! The chores of the workspace: `cargo xtask help` lists them.
 
 mod bench;
+mod clients;
+mod conform;
 mod floor;
 mod load;
+mod needs;
+mod shell;
 mod soak;
+mod test;
+mod tidy;
 
 use std::process::ExitCode;
 
@@ -23,11 +29,26 @@ fn main() -> ExitCode {
 fn run(args: &[String]) -> Result<()> {
     let Some((chore, rest)) = args.split_first() else { return Err(USAGE.into()) };
     match chore.as_str() {
+        "test" => test::run(rest),
+        "ci" => test::ci(rest),
+        "tidy" => tidy::run(rest),
+        "conform" => conform::run(rest),
         "bench" => bench::run(rest),
         "floor" => floor::run(rest),
         "soak" => soak::run(rest),
+        "help" | "--help" => {
+            println!("{USAGE}");
+            Ok(())
+        }
         _ => Err(USAGE.into()),
     }
 }
 
-const USAGE: &str = "usage: cargo xtask bench|floor|soak [--help]";
+const USAGE: &str = "usage: cargo xtask CHORE [--help]
+  test      install what the tests need and run them all
+  ci        test, and the heavier checks
+  tidy      hygiene of the files
+  conform   golden wire scripts: play or record them
+  bench     measure larderd beside memcached and the floor server
+  floor     the floor server: what a server costs that does no work
+  soak      run larderd for long with values that can be checked";

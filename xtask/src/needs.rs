@@ -1,0 +1,77 @@
+//! What the tests need besides Rust: probes for it, and the Debian packages that bring it.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use larder_conformance::Result;
+
+use crate::shell;
+
+struct Need {
+    package: &'static str,
+    probe: Probe,
+}
+
+enum Probe {
+    /// A file.
+    File(&'static str),
+    /// A command that succeeds.
+    Runs(&'static [&'static str]),
+}
+
+const NEEDS: [Need; 11] = [
+    Need { package: "memcached", probe: Probe::Runs(&["memcached", "-V"]) },
+    Need { package: "libmemcached-tools", probe: Probe::File("/usr/bin/memccapable") },
+    Need {
+        package: "libcache-memcached-perl",
+        probe: Probe::Runs(&["perl", "-MCache::Memcached", "-e", "1"]),
+    },
+    Need { package: "python3", probe: Probe::Runs(&["python3", "--version"]) },
+    Need { package: "python3-venv", probe: Probe::Runs(&["python3", "-c", "import ensurepip, venv"]) },
+    // pylibmc is built from source where PyPI has no wheel for this Python.
+    Need { package: "libmemcached-dev", probe: Probe::File("/usr/include/libmemcached/memcached.h") },
+    Need { package: "zlib1g-dev", probe: Probe::File("/usr/include/zlib.h") },
+    Need { package: "build-essential", probe: Probe::Runs(&["cc", "--version"]) },
+    Need { package: "nodejs", probe: Probe::Runs(&["node", "--version"]) },
+    Need { package: "npm", probe: Probe::Runs(&["npm", "--version"]) },
+    Need { package: "golang-go", probe: Probe::Runs(&["go", "version"]) },
+];
+
+/// Installs what is missing with apt-get. Nothing is asked of apt, nor of root, when everything is there.
+pub(crate) fn install() -> Result<()> {
+    let mut packages = missing();
+    if packages.is_empty() {
+        return Ok(());
+    }
+    println!("installing {}", packages.join(" "));
+    let installed = shell::run(Command::new("apt-get").args(["update", "-qq"])).and_then(|()| {
+        let mut install = Command::new("apt-get");
+        install.args(["install", "-qq", "--yes", "--no-install-recommends"]).args(&packages);
+        shell::run(install.env("DEBIAN_FRONTEND", "noninteractive"))
+    });
+    packages = missing();
+    match installed {
+        _ if packages.is_empty() => Ok(()),
+        Err(error) => {
+            Err(format!("the tests need the Debian packages {}: {error}", packages.join(" ")).into())
+        }
+        Ok(()) => Err(format!("still not usable after their installation: {}", packages.join(" ")).into()),
+    }
+}
+
+fn missing() -> Vec<&'static str> {
+    NEEDS.iter().filter(|need| !need.probe.succeeds()).map(|need| need.package).collect()
+}
+
+impl Probe {
+    fn succeeds(&self) -> bool {
+        match self {
+            Self::File(path) => Path::new(path).exists(),
+            Self::Runs(words) => {
+                let mut command = Command::new(words[0]);
+                command.args(&words[1..]).stdout(Stdio::null()).stderr(Stdio::null());
+                command.status().is_ok_and(|status| status.success())
+            }
+        }
+    }
+}

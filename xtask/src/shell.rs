@@ -1,0 +1,41 @@
+//! Running other programs.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use larder_conformance::Result;
+
+/// Runs a command to its end. The error shows the command.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().map_err(|error| format!("{}: {error}", shown(command)))?;
+    if status.success() { Ok(()) } else { Err(format!("{}: {status}", shown(command)).into()) }
+}
+
+/// Runs a command to its end and returns what it printed on standard output. The error shows all that it printed.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let output = command.output().map_err(|error| format!("{}: {error}", shown(command)))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(text);
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{}: {}\n{text}{errors}", shown(command), output.status).trim_end().into())
+}
+
+/// Cargo, the one that runs us.
+pub(crate) fn cargo(args: &[&str]) -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(args).current_dir(root());
+    cargo
+}
+
+/// The root of the workspace.
+pub(crate) fn root() -> PathBuf {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().unwrap_or(xtask).to_owned()
+}
+
+fn shown(command: &Command) -> String {
+    let words = [command.get_program()].into_iter().chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}

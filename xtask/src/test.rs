@@ -1,0 +1,162 @@
+//! `cargo xtask test` and `cargo xtask ci`: everything that a change must pass.
+
+use std::process::Command;
+use std::time::Instant;
+
+use larder_conformance::script::Side;
+use larder_conformance::{Result, server, suite};
+
+use crate::clients::{Clients, Tally};
+use crate::{conform, needs, shell, soak, tidy};
+
+/// Runs all tests. Steps go on after a failure, so that one run tells everything; the end says which failed.
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    if !args.is_empty() {
+        return Err("usage: cargo xtask test".into());
+    }
+    let mut steps = Steps::default();
+    steps.test();
+    steps.finish()
+}
+
+/// `test`, and what takes a tool that cargo must build first: about 30 minutes on two processors from a fresh clone.
+pub(crate) fn ci(args: &[String]) -> Result<()> {
+    if !args.is_empty() {
+        return Err("usage: cargo xtask ci".into());
+    }
+    let mut steps = Steps::default();
+    steps.test();
+    steps.run("the documentation builds without warnings", || {
+        let mut doc =
+            shell::cargo(&["doc", "--quiet", "--workspace", "--no-deps", "--document-private-items"]);
+        shell::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
+    });
+    steps.run("licences and advisories of dependencies", || {
+        let has_deny = shell::output(Command::new("cargo-deny").arg("--version")).is_ok();
+        if !has_deny {
+            shell::run(&mut shell::cargo(&["install", "--quiet", "--locked", "cargo-deny"]))?;
+        }
+        shell::run(&mut shell::cargo(&["deny", "--all-features", "check"]))
+    });
+    steps.finish()
+}
+
+#[derive(Default)]
+struct Steps {
+    passed: usize,
+    failed: Vec<&'static str>,
+    /// Runs of scripts and clients, counted one by one.
+    tally: Tally,
+}
+
+impl Steps {
+    fn test(&mut self) {
+        self.run("what the tests need is installed", needs::install);
+        self.run("rustfmt", || shell::run(&mut shell::cargo(&["fmt", "--all", "--check"])));
+        self.run("clippy", || {
+            shell::run(&mut shell::cargo(&[
+                "clippy",
+                "--quiet",
+                "--workspace",
+                "--all-targets",
+                "--",
+                "-D",
+                "warnings",
+            ]))
+        });
+        // Unit tests, golden scripts, hostile clients, the command line.
+        self.run("cargo test", || shell::run(&mut shell::cargo(&["test", "--quiet", "--workspace"])));
+        self.run("larderd builds for release", || server::larderd().map(drop));
+        self.run("tidy", || tidy::run(&[]));
+        for side in [Side::Reference, Side::Larder] {
+            self.run(title(side, ["golden scripts: memcached", "golden scripts: larderd"]), || {
+                let report = suite::run(&program(side)?, side, &suite::scripts("")?)?;
+                conform::print(&report);
+                Ok(Tally { passed: report.passed, failures: report.failures })
+            });
+        }
+        let mut clients = None;
+        self.run("clients are installed", || {
+            clients = Some(Clients::install()?);
+            Ok(())
+        });
+        for side in [Side::Reference, Side::Larder] {
+            self.run(title(side, ["real clients: memcached", "real clients: larderd"]), || {
+                clients.as_ref().ok_or("the clients are not installed")?.run(&program(side)?, side)
+            });
+        }
+        self.run("a short soak", || soak::run(&["--secs".to_owned(), SOAK_SECS.to_string()]));
+    }
+
+    fn run<T: Outcome>(&mut self, name: &'static str, step: impl FnOnce() -> Result<T>) {
+        println!("== {name}");
+        let start = Instant::now();
+        let error = match step() {
+            Ok(outcome) => outcome.count(&mut self.tally),
+            Err(error) => Some(error.to_string()),
+        };
+        match error {
+            None => self.passed += 1,
+            Some(error) => {
+                println!("{error}");
+                self.failed.push(name);
+            }
+        }
+        println!(
+            "== {name}: {} in {:.1} s",
+            if self.failed.last() == Some(&name) { "FAILED" } else { "ok" },
+            start.elapsed().as_secs_f64()
+        );
+    }
+
+    fn finish(self) -> Result<()> {
+        for failure in &self.tally.failures {
+            println!("failed: {failure}");
+        }
+        println!("scripts and clients: {} passed, {} failed", self.tally.passed, self.tally.failures.len());
+        println!("steps: {} passed, {} failed", self.passed, self.failed.len());
+        if self.failed.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("failed: {}", self.failed.join(", ")).into())
+        }
+    }
+}
+
+/// What a step that did not break down came to.
+trait Outcome {
+    /// Adds what it counted to the tally; an error if something failed.
+    fn count(self, tally: &mut Tally) -> Option<String>;
+}
+
+impl Outcome for () {
+    fn count(self, _: &mut Tally) -> Option<String> {
+        None
+    }
+}
+
+impl Outcome for Tally {
+    fn count(self, tally: &mut Tally) -> Option<String> {
+        let failed = self.failures.len();
+        println!("{} passed, {failed} failed", self.passed);
+        tally.passed += self.passed;
+        tally.failures.extend(self.failures);
+        (failed > 0).then(|| format!("{failed} failed"))
+    }
+}
+
+fn title(side: Side, [reference, larder]: [&'static str; 2]) -> &'static str {
+    match side {
+        Side::Reference => reference,
+        Side::Larder => larder,
+    }
+}
+
+fn program(side: Side) -> Result<std::path::PathBuf> {
+    match side {
+        Side::Reference => server::memcached(),
+        Side::Larder => server::larderd(),
+    }
+}
+
+const SOAK_SECS: u32 = 20;

@@ -1,0 +1,233 @@
+//! `cargo xtask tidy`: hygiene that no compiler checks.
+
+use std::fs;
+use std::path::{Component, Path};
+use std::process::Command;
+
+use larder_conformance::{Result, server};
+
+use crate::shell;
+
+/// Checks the tracked files of the workspace, and lists everything that is wrong.
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    if !args.is_empty() {
+        return Err("usage: cargo xtask tidy".into());
+    }
+    let files = tracked_files()?;
+    let mut wrong = Vec::new();
+    check_walks(&files, &mut wrong);
+    check_purity(&files, &mut wrong);
+    check_leftovers(&files, &mut wrong);
+    check_paths(&files, &mut wrong);
+    check_options_page(&files, &mut wrong)?;
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
+}
+
+/// A text file under version control; its path is relative to the root.
+struct File {
+    path: String,
+    text: String,
+}
+
+fn tracked_files() -> Result<Vec<File>> {
+    let list = shell::output(Command::new("git").args(["ls-files", "-z"]).current_dir(shell::root()))?;
+    let mut files = Vec::new();
+    for path in list.split_terminator('\0') {
+        let full = shell::root().join(path);
+        // A file may have gone from the work tree, and binary files are nobody's text.
+        if let Ok(text) = fs::read_to_string(full) {
+            files.push(File { path: path.to_owned(), text });
+        }
+    }
+    Ok(files)
+}
+
+/// The walks through the code name functions and types: all of them still exist.
+fn check_walks(files: &[File], wrong: &mut Vec<String>) {
+    let code: Vec<&str> =
+        files.iter().filter(|file| file.is_source()).map(|file| file.text.as_str()).collect();
+    for (path, walk) in walks(files) {
+        for name in code_spans(&walk).filter_map(item_name) {
+            if !code.iter().any(|text| defines(text, name)) {
+                wrong.push(format!("{path}: the walk names `{name}`, which no code defines"));
+            }
+        }
+    }
+    for path in ["ARCHITECTURE.md", SESSION] {
+        if !walks(files).iter().any(|(walk, _)| walk == path) {
+            wrong.push(format!("{path}: there is no walk"));
+        }
+    }
+}
+
+/// The head of session.rs, and the sections of ARCHITECTURE.md whose title says "walk".
+fn walks(files: &[File]) -> Vec<(String, String)> {
+    let mut walks = Vec::new();
+    for file in files {
+        if file.path == SESSION {
+            let head: Vec<&str> = file.text.lines().map_while(|line| line.strip_prefix("//!")).collect();
+            walks.push((file.path.clone(), head.join("\n")));
+        } else if file.path == "ARCHITECTURE.md" {
+            let sections = file.text.split("\n#").skip(1);
+            let is_walk =
+                |section: &&str| section.lines().next().unwrap_or_default().to_lowercase().contains("walk");
+            walks.extend(sections.filter(is_walk).map(|section| (file.path.clone(), section.to_owned())));
+        }
+    }
+    walks
+}
+
+/// What stands between backticks, and each line of a fenced block word by word.
+fn code_spans(text: &str) -> impl Iterator<Item = &str> {
+    text.split("```").enumerate().flat_map(|(index, part)| {
+        let is_fenced = index % 2 == 1;
+        let spans = part.split('`').skip(1).step_by(2).filter(move |_| !is_fenced);
+        let calls = part
+            .split_whitespace()
+            .filter(move |word| is_fenced && (word.contains("::") || word.contains("()")));
+        spans.chain(calls)
+    })
+}
+
+/// `Turn::prepare` and `prepare()` name the item `prepare`; other spans name none.
+fn item_name(span: &str) -> Option<&str> {
+    let path = span.split_once('(').map_or(span, |(path, _)| path).trim_end_matches([',', '.', ';']);
+    let is_path = path.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == ':');
+    let name = path.rsplit("::").next()?;
+    // Shouted words are commands and constants of the protocol; a lone lower-case word may be one, too.
+    let is_item = path.contains("::") || span.contains('(') || name.contains('_');
+    (is_path && is_item && !name.is_empty()).then_some(name)
+}
+
+fn defines(text: &str, name: &str) -> bool {
+    ["fn ", "struct ", "enum ", "trait ", "type ", "mod ", "const "].iter().any(|keyword| {
+        text.match_indices(&format!("{keyword}{name}")).any(|(index, found)| {
+            let after = text[index + found.len()..].chars().next();
+            !after.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_')
+        })
+    }) || text.lines().any(|line| {
+        line.trim_start().strip_prefix(name).is_some_and(|rest| rest.starts_with([',', '(', ' ', '{']))
+    })
+}
+
+/// The protocol and the engine know neither sockets nor clocks.
+fn check_purity(files: &[File], wrong: &mut Vec<String>) {
+    for file in files.iter().filter(|file| file.is_source()) {
+        if !["crates/protocol/src/", "crates/engine/src/"].iter().any(|dir| file.path.starts_with(dir)) {
+            continue;
+        }
+        for (number, line) in file.numbered_lines() {
+            let code = line.split("//").next().unwrap_or_default();
+            for module in ["std::net", "std::time"] {
+                if code.contains(module) {
+                    wrong.push(format!("{}:{number}: {module} has no place here", file.path));
+                }
+            }
+        }
+    }
+}
+
+/// Nothing unfinished, nothing left from debugging.
+fn check_leftovers(files: &[File], wrong: &mut Vec<String>) {
+    for file in files.iter().filter(|file| file.is_source() && file.path != "xtask/src/tidy.rs") {
+        for (number, line) in file.numbered_lines() {
+            for word in ["todo!(", "unimplemented!(", "dbg!(", "TODO", "FIXME", "XXX"] {
+                if line.contains(word) {
+                    wrong.push(format!("{}:{number}: {word} is left over", file.path));
+                }
+            }
+        }
+    }
+    for file in files {
+        if [".orig", ".rej", ".bak", "~"].iter().any(|ending| file.path.ends_with(ending)) {
+            wrong.push(format!("{}: a left-over file", file.path));
+        }
+        if file.text.contains("\n<<<<<<< ") || file.text.contains("\n>>>>>>> ") {
+            wrong.push(format!("{}: an unresolved merge", file.path));
+        }
+    }
+}
+
+/// No path of the machine that somebody works at, and none that leaves the project.
+fn check_paths(files: &[File], wrong: &mut Vec<String>) {
+    for file in files {
+        let dir = Path::new(&file.path).parent().unwrap_or_else(|| Path::new(""));
+        for (number, line) in file.numbered_lines() {
+            for word in line.split(|c: char| c.is_whitespace() || "\"'`()[]<>,;=|".contains(c)) {
+                let root = word.strip_prefix('/').and_then(|path| path.split_once('/')).map(|(root, _)| root);
+                let is_foreign = root.is_some_and(|root| is_name(root) && !SYSTEM_ROOTS.contains(&root));
+                if is_foreign || leaves_project(dir, word) {
+                    wrong.push(format!("{}:{number}: {word} is a path outside of the project", file.path));
+                }
+            }
+        }
+    }
+}
+
+fn leaves_project(dir: &Path, word: &str) -> bool {
+    if !word.starts_with("../") {
+        return false;
+    }
+    let mut depth = dir.components().count() as isize;
+    for component in Path::new(word).components() {
+        depth += if component == Component::ParentDir { -1 } else { 1 };
+        if depth < 0 {
+            return true;
+        }
+    }
+    false
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty()
+        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_')
+}
+
+/// The option tables of the compatibility page are those that larderd prints.
+fn check_options_page(files: &[File], wrong: &mut Vec<String>) -> Result<()> {
+    let tables = shell::output(Command::new(server::larderd()?).arg("--options-markdown"))?;
+    let page = files.iter().find(|file| file.path == OPTIONS_PAGE);
+    if !page.is_some_and(|page| page.text.contains(tables.trim_end())) {
+        wrong
+            .push(format!("{OPTIONS_PAGE} lacks the tables of `larderd --options-markdown` as they are now"));
+    }
+    Ok(())
+}
+
+impl File {
+    fn is_source(&self) -> bool {
+        self.path.ends_with(".rs")
+    }
+
+    fn numbered_lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
+    }
+}
+
+const SESSION: &str = "crates/server/src/session.rs";
+const OPTIONS_PAGE: &str = "docs/compatibility.md";
+
+/// Directories that every machine has, and the one that examples use.
+const SYSTEM_ROOTS: [&str; 14] = [
+    "bin", "dev", "etc", "lib", "opt", "path", "proc", "run", "sbin", "srv", "sys", "tmp", "usr", "var",
+    "github",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn walks_name_items() {
+        let names = |text| code_spans(text).filter_map(item_name).collect::<Vec<_>>();
+        assert_eq!(names("`Turn::get` and [`Session::feed`], `get` and `GET` and `a.rs`"), ["get", "feed"]);
+        assert_eq!(names("```\nsession.feed(bytes) -> serve() -> text::parse(&rx)\n```"), ["serve", "parse"]);
+        assert!(defines("pub fn serve<'a>(", "serve") && !defines("fn serves(", "serve"));
+    }
+
+    #[test]
+    fn paths_that_leave() {
+        assert!(leaves_project(Path::new("docs"), "../../other"));
+        assert!(!leaves_project(Path::new("docs"), "../README.md"));
+    }
+}
