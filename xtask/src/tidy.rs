@@ -208,10 +208,8 @@ const SESSION: &str = "crates/server/src/session.rs";
 const OPTIONS_PAGE: &str = "docs/compatibility.md";
 
 /// Directories that every machine has, and the one that examples use.
-const SYSTEM_ROOTS: [&str; 14] = [
-    "bin", "dev", "etc", "lib", "opt", "path", "proc", "run", "sbin", "srv", "sys", "tmp", "usr", "var",
-    "github",
-];
+const SYSTEM_ROOTS: [&str; 14] =
+    ["bin", "dev", "etc", "lib", "opt", "path", "proc", "run", "sbin", "srv", "sys", "tmp", "usr", "var"];
 
 #[cfg(test)]
 mod tests {
