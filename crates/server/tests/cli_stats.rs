@@ -1,0 +1,194 @@
+//! Names, order and defaults of the statistics: memcached 1.6.45, `stats`, `stats settings`, `stats items`, `stats slabs`.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+
+use larder_conformance::server::Server;
+
+fn start(args: &str) -> Server {
+    let args: Vec<&str> = args.split_whitespace().collect();
+    Server::start(Path::new(env!("CARGO_BIN_EXE_larderd")), &args).expect("larderd starts")
+}
+
+/// The lines of the reply to the last of `commands`, each of the others being answered with one line.
+fn lines(server: &Server, commands: &[&str]) -> Vec<String> {
+    let mut stream = server.connect().expect("larderd listens");
+    let mut replies = BufReader::new(stream.try_clone().expect("descriptors are left")).lines();
+    let mut next = || replies.next().expect("larderd answers").expect("it is text");
+    for (at, command) in commands.iter().enumerate() {
+        stream.write_all(command.as_bytes()).expect("larderd reads");
+        if at + 1 < commands.len() {
+            next();
+        }
+    }
+    let mut lines = Vec::new();
+    loop {
+        let line = next();
+        if line == "END" || !line.starts_with("STAT ") {
+            return lines;
+        }
+        lines.push(line["STAT ".len()..].to_owned());
+    }
+}
+
+fn names(lines: &[String]) -> Vec<&str> {
+    lines.iter().map(|line| line.split(' ').next().unwrap_or_default()).collect()
+}
+
+#[track_caller]
+fn value<'l>(lines: &'l [String], name: &str) -> &'l str {
+    let line = lines.iter().find(|line| line.split(' ').next() == Some(name));
+    line.unwrap_or_else(|| panic!("no {name}")).split_once(' ').expect("a name has a value").1
+}
+
+const ALWAYS: &str = "pid uptime time version libevent pointer_size rusage_user rusage_system max_connections \
+    curr_connections total_connections rejected_connections connection_structures response_obj_oom response_obj_count \
+    response_obj_bytes read_buf_count read_buf_bytes read_buf_bytes_free read_buf_oom reserved_fds cmd_get cmd_set \
+    cmd_flush cmd_touch cmd_meta get_hits get_misses get_expired get_flushed delete_misses delete_hits incr_misses \
+    incr_hits decr_misses decr_hits cas_misses cas_hits cas_badval touch_hits touch_misses store_too_large \
+    store_no_memory auth_cmds auth_errors bytes_read bytes_written limit_maxbytes accepting_conns listen_disabled_num \
+    time_in_listen_disabled_us threads conn_yields hash_power_level hash_bytes hash_is_expanding slab_reassign_rescues \
+    slab_reassign_chunk_rescues slab_reassign_inline_reclaim slab_reassign_busy_items slab_reassign_busy_deletes \
+    slab_reassign_busy_nomem slab_reassign_last_busy_status slab_reassign_running slabs_moved [lru_crawler_running \
+    lru_crawler_starts lru_maintainer_juggles] malloc_fails log_worker_dropped log_worker_written log_watcher_skipped \
+    log_watcher_sent log_watchers unexpected_napi_ids round_robin_fallback bytes curr_items total_items \
+    slab_global_page_pool expired_unfetched evicted_unfetched [evicted_active] evictions reclaimed crawler_reclaimed \
+    crawler_items_checked lrutail_reflocked [moves_to_cold moves_to_warm moves_within_lru direct_reclaims \
+    lru_bumps_dropped]";
+
+const SETTINGS: &str = "maxbytes maxconns tcpport udpport inter verbosity oldest evictions domain_socket umask \
+    shutdown_command growth_factor chunk_size num_threads num_threads_per_udp stat_key_prefix detail_enabled \
+    reqs_per_event cas_enabled tcp_backlog binding_protocol auth_enabled_sasl auth_enabled_ascii item_size_max \
+    maxconns_fast hashpower_init slab_reassign slab_automove slab_automove_ratio slab_automove_window slab_chunk_max \
+    lru_crawler lru_crawler_sleep lru_crawler_tocrawl tail_repair_time flush_enabled dump_enabled hash_algorithm \
+    lru_maintainer_thread lru_segmented hot_lru_pct warm_lru_pct hot_max_factor warm_max_factor temp_lru temporary_ttl \
+    idle_timeout watcher_logbuf_size worker_logbuf_size read_buf_mem_limit track_sizes inline_ascii_response";
+
+#[test]
+fn stats_has_memcacheds_names_in_its_order() {
+    let defaults = lines(&start("-t 1"), &["stats\r\n"]);
+    let all = ALWAYS.replace(['[', ']'], "");
+    assert_eq!(names(&defaults), all.split_whitespace().collect::<Vec<_>>());
+    assert_eq!(defaults.len(), 93);
+
+    let bare = lines(&start("-t 1 -o no_lru_crawler,no_lru_maintainer"), &["stats\r\n"]);
+    assert_eq!(bare.len(), 84);
+    let with_timeout = lines(&start("-t 1 -o idle_timeout=100,no_slab_reassign"), &["stats\r\n"]);
+    assert_eq!(value(&with_timeout, "idle_kicks"), "0");
+    assert!(!names(&with_timeout).iter().any(|name| name.starts_with("slab_reassign")));
+}
+
+#[test]
+fn stats_tells_what_a_fresh_server_is() {
+    let lines = lines(&start("-t 3 -c 77 -m 100"), &["stats\r\n"]);
+    for (name, expected) in [
+        ("uptime", "2"),
+        ("pointer_size", "64"),
+        ("max_connections", "77"),
+        ("curr_connections", "1"),
+        ("threads", "3"),
+        ("limit_maxbytes", "104857600"),
+        ("accepting_conns", "1"),
+        ("curr_items", "0"),
+        ("slab_reassign_last_busy_status", "none"),
+    ] {
+        assert_eq!(value(&lines, name), expected, "{name}");
+    }
+    let (secs, micros) = value(&lines, "rusage_user").split_once('.').expect("seconds.microseconds");
+    assert!(secs.parse::<u64>().is_ok() && micros.len() == 6 && micros.parse::<u64>().is_ok());
+}
+
+#[test]
+fn settings_have_memcacheds_names_and_defaults() {
+    let lines = lines(&start(""), &["stats settings\r\n"]);
+    let expected: Vec<&str> = SETTINGS.split_whitespace().collect();
+    assert_eq!(names(&lines)[..expected.len()], expected);
+    for (name, expected) in [
+        ("maxbytes", "67108864"),
+        ("maxconns", "1024"),
+        ("udpport", "0"),
+        ("inter", "127.0.0.1"),
+        ("evictions", "on"),
+        ("domain_socket", "NULL"),
+        ("umask", "700"),
+        ("growth_factor", "1.25"),
+        ("chunk_size", "48"),
+        ("num_threads", "4"),
+        ("reqs_per_event", "20"),
+        ("cas_enabled", "yes"),
+        ("tcp_backlog", "1024"),
+        ("binding_protocol", "auto-negotiate"),
+        ("auth_enabled_ascii", "no"),
+        ("item_size_max", "1048576"),
+        ("maxconns_fast", "yes"),
+        ("slab_automove_ratio", "0.80"),
+        ("slab_automove_window", "10"),
+        ("slab_chunk_max", "524288"),
+        ("hot_max_factor", "0.20"),
+        ("temporary_ttl", "61"),
+        ("watcher_logbuf_size", "262144"),
+        ("worker_logbuf_size", "65536"),
+        ("memory_file", "(null)"),
+        ("client_flags_size", "4"),
+    ] {
+        assert_eq!(value(&lines, name), expected, "{name}");
+    }
+}
+
+#[test]
+fn settings_follow_the_command_line() {
+    let server = start(
+        "-m 100 -c 50 -M -C -F -X -R 7 -t 2 -n 64 -f 1.5 -I 2m -v -A -o idle_timeout=5,slab_automove=2",
+    );
+    let lines = lines(&server, &["stats settings\r\n"]);
+    for (name, expected) in [
+        ("maxbytes", "104857600"),
+        ("maxconns", "50"),
+        ("evictions", "off"),
+        ("cas_enabled", "no"),
+        ("flush_enabled", "no"),
+        ("dump_enabled", "no"),
+        ("reqs_per_event", "7"),
+        ("num_threads", "2"),
+        ("chunk_size", "64"),
+        ("growth_factor", "1.50"),
+        ("item_size_max", "2097152"),
+        ("verbosity", "1"),
+        ("shutdown_command", "yes"),
+        ("idle_timeout", "5"),
+        ("slab_automove", "2"),
+    ] {
+        assert_eq!(value(&lines, name), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_reset_zeroes_counters_and_no_gauges() {
+    let server = start("-t 2");
+    let commands = ["set a 0 0 1\r\n1\r\n", "get b\r\n", "stats\r\n"];
+    let before = lines(&server, &commands);
+    assert_eq!((value(&before, "cmd_get"), value(&before, "total_items")), ("1", "1"));
+    let after = lines(&server, &["stats reset\r\n", "stats\r\n"]);
+    for name in ["cmd_get", "cmd_set", "get_misses", "total_items"] {
+        assert_eq!(value(&after, name), "0", "{name}");
+    }
+    assert_eq!(value(&after, "curr_items"), "1");
+    assert_ne!(value(&after, "bytes"), "0");
+}
+
+/// Class 1 is the queue that new items enter.
+#[test]
+fn items_and_slabs_tell_of_what_is_stored() {
+    let server = start("-t 1");
+    assert!(lines(&server, &["stats items\r\n"]).is_empty());
+    let items = lines(&server, &["set a 0 0 1\r\n1\r\n", "stats items\r\n"]);
+    assert_eq!(value(&items, "items:1:number"), "1");
+    assert_eq!(items.len(), 28);
+    let slabs = lines(&server, &["stats slabs\r\n"]);
+    let number = |name: &str| value(&slabs, name).parse::<u64>().expect("it is a number");
+    assert_eq!(number("active_slabs"), 1);
+    assert_eq!(number("1:cmd_set"), 1);
+    assert_eq!(number("1:chunk_size") * number("1:total_chunks"), number("total_malloced"));
+    assert_eq!(number("1:used_chunks") + number("1:free_chunks"), number("1:total_chunks"));
+    assert!(lines(&server, &["stats nonsense\r\n"]).is_empty());
+}
