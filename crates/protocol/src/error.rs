@@ -49,8 +49,6 @@ pub enum Error {
     TooLarge,
     /// A store found no memory.
     OutOfMemoryStoring,
-    /// Memory ran out while a value was arriving.
-    OutOfMemoryReading,
     /// Anything else found no memory.
     OutOfMemory,
 }
@@ -82,16 +80,12 @@ impl Error {
             Self::NoTls => "Error TLS not enabled",
             Self::TooLarge => "SERVER_ERROR object too large for cache",
             Self::OutOfMemoryStoring => "SERVER_ERROR out of memory storing object",
-            Self::OutOfMemoryReading => "SERVER_ERROR Out of memory during read",
             Self::OutOfMemory => "SERVER_ERROR out of memory",
         }
     }
 
     /// The server failed, not the client.
     pub fn is_server_side(self) -> bool {
-        matches!(
-            self,
-            Self::TooLarge | Self::OutOfMemoryStoring | Self::OutOfMemoryReading | Self::OutOfMemory
-        )
+        matches!(self, Self::TooLarge | Self::OutOfMemoryStoring | Self::OutOfMemory)
     }
 }

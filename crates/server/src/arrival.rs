@@ -96,10 +96,14 @@ impl Arrival {
         }
     }
 
-    /// Answers a value for which memory ran out.
-    pub(crate) fn refuse(&self, executor: &mut Executor<'_, '_, '_, '_>) -> Done {
+    /// Refuses a value for which memory ran out: as if it had come at once, for how its bytes were cut into packets
+    /// must make no difference.
+    pub(crate) fn refuse(&mut self, executor: &mut Executor<'_, '_, '_, '_>) -> Done {
+        if let Place::Cache { upload, .. } = &mut self.place {
+            *upload = None;
+        }
         let Parsed::Request { request, .. } = text::parse(&self.line, 0) else { return Done::Answered };
-        executor.answer(&request.form, &Reply::Error(Error::OutOfMemoryReading))
+        executor.refuse_for_memory(&request)
     }
 
     /// The place for what comes next. Not for the last few bytes: read into a buffer, they bring the next request along.

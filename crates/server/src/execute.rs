@@ -195,6 +195,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 .recache
                 .map(|exptime| ttl_secs(self.expiry(exptime), now.secs).unwrap_or(0)),
             unnoticed: fetch.unnoticed,
+            binary_key: fetch.key.is_base64(),
         };
         let key = fetch.key.bytes(&mut self.key_buffer);
         let hash = hash.unwrap_or_else(|| turn.prepare(key));
@@ -310,6 +311,14 @@ impl<'t> Executor<'_, '_, '_, 't> {
         }
     }
 
+    /// Answers a store whose value found no memory while it was arriving.
+    pub fn refuse_for_memory(&mut self, request: &Request<'_>) -> Done {
+        let Command::Store(store) = request.command else { return Done::Answered };
+        let hash = self.turn.prepare(store.key.bytes(&mut self.key_buffer));
+        let reply = self.refuse(&store, hash, Error::OutOfMemoryStoring);
+        self.answer(&request.form, &reply)
+    }
+
     /// A store without room. The old value goes too, where the command says so: its owner meant it to be gone.
     fn refuse(&mut self, store: &command::Store<'_>, hash: Hash, error: Error) -> Reply<'t, Item<'t>> {
         let counters = self.cx.counters;
@@ -407,6 +416,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             initial: arith.initial.map(|(number, exptime)| (number, self.expiry(exptime))),
             expiry: arith.exptime.map(|exptime| self.expiry(exptime)),
             cas: arith.cas,
+            binary_key: arith.key.is_base64(),
         };
         let (hits, misses) = if arith.decrement {
             (&counters.decr_hits, &counters.decr_misses)
