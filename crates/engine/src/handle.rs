@@ -121,14 +121,14 @@ impl Turn<'_> {
                     Some(_) => fetched.token = Token::Won,
                 }
             }
+            if !how.unnoticed {
+                self.note_use(&seen);
+            }
             if let Some(expiry) = how.touch {
                 match self.touch_seen(key, hash, &seen, expiry)? {
                     Some(item) => fetched.item = item,
                     None => continue,
                 }
-            }
-            if !how.unnoticed {
-                self.note_use(&seen);
             }
             return Ok(fetched);
         }

@@ -260,6 +260,11 @@ impl Raw {
         self.use_word().load(Relaxed) >> SECS_SHIFT
     }
 
+    /// For an item that is not published yet.
+    pub(crate) fn set_used_secs(self, secs: u32) {
+        self.use_word().store(secs << SECS_SHIFT | self.marks(), Relaxed);
+    }
+
     /// Notes a use. Writes only at the first fetch and then once a minute, so that reading a hot item writes nothing.
     pub(crate) fn note_use(self, now_secs: u32) {
         const REFRESH_SECS: u32 = 60;

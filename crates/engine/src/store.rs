@@ -586,6 +586,10 @@ impl Turn<'_> {
             NewCas::Keep => old_cas,
         });
         raw.mark(new.marks | old.map_or(0, Raw::marks) & new.marks_kept, 0);
+        if let Some(old) = old.filter(|_| new.marks_kept & FETCHED != 0) {
+            // The same item in another place: its last use stays what it was.
+            raw.set_used_secs(old.used_secs());
+        }
         if raw.has_expiry_field() {
             raw.set_expiry(expiry);
         }

@@ -241,7 +241,7 @@ fn step(model: &mut Model, turn: &Turn<'_>, random: &mut Random, keys: u64, valu
                     );
                 }
                 (Err(Fail::Miss(_)), None) => assert!(how.vivify.is_none()),
-                (Err(Fail::TryAgain | Fail::OutOfMemory), _) if model.evicts => {}
+                (Err(Fail::TryAgain | Fail::OutOfMemory), _) if model.evicts => accept_use(model, turn, &key),
                 (got, old) => panic!("fetch gave {got:?} for {old:?}"),
             }
         }
@@ -267,7 +267,7 @@ fn step(model: &mut Model, turn: &Turn<'_>, random: &mut Random, keys: u64, valu
                 note_use(item, now);
             }
             (Err(Fail::Miss(_)), None) => {}
-            (Err(Fail::TryAgain | Fail::OutOfMemory), _) if model.evicts => {}
+            (Err(Fail::TryAgain | Fail::OutOfMemory), _) if model.evicts => accept_use(model, turn, &key),
             (got, old) => panic!("touch gave {got:?} for {old:?}"),
         },
         84..90 => {
@@ -294,12 +294,6 @@ fn step(model: &mut Model, turn: &Turn<'_>, random: &mut Random, keys: u64, valu
                     }
                     if let Some(expiry) = how.expiry {
                         item.expiry = expiry.secs().unwrap_or(0);
-                    }
-                    if how.blank.is_some() || how.expiry.is_some() {
-                        // Written anew or not: the engine may call that a use of the memory, not of the item.
-                        item.used_secs = turn.now().secs.min(
-                            turn.peek(&key, hash).map_or(item.used_secs, |seen| now.secs - seen.idle_secs),
-                        );
                     }
                     if let Ok(cas) = cas {
                         let changes = how.stale || given.is_some_and(|cas| cas != 0);
@@ -439,6 +433,23 @@ fn model_store(model: &mut Model, turn: &Turn<'_>, store: &Store<'_>, old: Optio
     model.items.insert(store.key.to_vec(), new);
 }
 
+/// A number as C's `strtoull` reads it, if white space or the end follows.
+fn c_number(text: &str) -> Option<u64> {
+    let is_space = |c: char| " \t\n\u{b}\u{c}\r".contains(c);
+    let text = text.trim_start_matches(is_space);
+    let digits = text.strip_prefix('+').unwrap_or(text).split(is_space).next()?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+}
+
+/// A use that came before a change found no memory counts all the same.
+fn accept_use(model: &mut Model, turn: &Turn<'_>, key: &[u8]) {
+    if let (Ok(seen), Some(item)) = (turn.peek(key, turn.prepare(key)), model.items.get_mut(key)) {
+        item.fetched = seen.hit_before;
+        item.used_secs = turn.now().secs - seen.idle_secs;
+        item.token = seen.token == Token::Held;
+    }
+}
+
 fn model_arith(
     model: &mut Model,
     turn: &Turn<'_>,
@@ -480,7 +491,7 @@ fn model_arith(
         return;
     }
     let text = String::from_utf8_lossy(&old.value).into_owned();
-    let Ok(number) = text.trim_end().parse::<u64>() else {
+    let Some(number) = c_number(&text) else {
         assert_eq!(counted, Counted::NonNumeric, "for {text:?}");
         return;
     };
@@ -504,7 +515,7 @@ fn model_arith(
             fetched: keeps(old.fetched),
             stale: keeps(old.stale),
             token: keeps(old.token),
-            used_secs: now.secs,
+            used_secs: if grows { now.secs } else { old.used_secs },
             ..old
         },
     );
