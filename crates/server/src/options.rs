@@ -1,7 +1,7 @@
 //! The command line: memcached's, and a few long options of larder's own.
 //!
 //! Two tables say all there is to say about it, [`table::COMMAND_LINE`] and [`extended::EXTENDED`] (`-o`): what is
-//! read, what `--help`, the manual page and docs/compatibility.md print. Source: memcached 1.6.45, `memcached -h`.
+//! read, what `--help`, the manual page and docs/options.md print. Source: memcached 1.6.45, `memcached -h`.
 
 mod extended;
 mod print;

@@ -51,3 +51,11 @@ fn an_unknown_user_exits_with_67() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("can't find the user no-such-user to switch to"), "{said}");
 }
+
+/// To be renewed with `larderd --options-markdown`.
+#[test]
+fn the_documented_options_are_those_there_are() {
+    let tables = String::from_utf8(larderd("--options-markdown").stdout).expect("it is text");
+    let documented = include_str!("../../../docs/options.md");
+    assert!(documented.ends_with(&tables), "docs/options.md is not what larderd --options-markdown prints");
+}

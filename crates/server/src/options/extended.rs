@@ -206,12 +206,11 @@ pub(super) const EXTENDED: &[Row] = &[
         },
     ),
     accepted("modern", NoValue, "on", "today's defaults", "they are larder's", |_, _| Ok(())),
-    accepted(
+    honoured(
         "no_modern",
         NoValue,
         "",
-        "the defaults of memcached 1.4",
-        "of these only no_maxconns_fast means anything here, and that is honoured",
+        "the defaults of memcached 1.4; of these only no_maxconns_fast means anything here",
         |d, _| {
             d.settings.maxconns_fast = false;
             let accepted = &mut d.settings.accepted;

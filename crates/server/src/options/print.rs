@@ -22,11 +22,11 @@ pub(super) fn license() -> String {
 pub(super) fn help() -> String {
     let mut help = version();
     for row in COMMAND_LINE.iter().filter(|row| !row.is_refused()) {
-        entry(&mut help, row, &row.spelled());
+        entry(&mut help, row, &row.spelled("--"));
     }
     help += "\nExtended options, for -o:\n";
     for row in EXTENDED.iter().filter(|row| !row.is_refused()) {
-        entry(&mut help, row, &format!("   {}", row.spelled()));
+        entry(&mut help, row, &format!("   {}", row.spelled("")));
     }
     help += "\n[no effect]: taken so that command lines made for memcached work. The manual (--man) says why,\n\
              and which options of memcached this version refuses.\n";
@@ -47,10 +47,10 @@ pub(super) fn manual() -> String {
          memcached and with its command line. Options are processed from left to right.\n",
         env!("CARGO_PKG_VERSION")
     );
-    for (title, rows) in [("OPTIONS", COMMAND_LINE), ("EXTENDED OPTIONS", EXTENDED)] {
+    for (title, rows, dashes) in [("OPTIONS", COMMAND_LINE, "--"), ("EXTENDED OPTIONS", EXTENDED, "")] {
         let _ = writeln!(manual, ".SH {title}");
         for row in rows {
-            let _ = writeln!(manual, ".TP\n.B {}\n{}", roff(&row.spelled()), roff(&row.sentence()));
+            let _ = writeln!(manual, ".TP\n.B {}\n{}", roff(&row.spelled(dashes)), roff(&row.sentence()));
         }
     }
     manual += ".SH ENVIRONMENT\n\
@@ -66,21 +66,21 @@ pub(super) fn manual() -> String {
     manual
 }
 
-/// The tables of docs/compatibility.md.
+/// The tables of docs/options.md.
 pub(super) fn markdown() -> String {
     let mut markdown = String::new();
-    for (title, rows) in [("Command line", COMMAND_LINE), ("Extended options (`-o`)", EXTENDED)] {
-        let _ = write!(
-            markdown,
-            "### {title}\n\n| option | default | what it does | here |\n|---|---|---|---|\n"
-        );
+    for (title, rows, dashes) in
+        [("Command line", COMMAND_LINE, "--"), ("Extended options (`-o`)", EXTENDED, "")]
+    {
+        let _ =
+            write!(markdown, "## {title}\n\n| option | default | what it does | here |\n|---|---|---|---|\n");
         for row in rows {
             let status = match row.status {
                 Status::Honoured => "honoured".to_owned(),
                 Status::Accepted(reason) => format!("accepted without effect: {reason}"),
                 Status::Refused(reason) => format!("refused: {reason}"),
             };
-            let spelled = row.spelled().replace('|', "\\|");
+            let spelled = row.spelled(dashes).replace('|', "\\|");
             let _ = writeln!(markdown, "| `{spelled}` | {} | {} | {status} |", row.default, row.help);
         }
         markdown.push('\n');
@@ -95,20 +95,15 @@ impl Row {
         matches!(self.status, Status::Refused(_))
     }
 
-    /// `-p, --port=<num>`, or the name alone for an extended option.
-    fn spelled(&self) -> String {
+    /// `-p, --port=<num>`; an extended option has no `dashes`.
+    fn spelled(&self, dashes: &str) -> String {
         let value = match self.value {
             Value::None => String::new(),
             Value::Needed(value) => format!("={value}"),
             Value::Possible(value) => format!("[={value}]"),
         };
-        match self.short {
-            Some(short) => format!("-{short}, --{}{value}", self.name),
-            None if COMMAND_LINE.iter().any(|row| std::ptr::eq(row, self)) => {
-                format!("    --{}{value}", self.name)
-            }
-            None => format!("{}{value}", self.name),
-        }
+        let short = self.short.map(|short| format!("-{short}, ")).unwrap_or_default();
+        format!("{short}{dashes}{}{value}", self.name)
     }
 
     /// Help, default and status as prose.

@@ -120,7 +120,9 @@ fn every_option_of_memcached_has_a_row() {
 fn help_names_the_features_there_are_and_no_others() {
     let help = printed("-h");
     assert!(help.starts_with("larderd "));
-    assert!(help.contains("unix-socket"));
+    assert!(help.contains("\n-s, --unix-socket=<file> "));
+    assert!(help.contains("\n--noreply-close-on-error "));
+    assert!(help.contains("\n   idle_timeout=<secs> "));
     for feature in ["enable-ssl", "sasl", "ext_path", "proxy_config"] {
         assert!(!help.contains(feature), "{feature}");
     }
