@@ -149,7 +149,9 @@ impl Connection {
             }
         }
         let received = read(self.fd.as_fd(), bench.scratch);
-        self.note_received(&received, bench);
+        if let Received::Bytes(n) = received {
+            bench.counters.bytes_read.add(n as u64);
+        }
         received
     }
 
@@ -184,13 +186,6 @@ impl Connection {
         Received::Busy
     }
 
-    fn note_received(&mut self, received: &Received, bench: &Bench<'_>) {
-        if let Received::Bytes(n) = received {
-            bench.counters.bytes_read.add(*n as u64);
-            self.heard_secs = bench.shared.clock.now().secs;
-        }
-    }
-
     /// Feeds the session: what was kept, and then the first `received` bytes of the scratch buffer. Sends its answers
     /// after each round.
     fn feed(&mut self, bench: &mut Bench<'_>, received: usize, rounds_max: u32) -> Next {
@@ -205,6 +200,7 @@ impl Connection {
         let mut rounds = 0;
         let (next, is_unfed) = loop {
             let turn = bench.handle.enter(bench.shared.clock.now());
+            self.heard_secs = turn.now().secs;
             let mut output = Output::new(mem::take(bench.output));
             let requests_max = bench.shared.settings.requests_per_event;
             let fed = self.session.feed(&context, &turn, &input[from..], &mut output, requests_max);

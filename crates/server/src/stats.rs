@@ -1,5 +1,5 @@
 //! `stats` and its sub-commands. Names, order and meaning: memcached, doc/protocol.txt, "Statistics"; what has no
-//! counterpart here prints something true, mostly 0 (docs/compatibility.md, "Statistics").
+//! counterpart here prints something true, mostly 0 (docs/statistics.md).
 
 mod general;
 mod queues;

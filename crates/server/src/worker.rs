@@ -310,8 +310,13 @@ impl Worker {
         }
         self.swept_secs = now_secs;
         if !self.is_listening {
-            self.shared.doorkeeper.reopen();
-            let _ = self.listen();
+            let doorkeeper = &self.shared.doorkeeper;
+            if doorkeeper.open_connections() < self.shared.settings.connections_max as usize {
+                doorkeeper.reopen();
+            }
+            if doorkeeper.is_accepting() {
+                let _ = self.listen();
+            }
         }
         if timeout_secs > 0 {
             for fd in 0..self.connections.len() {
