@@ -1,8 +1,12 @@
 //! The control plane: what the main thread does while the workers serve. Never on the path of a request.
+//!
+//! It waits for signals and for the `shutdown` command, and once a second gives the cache the time for its background
+//! work.
 
 use std::io;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use larder_engine::Handle;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::shared::Shared;
@@ -17,12 +21,14 @@ pub enum Stop {
     Gracefully,
 }
 
-/// Waits until a signal or the `shutdown` command stops the server.
+/// Runs until a signal or the `shutdown` command stops the server. Errors: the kernel refuses to wait.
 pub fn run(shared: &Shared, signals: &Signals) -> io::Result<Stop> {
+    let mut handle = shared.engine.handle().ok_or_else(|| io::Error::other("no engine handle left"))?;
+    let mut maintained_secs = 0;
     loop {
         let mut watched =
             [PollFd::new(signals, PollFlags::IN), PollFd::new(shared.shutdown_wake(), PollFlags::IN)];
-        match poll(&mut watched, None) {
+        match poll(&mut watched, Some(&MAINTENANCE_INTERVAL)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -37,5 +43,24 @@ pub fn run(shared: &Shared, signals: &Signals) -> io::Result<Stop> {
         if was_commanded {
             return Ok(if shared.shutdown_is_graceful() { Stop::Gracefully } else { Stop::Now });
         }
+        let now_secs = shared.clock.now().secs;
+        if now_secs != maintained_secs {
+            maintained_secs = now_secs;
+            maintain(shared, &mut handle);
+        }
     }
 }
+
+/// Some background work of the cache: little when there is little to do, and never so much that a signal waits long.
+fn maintain(shared: &Shared, handle: &mut Handle) {
+    for _ in 0..MAINTENANCE_STEPS_MAX {
+        if !handle.maintain(shared.clock.now(), MAINTENANCE_ITEMS) {
+            return;
+        }
+    }
+}
+
+const MAINTENANCE_INTERVAL: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+/// Items a step looks at: some hundred microseconds of work.
+const MAINTENANCE_ITEMS: usize = 4096;
+const MAINTENANCE_STEPS_MAX: u32 = 64;

@@ -131,6 +131,7 @@ fn config(settings: &Settings) -> Result<Config, Refusal> {
         memory_bytes: settings.memory_bytes,
         item_bytes_max: settings.item_bytes_max,
         evict: settings.evict,
+        // One for each worker, one for the background work.
         handles_max: settings.threads + 1,
         index_power: settings.index_power(),
         hash_key: [first, second],
