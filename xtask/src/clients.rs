@@ -102,14 +102,9 @@ impl Tally {
 fn capable(tally: &mut Tally, address: SocketAddr, side: Side) -> Result<()> {
     let mut command = Command::new("memccapable");
     command.args(["-a", "-h", &address.ip().to_string(), "-p", &address.port().to_string()]);
-    // Its exit code says whether a test failed; which one is in its lines, `name   [pass]`.
     let output = command.output().map_err(|error| format!("memccapable: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let verdicts: Vec<(&str, bool)> = text
-        .lines()
-        .filter_map(|line| line.trim_end().strip_suffix(']')?.rsplit_once('['))
-        .map(|(name, verdict)| (name.trim(), verdict == "pass"))
-        .collect();
+    let verdicts = capable_verdicts(&text);
     if verdicts.len() != CAPABLE_TESTS {
         let error = format!("{} tests ran instead of {CAPABLE_TESTS}:\n{text}", verdicts.len());
         tally.add("memccapable", Err(error.into()));
@@ -132,6 +127,21 @@ fn capable(tally: &mut Tally, address: SocketAddr, side: Side) -> Result<()> {
     Ok(())
 }
 
+/// The names of memccapable's tests and whether each passed. Its standard output has a padded name for every test, and
+/// `[pass]` and a line end after those that did; of the others it says so on standard error.
+fn capable_verdicts(text: &str) -> Vec<(&str, bool)> {
+    let mut verdicts = Vec::new();
+    for line in text.lines() {
+        let passes = line.trim_end().ends_with("[pass]");
+        let names = line.split("  ").map(str::trim).filter(|name| name.starts_with("ascii "));
+        verdicts.extend(names.map(|name| (name, false)));
+        if let (true, Some((_, last))) = (passes, verdicts.last_mut()) {
+            *last = true;
+        }
+    }
+    verdicts
+}
+
 fn installed_dir() -> Result<PathBuf> {
     let exe = std::env::current_exe()?;
     let target = exe.ancestors().nth(2).ok_or("xtask does not lie in a target directory")?;
@@ -146,3 +156,21 @@ const CAPABLE_EXCEPTIONS: [(&str, &str); 2] =
     [("ascii delete", DELETE_REASON), ("ascii delete noreply", DELETE_REASON)];
 const DELETE_REASON: &str =
     "`delete a b c d e` is no error since memcached 1.6.45, further words are ignored";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_tests_share_a_line_with_the_next() {
+        let text = "ascii cas noreply                       [pass]\nascii delete                            ascii incr            \
+                    [pass]\nascii stat     \nAll tests passed\n";
+        let verdicts = [
+            ("ascii cas noreply", true),
+            ("ascii delete", false),
+            ("ascii incr", true),
+            ("ascii stat", false),
+        ];
+        assert_eq!(capable_verdicts(text), verdicts);
+    }
+}

@@ -65,7 +65,9 @@ impl Steps {
             ]))
         });
         // Unit tests, golden scripts, hostile clients, the command line.
-        self.run("cargo test", || shell::run(&mut shell::cargo(&["test", "--quiet", "--workspace"])));
+        self.run("cargo test", || {
+            shell::run(&mut shell::cargo(&["test", "--quiet", "--workspace", "--no-fail-fast"]))
+        });
         self.run("larderd builds for release", || server::larderd().map(drop));
         self.run("tidy", || tidy::run(&[]));
         for side in [Side::Reference, Side::Larder] {
