@@ -113,7 +113,8 @@ impl Turn<'_> {
                 (Some(below), Some(at)) => at.saturating_sub(self.now.secs) < below,
                 _ => false,
             };
-            if fetched.token == Token::None && (fetched.stale || due(fetched.expiry_before)) {
+            let expiry = how.touch.filter(|_| how.recache_after_touch).unwrap_or(fetched.expiry_before);
+            if fetched.token == Token::None && (fetched.stale || due(expiry)) {
                 // Whoever sets the mark has won; the lock keeps the item where it is meanwhile.
                 match self.under_lock(key, hash, seen.offset, |raw| raw.mark(TOKEN, 0)) {
                     None => continue,

@@ -63,6 +63,8 @@ pub struct Fetch {
     pub vivify_cas: Option<u64>,
     /// Hand out the token when fewer than this many seconds are left (`mg R`).
     pub recache_below_secs: Option<u32>,
+    /// ... counted from the expiry that `touch` gives the item; else from the one it had.
+    pub recache_after_touch: bool,
     /// The item that `vivify` creates has a key that came in base64.
     pub binary_key: bool,
     /// Do not count as a use: no access bits, no access time (`mg u`).

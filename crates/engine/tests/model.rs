@@ -192,14 +192,19 @@ fn step(model: &mut Model, turn: &Turn<'_>, random: &mut Random, keys: u64, valu
                 vivify: random.chance(3).then(|| expiry(dies)),
                 vivify_cas: given,
                 recache_below_secs: random.chance(3).then(|| random.below(100) as u32),
+                recache_after_touch: length % 2 == 0,
                 binary_key: random.chance(2),
                 unnoticed: random.chance(4),
             };
             match (turn.fetch(&key, hash, &how), old) {
                 (Ok(fetched), Some(old)) => {
+                    let judged = match how.touch.filter(|_| how.recache_after_touch) {
+                        Some(touch) => touch.secs().unwrap_or(0),
+                        None => old.expiry,
+                    };
                     let due = how
                         .recache_below_secs
-                        .is_some_and(|below| old.expiry != 0 && old.expiry - now.secs < below);
+                        .is_some_and(|below| judged != 0 && judged.saturating_sub(now.secs) < below);
                     let token = match (old.token, old.stale || due) {
                         (true, _) => Token::Held,
                         (false, true) => Token::Won,

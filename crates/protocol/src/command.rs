@@ -78,6 +78,8 @@ pub struct Fetch<'a> {
     pub vivify_cas: Option<u64>,
     /// Hand out the right to recompute when less than this is left; a time by the rules of exptime.
     pub recache: Option<i64>,
+    /// ... by the expiry that `touch` gives it; else by the one it had.
+    pub recache_after_touch: bool,
     /// Not a use of the item.
     pub unnoticed: bool,
 }

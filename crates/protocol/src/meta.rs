@@ -50,6 +50,7 @@ pub(crate) fn get(rest: &[u8]) -> Request<'_> {
         vivify: flags.vivify,
         vivify_cas: flags.cas,
         recache: flags.recache,
+        recache_after_touch: flags.recache_after_touch,
         unnoticed: flags.unnoticed,
     });
     Request {
@@ -190,21 +191,22 @@ fn form<'a>(verb: Verb, key: Key<'a>, flags: &Flags<'a>) -> MetaForm<'a> {
 #[derive(Default)]
 struct Flags<'a> {
     written: &'a [u8],
-    base64: bool,             // b
-    compare: Option<u64>,     // C
-    delta: u64,               // D
-    cas: Option<u64>,         // E
-    client_flags: u32,        // F
-    stale: bool,              // I
-    initial: u64,             // J
-    mode: Option<Option<u8>>, // M, and the first letter of its argument
-    vivify: Option<i64>,      // N
-    quiet: bool,              // q
-    recache: Option<i64>,     // R
-    touch: Option<i64>,       // T
-    unnoticed: bool,          // u
-    value: bool,              // v
-    blank: bool,              // x
+    base64: bool,              // b
+    compare: Option<u64>,      // C
+    delta: u64,                // D
+    cas: Option<u64>,          // E
+    client_flags: u32,         // F
+    stale: bool,               // I
+    initial: u64,              // J
+    mode: Option<Option<u8>>,  // M, and the first letter of its argument
+    vivify: Option<i64>,       // N
+    quiet: bool,               // q
+    recache: Option<i64>,      // R
+    recache_after_touch: bool, // R, after T
+    touch: Option<i64>,        // T
+    unnoticed: bool,           // u
+    value: bool,               // v
+    blank: bool,               // x
 }
 
 fn parse_key_and_flags<'a>(
@@ -253,7 +255,10 @@ impl<'a> Flags<'a> {
             b'N' => self.vivify = Some(exptime()?),
             b'O' if argument.len() > OPAQUE_BYTES_MAX => return Err(Error::OpaqueTooLong),
             b'q' => self.quiet = true,
-            b'R' => self.recache = Some(exptime()?),
+            b'R' => {
+                self.recache = Some(exptime()?);
+                self.recache_after_touch = self.touch.is_some();
+            }
             b'T' => self.touch = Some(exptime()?),
             b'u' => self.unnoticed = true,
             b'v' => self.value = true,

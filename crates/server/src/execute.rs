@@ -194,6 +194,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             recache_below_secs: fetch
                 .recache
                 .map(|exptime| ttl_secs(self.expiry(exptime), now.secs).unwrap_or(0)),
+            recache_after_touch: fetch.recache_after_touch,
             unnoticed: fetch.unnoticed,
             binary_key: fetch.key.is_base64(),
         };
@@ -409,12 +410,15 @@ impl<'t> Executor<'_, '_, '_, 't> {
     // incr, decr, ma
     fn arith(&mut self, arith: command::Arith<'_>, hash: Option<Hash>) -> Answered<'t> {
         let (turn, counters, now) = (self.turn, self.cx.counters, self.turn.now());
+        let touch = arith.exptime.map(|exptime| self.expiry(exptime));
         let how = larder_engine::Arith {
             delta: arith.delta,
             decrement: arith.decrement,
             compare: arith.compare.map(|cas| self.comparable(cas)),
-            initial: arith.initial.map(|(number, exptime)| (number, self.expiry(exptime))),
-            expiry: arith.exptime.map(|exptime| self.expiry(exptime)),
+            initial: arith
+                .initial
+                .map(|(number, exptime)| (number, touch.unwrap_or_else(|| self.expiry(exptime)))),
+            expiry: touch,
             cas: arith.cas,
             binary_key: arith.key.is_base64(),
         };

@@ -217,6 +217,14 @@ fn meta_tokens() {
 }
 
 #[test]
+fn meta_flags_act_in_their_order() {
+    converse(
+        "ms a 1\r\nx\r\nmg a T100\r\nmg a T300 R200 t\r\nmg a T100\r\nmg a R200 T300 t\r\nma n N60 T70 t\r\n",
+        "HD\r\nHD\r\nHD t300\r\nHD\r\nHD t300 W\r\nHD t70\r\n",
+    );
+}
+
+#[test]
 fn meta_numbers() {
     converse(
         "ma n\r\nma n N0 J13 v t\r\nma n v\r\nma n MD D5 v\r\nma n q v\r\nma n M-\r\nmg n v\r\nma n T30 t v\r\nma n k O1\r\n",
