@@ -6,7 +6,7 @@ use larder_protocol::text::{self, Parsed};
 use larder_protocol::{Error, Reply};
 
 use crate::execute::{Done, Executor, Value};
-use crate::session::split_value;
+use crate::frame::split_value;
 
 /// A store whose value is still arriving.
 pub(crate) struct Arrival {

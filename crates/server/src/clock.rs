@@ -89,7 +89,7 @@ mod tests {
     fn starts_at_second_two() {
         let clock = Clock::start();
         assert_eq!(clock.now().secs, 2);
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-        assert!(clock.wall_secs(2).abs_diff(i64::try_from(wall).unwrap()) <= 1);
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).map(|wall| wall.as_secs());
+        assert!(clock.wall_secs(2).unsigned_abs().abs_diff(wall.unwrap_or_default()) <= 1);
     }
 }

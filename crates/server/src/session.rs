@@ -1,25 +1,26 @@
 //! One client's conversation: bytes in, replies out, no socket.
 //!
 //! The walk of a GET: the worker reads and calls [`Session::feed`], `serve` frames every whole request that arrived
-//! ([`text::parse`], which borrows), `Turn::prepare` and `Turn::prefetch_item` fetch their memory ahead, then in order
+//! (`Frame::of`, `text::parse`: they borrow), `Turn::prepare` and `Turn::prefetch_item` fetch their memory ahead, then in order
 //! [`Executor::execute`] calls `Executor::get`, which asks `Turn::get` and writes the item with [`Form::encode`] into the
 //! [`Output`]; the worker sends that with one gathered write.
 //!
 //! The walk of a SET: the same way to [`Executor::execute`], with the value where it lies in the input, and on to
-//! `Executor::store` and `Turn::store`. A value that has not arrived whole becomes an [`Arrival`]: from then on the worker
+//! `Executor::store` and `Turn::store`. A value that has not arrived whole becomes an `Arrival`: from then on the worker
 //! reads into [`Session::window`]. A small one waits beside its command line and is served as if it had come at once;
 //! a large one (`Engine::large_value_bytes`) goes straight to its place in the cache (`Executor::reserve`,
 //! `Turn::window`) and is linked there by `Turn::commit`.
 
 use arrayvec::ArrayVec;
-use larder_engine::{Hash, NoRoom, Turn};
+use larder_engine::{NoRoom, Turn};
 use larder_protocol::command::{Command, Get};
-use larder_protocol::text::{self, Parsed};
-use larder_protocol::{Error, Form, KEY_BYTES_MAX, Keys, Reply, Request};
+use larder_protocol::{Error, Form, KEY_BYTES_MAX, Keys, Reply, text};
 
 use crate::arrival::{Arrival, Arrived};
 pub use crate::execute::{CloseReason, Context};
-use crate::execute::{Done, Executor, GetFailed, Value};
+use crate::execute::{Done, Executor, Value};
+use crate::frame::{Frame, Framed, line_end_bytes, single_key, split_value};
+use crate::multiget::{self, LookedUp};
 use crate::output::Output;
 
 /// The state of a conversation between two readings. Owns memory only while a value is arriving.
@@ -202,8 +203,8 @@ impl Session {
             let done = match (&request.command, &request.form) {
                 (Command::Get(get), Form::Text(form)) if hash.is_none() => {
                     match self.look_up(executor, *get, *form) {
-                        KeysDone::All => Done::Answered,
-                        KeysDone::Stopped { rest_bytes, verdict } => {
+                        LookedUp::All => Done::Answered,
+                        LookedUp::Stopped { rest_bytes, verdict } => {
                             step.consumed = end - line_end_bytes(&input[..*end]) - rest_bytes;
                             step.verdict = Some(verdict);
                             return step;
@@ -339,62 +340,29 @@ impl Session {
             return Step::stop(0, Verdict::NeedInput);
         };
         match self.look_up(executor, Get { keys: Keys::resume(line), exptime }, form) {
-            KeysDone::All => {
+            LookedUp::All => {
                 self.state = State::Command;
                 Step { consumed: line_bytes, requests: 1, verdict: None }
             }
-            KeysDone::Stopped { rest_bytes, verdict } => Step::stop(line.len() - rest_bytes, verdict),
+            LookedUp::Stopped { rest_bytes, verdict } => Step::stop(line.len() - rest_bytes, verdict),
         }
     }
 
-    /// Looks up a list of keys, some at a time: hashed and fetched ahead together, then answered in order.
+    /// Looks up a list of keys, and remembers that there are more if it has to stop.
     fn look_up(
         &mut self,
         executor: &mut Executor<'_, '_, '_, '_>,
         get: Get<'_>,
-        text_form: text::TextForm,
-    ) -> KeysDone {
-        let Get { mut keys, exptime } = get;
-        let form = Form::Text(text_form);
-        let mut runs = 0;
-        loop {
-            let mut run = ArrayVec::<_, RUN_KEYS_MAX>::new();
-            while !run.is_full() {
-                let before = keys;
-                let Some(key) = keys.next() else { break };
-                run.push((before, key, executor.turn.prepare(key.written())));
-            }
-            for (_, _, hash) in &run {
-                executor.turn.prefetch_item(*hash);
-            }
-            for (before, key, hash) in &run {
-                let stopped = if executor.out.len_bytes() >= OUTPUT_BYTES_MAX {
-                    Some(Verdict::Yield)
-                } else {
-                    match executor.get(*key, *hash, exptime, &form) {
-                        Ok(()) => None,
-                        Err(GetFailed::TryAgain) => Some(Verdict::TryAgain),
-                        Err(GetFailed::OutOfMemory) => return KeysDone::All,
-                    }
-                };
-                if let Some(verdict) = stopped {
-                    if before.rest().len() < get.keys.rest().len() {
-                        self.tries = 0;
-                    }
-                    self.state = State::Keys { form: text_form, exptime };
-                    return KeysDone::Stopped { rest_bytes: before.rest().len(), verdict };
-                }
-            }
-            if keys.rest().is_empty() {
-                form.encode(&Reply::End, executor.out);
-                return KeysDone::All;
-            }
-            runs += 1;
-            if runs == RUNS_MAX {
-                self.state = State::Keys { form: text_form, exptime };
-                return KeysDone::Stopped { rest_bytes: keys.rest().len(), verdict: Verdict::Yield };
+        form: text::TextForm,
+    ) -> LookedUp {
+        let looked_up = multiget::look_up(executor, get, &Form::Text(form));
+        if let LookedUp::Stopped { rest_bytes, .. } = looked_up {
+            self.state = State::Keys { form, exptime: get.exptime };
+            if rest_bytes < get.keys.rest().len() {
+                self.tries = 0;
             }
         }
+        looked_up
     }
 }
 
@@ -422,85 +390,8 @@ impl Step {
     }
 }
 
-enum KeysDone {
-    All,
-    Stopped { rest_bytes: usize, verdict: Verdict },
-}
-
-/// A whole request of a batch.
-struct Framed<'a> {
-    request: Request<'a>,
-    /// Its value with the CRLF after it, if it has one.
-    value: &'a [u8],
-    /// Of its key, if it has exactly one.
-    hash: Option<Hash>,
-    /// Where the next request starts.
-    end: usize,
-}
-
-/// What the head of the input holds.
-enum Frame<'a> {
-    /// A request and the value that belongs to it.
-    Whole { request: Request<'a>, value: &'a [u8], bytes: usize },
-    /// A command line whose value has not arrived whole.
-    Head { request: Request<'a>, line_bytes: usize },
-    /// A part of a command line.
-    NoLine,
-    /// Nothing that can be served.
-    Close,
-}
-
-impl<'a> Frame<'a> {
-    fn of(input: &'a [u8], scanned_bytes: usize) -> Self {
-        let (request, line_bytes) = match text::parse(input, scanned_bytes) {
-            Parsed::Request { request, line_bytes } => (request, line_bytes),
-            Parsed::NeedInput => return Frame::NoLine,
-            Parsed::Close => return Frame::Close,
-        };
-        let block_bytes = match request.command {
-            Command::Store(store) => text::block_bytes(store.value_bytes),
-            Command::Malformed(malformed) => malformed.swallow_bytes as usize,
-            _ => 0,
-        };
-        match input[line_bytes..].get(..block_bytes) {
-            Some(value) => Frame::Whole { request, value, bytes: line_bytes + block_bytes },
-            None => Frame::Head { request, line_bytes },
-        }
-    }
-}
-
-/// The key to fetch ahead: of commands with one plain key.
-fn single_key<'a>(command: &Command<'a>) -> Option<&'a [u8]> {
-    let key = match command {
-        Command::Get(get) => {
-            let mut keys = get.keys;
-            keys.next().filter(|_| keys.rest().is_empty())?
-        }
-        Command::Fetch(fetch) => fetch.key,
-        Command::Store(store) => store.key,
-        Command::Delete(delete) => delete.key,
-        Command::Touch(touch) => touch.key,
-        Command::Arith(arith) => arith.key,
-        _ => return None,
-    };
-    (!key.is_base64()).then(|| key.written())
-}
-
-/// The value without the CRLF after it; `None` if there is none.
-pub(crate) fn split_value(block: &[u8]) -> Option<&[u8]> {
-    block.strip_suffix(b"\r\n")
-}
-
-fn line_end_bytes(line: &[u8]) -> usize {
-    if line.ends_with(b"\r\n") { 2 } else { 1 }
-}
-
 /// Requests that are framed and fetched ahead together.
 const BATCH_REQUESTS_MAX: usize = 32;
-/// Keys of one request that are fetched ahead together.
-const RUN_KEYS_MAX: usize = 32;
-/// Runs of keys before others have their turn.
-const RUNS_MAX: usize = 64;
 /// Replies are sent once there are so many bytes of them; one reply may go beyond.
 pub const OUTPUT_BYTES_MAX: usize = 256 << 10;
 /// New turns that a request is given to find its memory reclaimed, before it is told that there is none.

@@ -1,0 +1,54 @@
+//! A list of keys to get: hashed and fetched ahead some at a time, then answered in order.
+
+use arrayvec::ArrayVec;
+use larder_protocol::command::Get;
+use larder_protocol::{Form, Reply};
+
+use crate::execute::{Executor, GetFailed};
+use crate::session::{OUTPUT_BYTES_MAX, Verdict};
+
+/// How far a list of keys was looked up.
+pub(crate) enum LookedUp {
+    /// To its end.
+    All,
+    /// The last `rest_bytes` of it are still to be looked up.
+    Stopped { rest_bytes: usize, verdict: Verdict },
+}
+
+/// Looks up the keys until their replies are enough for one turn.
+pub(crate) fn look_up(executor: &mut Executor<'_, '_, '_, '_>, get: Get<'_>, form: &Form<'_>) -> LookedUp {
+    let Get { mut keys, exptime } = get;
+    for _ in 0..RUNS_MAX {
+        let mut run = ArrayVec::<_, RUN_KEYS_MAX>::new();
+        while !run.is_full() {
+            let rest_bytes = keys.rest().len();
+            let Some(key) = keys.next() else { break };
+            run.push((rest_bytes, key, executor.turn.prepare(key.written())));
+        }
+        for (_, _, hash) in &run {
+            executor.turn.prefetch_item(*hash);
+        }
+        for (rest_bytes, key, hash) in run {
+            if executor.out.len_bytes() >= OUTPUT_BYTES_MAX {
+                return LookedUp::Stopped { rest_bytes, verdict: Verdict::Yield };
+            }
+            match executor.get(key, hash, exptime, form) {
+                Ok(()) => {}
+                Err(GetFailed::TryAgain) => {
+                    return LookedUp::Stopped { rest_bytes, verdict: Verdict::TryAgain };
+                }
+                Err(GetFailed::OutOfMemory) => return LookedUp::All,
+            }
+        }
+        if keys.rest().is_empty() {
+            form.encode(&Reply::End, executor.out);
+            return LookedUp::All;
+        }
+    }
+    LookedUp::Stopped { rest_bytes: keys.rest().len(), verdict: Verdict::Yield }
+}
+
+/// Keys that are fetched ahead together.
+const RUN_KEYS_MAX: usize = 32;
+/// Runs of keys before others have their turn.
+const RUNS_MAX: usize = 64;
