@@ -12,6 +12,7 @@ use larder_engine::Handle;
 use rustix::io::Errno;
 
 use crate::counters::Counters;
+use crate::listen::Address;
 use crate::output::{Output, Unsent};
 use crate::session::{CloseReason, Context, Session, Verdict, Window};
 use crate::shared::Shared;
@@ -38,6 +39,15 @@ pub(crate) struct Connection {
 pub(crate) enum Transport {
     Tcp,
     Unix,
+}
+
+impl From<&Address> for Transport {
+    fn from(address: &Address) -> Self {
+        match address {
+            Address::Tcp(_) => Self::Tcp,
+            Address::Unix(_) => Self::Unix,
+        }
+    }
 }
 
 /// What a connection waits for.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use larder_engine::{Config, Engine};
 use larder_server::clock::Clock;
 use larder_server::control::{self, Stop};
+use larder_server::crew::Crew;
 use larder_server::daemon::{self, PidFile};
 use larder_server::listen;
 use larder_server::options::{self, EXIT_FAILURE, EXIT_OS_ERROR, Outcome, Refusal};
@@ -16,7 +17,7 @@ use larder_server::privilege;
 use larder_server::settings::Settings;
 use larder_server::shared::Shared;
 use larder_server::signals::Signals;
-use larder_server::worker::{Crew, Worker};
+use larder_server::worker::Worker;
 
 fn main() -> ExitCode {
     let outcome = options::parse(std::env::args_os().skip(1)).and_then(|outcome| match outcome {

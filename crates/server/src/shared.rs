@@ -2,14 +2,14 @@
 //! commands that exist to change it.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use larder_engine::Engine;
 
 use crate::clock::Clock;
 use crate::counters::{Counters, Totals};
+use crate::doorkeeper::Doorkeeper;
 use crate::settings::Settings;
 use crate::wake::Wake;
 
@@ -93,68 +93,5 @@ impl Shared {
 
     fn baseline(&self) -> MutexGuard<'_, Totals> {
         self.baseline.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Counts open connections and knows whether the server accepts.
-#[derive(Default)]
-pub struct Doorkeeper {
-    open: AtomicUsize,
-    /// Since when nobody is accepted (`-o no_maxconns_fast`, or no descriptors left).
-    closed_since: Mutex<Option<Instant>>,
-    closed_times: AtomicU64,
-    closed_micros: AtomicU64,
-}
-
-impl Doorkeeper {
-    /// Open connections.
-    pub fn open_connections(&self) -> usize {
-        self.open.load(Relaxed)
-    }
-
-    /// Lets one more in, unless `limit` are.
-    pub fn admit(&self, limit: usize) -> bool {
-        self.open.fetch_update(Relaxed, Relaxed, |open| (open < limit).then_some(open + 1)).is_ok()
-    }
-
-    /// One has gone.
-    pub fn leave(&self) {
-        self.open.fetch_sub(1, Relaxed);
-    }
-
-    /// Accepting?
-    pub fn is_accepting(&self) -> bool {
-        self.closed_since().is_none()
-    }
-
-    /// Stops accepting.
-    pub fn shut(&self) {
-        let mut since = self.closed_since();
-        if since.is_none() {
-            *since = Some(Instant::now());
-            self.closed_times.fetch_add(1, Relaxed);
-        }
-    }
-
-    /// Accepts again; true if it did not before.
-    pub fn reopen(&self) -> bool {
-        let Some(since) = self.closed_since().take() else { return false };
-        let micros = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
-        self.closed_micros.fetch_add(micros, Relaxed);
-        true
-    }
-
-    /// How often and for how many microseconds the server did not accept.
-    pub fn closed(&self) -> (u64, u64) {
-        (self.closed_times.load(Relaxed), self.closed_micros.load(Relaxed))
-    }
-
-    fn reset(&self) {
-        self.closed_times.store(0, Relaxed);
-        self.closed_micros.store(0, Relaxed);
-    }
-
-    fn closed_since(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.closed_since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

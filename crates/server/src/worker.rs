@@ -6,64 +6,18 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
-use crate::connection::{Bench, Connection, Interest, Next, SCRATCH_BYTES, Transport};
+use crate::connection::{Bench, Connection, Interest, Next, SCRATCH_BYTES};
 use crate::counters::Counters;
-use crate::listen::{Address, Listener};
+use crate::crew::{Crew, Newcomer};
+use crate::listen::Listener;
 use crate::session::Session;
 use crate::shared::Shared;
-use crate::wake::Wake;
-
-/// What the workers know of each other.
-pub struct Crew {
-    inboxes: Vec<Inbox>,
-    listeners: Vec<Listener>,
-    is_stopping: AtomicBool,
-}
-
-struct Inbox {
-    wake: Wake,
-    arrivals: Mutex<Vec<(OwnedFd, Transport)>>,
-    /// Connections the worker has or is about to have.
-    connections: AtomicUsize,
-}
-
-impl Crew {
-    /// A crew of `workers` that serves these listeners. Errors: no descriptors to be had.
-    pub fn new(workers: usize, listeners: Vec<Listener>) -> io::Result<Self> {
-        let inbox =
-            || Ok(Inbox { wake: Wake::new()?, arrivals: Mutex::default(), connections: AtomicUsize::new(0) });
-        let inboxes = (0..workers).map(|_| inbox()).collect::<io::Result<_>>()?;
-        Ok(Self { inboxes, listeners, is_stopping: AtomicBool::new(false) })
-    }
-
-    /// Lets every worker finish what it is at and end.
-    pub fn stop(&self) {
-        self.is_stopping.store(true, Relaxed);
-        self.wake_all();
-    }
-
-    fn wake_all(&self) {
-        for inbox in &self.inboxes {
-            inbox.wake.ring();
-        }
-    }
-
-    /// The worker that is to have a connection which worker `here` accepted: itself, unless another has fewer.
-    fn assign(&self, here: usize) -> usize {
-        let load = |index: usize| self.inboxes[index].connections.load(Relaxed);
-        let least = (0..self.inboxes.len()).min_by_key(|&index| load(index)).unwrap_or(here);
-        let chosen = if load(least) < load(here) { least } else { here };
-        self.inboxes[chosen].connections.fetch_add(1, Relaxed);
-        chosen
-    }
-}
 
 /// A worker.
 pub struct Worker {
@@ -86,8 +40,7 @@ impl Worker {
     /// The crew's worker number `index`. Errors: no descriptor to be had.
     pub fn new(index: usize, shared: Arc<Shared>, crew: Arc<Crew>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let wake = &crew.inboxes[index].wake;
-        epoll::add(&epoll, wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)?;
+        epoll::add(&epoll, crew.wake(index), epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)?;
         let mut worker = Self {
             counters: Arc::clone(&shared.counters[index]),
             index,
@@ -111,7 +64,7 @@ impl Worker {
         let mut output = Vec::new();
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let (shared, counters) = (Arc::clone(&self.shared), Arc::clone(&self.counters));
-        while !self.crew.is_stopping.load(Relaxed) {
+        while !self.crew.is_stopping() {
             self.wait(&mut events)?;
             let bench = &mut Bench {
                 shared: &shared,
@@ -186,12 +139,13 @@ impl Worker {
     fn accept(&mut self, listener: usize) {
         let shared = Arc::clone(&self.shared);
         let (doorkeeper, limit) = (&shared.doorkeeper, shared.settings.connections_max as usize);
+        let refuses = shared.settings.maxconns_fast;
         for _ in 0..ACCEPTS_PER_EVENT {
             if !doorkeeper.is_accepting() {
                 return self.stop_listening();
             }
-            let is_admitted = doorkeeper.admit(limit);
-            if !is_admitted && !shared.settings.maxconns_fast {
+            // Whoever is not to be refused is accepted only when there is a place.
+            if !refuses && !doorkeeper.admit(limit) {
                 doorkeeper.shut();
                 // One may have left before we shut, and found nothing to reopen.
                 if doorkeeper.open_connections() < limit {
@@ -200,60 +154,45 @@ impl Worker {
                 }
                 return self.stop_listening();
             }
-            let Listener { fd, address } = &self.crew.listeners[listener];
-            let accepted = rustix::net::accept_with(fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC);
-            match accepted {
-                Ok(fd) if is_admitted => {
-                    let transport = match address {
-                        Address::Tcp(_) => Transport::Tcp,
-                        Address::Unix(_) => Transport::Unix,
-                    };
-                    self.welcome(fd, transport);
-                    continue;
-                }
-                Ok(fd) => {
+            let Listener { fd, address } = &self.crew.listeners()[listener];
+            match rustix::net::accept_with(fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+                Ok(fd) if refuses && !doorkeeper.admit(limit) => {
                     self.counters.rejected_connections.add(1);
                     // The socket is new: if it does not take one line at once, its client has gone.
                     let _ = rustix::io::write(&fd, REFUSAL);
-                    continue;
                 }
-                Err(_) if !is_admitted => {}
-                Err(_) => doorkeeper.leave(),
-            }
-            match accepted {
-                Err(Errno::AGAIN) => return,
-                // Out of descriptors or of memory: without a pause epoll would report the listener again and again.
-                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                    if shared.verbosity() > 0 {
-                        eprintln!("Too many open connections");
+                Ok(fd) => {
+                    self.counters.total_connections.add(1);
+                    let newcomer = Newcomer { fd, transport: address.into() };
+                    if let Some(newcomer) = self.crew.assign(self.index, newcomer) {
+                        self.adopt(newcomer);
                     }
-                    doorkeeper.shut();
-                    return self.stop_listening();
                 }
-                // The client has gone already, or it was a signal.
-                _ => {}
+                Err(error) => {
+                    if !refuses {
+                        doorkeeper.leave();
+                    }
+                    match error {
+                        Errno::AGAIN => return,
+                        // Without a pause epoll would report the listener again and again.
+                        Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => {
+                            if shared.verbosity() > 0 {
+                                eprintln!("Too many open connections");
+                            }
+                            doorkeeper.shut();
+                            return self.stop_listening();
+                        }
+                        // The client has gone already, or it was a signal.
+                        _ => {}
+                    }
+                }
             }
         }
-    }
-
-    /// Gives an accepted connection to the worker that is to serve it.
-    fn welcome(&mut self, fd: OwnedFd, transport: Transport) {
-        self.counters.total_connections.add(1);
-        let chosen = self.crew.assign(self.index);
-        if chosen == self.index {
-            return self.adopt(fd, transport);
-        }
-        let inbox = &self.crew.inboxes[chosen];
-        inbox.arrivals.lock().unwrap_or_else(PoisonError::into_inner).push((fd, transport));
-        inbox.wake.ring();
     }
 
     fn look_into_inbox(&mut self) {
-        let inbox = &self.crew.inboxes[self.index];
-        inbox.wake.silence();
-        let arrivals = std::mem::take(&mut *inbox.arrivals.lock().unwrap_or_else(PoisonError::into_inner));
-        for (fd, transport) in arrivals {
-            self.adopt(fd, transport);
+        for newcomer in self.crew.take_newcomers(self.index) {
+            self.adopt(newcomer);
         }
         if !self.is_listening && self.shared.doorkeeper.is_accepting() {
             // If the kernel refuses, the next tick tries again.
@@ -261,7 +200,7 @@ impl Worker {
         }
     }
 
-    fn adopt(&mut self, fd: OwnedFd, transport: Transport) {
+    fn adopt(&mut self, Newcomer { fd, transport }: Newcomer) {
         if self.shared.verbosity() > 1 {
             let protocol = match self.shared.settings.accepted.protocol {
                 "ascii" => "ascii",
@@ -291,7 +230,7 @@ impl Worker {
         if self.shared.verbosity() > 1 {
             eprintln!("<{fd} connection closed.");
         }
-        self.crew.inboxes[self.index].connections.fetch_sub(1, Relaxed);
+        self.crew.release(self.index);
         self.shared.doorkeeper.leave();
         if self.shared.doorkeeper.reopen() {
             self.crew.wake_all();
@@ -332,7 +271,7 @@ impl Worker {
     }
 
     fn listen(&mut self) -> io::Result<()> {
-        for (index, listener) in self.crew.listeners.iter().enumerate() {
+        for (index, listener) in self.crew.listeners().iter().enumerate() {
             let data = epoll::EventData::new_u64(LISTENERS + index as u64);
             let wanted = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
             match epoll::add(&self.epoll, &listener.fd, data, wanted) {
@@ -345,7 +284,7 @@ impl Worker {
     }
 
     fn stop_listening(&mut self) {
-        for listener in &self.crew.listeners {
+        for listener in self.crew.listeners() {
             let _ = epoll::delete(&self.epoll, &listener.fd);
         }
         self.is_listening = false;

@@ -55,10 +55,10 @@ fn connections_beyond_the_limit_are_told_and_closed() {
     assert_eq!(read_to_end(&mut connect(&server)), "ERROR Too many open connections\r\n");
     ask(&mut inside[0], "get a\r\n", "END\r\n");
     drop(inside.pop());
-    eventually(|| Stats::of(server.address()).is_ok());
-    assert!(
+    // stats, too, needs a connection, and the last one may not be gone yet.
+    eventually(|| {
         Stats::of(server.address()).and_then(|stats| stats.get("rejected_connections")).is_ok_and(|n| n >= 1)
-    );
+    });
 }
 
 #[test]
