@@ -90,10 +90,7 @@ impl Tally {
                 println!("  ok    {line}");
                 self.passed += 1;
             }
-            Err(error) => {
-                println!("  FAIL  {name}: {error}");
-                self.failures.push(format!("{name}: {error}"));
-            }
+            Err(error) => self.failures.push(format!("{name}: {error}")),
         }
     }
 }

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use larder_conformance::script::Side;
-use larder_conformance::suite::{self, Report};
-use larder_conformance::{Result, server};
+use larder_conformance::{Result, server, suite};
 use lexopt::prelude::*;
 
 /// Plays scripts against larderd, another larder (`--server`) or the installed memcached (`--reference`).
@@ -38,16 +37,11 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         (None, Side::Reference) => server::memcached()?,
     };
     let report = suite::run(&program, side, &scripts)?;
-    print(&report);
-    if report.failures.is_empty() { Ok(()) } else { Err("the scripts do not all pass".into()) }
-}
-
-/// Prints what a run came to; its last line reads `N passed, M failed`.
-pub(crate) fn print(report: &Report) {
     for failure in &report.failures {
         println!("{failure}");
     }
     println!("{} passed, {} failed", report.passed, report.failures.len());
+    if report.failures.is_empty() { Ok(()) } else { Err("the scripts do not all pass".into()) }
 }
 
 const USAGE: &str =
