@@ -28,7 +28,7 @@ impl Clients {
     /// Installs every client below the target directory: a Python environment for each, npm and Go packages.
     pub(crate) fn install() -> Result<Self> {
         let sources = shell::root().join("conformance/clients");
-        let installed = installed_dir()?;
+        let installed = shell::target_dir()?.join("clients");
         fs::create_dir_all(&installed)?;
 
         let mut programs = Vec::new();
@@ -137,12 +137,6 @@ fn capable_verdicts(text: &str) -> Vec<(&str, bool)> {
         }
     }
     verdicts
-}
-
-fn installed_dir() -> Result<PathBuf> {
-    let exe = std::env::current_exe()?;
-    let target = exe.ancestors().nth(2).ok_or("xtask does not lie in a target directory")?;
-    Ok(target.join("clients"))
 }
 
 /// How many tests `memccapable -a` of libmemcached 1.1.4 has.

@@ -35,6 +35,12 @@ pub(crate) fn root() -> PathBuf {
     xtask.parent().unwrap_or(xtask).to_owned()
 }
 
+/// The target directory that we were built in.
+pub(crate) fn target_dir() -> Result<PathBuf> {
+    let exe = std::env::current_exe()?;
+    Ok(exe.ancestors().nth(2).ok_or("xtask does not lie in a target directory")?.to_owned())
+}
+
 fn shown(command: &Command) -> String {
     let words = [command.get_program()].into_iter().chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
