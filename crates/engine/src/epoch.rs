@@ -4,7 +4,9 @@
 //! then ends. Memory tagged `t` is free once every handle in a turn entered it after `t`: nobody who could have found a
 //! way to it is still reading. An idle handle holds nothing back. (Fraser, "Practical lock-freedom", 2004.)
 
-use std::sync::atomic::{AtomicU64, Ordering::*, fence};
+use std::sync::atomic::Ordering::*;
+
+use crate::sync::{AtomicU64, fence};
 
 /// What a handle's slot says outside a turn.
 const IDLE: u64 = u64::MAX;
@@ -48,7 +50,7 @@ impl Epochs {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::Epochs;
 

@@ -22,16 +22,16 @@
 //!   changed starts again.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering::*};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::*;
 
 use crate::budget::Budget;
 use crate::hash::Hash;
-use crate::memory::{PAGE_BYTES, Region};
+use crate::lines::{LINE_BYTES, Line, Lines, WORDS};
+use crate::memory::PAGE_BYTES;
+use crate::sync::{AtomicU64, Mutex, MutexGuard, spin_loop, yield_now};
 
-const WORDS: usize = 8;
 const LAST: usize = WORDS - 1;
-const LINE_BYTES: usize = 64;
 
 const PLACE_BITS: u32 = 39;
 const PLACE: u64 = (1 << PLACE_BITS) - 1;
@@ -43,7 +43,7 @@ const TAG: u64 = !0 << 43;
 
 /// Entries per bucket beyond which the index grows. With eight words a bucket, 7 gives 11.6 bytes an item: 27 % of the
 /// buckets have an overflow bucket, 15 % of the hits look at a second line.
-const ITEMS_PER_BUCKET: u64 = 7;
+const ITEMS_PER_BUCKET: u64 = WORDS as u64 - 1;
 
 /// One word of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,8 +101,8 @@ impl Found<'_> {
 pub(crate) struct Index {
     /// Number of buckets; every look-up reads it, a split writes it.
     count: AtomicU64,
-    buckets: Region,
-    overflow: Region,
+    buckets: Lines,
+    overflow: Lines,
     /// Held by whoever splits. Never waited for.
     splitting: Mutex<()>,
     /// Overflow buckets out of use. Taken while buckets are locked, so nothing is locked while it is held.
@@ -120,9 +120,9 @@ struct Spare {
 impl Index {
     /// Address space for `memory_bytes` of cache; `count` buckets (a power of two) to start with.
     pub(crate) fn new(memory_bytes: usize, count: usize, budget: &Budget) -> io::Result<Self> {
-        let buckets = Region::reserve((memory_bytes / 2).max(count * LINE_BYTES).max(1 << 16))?;
-        let overflow = Region::reserve((memory_bytes / 4).max(1 << 16))?;
-        budget.force((count * LINE_BYTES) as u64);
+        let buckets = Lines::reserve((memory_bytes / 2).max(count * LINE_BYTES).max(1 << 16))?;
+        let overflow = Lines::reserve((memory_bytes / 4).max(1 << 16))?;
+        budget.force((count * LINE_BYTES).next_multiple_of(PAGE_BYTES) as u64);
         Ok(Self {
             count: AtomicU64::new(count as u64),
             buckets,
@@ -135,7 +135,7 @@ impl Index {
 
     /// Starts fetching the line that a look-up will read.
     pub(crate) fn prefetch(&self, hash: Hash) {
-        self.buckets.prefetch(bucket_of(hash, self.count.load(Relaxed)) * LINE_BYTES);
+        self.buckets.prefetch(bucket_of(hash, self.count.load(Relaxed)));
     }
 
     /// Where the item probably lies, if any entry of the first line has its tag; for prefetching only.
@@ -149,7 +149,7 @@ impl Index {
             }
         }
         if let Some(overflow) = last.overflow() {
-            self.overflow.prefetch(overflow * LINE_BYTES);
+            self.overflow.prefetch(overflow);
         }
         None
     }
@@ -210,7 +210,7 @@ impl Index {
         let count = self.count.load(Relaxed);
         // A handle may have reported removals before another reported the same items' arrival.
         let items = (self.items.load(Relaxed) as i64).max(0) as u64;
-        items > count * ITEMS_PER_BUCKET && (count as usize) < self.buckets.len_bytes() / LINE_BYTES
+        items > count * ITEMS_PER_BUCKET && (count as usize) < self.buckets.count()
     }
 
     /// Buckets, not counting overflow.
@@ -225,7 +225,7 @@ impl Index {
 
     /// Overflow buckets that nobody reads any more come back here.
     pub(crate) fn reuse_overflow(&self, overflow: u32) {
-        let line = self.overflow.line_u64(overflow as usize);
+        let line = self.overflow.get(overflow as usize);
         line.iter().for_each(|word| word.store(0, Relaxed));
         self.spare().freed.push(overflow);
     }
@@ -257,7 +257,7 @@ impl Index {
         let tail = (staying.len() > WORDS).then(|| {
             let overflow = spare.pop();
             if let Some(overflow) = overflow {
-                self.lay_out(self.overflow.line_u64(overflow as usize), &staying[LAST..], &mut spare);
+                self.lay_out(self.overflow.get(overflow as usize), &staying[LAST..], &mut spare);
             }
             overflow
         });
@@ -268,7 +268,7 @@ impl Index {
                 _ => staying.get(at).map_or(0, |entry| entry.0),
             };
             // Bits that readers set meanwhile are lost: a few uses.
-            word.store(entry | if at == 0 { LOCK } else { 0 }, Release);
+            old.put(word, Entry(entry));
         }
         self.spare().freed.extend(spare);
         old_overflow.into_iter().for_each(retire);
@@ -276,14 +276,14 @@ impl Index {
     }
 
     /// Writes entries to a line that nobody reads yet, chaining overflow as needed.
-    fn lay_out(&self, line: &[AtomicU64; WORDS], entries: &[Entry], spare: &mut Vec<u32>) {
+    fn lay_out(&self, line: &Line, entries: &[Entry], spare: &mut Vec<u32>) {
         let here = if entries.len() > WORDS { LAST } else { entries.len() };
         for (word, entry) in line.iter().zip(&entries[..here]) {
             word.store(entry.0, Relaxed);
         }
         if here < entries.len() {
             let overflow = spare.pop().expect("the caller took enough overflow buckets");
-            self.lay_out(self.overflow.line_u64(overflow as usize), &entries[here..], spare);
+            self.lay_out(self.overflow.get(overflow as usize), &entries[here..], spare);
             line[LAST].store(LINK | (u64::from(overflow) + 1), Release);
         }
     }
@@ -291,7 +291,7 @@ impl Index {
     fn take_overflow(&self, budget: &Budget, wanted: usize) -> Option<Vec<u32>> {
         let mut spare = self.spare();
         let fresh = wanted.saturating_sub(spare.freed.len());
-        if (spare.used + fresh) * LINE_BYTES > self.overflow.len_bytes() {
+        if spare.used + fresh > self.overflow.count() {
             return None;
         }
         let keep = spare.freed.len() - (wanted - fresh);
@@ -312,15 +312,15 @@ impl Index {
     }
 
     /// The overflow lines of a chain.
-    fn below<'i>(&'i self, first: &'i [AtomicU64; WORDS]) -> impl Iterator<Item = &'i [AtomicU64; WORDS]> {
-        let next = |line: &[AtomicU64; WORDS]| {
-            Entry(line[LAST].load(Acquire)).overflow().map(|overflow| self.overflow.line_u64(overflow))
+    fn below<'i>(&'i self, first: &'i Line) -> impl Iterator<Item = &'i Line> {
+        let next = |line: &Line| {
+            Entry(line[LAST].load(Acquire)).overflow().map(|overflow| self.overflow.get(overflow))
         };
         std::iter::successors(next(first), move |line| next(line))
     }
 
-    fn line(&self, bucket: usize) -> &[AtomicU64; WORDS] {
-        self.buckets.line_u64(bucket)
+    fn line(&self, bucket: usize) -> &Line {
+        self.buckets.get(bucket)
     }
 
     fn lock_bucket(&self, bucket: usize) -> Bucket<'_> {
@@ -329,7 +329,7 @@ impl Index {
         while first[0].fetch_or(LOCK, Acquire) & LOCK != 0 {
             tries += 1;
             // The owner holds it for less than a microsecond, unless it lost its core.
-            if tries.is_multiple_of(64) { std::thread::yield_now() } else { std::hint::spin_loop() }
+            if tries.is_multiple_of(64) { yield_now() } else { spin_loop() }
         }
         Bucket { index: self, first }
     }
@@ -342,7 +342,7 @@ fn bucket_of(hash: Hash, count: u64) -> usize {
     (if bucket < count { bucket } else { bucket & (mask >> 1) }) as usize
 }
 
-fn scan<'i>(line: &'i [AtomicU64; WORDS], hash: Hash, is_it: &impl Fn(Entry) -> bool) -> Option<Found<'i>> {
+fn scan<'i>(line: &'i Line, hash: Hash, is_it: &impl Fn(Entry) -> bool) -> Option<Found<'i>> {
     line.iter().find_map(|word| {
         let entry = Entry(word.load(Acquire));
         (entry.matches(hash) && is_it(entry)).then_some(Found { word, entry })
@@ -352,7 +352,7 @@ fn scan<'i>(line: &'i [AtomicU64; WORDS], hash: Hash, is_it: &impl Fn(Entry) -> 
 /// A locked bucket; unlocked when dropped.
 pub(crate) struct Bucket<'i> {
     index: &'i Index,
-    first: &'i [AtomicU64; WORDS],
+    first: &'i Line,
 }
 
 impl<'i> Bucket<'i> {
@@ -376,7 +376,7 @@ impl<'i> Bucket<'i> {
         }
         let Some(taken) = self.index.take_overflow(budget, 1) else { return false };
         let full = self.lines().last().unwrap_or(self.first);
-        let line = self.index.overflow.line_u64(taken[0] as usize);
+        let line = self.index.overflow.get(taken[0] as usize);
         line[0].store(full[LAST].load(Relaxed), Relaxed);
         line[1].store(entry.0, Relaxed);
         full[LAST].store(LINK | (u64::from(taken[0]) + 1), Release);
@@ -406,13 +406,17 @@ impl<'i> Bucket<'i> {
         }
     }
 
-    fn lines(&self) -> impl Iterator<Item = &'i [AtomicU64; WORDS]> + use<'i> {
+    fn lines(&self) -> impl Iterator<Item = &'i Line> + use<'i> {
         std::iter::once(self.first).chain(self.index.below(self.first))
     }
 
     fn put(&self, word: &AtomicU64, entry: Entry) {
-        let lock = if std::ptr::eq(word, &self.first[0]) { LOCK } else { 0 };
-        word.store(entry.0 & !LOCK | lock, Release);
+        if std::ptr::eq(word, &self.first[0]) {
+            // Others try to lock this word: it only ever changes by exchanges, never by a plain store that crosses theirs.
+            word.swap(entry.0 | LOCK, AcqRel);
+        } else {
+            word.store(entry.0 & !LOCK, Release);
+        }
     }
 }
 
@@ -421,3 +425,6 @@ impl Drop for Bucket<'_> {
         self.first[0].fetch_and(!LOCK, Release);
     }
 }
+
+#[cfg(test)]
+mod tests;

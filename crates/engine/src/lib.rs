@@ -16,7 +16,7 @@
 //! | `evict` | emptying segments: eviction, expiry, compaction, background work |
 //! | `upload` | large items |
 //! | `engine` | what all handles share; how memory comes back |
-//! | `epoch`, `budget`, `ghost`, `hash`, `memory`, `stats` | what they are called |
+//! | `epoch`, `budget`, `ghost`, `hash`, `lines`, `memory`, `stats`, `sync` | what they are called |
 //!
 //! ```
 //! use larder_engine::{Config, Engine, Now, Store};
@@ -46,11 +46,13 @@ mod handle;
 mod hash;
 mod index;
 mod item;
+mod lines;
 mod memory;
 mod request;
 mod segment;
 mod stats;
 mod store;
+mod sync;
 mod upload;
 mod write;
 

@@ -7,7 +7,9 @@
 
 use std::io;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::AtomicU32;
+#[cfg(not(all(loom, test)))]
+use std::sync::atomic::AtomicU64;
 
 /// The granule in which memory is charged and given back. Kernels with larger pages merely give back less often.
 pub(crate) const PAGE_BYTES: usize = 4096;
@@ -37,6 +39,7 @@ impl Region {
     }
 
     /// A cache line of eight words. Panics beyond the end.
+    #[cfg(not(all(loom, test)))]
     pub(crate) fn line_u64(&self, index: usize) -> &[AtomicU64; 8] {
         assert!(index < self.bytes / 64, "line {index} is outside the region");
         // SAFETY: in bounds (checked), aligned (the base is page-aligned), initialised (zeroed by the system), and only

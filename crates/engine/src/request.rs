@@ -106,7 +106,7 @@ pub struct Fetched<'t> {
 pub enum Mode {
     /// Store always.
     Set,
-    /// Store only if absent; a failed add counts as a use of the item.
+    /// Store only if absent; a failed add counts as a use of the item when it comes to eviction, not as a fetch.
     Add,
     /// Store only if present.
     Replace,

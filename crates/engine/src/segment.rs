@@ -188,12 +188,12 @@ impl Pool {
         if let Some(after) = self.runs.remove(&(start + segments)) {
             segments += after;
         }
-        if let Some((&before, &length)) = self.runs.range(..start).next_back() {
-            if before + length == start {
-                self.runs.remove(&before);
-                start = before;
-                segments += length;
-            }
+        if let Some((&before, &length)) = self.runs.range(..start).next_back()
+            && before + length == start
+        {
+            self.runs.remove(&before);
+            start = before;
+            segments += length;
         }
         self.runs.insert(start, segments);
     }

@@ -80,15 +80,19 @@ struct Written {
 
 /// A new item before it is published.
 enum Draft {
-    Small { offset: usize, raw: Raw },
-    Large(Upload),
+    Small {
+        offset: usize,
+        raw: Raw,
+    },
+    /// And the queue it will wait in.
+    Large(Upload, usize),
 }
 
 impl Draft {
     fn raw(&self) -> Raw {
         match self {
             Self::Small { raw, .. } => *raw,
-            Self::Large(upload) => upload.raw,
+            Self::Large(upload, _) => upload.raw,
         }
     }
 }
@@ -203,7 +207,8 @@ impl Turn<'_> {
             };
         };
         if store.mode == Mode::Add {
-            self.note_use(&old);
+            // A use for the order of eviction, but not a fetch.
+            old.found.note_use();
             return Plan::Answer(Stored::NotStored);
         }
         let (Some(Compare::Equal(given)) | Some(Compare::EqualOrStale(given))) = store.compare else {
@@ -287,7 +292,7 @@ impl Turn<'_> {
             let blank = how.blank.is_some();
             Plan::Write(New {
                 body: Body::Join(if blank { b"" } else { old.value() }, b""),
-                client_flags: how.blank.unwrap_or(old.client_flags()),
+                client_flags: how.blank.unwrap_or_else(|| old.client_flags()),
                 expiry: match how.expiry {
                     Some(expiry) => NewExpiry::Set(expiry),
                     None if blank => NewExpiry::Set(Expiry::NEVER),
@@ -381,7 +386,8 @@ impl Turn<'_> {
                 client_flags: 0,
                 expiry: NewExpiry::Set(expiry),
                 cas: NewCas::given_or_fresh(how.vivify_cas),
-                marks: TOKEN,
+                // Its creator has seen it.
+                marks: TOKEN | FETCHED,
                 marks_kept: 0,
                 binary_key: how.binary_key,
             }),
@@ -471,8 +477,7 @@ impl Turn<'_> {
             if old.is_some() && alive.is_err() {
                 self.count_reclaimed(old.map_or(0, |old| old.offset), draft.raw());
             }
-            return match self.publish(&bucket, hash, &new, draft, queue, found, alive.ok().map(|old| old.raw))
-            {
+            return match self.publish(&bucket, hash, &new, draft, found, alive.ok().map(|old| old.raw)) {
                 Some((offset, raw)) => Outcome::Written(Written { offset, raw, expiry_before }),
                 None => Outcome::NoRoom(NoRoom::OutOfMemory),
             };
@@ -502,7 +507,9 @@ impl Turn<'_> {
         let (head, tail, digits) = match &new.body {
             Body::Join(head, tail) => (*head, *tail, None),
             Body::Number(digits) => (digits.text(), &b""[..], Some(digits)),
-            Body::Uploaded => return upload.take().map(Draft::Large).ok_or(NoRoom::OutOfMemory),
+            Body::Uploaded => {
+                return upload.take().map(|upload| Draft::Large(upload, queue)).ok_or(NoRoom::OutOfMemory);
+            }
         };
         let padding = digits.map_or(0, |digits| digits.padding);
         let expiry = match new.expiry {
@@ -537,7 +544,7 @@ impl Turn<'_> {
             let mut upload = self.start_upload(shape, key, bytes)?;
             fill(upload.window());
             upload.advance(shape.value_bytes);
-            return Ok(Draft::Large(upload));
+            return Ok(Draft::Large(upload, queue));
         }
         let offset = self.append(queue, expiry, shape.size())?;
         // SAFETY: `append` gave us these bytes alone.
@@ -557,7 +564,7 @@ impl Turn<'_> {
     fn discard(&self, draft: Draft, upload: &mut Option<Upload>) {
         match draft {
             Draft::Small { offset, .. } => self.handle.writer.borrow_mut().take_back(self.engine(), offset),
-            Draft::Large(large) => *upload = Some(large),
+            Draft::Large(large, _) => *upload = Some(large),
         }
     }
 
@@ -568,7 +575,6 @@ impl Turn<'_> {
         hash: Hash,
         new: &New<'_>,
         draft: Draft,
-        queue: usize,
         found: Option<Found<'_>>,
         old: Option<Raw>,
     ) -> Option<(usize, Raw)> {
@@ -595,14 +601,14 @@ impl Turn<'_> {
         }
         let offset = match &draft {
             Draft::Small { offset, .. } => *offset,
-            Draft::Large(upload) => {
+            Draft::Large(upload, queue) => {
                 let (id, now) = (upload.id, self.now());
                 let segment = engine.segments.get(id);
                 let (memory_bytes, group) = (
                     segment.filled_bytes.load(Relaxed),
                     crate::segment::group_of(expiry, now, engine.groups),
                 );
-                segment.open(queue, group, engine.flush_mark.load(Relaxed), now);
+                segment.open(*queue, group, engine.flush_mark.load(Relaxed), now);
                 segment.filled_bytes.store(memory_bytes, Relaxed);
                 engine.segments.start(id)
             }
@@ -610,7 +616,7 @@ impl Turn<'_> {
         let id = engine.segments.id_at(offset);
         engine.segments.get(id).note_expiry(expiry);
         let entry = Entry::new(hash, offset, found.map_or(0, |found| found.entry.uses()));
-        let is_run = matches!(draft, Draft::Large(_));
+        let is_run = matches!(draft, Draft::Large(..));
         if is_run {
             // In its queue before it can be found, so that whoever replaces it can take it out.
             engine.segments.seal(id);
@@ -626,7 +632,7 @@ impl Turn<'_> {
                 return None;
             }
         }
-        if let Draft::Large(upload) = draft {
+        if let Draft::Large(upload, _) = draft {
             upload.release();
         }
         self.count_linked(id, raw);
@@ -785,7 +791,7 @@ impl Digits {
 fn parse_number(value: &[u8]) -> Option<u64> {
     let is_space = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
     let start = value.iter().position(|byte| !is_space(byte))?;
-    let value = value[start..].strip_prefix(b"+").unwrap_or(&value[start..]);
+    let value = value[start..].strip_prefix(b"+").unwrap_or_else(|| &value[start..]);
     let end = value.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(value.len());
     let is_ended = value.get(end).is_none_or(is_space);
     if end == 0 || !is_ended {

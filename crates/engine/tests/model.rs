@@ -2,6 +2,7 @@
 //!
 //! With room for everything the answers must be equal. Under eviction what is gone is gone, but what is there must be right:
 //! then a miss is always allowed, and tells the model to forget.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use std::collections::HashMap;
 
@@ -177,7 +178,8 @@ fn step(model: &mut Model, turn: &Turn<'_>, random: &mut Random, keys: u64, valu
             } else {
                 turn.store(hash, &store)
             };
-            model_store(model, turn, &store, old, stored);
+            let evicted = model.evicts && old.as_ref().is_some_and(|old| is_evicted(&store, old, stored));
+            model_store(model, turn, &store, old.filter(|_| !evicted), stored);
         }
         40..60 => match (turn.get(&key, hash), old) {
             (Ok(item), Some(old)) => {
@@ -192,11 +194,16 @@ fn step(model: &mut Model, turn: &Turn<'_>, random: &mut Random, keys: u64, valu
                 vivify: random.chance(3).then(|| expiry(dies)),
                 vivify_cas: given,
                 recache_below_secs: random.chance(3).then(|| random.below(100) as u32),
-                recache_after_touch: length % 2 == 0,
+                recache_after_touch: random.chance(2),
                 binary_key: random.chance(2),
                 unnoticed: random.chance(4),
             };
-            match (turn.fetch(&key, hash, &how), old) {
+            let fetched = turn.fetch(&key, hash, &how);
+            let evicted = match &fetched {
+                Ok(fetched) => fetched.vivified,
+                Err(fail) => matches!(fail, Fail::Miss(_)),
+            };
+            match (fetched, old.filter(|_| !(evicted && model.evicts))) {
                 (Ok(fetched), Some(old)) => {
                     let judged = match how.touch.filter(|_| how.recache_after_touch) {
                         Some(touch) => touch.secs().unwrap_or(0),
@@ -237,7 +244,7 @@ fn step(model: &mut Model, turn: &Turn<'_>, random: &mut Random, keys: u64, valu
                             client_flags: 0,
                             expiry: expiry.secs().unwrap_or(0),
                             cas: fresh(fetched.item.cas(), 0, given),
-                            fetched: false,
+                            fetched: true,
                             stale: false,
                             token: true,
                             binary_key: how.binary_key,
@@ -272,6 +279,7 @@ fn step(model: &mut Model, turn: &Turn<'_>, random: &mut Random, keys: u64, valu
                 note_use(item, now);
             }
             (Err(Fail::Miss(_)), None) => {}
+            (Err(Fail::Miss(_)), Some(_)) if model.evicts => {}
             (Err(Fail::TryAgain | Fail::OutOfMemory), _) if model.evicts => accept_use(model, turn, &key),
             (got, old) => panic!("touch gave {got:?} for {old:?}"),
         },
@@ -285,6 +293,7 @@ fn step(model: &mut Model, turn: &Turn<'_>, random: &mut Random, keys: u64, valu
             };
             match (turn.invalidate(&key, hash, &how), old) {
                 (Ok(Deleted::NotFound(_)), None) => {}
+                (Ok(Deleted::NotFound(_)), Some(_)) if model.evicts => {}
                 (Ok(Deleted::Exists), Some(old)) => assert!(how.compare.is_some_and(|cas| cas != old.cas)),
                 (Ok(Deleted::Deleted), Some(_)) => {
                     let cas = turn.peek(&key, hash).map(|seen| seen.item.cas());
@@ -319,7 +328,10 @@ fn step(model: &mut Model, turn: &Turn<'_>, random: &mut Random, keys: u64, valu
                 cas: given,
                 binary_key: false,
             };
-            model_arith(model, turn, &key, &how, old, turn.arith(&key, hash, &how));
+            let counted = turn.arith(&key, hash, &how);
+            let evicted = model.evicts
+                && matches!(counted, Counted::NotFound(_) | Counted::Number { created: true, .. });
+            model_arith(model, turn, &key, &how, old.filter(|_| !evicted), counted);
         }
         _ => {}
     }
@@ -353,6 +365,17 @@ fn upload(turn: &Turn<'_>, hash: larder_engine::Hash, store: &Store<'_>) -> Stor
     turn.commit(hash, store, &mut Some(upload))
 }
 
+/// Making room may have evicted the very item that was to be changed: then the answer is that for an absent one.
+fn is_evicted(store: &Store<'_>, old: &Modelled, stored: Stored) -> bool {
+    match (store.mode, stored) {
+        (_, Stored::NotFound) | (Mode::Replace, Stored::NotStored) => true,
+        (Mode::Append | Mode::Prepend, Stored::Stored { value_bytes, .. }) => {
+            store.vivify.is_some() && value_bytes as usize == store.value.len() && !old.value.is_empty()
+        }
+        _ => false,
+    }
+}
+
 fn model_store(model: &mut Model, turn: &Turn<'_>, store: &Store<'_>, old: Option<Modelled>, stored: Stored) {
     if matches!(stored, Stored::TryAgain | Stored::OutOfMemory) {
         assert!(model.evicts, "no memory although there is plenty");
@@ -370,10 +393,7 @@ fn model_store(model: &mut Model, turn: &Turn<'_>, store: &Store<'_>, old: Optio
         (None, Mode::Set | Mode::Replace, Some(_)) => Some(Stored::NotFound),
         (None, Mode::Append | Mode::Prepend, _) if store.vivify.is_some() => None,
         (None, ..) => Some(Stored::NotStored),
-        (Some(_), Mode::Add, _) => {
-            note_use(model.items.get_mut(store.key).unwrap(), now);
-            Some(Stored::NotStored)
-        }
+        (Some(_), Mode::Add, _) => Some(Stored::NotStored),
         (Some(_), _, None) => None,
         (Some(old), _, Some(Compare::Equal(given))) => {
             (given == 0 || given != old.cas).then_some(Stored::Exists)

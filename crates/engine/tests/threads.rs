@@ -1,9 +1,12 @@
 //! Several threads on one engine: what is found is whole and belongs to its key, counters lose nothing, and memory comes back.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use larder_engine::{Arith, Config, Counted, Engine, Expiry, Fail, Fetch, Handle, Mode, Now, Store, Stored, Token};
+use larder_engine::{
+    Arith, Config, Counted, Engine, Expiry, Fail, Fetch, Handle, Mode, Now, Store, Stored, Token,
+};
 
 const THREADS: usize = if cfg!(miri) { 2 } else { 4 };
 
@@ -123,7 +126,8 @@ fn no_increment_and_no_append_is_lost() {
             assert!(turn.get(&key, hash).is_ok(), "just stored");
             if round % 16 == 0 {
                 let log = turn.prepare(b"log");
-                let append = Store { mode: Mode::Append, vivify: Some(Expiry::NEVER), ..Store::set(b"log", b".") };
+                let append =
+                    Store { mode: Mode::Append, vivify: Some(Expiry::NEVER), ..Store::set(b"log", b".") };
                 assert!(matches!(turn.store(log, &append), Stored::Stored { .. }));
             }
             if round > 100 {
@@ -147,7 +151,8 @@ fn no_increment_and_no_append_is_lost() {
 #[test]
 fn one_creator_wins_the_token() {
     let engine = engine(4 << 20, true);
-    let winners: Vec<AtomicU64> = (0..if cfg!(miri) { 10 } else { 5000 }).map(|_| AtomicU64::new(0)).collect();
+    let winners: Vec<AtomicU64> =
+        (0..if cfg!(miri) { 10 } else { 5000 }).map(|_| AtomicU64::new(0)).collect();
     race(&engine, |_, handle| {
         for (at, winners) in winners.iter().enumerate() {
             let turn = handle.enter(now(1));
@@ -156,7 +161,9 @@ fn one_creator_wins_the_token() {
             match turn.fetch(&key, turn.prepare(&key), &how) {
                 Ok(fetched) if fetched.token == Token::Won => drop(winners.fetch_add(1, Relaxed)),
                 Ok(fetched) => assert_eq!(fetched.token, Token::Held),
-                Err(Fail::Miss(_) | Fail::OutOfMemory | Fail::TryAgain) => panic!("a vivifying fetch always finds"),
+                Err(Fail::Miss(_) | Fail::OutOfMemory | Fail::TryAgain) => {
+                    panic!("a vivifying fetch always finds")
+                }
             }
         }
     });
