@@ -143,7 +143,10 @@ impl Connection {
             received = match self.receive(bench) {
                 Received::Bytes(n) => n,
                 Received::Nothing => return Next::Wait(Interest::Readable),
-                Received::Busy => return Next::Queue,
+                Received::Busy => {
+                    let_others_run();
+                    return Next::Queue;
+                }
                 Received::End(reason) => return Next::Close(reason),
             };
         }
@@ -225,6 +228,7 @@ impl Connection {
             if sent.is_err() {
                 break (Next::Close(CloseReason::Error), false);
             }
+            drop(turn);
             let is_unfed = !matches!(fed.verdict, Verdict::NeedInput);
             if let Verdict::Close(reason) = fed.verdict {
                 if self.unsent.is_none() {
@@ -238,6 +242,10 @@ impl Connection {
             rounds += 1;
             match fed.verdict {
                 Verdict::NeedInput => break (Next::Wait(Interest::Readable), false),
+                Verdict::TryAgain => {
+                    let_others_run();
+                    break (Next::Queue, true);
+                }
                 _ if rounds < rounds_max => {}
                 verdict => {
                     if matches!(verdict, Verdict::Yield) {
@@ -283,6 +291,11 @@ impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// Memory is held back by a turn of another worker, which may have lost its core: give it ours.
+fn let_others_run() {
+    std::thread::yield_now();
 }
 
 fn read(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Received {

@@ -29,8 +29,7 @@ pub struct Session {
     state: State,
     /// Bytes at the head of the input that are known to hold no line feed.
     scanned_bytes: usize,
-    /// How often in a row the engine asked for a new turn.
-    tries: u16,
+    patience: Patience,
 }
 
 #[derive(Default)]
@@ -97,7 +96,7 @@ impl Session {
         requests_max: u32,
     ) -> Fed {
         let mut executor =
-            Executor { cx, turn, out, key_buffer: [0; KEY_BYTES_MAX], gives_up: self.tries >= TRIES_MAX };
+            Executor { cx, turn, out, key_buffer: [0; KEY_BYTES_MAX], gives_up: self.patience.is_over(turn) };
         let mut fed = Fed { consumed: 0, requests: 0, verdict: Verdict::NeedInput };
         loop {
             let step =
@@ -105,12 +104,12 @@ impl Session {
             fed.consumed += step.consumed;
             fed.requests += step.requests;
             if step.requests > 0 {
-                self.tries = 0;
+                self.patience = Patience::default();
                 executor.gives_up = false;
             }
             if let Some(verdict) = step.verdict {
                 if verdict == Verdict::TryAgain {
-                    self.tries += 1;
+                    self.patience.begin(turn);
                 }
                 fed.verdict = verdict;
                 return fed;
@@ -124,8 +123,8 @@ impl Session {
         let State::Value(arrival) = &mut self.state else { return Window::None };
         match arrival.window(turn) {
             Ok(window) => window.map_or(Window::None, Window::Fill),
-            Err(NoRoom::TryAgain) if self.tries < TRIES_MAX => {
-                self.tries += 1;
+            Err(NoRoom::TryAgain) if !self.patience.is_over(turn) => {
+                self.patience.begin(turn);
                 Window::TryAgain
             }
             // Found again, and answered, when the bytes are fed.
@@ -137,7 +136,7 @@ impl Session {
     pub fn filled(&mut self, n: usize) {
         if let State::Value(arrival) = &mut self.state {
             arrival.filled(n);
-            self.tries = 0;
+            self.patience = Patience::default();
         }
     }
 
@@ -297,7 +296,7 @@ impl Session {
         let State::Value(arrival) = &mut self.state else { return Step::go_on(0) };
         let (consumed, arrived) = arrival.receive(executor.turn, input, executor.gives_up);
         if consumed > 0 {
-            self.tries = 0;
+            self.patience = Patience::default();
         }
         let mut step = Step::go_on(consumed);
         let done = match arrived {
@@ -359,10 +358,29 @@ impl Session {
         if let LookedUp::Stopped { rest_bytes, .. } = looked_up {
             self.state = State::Keys { form, exptime: get.exptime };
             if rest_bytes < get.keys.rest().len() {
-                self.tries = 0;
+                self.patience = Patience::default();
             }
         }
         looked_up
+    }
+}
+
+/// How long the request at hand has waited for memory that is being reclaimed.
+#[derive(Default)]
+struct Patience {
+    /// 0: it does not wait.
+    since_secs: u32,
+}
+
+impl Patience {
+    fn begin(&mut self, turn: &Turn<'_>) {
+        if self.since_secs == 0 {
+            self.since_secs = turn.now().secs;
+        }
+    }
+
+    fn is_over(&self, turn: &Turn<'_>) -> bool {
+        self.since_secs != 0 && turn.now().secs.saturating_sub(self.since_secs) > PATIENCE_SECS
     }
 }
 
@@ -394,5 +412,6 @@ impl Step {
 const BATCH_REQUESTS_MAX: usize = 32;
 /// Replies are sent once there are so many bytes of them; one reply may go beyond.
 pub const OUTPUT_BYTES_MAX: usize = 256 << 10;
-/// New turns that a request is given to find its memory reclaimed, before it is told that there is none.
-const TRIES_MAX: u16 = 1000;
+/// How long a request waits for memory that is being reclaimed, before it is told that there is none. Turns last
+/// microseconds; only a thread that lost its core in the middle of one takes longer.
+const PATIENCE_SECS: u32 = 2;
