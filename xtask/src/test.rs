@@ -64,6 +64,15 @@ impl Steps {
         self.run("cargo test", || {
             shell::run(&mut shell::cargo(&["test", "--quiet", "--workspace", "--no-fail-fast"]))
         });
+        // Flags of its own would have everything built anew each time: a folder of its own.
+        self.run("the index in every order of two threads", || {
+            let mut test =
+                shell::cargo(&["test", "--quiet", "--package", "larder-engine", "--lib", "orders"]);
+            shell::run(
+                test.env("RUSTFLAGS", "--cfg loom")
+                    .env("CARGO_TARGET_DIR", shell::root().join("target/loom")),
+            )
+        });
         self.run("larderd builds for release", || server::larderd().map(drop));
         self.run("tidy", || tidy::run(&[]));
         for side in [Side::Reference, Side::Larder] {
