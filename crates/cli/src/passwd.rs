@@ -1,0 +1,210 @@
+//! `larder passwd`: keeps a file of passwords for `larderd -Y` and `-S`.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use larder_auth::{
+    ENTRIES_MAX, Entry, ITERATIONS_DEFAULT, ITERATIONS_MAX, ITERATIONS_MIN, LINE_BYTES_MAX, Password,
+    SALT_BYTES, Verifier,
+};
+use lexopt::{Arg, ValueExt as _};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+
+use crate::{Failure, Tool};
+
+pub(crate) const TOOL: Tool =
+    Tool { name: "passwd", summary: "set or delete a user's password in a password file", help: HELP, run };
+
+const HELP: &str = "\
+usage: larder passwd [options] <file> <user>
+
+Sets the user's password in a password file of larderd (-Y, MEMCACHED_SASL_PWDB), and makes the file
+if there is none. The password is read from the terminal, or else as the first line of standard input.
+It is kept as a SCRAM-SHA-256 verifier, from which it cannot be read, and which every way to log in takes.
+The file is replaced in one step, readable by its owner only; larderd reads it again on SIGHUP.
+
+  --delete            delete the user
+  --plain             keep the password as it is (memcached reads no other files)
+  --iterations <n>    hashes that a guess costs, 4096 (default) to 100000; a login may cost them, too
+";
+
+/// What the command line asks for.
+struct Asked {
+    file: PathBuf,
+    user: Vec<u8>,
+    change: Change,
+}
+
+enum Change {
+    Set { is_plain: bool, iterations: u32 },
+    Delete,
+}
+
+fn run(args: &mut lexopt::Parser) -> Result<(), Failure> {
+    let Asked { file, user, change } = read_args(args)?;
+    let mut entries = read_file(&file)?;
+    let position = entries.iter().position(|entry| entry.user == user);
+    entries.retain(|entry| entry.user != user);
+    match change {
+        Change::Delete if position.is_none() => {
+            return Err(Failure::Failed(format!("{}: no such user", file.display())));
+        }
+        Change::Delete => {}
+        Change::Set { is_plain, iterations } => {
+            let password = read_password()?;
+            let password = match is_plain {
+                true => Password::Plain(password),
+                false => Password::Hashed(Verifier::derive(&password, &salt()?, iterations)),
+            };
+            // In the place of the old one.
+            entries.insert(position.unwrap_or(entries.len()).min(entries.len()), Entry { user, password });
+        }
+    }
+    if entries.len() > ENTRIES_MAX {
+        return Err(Failure::Failed(format!("larderd reads at most {ENTRIES_MAX} entries")));
+    }
+    let bytes = larder_auth::render(&entries);
+    // What larderd will not read is not written: a plain password that looks like a verifier, a line that is too long.
+    if !entries.is_empty() && larder_auth::parse(&bytes).as_ref() != Ok(&entries) {
+        return Err(Failure::Failed("this password cannot stand in a password file".to_owned()));
+    }
+    replace(&file, &bytes).map_err(|error| Failure::Failed(format!("{}: {error}", file.display())))
+}
+
+fn read_args(args: &mut lexopt::Parser) -> Result<Asked, Failure> {
+    let (mut words, mut is_plain, mut is_delete, mut iterations) =
+        (Vec::new(), false, false, ITERATIONS_DEFAULT);
+    while let Some(arg) = args.next()? {
+        match arg {
+            Arg::Long("plain") => is_plain = true,
+            Arg::Long("delete") => is_delete = true,
+            Arg::Long("iterations") => iterations = args.value()?.parse()?,
+            Arg::Short('h') | Arg::Long("help") => return Err(Failure::Help),
+            Arg::Value(word) => words.push(word),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    let [file, user] =
+        <[_; 2]>::try_from(words).map_err(|_| Failure::Usage("a file and a user are needed".to_owned()))?;
+    if !(ITERATIONS_MIN..=ITERATIONS_MAX).contains(&iterations) {
+        return Err(Failure::Usage(format!("iterations are {ITERATIONS_MIN} to {ITERATIONS_MAX}")));
+    }
+    let user = user.into_encoded_bytes();
+    if !is_delete && !larder_auth::is_user(&user) {
+        let message = "a user has 1 to 128 characters, without colon, space and control characters";
+        return Err(Failure::Usage(message.to_owned()));
+    }
+    let change = if is_delete { Change::Delete } else { Change::Set { is_plain, iterations } };
+    Ok(Asked { file: file.into(), user, change })
+}
+
+/// The entries of the file; none if there is no file, or nothing in it.
+fn read_file(path: &Path) -> Result<Vec<Entry>, Failure> {
+    let refuse = |error: &dyn std::fmt::Display| Failure::Failed(format!("{}: {error}", path.display()));
+    match fs::read(path) {
+        Ok(bytes) if bytes.is_empty() => Ok(Vec::new()),
+        Ok(bytes) => larder_auth::parse(&bytes).map_err(|malformed| refuse(&malformed)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(refuse(&error)),
+    }
+}
+
+/// From the terminal twice and unseen, or from standard input once.
+fn read_password() -> Result<Vec<u8>, Failure> {
+    let refuse = |error: io::Error| Failure::Failed(format!("the password cannot be read: {error}"));
+    let stdin = io::stdin();
+    let password = if rustix::termios::isatty(&stdin) {
+        let unseen = Unseen::start(stdin.as_fd()).map_err(refuse)?;
+        let password = ask("Password: ").map_err(refuse)?;
+        let again = ask("Once more: ").map_err(refuse)?;
+        drop(unseen);
+        if password != again {
+            return Err(Failure::Failed("these were two passwords".to_owned()));
+        }
+        password
+    } else {
+        read_line().map_err(refuse)?
+    };
+    if password.is_empty() {
+        return Err(Failure::Failed("the password is empty".to_owned()));
+    }
+    Ok(password)
+}
+
+fn ask(question: &str) -> io::Result<Vec<u8>> {
+    eprint!("{question}");
+    io::stderr().flush()?;
+    let answer = read_line();
+    eprintln!();
+    answer
+}
+
+fn read_line() -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    io::stdin().lock().take(LINE_BYTES_MAX as u64 + 2).read_until(b'\n', &mut line)?;
+    if line.last() == Some(&b'\n') {
+        line.pop();
+        line.pop_if(|byte| *byte == b'\r');
+    }
+    Ok(line)
+}
+
+/// The terminal does not show what is typed, until this is dropped.
+struct Unseen<'f> {
+    terminal: std::os::fd::BorrowedFd<'f>,
+    before: Termios,
+}
+
+impl<'f> Unseen<'f> {
+    fn start(terminal: std::os::fd::BorrowedFd<'f>) -> io::Result<Self> {
+        let before = tcgetattr(terminal)?;
+        let mut unseen = before.clone();
+        unseen.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(terminal, OptionalActions::Flush, &unseen)?;
+        Ok(Self { terminal, before })
+    }
+}
+
+impl Drop for Unseen<'_> {
+    fn drop(&mut self) {
+        let _ = tcsetattr(self.terminal, OptionalActions::Flush, &self.before);
+    }
+}
+
+fn salt() -> Result<[u8; SALT_BYTES], Failure> {
+    let mut salt = [0; SALT_BYTES];
+    match rustix::rand::getrandom(&mut salt, rustix::rand::GetRandomFlags::empty()) {
+        Ok(SALT_BYTES) => Ok(salt),
+        _ => Err(Failure::Failed("the system gives no random numbers".to_owned())),
+    }
+}
+
+/// Replaces the file by way of one beside it, so that larderd finds the old one or the new one, whole. The mode of a file that was
+/// there is kept, so that a server's group may go on reading it; a new one is its owner's alone.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(format!(".{}.tmp", std::process::id()));
+    let unfinished = PathBuf::from(unfinished);
+    let replaced = (|| {
+        let mut file: File = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
+        file.write_all(bytes)?;
+        if let Ok(old) = fs::metadata(path) {
+            // Its owner and group, where we may give it away; then its mode.
+            let (uid, gid) =
+                (std::os::unix::fs::MetadataExt::uid(&old), std::os::unix::fs::MetadataExt::gid(&old));
+            let is_given = std::os::unix::fs::fchown(&file, Some(uid), Some(gid)).is_ok();
+            if is_given {
+                file.set_permissions(fs::Permissions::from_mode(old.permissions().mode() & 0o660))?;
+            }
+        }
+        file.sync_all()?;
+        fs::rename(&unfinished, path)
+    })();
+    if replaced.is_err() {
+        let _ = fs::remove_file(&unfinished);
+    }
+    replaced
+}
