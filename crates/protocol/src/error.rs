@@ -45,6 +45,16 @@ pub enum Error {
     InvalidShutdownMode,
     /// refresh_certs without TLS.
     NoTls,
+    /// A command of a client that has not logged in.
+    Unauthenticated,
+    /// A login with a wrong password.
+    AuthFailure,
+    /// A text login: user and password cannot be told apart.
+    BadAuthToken,
+    /// A text login: no CRLF after the value.
+    BadAuthTermination,
+    /// A text login: the value is too long.
+    AuthTokenTooLong,
     /// Larger than `-I`.
     TooLarge,
     /// A store found no memory.
@@ -78,6 +88,11 @@ impl Error {
             Self::ShutdownNotEnabled => "SERVER_ERROR: shutdown not enabled",
             Self::InvalidShutdownMode => "CLIENT_ERROR invalid shutdown mode",
             Self::NoTls => "Error TLS not enabled",
+            Self::Unauthenticated => "CLIENT_ERROR unauthenticated",
+            Self::AuthFailure => "CLIENT_ERROR authentication failure",
+            Self::BadAuthToken => "CLIENT_ERROR bad authentication token format",
+            Self::BadAuthTermination => "CLIENT_ERROR bad command line termination",
+            Self::AuthTokenTooLong => "CLIENT_ERROR auth token too long",
             Self::TooLarge => "SERVER_ERROR object too large for cache",
             Self::OutOfMemoryStoring => "SERVER_ERROR out of memory storing object",
             Self::OutOfMemory => "SERVER_ERROR out of memory",
