@@ -55,6 +55,10 @@ pub enum Error {
     BadAuthTermination,
     /// A text login: the value is too long.
     AuthTokenTooLong,
+    /// Over UDP: a command that is about the server, not about items.
+    NotOverUdp,
+    /// Over UDP: a reply beyond what is sent there.
+    TooLargeForUdp,
     /// Larger than `-I`.
     TooLarge,
     /// A store found no memory.
@@ -93,6 +97,8 @@ impl Error {
             Self::BadAuthToken => "CLIENT_ERROR bad authentication token format",
             Self::BadAuthTermination => "CLIENT_ERROR bad command line termination",
             Self::AuthTokenTooLong => "CLIENT_ERROR auth token too long",
+            Self::NotOverUdp => "CLIENT_ERROR not over UDP",
+            Self::TooLargeForUdp => "SERVER_ERROR reply too large for UDP",
             Self::TooLarge => "SERVER_ERROR object too large for cache",
             Self::OutOfMemoryStoring => "SERVER_ERROR out of memory storing object",
             Self::OutOfMemory => "SERVER_ERROR out of memory",

@@ -14,6 +14,7 @@ pub mod meta;
 mod number;
 pub mod reply;
 pub mod text;
+pub mod udp;
 
 pub use command::{Command, Request};
 pub use error::Error;
