@@ -37,7 +37,7 @@ pub fn run(shared: &Shared, signals: &Signals) -> io::Result<Stop> {
             match asked {
                 Asked::Stop => return Ok(Stop::Now),
                 Asked::StopGracefully => return Ok(Stop::Gracefully),
-                Asked::Reload => {}
+                Asked::Reload => reload(shared),
             }
         }
         if was_commanded {
@@ -48,6 +48,13 @@ pub fn run(shared: &Shared, signals: &Signals) -> io::Result<Stop> {
             maintained_secs = now_secs;
             maintain(shared, &mut handle);
         }
+    }
+}
+
+/// Reads the files anew that may change while the server runs.
+fn reload(shared: &Shared) {
+    if let Some(guard) = &shared.guard {
+        guard.reload();
     }
 }
 

@@ -11,6 +11,7 @@ use larder_server::clock::Clock;
 use larder_server::control::{self, Stop};
 use larder_server::crew::Crew;
 use larder_server::daemon::{self, PidFile};
+use larder_server::guard::Guard;
 use larder_server::listen;
 use larder_server::options::{self, EXIT_FAILURE, EXIT_OS_ERROR, Outcome, Refusal};
 use larder_server::privilege;
@@ -48,6 +49,7 @@ fn serve(settings: Settings) -> Result<(), Refusal> {
         privilege::allow_core_dumps()?;
     }
     let target = privilege::target(&settings)?;
+    let guard = Guard::new(&settings)?;
     let listeners = listen::bind(&settings)?;
     let descriptors = settings.connections_max as usize + listeners.len() + settings.own_descriptors();
     privilege::allow_descriptors(descriptors as u64)?;
@@ -75,7 +77,7 @@ fn serve(settings: Settings) -> Result<(), Refusal> {
         target.assume()?;
     }
 
-    let stop = work(settings.clone(), engine, listeners)
+    let stop = work(settings.clone(), engine, guard, listeners)
         .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to start: {error}")))?;
     if stop == Stop::Gracefully {
         eprintln!("Gracefully stopping");
@@ -90,10 +92,15 @@ fn serve(settings: Settings) -> Result<(), Refusal> {
 }
 
 /// Starts the workers and waits for the end. They end with the process, unless they are to finish what they are at.
-fn work(settings: Settings, engine: Arc<Engine>, listeners: Vec<listen::Listener>) -> io::Result<Stop> {
+fn work(
+    settings: Settings,
+    engine: Arc<Engine>,
+    guard: Option<Guard>,
+    listeners: Vec<listen::Listener>,
+) -> io::Result<Stop> {
     let signals = Signals::take_over()?;
     let threads = settings.threads;
-    let shared = Arc::new(Shared::new(engine, settings, Clock::start())?);
+    let shared = Arc::new(Shared::new(engine, settings, Clock::start())?.with_guard(guard));
     let crew = Arc::new(Crew::new(threads, listeners)?);
     let mut workers = Vec::new();
     for index in 0..threads {

@@ -158,12 +158,24 @@ impl Row {
 struct Draft {
     settings: Settings,
     item_size_given: bool,
+    protocol_given: bool,
 }
 
 impl Draft {
     /// The checks that need all options.
     fn finish(self) -> Result<Settings, Refusal> {
-        let settings = self.settings;
+        let mut settings = self.settings;
+        if settings.auth_file.is_some() {
+            if settings.sasl {
+                return Err(Refusal::new(EXIT_USAGE, "larderd: -Y and -S exclude each other"));
+            }
+            if self.protocol_given && settings.accepted.protocol != "ascii" {
+                let message =
+                    "ERROR: You cannot allow the BINARY protocol while using ascii authentication tokens.";
+                return Err(Refusal::new(EXIT_USAGE, message));
+            }
+            settings.accepted.protocol = "ascii";
+        }
         // memcached checks its default size as well and so cannot start with -m 1; only what was asked for is checked
         // here.
         if self.item_size_given && u64::from(settings.item_bytes_max) > settings.memory_bytes / 2 {

@@ -20,6 +20,7 @@ use crate::arrival::{Arrival, Arrived};
 pub use crate::execute::{CloseReason, Context};
 use crate::execute::{Done, Executor, Value};
 use crate::frame::{Frame, Framed, line_end_bytes, single_key, split_value};
+use crate::login::Login;
 use crate::multiget::{self, LookedUp};
 use crate::output::Output;
 
@@ -27,6 +28,7 @@ use crate::output::Output;
 #[derive(Default)]
 pub struct Session {
     state: State,
+    login: Login,
     /// Bytes at the head of the input that are known to hold no line feed.
     scanned_bytes: usize,
     patience: Patience,
@@ -147,7 +149,18 @@ impl Session {
 
     fn step(&mut self, executor: &mut Executor<'_, '_, '_, '_>, input: &[u8], requests_max: u32) -> Step {
         match &mut self.state {
-            State::Command => self.serve(executor, input, requests_max),
+            State::Command => match &executor.cx.shared.guard {
+                Some(guard) if !self.login.is_done() => {
+                    if input.is_empty() {
+                        Step::stop(0, Verdict::NeedInput)
+                    } else if requests_max == 0 || executor.out.len_bytes() >= OUTPUT_BYTES_MAX {
+                        Step::stop(0, Verdict::Yield)
+                    } else {
+                        self.login.serve(executor, guard, input)
+                    }
+                }
+                _ => self.serve(executor, input, requests_max),
+            },
             State::Keys { form, exptime } => {
                 let (form, exptime) = (*form, *exptime);
                 self.resume_keys(executor, input, form, exptime)
@@ -385,11 +398,11 @@ impl Patience {
 }
 
 /// A piece of [`Session::feed`]'s work.
-struct Step {
-    consumed: usize,
-    requests: u32,
+pub(crate) struct Step {
+    pub(crate) consumed: usize,
+    pub(crate) requests: u32,
     /// `None`: go on.
-    verdict: Option<Verdict>,
+    pub(crate) verdict: Option<Verdict>,
 }
 
 impl Step {
@@ -397,7 +410,7 @@ impl Step {
         Self { consumed, requests: 0, verdict: None }
     }
 
-    fn stop(consumed: usize, verdict: Verdict) -> Self {
+    pub(crate) fn stop(consumed: usize, verdict: Verdict) -> Self {
         Self { consumed, requests: 0, verdict: Some(verdict) }
     }
 

@@ -17,6 +17,12 @@ pub struct Settings {
     /// Connections the kernel queues before they are accepted (`-b`).
     pub backlog: i32,
 
+    // Who is let in.
+    /// Clients log in with the passwords of this file, by the text protocol (`-Y`).
+    pub auth_file: Option<PathBuf>,
+    /// Clients log in by SASL, by the binary protocol (`-S`).
+    pub sasl: bool,
+
     // Connections and workers.
     /// Open connections at most (`-c`).
     pub connections_max: u32,
@@ -162,6 +168,8 @@ impl Default for Settings {
             unix_socket: None,
             unix_mode: 0o700,
             backlog: 1024,
+            auth_file: None,
+            sasl: false,
             connections_max: 1024,
             maxconns_fast: true,
             threads: 4,

@@ -10,6 +10,7 @@ use larder_engine::Engine;
 use crate::clock::Clock;
 use crate::counters::{Counters, Totals};
 use crate::doorkeeper::Doorkeeper;
+use crate::guard::Guard;
 use crate::settings::Settings;
 use crate::wake::Wake;
 
@@ -25,6 +26,8 @@ pub struct Shared {
     pub clock: Clock,
     /// Open connections, and whether more are accepted.
     pub doorkeeper: Doorkeeper,
+    /// Asks for passwords, if anybody does.
+    pub guard: Option<Guard>,
     verbosity: AtomicU8,
     shutdown: Shutdown,
     /// What the counters showed at the last `stats reset`.
@@ -46,10 +49,16 @@ impl Shared {
             shutdown: Shutdown { graceful: AtomicBool::new(false), wake: Wake::new()? },
             baseline: Mutex::default(),
             doorkeeper: Doorkeeper::default(),
+            guard: None,
             engine,
             settings,
             clock,
         })
+    }
+
+    /// The same, guarded.
+    pub fn with_guard(self, guard: Option<Guard>) -> Self {
+        Self { guard, ..self }
     }
 
     /// 0 says nothing, 1 warnings (`-v`), 2 connections and commands (`-vv`).

@@ -15,7 +15,7 @@ pub enum Asked {
     Stop,
     /// SIGUSR1.
     StopGracefully,
-    /// SIGHUP: read files with secrets anew. There are none in this version.
+    /// SIGHUP: read files with secrets anew.
     Reload,
 }
 

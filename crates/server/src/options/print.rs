@@ -59,7 +59,7 @@ pub(super) fn manual() -> String {
                After binding, one line for each address listened on is written to this file: TCP INET: and the port,\n\
                or TCP INET6: and the port.\n\
                .SH SIGNALS\n\
-               SIGINT, SIGTERM and SIGUSR1 stop the server. SIGHUP does nothing in this version.\n\
+               SIGINT, SIGTERM and SIGUSR1 stop the server. SIGHUP lets it read password files again.\n\
                .SH EXIT STATUS\n\
                0 after a stop or a printing option, 1 for a bad value, 64 for options that exclude each other or that\n\
                this version refuses, 67 for an unknown user, 71 when an address cannot be listened on.\n";

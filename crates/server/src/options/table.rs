@@ -246,6 +246,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         },
     ),
     Row::honoured(Some('B'), "protocol", Needed("<name>"), "auto", "protocol: ascii or auto", |d, v| {
+        d.protocol_given = true;
         d.settings.accepted.protocol = match v {
             "auto" => "auto-negotiate",
             "ascii" => "ascii",
@@ -287,12 +288,16 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         d.settings.watch = false;
         Ok(())
     }),
-    refused(
+    Row::honoured(
         Some('Y'),
         "auth-file",
         Needed("<file>"),
-        "authenticate by a file",
-        "authentication is not in this version",
+        "",
+        "let in only who logs in with a password of this file, by the text protocol",
+        |d, v| {
+            d.settings.auth_file = Some(v.into());
+            Ok(())
+        },
     ),
     refused(
         Some('e'),

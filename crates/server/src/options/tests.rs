@@ -213,12 +213,19 @@ fn bad_values_refuse_with_memcacheds_exit_codes_and_messages() {
     }
 }
 
+#[test]
+fn logins_and_protocols_must_fit() {
+    assert_eq!(settings("-Y f").accepted.protocol, "ascii");
+    assert_eq!(settings("-Y f -B ascii").auth_file, Some("f".into()));
+    for line in ["-Y f -B auto", "-B auto -Y f"] {
+        assert_eq!(refusal(line).0, EXIT_USAGE, "{line}");
+    }
+}
+
 /// Running without these would open a door or lose data.
 #[test]
 fn what_is_not_there_yet_is_refused() {
-    for line in
-        ["-S", "-Y f", "-Z", "-U 11211", "-U -1", "-B binary", "-e f", "-o ext_path=f:1m", "-o ssl_key=f"]
-    {
+    for line in ["-S", "-Z", "-U 11211", "-U -1", "-B binary", "-e f", "-o ext_path=f:1m", "-o ssl_key=f"] {
         let (exit_code, message) = refusal(line);
         assert_eq!(exit_code, EXIT_USAGE, "{line}");
         assert!(message.contains("not in this version"), "{line}: {message}");

@@ -23,8 +23,9 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) {
     lines.add("cas_enabled", yes_no(settings.cas));
     lines.add("tcp_backlog", settings.backlog);
     lines.add("binding_protocol", settings.accepted.protocol);
-    lines.add("auth_enabled_sasl", "no");
-    lines.add("auth_enabled_ascii", "no");
+    lines.add("auth_enabled_sasl", yes_no(settings.sasl));
+    let auth_file = settings.auth_file.as_ref().map(|path| path.display().to_string());
+    lines.add("auth_enabled_ascii", auth_file.as_deref().unwrap_or("no"));
     lines.add("item_size_max", settings.item_bytes_max);
     lines.add("maxconns_fast", yes_no(settings.maxconns_fast));
     lines.add("hashpower_init", settings.hash_power.unwrap_or(0));
