@@ -233,6 +233,18 @@ impl Command<'_> {
             _ => None,
         }
     }
+
+    /// About the server, not about items.
+    pub fn is_administrative(&self) -> bool {
+        matches!(
+            self,
+            Command::Verbosity(_)
+                | Command::Stats(_)
+                | Command::Shutdown(_)
+                | Command::RefreshCerts
+                | Command::Admin(_)
+        )
+    }
 }
 
 /// The largest value size a command line may announce (memcached: 2 GiB less room for the terminator).

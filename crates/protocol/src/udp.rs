@@ -11,6 +11,14 @@ pub const DATAGRAM_BYTES_MAX: usize = 1400;
 /// The most payload that a datagram of a reply carries.
 pub const PAYLOAD_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - HEADER_BYTES;
 
+/// What [`Header::reserved`] holds where the payload starts with a cookie. larder's own, and only in its cookie mode;
+/// all other clients and servers send 0.
+pub const COOKIE_MARK: u16 = 0x436b;
+/// Size of a cookie.
+pub const COOKIE_BYTES: usize = 8;
+/// Size of a datagram that brings a client its cookie.
+pub const CHALLENGE_BYTES: usize = HEADER_BYTES + COOKIE_BYTES;
+
 /// The frame of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -54,6 +62,21 @@ pub fn request(datagram: &[u8]) -> Option<(Header, &[u8])> {
     Header::split(datagram).filter(|(header, payload)| header.total == 1 && !payload.is_empty())
 }
 
+/// The cookie at the head of a marked request's payload, and what follows it. `None`: the payload is too short for one.
+pub fn split_cookie(payload: &[u8]) -> Option<(u64, &[u8])> {
+    let (cookie, rest) = payload.split_first_chunk::<COOKIE_BYTES>()?;
+    Some((u64::from_be_bytes(*cookie), rest))
+}
+
+/// A cookie, handed to the client that has to send it with its requests: a datagram of a reply that has none.
+pub fn challenge(request_id: u16, cookie: u64) -> [u8; CHALLENGE_BYTES] {
+    let header = Header { request_id, sequence: 0, total: 0, reserved: COOKIE_MARK };
+    let mut challenge = [0; CHALLENGE_BYTES];
+    challenge[..HEADER_BYTES].copy_from_slice(&header.to_bytes());
+    challenge[HEADER_BYTES..].copy_from_slice(&cookie.to_be_bytes());
+    challenge
+}
+
 /// Datagrams that a reply of `reply_bytes` takes; none if it is empty.
 pub fn datagrams(reply_bytes: usize) -> usize {
     reply_bytes.div_ceil(PAYLOAD_BYTES_MAX)
@@ -91,6 +114,14 @@ mod tests {
         ] {
             assert_eq!(request(dropped), None, "{dropped:?}");
         }
+    }
+
+    #[test]
+    fn a_challenge_is_a_header_and_a_cookie() {
+        let challenge = challenge(0x1234, 0x0102_0304_0506_0708);
+        assert_eq!(&challenge, b"\x12\x34\x00\x00\x00\x00Ck\x01\x02\x03\x04\x05\x06\x07\x08");
+        assert_eq!(split_cookie(&challenge[HEADER_BYTES..]), Some((0x0102_0304_0506_0708, &b""[..])));
+        assert_eq!(split_cookie(b"1234567"), None);
     }
 
     #[test]

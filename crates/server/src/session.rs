@@ -32,6 +32,8 @@ pub struct Session {
     /// Bytes at the head of the input that are known to hold no line feed.
     scanned_bytes: usize,
     patience: Patience,
+    /// Of one datagram: all its input comes at once, and its source may be forged.
+    is_datagram: bool,
 }
 
 #[derive(Default)]
@@ -85,6 +87,12 @@ impl Session {
     /// A conversation that begins.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A conversation of one datagram: what is not whole is not waited for, and commands that are not about items are
+    /// refused.
+    pub(crate) fn of_datagram() -> Self {
+        Self { is_datagram: true, ..Self::default() }
     }
 
     /// Answers what `input` asks: what the last call left over and what came since. At most `requests_max` requests and
@@ -213,6 +221,9 @@ impl Session {
         for framed in &batch {
             let Framed { request, value, hash, end } = framed;
             let done = match (&request.command, &request.form) {
+                (command, form) if self.is_datagram && command.is_administrative() => {
+                    executor.answer(form, &Reply::Error(Error::NotOverUdp))
+                }
                 (Command::Get(get), Form::Text(form)) if hash.is_none() => {
                     match self.look_up(executor, *get, *form) {
                         LookedUp::All => Done::Answered,
@@ -266,6 +277,11 @@ impl Session {
                 step.verdict = Some(Verdict::NeedInput);
             }
             Frame::Close => step.verdict = Some(Verdict::Close(CloseReason::Error)),
+            Frame::Head { request, .. }
+                if self.is_datagram && matches!(request.command, Command::Store(_)) =>
+            {
+                step.verdict = Some(Verdict::NeedInput);
+            }
             // The value has not arrived whole.
             Frame::Head { request, line_bytes } => {
                 let line = &input[..line_bytes];
