@@ -2,7 +2,7 @@
 //!
 //! It draws a batch of requests, each on another key, sends them in one write and judges the replies in order. A key's
 //! state is settled (expired, flushed) before its request is sent, so that a request is judged by what had to be true when it
-//! left. After a command that gives no reply on success, `mn` shows that it was carried out.
+//! left. A request may use what is known of its key, such as its CAS value: hence never two on one key unanswered. After a command that gives no reply on success, `mn` shows that it was carried out.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -12,6 +12,8 @@ use std::time::Instant;
 
 use larder_conformance::Result;
 
+use super::dialogue::{Dialogue, Told};
+use super::flushes::Flushes;
 use super::model::{self, Entry, Held, Life, VALUE_BYTES_MAX};
 use super::wire::Wire;
 
@@ -20,8 +22,10 @@ pub(crate) struct Shared {
     pub(crate) address: SocketAddr,
     pub(crate) stop: AtomicBool,
     pub(crate) tally: Tally,
-    /// When the last flush_all that has been answered was sent.
-    pub(crate) flush_sent: Mutex<Option<Instant>>,
+    pub(crate) flushes: Mutex<Flushes>,
+    /// The server is memcached 1.6.18, which lacks the meta flags E and x, and in which a longer delayed flush_all brings back
+    /// what an earlier one took, until it is due itself.
+    pub(crate) is_memcached: bool,
 }
 
 /// What happened so far, all clients together.
@@ -47,6 +51,8 @@ pub(crate) struct Client<'s> {
     pub(super) id: usize,
     pub(super) random: fastrand::Rng,
     pub(super) wire: Wire,
+    start: Instant,
+    dialogue: Dialogue,
     /// The first [`NUMBERS`] hold decimal numbers.
     pub(super) entries: Vec<Entry>,
     pub(super) shared_versions: HashMap<usize, u32>,
@@ -59,17 +65,67 @@ pub(crate) struct Client<'s> {
 /// A request that was sent, and what its reply is judged by.
 pub(super) enum Step {
     Get { keys: Vec<usize>, with_cas: bool, touch: Option<Life> },
-    MetaGet { key: usize, opaque: u32, touch: Option<Life>, vivify: Option<Life>, quiet: bool },
+    MetaGet { key: usize, opaque: u32, touch: Option<Life>, vivify: Option<Stub>, quiet: bool },
     Debug { key: usize },
     Store { key: usize, how: How, new: Held, life: Life, silence: Silence },
     Delete { key: usize, silence: Silence },
-    Stale { key: usize, life: Option<Life> },
+    Invalidate { key: usize, how: Invalidate },
     Touch { key: usize, life: Life, silence: Silence },
-    Count { key: usize, delta: u64, decrement: bool, initial: Option<u64>, meta: bool, silence: Silence },
+    Count { key: usize, how: Count },
     SharedGet { key: usize, meta: bool },
-    SharedStore,
-    FlushAll { sent: Instant, silence: Silence },
+    SharedStore { key: usize },
+    FlushAll { sent: Instant, delay_secs: u32, silence: Silence },
     Version,
+}
+
+impl Step {
+    /// The keys it is about, as [`Client::name`] numbers them.
+    fn keys(&self) -> Vec<usize> {
+        match self {
+            Self::Get { keys, .. } => keys.clone(),
+            Self::MetaGet { key, .. }
+            | Self::Debug { key }
+            | Self::Store { key, .. }
+            | Self::Delete { key, .. }
+            | Self::Invalidate { key, .. }
+            | Self::Touch { key, .. }
+            | Self::Count { key, .. } => vec![*key],
+            Self::SharedGet { key, .. } | Self::SharedStore { key } => vec![VALUES_END + key],
+            Self::FlushAll { .. } | Self::Version => Vec::new(),
+        }
+    }
+}
+
+/// The empty item that `mg N` makes on a miss.
+#[derive(Clone, Copy)]
+pub(super) struct Stub {
+    pub(super) life: Life,
+    /// To be installed (`E`).
+    pub(super) cas: Option<u64>,
+}
+
+/// What `md` with I or x does.
+#[derive(Clone, Copy)]
+pub(super) struct Invalidate {
+    pub(super) stale: bool,
+    /// Takes the value away and sets these client flags (`x F`).
+    pub(super) blank: Option<u32>,
+    pub(super) life: Option<Life>,
+    /// To be installed (`E`).
+    pub(super) cas: Option<u64>,
+}
+
+/// What an increment or decrement does.
+#[derive(Clone, Copy)]
+pub(super) struct Count {
+    pub(super) delta: u64,
+    pub(super) decrement: bool,
+    /// Made if there is none.
+    pub(super) initial: Option<u64>,
+    /// To be installed (`E`).
+    pub(super) cas: Option<u64>,
+    pub(super) meta: bool,
+    pub(super) silence: Silence,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -110,12 +166,14 @@ pub(super) enum Answer {
 impl<'s> Client<'s> {
     pub(crate) fn new(shared: &'s Shared, id: usize, seed: u64) -> Result<Self> {
         let mut entries = Vec::new();
-        entries.resize_with(NUMBERS + VALUES, Entry::default);
+        entries.resize_with(VALUES_END, Entry::default);
         Ok(Self {
             shared,
             id,
             random: fastrand::Rng::with_seed(seed ^ (id as u64) << 32),
             wire: Wire::connect(shared.address)?,
+            start: Instant::now(),
+            dialogue: Dialogue::new(VALUES_END + SHARED),
             entries,
             shared_versions: HashMap::new(),
             shared_seen: HashMap::new(),
@@ -126,18 +184,15 @@ impl<'s> Client<'s> {
     /// Asks until it is told to stop. Errors: a reply that must not be, with the dialogue that led to it.
     pub(crate) fn run(mut self) -> Result<()> {
         while !self.shared.stop.load(Ordering::Relaxed) {
-            let done = self.batch().and_then(|()| self.sometimes_reconnect());
-            if let Err(error) = done {
-                let dialogue = self.wire.dialogue(&self.judged);
-                return Err(format!("client {}, {}: {error}\n{dialogue}", self.id, self.judged).into());
-            }
+            self.batch()?;
+            self.sometimes_reconnect()?;
         }
         Ok(())
     }
 
     fn batch(&mut self) -> Result<()> {
-        let mut steps = Vec::new();
         let mut output = Vec::new();
+        let mut sent = Vec::new();
         let mut taken = HashSet::new();
         let requests = self.random.usize(1..=BATCH_MAX);
         for _ in 0..requests {
@@ -145,24 +200,50 @@ impl<'s> Client<'s> {
             let Some(step) = self.draw(&mut request, &mut taken) else { continue };
             // A large upload goes alone: the server may stop reading while replies wait for us.
             if output.len() + request.len() > BATCH_BYTES {
-                self.exchange(&output, std::mem::take(&mut steps))?;
+                self.exchange(&output, std::mem::take(&mut sent))?;
                 output.clear();
-                taken.clear();
+                // The keys stay taken: that of the request at hand must, and for the others it does no harm.
             }
-            self.wire.note_request(&request);
             output.extend_from_slice(&request);
-            steps.push(step);
+            sent.push((step, Told::request(&request)));
         }
-        self.exchange(&output, steps)
+        self.exchange(&output, sent)
     }
 
-    fn exchange(&mut self, output: &[u8], steps: Vec<Step>) -> Result<()> {
+    fn exchange(&mut self, output: &[u8], sent: Vec<(Step, Told)>) -> Result<()> {
+        let (steps, mut told): (Vec<_>, Vec<_>) = sent.into_iter().unzip();
+        let sent_at = self.start.elapsed();
+        told.iter_mut().for_each(|told| told.sent(sent_at));
         self.wire.send(output)?;
-        for step in steps {
+        for (at, step) in steps.into_iter().enumerate() {
             count(&self.shared.tally.requests);
-            self.judge(step)?;
+            let keys = step.keys();
+            self.judged.clear();
+            let judged = self.judge(step);
+            told[at].answered(self.wire.take_replies(), self.start.elapsed());
+            if let Err(error) = judged {
+                return Err(self.report(&error, &keys, &told, at).into());
+            }
+            self.dialogue.note(&keys, &told[at]);
         }
         Ok(())
+    }
+
+    /// Tells what was answered wrongly, and what was said before.
+    fn report(&self, error: &larder_conformance::Error, keys: &[usize], batch: &[Told], at: usize) -> String {
+        let key = keys.iter().find(|&&key| self.name(key) == self.judged);
+        let of_key = key.map(|&key| self.dialogue.of_key(key)).unwrap_or_default();
+        let told = |batch: &[Told]| batch.iter().map(Told::to_string).collect::<String>();
+        format!(
+            "client {}, {}: {error}\n\
+             the request:\n{}the requests before it in its batch:\n{}those behind it:\n{}\
+             what was said last about the key, up to then:\n{of_key}",
+            self.id,
+            self.judged,
+            batch[at],
+            told(&batch[..at]),
+            told(&batch[at + 1..]),
+        )
     }
 
     /// Now and then a connection dies: at rest, or in the middle of an upload, which must leave no trace.
@@ -184,8 +265,13 @@ impl<'s> Client<'s> {
         Ok(())
     }
 
+    /// The name of a number, a value, or behind those a key that all clients write.
     pub(super) fn name(&self, key: usize) -> String {
-        format!("client{}:{}:{key}", self.id, if key < NUMBERS { "number" } else { "value" })
+        match key {
+            0..NUMBERS => format!("client{}:number:{key}", self.id),
+            NUMBERS..VALUES_END => format!("client{}:value:{key}", self.id),
+            _ => shared_name(key - VALUES_END),
+        }
     }
 }
 
@@ -197,6 +283,7 @@ pub(super) fn shared_name(key: usize) -> String {
 /// Keys of one client.
 pub(super) const NUMBERS: usize = 500;
 pub(super) const VALUES: usize = 6_000;
+const VALUES_END: usize = NUMBERS + VALUES;
 /// Keys that all clients write.
 pub(super) const SHARED: usize = 500;
 /// Requests in one batch.

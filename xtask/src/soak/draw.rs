@@ -3,15 +3,17 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
-use super::client::{Client, How, NUMBERS, SHARED, Silence, Step, VALUES, count, shared_name};
+use super::client::{
+    Client, Count, How, Invalidate, NUMBERS, SHARED, Silence, Step, Stub, VALUES, count, shared_name,
+};
 use super::model::{self, Held, Life, VALUE_BYTES_MAX};
 
 impl Client<'_> {
-    /// Appends a random request. `None`: its key is in this batch already.
+    /// Appends a random request. `None`: its key is in this batch already, or it would meet another client's flush.
     pub(super) fn draw(&mut self, request: &mut Vec<u8>, taken: &mut HashSet<usize>) -> Option<Step> {
         match self.random.u32(0..1_000_000) {
-            0 => return Some(self.draw_flush_all(request)),
-            1..1_000 => {
+            0..4 => return self.draw_flush_all(request),
+            4..1_000 => {
                 request.extend_from_slice(b"version\r\n");
                 return Some(Step::Version);
             }
@@ -32,7 +34,7 @@ impl Client<'_> {
             }
             37..85 => self.draw_store(request, key),
             85..90 => self.draw_delete(request, key),
-            90..94 => self.draw_stale(request, key),
+            90..94 => self.draw_invalidate(request, key),
             _ => self.draw_touch(request, key),
         })
     }
@@ -45,10 +47,10 @@ impl Client<'_> {
         if !taken.insert(key) {
             return None;
         }
-        let flush_sent = *self.shared.flush_sent.lock().ok()?;
+        let gone_before = self.shared.flushes.lock().ok()?.gone_before();
         let entry = &mut self.entries[key];
         let was_held = entry.held.is_some();
-        entry.settle(flush_sent);
+        entry.settle(gone_before);
         if was_held && entry.held.is_none() {
             count(&self.shared.tally.expired);
         }
@@ -87,13 +89,15 @@ impl Client<'_> {
         // Which lifetime a stub gets when both are given differs between versions of memcached.
         let vivify =
             (touch.is_none() && self.random.u8(0..6) == 0).then(|| Life::Secs(self.random.u32(1..=10)));
+        let vivify = vivify.map(|life| Stub { life, cas: self.draw_cas() });
         let quiet = touch.is_none() && vivify.is_none() && self.random.u8(0..4) == 0;
         push(request, &format!("mg {} v s f c t h l k O{opaque}", self.name(key)));
         if let Some(life) = touch {
             push(request, &format!(" T{}", life.exptime()));
         }
-        if let Some(life) = vivify {
-            push(request, &format!(" N{}", life.exptime()));
+        if let Some(stub) = vivify {
+            push(request, &format!(" N{}", stub.life.exptime()));
+            push_cas(request, stub.cas);
         }
         push(request, if quiet { " q\r\nmn\r\n" } else { "\r\n" });
         Step::MetaGet { key, opaque, touch, vivify, quiet }
@@ -120,10 +124,11 @@ impl Client<'_> {
         if is_piece {
             value_bytes = value_bytes.min(PIECED_BYTES_MAX);
         }
-        // A silent refusal would leave open which value the key has. These cannot be refused unseen.
+        // A silent refusal would leave open which value the key has. These cannot be refused unseen, or if they are, for want
+        // of memory, then there is no value.
         let may_be_silent = match how {
-            How::Set | How::Replace => true,
-            How::Add => held_bytes.is_none(),
+            How::Set => !self.shared.is_memcached || value_bytes <= UNCHUNKED_BYTES_MAX,
+            How::Add | How::Replace => held_bytes.is_none(),
             How::Append | How::Prepend | How::CasRight | How::CasWrong => false,
         };
         let silence = match self.random.u8(0..4) {
@@ -139,6 +144,7 @@ impl Client<'_> {
         let cas = cas.map(|cas| if how == How::CasWrong { cas.wrapping_add(1) } else { cas });
         let cas = cas.filter(|_| matches!(how, How::CasRight | How::CasWrong));
         let exptime = life.exptime();
+        let mut new = Held::new(value, client_flags);
         if meta {
             let mode = match how {
                 How::Set | How::CasRight | How::CasWrong => "S",
@@ -151,6 +157,8 @@ impl Client<'_> {
             if let Some(cas) = cas {
                 push(request, &format!(" C{cas}"));
             }
+            new.cas = self.draw_cas();
+            push_cas(request, new.cas);
             push(request, if silence == Silence::Quiet { " q\r\n" } else { "\r\n" });
         } else {
             let command = match how {
@@ -167,9 +175,9 @@ impl Client<'_> {
             }
             push(request, if silence == Silence::Noreply { " noreply\r\n" } else { "\r\n" });
         }
-        request.extend_from_slice(&value);
+        request.extend_from_slice(&new.value);
         push(request, if silence == Silence::None { "\r\n" } else { "\r\nmn\r\n" });
-        Step::Store { key, how, new: Held::new(value, client_flags), life, silence }
+        Step::Store { key, how, new, life, silence }
     }
 
     fn draw_delete(&mut self, request: &mut Vec<u8>, key: usize) -> Step {
@@ -184,16 +192,42 @@ impl Client<'_> {
         Step::Delete { key, silence }
     }
 
-    fn draw_stale(&mut self, request: &mut Vec<u8>, key: usize) -> Step {
-        let life = self.random.bool().then(|| Life::Secs(self.random.u32(1..=30)));
-        let lifetime = life.map_or_else(String::new, |life| format!(" T{}", life.exptime()));
-        push(request, &format!("md {} I{lifetime}\r\n", self.name(key)));
-        Step::Stale { key, life }
+    fn draw_invalidate(&mut self, request: &mut Vec<u8>, key: usize) -> Step {
+        let blanks = !self.shared.is_memcached && self.random.bool();
+        // TODO: memcached's x alone takes the marks off as well, larder's does not yet.
+        let held = self.entries[key].held.as_ref();
+        let is_marked = held.is_some_and(|held| held.is_stale || held.is_token_out);
+        let how = Invalidate {
+            stale: !blanks || is_marked || self.random.bool(),
+            blank: blanks.then(|| if self.random.bool() { self.random.u32(..) } else { 0 }),
+            life: self.random.bool().then(|| Life::Secs(self.random.u32(1..=30))),
+            cas: self.draw_cas(),
+        };
+        push(request, &format!("md {}", self.name(key)));
+        if how.stale {
+            push(request, " I");
+        }
+        if let Some(client_flags) = how.blank {
+            push(request, " x");
+            if client_flags != 0 {
+                push(request, &format!(" F{client_flags}"));
+            }
+        }
+        if let Some(life) = how.life {
+            push(request, &format!(" T{}", life.exptime()));
+        }
+        push_cas(request, how.cas);
+        push(request, "\r\n");
+        Step::Invalidate { key, how }
     }
 
     fn draw_touch(&mut self, request: &mut Vec<u8>, key: usize) -> Step {
         let life = Life::draw(&mut self.random);
-        let silence = if self.random.u8(0..4) == 0 { Silence::Noreply } else { Silence::None };
+        // A first time of expiry may take memory: whether there was any must be seen.
+        let held = self.entries[key].held.as_ref();
+        let may_be_silent = held.is_none_or(|held| held.dead_by.is_some());
+        let is_silent = may_be_silent && self.random.u8(0..4) == 0;
+        let silence = if is_silent { Silence::Noreply } else { Silence::None };
         let tail = if silence == Silence::None { "\r\n" } else { " noreply\r\nmn\r\n" };
         push(request, &format!("touch {} {}{tail}", self.name(key), life.exptime()));
         Step::Touch { key, life, silence }
@@ -221,6 +255,7 @@ impl Client<'_> {
         let decrement = self.random.bool();
         let meta = self.random.bool();
         let mut initial = None;
+        let mut cas = None;
         let mut silence = Silence::None;
         if meta {
             push(request, &format!("ma {name} v D{delta} M{}", if decrement { "D" } else { "I" }));
@@ -229,6 +264,8 @@ impl Client<'_> {
                 initial = Some(number);
                 push(request, &format!(" N0 J{number}"));
             }
+            cas = self.draw_cas();
+            push_cas(request, cas);
         } else {
             push(request, &format!("{} {name} {delta}", if decrement { "decr" } else { "incr" }));
             if self.random.u8(0..4) == 0 {
@@ -237,7 +274,7 @@ impl Client<'_> {
             }
         }
         push(request, "\r\n");
-        Step::Count { key, delta, decrement, initial, meta, silence }
+        Step::Count { key, how: Count { delta, decrement, initial, cas, meta, silence } }
     }
 
     fn draw_shared(&mut self, request: &mut Vec<u8>, taken: &mut HashSet<usize>) -> Option<Step> {
@@ -263,14 +300,35 @@ impl Client<'_> {
         }
         request.extend_from_slice(&value);
         push(request, "\r\n");
-        Some(Step::SharedStore)
+        Some(Step::SharedStore { key })
     }
 
-    fn draw_flush_all(&mut self, request: &mut Vec<u8>) -> Step {
+    fn draw_flush_all(&mut self, request: &mut Vec<u8>) -> Option<Step> {
+        if !self.shared.flushes.lock().ok()?.begin() {
+            return None;
+        }
         let silence = if self.random.bool() { Silence::Noreply } else { Silence::None };
-        push(request, if silence == Silence::None { "flush_all\r\n" } else { "flush_all noreply\r\nmn\r\n" });
+        let delay_secs_max = if self.shared.is_memcached { 1 } else { 5 };
+        let delay_secs = if self.random.bool() { 0 } else { self.random.u32(1..=delay_secs_max) };
+        push(request, "flush_all");
+        if delay_secs > 0 {
+            push(request, &format!(" {delay_secs}"));
+        }
+        push(request, if silence == Silence::None { "\r\n" } else { " noreply\r\nmn\r\n" });
         // Earlier than it will be sent: nobody's write is taken for flushed that may not be.
-        Step::FlushAll { sent: Instant::now(), silence }
+        Some(Step::FlushAll { sent: Instant::now(), delay_secs, silence })
+    }
+
+    /// Now and then a CAS value to be installed (the meta flag E).
+    fn draw_cas(&mut self) -> Option<u64> {
+        let is_drawn = !self.shared.is_memcached && self.random.u8(0..8) == 0;
+        is_drawn.then(|| self.random.u64(1..1 << 63))
+    }
+}
+
+fn push_cas(request: &mut Vec<u8>, cas: Option<u64>) {
+    if let Some(cas) = cas {
+        push(request, &format!(" E{cas}"));
     }
 }
 
@@ -278,5 +336,7 @@ fn push(request: &mut Vec<u8>, text: &str) {
     request.extend_from_slice(text.as_bytes());
 }
 
+/// memcached keeps larger values in chunks, which may run out while it reads; the old value then stays.
+const UNCHUNKED_BYTES_MAX: usize = 480 * 1024;
 /// Values grow by appending up to twice this.
 const PIECED_BYTES_MAX: usize = 32 * 1024;

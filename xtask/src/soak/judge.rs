@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use larder_conformance::Result;
 
-use super::client::{Answer, Client, How, NUMBERS, Silence, Step, count, shared_name};
+use super::client::{
+    Answer, Client, Count, How, Invalidate, NUMBERS, Silence, Step, Stub, count, shared_name,
+};
 use super::model::{self, Held, Life};
 
 impl Client<'_> {
@@ -39,25 +41,7 @@ impl Client<'_> {
                 }
                 Ok(())
             }
-            Step::Stale { key, life } => {
-                self.judged = self.name(key);
-                let answer = self.answer(Silence::None)?;
-                let entry = &mut self.entries[key];
-                match (answer, &mut entry.held) {
-                    (Answer::Done, Some(held)) => {
-                        held.cas = None;
-                        held.is_stale = true;
-                        held.is_token_out = false;
-                        if let Some(life) = life {
-                            entry.touch(life);
-                        }
-                    }
-                    (Answer::NotFound, _) => entry.held = None,
-                    (Answer::OutOfMemory, Some(_)) => {}
-                    (answer, _) => return Err(unexpected(&format!("{answer:?}"))),
-                }
-                Ok(())
-            }
+            Step::Invalidate { key, how } => self.judge_invalidate(key, how),
             Step::Touch { key, life, silence } => {
                 self.judged = self.name(key);
                 match (self.answer(silence)?, self.entries[key].held.is_some()) {
@@ -68,23 +52,23 @@ impl Client<'_> {
                 }
                 Ok(())
             }
-            Step::Count { key, delta, decrement, initial, meta, silence } => {
-                self.judge_count(key, delta, decrement, initial, meta, silence)
-            }
+            Step::Count { key, how } => self.judge_count(key, how),
             Step::SharedGet { key, meta } => self.judge_shared_get(key, meta),
-            Step::SharedStore => match self.answer(Silence::None)? {
-                Answer::Done | Answer::OutOfMemory => Ok(()),
-                answer => Err(unexpected(&format!("{answer:?}"))),
-            },
-            Step::FlushAll { sent, silence } => {
+            Step::SharedStore { key } => {
+                self.judged = shared_name(key);
+                match self.answer(Silence::None)? {
+                    Answer::Done | Answer::OutOfMemory => Ok(()),
+                    answer => Err(unexpected(&format!("{answer:?}"))),
+                }
+            }
+            Step::FlushAll { sent, delay_secs, silence } => {
                 let expected = if silence == Silence::None { "OK" } else { "MN" };
                 let line = self.wire.line()?;
                 if line != expected {
                     return Err(unexpected(&line));
                 }
                 count(&self.shared.tally.flushes);
-                let mut last = self.shared.flush_sent.lock().map_err(|_| "another client failed")?;
-                *last = (*last).max(Some(sent));
+                self.shared.flushes.lock().map_err(|_| "another client failed")?.end(sent, delay_secs);
                 Ok(())
             }
             Step::Version => {
@@ -168,7 +152,7 @@ impl Client<'_> {
         key: usize,
         opaque: u32,
         touch: Option<Life>,
-        vivify: Option<Life>,
+        vivify: Option<Stub>,
         quiet: bool,
     ) -> Result<()> {
         self.judged = self.name(key);
@@ -210,11 +194,12 @@ impl Client<'_> {
         let (has_won, is_stale, is_held_by_other) =
             (flags.contains_key(&'W'), flags.contains_key(&'X'), flags.contains_key(&'Z'));
 
-        if let (Some(life), true, false) = (vivify, has_won, is_stale) {
+        if let (Some(made), true, false) = (vivify, has_won, is_stale) {
             // There was none, and this request made an empty one.
             let mut stub = Held::new(Vec::new(), 0);
             stub.is_token_out = true;
-            self.entries[key].put(stub, life);
+            stub.cas = made.cas;
+            self.entries[key].put(stub, made.life);
         } else if let Some(held) = &mut self.entries[key].held {
             let expected = (held.is_stale && !held.is_token_out, held.is_stale, held.is_token_out);
             if (has_won, is_stale, is_held_by_other) != expected {
@@ -240,19 +225,13 @@ impl Client<'_> {
         Ok(())
     }
 
-    fn judge_store(
-        &mut self,
-        key: usize,
-        how: How,
-        mut new: Held,
-        life: Life,
-        silence: Silence,
-    ) -> Result<()> {
+    fn judge_store(&mut self, key: usize, how: How, new: Held, life: Life, silence: Silence) -> Result<()> {
         self.judged = self.name(key);
         let answer = match self.answer(silence)? {
             Answer::Nothing => Answer::Done,
             answer => answer,
         };
+        let is_memcached = self.shared.is_memcached;
         // With noreply, nothing tells whether a condition held; a replace without an item did nothing.
         let entry = &mut self.entries[key];
         if silence == Silence::Noreply && how == How::Replace && entry.held.is_none() {
@@ -265,17 +244,18 @@ impl Client<'_> {
                 let (first, second) =
                     if how == How::Append { (&held.value, &new.value) } else { (&new.value, &held.value) };
                 let value = [first.as_slice(), second.as_slice()].concat();
-                new = Held { value, written: Instant::now(), ..Held::new(Vec::new(), held.client_flags) };
-                new.dead_by = held.dead_by;
-                entry.held = Some(new);
+                let dead_by = held.dead_by;
+                entry.held = Some(Held { cas: new.cas, dead_by, ..Held::new(value, held.client_flags) });
             }
             (How::Add, Answer::NotStored, Some(_)) | (How::CasWrong, Answer::Exists, Some(_)) => {}
             // An append is also refused when there is no memory for the whole.
             (How::Append | How::Prepend, Answer::NotStored, _) => {}
-            (How::Replace, Answer::NotStored, _)
-            | (How::CasRight | How::CasWrong, Answer::NotFound, _)
-            // A set that finds no memory takes the old value away; so may the others in the meta dialect.
-            | (How::Set, Answer::OutOfMemory, _) => entry.held = None,
+            (How::Replace, Answer::NotStored, _) | (How::CasRight | How::CasWrong, Answer::NotFound, _) => {
+                entry.held = None;
+            }
+            // A set that finds no memory takes the old value away; so may the others in the meta dialect. In memcached the
+            // value stays if memory runs out while it reads.
+            (How::Set, Answer::OutOfMemory, _) if !is_memcached => entry.held = None,
             (_, Answer::OutOfMemory, _) => {}
             (how, answer, held) => {
                 let state = if held.is_some() { "may be held" } else { "must be a miss" };
@@ -285,15 +265,36 @@ impl Client<'_> {
         Ok(())
     }
 
-    fn judge_count(
-        &mut self,
-        key: usize,
-        delta: u64,
-        decrement: bool,
-        initial: Option<u64>,
-        meta: bool,
-        silence: Silence,
-    ) -> Result<()> {
+    fn judge_invalidate(&mut self, key: usize, how: Invalidate) -> Result<()> {
+        self.judged = self.name(key);
+        let answer = self.answer(Silence::None)?;
+        let entry = &mut self.entries[key];
+        match (answer, &mut entry.held) {
+            (Answer::Done, Some(held)) => {
+                // The blank item is a new one, without marks, but for its CAS value.
+                if let Some(client_flags) = how.blank {
+                    *held =
+                        Held { cas: held.cas, written: held.written, ..Held::new(Vec::new(), client_flags) };
+                }
+                if how.stale {
+                    held.cas = None;
+                    held.is_stale = true;
+                    held.is_token_out = false;
+                }
+                held.cas = how.cas.or(held.cas);
+                if let Some(life) = how.life {
+                    entry.touch(life);
+                }
+            }
+            (Answer::NotFound, _) => entry.held = None,
+            (Answer::OutOfMemory, Some(_)) => {}
+            (answer, _) => return Err(unexpected(&format!("{answer:?}"))),
+        }
+        Ok(())
+    }
+
+    fn judge_count(&mut self, key: usize, how: Count) -> Result<()> {
+        let Count { delta, decrement, initial, cas, meta, silence } = how;
         self.judged = self.name(key);
         let entry = &mut self.entries[key];
         let counted =
@@ -331,11 +332,11 @@ impl Client<'_> {
         if Some(number) == counted {
             if let Some(held) = &mut entry.held {
                 held.value = number.to_string().into_bytes();
-                held.cas = None;
+                held.cas = cas;
                 held.written = Instant::now();
             }
         } else if Some(number) == initial {
-            entry.put(Held::new(number.to_string().into_bytes(), 0), Life::Forever);
+            entry.put(Held { cas, ..Held::new(number.to_string().into_bytes(), 0) }, Life::Forever);
         } else {
             return Err(format!(
                 "the count is {number}, expected {counted:?}, or {initial:?} if it was gone"

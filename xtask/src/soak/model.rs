@@ -44,12 +44,11 @@ impl Held {
 }
 
 impl Entry {
-    /// Forgets what time or a flush has taken away before now. `flush_sent`: when the last flush_all that was answered
-    /// was sent; what was written before then is gone.
-    pub(crate) fn settle(&mut self, flush_sent: Option<Instant>) {
+    /// Forgets what time or a flush has taken away before now: see [`Flushes::gone_before`](super::flushes::Flushes).
+    pub(crate) fn settle(&mut self, gone_before: Option<Instant>) {
         let Some(held) = &self.held else { return };
         let is_dead = held.dead_by.is_some_and(|dead_by| dead_by < Instant::now());
-        let is_flushed = flush_sent.is_some_and(|sent| held.written < sent);
+        let is_flushed = gone_before.is_some_and(|gone_before| held.written < gone_before);
         if is_dead || is_flushed {
             self.held = None;
         }
