@@ -29,7 +29,8 @@ impl Epochs {
     }
 
     pub(crate) fn enter(&self, handle: usize) {
-        self.slots[handle].0.store(self.current.0.load(Relaxed), Relaxed);
+        // Release: whoever sees this turn knows that what the one before it read is read.
+        self.slots[handle].0.store(self.current.0.load(Relaxed), Release);
         // Either the reclaimer sees this slot, or we see what it unlinked before it looked.
         fence(SeqCst);
     }
@@ -45,8 +46,10 @@ impl Epochs {
 
     /// Everything tagged below this is free.
     pub(crate) fn horizon(&self) -> u64 {
+        // No later than now: what is retired while we look may be read by turns that we looked for too early.
+        let current = self.current.0.load(Acquire);
         fence(SeqCst);
-        self.slots.iter().map(|slot| slot.0.load(Acquire)).min().unwrap_or(IDLE)
+        self.slots.iter().map(|slot| slot.0.load(Acquire)).fold(current, u64::min)
     }
 }
 

@@ -234,9 +234,6 @@ impl Index {
     fn split(&self, budget: &Budget, hash_at: &impl Fn(usize) -> Hash, retire: &mut impl FnMut(u32)) -> bool {
         let new = self.count.load(Relaxed) as usize;
         let old = self.lock_bucket(new - (1 << new.ilog2()));
-        if (new * LINE_BYTES).is_multiple_of(PAGE_BYTES) {
-            budget.force(PAGE_BYTES as u64);
-        }
         let (mut leaving, mut staying) = (Vec::with_capacity(2 * WORDS), Vec::with_capacity(2 * WORDS));
         for word in old.lines().flatten() {
             let entry = Entry(word.load(Acquire) & !LOCK);
@@ -248,6 +245,9 @@ impl Index {
         // Each side may need overflow of its own; have it ready before anything moves.
         let spare = leaving.len().div_ceil(LAST) + staying.len().div_ceil(LAST);
         let Some(mut spare) = self.take_overflow(budget, spare) else { return false };
+        if (new * LINE_BYTES).is_multiple_of(PAGE_BYTES) {
+            budget.force(PAGE_BYTES as u64);
+        }
         let new_line = self.line(new);
         self.lay_out(new_line, &leaving, &mut spare);
         // The old chain is written anew behind a fresh overflow; what readers may still be reading of the old overflow
@@ -311,12 +311,14 @@ impl Index {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The overflow lines of a chain.
+    /// The overflow lines of a chain. A line's link is read when the next line is asked for, and not before: by then the
+    /// caller has looked at all words of the line, and an entry that made way for a link in between is further down.
     fn below<'i>(&'i self, first: &'i Line) -> impl Iterator<Item = &'i Line> {
-        let next = |line: &Line| {
-            Entry(line[LAST].load(Acquire)).overflow().map(|overflow| self.overflow.get(overflow))
-        };
-        std::iter::successors(next(first), move |line| next(line))
+        let mut line = first;
+        std::iter::from_fn(move || {
+            line = self.overflow.get(Entry(line[LAST].load(Acquire)).overflow()?);
+            Some(line)
+        })
     }
 
     fn line(&self, bucket: usize) -> &Line {

@@ -208,4 +208,55 @@ mod orders {
             reader.join().unwrap();
         });
     }
+
+    #[test]
+    fn a_reader_finds_an_entry_of_the_overflow_whose_word_becomes_a_link() {
+        model(|| {
+            // Two in the first bucket and its link, three in the overflow.
+            let (index, budget) = chain(1, 5);
+            let reader = thread::spawn({
+                let index = Arc::clone(&index);
+                move || assert!(finds(&index, hash(5, 0), 40) && finds(&index, hash(2, 0), 16))
+            });
+            insert(&index, &budget, hash(6, 0), 48);
+            reader.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn memory_is_not_freed_under_a_reader_by_somebody_outside_a_turn() {
+        use crate::epoch::Epochs;
+        use loom::sync::atomic::AtomicU64;
+        model(|| {
+            let epochs = Arc::new(Epochs::new(2));
+            // Whether the item is linked, and whether its memory is still there; the tag that it was retired with, 0: not yet.
+            let shared = Arc::new((AtomicU64::new(1), AtomicU64::new(1), crate::sync::Mutex::new(0)));
+            let reader = thread::spawn({
+                let (epochs, shared) = (Arc::clone(&epochs), Arc::clone(&shared));
+                move || {
+                    epochs.enter(0);
+                    if shared.0.load(Acquire) == 1 {
+                        assert_eq!(shared.1.load(Relaxed), 1, "read after it was freed");
+                    }
+                    epochs.leave(0);
+                }
+            });
+            let writer = thread::spawn({
+                let (epochs, shared) = (Arc::clone(&epochs), Arc::clone(&shared));
+                move || {
+                    epochs.enter(1);
+                    shared.0.store(0, Release);
+                    *shared.2.lock().unwrap() = epochs.retire();
+                    epochs.leave(1);
+                }
+            });
+            let horizon = epochs.horizon();
+            let tag = *shared.2.lock().unwrap();
+            if tag != 0 && tag < horizon {
+                shared.1.store(0, Relaxed);
+            }
+            reader.join().unwrap();
+            writer.join().unwrap();
+        });
+    }
 }
