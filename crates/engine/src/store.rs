@@ -387,7 +387,7 @@ impl Turn<'_> {
                 expiry: NewExpiry::Set(expiry),
                 cas: NewCas::given_or_fresh(how.vivify_cas),
                 // Its creator has seen it.
-                marks: TOKEN | FETCHED,
+                marks: if how.unnoticed { TOKEN } else { TOKEN | FETCHED },
                 marks_kept: 0,
                 binary_key: how.binary_key,
             }),

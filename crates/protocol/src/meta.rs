@@ -151,12 +151,19 @@ pub(crate) fn arith(rest: &[u8]) -> Request<'_> {
 }
 
 // me <key> [b]
+// Other words are ignored, flags or not.
 pub(crate) fn peek(rest: &[u8]) -> Request<'_> {
-    let (key, flags) = split_word(rest);
-    match parse_key_and_flags(key, flags, FLAGS_MAX) {
-        Ok((key, flags)) => {
-            Request { command: Command::Peek(key), form: Form::Meta(form(Verb::Peek, key, &flags)) }
-        }
+    let (word, words) = split_word(rest);
+    let is_base64 = split_flags(words).any(|flag| flag == (b'b', b""));
+    let parsed = match Key::new(word) {
+        Some(_) if is_base64 => Key::base64(word).ok_or(Error::BadBase64),
+        plain => plain.ok_or(Error::BadFormat),
+    };
+    match parsed {
+        Ok(key) => Request {
+            command: Command::Peek(key),
+            form: Form::Meta(form(Verb::Peek, key, &Flags::default())),
+        },
         Err(error) => malformed(error),
     }
 }
