@@ -4,6 +4,7 @@
 
 mod arrival;
 pub mod clock;
+pub mod confine;
 mod connection;
 pub mod control;
 pub mod counters;
@@ -11,6 +12,7 @@ pub mod crew;
 pub mod daemon;
 pub mod doorkeeper;
 pub mod execute;
+pub mod exposure;
 mod frame;
 pub mod guard;
 pub mod listen;

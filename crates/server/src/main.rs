@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use larder_engine::{Config, Engine};
 use larder_server::clock::Clock;
+use larder_server::confine;
 use larder_server::control::{self, Stop};
 use larder_server::crew::Crew;
 use larder_server::daemon::{self, PidFile};
+use larder_server::exposure;
 use larder_server::guard::Guard;
 use larder_server::listen;
 use larder_server::options::{self, EXIT_FAILURE, EXIT_OS_ERROR, Outcome, Refusal};
@@ -66,18 +68,28 @@ fn serve(settings: Settings) -> Result<(), Refusal> {
     if let Some(target) = &target {
         target.hand_over(&listeners)?;
     }
+    for warning in exposure::warnings(&listeners, guard.is_some()) {
+        eprintln!("{warning}");
+    }
     if settings.daemon {
         daemon::detach(&settings)?;
     }
     if settings.lock_memory {
         privilege::lock_memory();
     }
+    // Before anybody learns whom to send them to.
+    let signals = Signals::take_over()
+        .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to take over signals: {error}")))?;
     let pid_file = settings.pid_file.as_deref().and_then(PidFile::write);
     if let Some(target) = &target {
         target.assume()?;
     }
+    if settings.drop_privileges {
+        let reloaded: Vec<_> = guard.iter().map(|guard| guard.path().to_owned()).collect();
+        confine::confine(&reloaded)?;
+    }
 
-    let stop = work(settings.clone(), engine, guard, listeners)
+    let stop = work(settings.clone(), engine, guard, listeners, &signals)
         .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to start: {error}")))?;
     if stop == Stop::Gracefully {
         eprintln!("Gracefully stopping");
@@ -97,8 +109,8 @@ fn work(
     engine: Arc<Engine>,
     guard: Option<Guard>,
     listeners: Vec<listen::Listener>,
+    signals: &Signals,
 ) -> io::Result<Stop> {
-    let signals = Signals::take_over()?;
     let threads = settings.threads;
     let shared = Arc::new(Shared::new(engine, settings, Clock::start())?.with_guard(guard));
     let crew = Arc::new(Crew::new(threads, listeners)?);
@@ -114,7 +126,7 @@ fn work(
             }
         })?);
     }
-    let stop = control::run(&shared, &signals)?;
+    let stop = control::run(&shared, signals)?;
     if stop == Stop::Gracefully {
         crew.stop();
         for worker in workers {

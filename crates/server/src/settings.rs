@@ -68,6 +68,8 @@ pub struct Settings {
     pub pid_file: Option<PathBuf>,
     /// Whose rights to run with when started as root (`-u`).
     pub user: Option<String>,
+    /// Let the kernel refuse what serving does not need (`-o drop_privileges`).
+    pub drop_privileges: bool,
     /// Keep all memory resident (`-k`).
     pub lock_memory: bool,
     /// Raise the limit on core files (`-r`).
@@ -189,6 +191,7 @@ impl Default for Settings {
             daemon: false,
             pid_file: None,
             user: None,
+            drop_privileges: false,
             lock_memory: false,
             core_dumps: false,
             accepted: Accepted::default(),

@@ -224,20 +224,20 @@ pub(super) const EXTENDED: &[Row] = &[
     accepted("no_chunked_items", NoValue, "", "items in one piece", NO_SLABS, |_, _| Ok(())),
     accepted("inline_ascii_resp", NoValue, "", "ready-made reply headers", NO_MORE, |_, _| Ok(())),
     accepted("no_inline_ascii_resp", NoValue, "", "no ready-made reply headers", NO_MORE, |_, _| Ok(())),
-    refused(
+    honoured(
         "drop_privileges",
         NoValue,
-        "confine the process",
-        "larder has no sandbox of its own in this version",
+        "",
+        "let the kernel refuse what serving does not need: files, programs, connections outwards",
+        |d, _| {
+            d.settings.drop_privileges = true;
+            Ok(())
+        },
     ),
-    accepted(
-        "no_drop_privileges",
-        NoValue,
-        "on",
-        "do not confine the process",
-        "it is not confined",
-        |_, _| Ok(()),
-    ),
+    honoured("no_drop_privileges", NoValue, "on", "do not confine the process", |d, _| {
+        d.settings.drop_privileges = false;
+        Ok(())
+    }),
     accepted("resp_obj_mem_limit", Needed("<MiB>"), "0", "memory for replies", NO_MORE, |_, _| Ok(())),
     accepted(
         "read_buf_mem_limit",

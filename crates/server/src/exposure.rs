@@ -1,0 +1,21 @@
+//! The doors that anybody can walk in by, and the word of warning about each.
+
+use crate::listen::{Address, Listener};
+
+/// One line for each listener that more than this machine can reach, and at which nobody is asked who they are. There is
+/// nothing to say if all must log in.
+///
+/// Unix sockets have a file's owner and mode.
+pub fn warnings(listeners: &[Listener], is_guarded: bool) -> Vec<String> {
+    let open = listeners.iter().filter_map(|listener| match listener.address {
+        Address::Tcp(address) if !is_guarded && !address.ip().to_canonical().is_loopback() => Some(address),
+        _ => None,
+    });
+    open.map(|address| {
+        format!(
+            "larderd: warning: {address} is open to whoever can reach it: no login (-Y, -S), no TLS (-Z); \
+             -l 127.0.0.1 keeps it to this machine"
+        )
+    })
+    .collect()
+}

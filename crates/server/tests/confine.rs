@@ -1,0 +1,74 @@
+//! `-o drop_privileges`: what a confined thread cannot do, and what a confined server still can.
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+
+use larder_server::confine::confine;
+
+fn folder(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("larderd-confine-{}-{name}", std::process::id()));
+    fs::create_dir(&path).expect("the temporary directory can be written");
+    path
+}
+
+/// Both fences hold for the thread that raises them, and what it starts.
+fn confined<T: Send + 'static>(reloaded: Vec<PathBuf>, act: impl FnOnce() -> T + Send + 'static) -> T {
+    let thread = thread::spawn(move || {
+        confine(&reloaded).expect("the kernel can");
+        act()
+    });
+    thread.join().expect("it does not panic")
+}
+
+#[test]
+fn nothing_is_opened_executed_or_connected_to() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback can be bound");
+    let address = listener.local_addr().expect("it is bound");
+    let errors = confined(Vec::new(), move || {
+        [
+            File::open("/proc/self/status").err(),
+            File::create("/tmp/larderd-confined").err(),
+            Command::new("/bin/true").spawn().err(),
+            TcpStream::connect(address).err(),
+            UdpSocket::bind("127.0.0.1:0").err(),
+        ]
+        .map(|error| error.map(|error| error.kind()))
+    });
+    assert_eq!(errors, [Some(ErrorKind::PermissionDenied); 5]);
+}
+
+#[test]
+fn files_that_are_read_again_can_be_read_and_no_others() {
+    let folder = folder("reload");
+    let (reloaded, beside) = (folder.join("in/passwords"), folder.join("beside"));
+    fs::create_dir(folder.join("in")).expect("the folder is ours");
+    fs::write(&reloaded, "a:b").expect("the folder is ours");
+    fs::write(&beside, "secret").expect("the folder is ours");
+    let successor = folder.join("in/new");
+    fs::write(&successor, "c:d").expect("the folder is ours");
+
+    let (path, to) = (reloaded.clone(), reloaded.clone());
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let (tell, told) = std::sync::mpsc::channel();
+    let thread = thread::spawn(move || {
+        confine(&[path.clone()]).expect("the kernel can");
+        tell.send(fs::read(&path).ok()).expect("the test waits");
+        wait.recv().expect("the test goes on");
+        let other = fs::read(&beside).map_err(|error| error.kind());
+        let written = fs::write(&path, "x").map_err(|error| error.kind());
+        let inner = thread::spawn(move || fs::read(&path).ok()).join().expect("it does not panic");
+        (inner, other, written)
+    });
+    assert_eq!(told.recv().expect("it answers").as_deref(), Some(&b"a:b"[..]));
+    fs::rename(&successor, &to).expect("the folder is ours");
+    go.send(()).expect("it waits");
+    let (successor, other, written) = thread.join().expect("it does not panic");
+    assert_eq!(successor.as_deref(), Some(&b"c:d"[..]));
+    assert_eq!(other, Err(ErrorKind::PermissionDenied));
+    assert_eq!(written, Err(ErrorKind::PermissionDenied));
+    let _ = fs::remove_dir_all(folder);
+}

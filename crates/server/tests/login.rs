@@ -1,0 +1,221 @@
+//! Logging in to a real server: by text, over every kind of listener, confined or not, and with a password file that changes.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use larder_conformance::server::Server;
+use rustix::process::{Pid, Signal, kill_process};
+
+const LARDERD: &str = env!("CARGO_BIN_EXE_larderd");
+
+/// A password file in a folder of its own, gone when dropped. Anybody may read it: the server gives up root.
+struct Passwords(PathBuf);
+
+impl Passwords {
+    fn new(text: &str) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("larderd-login-{}-{n}", std::process::id()));
+        fs::create_dir(&folder).expect("the temporary directory can be written");
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).expect("it is ours");
+        let passwords = Self(folder.join("passwords"));
+        passwords.replace(text);
+        passwords
+    }
+
+    /// As `larder passwd` does it: another file in its place.
+    fn replace(&self, text: &str) {
+        let unfinished = self.0.with_extension("new");
+        fs::write(&unfinished, text).expect("the folder is ours");
+        fs::set_permissions(&unfinished, fs::Permissions::from_mode(0o644)).expect("it is ours");
+        fs::rename(&unfinished, &self.0).expect("the folder is ours");
+    }
+
+    fn text(&self) -> &str {
+        self.0.to_str().expect("it is text")
+    }
+}
+
+impl Drop for Passwords {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(self.0.parent().expect("it has a folder"));
+    }
+}
+
+fn start(args: &[&str]) -> Server {
+    Server::start(Path::new(LARDERD), args).expect("larderd starts")
+}
+
+/// What the server answers to `request` until it closes or falls silent.
+fn answer(stream: &mut (impl Read + Write), request: &str) -> String {
+    // The server may have closed.
+    let _ = stream.write_all(request.as_bytes());
+    let mut reply = Vec::new();
+    let _ = stream.read_to_end(&mut reply);
+    String::from_utf8_lossy(&reply).into_owned()
+}
+
+/// Asks, and says by a known reply when to stop reading. The client must be logged in by the end of it.
+fn ask(server: &Server, request: &str) -> String {
+    let mut stream = server.connect().expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(5))).expect("it is a socket");
+    answer(&mut stream, &format!("{request}quit me\r\n"))
+}
+
+fn login(user: &str, password: &str) -> String {
+    let token = format!("{user} {password}");
+    format!("set x 0 0 {}\r\n{token}\r\n", token.len())
+}
+
+fn lets_in(server: &Server, user: &str, password: &str) -> bool {
+    let mut stream = server.connect().expect("it listens");
+    stream.write_all(login(user, password).as_bytes()).expect("it reads");
+    let mut reply = [0; 8];
+    stream.read_exact(&mut reply).expect("it answers");
+    reply == *b"STORED\r\n"
+}
+
+fn reload(server: &Server) {
+    kill_process(Pid::from_raw(server.pid() as i32).expect("it is not 0"), Signal::HUP).expect("it runs");
+}
+
+/// Waits until `is_so`, for ten seconds at most.
+#[track_caller]
+fn eventually(mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not within 10 s");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn after_a_login_the_connection_is_as_any_other() {
+    let passwords = Passwords::new("ann:pass:word x\nbob:other");
+    let server = start(&["-Y", passwords.text()]);
+    let reply = ask(&server, &(login("ann", "pass:word x") + "set a 0 0 1\r\n1\r\nget a x\r\n"));
+    assert_eq!(reply, "STORED\r\nSTORED\r\nVALUE a 0 1\r\n1\r\nEND\r\n");
+    // Nothing was stored by a login, and another connection is not let in by it.
+    let reply = ask(
+        &server,
+        &("get a x\r\n".to_owned() + &login("bob", "wrong") + &login("bob", "other") + "get x\r\n"),
+    );
+    let expected = "CLIENT_ERROR unauthenticated\r\nCLIENT_ERROR authentication failure\r\nSTORED\r\nEND\r\n";
+    assert_eq!(reply, expected);
+    let reply = ask(&server, &(login("bob", "other") + "stats\r\nstats settings\r\n"));
+    for line in [
+        "STAT auth_cmds 4\r\n",
+        "STAT auth_errors 1\r\n",
+        &format!("STAT auth_enabled_ascii {}\r\n", passwords.text()),
+    ] {
+        assert!(reply.contains(line), "{line}");
+    }
+}
+
+#[test]
+fn a_login_may_come_byte_by_byte() {
+    let passwords = Passwords::new("ann:pass");
+    let server = start(&["-Y", passwords.text()]);
+    let mut stream = server.connect().expect("it listens");
+    for byte in login("ann", "wrong").bytes().chain(login("ann", "pass").bytes()) {
+        stream.write_all(&[byte]).expect("it reads");
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(answer(&mut stream, "quit me\r\n").ends_with("failure\r\nSTORED\r\n"));
+}
+
+#[test]
+fn hup_reads_the_file_again_and_keeps_the_old_one_if_it_is_broken() {
+    let passwords = Passwords::new("ann:one");
+    for confined in ["drop_privileges", "no_drop_privileges"] {
+        passwords.replace("ann:one");
+        let server = start(&["-Y", passwords.text(), "-o", confined]);
+        let mut early = server.connect().expect("it listens");
+        early.write_all(login("ann", "one").as_bytes()).expect("it reads");
+        early.read_exact(&mut [0; 8]).expect("it answers");
+
+        passwords.replace("ann:two\nbob:three");
+        assert!(lets_in(&server, "ann", "one"));
+        reload(&server);
+        eventually(|| lets_in(&server, "bob", "three"));
+        assert!(!lets_in(&server, "ann", "one") && lets_in(&server, "ann", "two"));
+        // Who is in stays in.
+        early.write_all(b"get a\r\n").expect("it reads");
+        let mut reply = [0; 5];
+        early.read_exact(&mut reply).expect("it answers");
+        assert_eq!(&reply, b"END\r\n");
+
+        passwords.replace("broken");
+        reload(&server);
+        thread::sleep(Duration::from_millis(100));
+        assert!(lets_in(&server, "bob", "three"));
+    }
+}
+
+#[test]
+fn every_thread_of_a_confined_server_is_confined_and_serves() {
+    let mut server = start(&["-o", "drop_privileges", "-t", "3", "-I", "8m"]);
+    let tasks = || fs::read_dir(format!("/proc/{}/task", server.pid())).expect("it runs");
+    // The port is named before the threads start.
+    eventually(|| tasks().count() == 4);
+    for task in tasks() {
+        let status = fs::read_to_string(task.expect("it runs").path().join("status")).expect("it runs");
+        assert!(status.contains("Seccomp:\t2\n") && status.contains("NoNewPrivs:\t1\n"), "{status}");
+    }
+    // Large values take and give back memory.
+    let value = "x".repeat(4 << 20);
+    for _ in 0..40 {
+        let mut stream = server.connect().expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(5))).expect("it is a socket");
+        let request = format!(
+            "set a 0 0 {}\r\n{value}\r\nget a\r\ndelete a\r\nstats\r\nstats items\r\nquit\r\n",
+            value.len()
+        );
+        let reply = answer(&mut stream, &request);
+        assert!(reply.starts_with("STORED\r\nVALUE a 0 4194304\r\nxxx") && reply.ends_with("END\r\n"));
+    }
+    kill_process(Pid::from_raw(server.pid() as i32).expect("it is not 0"), Signal::TERM).expect("it runs");
+    eventually(|| !server.is_running());
+}
+
+#[test]
+fn files_that_cannot_be_used_keep_the_server_from_starting() {
+    let passwords = Passwords::new("no colon in this secret line");
+    for file in [passwords.text(), "/nonexistent"] {
+        let output = Command::new(LARDERD)
+            .args(["-p", "0", "-u", "nobody", "-Y", file])
+            .output()
+            .expect("larderd runs");
+        assert_eq!(output.status.code(), Some(1), "{file}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(file) && !said.contains("secret line"), "{said}");
+    }
+}
+
+#[test]
+fn open_doors_are_named_once_each() {
+    let passwords = Passwords::new("ann:one");
+    let warnings = |args: &[&str]| {
+        let child = Command::new(LARDERD)
+            .args(["-u", "nobody", "-p", "-1"])
+            .args(args)
+            .stderr(std::process::Stdio::piped())
+            .spawn();
+        let mut child = child.expect("larderd runs");
+        thread::sleep(Duration::from_millis(200));
+        child.kill().expect("it runs");
+        let output = child.wait_with_output().expect("it has ended");
+        String::from_utf8_lossy(&output.stderr).lines().filter(|line| line.contains("warning: ")).count()
+    };
+    assert_eq!(warnings(&["-l", "0.0.0.0"]), 1);
+    assert_eq!(warnings(&["-l", "127.0.0.1,0.0.0.0,127.0.0.2"]), 1);
+    assert_eq!(warnings(&["-l", "127.0.0.1"]), 0);
+    assert_eq!(warnings(&["-s", passwords.0.with_extension("socket").to_str().expect("it is text")]), 0);
+    assert_eq!(warnings(&["-l", "0.0.0.0", "-Y", passwords.text()]), 0);
+}
