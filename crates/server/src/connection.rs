@@ -294,7 +294,7 @@ impl AsFd for Connection {
 }
 
 /// Memory is held back by a turn of another worker, which may have lost its core: give it ours.
-fn let_others_run() {
+pub(crate) fn let_others_run() {
     std::thread::yield_now();
 }
 

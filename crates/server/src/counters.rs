@@ -112,6 +112,12 @@ counters! {
     idle_kicks,
     /// Times a connection had used up its requests (`-R`) and waited for the others.
     conn_yields,
+    /// Datagrams served.
+    udp_requests,
+    /// Datagrams dropped: no request, or one that cannot be a client's.
+    udp_dropped,
+    /// Replies not sent over UDP: too large, or more than their source may be sent.
+    udp_withheld,
 }
 
 #[cfg(test)]

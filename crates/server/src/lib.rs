@@ -21,11 +21,13 @@ mod multiget;
 pub mod options;
 pub mod output;
 pub mod privilege;
+pub mod random;
 pub mod session;
 pub mod settings;
 pub mod shared;
 pub mod signals;
 pub mod stats;
+pub mod udp;
 mod wake;
 pub mod worker;
 

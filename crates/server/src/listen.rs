@@ -10,6 +10,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockop
 
 use crate::options::{EXIT_OS_ERROR, Refusal};
 use crate::settings::{Port, Settings};
+use crate::udp;
 
 /// A socket that clients connect to. Nonblocking.
 #[derive(Debug)]
@@ -57,22 +58,38 @@ pub fn bind(settings: &Settings) -> Result<Vec<Listener>, Refusal> {
     Ok(listeners)
 }
 
-/// Writes one line for each TCP address to a file beside `path` and renames it to `path`, so that whoever waits for
-/// the file finds it whole: `TCP INET: <port>`, `TCP INET6: <port>`.
+/// Writes one line for each TCP and UDP address to a file beside `path` and renames it to `path`, so that whoever waits
+/// for the file finds it whole: `TCP INET: <port>`, `TCP INET6: <port>`, and the same with UDP.
 ///
 /// memcached, environment variable MEMCACHED_PORT_FILENAME.
-pub fn write_port_file(path: &Path, listeners: &[Listener]) -> io::Result<()> {
+pub fn write_port_file(path: &Path, listeners: &[Listener], udp: &[udp::Socket]) -> io::Result<()> {
+    let tcp = listeners.iter().filter_map(|listener| match listener.address {
+        Address::Tcp(address) => Some(("TCP", address)),
+        Address::Unix(_) => None,
+    });
     let mut lines = String::new();
-    for listener in listeners {
-        if let Address::Tcp(address) = listener.address {
-            let family = if address.is_ipv4() { "INET" } else { "INET6" };
-            lines += &format!("TCP {family}: {}\n", address.port());
-        }
+    for (transport, address) in tcp.chain(udp.iter().map(|socket| ("UDP", socket.address()))) {
+        let family = if address.is_ipv4() { "INET" } else { "INET6" };
+        lines += &format!("{transport} {family}: {}\n", address.port());
     }
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(".lck");
     std::fs::write(&unfinished, lines)?;
     std::fs::rename(&unfinished, path)
+}
+
+/// The entries of `-l`: as given, host, and port if there is one. Errors: exit code 71.
+pub(crate) fn endpoints(settings: &Settings) -> Result<Vec<(&str, &str, Option<Port>)>, Refusal> {
+    if settings.listen.is_empty() {
+        return Ok(vec![("*", "*", None)]);
+    }
+    let mut endpoints = Vec::new();
+    for entry in &settings.listen {
+        let (host, port) = endpoint(entry)
+            .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to listen on {entry}: {error}")))?;
+        endpoints.push((entry.as_str(), host, port));
+    }
+    Ok(endpoints)
 }
 
 /// Reads an entry of `-l`: `[proto[ascii|negotiating]:][tag[name]:|tag_name_:]host[:port]`, IPv6 in brackets if a port
@@ -119,24 +136,26 @@ fn endpoint(entry: &str) -> Result<(&str, Option<Port>), String> {
     Ok((host, port))
 }
 
-/// Binds every address of a host. A family that this system does not have is passed over, as long as another address
-/// could be bound.
-fn bind_host(host: &str, port: Port, backlog: i32) -> io::Result<Vec<Listener>> {
+/// The addresses of a host, with a port; none if the port is off.
+pub(crate) fn addresses(host: &str, port: Port) -> io::Result<Vec<SocketAddr>> {
     let port = match port {
         Port::Off => return Ok(Vec::new()),
         Port::Fixed(port) => port,
         Port::Ephemeral => 0,
     };
-    let addresses: Vec<SocketAddr> = if host.is_empty() || host == "*" {
-        [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()]
-            .map(|ip| (ip, port).into())
-            .to_vec()
-    } else {
-        (host, port).to_socket_addrs()?.collect()
-    };
+    if host.is_empty() || host == "*" {
+        let any = [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()];
+        return Ok(any.map(|ip| (ip, port).into()).to_vec());
+    }
+    Ok((host, port).to_socket_addrs()?.collect())
+}
+
+/// Binds every address of a host. A family that this system does not have is passed over, as long as another address
+/// could be bound.
+fn bind_host(host: &str, port: Port, backlog: i32) -> io::Result<Vec<Listener>> {
     let mut listeners = Vec::new();
     let mut absent = None;
-    for address in addresses {
+    for address in addresses(host, port)? {
         match bind_tcp(address, backlog) {
             Ok(listener) => listeners.push(listener),
             Err(error) if is_absent_family(&error) => absent = Some(error),
@@ -183,7 +202,7 @@ fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, None)?)
 }
 
-fn is_absent_family(error: &io::Error) -> bool {
+pub(crate) fn is_absent_family(error: &io::Error) -> bool {
     use rustix::io::Errno;
     [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL]
         .map(|errno| Some(errno.raw_os_error()))

@@ -17,9 +17,11 @@ use larder_server::guard::Guard;
 use larder_server::listen;
 use larder_server::options::{self, EXIT_FAILURE, EXIT_OS_ERROR, Outcome, Refusal};
 use larder_server::privilege;
+use larder_server::random;
 use larder_server::settings::Settings;
 use larder_server::shared::Shared;
 use larder_server::signals::Signals;
+use larder_server::udp;
 use larder_server::worker::Worker;
 
 fn main() -> ExitCode {
@@ -53,10 +55,12 @@ fn serve(settings: Settings) -> Result<(), Refusal> {
     let target = privilege::target(&settings)?;
     let guard = Guard::new(&settings)?;
     let listeners = listen::bind(&settings)?;
-    let descriptors = settings.connections_max as usize + listeners.len() + settings.own_descriptors();
+    let udp = udp::bind(&settings)?;
+    let sockets = listeners.len() + udp.iter().map(Vec::len).sum::<usize>();
+    let descriptors = settings.connections_max as usize + sockets + settings.own_descriptors();
     privilege::allow_descriptors(descriptors as u64)?;
     if let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME") {
-        listen::write_port_file(path.as_ref(), &listeners)
+        listen::write_port_file(path.as_ref(), &listeners, udp.first().map_or(&[], Vec::as_slice))
             .map_err(|error| Refusal::new(EXIT_FAILURE, format!("Failed to write the port file: {error}")))?;
     }
     let engine = Engine::new(config(&settings)?).map_err(|error| {
@@ -89,7 +93,7 @@ fn serve(settings: Settings) -> Result<(), Refusal> {
         confine::confine(&reloaded)?;
     }
 
-    let stop = work(settings.clone(), engine, guard, listeners, &signals)
+    let stop = work(settings.clone(), engine, guard, listeners, udp, &signals)
         .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to start: {error}")))?;
     if stop == Stop::Gracefully {
         eprintln!("Gracefully stopping");
@@ -109,14 +113,15 @@ fn work(
     engine: Arc<Engine>,
     guard: Option<Guard>,
     listeners: Vec<listen::Listener>,
+    udp: Vec<Vec<udp::Socket>>,
     signals: &Signals,
 ) -> io::Result<Stop> {
     let threads = settings.threads;
     let shared = Arc::new(Shared::new(engine, settings, Clock::start())?.with_guard(guard));
     let crew = Arc::new(Crew::new(threads, listeners)?);
     let mut workers = Vec::new();
-    for index in 0..threads {
-        let worker = Worker::new(index, Arc::clone(&shared), Arc::clone(&crew))?;
+    for (index, udp_sockets) in udp.into_iter().enumerate() {
+        let worker = Worker::new(index, Arc::clone(&shared), Arc::clone(&crew), udp_sockets)?;
         let thread = std::thread::Builder::new().name(format!("larder-{index}"));
         workers.push(thread.spawn(move || {
             // A server without one of its workers would leave clients hanging.
@@ -137,16 +142,8 @@ fn work(
 }
 
 fn config(settings: &Settings) -> Result<Config, Refusal> {
-    let mut secret = [0; 16];
-    let filled = rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty());
-    if filled != Ok(secret.len()) {
-        return Err(Refusal::new(EXIT_OS_ERROR, "the system gives no random numbers"));
-    }
-    let [first, second] = [0, 8].map(|at| {
-        let mut half = [0; 8];
-        half.copy_from_slice(&secret[at..at + 8]);
-        u64::from_le_bytes(half)
-    });
+    let hash_key =
+        random::key().map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("no random numbers: {error}")))?;
     Ok(Config {
         memory_bytes: settings.memory_bytes,
         item_bytes_max: settings.item_bytes_max,
@@ -154,6 +151,6 @@ fn config(settings: &Settings) -> Result<Config, Refusal> {
         // One for each worker, one for the background work.
         handles_max: settings.threads + 1,
         index_power: settings.index_power(),
-        hash_key: [first, second],
+        hash_key,
     })
 }

@@ -158,6 +158,7 @@ impl Row {
 struct Draft {
     settings: Settings,
     item_size_given: bool,
+    tcp_port_given: bool,
     protocol_given: bool,
 }
 
@@ -165,6 +166,17 @@ impl Draft {
     /// The checks that need all options.
     fn finish(self) -> Result<Settings, Refusal> {
         let mut settings = self.settings;
+        if settings.udp_port != Port::Off {
+            // Nobody logs in over UDP, so it would be a way around the password.
+            if settings.sasl || settings.auth_file.is_some() {
+                let kind = if settings.sasl { "SASL" } else { "ascii" };
+                let message = format!("Cannot use UDP with {kind} authentication enabled (-U 0 to disable)");
+                return Err(Refusal::new(EXIT_USAGE, message));
+            }
+            if !self.tcp_port_given {
+                settings.tcp_port = settings.udp_port;
+            }
+        }
         if settings.auth_file.is_some() {
             if settings.sasl {
                 return Err(Refusal::new(EXIT_USAGE, "larderd: -Y and -S exclude each other"));

@@ -59,6 +59,17 @@ impl<'t> Output<'t> {
         gather(&self.bytes, values, written, slices)
     }
 
+    /// Appends all of it to `bytes`.
+    pub fn copy_to(&self, bytes: &mut Vec<u8>) {
+        let mut from = 0;
+        for Gathered { at, value } in &self.gathered {
+            bytes.extend_from_slice(&self.bytes[from..*at]);
+            bytes.extend_from_slice(value.value());
+            from = *at;
+        }
+        bytes.extend_from_slice(&self.bytes[from..]);
+    }
+
     /// What follows the first `written` bytes, to be kept until the client reads on.
     pub fn unsent(&self, written: usize) -> Unsent {
         let mut unsent = Unsent::default();

@@ -8,6 +8,10 @@ pub struct Settings {
     // Where to listen.
     /// TCP port (`-p`).
     pub tcp_port: Port,
+    /// UDP port (`-U`).
+    pub udp_port: Port,
+    /// Over UDP, sources get no more than they sent until they return a cookie (`--udp-cookie`).
+    pub udp_cookie: bool,
     /// `-l` as given, entries in order; empty: all addresses, IPv4 and IPv6.
     pub listen: Vec<String>,
     /// Unix socket instead of TCP (`-s`).
@@ -166,6 +170,8 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             tcp_port: Port::Fixed(11211),
+            udp_port: Port::Off,
+            udp_cookie: false,
             listen: Vec::new(),
             unix_socket: None,
             unix_mode: 0o700,

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use crate::crew::{Crew, Newcomer};
 use crate::listen::Listener;
 use crate::session::Session;
 use crate::shared::Shared;
+use crate::udp;
 
 /// A worker.
 pub struct Worker {
@@ -30,6 +32,8 @@ pub struct Worker {
     connections: Vec<Option<Box<Connection>>>,
     /// Descriptors of connections that could go on but had their share.
     ready: VecDeque<usize>,
+    /// Until it is opened on the worker's own thread.
+    udp_sockets: Vec<udp::Socket>,
     /// Whether our epoll watches the listeners.
     is_listening: bool,
     /// When the idle were last looked for.
@@ -37,10 +41,19 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// The crew's worker number `index`. Errors: no descriptor to be had.
-    pub fn new(index: usize, shared: Arc<Shared>, crew: Arc<Crew>) -> io::Result<Self> {
+    /// The crew's worker number `index`, with UDP sockets of its own. Errors: no descriptor to be had.
+    pub fn new(
+        index: usize,
+        shared: Arc<Shared>,
+        crew: Arc<Crew>,
+        udp_sockets: Vec<udp::Socket>,
+    ) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, crew.wake(index), epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)?;
+        for (socket, index) in udp_sockets.iter().zip(0..) {
+            let data = epoll::EventData::new_u64(UDP_SOCKETS + index);
+            epoll::add(&epoll, socket, data, epoll::EventFlags::IN)?;
+        }
         let mut worker = Self {
             counters: Arc::clone(&shared.counters[index]),
             index,
@@ -49,6 +62,7 @@ impl Worker {
             epoll,
             connections: Vec::new(),
             ready: VecDeque::new(),
+            udp_sockets,
             is_listening: false,
             swept_secs: 0,
         };
@@ -63,6 +77,7 @@ impl Worker {
         let mut scratch = vec![0; SCRATCH_BYTES];
         let mut output = Vec::new();
         let mut events = Vec::with_capacity(EVENTS_MAX);
+        let mut udp = udp::Door::open(mem::take(&mut self.udp_sockets), &self.shared.settings)?;
         let (shared, counters) = (Arc::clone(&self.shared), Arc::clone(&self.counters));
         while !self.crew.is_stopping() {
             self.wait(&mut events)?;
@@ -79,6 +94,7 @@ impl Worker {
             for event in &events {
                 match event.data.u64() {
                     WAKE => self.look_into_inbox(),
+                    token if token >= UDP_SOCKETS => udp.serve((token - UDP_SOCKETS) as usize, bench),
                     token if token >= LISTENERS => self.accept((token - LISTENERS) as usize),
                     token => self.serve(token as usize, bench, is_alone, false),
                 }
@@ -304,4 +320,5 @@ const EVENTS_MAX: usize = 256;
 const ACCEPTS_PER_EVENT: u32 = 64;
 /// Tokens of epoll below this are descriptors of connections.
 const LISTENERS: u64 = 1 << 32;
+const UDP_SOCKETS: u64 = 1 << 33;
 const WAKE: u64 = u64::MAX;

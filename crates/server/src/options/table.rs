@@ -2,7 +2,6 @@
 
 use super::Value::{Needed, None as NoValue, Possible};
 use super::{Act, EXIT_FAILURE, EXIT_USAGE, Refusal, Row, Status, extended, number, number_in, port, print};
-use crate::settings::Port;
 
 /// Finds an option by its letter.
 pub(super) fn by_short(short: char) -> Result<&'static Row, Refusal> {
@@ -37,21 +36,21 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "TCP port; 0: none, -1: one that is free",
         |d, v| {
             d.settings.tcp_port = port(v)?;
+            d.tcp_port_given = true;
             Ok(())
         },
     ),
-    Row {
-        short: Some('U'),
-        name: "udp-port",
-        value: Needed("<num>"),
-        default: "0",
-        help: "UDP port; only 0, off, is taken",
-        status: Status::Refused("UDP is not in this version; 0 is accepted"),
-        act: Act::Set(|_, v| match port(v)? {
-            Port::Off => Ok(()),
-            _ => Err(Refusal::new(EXIT_USAGE, "larderd: udp-port: UDP is not in this version")),
-        }),
-    },
+    Row::honoured(
+        Some('U'),
+        "udp-port",
+        Needed("<num>"),
+        "0",
+        "UDP port, and TCP port unless -p says otherwise; 0: none, -1: one that is free",
+        |d, v| {
+            d.settings.udp_port = port(v)?;
+            Ok(())
+        },
+    ),
     Row::honoured(
         Some('s'),
         "unix-socket",
@@ -336,6 +335,17 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "close a connection whose noreply command failed on the server's side",
         |d, _| {
             d.settings.noreply_close_on_error = true;
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
+        "udp-cookie",
+        NoValue,
+        "",
+        "over UDP, send sources no more than they sent until they return a cookie",
+        |d, _| {
+            d.settings.udp_cookie = true;
             Ok(())
         },
     ),

@@ -222,10 +222,31 @@ fn logins_and_protocols_must_fit() {
     }
 }
 
+#[test]
+fn the_udp_port_is_the_tcp_port_unless_that_is_given() {
+    for (line, tcp, udp) in [
+        ("", Port::Fixed(11211), Port::Off),
+        ("-U 0", Port::Fixed(11211), Port::Off),
+        ("-U 5", Port::Fixed(5), Port::Fixed(5)),
+        ("-U -1", Port::Ephemeral, Port::Ephemeral),
+        ("-U 5 -p 6", Port::Fixed(6), Port::Fixed(5)),
+        ("-p 6 -U -1", Port::Fixed(6), Port::Ephemeral),
+        ("-U 5 -p 0", Port::Off, Port::Fixed(5)),
+    ] {
+        let settings = settings(line);
+        assert_eq!((settings.tcp_port, settings.udp_port), (tcp, udp), "{line}");
+    }
+    assert!(settings("-U 5 --udp-cookie").udp_cookie);
+    assert_eq!(refusal("-U 70000").0, EXIT_USAGE);
+    let (exit_code, message) = refusal("-U 5 -Y f");
+    assert_eq!(exit_code, EXIT_USAGE);
+    assert_eq!(message, "Cannot use UDP with ascii authentication enabled (-U 0 to disable)");
+}
+
 /// Running without these would open a door or lose data.
 #[test]
 fn what_is_not_there_yet_is_refused() {
-    for line in ["-S", "-Z", "-U 11211", "-U -1", "-B binary", "-e f", "-o ext_path=f:1m", "-o ssl_key=f"] {
+    for line in ["-S", "-Z", "-B binary", "-e f", "-o ext_path=f:1m", "-o ssl_key=f"] {
         let (exit_code, message) = refusal(line);
         assert_eq!(exit_code, EXIT_USAGE, "{line}");
         assert!(message.contains("not in this version"), "{line}: {message}");

@@ -5,7 +5,7 @@ use nix::sys::time::{TimeVal, TimeValLike};
 
 use super::Lines;
 use crate::connection::SCRATCH_BYTES;
-use crate::settings::BUCKET_POWER;
+use crate::settings::{BUCKET_POWER, Port};
 use crate::shared::Shared;
 
 pub(super) fn report(shared: &Shared, lines: &mut Lines) {
@@ -101,6 +101,14 @@ fn traffic(shared: &Shared, lines: &mut Lines) {
         ("threads", shared.settings.threads as u64),
         ("conn_yields", totals.conn_yields),
     ]);
+    // larder's own.
+    if shared.settings.udp_port != Port::Off {
+        lines.add_all([
+            ("udp_requests", totals.udp_requests),
+            ("udp_dropped", totals.udp_dropped),
+            ("udp_withheld", totals.udp_withheld),
+        ]);
+    }
 }
 
 fn cache(shared: &Shared, lines: &mut Lines) {

@@ -8,8 +8,8 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) {
     let settings = &shared.settings;
     lines.add("maxbytes", settings.memory_bytes);
     lines.add("maxconns", settings.connections_max);
-    lines.add("tcpport", tcp_port(settings));
-    lines.add("udpport", 0);
+    lines.add("tcpport", port(settings.tcp_port));
+    lines.add("udpport", port(settings.udp_port));
     lines
         .add("inter", if settings.listen.is_empty() { "NULL".to_owned() } else { settings.listen.join(",") });
     lines.add("verbosity", shared.verbosity());
@@ -37,6 +37,7 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) {
     lines.add("memory_file", "(null)");
     lines.add("client_flags_size", size_of::<u32>());
     // larder's own.
+    lines.add("udp_cookie", yes_no(settings.udp_cookie));
     lines.add("noreply_close_on_error", yes_no(settings.noreply_close_on_error));
 }
 
@@ -85,8 +86,8 @@ fn buffers(settings: &Settings, lines: &mut Lines) {
     lines.add("inline_ascii_response", "no");
 }
 
-fn tcp_port(settings: &Settings) -> i32 {
-    match settings.tcp_port {
+fn port(port: Port) -> i32 {
+    match port {
         Port::Off => 0,
         Port::Fixed(port) => port.into(),
         Port::Ephemeral => -1,

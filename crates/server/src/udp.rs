@@ -1,0 +1,188 @@
+//! UDP: requests that are one datagram each, served by the worker that receives them.
+//!
+//! The walk of a datagram: the worker's epoll reports a socket, [`Door::serve`] receives a batch ([`inbox`]), the
+//! [`gate`] says how much may be sent in answer, a session of its own answers ([`Session::feed`]), and the replies of the
+//! whole batch are sent together ([`outbox`]). Nothing of a datagram outlives its answer.
+//!
+//! Each command's reply is a message of its own, numbered from 0, as memcached sends them. A get of many keys is one
+//! command: its hits and END are one message, as doc/protocol.txt has it and memcached did up to 1.5. Threat, defaults
+//! and cookies: docs/udp.md.
+
+mod budget;
+mod cookie;
+mod gate;
+mod inbox;
+mod outbox;
+mod socket;
+
+use std::io;
+use std::net::SocketAddr;
+
+use larder_protocol::text::TextForm;
+use larder_protocol::{Error, Form, Reply, udp};
+
+use self::gate::{Admitted, Gate};
+use self::inbox::Inbox;
+use self::outbox::Outbox;
+pub use self::socket::{Socket, bind};
+use crate::connection::{Bench, let_others_run};
+use crate::output::Output;
+use crate::random;
+use crate::session::{Context, Session, Verdict};
+use crate::settings::Settings;
+
+/// A worker's UDP sockets, and all it needs to serve them.
+pub(crate) struct Door {
+    sockets: Vec<Socket>,
+    inbox: Inbox,
+    desk: Desk,
+}
+
+/// Where requests are answered.
+struct Desk {
+    gate: Gate,
+    /// The reply in the making.
+    reply: Message,
+    outbox: Outbox,
+}
+
+/// The reply to one command.
+#[derive(Default)]
+struct Message {
+    bytes: Vec<u8>,
+    /// There was more of it than may be sent.
+    is_too_large: bool,
+}
+
+impl Door {
+    /// Opens the door, on the thread that is to serve it. The kernel takes all of a client's datagrams to the same
+    /// worker, so each may have a key of its own. Errors: no random numbers.
+    pub(crate) fn open(sockets: Vec<Socket>, settings: &Settings) -> io::Result<Self> {
+        let desk = Desk {
+            gate: Gate::new(random::key()?, settings.udp_cookie),
+            reply: Message::default(),
+            outbox: Outbox::default(),
+        };
+        Ok(Self { sockets, inbox: Inbox::new(), desk })
+    }
+
+    /// Serves what waits at a socket, but no more than a batch; epoll reports the rest again.
+    pub(crate) fn serve(&mut self, socket: usize, bench: &mut Bench<'_>) {
+        let Some(socket) = self.sockets.get(socket) else { return };
+        self.inbox.receive(socket);
+        for (datagram, source) in self.inbox.datagrams() {
+            bench.counters.bytes_read.add(datagram.len() as u64);
+            let now_secs = bench.shared.clock.now().secs;
+            match self.desk.gate.admit(datagram, source, socket.address().port(), now_secs) {
+                Some(admitted) => self.desk.answer(admitted, source, bench),
+                None => bench.counters.udp_dropped.add(1),
+            }
+            if self.desk.outbox.is_full() {
+                bench.counters.bytes_written.add(self.desk.outbox.send(socket) as u64);
+            }
+        }
+        bench.counters.bytes_written.add(self.desk.outbox.send(socket) as u64);
+    }
+}
+
+impl Desk {
+    /// Answers all commands of a datagram. What is not whole is not answered, nor waited for.
+    fn answer(&mut self, admitted: Admitted<'_>, source: SocketAddr, bench: &mut Bench<'_>) {
+        let Admitted { request_id, payload, mut allowance, mut cookie } = admitted;
+        let context = Context { shared: bench.shared, counters: bench.counters };
+        bench.counters.udp_requests.add(1);
+        if payload.is_empty() {
+            // A client that asks for its cookie and nothing else.
+            self.challenge(source, request_id, &mut allowance, cookie);
+        }
+
+        let mut session = Session::of_datagram();
+        let (mut from, mut tries) = (0, 0);
+        while from < payload.len() {
+            let turn = bench.handle.enter(bench.shared.clock.now());
+            let mut output = Output::new(std::mem::take(bench.output));
+            let fed = session.feed(&context, &turn, &payload[from..], &mut output, 1);
+            from += fed.consumed;
+            self.reply.push(&output);
+            *bench.output = output.into_buffer();
+            drop(turn);
+
+            if fed.requests > 0 {
+                let fits =
+                    !self.reply.is_too_large && allowance.spend(udp::framed_bytes(self.reply.bytes.len()));
+                if fits {
+                    self.outbox.push_reply(source, request_id, &self.reply.bytes);
+                } else {
+                    bench.counters.udp_withheld.add(1);
+                    if !self.challenge(source, request_id, &mut allowance, cookie.take()) {
+                        self.reply.refuse(bench.output);
+                        if allowance.spend(udp::framed_bytes(self.reply.bytes.len())) {
+                            self.outbox.push_reply(source, request_id, &self.reply.bytes);
+                        }
+                    }
+                }
+                self.reply.clear();
+                tries = 0;
+            }
+            match fed.verdict {
+                Verdict::NeedInput | Verdict::Close(_) => break,
+                Verdict::Yield => {}
+                Verdict::TryAgain if tries < TRIES_MAX => {
+                    tries += 1;
+                    let_others_run();
+                }
+                Verdict::TryAgain => break,
+            }
+        }
+        self.reply.clear();
+        self.gate.keep(&allowance);
+    }
+
+    /// Sends a cookie, if there is one to be sent and it may be; true if it was.
+    fn challenge(
+        &mut self,
+        source: SocketAddr,
+        request_id: u16,
+        allowance: &mut budget::Allowance,
+        cookie: Option<u64>,
+    ) -> bool {
+        let Some(cookie) = cookie else { return false };
+        let is_sent = allowance.spend(udp::CHALLENGE_BYTES);
+        if is_sent {
+            self.outbox.push(source, &udp::challenge(request_id, cookie));
+        }
+        is_sent
+    }
+}
+
+impl Message {
+    fn push(&mut self, output: &Output<'_>) {
+        if self.bytes.len() + output.len_bytes() > REPLY_BYTES_MAX {
+            self.is_too_large = true;
+        }
+        if !self.is_too_large {
+            output.copy_to(&mut self.bytes);
+        }
+    }
+
+    /// Becomes the error that stands for a reply that is not sent.
+    fn refuse(&mut self, buffer: &mut Vec<u8>) {
+        self.clear();
+        let mut output = Output::new(std::mem::take(buffer));
+        Form::Text(TextForm::default()).encode(&Reply::Error(Error::TooLargeForUdp), &mut output);
+        output.copy_to(&mut self.bytes);
+        *buffer = output.into_buffer();
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.is_too_large = false;
+    }
+}
+
+/// The largest reply to one command: as much as a request can bring, and few enough datagrams for the receive buffer
+/// that Linux gives a client by default (208 KiB, in which a datagram of 1400 bytes takes 2304).
+const REPLY_BYTES_MAX: usize = 64 << 10;
+/// How often a command that waits for memory to be reclaimed is tried. What is dropped then is lost, as datagrams may be;
+/// a worker that waited would hold up all its clients.
+const TRIES_MAX: u32 = 64;

@@ -1,0 +1,192 @@
+//! How much is sent to whom: bytes out against bytes in, for every source.
+//!
+//! The address a datagram bears is easily forged, and what answers it hits whoever has that address. So what a source is
+//! sent is bounded by what came in its name: a server that multiplies little is of no use as a weapon. Constant memory:
+//! a table of slots that sources share by chance. Who loses a slot to another loses credit, never gains any.
+
+use std::hash::Hasher as _;
+use std::net::IpAddr;
+
+use siphasher::sip::SipHasher13;
+
+/// The accounts of sources.
+pub(super) struct Budget {
+    /// Keyed, so that nobody can choose addresses that meet in a slot.
+    hasher: SipHasher13,
+    slots: Box<[Slot]>,
+}
+
+/// Bytes that may still be sent in answer to one datagram.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Allowance {
+    bytes: usize,
+    /// Where what is left is kept.
+    slot: Option<usize>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    /// Hash of the source.
+    source: u64,
+    credit_bytes: u32,
+    /// When the credit was last halved.
+    since_secs: u32,
+}
+
+impl Budget {
+    pub(super) fn new(key: [u64; 2]) -> Self {
+        let hasher = SipHasher13::new_with_keys(key[0], key[1]);
+        Self { hasher, slots: vec![Slot::default(); SLOTS].into() }
+    }
+
+    /// What may be sent in answer to a datagram of `bytes_in` from `source`.
+    pub(super) fn grant(&mut self, source: IpAddr, bytes_in: usize, now_secs: u32) -> Allowance {
+        if source.is_loopback() {
+            return Allowance::unbound();
+        }
+        let source = self.hash(source);
+        let index = source as usize % SLOTS;
+        let slot = &mut self.slots[index];
+        if slot.source != source {
+            *slot = Slot { source, credit_bytes: 0, since_secs: now_secs };
+        }
+        let half_lives = now_secs.saturating_sub(slot.since_secs) / HALF_LIFE_SECS;
+        slot.credit_bytes = slot.credit_bytes.checked_shr(half_lives).unwrap_or(0);
+        slot.since_secs += half_lives * HALF_LIFE_SECS;
+        let earned = bytes_in.saturating_mul(BYTES_OUT_PER_BYTE_IN);
+        let bytes = (slot.credit_bytes as usize).saturating_add(earned).min(CREDIT_BYTES_MAX as usize);
+        Allowance { bytes, slot: Some(index) }
+    }
+
+    /// Keeps what an allowance has left.
+    pub(super) fn keep(&mut self, rest: &Allowance) {
+        if let Some(index) = rest.slot {
+            self.slots[index].credit_bytes = rest.bytes as u32;
+        }
+    }
+
+    /// Who has one IPv6 address mostly has all that share its first 64 bits.
+    fn hash(&self, source: IpAddr) -> u64 {
+        let mut hasher = self.hasher;
+        match source {
+            IpAddr::V4(ip) => hasher.write(&ip.octets()),
+            IpAddr::V6(ip) => hasher.write(&ip.octets()[..8]),
+        }
+        hasher.finish()
+    }
+}
+
+impl Allowance {
+    /// For sources that are known to be who they say: bounded only so that one datagram cannot keep a worker for long.
+    pub(super) fn unbound() -> Self {
+        Self { bytes: KNOWN_BYTES_MAX, slot: None }
+    }
+
+    /// No more than came in.
+    pub(super) fn even(bytes_in: usize) -> Self {
+        Self { bytes: bytes_in, slot: None }
+    }
+
+    /// Takes `bytes` from it if it has so many.
+    pub(super) fn spend(&mut self, bytes: usize) -> bool {
+        let rest = self.bytes.checked_sub(bytes);
+        self.bytes = rest.unwrap_or(self.bytes);
+        rest.is_some()
+    }
+}
+
+/// What QUIC allows a server towards an address that is not validated yet: RFC 9000, section 8.1.
+const BYTES_OUT_PER_BYTE_IN: usize = 3;
+/// The most a source can save up.
+const CREDIT_BYTES_MAX: u32 = 64 << 10;
+/// What is saved up is halved in this time.
+const HALF_LIFE_SECS: u32 = 10;
+/// Replies to one datagram of a source that is known.
+const KNOWN_BYTES_MAX: usize = 4 << 20;
+const SLOTS: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use super::*;
+
+    const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+
+    fn budget() -> Budget {
+        Budget::new([1, 2])
+    }
+
+    /// Spends all there is and says how much that was.
+    fn spend_all(budget: &mut Budget, source: IpAddr, bytes_in: usize, now_secs: u32) -> usize {
+        let mut allowance = budget.grant(source, bytes_in, now_secs);
+        let bytes = allowance.bytes;
+        assert!(allowance.spend(bytes));
+        assert!(!allowance.spend(1));
+        budget.keep(&allowance);
+        bytes
+    }
+
+    #[test]
+    fn far_sources_get_three_bytes_for_one() {
+        let mut budget = budget();
+        for _ in 0..1000 {
+            assert_eq!(spend_all(&mut budget, FAR, 20, 5), 60);
+        }
+    }
+
+    #[test]
+    fn what_is_not_spent_is_kept_halved_in_time_and_bounded() {
+        let mut budget = budget();
+        for _ in 0..10 {
+            let allowance = budget.grant(FAR, 100, 5);
+            budget.keep(&allowance);
+        }
+        assert_eq!(budget.grant(FAR, 0, 14).bytes, 3000);
+        assert_eq!(budget.grant(FAR, 0, 15).bytes, 1500);
+        assert_eq!(budget.grant(FAR, 0, 35).bytes, 375);
+        assert_eq!(budget.grant(FAR, 0, u32::MAX).bytes, 0);
+        assert_eq!(budget.grant(FAR, 1 << 20, u32::MAX).bytes, CREDIT_BYTES_MAX as usize);
+    }
+
+    /// However many addresses are forged, and however they meet in slots.
+    #[test]
+    fn no_crowd_of_sources_gets_more_than_three_for_one() {
+        let mut budget = budget();
+        let (mut bytes_in, mut bytes_out) = (0, 0);
+        let mut random = 1_u64;
+        for step in 0..200_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let source = IpAddr::from(Ipv4Addr::from_bits((random >> 48) as u32 | 10 << 24));
+            let bytes = (random >> 40) as usize & 0x3f;
+            bytes_in += bytes;
+            let mut allowance = budget.grant(source, bytes, step / 1000);
+            let wanted = (random >> 32) as usize & 0xff;
+            if allowance.spend(wanted) {
+                bytes_out += wanted;
+            }
+            budget.keep(&allowance);
+            assert!(bytes_out <= 3 * bytes_in);
+        }
+    }
+
+    #[test]
+    fn loopback_is_known() {
+        let mut budget = budget();
+        for source in [IpAddr::from([127, 0, 0, 2]), Ipv6Addr::LOCALHOST.into()] {
+            assert_eq!(budget.grant(source, 9, 5), Allowance::unbound());
+        }
+        assert_ne!(budget.grant(FAR, 9, 5), Allowance::unbound());
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_source() {
+        let mut budget = budget();
+        let [one, other, far] = ["2001:db8::1", "2001:db8::ffff:2", "2001:db8:0:1::1"]
+            .map(|ip| IpAddr::V6(ip.parse().expect("an address")));
+        let saved = budget.grant(one, 100, 5);
+        budget.keep(&saved);
+        assert_eq!(budget.grant(other, 0, 5).bytes, 300);
+        assert_eq!(budget.grant(far, 0, 5).bytes, 0);
+    }
+}
