@@ -14,6 +14,22 @@ pub struct Request<'a> {
     pub form: Form<'a>,
 }
 
+/// What the head of the input holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parsed<'a> {
+    /// A request. If it has a value ([`Command::value_bytes`]), that and [`Form::terminator`] follow.
+    Request {
+        /// The request.
+        request: Request<'a>,
+        /// Length of the command line with its end, or of the binary header with extras and key.
+        head_bytes: usize,
+    },
+    /// Not enough for a request.
+    NeedInput,
+    /// Nothing that can be served: close without a word.
+    Close,
+}
+
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
@@ -50,6 +66,8 @@ pub enum Command<'a> {
     RefreshCerts,
     /// An administrative command that steers what this server does not have (yet).
     Admin(Admin),
+    /// Log in (the binary dialect's SASL).
+    Sasl(Sasl<'a>),
     /// Close the connection.
     Quit,
     /// A request that cannot be understood.
@@ -177,6 +195,27 @@ pub struct Arith<'a> {
     pub exptime: Option<i64>,
     /// CAS value to install.
     pub cas: Option<u64>,
+}
+
+/// One step of a login by SASL (RFC 4422).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sasl<'a> {
+    /// Tell the mechanisms (sasl-list).
+    Mechanisms,
+    /// Begin (sasl-auth).
+    Start {
+        /// Name of the mechanism: 1 to 250 bytes, any.
+        mechanism: &'a [u8],
+        /// The client's first message, at most 16 KiB.
+        data: &'a [u8],
+    },
+    /// Answer a challenge (sasl-step).
+    Step {
+        /// Name of the mechanism: 1 to 250 bytes, any.
+        mechanism: &'a [u8],
+        /// The client's next message, at most 16 KiB.
+        data: &'a [u8],
+    },
 }
 
 /// The words after `stats`.

@@ -5,6 +5,12 @@
 pub enum Error {
     /// No such command.
     UnknownCommand,
+    /// No such group of statistics.
+    UnknownStatistics,
+    /// Binary: extras, key or value have sizes that the command does not take.
+    BadShape,
+    /// Binary: extras and key are larger than the body that they are part of.
+    BadLengths,
     /// Too few words, a key too long, a number that is none.
     BadFormat,
     /// The value is not followed by CRLF.
@@ -71,7 +77,9 @@ impl Error {
     /// The line, without its end.
     pub fn line(self) -> &'static str {
         match self {
-            Self::UnknownCommand => "ERROR",
+            Self::UnknownCommand | Self::UnknownStatistics => "ERROR",
+            // The text dialects have neither.
+            Self::BadShape | Self::BadLengths => "CLIENT_ERROR invalid arguments",
             Self::BadFormat => "CLIENT_ERROR bad command line format",
             Self::BadChunk => "CLIENT_ERROR bad data chunk",
             Self::InvalidExptime => "CLIENT_ERROR invalid exptime argument",
@@ -103,6 +111,11 @@ impl Error {
             Self::OutOfMemoryStoring => "SERVER_ERROR out of memory storing object",
             Self::OutOfMemory => "SERVER_ERROR out of memory",
         }
+    }
+
+    /// Where the next request begins cannot be known: close, once the error is told.
+    pub fn is_fatal(self) -> bool {
+        matches!(self, Self::BadShape | Self::BadLengths)
     }
 
     /// The server failed, not the client.

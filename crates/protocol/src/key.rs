@@ -55,16 +55,18 @@ impl<'a> Key<'a> {
     }
 }
 
-/// Keys of a multi-key command: the rest of its line, all checked to be 1 to 250 bytes long.
+/// Keys of a multi-key command: the rest of its line, all checked to be 1 to 250 bytes long. Or one key of any bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys<'a> {
     rest: &'a [u8],
+    /// The rest is one key: spaces belong to it.
+    is_one: bool,
 }
 
 impl<'a> Keys<'a> {
     /// The keys in the rest of a line, which may have spaces around. `None`: none, or one is too long.
     pub fn new(rest: &'a [u8]) -> Option<Self> {
-        let keys = Self { rest: trim_start(rest) };
+        let keys = Self { rest: trim_start(rest), is_one: false };
         let mut ahead = keys;
         while ahead.rest.len() > KEY_BYTES_MAX {
             let word;
@@ -76,9 +78,14 @@ impl<'a> Keys<'a> {
         (!keys.rest.is_empty()).then_some(keys)
     }
 
+    /// One key, which may have spaces. `None`: it is empty or too long.
+    pub fn one(key: &'a [u8]) -> Option<Self> {
+        Key::new(key).map(|key| Self { rest: key.written, is_one: true })
+    }
+
     /// What [`Keys::rest`] gave, later.
     pub fn resume(rest: &'a [u8]) -> Self {
-        Self { rest: trim_start(rest) }
+        Self { rest: trim_start(rest), is_one: false }
     }
 
     /// What is left of the line.
@@ -91,7 +98,7 @@ impl<'a> Iterator for Keys<'a> {
     type Item = Key<'a>;
 
     fn next(&mut self) -> Option<Key<'a>> {
-        let (word, rest) = split_word(self.rest);
+        let (word, rest) = if self.is_one { (self.rest, &[][..]) } else { split_word(self.rest) };
         self.rest = rest;
         Key::new(word)
     }

@@ -7,7 +7,9 @@
 
 #![forbid(unsafe_code)]
 
+pub mod binary;
 pub mod command;
+pub mod dialect;
 pub mod error;
 pub mod key;
 pub mod meta;
@@ -16,7 +18,8 @@ pub mod reply;
 pub mod text;
 pub mod udp;
 
-pub use command::{Command, Request};
+pub use command::{Command, Parsed, Request};
+pub use dialect::Dialect;
 pub use error::Error;
 pub use key::{KEY_BYTES_MAX, Key, KeyBuffer, Keys};
 pub use reply::{Form, Reply, Sink};

@@ -325,7 +325,16 @@ pub(crate) fn encode<S: Sink>(form: &MetaForm<'_>, reply: &Reply<'_, S::Value>, 
         Reply::Noop => sink.bytes(b"MN\r\n"),
         Reply::Error(error) => line(&[error.line().as_bytes()], sink),
         // No meta command is answered so.
-        Reply::End | Reply::Touched | Reply::Ok | Reply::Version(_) | Reply::Stat(..) | Reply::Reset => {}
+        Reply::End
+        | Reply::Touched { .. }
+        | Reply::Ok
+        | Reply::Bye
+        | Reply::Version(_)
+        | Reply::Stat(..)
+        | Reply::Reset
+        | Reply::Mechanisms(_)
+        | Reply::Challenge(_)
+        | Reply::LoggedIn(_) => {}
     }
 }
 

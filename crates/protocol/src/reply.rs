@@ -1,8 +1,9 @@
 //! What a server answers, whatever the dialect.
 
+use crate::binary::BinaryForm;
 use crate::meta::MetaForm;
 use crate::text::TextForm;
-use crate::{Error, meta, text};
+use crate::{Error, binary, meta, text};
 
 /// Where replies are written to.
 pub trait Sink {
@@ -22,6 +23,8 @@ pub enum Form<'a> {
     Text(TextForm),
     /// Lines of the meta commands, with the flags of the request.
     Meta(MetaForm<'a>),
+    /// Packets of the binary dialect.
+    Binary(BinaryForm<'a>),
 }
 
 /// What became of a command.
@@ -53,7 +56,12 @@ pub enum Reply<'v, V> {
     /// Deleted, or marked.
     Deleted,
     /// Expiry set.
-    Touched,
+    Touched {
+        /// The client's flags.
+        client_flags: u32,
+        /// CAS value; 0 when CAS is off.
+        cas: u64,
+    },
     /// Added or subtracted.
     Number {
         /// The result.
@@ -69,12 +77,20 @@ pub enum Reply<'v, V> {
     Ok,
     /// The answer to [`crate::Command::Noop`].
     Noop,
+    /// The connection is going to be closed, as the client asked.
+    Bye,
     /// The version.
     Version(&'v str),
     /// One of the statistics.
     Stat(&'v str, &'v str),
     /// Statistics zeroed.
     Reset,
+    /// Mechanisms to log in by, with spaces between.
+    Mechanisms(&'v str),
+    /// The login goes on: the server's next message.
+    Challenge(&'v [u8]),
+    /// Logged in; the server's last message, or a word for people.
+    LoggedIn(&'v [u8]),
     /// Not done.
     Error(Error),
 }
@@ -152,7 +168,26 @@ impl Form<'_> {
         match self {
             Form::Text(form) => text::encode(*form, reply, sink),
             Form::Meta(form) => meta::encode(form, reply, sink),
+            Form::Binary(form) => binary::encode(form, reply, sink),
         }
+    }
+
+    /// What follows the value of a request.
+    pub fn terminator(&self) -> &'static [u8] {
+        match self {
+            Form::Text(_) | Form::Meta(_) => b"\r\n",
+            Form::Binary(_) => b"",
+        }
+    }
+
+    /// Size of a value of `value_bytes` with its terminator.
+    pub fn block_bytes(&self, value_bytes: u32) -> usize {
+        value_bytes as usize + self.terminator().len()
+    }
+
+    /// The value in such a block; `None` if another than its terminator stands there.
+    pub fn split_value<'b>(&self, block: &'b [u8]) -> Option<&'b [u8]> {
+        block.strip_suffix(self.terminator())
     }
 
     /// The client will not read an answer, not even to an error.

@@ -4,26 +4,10 @@
 use arrayvec::ArrayVec;
 
 use crate::command::{
-    Admin, Arith, Delete, Get, Malformed, Mode, Shutdown, Store, Touch, VALUE_BYTES_MAX, Words,
+    Admin, Arith, Delete, Get, Malformed, Mode, Parsed, Shutdown, Store, Touch, VALUE_BYTES_MAX, Words,
 };
 use crate::key::split_word;
 use crate::{Command, Error, Form, Key, Keys, Reply, Request, Sink, meta, number};
-
-/// What the head of the input holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parsed<'a> {
-    /// A command line. A value of [`Command::value_bytes`] bytes and CRLF follow it, if any.
-    Request {
-        /// The request.
-        request: Request<'a>,
-        /// Length of the line with its end.
-        line_bytes: usize,
-    },
-    /// No whole line yet.
-    NeedInput,
-    /// A line without end, or a web browser: close without a word.
-    Close,
-}
 
 /// How a classic command wants to be answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,17 +24,12 @@ pub fn parse(input: &[u8], scanned: usize) -> Parsed<'_> {
         return if may_grow(input) { Parsed::NeedInput } else { Parsed::Close };
     };
     if line_bytes < LINE_BYTES_MIN {
-        return Parsed::Request { request: malformed(Error::BadFormat), line_bytes };
+        return Parsed::Request { request: malformed(Error::BadFormat), head_bytes: line_bytes };
     }
     match parse_line(line) {
-        Some(request) => Parsed::Request { request, line_bytes },
+        Some(request) => Parsed::Request { request, head_bytes: line_bytes },
         None => Parsed::Close,
     }
-}
-
-/// Size of a value of `value_bytes` with the CRLF after it.
-pub fn block_bytes(value_bytes: u32) -> usize {
-    value_bytes as usize + 2
 }
 
 /// The first line of `input` without its end (LF or CRLF), and its length with it.
@@ -311,7 +290,7 @@ pub(crate) fn encode<S: Sink>(form: TextForm, reply: &Reply<'_, S::Value>, sink:
         Reply::Exists => sink.bytes(b"EXISTS\r\n"),
         Reply::NotFound => sink.bytes(b"NOT_FOUND\r\n"),
         Reply::Deleted => sink.bytes(b"DELETED\r\n"),
-        Reply::Touched => sink.bytes(b"TOUCHED\r\n"),
+        Reply::Touched { .. } => sink.bytes(b"TOUCHED\r\n"),
         Reply::Number { number, .. } => {
             number::write(*number, sink);
             sink.bytes(b"\r\n");
@@ -322,8 +301,9 @@ pub(crate) fn encode<S: Sink>(form: TextForm, reply: &Reply<'_, S::Value>, sink:
         Reply::Stat(name, value) => line(&[b"STAT ", name.as_bytes(), b" ", value.as_bytes()], sink),
         Reply::Reset => sink.bytes(b"RESET\r\n"),
         Reply::Error(error) => line(&[error.line().as_bytes()], sink),
-        // Only `me` asks for it, and that is a meta command.
-        Reply::Peeked(_) => {}
+        Reply::Bye => {}
+        // Only `me` asks for it, and that is a meta command; nothing here logs in by SASL.
+        Reply::Peeked(_) | Reply::Mechanisms(_) | Reply::Challenge(_) | Reply::LoggedIn(_) => {}
     }
 }
 

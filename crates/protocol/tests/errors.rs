@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-use larder_protocol::text::{self, Parsed};
-use larder_protocol::{Command, Form, Reply, Sink};
+use larder_protocol::text;
+use larder_protocol::{Command, Form, Parsed, Reply, Sink};
 
 struct Bytes(Vec<u8>);
 
@@ -19,7 +19,7 @@ impl Sink for Bytes {
 
 /// What a malformed line is answered with, and how many bytes after it are to be swallowed. `None`: it is well formed.
 fn refusal(line: &str) -> Option<(String, u32)> {
-    let Parsed::Request { request, line_bytes } = text::parse(line.as_bytes(), 0) else {
+    let Parsed::Request { request, head_bytes: line_bytes } = text::parse(line.as_bytes(), 0) else {
         panic!("no request: {line:?}");
     };
     assert_eq!(line_bytes, line.len(), "{line:?}");
@@ -349,7 +349,7 @@ fn no_input_does_harm() {
         for _ in 0..=random(12) {
             input.extend_from_slice(WORDS[random(WORDS.len())]);
         }
-        if let Parsed::Request { request, line_bytes } = text::parse(&input, 0) {
+        if let Parsed::Request { request, head_bytes: line_bytes } = text::parse(&input, 0) {
             assert!(line_bytes <= input.len());
             let mut bytes = Bytes(Vec::new());
             request.form.encode(&Reply::NotFound, &mut bytes);

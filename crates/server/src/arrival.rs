@@ -2,24 +2,24 @@
 
 use arrayvec::ArrayVec;
 use larder_engine::{NoRoom, Turn, Upload};
-use larder_protocol::text::{self, Parsed};
-use larder_protocol::{Error, Reply};
+use larder_protocol::{Dialect, Error, Form, Parsed, Reply, Request};
 
 use crate::execute::{Done, Executor, Value};
-use crate::frame::split_value;
 
 /// A store whose value is still arriving.
 pub(crate) struct Arrival {
-    /// The command line, to be parsed once more in the end: cheaper than to keep all that it said.
-    line: Vec<u8>,
+    /// What came before the value, to be parsed once more in the end: cheaper than to keep all that it said.
+    head: Vec<u8>,
+    dialect: Dialect,
+    terminator: &'static [u8],
     place: Place,
 }
 
 /// Where the value waits.
 enum Place {
-    /// A small one here, and the CRLF after it.
+    /// A small one here, and the terminator after it.
     Here { block: Vec<u8>, filled_bytes: usize },
-    /// A large one where it will stay in the cache; the CRLF after it does not.
+    /// A large one where it will stay in the cache; the terminator after it does not.
     Cache { upload: Option<Upload>, end: ArrayVec<u8, 2> },
 }
 
@@ -37,14 +37,18 @@ pub(crate) enum Arrived {
 
 impl Arrival {
     /// A value that waits here until it is whole.
-    pub(crate) fn here(line: &[u8], value_bytes: u32) -> Self {
-        let block = vec![0; text::block_bytes(value_bytes)];
-        Self { line: line.to_vec(), place: Place::Here { block, filled_bytes: 0 } }
+    pub(crate) fn here(dialect: Dialect, head: &[u8], form: &Form<'_>, value_bytes: u32) -> Self {
+        let block = vec![0; form.block_bytes(value_bytes)];
+        Self::of(dialect, head, form, Place::Here { block, filled_bytes: 0 })
     }
 
     /// A value whose place in the cache is reserved.
-    pub(crate) fn in_cache(line: &[u8], upload: Upload) -> Self {
-        Self { line: line.to_vec(), place: Place::Cache { upload: Some(upload), end: ArrayVec::new() } }
+    pub(crate) fn in_cache(dialect: Dialect, head: &[u8], form: &Form<'_>, upload: Upload) -> Self {
+        Self::of(dialect, head, form, Place::Cache { upload: Some(upload), end: ArrayVec::new() })
+    }
+
+    fn of(dialect: Dialect, head: &[u8], form: &Form<'_>, place: Place) -> Self {
+        Self { head: head.to_vec(), dialect, terminator: form.terminator(), place }
     }
 
     /// Copies what belongs to the value from the head of `input`, and says how much that was.
@@ -71,24 +75,25 @@ impl Arrival {
                 }
                 Err(NoRoom::TryAgain) if !gives_up => return (consumed, Arrived::TryAgain),
                 Err(_) => {
-                    let missing_bytes = text::block_bytes(upload.missing_bytes());
+                    let missing_bytes = upload.missing_bytes() as usize + self.terminator.len();
                     return (consumed, Arrived::OutOfMemory { missing_bytes });
                 }
             }
         }
         let rest = &input[consumed..];
-        let n = rest.len().min(end.remaining_capacity());
+        let n = rest.len().min(self.terminator.len() - end.len());
         end.extend(rest[..n].iter().copied());
-        (consumed + n, if end.is_full() { Arrived::Whole } else { Arrived::NotYet })
+        (consumed + n, if end.len() == self.terminator.len() { Arrived::Whole } else { Arrived::NotYet })
     }
 
     /// Executes the command of a value that is whole.
     pub(crate) fn execute(&mut self, executor: &mut Executor<'_, '_, '_, '_>) -> Done {
-        // It was parsed before, so it is a request.
-        let Parsed::Request { request, .. } = text::parse(&self.line, 0) else { return Done::Answered };
+        let Some(request) = parse(self.dialect, &self.head) else { return Done::Answered };
         let value = match &mut self.place {
-            Place::Here { block, .. } => split_value(block).map(Value::Whole),
-            Place::Cache { upload, end } => (end.as_slice() == b"\r\n").then_some(Value::Uploaded(upload)),
+            Place::Here { block, .. } => request.form.split_value(block).map(Value::Whole),
+            Place::Cache { upload, end } => {
+                (end.as_slice() == self.terminator).then_some(Value::Uploaded(upload))
+            }
         };
         match value {
             Some(value) => executor.execute(&request, None, value),
@@ -102,22 +107,27 @@ impl Arrival {
         if let Place::Cache { upload, .. } = &mut self.place {
             *upload = None;
         }
-        let Parsed::Request { request, .. } = text::parse(&self.line, 0) else { return Done::Answered };
+        let Some(request) = parse(self.dialect, &self.head) else { return Done::Answered };
         executor.refuse_for_memory(&request)
     }
 
-    /// The place for what comes next. Not for the last few bytes: read into a buffer, they bring the next request along.
+    /// The place for what comes next. Not for the last few bytes: read into a buffer, they bring the next request along,
+    /// and the value becomes whole only there.
     pub(crate) fn window(&mut self, turn: &Turn<'_>) -> Result<Option<&mut [u8]>, NoRoom> {
         match &mut self.place {
             Place::Here { block, filled_bytes } => {
-                let value_bytes = block.len() - 2;
-                let window = block.get_mut(*filled_bytes..value_bytes);
+                let window_end = block.len() - self.terminator.len().max(1);
+                let window = block.get_mut(*filled_bytes..window_end);
                 Ok(window.filter(|window| window.len() >= WINDOW_BYTES_MIN))
             }
             Place::Cache { upload: Some(upload), .. }
                 if upload.missing_bytes() >= WINDOW_BYTES_MIN as u32 =>
             {
-                turn.window(upload).map(Some)
+                let missing_bytes = upload.missing_bytes() as usize;
+                let window_bytes_max = missing_bytes + self.terminator.len() - self.terminator.len().max(1);
+                let window = turn.window(upload)?;
+                let window_bytes = window.len().min(window_bytes_max);
+                Ok(Some(&mut window[..window_bytes]))
             }
             Place::Cache { .. } => Ok(None),
         }
@@ -130,6 +140,14 @@ impl Arrival {
             Place::Cache { upload: Some(upload), .. } => upload.advance(n),
             Place::Cache { upload: None, .. } => {}
         }
+    }
+}
+
+/// The request of an arrival. It was parsed before, so it is one.
+fn parse(dialect: Dialect, head: &[u8]) -> Option<Request<'_>> {
+    match dialect.parse(head, 0) {
+        Parsed::Request { request, .. } => Some(request),
+        Parsed::NeedInput | Parsed::Close => None,
     }
 }
 

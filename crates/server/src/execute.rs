@@ -103,7 +103,12 @@ impl<'t> Executor<'_, '_, '_, 't> {
             Command::RefreshCerts => Ok(Reply::Error(Error::NoTls)),
             // Nothing here to steer yet.
             Command::Admin(_) => Ok(Reply::Error(Error::UnknownCommand)),
-            Command::Quit => return Done::Close(CloseReason::Normal),
+            // No server to log in to: a guard takes logins before they come here.
+            Command::Sasl(_) => Ok(Reply::Error(Error::UnknownCommand)),
+            Command::Quit => {
+                request.form.encode(&Reply::Bye, self.out);
+                return Done::Close(CloseReason::Normal);
+            }
             Command::Malformed(malformed) => Ok(Reply::Error(malformed.error)),
         };
         match answered {
@@ -116,6 +121,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
     pub fn answer(&mut self, form: &Form<'_>, reply: &Reply<'_, Item<'t>>) -> Done {
         form.encode(reply, self.out);
         match reply {
+            Reply::Error(error) if error.is_fatal() => Done::Close(CloseReason::Error),
             Reply::Error(error)
                 if error.is_server_side()
                     && form.is_noreply()
@@ -159,6 +165,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 Err(miss) => {
                     counters.get_misses.add(1);
                     self.count_miss(miss);
+                    form.encode(&Reply::Miss, self.out);
                 }
             }
             return Ok(());
@@ -173,6 +180,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 counters.cmd_touch.add(1);
                 counters.touch_misses.add(1);
                 self.count_miss(miss);
+                form.encode(&Reply::Miss, self.out);
             }
             Err(Fail::TryAgain) if !self.gives_up => return Err(GetFailed::TryAgain),
             Err(Fail::TryAgain | Fail::OutOfMemory) => {
@@ -391,10 +399,10 @@ impl<'t> Executor<'_, '_, '_, 't> {
         let counters = self.cx.counters;
         let key = touch.key.written();
         match self.turn.touch(key, self.hash(key, hash), self.expiry(touch.exptime)) {
-            Ok(_) => {
+            Ok(item) => {
                 counters.cmd_touch.add(1);
                 counters.touch_hits.add(1);
-                Ok(Reply::Touched)
+                Ok(Reply::Touched { client_flags: item.client_flags(), cas: self.cas(item) })
             }
             Err(Fail::Miss(miss)) => {
                 counters.cmd_touch.add(1);
@@ -483,7 +491,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 Reply::End
             }
             Answer::Reset => Reply::Reset,
-            Answer::Unknown => Reply::Error(Error::UnknownCommand),
+            Answer::Unknown => Reply::Error(Error::UnknownStatistics),
         }
     }
 

@@ -14,12 +14,12 @@
 use arrayvec::ArrayVec;
 use larder_engine::{NoRoom, Turn};
 use larder_protocol::command::{Command, Get};
-use larder_protocol::{Error, Form, KEY_BYTES_MAX, Keys, Reply, text};
+use larder_protocol::{Dialect, Error, Form, KEY_BYTES_MAX, Keys, Reply, text};
 
 use crate::arrival::{Arrival, Arrived};
 pub use crate::execute::{CloseReason, Context};
 use crate::execute::{Done, Executor, Value};
-use crate::frame::{Frame, Framed, line_end_bytes, single_key, split_value};
+use crate::frame::{Frame, Framed, line_end_bytes, single_key};
 use crate::login::Login;
 use crate::multiget::{self, LookedUp};
 use crate::output::Output;
@@ -28,6 +28,8 @@ use crate::output::Output;
 #[derive(Default)]
 pub struct Session {
     state: State,
+    /// Not known before the first byte has come, unless the listener knows.
+    dialect: Option<Dialect>,
     login: Login,
     /// Bytes at the head of the input that are known to hold no line feed.
     scanned_bytes: usize,
@@ -195,6 +197,7 @@ impl Session {
         if requests_max == 0 || executor.out.len_bytes() >= OUTPUT_BYTES_MAX {
             return Step::stop(0, Verdict::Yield);
         }
+        let dialect = *self.dialect.get_or_insert_with(|| Dialect::of_first_byte(input[0]));
         let mut batch = ArrayVec::<Framed<'_>, BATCH_REQUESTS_MAX>::new();
         let batch_max = BATCH_REQUESTS_MAX.min(usize::try_from(requests_max).unwrap_or(usize::MAX));
         let mut framed_bytes = 0;
@@ -202,7 +205,7 @@ impl Session {
         // What is not whole, after the batch.
         let mut tail = None;
         while batch.len() < batch_max && framed_bytes < input.len() {
-            let frame = Frame::of(&input[framed_bytes..], std::mem::take(&mut scanned_bytes));
+            let frame = Frame::of(dialect, &input[framed_bytes..], std::mem::take(&mut scanned_bytes));
             let Frame::Whole { request, value, bytes } = frame else {
                 tail = Some(frame);
                 break;
@@ -234,7 +237,7 @@ impl Session {
                         }
                     }
                 }
-                (Command::Store(_), form) => match split_value(value) {
+                (Command::Store(_), form) => match form.split_value(value) {
                     Some(value) => executor.execute(request, *hash, Value::Whole(value)),
                     None => executor.answer(form, &Reply::Error(Error::BadChunk)),
                 },
@@ -257,7 +260,7 @@ impl Session {
             }
         }
         match tail {
-            Some(frame) => self.finish(executor, &input[framed_bytes..], frame, step),
+            Some(frame) => self.finish(executor, dialect, &input[framed_bytes..], frame, step),
             None => step,
         }
     }
@@ -266,13 +269,14 @@ impl Session {
     fn finish(
         &mut self,
         executor: &mut Executor<'_, '_, '_, '_>,
+        dialect: Dialect,
         input: &[u8],
         frame: Frame<'_>,
         mut step: Step,
     ) -> Step {
         match frame {
             Frame::Whole { .. } => {}
-            Frame::NoLine => {
+            Frame::NoHead => {
                 self.scanned_bytes = input.len();
                 step.verdict = Some(Verdict::NeedInput);
             }
@@ -283,25 +287,35 @@ impl Session {
                 step.verdict = Some(Verdict::NeedInput);
             }
             // The value has not arrived whole.
-            Frame::Head { request, line_bytes } => {
-                let line = &input[..line_bytes];
+            Frame::Head { request, head_bytes } => {
+                let head = &input[..head_bytes];
                 let refused = match request.command {
                     Command::Store(store)
                         if store.value_bytes < executor.cx.shared.engine.large_value_bytes() =>
                     {
-                        self.state = State::Value(Box::new(Arrival::here(line, store.value_bytes)));
+                        self.state = State::Value(Box::new(Arrival::here(
+                            dialect,
+                            head,
+                            &request.form,
+                            store.value_bytes,
+                        )));
                         None
                     }
                     Command::Store(store) => match executor.reserve(&store) {
                         Ok(Some(upload)) => {
-                            self.state = State::Value(Box::new(Arrival::in_cache(line, upload)));
+                            self.state = State::Value(Box::new(Arrival::in_cache(
+                                dialect,
+                                head,
+                                &request.form,
+                                upload,
+                            )));
                             None
                         }
                         Ok(None) => {
                             step.verdict = Some(Verdict::TryAgain);
                             return step;
                         }
-                        Err(reply) => Some((reply, text::block_bytes(store.value_bytes))),
+                        Err(reply) => Some((reply, request.form.block_bytes(store.value_bytes))),
                     },
                     Command::Malformed(malformed) => {
                         Some((Reply::Error(malformed.error), malformed.swallow_bytes as usize))
@@ -309,7 +323,7 @@ impl Session {
                     // Nothing else has a value.
                     _ => None,
                 };
-                step.consumed += line_bytes;
+                step.consumed += head_bytes;
                 if let Some((reply, bytes)) = refused {
                     self.state = State::Refused { bytes };
                     step.requests += 1;

@@ -1,0 +1,27 @@
+//! The dialects a connection may speak. The text dialects are one: a line says by its first word which it is.
+
+use crate::{Parsed, binary, text};
+
+/// What a connection speaks, from its first byte on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// Lines, meta commands included.
+    Text,
+    /// Packets.
+    Binary,
+}
+
+impl Dialect {
+    /// The dialect of a client whose first byte is this one.
+    pub fn of_first_byte(byte: u8) -> Self {
+        if byte == binary::REQUEST_MAGIC { Self::Binary } else { Self::Text }
+    }
+
+    /// Parses the request at the head of `input`, whose first `scanned` bytes are known to hold no line feed.
+    pub fn parse(self, input: &[u8], scanned: usize) -> Parsed<'_> {
+        match self {
+            Self::Text => text::parse(input, scanned),
+            Self::Binary => binary::parse(input),
+        }
+    }
+}
