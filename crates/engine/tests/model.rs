@@ -244,7 +244,7 @@ fn step(model: &mut Model, turn: &Turn<'_>, random: &mut Random, keys: u64, valu
                             client_flags: 0,
                             expiry: expiry.secs().unwrap_or(0),
                             cas: fresh(fetched.item.cas(), 0, given),
-                            fetched: true,
+                            fetched: !how.unnoticed,
                             stale: false,
                             token: true,
                             binary_key: how.binary_key,
