@@ -53,6 +53,9 @@ pub struct Engine {
     pub(crate) groups: usize,
     /// Free segments to keep at hand, so that a store need not wait for readers to leave an evicted one.
     free_target: u32,
+    /// Free segments that only compaction may take: without eviction, what is dead comes back by moving what lives, and that
+    /// needs a place first. One a handle, as each has its own open segments. None with eviction.
+    reserve: usize,
     pub(crate) hash_key: HashKey,
     pub(crate) log: Region,
     pub(crate) index: Index,
@@ -64,8 +67,6 @@ pub struct Engine {
 
     /// Counts flushes; a segment opened under an earlier mark is flushed.
     pub(crate) flush_mark: AtomicU32,
-    /// The mark below which no segment is in use any more: while equal to `flush_mark`, readers need not ask.
-    swept_mark: AtomicU32,
     /// When the next flush is due; 0: none is pending.
     flush_at: AtomicU32,
     flushed_secs: AtomicU32,
@@ -128,6 +129,7 @@ impl Engine {
             evict: config.evict,
             groups: if log_segments / config.handles_max >= 48 { GROUPS } else { 2 },
             free_target: (2 + config.handles_max as u32 / 8).min(log_segments as u32 / 16),
+            reserve: if config.evict { 0 } else { config.handles_max.min(log_segments / 8).max(1) },
             hash_key: HashKey::new(config.hash_key),
             log: Region::reserve((log_segments + run_segments) * segment_bytes)?,
             index,
@@ -137,7 +139,6 @@ impl Engine {
             epochs: Epochs::new(config.handles_max),
             counters: (0..config.handles_max).map(|_| Counters::default()).collect(),
             flush_mark: AtomicU32::new(0),
-            swept_mark: AtomicU32::new(0),
             flush_at: AtomicU32::new(0),
             flushed_secs: AtomicU32::new(0),
             ticked_secs: AtomicU32::new(0),
@@ -199,20 +200,6 @@ impl Engine {
         now.secs >= self.flushed_secs.load(Relaxed).saturating_add(FLUSH_GRACE_SECS)
     }
 
-    /// Once no segment of an earlier flush mark is in use, readers need not look at marks.
-    pub(crate) fn sweep_mark(&self) {
-        let mark = self.flush_mark.load(Acquire);
-        if self.swept_mark.load(Relaxed) == mark {
-            return;
-        }
-        let is_old = |segment: &crate::segment::Segment| {
-            segment.state.load(Relaxed) != FREE && segment.flush_mark.load(Relaxed) != mark
-        };
-        if !self.segments.all.iter().any(is_old) {
-            self.swept_mark.store(mark, Relaxed);
-        }
-    }
-
     /// The item behind an entry. The entry must have been read in the caller's present turn.
     pub(crate) fn item(&self, entry: Entry) -> Raw {
         self.item_at(entry.offset())
@@ -236,8 +223,7 @@ impl Engine {
     }
 
     pub(crate) fn is_flushed(&self, id: Id) -> bool {
-        let mark = self.flush_mark.load(Acquire);
-        mark != self.swept_mark.load(Relaxed) && self.segments.get(id).flush_mark.load(Relaxed) != mark
+        self.segments.get(id).flush_mark.load(Relaxed) != self.flush_mark.load(Acquire)
     }
 
     /// Fewer free segments than there should be?
@@ -246,9 +232,10 @@ impl Engine {
         u64::from(self.segments.ready_count.load(Relaxed)) + affordable < u64::from(self.free_target)
     }
 
-    /// A free segment, with memory, in nobody's sight.
-    pub(crate) fn take_segment(&self) -> Option<Id> {
-        let ready = || self.segments.with_pool(|pool| pool.take_ready());
+    /// A free segment, with memory, in nobody's sight. Leaves the reserve alone unless it is for compaction.
+    pub(crate) fn take_segment(&self, for_compaction: bool) -> Option<Id> {
+        let kept = if for_compaction { 0 } else { self.reserve };
+        let ready = || self.segments.with_pool(|pool| pool.take_ready(kept));
         if let Some(id) = ready() {
             return Some(id);
         }
@@ -256,6 +243,22 @@ impl Engine {
         if let Some(id) = ready() {
             return Some(id);
         }
+        while self.is_reserve_low() {
+            let id = self.add_segment()?;
+            if for_compaction {
+                return Some(id);
+            }
+            self.segments.with_pool(|pool| pool.put_ready(id));
+        }
+        self.add_segment()
+    }
+
+    fn is_reserve_low(&self) -> bool {
+        (self.segments.ready_count.load(Relaxed) as usize) < self.reserve
+    }
+
+    /// One segment more that has memory, if the budget allows.
+    fn add_segment(&self) -> Option<Id> {
         let bytes = self.segments.segment_bytes as u64;
         if !self.budget.try_take(bytes) {
             return None;
@@ -274,7 +277,7 @@ impl Engine {
                 return true;
             }
             self.reclaim();
-            match self.segments.with_pool(|pool| pool.take_ready()) {
+            match self.segments.with_pool(|pool| pool.take_ready(self.reserve)) {
                 Some(id) => self.decommit_segment(id),
                 None => return self.budget.try_take(bytes),
             }
@@ -304,7 +307,9 @@ impl Engine {
             self.limbo_len.store(limbo.len(), Relaxed);
             drop(limbo);
             match next {
-                Some((_, Retired::Segment(id))) if self.budget.is_exceeded() => self.decommit_segment(id),
+                Some((_, Retired::Segment(id))) if self.budget.is_exceeded() && !self.is_reserve_low() => {
+                    self.decommit_segment(id);
+                }
                 Some((_, Retired::Segment(id))) => self.segments.with_pool(|pool| pool.put_ready(id)),
                 Some((_, Retired::Run(id))) => self.doom_run(id),
                 Some((_, Retired::Overflow(overflow))) => self.index.reuse_overflow(overflow),

@@ -4,7 +4,7 @@
 //! about four times as much of the segment that its handle has in hand: nobody waits for a whole segment, and no thread of the
 //! engine's own is needed.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::engine::{Engine, Retired};
 use crate::handle::{Handle, Turn};
@@ -12,7 +12,7 @@ use crate::hash::Hash;
 use crate::index::{Bucket, Entry, Found};
 use crate::item::{DEAD, FETCHED};
 use crate::request::{Expiry, NoRoom, Now};
-use crate::segment::{Id, MAIN, SMALL, Treatment};
+use crate::segment::{Id, MAIN, SMALL, Treatment, WAITING};
 use crate::stats::QueueCounters;
 
 /// How many bytes of a victim are looked at for each byte stored, while free segments are few.
@@ -62,7 +62,6 @@ impl Handle {
         }
         turn.crawl(items_max);
         turn.report_items(0);
-        turn.engine().sweep_mark();
         drop(turn);
         self.engine.reclaim();
         done >= bytes_max
@@ -78,16 +77,13 @@ impl Turn<'_> {
             self.empty_some(bytes * WORK_FACTOR, false);
         }
         self.make_room(|| {
-            self.handle.writer.borrow_mut().append(self.engine(), queue, expiry, bytes, self.now())
+            self.handle.writer.borrow_mut().append(self.engine(), queue, expiry, bytes, self.now(), false)
         })
     }
 
     /// Memory for a run.
     pub(crate) fn charge(&self, bytes: usize) -> Result<(), NoRoom> {
         self.report_items(64);
-        if bytes as u64 > self.engine().budget.limit_bytes() {
-            return Err(NoRoom::OutOfMemory);
-        }
         self.make_room(|| self.engine().take_bytes(bytes as u64).then_some(()))
     }
 
@@ -234,7 +230,8 @@ impl Turn<'_> {
         let engine = self.engine();
         let (offset, raw) = (found.entry.offset(), engine.item(found.entry));
         let mut writer = self.handle.writer.borrow_mut();
-        let target = writer.append(engine, queue, raw.expiry(), raw.size(), self.now()).ok_or(NoPlace)?;
+        let target =
+            writer.append(engine, queue, raw.expiry(), raw.size(), self.now(), true).ok_or(NoPlace)?;
         drop(writer);
         let mark_of = |offset| engine.segments.get(engine.segments.id_at(offset)).flush_mark.load(Relaxed);
         if mark_of(target) != mark_of(offset) {
@@ -308,20 +305,28 @@ impl Turn<'_> {
         victim.end - victim.next
     }
 
-    /// Looks for expired items in segments that hold others as well, so that their memory can be won back by compaction.
+    /// Looks for expired items in segments that hold others as well, so that their memory can be won back by compaction, and
+    /// for expired large items that wait behind one that lives.
     fn crawl(&self, items_max: usize) {
         let engine = self.engine();
         let mut crawl = self.handle.writer.borrow().crawl;
         let mut left = items_max;
         // At most once around.
-        for _ in 0..engine.segments.log_segments {
+        for _ in 0..engine.segments.all.len() {
             let segment = engine.segments.get(crawl.id);
             let is_same = segment.life.load(Relaxed) == crawl.life && crawl.offset != 0;
             let start = engine.segments.start(crawl.id);
-            if segment.is_sealed() && segment.group.load(Relaxed) != 0 {
+            let is_run = engine.segments.is_run(crawl.id);
+            // A run that is not waiting may be in limbo, and be freed at any moment.
+            let is_walkable = if is_run {
+                segment.state.load(Acquire) == WAITING
+            } else {
+                segment.is_sealed() && segment.group.load(Relaxed) != 0
+            };
+            if is_walkable {
                 let mut at = if is_same { crawl.offset } else { start };
                 crawl.life = segment.life.load(Relaxed);
-                let end = start + segment.filled_bytes.load(Relaxed) as usize;
+                let end = start + if is_run { 1 } else { segment.filled_bytes.load(Relaxed) as usize };
                 while at < end && left > 0 {
                     let raw = engine.item_at(at);
                     if raw.marks() & DEAD == 0 && raw.expiry().is_past(self.now()) {
@@ -337,7 +342,7 @@ impl Turn<'_> {
                     break;
                 }
             }
-            crawl = Crawl { id: (crawl.id + 1) % engine.segments.log_segments, life: 0, offset: 0 };
+            crawl = Crawl { id: (crawl.id + 1) % engine.segments.all.len() as Id, life: 0, offset: 0 };
         }
         self.handle.writer.borrow_mut().crawl = crawl;
     }

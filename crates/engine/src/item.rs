@@ -112,6 +112,8 @@ impl Raw {
         expiry: Expiry,
         now_secs: u32,
     ) -> Self {
+        // The shape has eight bits for it; a longer key would be read as another layout.
+        assert!(key.len() <= crate::KEY_BYTES_MAX, "a key has at most 250 bytes");
         debug_assert!(key.len() == shape.key_bytes && shape.size() <= log.len_bytes() - offset);
         debug_assert!(shape.large || shape.value_bytes <= VALUE_BYTES_MAX);
         debug_assert!(shape.has_expiry || expiry == Expiry::NEVER);

@@ -52,7 +52,8 @@ pub(crate) struct Segment {
     pub(crate) group: AtomicU8,
     /// [`FREE`], [`OPEN`], [`WAITING`] or [`CLAIMED`].
     pub(crate) state: AtomicU8,
-    /// Counts the segment's lives, so that a place in a queue that outlived its segment is recognised.
+    /// Changes whenever the segment is opened or claimed, so that a place in a queue that has outlived its purpose is
+    /// recognised.
     pub(crate) life: AtomicU32,
     /// The flush mark when it was opened; items under an older mark than the engine's are flushed.
     pub(crate) flush_mark: AtomicU32,
@@ -154,8 +155,9 @@ impl Pool {
         }
     }
 
-    pub(crate) fn take_ready(&mut self) -> Option<Id> {
-        self.ready.pop()
+    /// One, if more than `kept` are there.
+    pub(crate) fn take_ready(&mut self, kept: usize) -> Option<Id> {
+        if self.ready.len() > kept { self.ready.pop() } else { None }
     }
 
     pub(crate) fn take_bare(&mut self) -> Option<Id> {
@@ -262,38 +264,47 @@ impl Segments {
 
     /// Puts a segment or run at the end of its queue.
     pub(crate) fn seal(&self, id: Id) {
-        let segment = self.get(id);
-        segment.state.store(WAITING, Release);
         let mut queues = self.queues();
         queues.arrivals += 1;
-        let place = Place { id, life: segment.life.load(Relaxed), arrival: queues.arrivals };
-        let queue = usize::from(segment.queue.load(Relaxed));
-        queues.bytes[queue] += self.memory_bytes(id);
-        let line = &mut queues.places[queue][usize::from(segment.group.load(Relaxed))];
-        line.push_back(place);
-        if line.len() > 2 * self.all.len() {
-            line.retain(|place| self.is_waiting(place));
+        let place = Place { id, life: self.get(id).life.load(Relaxed), arrival: queues.arrivals };
+        self.let_wait(&mut queues, id).push_back(place);
+        // What was overwritten at once is dead before its segment is full.
+        if !self.is_run(id) && self.is_sparse(id) {
+            self.push_sparse(&mut queues, place);
         }
     }
 
     /// Puts a victim back where it came from: its emptying could not be finished.
     pub(crate) fn put_back(&self, id: Id) {
+        let mut queues = self.queues();
+        let place = Place { id, life: self.get(id).life.load(Relaxed), arrival: 0 };
+        self.let_wait(&mut queues, id).push_front(place);
+    }
+
+    /// From here on the segment may be claimed. Returns the line in which it is to have a place.
+    fn let_wait<'q>(&self, queues: &'q mut Queues, id: Id) -> &'q mut VecDeque<Place> {
         let segment = self.get(id);
         let queue = usize::from(segment.queue.load(Relaxed));
-        let mut queues = self.queues();
-        segment.state.store(WAITING, Release);
         queues.bytes[queue] += self.memory_bytes(id);
-        let place = Place { id, life: segment.life.load(Relaxed), arrival: 0 };
-        queues.places[queue][usize::from(segment.group.load(Relaxed))].push_front(place);
+        segment.state.store(WAITING, Release);
+        let line = &mut queues.places[queue][usize::from(segment.group.load(Relaxed))];
+        if line.len() > 2 * self.all.len() {
+            line.retain(|place| self.is_waiting(place));
+        }
+        line
     }
 
     /// A sealed segment lost bytes: remember it if it has become sparse.
     pub(crate) fn note_sparse(&self, id: Id) {
         let place = Place { id, life: self.get(id).life.load(Relaxed), arrival: 0 };
-        let mut queues = self.queues();
-        if queues.sparse.len() < self.all.len() {
-            queues.sparse.push_back(place);
+        self.push_sparse(&mut self.queues(), place);
+    }
+
+    fn push_sparse(&self, queues: &mut Queues, place: Place) {
+        if queues.sparse.len() >= self.all.len() {
+            queues.sparse.retain(|place| self.is_waiting(place));
         }
+        queues.sparse.push_back(place);
     }
 
     /// Takes a run out of its queue before its time (its item was deleted or replaced). False if another has it already.
@@ -379,11 +390,12 @@ impl Segments {
         self.get(id).live_bytes.load(Relaxed) * 2 < self.segment_bytes as u64
     }
 
-    /// Makes a waiting segment the caller's; its place in the queue goes stale.
+    /// Makes a waiting segment the caller's; its places in the queues go stale, for good.
     fn claim(&self, queues: &mut Queues, id: Id) -> bool {
         let segment = self.get(id);
         let won = segment.state.compare_exchange(WAITING, CLAIMED, AcqRel, Relaxed).is_ok();
         if won {
+            segment.life.fetch_add(1, Relaxed);
             queues.bytes[usize::from(segment.queue.load(Relaxed))] -= self.memory_bytes(id);
         }
         won

@@ -142,6 +142,7 @@ impl Turn<'_> {
     pub fn commit(&self, hash: Hash, store: &Store<'_>, upload: &mut Option<Upload>) -> Stored {
         let whole = upload.as_ref().expect("commit takes an upload");
         assert!(whole.missing_bytes() == 0, "commit takes a complete upload");
+        assert!(whole.raw.key() == store.key, "commit takes the key that was reserved");
         let stored = if matches!(store.mode, Mode::Append | Mode::Prepend) {
             // The pieces must lie together: a copy, and the upload goes.
             let value = whole.raw.value();
@@ -449,6 +450,9 @@ impl Turn<'_> {
     {
         loop {
             let old = self.look(key, hash);
+            // Changes when the item does, even where it stays in its place.
+            let cas_of = |old: Option<Seen<'_>>| old.map(|old| old.raw.cas());
+            let cas_seen = cas_of(old);
             let alive = match old {
                 None => Err(Miss::Absent),
                 Some(old) => self.engine().liveness(old.offset, old.raw, self.now()).map(|()| old),
@@ -465,17 +469,18 @@ impl Turn<'_> {
             let bucket = self.engine().index.lock(hash);
             let found = self.find_locked(&bucket, key, hash);
             let is_as_seen = found.map(|found| found.entry.offset()) == old.map(|old| old.offset)
+                && cas_of(old) == cas_seen
                 && old.is_none_or(|old| {
                     alive.is_ok() == self.engine().liveness(old.offset, old.raw, self.now()).is_ok()
                 });
             if !is_as_seen {
                 drop(bucket);
-                self.discard(draft, upload);
+                self.discard(draft, &new, upload);
                 continue;
             }
             let expiry_before = alive.map_or(Expiry::NEVER, |old| old.raw.expiry());
-            if old.is_some() && alive.is_err() {
-                self.count_reclaimed(old.map_or(0, |old| old.offset), draft.raw());
+            if let (Some(old), Err(_)) = (old, alive) {
+                self.count_reclaimed(old.offset, old.raw);
             }
             return match self.publish(&bucket, hash, &new, draft, found, alive.ok().map(|old| old.raw)) {
                 Some((offset, raw)) => Outcome::Written(Written { offset, raw, expiry_before }),
@@ -557,14 +562,20 @@ impl Turn<'_> {
     }
 
     fn start_upload(&self, shape: Shape, key: &[u8], charged_bytes: usize) -> Result<Upload, NoRoom> {
+        if shape.size() as u64 > self.engine().budget.limit_bytes() {
+            // Else it would find out step by step, and evict everything on the way.
+            return Err(NoRoom::OutOfMemory);
+        }
         self.charge(charged_bytes)?;
         Upload::new(&self.handle.engine, shape, key, charged_bytes, self.now().secs)
     }
 
-    fn discard(&self, draft: Draft, upload: &mut Option<Upload>) {
+    /// Undoes `draft`: an upload goes back to whom it came from.
+    fn discard(&self, draft: Draft, new: &New<'_>, upload: &mut Option<Upload>) {
         match draft {
             Draft::Small { offset, .. } => self.handle.writer.borrow_mut().take_back(self.engine(), offset),
-            Draft::Large(large, _) => *upload = Some(large),
+            Draft::Large(large, _) if matches!(new.body, Body::Uploaded) => *upload = Some(large),
+            Draft::Large(..) => {}
         }
     }
 
@@ -625,10 +636,11 @@ impl Turn<'_> {
             Some(found) => bucket.replace(&found, entry),
             None if bucket.insert(entry, &engine.budget) => {}
             None => {
-                if is_run {
-                    engine.segments.withdraw(id);
+                match draft {
+                    // Somebody is emptying the run already, will find it unlinked, and retire it.
+                    Draft::Large(upload, _) if !engine.segments.withdraw(id) => upload.release(),
+                    draft => self.discard(draft, new, &mut None),
                 }
-                self.discard(draft, &mut None);
                 return None;
             }
         }

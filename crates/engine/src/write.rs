@@ -41,6 +41,7 @@ impl Writer {
         expiry: Expiry,
         bytes: usize,
         now: Now,
+        for_compaction: bool,
     ) -> Option<usize> {
         let group = group_of(expiry, now, engine.groups);
         let mark = engine.flush_mark.load(Relaxed);
@@ -56,7 +57,8 @@ impl Writer {
             }
         }
         if slot.is_none() {
-            *slot = engine.take_segment().map(|id| Open::new(engine, id, queue, group, mark, now));
+            *slot =
+                engine.take_segment(for_compaction).map(|id| Open::new(engine, id, queue, group, mark, now));
         }
         if let Some(at) = self.open[queue][group].as_mut().and_then(|open| open.take(bytes)) {
             engine.segments.get(engine.segments.id_at(at)).note_expiry(expiry);

@@ -1,0 +1,260 @@
+//! Corner cases, each of which was wrong once or looked as if it might be.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use larder_engine::{
+    Compare, Config, Deleted, Engine, Expiry, Handle, Invalidate, NoRoom, Now, Store, Stored, Turn,
+};
+
+fn config(memory_bytes: u64, evict: bool) -> Config {
+    Config {
+        memory_bytes,
+        item_bytes_max: 1 << 20,
+        evict,
+        handles_max: 4,
+        index_power: None,
+        hash_key: [7, 8],
+    }
+}
+
+fn engine(memory_bytes: u64, evict: bool) -> Arc<Engine> {
+    Engine::new(config(memory_bytes, evict)).unwrap()
+}
+
+fn at(secs: u32) -> Now {
+    Now { secs, micros: u64::from(secs) * 1_000_000 }
+}
+
+/// Stores, leaving and entering turns as asked.
+fn put(handle: &mut Handle, now: Now, store: &Store<'_>) -> Stored {
+    for _ in 0..10_000 {
+        let turn = handle.enter(now);
+        let stored = turn.store(turn.prepare(store.key), store);
+        if stored != Stored::TryAgain {
+            return stored;
+        }
+        drop(turn);
+        std::thread::yield_now();
+    }
+    Stored::TryAgain
+}
+
+fn is_stored(stored: Stored) -> bool {
+    matches!(stored, Stored::Stored { .. })
+}
+
+fn has(turn: &Turn<'_>, key: &[u8]) -> bool {
+    turn.peek(key, turn.prepare(key)).is_ok()
+}
+
+fn delete(handle: &mut Handle, now: Now, key: &[u8]) {
+    let turn = handle.enter(now);
+    assert_eq!(turn.delete(key, turn.prepare(key), None), Deleted::Deleted);
+}
+
+/// Fills the cache with items of one size until it refuses; returns how many there are.
+fn fill(handle: &mut Handle, value: &[u8]) -> usize {
+    let name = |at: usize| format!("fill:{at}").into_bytes();
+    (0..).find(|&at| !is_stored(put(handle, crate::at(2), &Store::set(&name(at), value)))).unwrap()
+}
+
+#[test]
+fn a_large_item_that_was_read_outlives_those_that_were_not() {
+    let engine = engine(64 << 20, true);
+    let mut handle = engine.handle().unwrap();
+    let value = vec![1; 200_000];
+    assert!(is_stored(put(&mut handle, at(2), &Store::set(b"hot", &value))));
+    for _ in 0..3 {
+        let turn = handle.enter(at(2));
+        assert!(turn.get(b"hot", turn.prepare(b"hot")).is_ok());
+    }
+    for number in 0..600 {
+        let key = format!("cold:{number}").into_bytes();
+        assert!(is_stored(put(&mut handle, at(2), &Store::set(&key, &value))));
+    }
+    assert!(engine.stats().evictions > 100);
+    assert!(has(&handle.enter(at(2)), b"hot"), "read thrice, then evicted before what nobody read");
+}
+
+#[test]
+fn overwriting_one_key_evicts_nothing() {
+    let engine = engine(64 << 20, true);
+    let mut handle = engine.handle().unwrap();
+    for number in 0..50_000 {
+        let key = format!("still:{number}").into_bytes();
+        assert!(is_stored(put(&mut handle, at(2), &Store::set(&key, &[2; 500]))));
+    }
+    for _ in 0..600_000 {
+        assert!(is_stored(put(&mut handle, at(2), &Store::set(b"busy", &[3; 500]))));
+    }
+    let stats = engine.stats();
+    assert_eq!((stats.evictions, stats.items), (0, 50_001), "half the memory holds dead items only");
+}
+
+#[test]
+fn without_eviction_deleted_items_make_room_wherever_they_lay() {
+    for step in [2, 3, 8] {
+        let engine = engine(4 << 20, false);
+        let mut handle = engine.handle().unwrap();
+        let count = fill(&mut handle, &[4; 1000]);
+        (0..count)
+            .step_by(step)
+            .for_each(|at| delete(&mut handle, crate::at(2), format!("fill:{at}").as_bytes()));
+        let again = (0..count)
+            .take_while(|at| {
+                is_stored(put(
+                    &mut handle,
+                    crate::at(2),
+                    &Store::set(format!("again:{at}").as_bytes(), &[5; 1000]),
+                ))
+            })
+            .count();
+        assert!(again * 10 >= count / step * 8, "{again} of {} after deleting one in {step}", count / step);
+        let turn = handle.enter(at(2));
+        let kept = (0..count).filter(|at| at % step != 0);
+        assert!(kept.clone().all(|at| has(&turn, format!("fill:{at}").as_bytes())));
+    }
+}
+
+#[test]
+fn without_eviction_a_nearly_full_cache_takes_what_replaces_the_deleted() {
+    for bytes in [100, 1000, 100_000] {
+        let engine = engine(4 << 20, false);
+        let mut handle = engine.handle().unwrap();
+        let value = vec![6; bytes];
+        let count = fill(&mut handle, &value);
+        let name = |at: usize| format!("fill:{}", at % count).into_bytes();
+        let ahead = count / 8;
+        (0..ahead).for_each(|at| delete(&mut handle, crate::at(2), &name(at)));
+        for round in 0..4 * count {
+            delete(&mut handle, at(2), &name(round + ahead));
+            let stored = put(&mut handle, at(2), &Store::set(&name(round), &value));
+            assert!(is_stored(stored), "{stored:?} in round {round} of {count} values of {bytes} bytes");
+        }
+    }
+}
+
+#[test]
+fn without_eviction_expired_large_items_make_room_behind_one_that_lives() {
+    let engine = engine(8 << 20, false);
+    let (mut handle, mut background) = (engine.handle().unwrap(), engine.handle().unwrap());
+    let value = vec![7; 200_000];
+    let hour = 3600;
+    assert!(is_stored(put(
+        &mut handle,
+        at(2),
+        &Store { expiry: Expiry::at(10_000 * hour), ..Store::set(b"long", &value) }
+    )));
+    let count = (0..)
+        .find(|at| {
+            let key = format!("short:{at}").into_bytes();
+            !is_stored(put(
+                &mut handle,
+                crate::at(2),
+                &Store { expiry: Expiry::at(9 * hour), ..Store::set(&key, &value) },
+            ))
+        })
+        .unwrap();
+    for second in 0..20 {
+        background.maintain(at(10 * hour + second), 1000);
+    }
+    assert_eq!(engine.stats().items, 1, "of {count}");
+    assert!(is_stored(put(&mut handle, at(11 * hour), &Store::set(b"new", &value))));
+}
+
+#[test]
+fn an_item_larger_than_the_memory_is_refused_before_it_evicts_everything() {
+    let engine = Engine::new(Config { item_bytes_max: 1 << 30, ..config(16 << 20, true) }).unwrap();
+    let mut handle = engine.handle().unwrap();
+    let turn = handle.enter(at(2));
+    let refused = turn.reserve(&Store::set(b"huge", b""), 900 << 20).err();
+    assert_eq!(refused, Some(NoRoom::OutOfMemory));
+}
+
+#[test]
+fn an_expired_item_that_is_replaced_counts_as_what_it_was() {
+    let engine = engine(4 << 20, true);
+    let mut handle = engine.handle().unwrap();
+    put(&mut handle, at(2), &Store { expiry: Expiry::at(5), ..Store::set(b"key", b"value") });
+    {
+        let turn = handle.enter(at(3));
+        assert!(turn.get(b"key", turn.prepare(b"key")).is_ok());
+    }
+    put(&mut handle, at(9), &Store::set(b"key", b"value"));
+    let stats = engine.stats();
+    assert_eq!((stats.reclaimed, stats.expired_unfetched), (1, 0), "it was fetched");
+}
+
+#[test]
+fn an_invalidation_is_not_lost_to_a_store_with_the_old_cas_value() {
+    let engine = engine(64 << 20, true);
+    let value = vec![8; 20_000];
+    let (start, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    let rounds = 3000;
+    std::thread::scope(|scope| {
+        let mut other = engine.handle().unwrap();
+        let (start, done) = (&start, &done);
+        scope.spawn(move || {
+            for round in 1..=rounds {
+                while start.load(SeqCst) != round {
+                    std::hint::spin_loop();
+                }
+                (0..round % 97 * 20).for_each(|_| std::hint::spin_loop());
+                let turn = other.enter(at(2));
+                let how = Invalidate { stale: true, ..Invalidate::default() };
+                assert_eq!(turn.invalidate(b"key", turn.prepare(b"key"), &how), Ok(Deleted::Deleted));
+                done.store(round, SeqCst);
+            }
+        });
+        let mut handle = engine.handle().unwrap();
+        let mut lost = 0;
+        for round in 1..=rounds {
+            let Stored::Stored { cas, .. } = put(&mut handle, at(2), &Store::set(b"key", &value)) else {
+                panic!()
+            };
+            start.store(round, SeqCst);
+            let stored = put(
+                &mut handle,
+                at(2),
+                &Store { compare: Some(Compare::Equal(cas)), ..Store::set(b"key", &value) },
+            );
+            while done.load(SeqCst) != round {
+                std::hint::spin_loop();
+            }
+            let turn = handle.enter(at(2));
+            let is_stale = turn.peek(b"key", turn.prepare(b"key")).unwrap().stale;
+            lost += u64::from(!is_stale && stored != Stored::Exists);
+        }
+        assert_eq!(lost, 0, "invalidations lost, of {rounds}");
+    });
+}
+
+#[test]
+#[should_panic(expected = "250")]
+fn a_key_that_is_too_long_is_not_written() {
+    let engine = engine(4 << 20, true);
+    let mut handle = engine.handle().unwrap();
+    put(&mut handle, at(2), &Store::set(&[b'k'; 300], b"value"));
+}
+
+#[test]
+fn with_eviction_there_is_always_room() {
+    let engine = engine(1 << 20, true);
+    let refused = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let (mut handle, refused) = (engine.handle().unwrap(), &refused);
+            scope.spawn(move || {
+                for round in 0..50_000u64 {
+                    let key = format!("{thread}:{round}").into_bytes();
+                    let value = vec![9; (round * 37 % 700) as usize];
+                    let stored = put(&mut handle, at(2), &Store::set(&key, &value));
+                    refused.fetch_add(u64::from(!is_stored(stored)), SeqCst);
+                }
+            });
+        }
+    });
+    assert_eq!(refused.load(SeqCst), 0);
+}
