@@ -102,7 +102,7 @@ impl Turn<'_> {
                 Ok(seen) => seen,
                 Err(miss) => match how.vivify {
                     None => return Err(Fail::Miss(miss)),
-                    Some(expiry) => match self.vivify(key, hash, how.touch.unwrap_or(expiry), how)? {
+                    Some(expiry) => match self.vivify(key, hash, expiry, how)? {
                         Some(fetched) => return Ok(fetched),
                         None => continue, // somebody was faster: a hit after all
                     },

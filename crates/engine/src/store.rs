@@ -337,6 +337,10 @@ impl Turn<'_> {
                     });
                 }
             };
+            // What is empty is no number, whatever its CAS value: as memcached has it.
+            if old.value_bytes() == 0 {
+                return Plan::Answer(Counted::NonNumeric);
+            }
             if how.compare.is_some_and(|cas| cas != 0 && cas != old.cas()) {
                 return Plan::Answer(Counted::Exists);
             }
@@ -385,7 +389,7 @@ impl Turn<'_> {
             Err(_) => Plan::Write(New {
                 body: Body::Join(b"", b""),
                 client_flags: 0,
-                expiry: NewExpiry::Set(expiry),
+                expiry: NewExpiry::Set(how.touch.unwrap_or(expiry)),
                 cas: NewCas::given_or_fresh(how.vivify_cas),
                 // Its creator has seen it.
                 marks: if how.unnoticed { TOKEN } else { TOKEN | FETCHED },

@@ -197,7 +197,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         let touch = fetch.touch.map(|exptime| self.expiry(exptime));
         let how = larder_engine::Fetch {
             touch,
-            vivify: fetch.vivify.map(|exptime| touch.unwrap_or_else(|| self.expiry(exptime))),
+            vivify: fetch.vivify.map(|exptime| self.expiry(exptime)),
             vivify_cas: fetch.vivify_cas,
             recache_below_secs: fetch
                 .recache
