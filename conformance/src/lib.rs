@@ -3,8 +3,10 @@
 //! - `scripts/`: golden wire scripts, readable as documentation. Their expected replies were taken from a real
 //!   memcached; [`suite`] plays them against any server, in one piece, byte by byte and split at random.
 //! - `clients/`: smoke programs with real clients as they come from their registries (run by `cargo xtask test`).
+//! - [`diff`]: random requests to larderd and a real memcached, side by side.
 //! - [`server`]: starts a server of either kind on a port of its own, for every test that needs one.
 
+pub mod diff;
 pub mod notation;
 pub mod play;
 pub mod script;

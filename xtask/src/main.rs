@@ -3,6 +3,7 @@
 mod bench;
 mod clients;
 mod conform;
+mod diff;
 mod floor;
 mod load;
 mod needs;
@@ -33,6 +34,7 @@ fn run(args: &[String]) -> Result<()> {
         "ci" => test::ci(rest),
         "tidy" => tidy::run(rest),
         "conform" => conform::run(rest),
+        "diff" => diff::run(rest),
         "bench" => bench::run(rest),
         "floor" => floor::run(rest),
         "soak" => soak::run(rest),
@@ -49,6 +51,7 @@ const USAGE: &str = "usage: cargo xtask CHORE [--help]
   ci        test, and the heavier checks
   tidy      hygiene of the files
   conform   golden wire scripts: play or record them
+  diff      random requests to larderd and memcached, side by side
   bench     measure larderd beside memcached and the floor server
   floor     the floor server: what a server costs that does no work
   soak      run larderd for long with values that can be checked";

@@ -7,7 +7,7 @@ use larder_conformance::script::Side;
 use larder_conformance::{Result, server, suite};
 
 use crate::clients::{Clients, Tally};
-use crate::{needs, shell, soak, tidy};
+use crate::{diff, needs, shell, soak, tidy};
 
 /// Runs all tests. Steps go on after a failure, so that one run tells everything; the end says which failed.
 pub(crate) fn run(args: &[String]) -> Result<()> {
@@ -81,6 +81,7 @@ impl Steps {
                 Ok(Tally { passed: report.passed, failures: report.failures })
             });
         }
+        self.run("random requests: larderd and memcached agree", diff::short);
         self.run("licences and sources of dependencies", || deny(&["licenses", "bans", "sources"]));
         let mut clients = None;
         self.run("clients are installed", || {
