@@ -6,7 +6,7 @@ use arrayvec::ArrayVec;
 use larder_engine::{
     Compare, Counted, Deleted, Expiry, Fail, Hash, Item, Miss, Mode, NoRoom, Store, Stored, Turn, Upload,
 };
-use larder_protocol::command::{self, Command, Shutdown};
+use larder_protocol::command::{self, Command, Sasl, Shutdown};
 use larder_protocol::reply::{Detail, Hit, Peeked, Token};
 use larder_protocol::{Error, Form, Key, KeyBuffer, Reply, Request};
 
@@ -103,7 +103,10 @@ impl<'t> Executor<'_, '_, '_, 't> {
             Command::RefreshCerts => Ok(Reply::Error(Error::NoTls)),
             // Nothing here to steer yet.
             Command::Admin(_) => Ok(Reply::Error(Error::UnknownCommand)),
-            // No server to log in to: a guard takes logins before they come here.
+            Command::Sasl(Sasl::Mechanisms) if self.cx.shared.guard.is_some() => {
+                Ok(Reply::Mechanisms(larder_auth::MECHANISMS))
+            }
+            // Nothing to log in to: a guard takes logins before they come here.
             Command::Sasl(_) => Ok(Reply::Error(Error::UnknownCommand)),
             Command::Quit => {
                 request.form.encode(&Reply::Bye, self.out);

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 use std::time::Instant;
 
 use larder_auth::{Secret, Table};
+use larder_protocol::Dialect;
 
 use crate::options::{EXIT_FAILURE, EXIT_OS_ERROR, EXIT_USAGE, Refusal};
 use crate::settings::Settings;
@@ -30,6 +31,16 @@ pub enum Scheme {
     Ascii,
     /// By SASL (`-S`): the binary protocol alone.
     Sasl,
+}
+
+impl Scheme {
+    /// What clients speak, whatever a listener would let them: the one dialect in which they can log in.
+    pub fn dialect(self) -> Dialect {
+        match self {
+            Self::Ascii => Dialect::Text,
+            Self::Sasl => Dialect::Binary,
+        }
+    }
 }
 
 impl Guard {

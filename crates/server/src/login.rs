@@ -1,10 +1,13 @@
 //! A client before it is let in: what it says goes here instead of to the executor, so that nothing is executed, looked up or
 //! given memory for whoever has not logged in.
 
+use larder_auth::{Exchange, MECHANISM_BYTES_MAX, Outcome};
+use larder_protocol::command::{Command, Sasl};
 use larder_protocol::text::{TextForm, split_line};
-use larder_protocol::{Error, Form, Reply};
+use larder_protocol::{Dialect, Error, Form, Reply};
 
-use crate::execute::Executor;
+use crate::execute::{Done, Executor, Value};
+use crate::frame::Frame;
 use crate::guard::{Guard, Scheme};
 use crate::session::{CloseReason, Step, Verdict};
 
@@ -12,6 +15,7 @@ use crate::session::{CloseReason, Step, Verdict};
 #[derive(Default)]
 pub(crate) struct Login {
     is_done: bool,
+    exchange: Exchange,
 }
 
 impl Login {
@@ -20,7 +24,12 @@ impl Login {
         self.is_done
     }
 
-    /// Deals with the head of the input.
+    /// The client begins a login again, and is out until that succeeds.
+    pub(crate) fn begin_again(&mut self) {
+        self.is_done = false;
+    }
+
+    /// Deals with the head of the input, which is not empty.
     pub(crate) fn serve(
         &mut self,
         executor: &mut Executor<'_, '_, '_, '_>,
@@ -29,7 +38,7 @@ impl Login {
     ) -> Step {
         match guard.scheme() {
             Scheme::Ascii => self.serve_ascii(executor, guard, input),
-            Scheme::Sasl => Step::stop(0, Verdict::Close(CloseReason::Error)),
+            Scheme::Sasl => self.serve_sasl(executor, guard, input),
         }
     }
 
@@ -46,6 +55,64 @@ impl Login {
         };
         let _ = executor.answer(&Form::Text(TextForm::default()), &reply);
         Step { consumed, requests: 1, verdict: None }
+    }
+
+    /// version and the SASL commands are served; whatever else is asked, even if it has not arrived whole, is refused
+    /// and closes the connection.
+    fn serve_sasl(&mut self, executor: &mut Executor<'_, '_, '_, '_>, guard: &Guard, input: &[u8]) -> Step {
+        let (request, bytes) = match Frame::of(Dialect::Binary, input, 0) {
+            Frame::Whole { request, bytes, .. } => (request, bytes),
+            Frame::Head { request, .. } => (request, input.len()),
+            Frame::NoHead => return Step::stop(0, Verdict::NeedInput),
+            Frame::Close => return Step::stop(0, Verdict::Close(CloseReason::Error)),
+        };
+        let done = match request.command {
+            Command::Version | Command::Sasl(Sasl::Mechanisms) => {
+                executor.execute(&request, None, Value::Whole(&[]))
+            }
+            Command::Sasl(Sasl::Start { mechanism, .. }) if mechanism.len() > MECHANISM_BYTES_MAX => {
+                executor.answer(&request.form, &Reply::Error(Error::BadFormat))
+            }
+            Command::Sasl(Sasl::Start { mechanism, data }) => {
+                let check = |user: &[u8], password: &[u8]| guard.check(user, password);
+                let outcome = self.exchange.start(&guard.table(), mechanism, data, check);
+                self.answer(executor, &request.form, outcome)
+            }
+            Command::Sasl(Sasl::Step { mechanism, data }) => {
+                let outcome = self.exchange.step(mechanism, data);
+                self.answer(executor, &request.form, outcome)
+            }
+            _ => {
+                let _ = executor.answer(&request.form, &Reply::Error(Error::Unauthenticated));
+                Done::Close(CloseReason::Error)
+            }
+        };
+        let mut step = Step { consumed: bytes, requests: 1, verdict: None };
+        match done {
+            Done::Answered => {}
+            Done::TryAgain => return Step::stop(0, Verdict::Yield),
+            Done::Close(reason) => step.verdict = Some(Verdict::Close(reason)),
+        }
+        step
+    }
+
+    /// Says, and counts, how a message of a SASL exchange ended.
+    fn answer(&mut self, executor: &mut Executor<'_, '_, '_, '_>, form: &Form<'_>, outcome: Outcome) -> Done {
+        let counters = executor.cx.counters;
+        match outcome {
+            Outcome::NotNow => Done::TryAgain,
+            Outcome::Challenge(challenge) => executor.answer(form, &Reply::Challenge(challenge.as_bytes())),
+            Outcome::Authenticated => {
+                counters.auth_cmds.add(1);
+                self.is_done = true;
+                executor.answer(form, &Reply::LoggedIn(b"Authenticated"))
+            }
+            Outcome::Failed => {
+                counters.auth_cmds.add(1);
+                counters.auth_errors.add(1);
+                executor.answer(form, &Reply::Error(Error::AuthFailure))
+            }
+        }
     }
 
     /// Checks a password, counts that, and lets the client in. `None`: not now.

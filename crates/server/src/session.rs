@@ -13,7 +13,7 @@
 
 use arrayvec::ArrayVec;
 use larder_engine::{NoRoom, Turn};
-use larder_protocol::command::{Command, Get};
+use larder_protocol::command::{Command, Get, Sasl};
 use larder_protocol::{Dialect, Error, Form, KEY_BYTES_MAX, Keys, Reply, text};
 
 use crate::arrival::{Arrival, Arrived};
@@ -166,6 +166,7 @@ impl Session {
                     } else if requests_max == 0 || executor.out.len_bytes() >= OUTPUT_BYTES_MAX {
                         Step::stop(0, Verdict::Yield)
                     } else {
+                        self.dialect = Some(guard.scheme().dialect());
                         self.login.serve(executor, guard, input)
                     }
                 }
@@ -236,6 +237,12 @@ impl Session {
                             return step;
                         }
                     }
+                }
+                (Command::Sasl(Sasl::Start { .. } | Sasl::Step { .. }), _)
+                    if executor.cx.shared.guard.is_some() =>
+                {
+                    self.login.begin_again();
+                    return step;
                 }
                 (Command::Store(_), form) => match form.split_value(value) {
                     Some(value) => executor.execute(request, *hash, Value::Whole(value)),
