@@ -18,17 +18,14 @@ use crate::Result;
 pub struct Server {
     child: Child,
     address: SocketAddr,
+    udp_address: Option<SocketAddr>,
 }
 
 impl Server {
     /// Starts `program` with `args` (memcached's options, without port and address) and waits until it listens.
     /// Its standard error goes to ours.
     pub fn start<S: AsRef<OsStr>>(program: &Path, args: &[S]) -> Result<Self> {
-        let mut command = Command::new(program);
-        command.args(["-l", "127.0.0.1", "-p", "-1", "-U", "0"]);
-        if is_root() {
-            command.args(["-u", "nobody"]);
-        }
+        let mut command = command(program);
         command.args(args);
         Self::start_command(command)
     }
@@ -46,8 +43,10 @@ impl Server {
 
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
-            if let Some(port) = port_file.tcp_port() {
-                return Ok(Self { child, address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)) });
+            if let Some(port) = port_file.port("TCP") {
+                let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+                let udp_address = port_file.port("UDP").map(local);
+                return Ok(Self { child, address: local(port), udp_address });
             }
             if let Some(status) = child.try_wait()? {
                 return Err(format!("{} did not start: {status}", program.display()).into());
@@ -64,6 +63,11 @@ impl Server {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where it listens for datagrams, if it was started with `-U`.
+    pub fn udp_address(&self) -> Option<SocketAddr> {
+        self.udp_address
     }
 
     /// A new connection, with Nagle's algorithm off so that each write travels alone.
@@ -95,6 +99,17 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// What [`Server::start`] starts, for [`Server::start_command`] with further options or variables. Of an option given twice
+/// the last one counts.
+pub fn command(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.args(["-l", "127.0.0.1", "-p", "-1", "-U", "0"]);
+    if is_root() {
+        command.args(["-u", "nobody"]);
+    }
+    command
 }
 
 /// A connection with `TCP_NODELAY`.
@@ -166,9 +181,10 @@ impl PortFile {
         Self { path: env::temp_dir().join(format!("larder-ports-{}-{n}", std::process::id())) }
     }
 
-    fn tcp_port(&self) -> Option<u16> {
+    fn port(&self, transport: &str) -> Option<u16> {
         let text = fs::read_to_string(&self.path).ok()?;
-        text.lines().find_map(|line| line.strip_prefix("TCP INET: "))?.trim().parse().ok()
+        let port = |line: &str| line.strip_prefix(transport)?.strip_prefix(" INET: ")?.trim().parse().ok();
+        text.lines().find_map(port)
     }
 }
 

@@ -19,7 +19,7 @@ enum Probe {
     Runs(&'static [&'static str]),
 }
 
-const NEEDS: [Need; 11] = [
+const NEEDS: [Need; 21] = [
     Need { package: "memcached", probe: Probe::Runs(&["memcached", "-V"]) },
     Need { package: "libmemcached-tools", probe: Probe::File("/usr/bin/memccapable") },
     Need {
@@ -35,6 +35,18 @@ const NEEDS: [Need; 11] = [
     Need { package: "nodejs", probe: Probe::Runs(&["node", "--version"]) },
     Need { package: "npm", probe: Probe::Runs(&["npm", "--version"]) },
     Need { package: "golang-go", probe: Probe::Runs(&["go", "version"]) },
+    Need { package: "php-cli", probe: Probe::Runs(&["php", "--version"]) },
+    Need { package: "php-memcached", probe: Probe::Runs(&["php", "-r", "new Memcached();"]) },
+    Need { package: "php-memcache", probe: Probe::Runs(&["php", "-r", "new Memcache();"]) },
+    Need { package: "ruby", probe: Probe::Runs(&["ruby", "--version"]) },
+    Need { package: "ruby-dalli", probe: Probe::Runs(&["ruby", "-rdalli", "-e", ""]) },
+    // The JDK, not only its runtime: programs are compiled as they are started.
+    Need { package: "default-jdk-headless", probe: Probe::Runs(&["javac", "-version"]) },
+    Need { package: "maven", probe: Probe::Runs(&["mvn", "--version"]) },
+    Need { package: "openssl", probe: Probe::Runs(&["openssl", "version"]) },
+    // The reference's users for SASL, and the mechanism PLAIN of those clients that use Cyrus SASL.
+    Need { package: "sasl2-bin", probe: Probe::File("/usr/sbin/saslpasswd2") },
+    Need { package: "libsasl2-modules", probe: Probe::File("/usr/share/doc/libsasl2-modules") },
 ];
 
 /// Installs what is missing with apt-get. Nothing is asked of apt, nor of root, when everything is there.

@@ -1,8 +1,10 @@
-// Exercises a server with gomemcache: go run . HOST PORT
+// Exercises a server with gomemcache: go run . HOST PORT [tls CA_FILE]
 package main
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -31,6 +33,13 @@ func is(what string, got, want error) {
 func main() {
 	c := memcache.New(net.JoinHostPort(os.Args[1], os.Args[2]))
 	c.Timeout = 10 * time.Second
+	door := "plain"
+	if len(os.Args) > 3 {
+		door = os.Args[3]
+	}
+	if door == "tls" {
+		c.DialContext = dialer(os.Args[4]).DialContext
+	}
 	item := func(key, value string) *memcache.Item {
 		return &memcache.Item{Key: prefix + key, Value: []byte(value)}
 	}
@@ -115,5 +124,21 @@ func main() {
 	same("the next connection is good", get("new"), "z")
 
 	is("close", c.Close(), nil)
-	fmt.Printf("gomemcache: %d checks\n", checks)
+
+	if door == "tls" {
+		c.DialContext = (&tls.Dialer{}).DialContext
+		_, err = c.Get(prefix + "new")
+		var unknown x509.UnknownAuthorityError
+		same("a server that nobody vouches for", errors.As(err, &unknown), true)
+	}
+	fmt.Printf("gomemcache, %s: %d checks\n", door, checks)
+}
+
+// dialer trusts the certificates in a file and no others.
+func dialer(path string) *tls.Dialer {
+	pem, err := os.ReadFile(path)
+	is("read "+path, err, nil)
+	authorities := x509.NewCertPool()
+	same("certificates in "+path, authorities.AppendCertsFromPEM(pem), true)
+	return &tls.Dialer{Config: &tls.Config{RootCAs: authorities}}
 }

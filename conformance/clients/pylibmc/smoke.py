@@ -1,8 +1,12 @@
-"""Exercises a server with pylibmc, and so libmemcached, in the text protocol: smoke.py HOST PORT."""
+"""Exercises a server with pylibmc, and so libmemcached: smoke.py text|binary HOST PORT [sasl USER PASSWORD]."""
 
+import glob
+import os
 import sys
 import time
 
+# The libsasl2 inside of PyPI's wheel looks for its mechanisms where they were built.
+os.environ.setdefault("SASL_PATH", ":".join(glob.glob("/usr/lib/*/sasl2")))
 import pylibmc
 
 checks = 0
@@ -24,9 +28,14 @@ def raises(what, error, call):
         same(what, got, error.__name__)
 
 
-server = f"{sys.argv[1]}:{sys.argv[2]}"
-c = pylibmc.Client([server], binary=False, behaviors={"cas": True, "tcp_nodelay": True})
-P = "pylibmc:"
+protocol, host, port, *rest = sys.argv[1:]
+door, *login = rest or ["plain"]
+options = {"binary": protocol == "binary"}
+if door == "sasl":
+    options |= {"username": login[0], "password": login[1]}
+servers = [f"{host}:{port}"]
+c = pylibmc.Client(servers, behaviors={"cas": True, "tcp_nodelay": True}, **options)
+P = f"pylibmc:{protocol}:"
 
 same("set", c.set(P + "a", "text"), True)
 same("get", c.get(P + "a"), "text")
@@ -35,7 +44,10 @@ c.delete(P + "new")
 same("add", c.add(P + "new", "x"), True)
 same("add of a key that is there", c.add(P + "new", "y"), False)
 same("replace", c.replace(P + "new", "z"), True)
-same("replace of a missing key", c.replace(P + "missing", "z"), False)
+if protocol == "text":
+    same("replace of a missing key", c.replace(P + "missing", "z"), False)
+else:
+    raises("replace of a missing key", pylibmc.NotFound, lambda: c.replace(P + "missing", "z"))
 c.set(P + "bytes", b"text")
 same("append", c.append(P + "bytes", b">"), True)
 same("prepend", c.prepend(P + "bytes", b"<"), True)
@@ -87,9 +99,13 @@ same("delete of a missing key", c.delete(P + "a"), False)
 [(_, stats)] = c.get_stats()
 same("stats", int(stats["curr_items"]) > 0, True)
 
-quiet = pylibmc.Client([server], binary=False, behaviors={"no_block": True})
+quiet = pylibmc.Client(servers, behaviors={"no_block": True}, **options)
 for i in range(200):
     quiet.set(f"{P}quiet{i}", i)
 same("without blocking", quiet.get(P + "quiet199"), 199)
 c.disconnect_all()
-print(f"pylibmc {pylibmc.__version__}: {checks} checks")
+
+if door == "sasl":
+    options["password"] = "not " + login[1]
+    raises("a wrong password", pylibmc.Error, lambda: pylibmc.Client(servers, **options).get(P + "large"))
+print(f"pylibmc {pylibmc.__version__} ({protocol}), {door}: {checks} checks")

@@ -1,5 +1,6 @@
-"""Exercises a server with pymemcache: smoke.py HOST PORT."""
+"""Exercises a server with pymemcache: smoke.py HOST PORT [token USER PASSWORD | tls CA_FILE]."""
 
+import ssl
 import sys
 import time
 
@@ -28,7 +29,24 @@ def raises(what, error, call):
 
 
 address = (sys.argv[1], int(sys.argv[2]))
-c = Client(address, key_prefix=b"pymemcache:", default_noreply=False, timeout=10)
+door, *rest = sys.argv[3:] or ["plain"]
+options = {"key_prefix": b"pymemcache:", "default_noreply": False, "timeout": 10}
+if door == "tls":
+    options["tls_context"] = ssl.create_default_context(cafile=rest[0])
+
+
+class LoggedIn(Client):
+    """Begins each connection with the set that is a login where the server wants one."""
+
+    def _connect(self):
+        super()._connect()
+        token = " ".join(rest).encode()
+        self.sock.sendall(b"set login 0 0 %d\r\n%s\r\n" % (len(token), token))
+        same("login", self.sock.recv(100), b"STORED\r\n")
+
+
+connect = LoggedIn if door == "token" else Client
+c = connect(address, **options)
 
 same("set", c.set("a", b"1"), True)
 same("get", c.get("a"), b"1")
@@ -85,7 +103,7 @@ same("delete of a missing key", c.delete("quiet"), False)
 same("delete_many", c.delete_many(list(many)), True)
 same("all deleted", c.get_many(list(many)), {})
 
-flags = Client(address, key_prefix=b"pymemcache:", serde=serde.pickle_serde, default_noreply=False)
+flags = connect(address, serde=serde.pickle_serde, **options)
 for name, thing in {"int": 42, "text": "käse", "list": [1, "two", None]}.items():
     flags.set(name, thing)
     same(f"a {name}, told by its flags", flags.get(name), thing)
@@ -94,4 +112,13 @@ same("version", c.version()[:1].isdigit(), True)
 same("stats", "curr_items" in {k.decode() for k in c.stats()}, True)
 same("verbosity", c.raw_command(b"verbosity 0"), b"OK")
 c.quit()
-print(f"pymemcache {pymemcache.__version__}: {checks} checks")
+
+if door == "token":
+    outside = Client(address, **options)
+    raises("a get without a login", MemcacheClientError, lambda: outside.get("large"))
+    raises("a wrong password", MemcacheClientError, lambda: outside.set("login", b"larder wrong"))
+    raises("a set without a login", MemcacheClientError, lambda: outside.set("large", b"x"))
+if door == "tls":
+    options["tls_context"] = ssl.create_default_context()
+    raises("a server that nobody vouches for", ssl.SSLError, lambda: connect(address, **options).get("large"))
+print(f"pymemcache {pymemcache.__version__}, {door}: {checks} checks")

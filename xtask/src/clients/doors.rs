@@ -1,0 +1,165 @@
+//! The ways into a server: how it is started for each, and what a client must know to come in.
+
+use std::ffi::OsString;
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{env, fs, io::Write as _, process};
+
+use larder_conformance::Result;
+use larder_conformance::server::{self, Server};
+
+use crate::shell;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Door {
+    /// TCP, either protocol.
+    Plain,
+    /// A login with SASL, and so the binary protocol (`-S`).
+    Sasl,
+    /// A login in the text protocol (`-Y`).
+    Token,
+    /// TLS with a certificate for 127.0.0.1 (`-Z`).
+    Tls,
+    /// UDP at the number of the TCP port (`-U`).
+    Udp,
+}
+
+/// Passwords and certificates for one run, in a folder that a server can read after it dropped its rights.
+pub(super) struct Doors {
+    folder: PathBuf,
+}
+
+impl Doors {
+    pub(super) fn make() -> Result<Self> {
+        let doors = Self { folder: env::temp_dir().join(format!("larder-doors-{}", process::id())) };
+        fs::create_dir_all(&doors.folder)?;
+        doors.make_passwords()?;
+        doors.make_certificates()?;
+        for entry in fs::read_dir(&doors.folder)? {
+            fs::set_permissions(entry?.path(), fs::Permissions::from_mode(0o644))?;
+        }
+        fs::set_permissions(&doors.folder, fs::Permissions::from_mode(0o755))?;
+        Ok(doors)
+    }
+
+    /// Starts a server that has this door.
+    pub(super) fn start(&self, program: &Path, door: Door) -> Result<Server> {
+        let mut command = server::command(program);
+        match door {
+            Door::Plain => {}
+            Door::Sasl => {
+                // The first is for larderd and some builds of memcached, the second for those that ask Cyrus SASL.
+                command.env("MEMCACHED_SASL_PWDB", self.file(PASSWORDS)).env("SASL_CONF_PATH", &self.folder);
+                command.arg("-S");
+            }
+            Door::Token => {
+                command.arg("-Y").arg(self.file(PASSWORDS));
+            }
+            Door::Tls => {
+                let chain = self.file(SERVER_CERTIFICATE);
+                let key = self.file(SERVER_KEY);
+                let files = format!("ssl_chain_cert={},ssl_key={}", chain.display(), key.display());
+                command.args(["-Z", "-o", &files]);
+            }
+            Door::Udp => {
+                let port = free_port()?.to_string();
+                command.args(["-p", &port, "-U", &port]);
+            }
+        }
+        Server::start_command(command)
+    }
+
+    /// What a client is told after host and port.
+    pub(super) fn words(&self, door: Door) -> Vec<OsString> {
+        match door {
+            Door::Plain | Door::Udp => Vec::new(),
+            Door::Sasl => vec!["sasl".into(), USER.into(), PASSWORD.into()],
+            Door::Token => vec!["token".into(), USER.into(), PASSWORD.into()],
+            Door::Tls => vec!["tls".into(), self.file(AUTHORITY).into()],
+        }
+    }
+
+    fn make_passwords(&self) -> Result<()> {
+        fs::write(self.file(PASSWORDS), format!("{USER}:{PASSWORD}\n"))?;
+
+        // The same for Cyrus SASL, which files a user below the name of the host.
+        let database = self.file("sasldb");
+        let config = format!(
+            "mech_list: plain\npwcheck_method: auxprop\nauxprop_plugin: sasldb\nsasldb_path: {}\n",
+            database.display()
+        );
+        fs::write(self.file("memcached.conf"), config)?;
+        let host = fs::read_to_string("/proc/sys/kernel/hostname")?;
+        let mut child = Command::new("/usr/sbin/saslpasswd2")
+            .args(["-p", "-c", "-a", "memcached", "-u", host.trim(), "-f"])
+            .arg(database)
+            .arg(USER)
+            .stdin(Stdio::piped())
+            .spawn()?;
+        child.stdin.take().ok_or("saslpasswd2 takes no input")?.write_all(PASSWORD.as_bytes())?;
+        if child.wait()?.success() { Ok(()) } else { Err("saslpasswd2 failed".into()) }
+    }
+
+    /// An authority that nobody knows but the clients that are told, and a certificate from it.
+    fn make_certificates(&self) -> Result<()> {
+        let base = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
+        let mut authority = Command::new("openssl");
+        authority
+            .args(base)
+            .args(["-days", "2", "-subj", "/CN=larder tests", "-addext", "basicConstraints=critical,CA:TRUE"])
+            .arg("-keyout")
+            .arg(self.file(AUTHORITY_KEY))
+            .arg("-out")
+            .arg(self.file(AUTHORITY));
+        shell::output(&mut authority)?;
+
+        let mut server = Command::new("openssl");
+        server
+            .args(base)
+            .args(["-days", "2", "-subj", "/CN=localhost", "-addext", "basicConstraints=critical,CA:FALSE"])
+            .args(["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-CA"])
+            .arg(self.file(AUTHORITY))
+            .arg("-CAkey")
+            .arg(self.file(AUTHORITY_KEY))
+            .arg("-keyout")
+            .arg(self.file(SERVER_KEY))
+            .arg("-out")
+            .arg(self.file(SERVER_CERTIFICATE));
+        shell::output(&mut server).map(drop)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+}
+
+impl Drop for Doors {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A port that is free for TCP and UDP alike, at least a moment ago.
+fn free_port() -> Result<u16> {
+    for _ in 0..100 {
+        let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let port = tcp.local_addr()?.port();
+        if UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    Err("no port is free for both TCP and UDP".into())
+}
+
+/// Doors that larderd does not have yet.
+pub(super) const AWAITED: [Door; 2] = [Door::Sasl, Door::Tls];
+
+const USER: &str = "larder";
+const PASSWORD: &str = "secret";
+const PASSWORDS: &str = "passwords";
+const AUTHORITY: &str = "authority.pem";
+const AUTHORITY_KEY: &str = "authority.key";
+const SERVER_CERTIFICATE: &str = "server.pem";
+const SERVER_KEY: &str = "server.key";
