@@ -5,7 +5,6 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::connection::Transport;
 use crate::listen::Listener;
 use crate::wake::Wake;
 
@@ -27,7 +26,8 @@ struct Inbox {
 /// A connection that was accepted and not served yet.
 pub(crate) struct Newcomer {
     pub(crate) fd: OwnedFd,
-    pub(crate) transport: Transport,
+    /// Which of the crew's listeners it came by.
+    pub(crate) listener: usize,
 }
 
 impl Crew {

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use larder_protocol::Dialect;
 use rustix::fs::{FileType, Mode};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
@@ -19,6 +20,8 @@ pub struct Listener {
     pub fd: OwnedFd,
     /// What it listens on.
     pub address: Address,
+    /// What its clients speak; `None`: their first byte tells.
+    pub dialect: Option<Dialect>,
 }
 
 /// What a listener listens on.
@@ -42,7 +45,7 @@ pub fn bind(settings: &Settings) -> Result<Vec<Listener>, Refusal> {
         return Ok(vec![listener]);
     }
     if settings.listen.is_empty() {
-        return bind_host("*", settings.tcp_port, settings.backlog)
+        return bind_host("*", settings.tcp_port, settings.dialect, settings.backlog)
             .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to listen on TCP port: {error}")));
     }
     let mut listeners = Vec::new();
@@ -50,9 +53,18 @@ pub fn bind(settings: &Settings) -> Result<Vec<Listener>, Refusal> {
         let refuse = |error: String| {
             Refusal::new(EXIT_OS_ERROR, format!("failed to listen on one of interface(s) {entry}: {error}"))
         };
-        let (host, port) = endpoint(entry).map_err(refuse)?;
+        let Endpoint { protocol, host, port } = endpoint(entry).map_err(refuse)?;
+        let dialect = match protocol {
+            Protocol::Default => settings.dialect,
+            Protocol::Negotiating => None,
+            Protocol::Of(dialect) => Some(dialect),
+        };
+        if settings.auth_file.is_some() && dialect != Some(Dialect::Text) {
+            return Err(refuse("logins of -Y need the ascii protocol".to_owned()));
+        }
         let port = port.unwrap_or(settings.tcp_port);
-        let bound = bind_host(host, port, settings.backlog).map_err(|error| refuse(error.to_string()))?;
+        let bound =
+            bind_host(host, port, dialect, settings.backlog).map_err(|error| refuse(error.to_string()))?;
         listeners.extend(bound);
     }
     Ok(listeners)
@@ -85,24 +97,47 @@ pub(crate) fn endpoints(settings: &Settings) -> Result<Vec<(&str, &str, Option<P
     }
     let mut endpoints = Vec::new();
     for entry in &settings.listen {
-        let (host, port) = endpoint(entry)
+        let Endpoint { host, port, .. } = endpoint(entry)
             .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to listen on {entry}: {error}")))?;
         endpoints.push((entry.as_str(), host, port));
     }
     Ok(endpoints)
 }
 
-/// Reads an entry of `-l`: `[proto[ascii|negotiating]:][tag[name]:|tag_name_:]host[:port]`, IPv6 in brackets if a port
-/// follows. Tags are taken and have no effect.
-fn endpoint(entry: &str) -> Result<(&str, Option<Port>), String> {
+/// An entry of `-l`.
+#[derive(Debug, PartialEq, Eq)]
+struct Endpoint<'e> {
+    protocol: Protocol,
+    host: &'e str,
+    /// `None`: that of `-p`, or `-U`.
+    port: Option<Port>,
+}
+
+/// What the clients of an entry of `-l` speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    /// As `-B` says.
+    Default,
+    /// Their first byte tells.
+    Negotiating,
+    Of(Dialect),
+}
+
+/// Reads an entry of `-l`: `[proto[ascii|binary|negotiating]:][tag[name]:|tag_name_:]host[:port]`, IPv6 in brackets if a
+/// port follows. Tags are taken and have no effect.
+fn endpoint(entry: &str) -> Result<Endpoint<'_>, String> {
     let mut rest = entry;
+    let mut protocol = Protocol::Default;
     if ["notls:", "btls:", "mtls:"].iter().any(|prefix| rest.starts_with(prefix)) {
         return Err("TLS is not enabled".to_owned());
     }
-    if let Some((protocol, after)) = rest.strip_prefix("proto[").and_then(|rest| rest.split_once("]:")) {
-        if !["ascii", "negotiating"].contains(&protocol) {
-            return Err(format!("protocol {protocol} is not in this version"));
-        }
+    if let Some((name, after)) = rest.strip_prefix("proto[").and_then(|rest| rest.split_once("]:")) {
+        protocol = match name {
+            "ascii" => Protocol::Of(Dialect::Text),
+            "binary" => Protocol::Of(Dialect::Binary),
+            "negotiating" => Protocol::Negotiating,
+            _ => return Err(format!("protocol {name} is not in this version")),
+        };
         rest = after;
     }
     let bracketed = rest.strip_prefix("tag[").and_then(|rest| rest.split_once("]:"));
@@ -133,7 +168,7 @@ fn endpoint(entry: &str) -> Result<(&str, Option<Port>), String> {
             Some(if number == 0 { Port::Ephemeral } else { Port::Fixed(number) })
         }
     };
-    Ok((host, port))
+    Ok(Endpoint { protocol, host, port })
 }
 
 /// The addresses of a host, with a port; none if the port is off.
@@ -152,11 +187,11 @@ pub(crate) fn addresses(host: &str, port: Port) -> io::Result<Vec<SocketAddr>> {
 
 /// Binds every address of a host. A family that this system does not have is passed over, as long as another address
 /// could be bound.
-fn bind_host(host: &str, port: Port, backlog: i32) -> io::Result<Vec<Listener>> {
+fn bind_host(host: &str, port: Port, dialect: Option<Dialect>, backlog: i32) -> io::Result<Vec<Listener>> {
     let mut listeners = Vec::new();
     let mut absent = None;
     for address in addresses(host, port)? {
-        match bind_tcp(address, backlog) {
+        match bind_tcp(address, dialect, backlog) {
             Ok(listener) => listeners.push(listener),
             Err(error) if is_absent_family(&error) => absent = Some(error),
             Err(error) => return Err(io::Error::new(error.kind(), format!("{address}: {error}"))),
@@ -168,7 +203,7 @@ fn bind_host(host: &str, port: Port, backlog: i32) -> io::Result<Vec<Listener>> 
     }
 }
 
-fn bind_tcp(address: SocketAddr, backlog: i32) -> io::Result<Listener> {
+fn bind_tcp(address: SocketAddr, dialect: Option<Dialect>, backlog: i32) -> io::Result<Listener> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let fd = stream_socket(family)?;
     sockopt::set_socket_reuseaddr(&fd, true)?;
@@ -181,7 +216,7 @@ fn bind_tcp(address: SocketAddr, backlog: i32) -> io::Result<Listener> {
     rustix::net::bind(&fd, &address)?;
     rustix::net::listen(&fd, backlog)?;
     let bound = SocketAddr::try_from(rustix::net::getsockname(&fd)?)?;
-    Ok(Listener { fd, address: Address::Tcp(bound) })
+    Ok(Listener { fd, address: Address::Tcp(bound), dialect })
 }
 
 fn bind_unix(path: &Path, settings: &Settings) -> io::Result<Listener> {
@@ -194,7 +229,7 @@ fn bind_unix(path: &Path, settings: &Settings) -> io::Result<Listener> {
     // Nobody can connect before listen, so nobody slips in by the mode that the umask left.
     rustix::fs::chmod(path, Mode::from_raw_mode(settings.unix_mode))?;
     rustix::net::listen(&fd, settings.backlog)?;
-    Ok(Listener { fd, address: Address::Unix(path.to_owned()) })
+    Ok(Listener { fd, address: Address::Unix(path.to_owned()), dialect: settings.dialect })
 }
 
 fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
@@ -215,20 +250,22 @@ mod tests {
 
     #[test]
     fn entries_are_read_as_memcached_documents_them() {
-        for (entry, host, port) in [
-            ("127.0.0.1", "127.0.0.1", None),
-            ("127.0.0.1:5", "127.0.0.1", Some(Port::Fixed(5))),
-            ("*:5", "*", Some(Port::Fixed(5))),
-            ("::1", "::1", None),
-            ("[::1]", "::1", None),
-            ("[::1]:5", "::1", Some(Port::Fixed(5))),
-            ("proto[ascii]:localhost:5", "localhost", Some(Port::Fixed(5))),
-            ("tag[b]:a:5", "a", Some(Port::Fixed(5))),
-            ("proto[negotiating]:tag_b_:a", "a", None),
+        let default = Protocol::Default;
+        for (entry, protocol, host, port) in [
+            ("127.0.0.1", default, "127.0.0.1", None),
+            ("127.0.0.1:5", default, "127.0.0.1", Some(Port::Fixed(5))),
+            ("*:5", default, "*", Some(Port::Fixed(5))),
+            ("::1", default, "::1", None),
+            ("[::1]", default, "::1", None),
+            ("[::1]:5", default, "::1", Some(Port::Fixed(5))),
+            ("proto[ascii]:localhost:5", Protocol::Of(Dialect::Text), "localhost", Some(Port::Fixed(5))),
+            ("proto[binary]:[::1]:5", Protocol::Of(Dialect::Binary), "::1", Some(Port::Fixed(5))),
+            ("tag[b]:a:5", default, "a", Some(Port::Fixed(5))),
+            ("proto[negotiating]:tag_b_:a", Protocol::Negotiating, "a", None),
         ] {
-            assert_eq!(endpoint(entry), Ok((host, port)), "{entry}");
+            assert_eq!(endpoint(entry), Ok(Endpoint { protocol, host, port }), "{entry}");
         }
-        for entry in ["a:x", "a:70000", "[::1", "[::1]5", "notls:a", "mtls:a", "proto[binary]:a", "tag[]:a"] {
+        for entry in ["a:x", "a:70000", "[::1", "[::1]5", "notls:a", "mtls:a", "proto[proxy]:a", "tag[]:a"] {
             assert!(endpoint(entry).is_err(), "{entry}");
         }
     }

@@ -11,6 +11,8 @@ mod tests;
 
 use std::ffi::OsString;
 
+use larder_protocol::Dialect;
+
 use crate::settings::{Port, Settings};
 
 /// Exit code of a value that cannot be (memcached: EXIT_FAILURE).
@@ -181,12 +183,12 @@ impl Draft {
             if settings.sasl {
                 return Err(Refusal::new(EXIT_USAGE, "larderd: -Y and -S exclude each other"));
             }
-            if self.protocol_given && settings.accepted.protocol != "ascii" {
+            if self.protocol_given && settings.dialect != Some(Dialect::Text) {
                 let message =
                     "ERROR: You cannot allow the BINARY protocol while using ascii authentication tokens.";
                 return Err(Refusal::new(EXIT_USAGE, message));
             }
-            settings.accepted.protocol = "ascii";
+            settings.dialect = Some(Dialect::Text);
         }
         // memcached checks its default size as well and so cannot start with -m 1; only what was asked for is checked
         // here.

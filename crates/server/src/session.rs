@@ -86,15 +86,15 @@ pub enum Window<'u> {
 }
 
 impl Session {
-    /// A conversation that begins.
-    pub fn new() -> Self {
-        Self::default()
+    /// A conversation that begins, in a given dialect or in the one that its first byte tells.
+    pub fn new(dialect: Option<Dialect>) -> Self {
+        Self { dialect, ..Self::default() }
     }
 
     /// A conversation of one datagram: what is not whole is not waited for, and commands that are not about items are
     /// refused.
-    pub(crate) fn of_datagram() -> Self {
-        Self { is_datagram: true, ..Self::default() }
+    pub(crate) fn of_datagram(dialect: Option<Dialect>) -> Self {
+        Self { is_datagram: true, ..Self::new(dialect) }
     }
 
     /// Answers what `input` asks: what the last call left over and what came since. At most `requests_max` requests and

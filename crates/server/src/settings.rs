@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use larder_protocol::Dialect;
+
 /// The server's settings. Defaults are memcached's.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -18,6 +20,8 @@ pub struct Settings {
     pub unix_socket: Option<PathBuf>,
     /// Mode of the unix socket (`-a`).
     pub unix_mode: u32,
+    /// What clients speak (`-B`), unless their listener says otherwise; `None`: their first byte tells.
+    pub dialect: Option<Dialect>,
     /// Connections the kernel queues before they are accepted (`-b`).
     pub backlog: i32,
 
@@ -122,8 +126,6 @@ pub struct Accepted {
     pub chunk_bytes: u32,
     /// `-D`.
     pub prefix_delimiter: char,
-    /// `-B`, in the words of `stats settings`.
-    pub protocol: &'static str,
     /// `-N`.
     pub napi_ids: u32,
     /// `slab_reassign`; decides whether `stats` shows its lines.
@@ -175,6 +177,7 @@ impl Default for Settings {
             listen: Vec::new(),
             unix_socket: None,
             unix_mode: 0o700,
+            dialect: None,
             backlog: 1024,
             auth_file: None,
             sasl: false,
@@ -212,7 +215,6 @@ impl Default for Accepted {
             growth_factor: 1.25,
             chunk_bytes: 48,
             prefix_delimiter: ':',
-            protocol: "auto-negotiate",
             napi_ids: 0,
             slab_reassign: true,
             slab_automove: 1,

@@ -96,7 +96,7 @@ impl Desk {
             self.challenge(source, request_id, &mut allowance, cookie);
         }
 
-        let mut session = Session::of_datagram();
+        let mut session = Session::of_datagram(bench.shared.settings.dialect);
         let (mut from, mut tries) = (0, 0);
         while from < payload.len() {
             let turn = bench.handle.enter(bench.shared.clock.now());

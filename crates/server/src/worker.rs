@@ -9,6 +9,7 @@ use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
+use larder_protocol::Dialect;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
@@ -170,7 +171,7 @@ impl Worker {
                 }
                 return self.stop_listening();
             }
-            let Listener { fd, address } = &self.crew.listeners()[listener];
+            let Listener { fd, .. } = &self.crew.listeners()[listener];
             match rustix::net::accept_with(fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok(fd) if refuses && !doorkeeper.admit(limit) => {
                     self.counters.rejected_connections.add(1);
@@ -179,7 +180,7 @@ impl Worker {
                 }
                 Ok(fd) => {
                     self.counters.total_connections.add(1);
-                    let newcomer = Newcomer { fd, transport: address.into() };
+                    let newcomer = Newcomer { fd, listener };
                     if let Some(newcomer) = self.crew.assign(self.index, newcomer) {
                         self.adopt(newcomer);
                     }
@@ -216,16 +217,19 @@ impl Worker {
         }
     }
 
-    fn adopt(&mut self, Newcomer { fd, transport }: Newcomer) {
+    fn adopt(&mut self, Newcomer { fd, listener }: Newcomer) {
+        let Listener { address, dialect, .. } = &self.crew.listeners()[listener];
         if self.shared.verbosity() > 1 {
-            let protocol = match self.shared.settings.accepted.protocol {
-                "ascii" => "ascii",
-                _ => "auto-negotiating",
+            let protocol = match dialect {
+                None => "auto-negotiating",
+                Some(Dialect::Text) => "ascii",
+                Some(Dialect::Binary) => "binary",
             };
             eprintln!("<{} new {protocol} client connection", fd.as_raw_fd());
         }
-        let session = Session::new();
-        let connection = Box::new(Connection::new(fd, transport, session, self.shared.clock.now().secs));
+        let session = Session::new(*dialect);
+        let now_secs = self.shared.clock.now().secs;
+        let connection = Box::new(Connection::new(fd, address.into(), session, now_secs));
         let Ok(index) = usize::try_from(connection.raw_fd()) else { return };
         let data = epoll::EventData::new_u64(index as u64);
         let is_watched = epoll::add(&self.epoll, &*connection, data, flags(connection.interest)).is_ok();

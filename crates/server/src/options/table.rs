@@ -1,5 +1,7 @@
 //! The options of the command line.
 
+use larder_protocol::Dialect;
+
 use super::Value::{Needed, None as NoValue, Possible};
 use super::{Act, EXIT_FAILURE, EXIT_USAGE, Refusal, Row, Status, extended, number, number_in, port, print};
 
@@ -244,24 +246,29 @@ pub(super) const COMMAND_LINE: &[Row] = &[
             Ok(())
         },
     ),
-    Row::honoured(Some('B'), "protocol", Needed("<name>"), "auto", "protocol: ascii or auto", |d, v| {
-        d.protocol_given = true;
-        d.settings.accepted.protocol = match v {
-            "auto" => "auto-negotiate",
-            "ascii" => "ascii",
-            "binary" => {
-                return Err(Refusal::new(EXIT_USAGE, "larderd: protocol: binary is not in this version"));
-            }
-            _ => {
-                let message = "Invalid value for binding protocol: ";
-                return Err(Refusal::new(
-                    EXIT_USAGE,
-                    format!("{message}{v}\n -- should be one of auto or ascii"),
-                ));
-            }
-        };
-        Ok(())
-    }),
+    Row::honoured(
+        Some('B'),
+        "protocol",
+        Needed("<name>"),
+        "auto",
+        "protocol: ascii, binary or auto",
+        |d, v| {
+            d.protocol_given = true;
+            d.settings.dialect = match v {
+                "auto" => None,
+                "ascii" => Some(Dialect::Text),
+                "binary" => Some(Dialect::Binary),
+                _ => {
+                    let message = "Invalid value for binding protocol: ";
+                    return Err(Refusal::new(
+                        EXIT_USAGE,
+                        format!("{message}{v}\n -- should be one of auto, binary, or ascii"),
+                    ));
+                }
+            };
+            Ok(())
+        },
+    ),
     Row::honoured(
         Some('I'),
         "max-item-size",

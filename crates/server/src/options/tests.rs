@@ -214,10 +214,22 @@ fn bad_values_refuse_with_memcacheds_exit_codes_and_messages() {
 }
 
 #[test]
+fn protocols_have_the_names_of_memcached() {
+    for (line, dialect) in [
+        ("", None),
+        ("-B auto", None),
+        ("-B ascii", Some(Dialect::Text)),
+        ("-B binary", Some(Dialect::Binary)),
+    ] {
+        assert_eq!(settings(line).dialect, dialect, "{line}");
+    }
+}
+
+#[test]
 fn logins_and_protocols_must_fit() {
-    assert_eq!(settings("-Y f").accepted.protocol, "ascii");
+    assert_eq!(settings("-Y f").dialect, Some(Dialect::Text));
     assert_eq!(settings("-Y f -B ascii").auth_file, Some("f".into()));
-    for line in ["-Y f -B auto", "-B auto -Y f"] {
+    for line in ["-Y f -B auto", "-B auto -Y f", "-Y f -B binary"] {
         assert_eq!(refusal(line).0, EXIT_USAGE, "{line}");
     }
 }
@@ -246,7 +258,7 @@ fn the_udp_port_is_the_tcp_port_unless_that_is_given() {
 /// Running without these would open a door or lose data.
 #[test]
 fn what_is_not_there_yet_is_refused() {
-    for line in ["-S", "-Z", "-B binary", "-e f", "-o ext_path=f:1m", "-o ssl_key=f"] {
+    for line in ["-S", "-Z", "-e f", "-o ext_path=f:1m", "-o ssl_key=f"] {
         let (exit_code, message) = refusal(line);
         assert_eq!(exit_code, EXIT_USAGE, "{line}");
         assert!(message.contains("not in this version"), "{line}: {message}");

@@ -1,6 +1,8 @@
 //! `stats settings`.
 
 use super::{Lines, yes_no};
+use larder_protocol::Dialect;
+
 use crate::settings::{Port, Settings};
 use crate::shared::Shared;
 
@@ -22,7 +24,12 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) {
     accepted_options_and_threads(settings, lines);
     lines.add("cas_enabled", yes_no(settings.cas));
     lines.add("tcp_backlog", settings.backlog);
-    lines.add("binding_protocol", settings.accepted.protocol);
+    let protocol = match settings.dialect {
+        None => "auto-negotiate",
+        Some(Dialect::Text) => "ascii",
+        Some(Dialect::Binary) => "binary",
+    };
+    lines.add("binding_protocol", protocol);
     lines.add("auth_enabled_sasl", yes_no(settings.sasl));
     let auth_file = settings.auth_file.as_ref().map(|path| path.display().to_string());
     lines.add("auth_enabled_ascii", auth_file.as_deref().unwrap_or("no"));
