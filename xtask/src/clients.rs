@@ -9,11 +9,48 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use larder_conformance::Result;
 use larder_conformance::script::Side;
+use larder_conformance::{Result, server};
+use lexopt::prelude::*;
 
-use crate::shell;
+use crate::{needs, shell};
 use doors::{Door, Doors};
+
+/// `cargo xtask clients`: runs the clients against larderd, another larder (`--server`) or the installed memcached
+/// (`--reference`).
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    let mut side = Side::Larder;
+    let mut program: Option<PathBuf> = None;
+    let mut filter = String::new();
+    let mut parser = lexopt::Parser::from_args(args);
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Long("reference") => side = Side::Reference,
+            Long("server") => program = Some(parser.value()?.into()),
+            Long("help") => {
+                println!("{USAGE}");
+                return Ok(());
+            }
+            Value(text) => filter = text.string()?,
+            other => return Err(format!("{}\n{USAGE}", other.unexpected()).into()),
+        }
+    }
+
+    needs::install()?;
+    let mut clients = Clients::install()?;
+    clients.programs.retain(|program| program.title().contains(&filter));
+    let program = match (program, side) {
+        (Some(program), _) => program,
+        (None, Side::Larder) => server::larderd()?,
+        (None, Side::Reference) => server::memcached()?,
+    };
+    let tally = clients.run(&program, side)?;
+    for failure in &tally.failures {
+        println!("{failure}");
+    }
+    println!("{} passed, {} failed", tally.passed, tally.failures.len());
+    if tally.failures.is_empty() { Ok(()) } else { Err("the clients do not all pass".into()) }
+}
 
 /// The clients, installed.
 pub(crate) struct Clients {
@@ -103,3 +140,7 @@ impl Tally {
 }
 
 const AT_A_TIME: usize = 3;
+
+const USAGE: &str =
+    "usage: cargo xtask clients [--server PATH | --reference] [part of a client's name, or its door]
+Runs conformance/clients against larderd (or --server), or against the installed memcached (--reference).";

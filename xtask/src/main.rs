@@ -34,6 +34,7 @@ fn run(args: &[String]) -> Result<()> {
         "ci" => test::ci(rest),
         "tidy" => tidy::run(rest),
         "conform" => conform::run(rest),
+        "clients" => clients::run(rest),
         "diff" => diff::run(rest),
         "bench" => bench::run(rest),
         "floor" => floor::run(rest),
@@ -51,6 +52,7 @@ const USAGE: &str = "usage: cargo xtask CHORE [--help]
   ci        test, and the heavier checks
   tidy      hygiene of the files
   conform   golden wire scripts: play or record them
+  clients   real clients: run them, through every door
   diff      random requests to larderd and memcached, side by side
   bench     measure larderd beside memcached and the floor server
   floor     the floor server: what a server costs that does no work

@@ -102,13 +102,10 @@ impl Install {
     fn java(&mut self) -> Result<()> {
         let jars = self.installed.join("java");
         let mut maven = Command::new("mvn");
-        maven
-            .args(["-B", "-q", "-Dstyle.color=never", "-f"])
-            .arg(self.source("java/pom.xml"))
-            .arg(MAVEN_COPY);
+        maven.args(["-B", "-q", "-f"]).arg(self.source("java/pom.xml")).arg(MAVEN_COPY);
         let mut output = OsString::from("-DoutputDirectory=");
         output.push(&jars);
-        shell::run(maven.arg(output))?;
+        shell::output(maven.arg(output))?;
 
         let program = ["java".into(), "-cp".into(), jars.join("*"), self.source("java/Smoke.java")];
         self.add("spymemcached and Whalin", &[Plain, Sasl], program);
