@@ -37,6 +37,11 @@ pub(crate) fn missing_bytes(stream: &[u8]) -> usize {
     at - stream.len()
 }
 
+/// Whether a line other than a list of keys may be too long to be waited for.
+pub(crate) fn has_long_line(stream: &[u8]) -> bool {
+    lines(stream).any(|line| line.len() > 2000 && !line.starts_with(b"get"))
+}
+
 fn lines(mut stream: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let end = stream.iter().position(|byte| *byte == b'\n')? + 1;

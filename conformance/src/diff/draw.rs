@@ -97,7 +97,8 @@ impl Draw {
         match self.rng.u32(..20) {
             0 => Vec::new(),
             1..=9 => self.choice(&NUMBERS).to_vec(),
-            10 => b"\r\nEND\r\nget a\r\n"[..self.rng.usize(..15)].to_vec(),
+            // Never white space alone: 1.6.18 looks for digits behind its end.
+            10 => b"END\r\nget a\r\n"[..self.rng.usize(1..13)].to_vec(),
             11 => vec![b'v'; self.rng.usize(..6000)],
             12 => (0..self.rng.usize(..40)).map(|_| self.rng.u8(..)).collect(),
             _ => vec![self.rng.lowercase() as u8; self.rng.usize(1..50)],
@@ -140,6 +141,9 @@ fn check(requests: &[Request]) -> Result<(), &'static str> {
     if let Some(why) = deliberate::find(&bytes) {
         return Err(why);
     }
+    if deliberate::has_long_line(&bytes) {
+        return Err("a long line: what becomes of it depends on how much of it arrives at once");
+    }
     // The burst's end makes up for a few bytes that are missing.
     if deliberate::missing_bytes(&bytes) > 8 { Err("a value that is far too short") } else { Ok(()) }
 }
@@ -151,7 +155,8 @@ fn cas_of(key: &[u8], age: Age) -> Cas {
 /// The keys of all stories. The fifth is the first in base64, the last of them has the greatest length.
 pub(crate) const KEYS: [&[u8]; 7] = [b"a", b"b", b"c", b"key:1", b"YQ==", b"\xffhigh\x01\t", &[b'k'; 250]];
 
-/// Keys that only base64 and packets can name, and their base64.
+/// Keys that only base64 and packets can name, and their base64. They are not appended to nor counted with: the reference would
+/// forget that they came in base64.
 pub(crate) const ODD_KEYS: [(&[u8], &[u8]); 3] = [(b"a b", b"YSBi"), (b"\r\n", b"DQo="), (b"a\0", b"YQA=")];
 
 /// None beyond 2^63: there 1.6.18 looks for a minus behind the value's end, and sometimes finds one.

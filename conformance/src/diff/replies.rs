@@ -184,7 +184,7 @@ fn same_word(
             // 1.6.18 counts what is left in me below zero.
             number(seconds.strip_prefix(b"-").filter(|_| kind == b"ME" && seconds != b"-1").unwrap_or(seconds))
         };
-        matches!((seconds(reference), seconds(larder)), (Some(a), Some(b)) if a.abs_diff(b) <= SECS_DIFFERENCE_MAX)
+        matches!((seconds(reference), seconds(larder)), (Some(a), Some(b)) if a.abs_diff(b) <= SECS_DIFFERENCE_MAX || a.min(b) > WRAPPED)
     })
 }
 
@@ -233,6 +233,9 @@ const HEADER_BYTES: usize = 24;
 
 /// The clocks tick in whole seconds, each server's at its own moment.
 const SECS_DIFFERENCE_MAX: u64 = 2;
+
+/// What is left of an exptime of 2^32 - 1 wraps around in me of 1.6.18.
+const WRAPPED: u64 = 1 << 30;
 
 #[cfg(test)]
 mod tests {

@@ -337,15 +337,14 @@ impl Turn<'_> {
                     });
                 }
             };
-            // What is empty is no number, whatever its CAS value: as memcached has it.
-            if old.value_bytes() == 0 {
+            // What is empty or large is no number, whatever its CAS value: as memcached has it.
+            if old.value_bytes() == 0 || old.shape().large {
                 return Plan::Answer(Counted::NonNumeric);
             }
             if how.compare.is_some_and(|cas| cas != 0 && cas != old.cas()) {
                 return Plan::Answer(Counted::Exists);
             }
-            let number = if old.shape().large { None } else { parse_number(old.value()) };
-            let Some(number) = number else { return Plan::Answer(Counted::NonNumeric) };
+            let Some(number) = parse_number(old.value()) else { return Plan::Answer(Counted::NonNumeric) };
             let number =
                 if how.decrement { number.saturating_sub(how.delta) } else { number.wrapping_add(how.delta) };
             result = (number, false);

@@ -13,10 +13,16 @@ struct Packet {
 
 impl Draw {
     pub(super) fn packet(&mut self, is_large: bool) -> Drawn {
-        let index = self.rng.usize(..KEYS.len() + ODD_KEYS.len());
-        let index = if self.one_in(4) { index } else { self.rng.usize(..3) };
-        let key = key_of_opaque(index as u32).unwrap_or(b"a");
-        let mut packet = self.well_formed(key, is_large);
+        let among = if self.one_in(4) { KEYS.len() + ODD_KEYS.len() } else { 3 };
+        let mut index = self.rng.usize(..among);
+        let opcode = self.choice(if is_large { &LARGE_OPCODES[..] } else { &OPCODES });
+        if index >= KEYS.len()
+            && matches!(opcode, INCR | DECR | APPEND | PREPEND | INCRQ | DECRQ | APPENDQ | PREPENDQ)
+        {
+            index = 0;
+        }
+        let key = key_of_opaque(index as u32).unwrap_or(KEYS[0]);
+        let mut packet = self.well_formed(opcode, key, is_large);
         let kind = match packet.opcode {
             GET | GETQ | GETK | GETKQ | GAT | GATQ | GATK | GATKQ => Kind::Fetch,
             INCR | DECR | INCRQ | DECRQ => Kind::Arithmetic,
@@ -45,8 +51,7 @@ impl Draw {
         Drawn { request, kind }
     }
 
-    fn well_formed(&mut self, key: &'static [u8], is_large: bool) -> Packet {
-        let opcode = self.choice(if is_large { &LARGE_OPCODES } else { &OPCODES });
+    fn well_formed(&mut self, opcode: u8, key: &'static [u8], is_large: bool) -> Packet {
         let mut packet = Packet { opcode, extras: Vec::new(), key, value: Vec::new() };
         match opcode {
             SET | ADD | REPLACE | SETQ | ADDQ | REPLACEQ => {
@@ -80,6 +85,8 @@ impl Draw {
             1 => drop(packet.extras.pop()),
             2 => packet.key = b"",
             3 => packet.key = &[b'L'; 251],
+            // The reference does not mind a value here.
+            4 if matches!(packet.opcode, TOUCH | GAT | GATQ | GATK | GATKQ) => packet.extras.push(0),
             4 => packet.value.push(b'x'),
             _ => packet.extras.clear(),
         }

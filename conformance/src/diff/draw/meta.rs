@@ -13,7 +13,7 @@ impl Draw {
             18 => (b"me", b"", Kind::Fetch),
             _ => return Drawn { request: b"mn\r\n".to_vec().into(), kind: Kind::Other },
         };
-        let (key, is_odd) = if name != b"me" && self.one_in(8) {
+        let (key, is_odd) = if name != b"me" && name != b"ma" && self.one_in(8) {
             (self.choice(&ODD_KEYS).1, true)
         } else {
             (self.key(), false)
@@ -27,6 +27,7 @@ impl Draw {
         if is_odd {
             request.push(b" b");
         }
+        let letters = if is_odd && name == b"ms" { &b"cCFIkOPqTvt"[..] } else { letters };
         let count = self.rng.usize(..7.min(letters.len() + 1));
         for letter in self.rng.choose_multiple(letters.iter().copied(), count) {
             // This key is the first in base64; to store it so would make larder, not the reference, show it so for ever.
