@@ -2,16 +2,18 @@
 // java -cp 'lib/*' Smoke.java HOST PORT [sasl USER PASSWORD]
 
 import com.schooner.MemCached.AuthInfo;
+import com.schooner.MemCached.SchoonerSockIOPool;
 import com.whalin.MemCached.MemCachedClient;
 import com.whalin.MemCached.SockIOPool;
-import com.schooner.MemCached.SchoonerSockIOPool;
 import java.net.InetSocketAddress;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Date;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Random;
 import java.util.concurrent.TimeUnit;
 import java.util.logging.Level;
 import java.util.logging.Logger;
@@ -43,10 +45,11 @@ public class Smoke {
         String[] login = door.equals("sasl") ? new String[] {args[3], args[4]} : null;
 
         for (boolean binary : login == null ? new boolean[] {false, true} : new boolean[] {true}) {
-            client = "spymemcached " + (binary ? "binary" : "text");
+            String protocol = binary ? "binary" : "text";
+            client = "spymemcached-" + protocol;
             spymemcached(connect(host, port, binary, login), binary, client + ":");
-            client = "Whalin " + (binary ? "binary" : "text");
-            whalin(host + ":" + port, binary, login, client.replace(' ', '-') + ":");
+            client = "Whalin-" + protocol;
+            whalin(host + ":" + port, binary, login, client + ":");
         }
         if (login != null) {
             client = "spymemcached with a wrong password";
@@ -60,7 +63,7 @@ public class Smoke {
             same("get", refused, true);
             wrong.shutdown();
         }
-        System.out.printf("spymemcached 2.12.3 and Whalin 3.0.2, %s: %d checks%n", door, checks);
+        System.out.printf("spymemcached and Whalin, %s: %d checks%n", door, checks);
         System.exit(0);
     }
 
@@ -77,8 +80,7 @@ public class Smoke {
         return new MemcachedClient(builder.build(), List.of(new InetSocketAddress(host, port)));
     }
 
-    static void spymemcached(MemcachedClient c, boolean binary, String prefix) throws Exception {
-        String p = prefix.replace(' ', '-');
+    static void spymemcached(MemcachedClient c, boolean binary, String p) throws Exception {
         same("set", c.set(p + "a", 0, "text").get(), true);
         same("get", c.get(p + "a"), "text");
         same("get of a missing key", c.get(p + "missing"), null);
@@ -100,12 +102,12 @@ public class Smoke {
         for (var set : sets) {
             same("pipelined set", set.get(), true);
         }
-        List<String> keys = new java.util.ArrayList<>(many.keySet());
+        List<String> keys = new ArrayList<>(many.keySet());
         keys.add(p + "missing");
         same("getBulk", c.getBulk(keys), many);
 
         for (Object thing : new Object[] {42, 1L << 40, 1.5, true, new byte[] {0, '\r', '\n', -1}, "käse",
-                new Date(1_000_000_000_000L), new java.util.ArrayList<>(Arrays.asList("list", null))}) {
+                new Date(1_000_000_000_000L), new ArrayList<>(Arrays.asList("list", null))}) {
             c.set(p + "thing", 0, thing).get();
             same("a value told by its flags", c.get(p + "thing"), thing);
         }
@@ -135,7 +137,7 @@ public class Smoke {
         same("touched in time", c.get(p + "touched"), "x");
 
         byte[] large = new byte[768_000];
-        new java.util.Random(1).nextBytes(large);
+        new Random(1).nextBytes(large);
         same("a large value", c.set(p + "large", 0, large).get(), true);
         same("comes back", c.get(p + "large"), large);
         String compressed = "compress me ".repeat(80_000);
@@ -151,7 +153,6 @@ public class Smoke {
     }
 
     static void whalin(String server, boolean binary, String[] login, String p) throws Exception {
-        MemCachedClient c;
         if (login == null) {
             SockIOPool pool = SockIOPool.getInstance(p);
             pool.setServers(new String[] {server});
@@ -161,7 +162,7 @@ public class Smoke {
             pool.setServers(new String[] {server});
             pool.initialize();
         }
-        c = new MemCachedClient(p, true, binary);
+        MemCachedClient c = new MemCachedClient(p, true, binary);
 
         same("set", c.set(p + "a", "text"), true);
         same("get", c.get(p + "a"), "text");
@@ -185,7 +186,7 @@ public class Smoke {
 
         // Type in the flags; and a serialized object.
         for (Object thing : new Object[] {42, 1L << 40, 1.5, true, new byte[] {0, '\r', '\n', -1}, "käse",
-                new java.util.ArrayList<>(Arrays.asList("list", null))}) {
+                new ArrayList<>(Arrays.asList("list", null))}) {
             c.set(p + "thing", thing);
             same("a value told by its flags", c.get(p + "thing"), thing);
         }
@@ -206,7 +207,7 @@ public class Smoke {
         same("after its time", c.get(p + "ttl"), null);
 
         byte[] large = new byte[768_000];
-        new java.util.Random(1).nextBytes(large);
+        new Random(1).nextBytes(large);
         same("a large value", c.set(p + "large", large), true);
         same("comes back", c.get(p + "large"), large);
         same("delete", c.delete(p + "a"), true);
