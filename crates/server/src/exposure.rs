@@ -1,12 +1,20 @@
 //! The doors that anybody can walk in by, and the word of warning about each.
 
 use crate::listen::{Address, Listener};
+use crate::udp;
 
-/// One line for each listener that more than this machine can reach, and at which nobody is asked who they are. There is
-/// nothing to say if all must log in.
+/// One line for each listener, of TCP or UDP, that more than this machine can reach, and at which nobody is asked who they
+/// are. There is nothing to say if all must log in.
 ///
 /// Unix sockets have a file's owner and mode.
-pub fn warnings(listeners: &[Listener], is_guarded: bool) -> Vec<String> {
+pub fn warnings(listeners: &[Listener], udp: &[udp::Socket], is_guarded: bool) -> Vec<String> {
+    let datagrams = udp.iter().map(udp::Socket::address).filter(|address| !address.ip().is_loopback());
+    let datagrams = datagrams.map(|address| {
+        format!(
+            "larderd: warning: UDP {address} is open to whoever can reach it, in any name (docs/udp.md); \
+             -l 127.0.0.1 keeps it to this machine"
+        )
+    });
     let open = listeners.iter().filter_map(|listener| match listener.address {
         Address::Tcp(address) if !is_guarded && !address.ip().to_canonical().is_loopback() => Some(address),
         _ => None,
@@ -17,5 +25,6 @@ pub fn warnings(listeners: &[Listener], is_guarded: bool) -> Vec<String> {
              -l 127.0.0.1 keeps it to this machine"
         )
     })
+    .chain(datagrams)
     .collect()
 }

@@ -54,11 +54,7 @@ pub fn bind(settings: &Settings) -> Result<Vec<Listener>, Refusal> {
             Refusal::new(EXIT_OS_ERROR, format!("failed to listen on one of interface(s) {entry}: {error}"))
         };
         let Endpoint { protocol, host, port } = endpoint(entry).map_err(refuse)?;
-        let dialect = match protocol {
-            Protocol::Default => settings.dialect,
-            Protocol::Negotiating => None,
-            Protocol::Of(dialect) => Some(dialect),
-        };
+        let dialect = protocol.dialect(settings);
         if settings.auth_file.is_some() && dialect != Some(Dialect::Text) {
             return Err(refuse("logins of -Y need the ascii protocol".to_owned()));
         }
@@ -90,37 +86,43 @@ pub fn write_port_file(path: &Path, listeners: &[Listener], udp: &[udp::Socket])
     std::fs::rename(&unfinished, path)
 }
 
-/// The entries of `-l`: as given, host, and port if there is one. Errors: exit code 71.
-pub(crate) fn endpoints(settings: &Settings) -> Result<Vec<(&str, &str, Option<Port>)>, Refusal> {
+/// The entries of `-l`. Errors: exit code 71.
+pub(crate) fn endpoints(settings: &Settings) -> Result<Vec<Endpoint<'_>>, Refusal> {
     if settings.listen.is_empty() {
-        return Ok(vec![("*", "*", None)]);
+        return Ok(vec![Endpoint { protocol: Protocol::Default, host: "*", port: None }]);
     }
-    let mut endpoints = Vec::new();
-    for entry in &settings.listen {
-        let Endpoint { host, port, .. } = endpoint(entry)
-            .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to listen on {entry}: {error}")))?;
-        endpoints.push((entry.as_str(), host, port));
-    }
-    Ok(endpoints)
+    let refuse = |error| Refusal::new(EXIT_OS_ERROR, format!("failed to listen on UDP port: {error}"));
+    settings.listen.iter().map(|entry| endpoint(entry).map_err(refuse)).collect()
 }
 
 /// An entry of `-l`.
 #[derive(Debug, PartialEq, Eq)]
-struct Endpoint<'e> {
-    protocol: Protocol,
-    host: &'e str,
+pub(crate) struct Endpoint<'e> {
+    pub(crate) protocol: Protocol,
+    pub(crate) host: &'e str,
     /// `None`: that of `-p`, or `-U`.
-    port: Option<Port>,
+    pub(crate) port: Option<Port>,
 }
 
 /// What the clients of an entry of `-l` speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Protocol {
+pub(crate) enum Protocol {
     /// As `-B` says.
     Default,
     /// Their first byte tells.
     Negotiating,
     Of(Dialect),
+}
+
+impl Protocol {
+    /// `None`: the first byte tells.
+    pub(crate) fn dialect(self, settings: &Settings) -> Option<Dialect> {
+        match self {
+            Self::Default => settings.dialect,
+            Self::Negotiating => None,
+            Self::Of(dialect) => Some(dialect),
+        }
+    }
 }
 
 /// Reads an entry of `-l`: `[proto[ascii|binary|negotiating]:][tag[name]:|tag_name_:]host[:port]`, IPv6 in brackets if a

@@ -56,11 +56,13 @@ fn serve(settings: Settings) -> Result<(), Refusal> {
     let guard = Guard::new(&settings)?;
     let listeners = listen::bind(&settings)?;
     let udp = udp::bind(&settings)?;
+    // All workers' sockets have the same addresses.
+    let udp_of_one = udp.first().map_or(&[][..], Vec::as_slice);
     let sockets = listeners.len() + udp.iter().map(Vec::len).sum::<usize>();
     let descriptors = settings.connections_max as usize + sockets + settings.own_descriptors();
     privilege::allow_descriptors(descriptors as u64)?;
     if let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME") {
-        listen::write_port_file(path.as_ref(), &listeners, udp.first().map_or(&[], Vec::as_slice))
+        listen::write_port_file(path.as_ref(), &listeners, udp_of_one)
             .map_err(|error| Refusal::new(EXIT_FAILURE, format!("Failed to write the port file: {error}")))?;
     }
     let engine = Engine::new(config(&settings)?).map_err(|error| {
@@ -72,7 +74,7 @@ fn serve(settings: Settings) -> Result<(), Refusal> {
     if let Some(target) = &target {
         target.hand_over(&listeners)?;
     }
-    for warning in exposure::warnings(&listeners, guard.is_some()) {
+    for warning in exposure::warnings(&listeners, udp_of_one, guard.is_some()) {
         eprintln!("{warning}");
     }
     if settings.daemon {

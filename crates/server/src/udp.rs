@@ -15,17 +15,16 @@ mod inbox;
 mod outbox;
 mod socket;
 
-use std::io;
-use std::net::SocketAddr;
+use std::{io, mem};
 
-use larder_protocol::text::TextForm;
-use larder_protocol::{Error, Form, Reply, udp};
+use larder_protocol::{Dialect, Error, Reply, udp};
 
 use self::gate::{Admitted, Gate};
 use self::inbox::Inbox;
 use self::outbox::Outbox;
 pub use self::socket::{Socket, bind};
 use crate::connection::{Bench, let_others_run};
+use crate::frame::Frame;
 use crate::output::Output;
 use crate::random;
 use crate::session::{Context, Session, Verdict};
@@ -74,7 +73,10 @@ impl Door {
             bench.counters.bytes_read.add(datagram.len() as u64);
             let now_secs = bench.shared.clock.now().secs;
             match self.desk.gate.admit(datagram, source, socket.address().port(), now_secs) {
-                Some(admitted) => self.desk.answer(admitted, source, bench),
+                Some(asked) => {
+                    bench.counters.udp_requests.add(1);
+                    self.desk.answer(asked, socket.dialect(), bench);
+                }
                 None => bench.counters.udp_dropped.add(1),
             }
             if self.desk.outbox.is_full() {
@@ -87,20 +89,22 @@ impl Door {
 
 impl Desk {
     /// Answers all commands of a datagram. What is not whole is not answered, nor waited for.
-    fn answer(&mut self, admitted: Admitted<'_>, source: SocketAddr, bench: &mut Bench<'_>) {
-        let Admitted { request_id, payload, mut allowance, mut cookie } = admitted;
-        let context = Context { shared: bench.shared, counters: bench.counters };
-        bench.counters.udp_requests.add(1);
-        if payload.is_empty() {
+    fn answer(&mut self, mut asked: Admitted<'_>, dialect: Option<Dialect>, bench: &mut Bench<'_>) {
+        let payload = asked.payload;
+        let Some(first) = payload.first() else {
             // A client that asks for its cookie and nothing else.
-            self.challenge(source, request_id, &mut allowance, cookie);
-        }
-
-        let mut session = Session::of_datagram(bench.shared.settings.dialect);
-        let (mut from, mut tries) = (0, 0);
+            self.challenge(&mut asked);
+            return;
+        };
+        let dialect = dialect.unwrap_or_else(|| Dialect::of_first_byte(*first));
+        let context = Context { shared: bench.shared, counters: bench.counters };
+        let mut session = Session::of_datagram(Some(dialect));
+        // Where the command at hand begins, and what is not fed yet.
+        let (mut start, mut from) = (0, 0);
+        let mut tries = 0;
         while from < payload.len() {
             let turn = bench.handle.enter(bench.shared.clock.now());
-            let mut output = Output::new(std::mem::take(bench.output));
+            let mut output = Output::new(mem::take(bench.output));
             let fed = session.feed(&context, &turn, &payload[from..], &mut output, 1);
             from += fed.consumed;
             self.reply.push(&output);
@@ -108,21 +112,15 @@ impl Desk {
             drop(turn);
 
             if fed.requests > 0 {
-                let fits =
-                    !self.reply.is_too_large && allowance.spend(udp::framed_bytes(self.reply.bytes.len()));
-                if fits {
-                    self.outbox.push_reply(source, request_id, &self.reply.bytes);
-                } else {
+                if !self.send(&mut asked) {
                     bench.counters.udp_withheld.add(1);
-                    if !self.challenge(source, request_id, &mut allowance, cookie.take()) {
-                        self.reply.refuse(bench.output);
-                        if allowance.spend(udp::framed_bytes(self.reply.bytes.len())) {
-                            self.outbox.push_reply(source, request_id, &self.reply.bytes);
-                        }
+                    if !self.challenge(&mut asked) {
+                        self.reply.refuse(dialect, &payload[start..], bench.output);
+                        self.send(&mut asked);
                     }
                 }
                 self.reply.clear();
-                tries = 0;
+                (start, tries) = (from, 0);
             }
             match fed.verdict {
                 Verdict::NeedInput | Verdict::Close(_) => break,
@@ -135,23 +133,27 @@ impl Desk {
             }
         }
         self.reply.clear();
-        self.gate.keep(&allowance);
+        self.gate.keep(&asked.allowance);
     }
 
-    /// Sends a cookie, if there is one to be sent and it may be; true if it was.
-    fn challenge(
-        &mut self,
-        source: SocketAddr,
-        request_id: u16,
-        allowance: &mut budget::Allowance,
-        cookie: Option<u64>,
-    ) -> bool {
-        let Some(cookie) = cookie else { return false };
-        let is_sent = allowance.spend(udp::CHALLENGE_BYTES);
-        if is_sent {
-            self.outbox.push(source, &udp::challenge(request_id, cookie));
+    /// Sends the reply, if it may be sent; false if not.
+    fn send(&mut self, asked: &mut Admitted<'_>) -> bool {
+        let Message { bytes, is_too_large } = &self.reply;
+        let may_be_sent = !is_too_large && asked.allowance.spend(udp::framed_bytes(bytes.len()));
+        if may_be_sent {
+            self.outbox.push_reply(asked.source, asked.request_id, bytes);
         }
-        is_sent
+        may_be_sent
+    }
+
+    /// Sends the cookie, if there is one that was not sent yet, and it may be; false if not.
+    fn challenge(&mut self, asked: &mut Admitted<'_>) -> bool {
+        let Some(cookie) = asked.cookie.filter(|_| asked.allowance.spend(udp::CHALLENGE_BYTES)) else {
+            return false;
+        };
+        asked.cookie = None;
+        self.outbox.push(asked.source, &udp::challenge(asked.request_id, cookie));
+        true
     }
 }
 
@@ -165,11 +167,12 @@ impl Message {
         }
     }
 
-    /// Becomes the error that stands for a reply that is not sent.
-    fn refuse(&mut self, buffer: &mut Vec<u8>) {
+    /// Becomes the error that stands for a reply that is not sent; the command is at the head of `input`.
+    fn refuse(&mut self, dialect: Dialect, input: &[u8], buffer: &mut Vec<u8>) {
         self.clear();
-        let mut output = Output::new(std::mem::take(buffer));
-        Form::Text(TextForm::default()).encode(&Reply::Error(Error::TooLargeForUdp), &mut output);
+        let Frame::Whole { request, .. } = Frame::of(dialect, input, 0) else { return };
+        let mut output = Output::new(mem::take(buffer));
+        request.form.encode(&Reply::Error(Error::TooLargeForUdp), &mut output);
         output.copy_to(&mut self.bytes);
         *buffer = output.into_buffer();
     }

@@ -4,6 +4,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use larder_conformance::server::{self, Server};
 use larder_conformance::stats::Stats;
 
@@ -139,6 +140,75 @@ fn both_servers_answer_alike() {
             let replies: Vec<_> = replies.iter().map(|reply| one(reply)).collect();
             assert_eq!(client.ask(request.as_bytes()), replies, "{}: {request:?}", program.display());
         }
+    }
+}
+
+/// A packet of the binary protocol.
+fn packet(opcode: u8, extras: &[u8], key: &str, value: &[u8], opaque: u32) -> Vec<u8> {
+    let body_bytes = (extras.len() + key.len() + value.len()) as u32;
+    [
+        &[0x80, opcode][..],
+        &(key.len() as u16).to_be_bytes(),
+        &[extras.len() as u8, 0, 0, 0],
+        &body_bytes.to_be_bytes(),
+        &opaque.to_be_bytes(),
+        &[0; 8],
+        extras,
+        key.as_bytes(),
+        value,
+    ]
+    .concat()
+}
+
+#[test]
+fn the_binary_protocol_is_told_by_the_first_byte_of_each_datagram() {
+    let [get, setq, noop, getkq]: [u8; 4] = [0x00, 0x11, 0x0a, 0x0d];
+    let mut answers = Vec::new();
+    for program in both() {
+        let server = start(&program, ONE_WORKER);
+        let client = Client::of(&server);
+        let mut all = Vec::new();
+        assert_eq!(client.text(&set("text", b"1")), "STORED\r\n");
+        for request in [
+            packet(setq, &[0; 8], "binary", &[b'x'; 2000], 1),
+            packet(get, &[], "binary", &[], 2),
+            [
+                packet(getkq, &[], "text", &[], 3),
+                packet(getkq, &[], "none", &[], 4),
+                packet(noop, &[], "", &[], 5),
+            ]
+            .concat(),
+            packet(get, &[], "none", &[], 6),
+        ] {
+            // memcached sends an empty frame for a quiet miss.
+            for mut datagram in client.ask(&request).into_iter().filter(|datagram| datagram.total > 0) {
+                if datagram.sequence == 0 {
+                    // CAS values are each server's own.
+                    datagram.payload[16..24].fill(0);
+                }
+                all.push(datagram);
+            }
+        }
+        assert_eq!(all.len(), 2 + 2 + 1, "{}", program.display());
+        answers.push(all);
+    }
+    assert_eq!(answers[0], answers[1]);
+}
+
+#[test]
+fn errors_of_udp_are_told_in_the_binary_protocol_too() {
+    let [get, stat, appendq]: [u8; 3] = [0x00, 0x10, 0x19];
+    let server = start(&larderd(), ONE_WORKER);
+    let client = Client::of(&server);
+    assert_eq!(client.text(&set("key", &[b'x'; 60_000])), "STORED\r\n");
+    assert_eq!(client.ask(&packet(appendq, &[], "key", &[b'x'; 10_000], 1)), []);
+    for (request, status) in
+        [(packet(get, &[], "key", &[], 7), 0x0003_u16), (packet(stat, &[], "", &[], 7), 0x0083)]
+    {
+        let [answer] = &client.ask(&request)[..] else { panic!("one datagram") };
+        let expected = [&[0x81, request[1], 0, 0, 0, 0][..], &status.to_be_bytes()].concat();
+        assert_eq!(answer.payload[..8], expected);
+        assert_eq!(answer.payload[12..16], 7_u32.to_be_bytes());
     }
 }
 
@@ -358,9 +428,9 @@ fn a_stranger_never_gets_more_than_it_sent_whatever_it_sends() {
         "get a b c\r\n",
         "stats\r\n",
     ];
-    let mut random = fastrand_like(7);
+    let mut random = Rng::with_seed(7);
     for _ in 0..300 {
-        let request: String = (0..random() % 5).map(|_| words[random() as usize % words.len()]).collect();
+        let request: String = (0..random.usize(..5)).map(|_| words[random.usize(..words.len())]).collect();
         client.send(1, request.as_bytes());
         let sent = 8 + request.len();
         let mut got = 0;
@@ -374,17 +444,6 @@ fn a_stranger_never_gets_more_than_it_sent_whatever_it_sends() {
             got += 8 + datagram.payload.len();
         }
         assert!(got <= sent, "{got} bytes for {sent}: {request:?}");
-    }
-}
-
-/// Numbers that look random (xorshift64*).
-fn fastrand_like(seed: u64) -> impl FnMut() -> u64 {
-    let mut state = seed;
-    move || {
-        state ^= state >> 12;
-        state ^= state << 25;
-        state ^= state >> 27;
-        state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
     }
 }
 
@@ -411,17 +470,17 @@ fn random_datagrams_do_no_harm() {
     for args in [&[][..], &["--udp-cookie"]] {
         let mut server = start(&larderd(), args);
         let client = Client::of(&server);
-        let mut random = fastrand_like(1);
+        let mut random = Rng::with_seed(1);
         for _ in 0..20_000 {
-            let mut datagram = framed([1, 0, u16::from(random() % 8 != 0), 0], b"");
-            if random() % 16 == 0 {
-                datagram.truncate(random() as usize % 8);
+            let mut datagram = framed([1, 0, u16::from(random.u8(..8) > 0), 0], b"");
+            if random.u8(..16) == 0 {
+                datagram.truncate(random.usize(..8));
             }
-            for _ in 0..random() % 12 {
-                datagram.extend_from_slice(words[random() as usize % words.len()]);
+            for _ in 0..random.u8(..12) {
+                datagram.extend_from_slice(words[random.usize(..words.len())]);
             }
-            if random() % 256 == 0 {
-                datagram.resize(60_000, random() as u8);
+            if random.u8(..) == 0 {
+                datagram.resize(60_000, random.u8(..));
             }
             client.send_raw(&datagram);
         }

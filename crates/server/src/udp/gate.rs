@@ -17,6 +17,7 @@ pub(super) struct Gate {
 /// A request that was let in.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Admitted<'d> {
+    pub(super) source: SocketAddr,
     pub(super) request_id: u16,
     /// Commands.
     pub(super) payload: &'d [u8],
@@ -44,17 +45,19 @@ impl Gate {
         }
         let Some(cookies) = &self.cookies else {
             let allowance = self.budget.grant(source.ip(), datagram.len(), now_secs);
-            return Some(Admitted { request_id, payload, allowance, cookie: None });
+            return Some(Admitted { source, request_id, payload, allowance, cookie: None });
         };
         let (cookie, payload) = match reserved {
             COOKIE_MARK => udp::split_cookie(payload).map(|(cookie, rest)| (Some(cookie), rest))?,
             _ => (None, payload),
         };
-        if cookie.is_some_and(|cookie| cookies.is_genuine(cookie, source, now_secs)) {
-            return Some(Admitted { request_id, payload, allowance: Allowance::unbound(), cookie: None });
-        }
-        let cookie = Some(cookies.of(source, now_secs));
-        Some(Admitted { request_id, payload, allowance: Allowance::even(datagram.len()), cookie })
+        let is_known = cookie.is_some_and(|cookie| cookies.is_genuine(cookie, source, now_secs));
+        let (allowance, cookie) = if is_known {
+            (Allowance::unbound(), None)
+        } else {
+            (Allowance::even(datagram.len()), Some(cookies.of(source, now_secs)))
+        };
+        Some(Admitted { source, request_id, payload, allowance, cookie })
     }
 
     /// Keeps what was not spent.

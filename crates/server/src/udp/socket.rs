@@ -8,9 +8,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use larder_protocol::Dialect;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use crate::listen::{self, is_absent_family};
+use crate::listen::{self, Endpoint, is_absent_family};
 use crate::options::{EXIT_OS_ERROR, Refusal};
 use crate::settings::{Port, Settings};
 
@@ -19,12 +20,18 @@ use crate::settings::{Port, Settings};
 pub struct Socket {
     fd: OwnedFd,
     address: SocketAddr,
+    dialect: Option<Dialect>,
 }
 
 impl Socket {
     /// What it is bound to.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// What its clients speak; `None`: the first byte of each datagram tells.
+    pub(super) fn dialect(&self) -> Option<Dialect> {
+        self.dialect
     }
 }
 
@@ -41,15 +48,16 @@ pub fn bind(settings: &Settings) -> Result<Vec<Vec<Socket>>, Refusal> {
     if settings.udp_port == Port::Off || settings.unix_socket.is_some() {
         return Ok(workers);
     }
-    for (entry, host, port) in listen::endpoints(settings)? {
+    for Endpoint { protocol, host, port } in listen::endpoints(settings)? {
         let refuse = |error: io::Error| {
-            Refusal::new(EXIT_OS_ERROR, format!("failed to listen on UDP port: {entry}: {error}"))
+            Refusal::new(EXIT_OS_ERROR, format!("failed to listen on UDP port: {host}: {error}"))
         };
+        let dialect = protocol.dialect(settings);
         let port = port.unwrap_or(settings.udp_port);
         let mut absent = None;
         let mut is_bound = false;
         for address in listen::addresses(host, port).map_err(refuse)? {
-            match bind_group(address, settings.threads) {
+            match bind_group(address, dialect, settings.threads) {
                 Ok(group) => {
                     is_bound = true;
                     workers.iter_mut().zip(group).for_each(|(worker, socket)| worker.push(socket));
@@ -67,17 +75,17 @@ pub fn bind(settings: &Settings) -> Result<Vec<Vec<Socket>>, Refusal> {
 
 /// One socket for each worker. The first is bound before it says that it shares: so a port that is taken, by another
 /// server of the same user say, is noticed.
-fn bind_group(address: SocketAddr, sockets: usize) -> io::Result<Vec<Socket>> {
+fn bind_group(address: SocketAddr, dialect: Option<Dialect>, sockets: usize) -> io::Result<Vec<Socket>> {
     let first = socket(address)?;
     rustix::net::bind(&first, &address)?;
     sockopt::set_socket_reuseport(&first, true)?;
     let address = SocketAddr::try_from(rustix::net::getsockname(&first)?)?;
-    let mut group = vec![Socket { fd: first, address }];
+    let mut group = vec![Socket { fd: first, address, dialect }];
     for _ in 1..sockets {
         let fd = socket(address)?;
         sockopt::set_socket_reuseport(&fd, true)?;
         rustix::net::bind(&fd, &address)?;
-        group.push(Socket { fd, address });
+        group.push(Socket { fd, address, dialect });
     }
     Ok(group)
 }
