@@ -9,7 +9,7 @@ use larder_protocol::Dialect;
 use rustix::fs::{FileType, Mode};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
-use crate::options::{EXIT_OS_ERROR, Refusal};
+use crate::options::{EXIT_OS_ERROR, EXIT_USAGE, Refusal};
 use crate::settings::{Port, Settings};
 use crate::udp;
 
@@ -55,8 +55,10 @@ pub fn bind(settings: &Settings) -> Result<Vec<Listener>, Refusal> {
         };
         let Endpoint { protocol, host, port } = endpoint(entry).map_err(refuse)?;
         let dialect = protocol.dialect(settings);
-        if settings.auth_file.is_some() && dialect != Some(Dialect::Text) {
-            return Err(refuse("logins of -Y need the ascii protocol".to_owned()));
+        if settings.login_dialect().is_some_and(|needed| dialect != Some(needed)) {
+            let message =
+                format!("{entry}: clients could not log in by this protocol (-Y: ascii, -S: binary)");
+            return Err(Refusal::new(EXIT_USAGE, message));
         }
         let port = port.unwrap_or(settings.tcp_port);
         let bound =

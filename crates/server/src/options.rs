@@ -166,29 +166,11 @@ struct Draft {
 
 impl Draft {
     /// The checks that need all options.
-    fn finish(self) -> Result<Settings, Refusal> {
+    fn finish(mut self) -> Result<Settings, Refusal> {
+        self.settle_login()?;
         let mut settings = self.settings;
-        if settings.udp_port != Port::Off {
-            // Nobody logs in over UDP, so it would be a way around the password.
-            if settings.sasl || settings.auth_file.is_some() {
-                let kind = if settings.sasl { "SASL" } else { "ascii" };
-                let message = format!("Cannot use UDP with {kind} authentication enabled (-U 0 to disable)");
-                return Err(Refusal::new(EXIT_USAGE, message));
-            }
-            if !self.tcp_port_given {
-                settings.tcp_port = settings.udp_port;
-            }
-        }
-        if settings.auth_file.is_some() {
-            if settings.sasl {
-                return Err(Refusal::new(EXIT_USAGE, "larderd: -Y and -S exclude each other"));
-            }
-            if self.protocol_given && settings.dialect != Some(Dialect::Text) {
-                let message =
-                    "ERROR: You cannot allow the BINARY protocol while using ascii authentication tokens.";
-                return Err(Refusal::new(EXIT_USAGE, message));
-            }
-            settings.dialect = Some(Dialect::Text);
+        if settings.udp_port != Port::Off && !self.tcp_port_given {
+            settings.tcp_port = settings.udp_port;
         }
         // memcached checks its default size as well and so cannot start with -m 1; only what was asked for is checked
         // here.
@@ -209,6 +191,32 @@ impl Draft {
             return Err(Refusal::new(EXIT_USAGE, "temporary_ttl requires lru_maintainer to be enabled"));
         }
         Ok(settings)
+    }
+
+    /// Clients that have to log in speak the one dialect in which they can, and have no other door.
+    fn settle_login(&mut self) -> Result<(), Refusal> {
+        let settings = &mut self.settings;
+        let Some(dialect) = settings.login_dialect() else { return Ok(()) };
+        let (kind, conflict) = match dialect {
+            Dialect::Text => (
+                "ascii",
+                "ERROR: You cannot allow the BINARY protocol while using ascii authentication tokens.",
+            ),
+            Dialect::Binary => ("SASL", "ERROR: You cannot allow the ASCII protocol while using SASL."),
+        };
+        if settings.auth_file.is_some() && settings.sasl {
+            return Err(Refusal::new(EXIT_USAGE, "larderd: -Y and -S exclude each other"));
+        }
+        if self.protocol_given && settings.dialect != Some(dialect) {
+            return Err(Refusal::new(EXIT_USAGE, conflict));
+        }
+        if settings.udp_port != Port::Off {
+            // Nobody logs in over UDP, so it would be a way around the password.
+            let message = format!("Cannot use UDP with {kind} authentication enabled (-U 0 to disable)");
+            return Err(Refusal::new(EXIT_USAGE, message));
+        }
+        settings.dialect = Some(dialect);
+        Ok(())
     }
 }
 

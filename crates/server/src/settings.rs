@@ -90,6 +90,15 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// What clients have to speak because they have to log in: the only dialect in which they can.
+    pub fn login_dialect(&self) -> Option<Dialect> {
+        match (&self.auth_file, self.sasl) {
+            (Some(_), _) => Some(Dialect::Text),
+            (None, true) => Some(Dialect::Binary),
+            (None, false) => None,
+        }
+    }
+
     /// log2 of the buckets the index starts with: memcached counts items, the engine buckets of eight slots.
     pub fn index_power(&self) -> Option<u8> {
         self.hash_power.map(|power| power.saturating_sub(BUCKET_POWER))

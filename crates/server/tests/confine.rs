@@ -51,11 +51,11 @@ fn files_that_are_read_again_can_be_read_and_no_others() {
     let successor = folder.join("in/new");
     fs::write(&successor, "c:d").expect("the folder is ours");
 
-    let (path, to) = (reloaded.clone(), reloaded.clone());
+    let path = reloaded.clone();
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let (tell, told) = std::sync::mpsc::channel();
     let thread = thread::spawn(move || {
-        confine(&[path.clone()]).expect("the kernel can");
+        confine(std::slice::from_ref(&path)).expect("the kernel can");
         tell.send(fs::read(&path).ok()).expect("the test waits");
         wait.recv().expect("the test goes on");
         let other = fs::read(&beside).map_err(|error| error.kind());
@@ -64,7 +64,7 @@ fn files_that_are_read_again_can_be_read_and_no_others() {
         (inner, other, written)
     });
     assert_eq!(told.recv().expect("it answers").as_deref(), Some(&b"a:b"[..]));
-    fs::rename(&successor, &to).expect("the folder is ours");
+    fs::rename(&successor, &reloaded).expect("the folder is ours");
     go.send(()).expect("it waits");
     let (successor, other, written) = thread.join().expect("it does not panic");
     assert_eq!(successor.as_deref(), Some(&b"c:d"[..]));

@@ -58,6 +58,9 @@ pub(super) fn manual() -> String {
                .B MEMCACHED_PORT_FILENAME\n\
                After binding, one line for each address listened on is written to this file: TCP INET: and the port,\n\
                or TCP INET6: and the port.\n\
+               .TP
+               .B MEMCACHED_SASL_PWDB
+               The password file of -S: one user and password a line, with a colon between.
                .SH SIGNALS\n\
                SIGINT, SIGTERM and SIGUSR1 stop the server. SIGHUP lets it read password files again.\n\
                .SH EXIT STATUS\n\

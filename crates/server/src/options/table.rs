@@ -281,7 +281,17 @@ pub(super) const COMMAND_LINE: &[Row] = &[
             Ok(())
         },
     ),
-    refused(Some('S'), "enable-sasl", NoValue, "authenticate by SASL", "SASL is not in this version"),
+    Row::honoured(
+        Some('S'),
+        "enable-sasl",
+        NoValue,
+        "",
+        "let in only who logs in by SASL (PLAIN, SCRAM-SHA-256), by the binary protocol",
+        |d, _| {
+            d.settings.sasl = true;
+            Ok(())
+        },
+    ),
     Row::honoured(Some('F'), "disable-flush-all", NoValue, "", "disable the flush_all command", |d, _| {
         d.settings.flush_all = false;
         Ok(())

@@ -123,7 +123,7 @@ fn help_names_the_features_there_are_and_no_others() {
     assert!(help.contains("\n-s, --unix-socket=<file> "));
     assert!(help.contains("\n--noreply-close-on-error "));
     assert!(help.contains("\n   idle_timeout=<secs> "));
-    for feature in ["enable-ssl", "sasl", "ext_path", "proxy_config"] {
+    for feature in ["enable-ssl", "ext_path", "proxy_config"] {
         assert!(!help.contains(feature), "{feature}");
     }
     assert_eq!(printed("--help").lines().next(), printed("-V").lines().next());
@@ -229,6 +229,11 @@ fn protocols_have_the_names_of_memcached() {
 fn logins_and_protocols_must_fit() {
     assert_eq!(settings("-Y f").dialect, Some(Dialect::Text));
     assert_eq!(settings("-Y f -B ascii").auth_file, Some("f".into()));
+    assert_eq!(settings("-S").dialect, Some(Dialect::Binary));
+    assert!(settings("-S -B binary").sasl);
+    for line in ["-S -B auto", "-S -B ascii", "-S -Y f", "-S -U 1", "-Y f -U 1"] {
+        assert_eq!(refusal(line).0, EXIT_USAGE, "{line}");
+    }
     for line in ["-Y f -B auto", "-B auto -Y f", "-Y f -B binary"] {
         assert_eq!(refusal(line).0, EXIT_USAGE, "{line}");
     }
@@ -258,7 +263,7 @@ fn the_udp_port_is_the_tcp_port_unless_that_is_given() {
 /// Running without these would open a door or lose data.
 #[test]
 fn what_is_not_there_yet_is_refused() {
-    for line in ["-S", "-Z", "-e f", "-o ext_path=f:1m", "-o ssl_key=f"] {
+    for line in ["-Z", "-e f", "-o ext_path=f:1m", "-o ssl_key=f"] {
         let (exit_code, message) = refusal(line);
         assert_eq!(exit_code, EXIT_USAGE, "{line}");
         assert!(message.contains("not in this version"), "{line}: {message}");
