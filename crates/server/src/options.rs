@@ -197,23 +197,25 @@ impl Draft {
     fn settle_login(&mut self) -> Result<(), Refusal> {
         let settings = &mut self.settings;
         let Some(dialect) = settings.login_dialect() else { return Ok(()) };
-        let (kind, conflict) = match dialect {
+        let (protocol_conflict, udp_conflict) = match dialect {
             Dialect::Text => (
-                "ascii",
                 "ERROR: You cannot allow the BINARY protocol while using ascii authentication tokens.",
+                "Cannot use UDP with ascii authentication enabled (-U 0 to disable)",
             ),
-            Dialect::Binary => ("SASL", "ERROR: You cannot allow the ASCII protocol while using SASL."),
+            Dialect::Binary => (
+                "ERROR: You cannot allow the ASCII protocol while using SASL.",
+                "ERROR: Cannot enable UDP while using binary SASL authentication.",
+            ),
         };
         if settings.auth_file.is_some() && settings.sasl {
             return Err(Refusal::new(EXIT_USAGE, "larderd: -Y and -S exclude each other"));
         }
         if self.protocol_given && settings.dialect != Some(dialect) {
-            return Err(Refusal::new(EXIT_USAGE, conflict));
+            return Err(Refusal::new(EXIT_USAGE, protocol_conflict));
         }
         if settings.udp_port != Port::Off {
             // Nobody logs in over UDP, so it would be a way around the password.
-            let message = format!("Cannot use UDP with {kind} authentication enabled (-U 0 to disable)");
-            return Err(Refusal::new(EXIT_USAGE, message));
+            return Err(Refusal::new(EXIT_USAGE, udp_conflict));
         }
         settings.dialect = Some(dialect);
         Ok(())
