@@ -114,24 +114,36 @@ impl Turn<'_> {
                 _ => false,
             };
             let expiry = how.touch.filter(|_| how.recache_after_touch).unwrap_or(fetched.expiry_before);
+            // First what may have to be tried again: that must find the token and the use as they were.
+            let mut seen = seen;
+            if let Some(expiry) = how.touch {
+                let Some(touched) = self.touch_seen(key, hash, &seen, expiry)? else { continue };
+                seen = touched;
+                fetched.item = self.item(&seen);
+            }
             if fetched.token == Token::None && (fetched.stale || due(expiry)) {
-                // Whoever sets the mark has won; the lock keeps the item where it is meanwhile.
-                match self.under_lock(key, hash, seen.offset, |raw| raw.mark(TOKEN, 0)) {
-                    None => continue,
-                    Some(before) if before & TOKEN != 0 => fetched.token = Token::Held,
-                    Some(_) => fetched.token = Token::Won,
-                }
+                fetched.token = self.take_token(key, hash, &seen);
             }
             if !how.unnoticed {
                 self.note_use(&seen);
             }
-            if let Some(expiry) = how.touch {
-                match self.touch_seen(key, hash, &seen, expiry)? {
-                    Some(item) => fetched.item = item,
-                    None => continue,
-                }
-            }
             return Ok(fetched);
+        }
+    }
+
+    /// Asks for the right to recompute an item's value. Whoever sets the mark has won; the lock keeps the item where it is
+    /// meanwhile. Nobody wins an item that has just been replaced.
+    fn take_token(&self, key: &[u8], hash: Hash, seen: &Seen<'_>) -> Token {
+        let (mut offset, cas) = (seen.offset, seen.raw.cas());
+        loop {
+            match self.under_lock(key, hash, offset, |raw| raw.mark(TOKEN, 0)) {
+                Some(before) if before & TOKEN != 0 => return Token::Held,
+                Some(_) => return Token::Won,
+                None => match self.look(key, hash) {
+                    Some(moved) if moved.raw.cas() == cas => offset = moved.offset,
+                    _ => return Token::None,
+                },
+            }
         }
     }
 
@@ -144,9 +156,9 @@ impl Turn<'_> {
     pub fn touch(&self, key: &[u8], hash: Hash, expiry: Expiry) -> Result<Item<'_>, Fail> {
         loop {
             let seen = self.look_alive(key, hash).map_err(Fail::Miss)?;
-            self.note_use(&seen);
-            if let Some(item) = self.touch_seen(key, hash, &seen, expiry)? {
-                return Ok(item);
+            if let Some(touched) = self.touch_seen(key, hash, &seen, expiry)? {
+                self.note_use(&touched);
+                return Ok(self.item(&touched));
             }
         }
     }
@@ -214,24 +226,25 @@ impl Turn<'_> {
         Some(work(self.engine().item(found.entry)))
     }
 
-    /// `None` if the item changed its place meanwhile.
+    /// Where the item is after the touch; `None` if another changed its place meanwhile.
     fn touch_seen<'t>(
         &'t self,
         key: &[u8],
         hash: Hash,
         seen: &Seen<'t>,
         expiry: Expiry,
-    ) -> Result<Option<Item<'t>>, Fail> {
+    ) -> Result<Option<Seen<'t>>, Fail> {
         if seen.raw.has_expiry_field() {
             let done = self.under_lock(key, hash, seen.offset, |raw| {
                 raw.set_expiry(expiry);
                 self.engine().segments.get(self.engine().segments.id_at(seen.offset)).note_expiry(expiry);
             });
-            Ok(done.map(|()| self.item(seen)))
+            Ok(done.map(|()| *seen))
         } else if expiry == Expiry::NEVER {
-            Ok(Some(self.item(seen)))
+            Ok(Some(*seen))
         } else {
-            self.rewrite_with_expiry(key, hash, seen.offset, expiry)
+            let rewritten = self.rewrite_with_expiry(key, hash, seen.offset, expiry)?;
+            Ok(rewritten.map(|(offset, raw)| Seen { offset, raw, ..*seen }))
         }
     }
 }

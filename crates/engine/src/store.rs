@@ -18,6 +18,10 @@ use crate::upload::Upload;
 
 use std::sync::atomic::Ordering::Relaxed;
 
+/// Items larger than this are no numbers, whatever they begin with: memcached keeps them in chunks (`slab_chunk_max`), and
+/// does not look into those.
+const NUMBER_BYTES_MAX: u32 = 512 << 10;
+
 /// What is to become of a key.
 enum Plan<'a, R> {
     /// Nothing: this is the answer.
@@ -304,7 +308,13 @@ impl Turn<'_> {
                     cas => cas,
                 },
                 marks: if how.stale { STALE } else { 0 },
-                marks_kept: if how.stale { FETCHED } else { FETCHED | STALE | TOKEN },
+                marks_kept: match (blank, how.stale) {
+                    // A new item.
+                    (true, _) => 0,
+                    // The token is to be had again.
+                    (false, true) => FETCHED,
+                    (false, false) => FETCHED | STALE | TOKEN,
+                },
                 binary_key: old.is_binary_key(),
             })
         });
@@ -337,8 +347,8 @@ impl Turn<'_> {
                     });
                 }
             };
-            // What is empty or large is no number, whatever its CAS value: as memcached has it.
-            if old.value_bytes() == 0 || old.shape().large {
+            // No number, whatever its CAS value: as memcached has it.
+            if old.value_bytes() == 0 || old.accounted_bytes() > NUMBER_BYTES_MAX {
                 return Plan::Answer(Counted::NonNumeric);
             }
             if how.compare.is_some_and(|cas| cas != 0 && cas != old.cas()) {
@@ -418,7 +428,7 @@ impl Turn<'_> {
         hash: Hash,
         offset: usize,
         expiry: Expiry,
-    ) -> Result<Option<Item<'_>>, Fail> {
+    ) -> Result<Option<(usize, Raw)>, Fail> {
         let outcome = self.change(key, hash, &mut None, |old| match old {
             Ok(old) if old.offset == offset => Plan::Write(New {
                 body: Body::Join(old.raw.value(), b""),
@@ -433,9 +443,7 @@ impl Turn<'_> {
         });
         match outcome {
             Outcome::Answer(()) => Ok(None),
-            Outcome::Written(written) => {
-                Ok(Some(Item::new(written.raw, written.offset, &self.handle.engine)))
-            }
+            Outcome::Written(written) => Ok(Some((written.offset, written.raw))),
             Outcome::NoRoom(no_room) => Err(no_room.into()),
         }
     }

@@ -298,13 +298,14 @@ fn step(model: &mut Model, turn: &Turn<'_>, random: &mut Random, keys: u64, valu
                 (Ok(Deleted::Deleted), Some(_)) => {
                     let cas = turn.peek(&key, hash).map(|seen| seen.item.cas());
                     let item = model.items.get_mut(&key).unwrap();
+                    if let Some(client_flags) = how.blank {
+                        (item.value, item.client_flags) = (Vec::new(), client_flags);
+                        (item.expiry, item.used_secs) = (0, now.secs);
+                        (item.fetched, item.stale, item.token) = (false, false, false);
+                    }
                     if how.stale {
                         item.stale = true;
                         item.token = false;
-                    }
-                    if let Some(client_flags) = how.blank {
-                        (item.value, item.client_flags) = (Vec::new(), client_flags);
-                        item.expiry = 0;
                     }
                     if let Some(expiry) = how.expiry {
                         item.expiry = expiry.secs().unwrap_or(0);
@@ -369,6 +370,8 @@ fn upload(turn: &Turn<'_>, hash: larder_engine::Hash, store: &Store<'_>) -> Stor
 fn is_evicted(store: &Store<'_>, old: &Modelled, stored: Stored) -> bool {
     match (store.mode, stored) {
         (_, Stored::NotFound) | (Mode::Replace, Stored::NotStored) => true,
+        // Only then may a fresh CAS value be below the old one.
+        (_, Stored::Stored { cas, .. }) if store.cas.unwrap_or(0) == 0 && cas < old.cas => true,
         (Mode::Append | Mode::Prepend, Stored::Stored { value_bytes, .. }) => {
             store.vivify.is_some() && value_bytes as usize == store.value.len() && !old.value.is_empty()
         }
@@ -512,7 +515,10 @@ fn model_arith(
         return;
     };
     if how.compare.is_some_and(|cas| cas != 0 && cas != old.cas) {
-        assert_eq!(counted, Counted::Exists);
+        // An empty or a large value is told first; no large one here is a number.
+        let is_told_first =
+            old.value.is_empty() || (old.value.len() > 1000 && counted == Counted::NonNumeric);
+        assert_eq!(counted, if is_told_first { Counted::NonNumeric } else { Counted::Exists });
         return;
     }
     let text = String::from_utf8_lossy(&old.value).into_owned();
