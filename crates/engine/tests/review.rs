@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use larder_engine::{
-    Compare, Config, Deleted, Engine, Expiry, Handle, Invalidate, NoRoom, Now, Store, Stored, Turn,
+    Arith, Compare, Config, Counted, Deleted, Engine, Expiry, Fail, Fetch, Handle, Invalidate, NoRoom, Now,
+    Store, Stored, Token, Turn,
 };
 
 fn config(memory_bytes: u64, evict: bool) -> Config {
@@ -237,6 +238,58 @@ fn a_key_that_is_too_long_is_not_written() {
     let engine = engine(4 << 20, true);
     let mut handle = engine.handle().unwrap();
     put(&mut handle, at(2), &Store::set(&[b'k'; 300], b"value"));
+}
+
+#[test]
+fn whoever_won_the_token_is_told_so_even_if_the_item_had_to_move() {
+    let engine = engine(1 << 20, false);
+    let mut handle = engine.handle().unwrap();
+    let count = fill(&mut handle, &[4; 100]);
+    let name = |at: usize| format!("fill:{at}").into_bytes();
+    // Dead bytes in every segment, so that an expiry field for an item needs others to be moved, and itself at times.
+    (0..count).step_by(4).for_each(|at| delete(&mut handle, crate::at(2), &name(at)));
+    for at in (0..count).filter(|at| at % 4 != 0) {
+        let key = name(at);
+        let how = Fetch {
+            touch: Some(Expiry::at(100)),
+            recache_below_secs: Some(1000),
+            recache_after_touch: true,
+            ..Fetch::default()
+        };
+        let fetched = (0..1000).find_map(|_| {
+            let turn = handle.enter(crate::at(2));
+            match turn.fetch(&key, turn.prepare(&key), &how) {
+                Ok(fetched) => Some((fetched.token, fetched.hit_before)),
+                Err(Fail::TryAgain) => None,
+                Err(fail) => panic!("{fail:?}"),
+            }
+        });
+        assert_eq!(fetched, Some((Token::Won, false)), "item {at} of {count}");
+    }
+}
+
+#[test]
+fn a_number_is_a_number_however_much_follows_it() {
+    // As memcached 1.6.18 answers: a number up to 512 KiB, none beyond.
+    for (bytes, is_number) in [(10_000, true), (500_000, true), (600_000, false)] {
+        let engine = engine(8 << 20, true);
+        let mut handle = engine.handle().unwrap();
+        let value = [b"5 ".to_vec(), vec![b'x'; bytes]].concat();
+        put(&mut handle, at(2), &Store::set(b"key", &value));
+        let turn = handle.enter(at(2));
+        let how = Arith {
+            delta: 1,
+            decrement: false,
+            compare: None,
+            initial: None,
+            expiry: None,
+            cas: None,
+            binary_key: false,
+        };
+        let counted = turn.arith(b"key", turn.prepare(b"key"), &how);
+        assert_eq!(matches!(counted, Counted::Number { number: 6, .. }), is_number, "{counted:?}");
+        assert!(is_number || counted == Counted::NonNumeric);
+    }
 }
 
 #[test]
