@@ -194,11 +194,8 @@ impl Client<'_> {
 
     fn draw_invalidate(&mut self, request: &mut Vec<u8>, key: usize) -> Step {
         let blanks = !self.shared.is_memcached && self.random.bool();
-        // TODO: memcached's x alone takes the marks off as well, larder's does not yet.
-        let held = self.entries[key].held.as_ref();
-        let is_marked = held.is_some_and(|held| held.is_stale || held.is_token_out);
         let how = Invalidate {
-            stale: !blanks || is_marked || self.random.bool(),
+            stale: !blanks || self.random.bool(),
             blank: blanks.then(|| if self.random.bool() { self.random.u32(..) } else { 0 }),
             life: self.random.bool().then(|| Life::Secs(self.random.u32(1..=30))),
             cas: self.draw_cas(),
