@@ -51,6 +51,8 @@ pub enum Error {
     InvalidShutdownMode,
     /// refresh_certs without TLS.
     NoTls,
+    /// refresh_certs found files that cannot be used.
+    NoCertificates,
     /// A command of a client that has not logged in.
     Unauthenticated,
     /// A login with a wrong password.
@@ -100,6 +102,7 @@ impl Error {
             Self::ShutdownNotEnabled => "SERVER_ERROR: shutdown not enabled",
             Self::InvalidShutdownMode => "CLIENT_ERROR invalid shutdown mode",
             Self::NoTls => "Error TLS not enabled",
+            Self::NoCertificates => "Error loading certificates: the old ones stay in use",
             Self::Unauthenticated => "CLIENT_ERROR unauthenticated",
             Self::AuthFailure => "CLIENT_ERROR authentication failure",
             Self::BadAuthToken => "CLIENT_ERROR bad authentication token format",

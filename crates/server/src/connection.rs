@@ -6,20 +6,21 @@
 
 use std::io::{self, IoSlice};
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use larder_engine::Handle;
-use rustix::io::Errno;
 
 use crate::counters::Counters;
 use crate::listen::Address;
 use crate::output::{Output, Unsent};
 use crate::session::{CloseReason, Context, Session, Verdict, Window};
 use crate::shared::Shared;
+use crate::tls;
+use crate::wire::{self, Received, Wire};
 
 /// A connection.
 pub(crate) struct Connection {
-    fd: OwnedFd,
+    wire: Wire,
     transport: Transport,
     session: Session,
     input: Input,
@@ -76,6 +77,7 @@ pub(crate) struct Bench<'w> {
     pub(crate) scratch: &'w mut [u8],
     /// The output's buffer, kept from turn to turn.
     pub(crate) output: &'w mut Vec<u8>,
+    pub(crate) tls: &'w mut tls::Buffers,
 }
 
 /// Bytes received and not consumed yet.
@@ -88,21 +90,10 @@ struct Input {
     is_unfed: bool,
 }
 
-/// What reading brought.
-enum Received {
-    /// This many bytes in the scratch buffer.
-    Bytes(usize),
-    /// Nothing to be fed: whatever there was went into its place.
-    Nothing,
-    /// The engine is busy reclaiming memory for the value that arrives.
-    Busy,
-    End(CloseReason),
-}
-
 impl Connection {
-    pub(crate) fn new(fd: OwnedFd, transport: Transport, session: Session, now_secs: u32) -> Self {
+    pub(crate) fn new(wire: Wire, transport: Transport, session: Session, now_secs: u32) -> Self {
         Self {
-            fd,
+            wire,
             transport,
             session,
             input: Input::default(),
@@ -115,13 +106,13 @@ impl Connection {
     }
 
     pub(crate) fn raw_fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
+        self.wire.as_fd().as_raw_fd()
     }
 
     /// Has it waited between commands for longer than `timeout_secs`? Unix sockets have no timeout.
     pub(crate) fn is_idle(&self, now_secs: u32, timeout_secs: u32) -> bool {
         self.transport == Transport::Tcp
-            && self.unsent.is_none()
+            && !self.is_blocked()
             && !self.is_queued
             && self.session.is_waiting()
             && now_secs.saturating_sub(self.heard_secs) > timeout_secs
@@ -130,7 +121,7 @@ impl Connection {
     /// Goes on with it: sends what is left over; then feeds what is left over, or else reads and feeds that. A
     /// connection that is alone may go on beyond its share of requests.
     pub(crate) fn serve(&mut self, bench: &mut Bench<'_>, is_alone: bool) -> Next {
-        match self.send_unsent(bench.counters) {
+        match self.send_unsent(bench) {
             Ok(true) => {}
             Ok(false) => return Next::Wait(Interest::Writable),
             Err(_) => return Next::Close(CloseReason::Error),
@@ -142,7 +133,7 @@ impl Connection {
         if !self.input.is_unfed {
             received = match self.receive(bench) {
                 Received::Bytes(n) => n,
-                Received::Nothing => return Next::Wait(Interest::Readable),
+                Received::Nothing => return Next::Wait(self.awaited()),
                 Received::Busy => {
                     let_others_run();
                     return Next::Queue;
@@ -153,15 +144,20 @@ impl Connection {
         self.feed(bench, received, if is_alone { ROUNDS_ALONE } else { 1 })
     }
 
+    /// To be called before it is dropped.
+    pub(crate) fn say_goodbye(&mut self) {
+        self.wire.say_goodbye();
+    }
+
     /// Reads once: into the value whose bytes are arriving, or else into the scratch buffer.
     fn receive(&mut self, bench: &mut Bench<'_>) -> Received {
-        if !self.session.is_waiting() && self.input.bytes.is_empty() {
+        if self.wire.is_plain() && !self.session.is_waiting() && self.input.bytes.is_empty() {
             match self.receive_value(bench) {
                 Received::Bytes(_) => {}
                 other => return other,
             }
         }
-        let received = read(self.fd.as_fd(), bench.scratch);
+        let received = self.wire.receive(bench.scratch, bench.tls, bench.counters);
         if let Received::Bytes(n) = received {
             bench.counters.bytes_read.add(n as u64);
         }
@@ -178,7 +174,7 @@ impl Connection {
                 Window::TryAgain => Received::Busy,
                 Window::Fill(window) => {
                     let room = window.len();
-                    match read(self.fd.as_fd(), window) {
+                    match wire::read(self.wire.as_fd(), window) {
                         Received::Bytes(n) => {
                             self.session.filled(n);
                             bench.counters.bytes_read.add(n as u64);
@@ -218,7 +214,7 @@ impl Connection {
             let requests_max = bench.shared.settings.requests_per_event;
             let fed = self.session.feed(&context, &turn, &input[from..], &mut output, requests_max);
             from += fed.consumed;
-            let sent = send(self.fd.as_fd(), &output, bench.counters);
+            let sent = send(&mut self.wire, &output, bench.tls, bench.counters);
             if let Ok(written) = sent
                 && written < output.len_bytes()
             {
@@ -231,16 +227,18 @@ impl Connection {
             drop(turn);
             let is_unfed = !matches!(fed.verdict, Verdict::NeedInput);
             if let Verdict::Close(reason) = fed.verdict {
-                if self.unsent.is_none() {
+                if !self.is_blocked() {
                     break (Next::Close(reason), false);
                 }
                 self.closing = Some(reason);
             }
-            if self.unsent.is_some() {
+            if self.is_blocked() {
                 break (Next::Wait(Interest::Writable), is_unfed);
             }
             rounds += 1;
             match fed.verdict {
+                // Nobody would wake us: the end was in what has been read.
+                Verdict::NeedInput if self.wire.is_ended() => break (Next::Queue, false),
                 Verdict::NeedInput => break (Next::Wait(Interest::Readable), false),
                 Verdict::TryAgain => {
                     let_others_run();
@@ -269,27 +267,37 @@ impl Connection {
     }
 
     /// Sends what is left over from earlier; true when nothing is.
-    fn send_unsent(&mut self, counters: &Counters) -> io::Result<bool> {
-        let Some(unsent) = &mut self.unsent else { return Ok(true) };
+    fn send_unsent(&mut self, bench: &mut Bench<'_>) -> io::Result<bool> {
+        let Some(unsent) = &mut self.unsent else { return self.wire.flush() };
         while !unsent.is_empty() {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let filled = unsent.slices(&mut slices);
-            match write(self.fd.as_fd(), &slices[..filled])? {
+            match self.wire.write(&slices[..filled], bench.tls)? {
                 0 => return Ok(false),
                 n => {
-                    counters.bytes_written.add(n as u64);
+                    bench.counters.bytes_written.add(n as u64);
                     unsent.advance(n);
                 }
             }
         }
         self.unsent = None;
-        Ok(true)
+        self.wire.flush()
+    }
+
+    /// Is there anything that the socket did not take?
+    fn is_blocked(&self) -> bool {
+        self.unsent.is_some() || self.wire.is_holding()
+    }
+
+    /// What the socket has to be for this to go on.
+    fn awaited(&self) -> Interest {
+        if self.is_blocked() { Interest::Writable } else { Interest::Readable }
     }
 }
 
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.wire.as_fd()
     }
 }
 
@@ -298,47 +306,25 @@ pub(crate) fn let_others_run() {
     std::thread::yield_now();
 }
 
-fn read(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Received {
-    loop {
-        return match rustix::io::read(fd, &mut *buffer) {
-            Ok(0) => Received::End(CloseReason::Normal),
-            Ok(n) => Received::Bytes(n),
-            Err(Errno::INTR) => continue,
-            Err(Errno::AGAIN) => Received::Nothing,
-            Err(_) => Received::End(CloseReason::Error),
-        };
-    }
-}
-
 /// Sends as much of the output as the socket takes.
-fn send(fd: BorrowedFd<'_>, output: &Output<'_>, counters: &Counters) -> io::Result<usize> {
+fn send(
+    wire: &mut Wire,
+    output: &Output<'_>,
+    buffers: &mut tls::Buffers,
+    counters: &Counters,
+) -> io::Result<usize> {
     let len_bytes = output.len_bytes();
     let mut written = 0;
     while written < len_bytes {
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         let filled = output.slices(written, &mut slices);
-        match write(fd, &slices[..filled])? {
+        match wire.write(&slices[..filled], buffers)? {
             0 => break,
             n => written += n,
         }
     }
     counters.bytes_written.add(written as u64);
     Ok(written)
-}
-
-/// One gathered write; 0 when the socket takes nothing more at the moment.
-fn write(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-    loop {
-        let written = match slices {
-            [slice] => rustix::io::write(fd, slice),
-            _ => rustix::io::writev(fd, slices),
-        };
-        return match written {
-            Err(Errno::INTR) => continue,
-            Err(Errno::AGAIN) => Ok(0),
-            written => Ok(written?),
-        };
-    }
 }
 
 /// What a worker reads at once, and the most of pipelined requests that a connection keeps.

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use crate::shared::Shared;
 use crate::signals::{Asked, Signals};
+use crate::tls::Tls;
 
 /// How the server was asked to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +56,9 @@ pub fn run(shared: &Shared, signals: &Signals) -> io::Result<Stop> {
 fn reload(shared: &Shared) {
     if let Some(guard) = &shared.guard {
         guard.reload();
+    }
+    if let Some(Err(error)) = shared.tls.as_ref().map(Tls::reload) {
+        eprintln!("larderd: {error}; the old certificates stay");
     }
 }
 

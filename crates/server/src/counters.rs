@@ -110,6 +110,12 @@ counters! {
     rejected_connections,
     /// Connections closed for being idle.
     idle_kicks,
+    /// TLS sessions that were not resumed ones.
+    ssl_new_sessions,
+    /// Connections that did not get through the TLS handshake.
+    ssl_handshake_errors,
+    /// Connections closed for what they sent later was no proper TLS.
+    ssl_proto_errors,
     /// Times a connection had used up its requests (`-R`) and waited for the others.
     conn_yields,
     /// Datagrams served.

@@ -15,6 +15,7 @@ use crate::counters::Counters;
 use crate::output::Output;
 use crate::shared::Shared;
 use crate::stats::{self, Answer};
+use crate::tls::Tls;
 
 /// Where a command is executed: the server, and the worker's own counters.
 #[derive(Clone, Copy)]
@@ -100,7 +101,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 Ok(()) => return Done::Close(CloseReason::Shutdown),
                 Err(error) => Ok(Reply::Error(error)),
             },
-            Command::RefreshCerts => Ok(Reply::Error(Error::NoTls)),
+            Command::RefreshCerts => Ok(self.refresh_certificates()),
             // Nothing here to steer yet.
             Command::Admin(_) => Ok(Reply::Error(Error::UnknownCommand)),
             Command::Sasl(Sasl::Mechanisms) if self.cx.shared.guard.is_some() => {
@@ -495,6 +496,19 @@ impl<'t> Executor<'_, '_, '_, 't> {
             }
             Answer::Reset => Reply::Reset,
             Answer::Unknown => Reply::Error(Error::UnknownStatistics),
+        }
+    }
+
+    // refresh_certs
+    fn refresh_certificates(&self) -> Reply<'t, Item<'t>> {
+        match self.cx.shared.tls.as_ref().map(Tls::reload) {
+            None => Reply::Error(Error::NoTls),
+            Some(Ok(())) => Reply::Ok,
+            Some(Err(error)) => {
+                // It names files, which are no client's business.
+                eprintln!("larderd: {error}; the old certificates stay");
+                Reply::Error(Error::NoCertificates)
+            }
         }
     }
 

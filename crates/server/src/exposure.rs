@@ -16,7 +16,8 @@ pub fn warnings(listeners: &[Listener], udp: &[udp::Socket], is_guarded: bool) -
         )
     });
     let open = listeners.iter().filter_map(|listener| match listener.address {
-        Address::Tcp(address) if !is_guarded && !address.ip().to_canonical().is_loopback() => Some(address),
+        _ if is_guarded || listener.tls.is_some() => None,
+        Address::Tcp(address) if !address.ip().to_canonical().is_loopback() => Some(address),
         _ => None,
     });
     open.map(|address| {

@@ -27,8 +27,10 @@ pub mod settings;
 pub mod shared;
 pub mod signals;
 pub mod stats;
+pub mod tls;
 pub mod udp;
 mod wake;
+mod wire;
 pub mod worker;
 
 /// What `version` and `stats` report. Clients and tools compare versions to learn what a server understands (meta

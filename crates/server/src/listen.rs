@@ -11,6 +11,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockop
 
 use crate::options::{EXIT_OS_ERROR, EXIT_USAGE, Refusal};
 use crate::settings::{Port, Settings};
+use crate::tls::ClientCertificates;
 use crate::udp;
 
 /// A socket that clients connect to. Nonblocking.
@@ -22,6 +23,8 @@ pub struct Listener {
     pub address: Address,
     /// What its clients speak; `None`: their first byte tells.
     pub dialect: Option<Dialect>,
+    /// What it wants of its clients' certificates; `None`: it does not speak TLS.
+    pub tls: Option<ClientCertificates>,
 }
 
 /// What a listener listens on.
@@ -44,8 +47,11 @@ pub fn bind(settings: &Settings) -> Result<Vec<Listener>, Refusal> {
         })?;
         return Ok(vec![listener]);
     }
+    let speaking = |tls| move |listener| Listener { tls, ..listener };
+    let tls_default = settings.tls.is_enabled.then(|| settings.tls.client_certificates());
     if settings.listen.is_empty() {
         return bind_host("*", settings.tcp_port, settings.dialect, settings.backlog)
+            .map(|bound| bound.into_iter().map(speaking(tls_default)).collect())
             .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to listen on TCP port: {error}")));
     }
     let mut listeners = Vec::new();
@@ -53,7 +59,16 @@ pub fn bind(settings: &Settings) -> Result<Vec<Listener>, Refusal> {
         let refuse = |error: String| {
             Refusal::new(EXIT_OS_ERROR, format!("failed to listen on one of interface(s) {entry}: {error}"))
         };
-        let Endpoint { protocol, host, port } = endpoint(entry).map_err(refuse)?;
+        let Endpoint { tls, protocol, host, port } = endpoint(entry).map_err(refuse)?;
+        let tls = match tls {
+            None => tls_default,
+            Some(_) if !settings.tls.is_enabled => {
+                return Err(refuse("notls:, btls: and mtls: are valid only when SSL is enabled".to_owned()));
+            }
+            Some(TlsPrefix::None) => None,
+            Some(TlsPrefix::Basic) => Some(ClientCertificates::Ignored),
+            Some(TlsPrefix::Mutual) => Some(ClientCertificates::Required),
+        };
         let dialect = protocol.dialect(settings);
         if settings.login_dialect().is_some_and(|needed| dialect != Some(needed)) {
             let message =
@@ -63,7 +78,7 @@ pub fn bind(settings: &Settings) -> Result<Vec<Listener>, Refusal> {
         let port = port.unwrap_or(settings.tcp_port);
         let bound =
             bind_host(host, port, dialect, settings.backlog).map_err(|error| refuse(error.to_string()))?;
-        listeners.extend(bound);
+        listeners.extend(bound.into_iter().map(speaking(tls)));
     }
     Ok(listeners)
 }
@@ -88,22 +103,37 @@ pub fn write_port_file(path: &Path, listeners: &[Listener], udp: &[udp::Socket])
     std::fs::rename(&unfinished, path)
 }
 
-/// The entries of `-l`. Errors: exit code 71.
+/// The entries of `-l` at which UDP is served: not those that ask for TLS, for it has none. Errors: exit code 71.
 pub(crate) fn endpoints(settings: &Settings) -> Result<Vec<Endpoint<'_>>, Refusal> {
     if settings.listen.is_empty() {
-        return Ok(vec![Endpoint { protocol: Protocol::Default, host: "*", port: None }]);
+        return Ok(vec![Endpoint { tls: None, protocol: Protocol::Default, host: "*", port: None }]);
     }
     let refuse = |error| Refusal::new(EXIT_OS_ERROR, format!("failed to listen on UDP port: {error}"));
-    settings.listen.iter().map(|entry| endpoint(entry).map_err(refuse)).collect()
+    let has_tls = |entry: &&String| matches!(split_tls(entry).0, Some(TlsPrefix::Basic | TlsPrefix::Mutual));
+    let entries = settings.listen.iter().filter(|entry| !has_tls(entry));
+    entries.map(|entry| endpoint(entry).map_err(refuse)).collect()
 }
 
 /// An entry of `-l`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint<'e> {
+    /// `None`: as `-Z` and `ssl_verify_mode` say.
+    tls: Option<TlsPrefix>,
     pub(crate) protocol: Protocol,
     pub(crate) host: &'e str,
     /// `None`: that of `-p`, or `-U`.
     pub(crate) port: Option<Port>,
+}
+
+/// What an entry of `-l` says about TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TlsPrefix {
+    /// `notls:`.
+    None,
+    /// `btls:`, without clients' certificates.
+    Basic,
+    /// `mtls:`, with.
+    Mutual,
 }
 
 /// What the clients of an entry of `-l` speak.
@@ -127,14 +157,25 @@ impl Protocol {
     }
 }
 
-/// Reads an entry of `-l`: `[proto[ascii|binary|negotiating]:][tag[name]:|tag_name_:]host[:port]`, IPv6 in brackets if a
-/// port follows. Tags are taken and have no effect.
-fn endpoint(entry: &str) -> Result<Endpoint<'_>, String> {
-    let mut rest = entry;
-    let mut protocol = Protocol::Default;
-    if ["notls:", "btls:", "mtls:"].iter().any(|prefix| rest.starts_with(prefix)) {
-        return Err("TLS is not enabled".to_owned());
+/// Is it an entry of `-l` whose clients need certificates, whatever other options say?
+pub(crate) fn is_mutual(entry: &str) -> bool {
+    split_tls(entry).0 == Some(TlsPrefix::Mutual)
+}
+
+fn split_tls(entry: &str) -> (Option<TlsPrefix>, &str) {
+    match entry.split_once(':') {
+        Some(("notls", rest)) => (Some(TlsPrefix::None), rest),
+        Some(("btls", rest)) => (Some(TlsPrefix::Basic), rest),
+        Some(("mtls", rest)) => (Some(TlsPrefix::Mutual), rest),
+        _ => (None, entry),
     }
+}
+
+/// Reads an entry of `-l`: `[notls:|btls:|mtls:][proto[ascii|binary|negotiating]:][tag[name]:|tag_name_:]host[:port]`, IPv6
+/// in brackets if a port follows. Tags are taken and have no effect.
+fn endpoint(entry: &str) -> Result<Endpoint<'_>, String> {
+    let (tls, mut rest) = split_tls(entry);
+    let mut protocol = Protocol::Default;
     if let Some((name, after)) = rest.strip_prefix("proto[").and_then(|rest| rest.split_once("]:")) {
         protocol = match name {
             "ascii" => Protocol::Of(Dialect::Text),
@@ -172,7 +213,7 @@ fn endpoint(entry: &str) -> Result<Endpoint<'_>, String> {
             Some(if number == 0 { Port::Ephemeral } else { Port::Fixed(number) })
         }
     };
-    Ok(Endpoint { protocol, host, port })
+    Ok(Endpoint { tls, protocol, host, port })
 }
 
 /// The addresses of a host, with a port; none if the port is off.
@@ -220,7 +261,7 @@ fn bind_tcp(address: SocketAddr, dialect: Option<Dialect>, backlog: i32) -> io::
     rustix::net::bind(&fd, &address)?;
     rustix::net::listen(&fd, backlog)?;
     let bound = SocketAddr::try_from(rustix::net::getsockname(&fd)?)?;
-    Ok(Listener { fd, address: Address::Tcp(bound), dialect })
+    Ok(Listener { fd, address: Address::Tcp(bound), dialect, tls: None })
 }
 
 fn bind_unix(path: &Path, settings: &Settings) -> io::Result<Listener> {
@@ -233,7 +274,7 @@ fn bind_unix(path: &Path, settings: &Settings) -> io::Result<Listener> {
     // Nobody can connect before listen, so nobody slips in by the mode that the umask left.
     rustix::fs::chmod(path, Mode::from_raw_mode(settings.unix_mode))?;
     rustix::net::listen(&fd, settings.backlog)?;
-    Ok(Listener { fd, address: Address::Unix(path.to_owned()), dialect: settings.dialect })
+    Ok(Listener { fd, address: Address::Unix(path.to_owned()), dialect: settings.dialect, tls: None })
 }
 
 fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
@@ -267,11 +308,25 @@ mod tests {
             ("tag[b]:a:5", default, "a", Some(Port::Fixed(5))),
             ("proto[negotiating]:tag_b_:a", Protocol::Negotiating, "a", None),
         ] {
-            assert_eq!(endpoint(entry), Ok(Endpoint { protocol, host, port }), "{entry}");
+            assert_eq!(endpoint(entry), Ok(Endpoint { tls: None, protocol, host, port }), "{entry}");
         }
-        for entry in ["a:x", "a:70000", "[::1", "[::1]5", "notls:a", "mtls:a", "proto[proxy]:a", "tag[]:a"] {
+        for entry in ["a:x", "a:70000", "[::1", "[::1]5", "proto[proxy]:a", "tag[]:a"] {
             assert!(endpoint(entry).is_err(), "{entry}");
         }
+    }
+
+    #[test]
+    fn an_entry_may_say_what_it_wants_of_tls() {
+        let mut settings = Settings { tcp_port: Port::Ephemeral, ..Settings::default() };
+        settings.listen =
+            ["", "notls:", "btls:", "mtls:proto[ascii]:"].map(|p| p.to_owned() + "127.0.0.1").into();
+        assert_eq!(bind(&settings).expect_err("there is no TLS").exit_code, EXIT_OS_ERROR);
+        settings.tls.is_enabled = true;
+        settings.tls.verify_mode = 1;
+        let listeners = bind(&settings).expect("loopback can be bound");
+        let tls: Vec<_> = listeners.iter().map(|listener| listener.tls).collect();
+        let (requested, ignored) = (ClientCertificates::Requested, ClientCertificates::Ignored);
+        assert_eq!(tls, [Some(requested), None, Some(ignored), Some(ClientCertificates::Required)]);
     }
 
     #[test]

@@ -21,6 +21,7 @@ use larder_server::random;
 use larder_server::settings::Settings;
 use larder_server::shared::Shared;
 use larder_server::signals::Signals;
+use larder_server::tls::Tls;
 use larder_server::udp;
 use larder_server::worker::Worker;
 
@@ -54,6 +55,7 @@ fn serve(settings: Settings) -> Result<(), Refusal> {
     }
     let target = privilege::target(&settings)?;
     let guard = Guard::new(&settings)?;
+    let tls = Tls::load(&settings.tls)?;
     let listeners = listen::bind(&settings)?;
     let udp = udp::bind(&settings)?;
     // All workers' sockets have the same addresses.
@@ -91,11 +93,12 @@ fn serve(settings: Settings) -> Result<(), Refusal> {
         target.assume()?;
     }
     if settings.drop_privileges {
-        let reloaded: Vec<_> = guard.iter().map(|guard| guard.path().to_owned()).collect();
+        let passwords = guard.iter().map(|guard| guard.path().to_owned());
+        let reloaded: Vec<_> = passwords.chain(tls.iter().flat_map(Tls::files)).collect();
         confine::confine(&reloaded)?;
     }
 
-    let stop = work(settings.clone(), engine, guard, listeners, udp, &signals)
+    let stop = work(settings.clone(), engine, guard, tls, listeners, udp, &signals)
         .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to start: {error}")))?;
     if stop == Stop::Gracefully {
         eprintln!("Gracefully stopping");
@@ -114,12 +117,13 @@ fn work(
     settings: Settings,
     engine: Arc<Engine>,
     guard: Option<Guard>,
+    tls: Option<Tls>,
     listeners: Vec<listen::Listener>,
     udp: Vec<Vec<udp::Socket>>,
     signals: &Signals,
 ) -> io::Result<Stop> {
     let threads = settings.threads;
-    let shared = Arc::new(Shared::new(engine, settings, Clock::start())?.with_guard(guard));
+    let shared = Arc::new(Shared::new(engine, settings, Clock::start())?.with_guard(guard).with_tls(tls));
     let crew = Arc::new(Crew::new(threads, listeners)?);
     let mut workers = Vec::new();
     for (index, udp_sockets) in udp.into_iter().enumerate() {

@@ -8,11 +8,13 @@ mod print;
 mod table;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 use std::ffi::OsString;
 
 use larder_protocol::Dialect;
 
+use crate::listen;
 use crate::settings::{Port, Settings};
 
 /// Exit code of a value that cannot be (memcached: EXIT_FAILURE).
@@ -180,6 +182,13 @@ impl Draft {
                 "Cannot set item size limit higher than 1/2 of memory max.",
             ));
         }
+        if settings.tls.is_enabled && settings.unix_socket.is_none() && settings.tcp_port == Port::Off {
+            return Err(Refusal::new(EXIT_USAGE, "ERROR: You cannot enable SSL without a TCP port."));
+        }
+        if !settings.tls.is_enabled && settings.tls.chain_file.is_some() {
+            settings.notes.push("ssl options have no effect: they need -Z".to_owned());
+        }
+        settings.tls.check(settings.listen.iter().any(|entry| listen::is_mutual(entry)))?;
         let accepted = &settings.accepted;
         if accepted.hot_lru_pct + accepted.warm_lru_pct > 80 {
             return Err(Refusal::new(

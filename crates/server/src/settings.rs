@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use larder_protocol::Dialect;
 
+use crate::tls::TlsSettings;
+
 /// The server's settings. Defaults are memcached's.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -30,6 +32,9 @@ pub struct Settings {
     pub auth_file: Option<PathBuf>,
     /// Clients log in by SASL, by the binary protocol (`-S`).
     pub sasl: bool,
+
+    /// TLS (`-Z`, `-o ssl_*`).
+    pub tls: TlsSettings,
 
     // Connections and workers.
     /// Open connections at most (`-c`).
@@ -190,6 +195,7 @@ impl Default for Settings {
             backlog: 1024,
             auth_file: None,
             sasl: false,
+            tls: TlsSettings::default(),
             connections_max: 1024,
             maxconns_fast: true,
             threads: 4,

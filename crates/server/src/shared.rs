@@ -12,6 +12,7 @@ use crate::counters::{Counters, Totals};
 use crate::doorkeeper::Doorkeeper;
 use crate::guard::Guard;
 use crate::settings::Settings;
+use crate::tls::Tls;
 use crate::wake::Wake;
 
 /// The server as its workers see it.
@@ -28,6 +29,8 @@ pub struct Shared {
     pub doorkeeper: Doorkeeper,
     /// Asks for passwords, if anybody does.
     pub guard: Option<Guard>,
+    /// The certificates, if TLS is on.
+    pub tls: Option<Tls>,
     verbosity: AtomicU8,
     shutdown: Shutdown,
     /// What the counters showed at the last `stats reset`.
@@ -50,6 +53,7 @@ impl Shared {
             baseline: Mutex::default(),
             doorkeeper: Doorkeeper::default(),
             guard: None,
+            tls: None,
             engine,
             settings,
             clock,
@@ -59,6 +63,11 @@ impl Shared {
     /// The same, guarded.
     pub fn with_guard(self, guard: Option<Guard>) -> Self {
         Self { guard, ..self }
+    }
+
+    /// The same, with certificates.
+    pub fn with_tls(self, tls: Option<Tls>) -> Self {
+        Self { tls, ..self }
     }
 
     /// 0 says nothing, 1 warnings (`-v`), 2 connections and commands (`-vv`).

@@ -20,7 +20,9 @@ use crate::crew::{Crew, Newcomer};
 use crate::listen::Listener;
 use crate::session::Session;
 use crate::shared::Shared;
+use crate::tls::{self, Channel, ClientCertificates};
 use crate::udp;
+use crate::wire::Wire;
 
 /// A worker.
 pub struct Worker {
@@ -77,6 +79,7 @@ impl Worker {
             self.shared.engine.handle().ok_or_else(|| io::Error::other("no engine handle left"))?;
         let mut scratch = vec![0; SCRATCH_BYTES];
         let mut output = Vec::new();
+        let mut tls = tls::Buffers::new(self.shared.tls.is_some());
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let mut udp = udp::Door::open(mem::take(&mut self.udp_sockets), &self.shared.settings)?;
         let (shared, counters) = (Arc::clone(&self.shared), Arc::clone(&self.counters));
@@ -88,6 +91,7 @@ impl Worker {
                 handle: &mut handle,
                 scratch: &mut scratch,
                 output: &mut output,
+                tls: &mut tls,
             };
             let is_alone = events.len() + self.ready.len() == 1;
             // Those that queued before this round; the ones this round adds wait for the next.
@@ -218,7 +222,7 @@ impl Worker {
     }
 
     fn adopt(&mut self, Newcomer { fd, listener }: Newcomer) {
-        let Listener { address, dialect, .. } = &self.crew.listeners()[listener];
+        let Listener { address, dialect, tls, .. } = &self.crew.listeners()[listener];
         if self.shared.verbosity() > 1 {
             let protocol = match dialect {
                 None => "auto-negotiating",
@@ -227,9 +231,13 @@ impl Worker {
             };
             eprintln!("<{} new {protocol} client connection", fd.as_raw_fd());
         }
+        let Ok(channel) = tls.map(|certificates| self.channel(certificates)).transpose() else {
+            return self.forget();
+        };
+        let wire = Wire::new(fd, channel);
         let session = Session::new(*dialect);
         let now_secs = self.shared.clock.now().secs;
-        let connection = Box::new(Connection::new(fd, address.into(), session, now_secs));
+        let connection = Box::new(Connection::new(wire, address.into(), session, now_secs));
         let Ok(index) = usize::try_from(connection.raw_fd()) else { return };
         let data = epoll::EventData::new_u64(index as u64);
         let is_watched = epoll::add(&self.epoll, &*connection, data, flags(connection.interest)).is_ok();
@@ -242,14 +250,26 @@ impl Worker {
         }
     }
 
+    /// The TLS of a new connection. Errors: there is no context for it, which starting the server has made sure of.
+    fn channel(&self, certificates: ClientCertificates) -> io::Result<Channel> {
+        let context = self.shared.tls.as_ref().and_then(|tls| tls.context(certificates));
+        let context = context.ok_or_else(|| io::Error::other("no certificates"))?;
+        Channel::new(context).map_err(io::Error::other)
+    }
+
     fn close(&mut self, fd: usize) {
+        let Some(mut connection) = self.connections.get_mut(fd).and_then(Option::take) else { return };
+        connection.say_goodbye();
         // Dropping the descriptor also takes it out of epoll: nobody else holds the socket.
-        if self.connections.get_mut(fd).and_then(Option::take).is_none() {
-            return;
-        }
+        drop(connection);
         if self.shared.verbosity() > 1 {
             eprintln!("<{fd} connection closed.");
         }
+        self.forget();
+    }
+
+    /// One connection less.
+    fn forget(&self) {
         self.crew.release(self.index);
         self.shared.doorkeeper.leave();
         if self.shared.doorkeeper.reopen() {

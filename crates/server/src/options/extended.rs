@@ -2,7 +2,7 @@
 
 use super::Value::{Needed, None as NoValue, Possible};
 use super::table::NO_SLABS;
-use super::{Act, Draft, EXIT_FAILURE, Refusal, Row, Status, Value, number, number_in};
+use super::{Act, Draft, EXIT_FAILURE, Refusal, Row, Status, Value, number, number_in, tls};
 
 /// Applies one `-o` list: `name[=value]`, separated by commas.
 pub(super) fn apply(draft: &mut Draft, list: &str) -> Result<(), Refusal> {
@@ -259,16 +259,75 @@ pub(super) const EXTENDED: &[Row] = &[
         "sockets are not marked in this version",
         |_, v| number::<u32>(v, EXIT_FAILURE, "sock_cookie_id takes a number").map(drop),
     ),
-    refused("ssl_chain_cert", Needed("<file>"), TLS_OPTION, NO_TLS),
-    refused("ssl_key", Needed("<file>"), TLS_OPTION, NO_TLS),
-    refused("ssl_keyformat", Needed("<num>"), TLS_OPTION, NO_TLS),
-    refused("ssl_verify_mode", Needed("<num>"), TLS_OPTION, NO_TLS),
-    refused("ssl_ciphers", Needed("<list>"), TLS_OPTION, NO_TLS),
-    refused("ssl_ca_cert", Needed("<file>"), TLS_OPTION, NO_TLS),
-    refused("ssl_wbuf_size", Needed("<KiB>"), TLS_OPTION, NO_TLS),
-    refused("ssl_session_cache", NoValue, TLS_OPTION, NO_TLS),
-    refused("ssl_kernel_tls", NoValue, TLS_OPTION, NO_TLS),
-    refused("ssl_min_version", Needed("<num>"), TLS_OPTION, NO_TLS),
+    honoured(
+        "ssl_chain_cert",
+        Needed("<file>"),
+        "",
+        "the server's certificate and those between it and an authority, in PEM",
+        tls::chain_file,
+    ),
+    honoured("ssl_key", Needed("<file>"), "", "its private key, in PEM, if not in that file", tls::key_file),
+    honoured(
+        "ssl_keyformat",
+        Needed("<num>"),
+        "1",
+        "format of the key; only 1, PEM, is taken",
+        tls::key_format,
+    ),
+    honoured(
+        "ssl_verify_mode",
+        Needed("<num>"),
+        "0",
+        "certificates of clients: 0 not asked for, 1 asked for, 2 required, 3 as 1",
+        tls::verify_mode,
+    ),
+    honoured(
+        "ssl_ciphers",
+        Needed("<list>"),
+        "",
+        "cipher suites, by OpenSSL's names, separated by colons",
+        tls::ciphers,
+    ),
+    honoured(
+        "ssl_ca_cert",
+        Needed("<file>"),
+        "",
+        "authorities of clients' certificates, in PEM",
+        tls::ca_file,
+    ),
+    accepted(
+        "ssl_wbuf_size",
+        Needed("<KiB>"),
+        "16",
+        "buffer for what is sent",
+        "connections share their worker's buffers",
+        |d, v| {
+            d.settings.tls.write_buffer_bytes = kibibytes(v, 0..=1 << 20, "ssl_wbuf_size takes a number")?;
+            Ok(())
+        },
+    ),
+    honoured("ssl_session_cache", NoValue, "", "let clients resume sessions", |d, _| {
+        d.settings.tls.session_cache = true;
+        Ok(())
+    }),
+    accepted(
+        "ssl_kernel_tls",
+        NoValue,
+        "",
+        "let the kernel encrypt",
+        "encryption is larderd's own work in this version",
+        |d, _| {
+            d.settings.tls.kernel_tls = true;
+            Ok(())
+        },
+    ),
+    honoured(
+        "ssl_min_version",
+        Needed("<num>"),
+        "2",
+        "oldest version of TLS: 2 is 1.2, 3 is 1.3; there is none older",
+        tls::version_min,
+    ),
     refused("ext_path", Needed("<file:size>"), STORAGE_OPTION, NO_STORAGE),
     refused("ext_page_size", Needed("<MiB>"), STORAGE_OPTION, NO_STORAGE),
     refused("ext_wbuf_size", Needed("<MiB>"), STORAGE_OPTION, NO_STORAGE),
@@ -294,11 +353,9 @@ const NO_LRU: &str = "eviction is two queues of segments, there are no LRU lists
 const NO_MORE: &str = "memcached itself ignores it";
 const NO_PROXY: &str = "the proxy is not part of larder";
 const NO_STORAGE: &str = "storage on disk is not in this version";
-const NO_TLS: &str = "TLS is not in this version";
 const NO_WATCHERS: &str = "the watch command is not in this version";
 const PROXY_OPTION: &str = "see memcached's manual";
 const STORAGE_OPTION: &str = "storage on disk";
-const TLS_OPTION: &str = "TLS";
 
 const fn honoured(
     name: &'static str,

@@ -322,7 +322,10 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "keep the cache in a file",
         "restarting from a memory file is not in this version",
     ),
-    refused(Some('Z'), "enable-ssl", NoValue, "speak TLS", "TLS is not in this version"),
+    Row::honoured(Some('Z'), "enable-ssl", NoValue, "", "speak TLS on TCP (docs/tls.md)", |d, _| {
+        d.settings.tls.is_enabled = true;
+        Ok(())
+    }),
     Row::honoured(
         Some('o'),
         "extended",

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::extended::EXTENDED;
 use super::table::COMMAND_LINE;
 use super::*;
+use crate::tls::Version;
 
 /// Letter, long name, takes a value.
 const MEMCACHED_OPTIONS: &[(char, &str, bool)] = &[
@@ -123,7 +124,8 @@ fn help_names_the_features_there_are_and_no_others() {
     assert!(help.contains("\n-s, --unix-socket=<file> "));
     assert!(help.contains("\n--noreply-close-on-error "));
     assert!(help.contains("\n   idle_timeout=<secs> "));
-    for feature in ["enable-ssl", "ext_path", "proxy_config"] {
+    assert!(help.contains("\n-Z, --enable-ssl "));
+    for feature in ["ext_path", "proxy_config"] {
         assert!(!help.contains(feature), "{feature}");
     }
     assert_eq!(printed("--help").lines().next(), printed("-V").lines().next());
@@ -263,10 +265,19 @@ fn the_udp_port_is_the_tcp_port_unless_that_is_given() {
     }
 }
 
+#[test]
+fn tls_takes_its_options_in_any_number_of_lists() {
+    let tls = settings("-o ssl_chain_cert=/c -Z -o ssl_key=/k,ssl_min_version=3 -o ssl_session_cache").tls;
+    assert!(tls.is_enabled && tls.session_cache);
+    assert_eq!(tls.version_min, Version::Tls13);
+    assert_eq!((tls.chain_file, tls.key_file), (Some("/c".into()), Some("/k".into())));
+    assert_eq!(settings("-o ssl_chain_cert=/c").notes, ["ssl options have no effect: they need -Z"]);
+}
+
 /// Running without these would open a door or lose data.
 #[test]
 fn what_is_not_there_yet_is_refused() {
-    for line in ["-Z", "-e f", "-o ext_path=f:1m", "-o ssl_key=f"] {
+    for line in ["-e f", "-o ext_path=f:1m"] {
         let (exit_code, message) = refusal(line);
         assert_eq!(exit_code, EXIT_USAGE, "{line}");
         assert!(message.contains("not in this version"), "{line}: {message}");

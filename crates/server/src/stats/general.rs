@@ -142,6 +142,9 @@ fn cache(shared: &Shared, lines: &mut Lines) {
         ("log_watcher_skipped", 0),
         ("log_watcher_sent", 0),
         ("log_watchers", 0),
+    ]);
+    tls(shared, lines);
+    lines.add_all([
         ("unexpected_napi_ids", 0),
         ("round_robin_fallback", 0),
         ("bytes", engine.bytes),
@@ -170,6 +173,19 @@ fn cache(shared: &Shared, lines: &mut Lines) {
             ("lru_bumps_dropped", 0),
         ]);
     }
+}
+
+fn tls(shared: &Shared, lines: &mut Lines) {
+    let Some(tls) = &shared.tls else { return };
+    let totals = shared.totals();
+    if shared.settings.tls.session_cache {
+        lines.add("ssl_new_sessions", totals.ssl_new_sessions);
+    }
+    lines.add_all([
+        ("ssl_handshake_errors", totals.ssl_handshake_errors),
+        ("ssl_proto_errors", totals.ssl_proto_errors),
+        ("time_since_server_cert_refresh", tls.secs_since_load()),
+    ]);
 }
 
 fn seconds(time: TimeVal) -> String {

@@ -1,10 +1,13 @@
 //! `stats settings`.
 
+use std::path::PathBuf;
+
 use super::{Lines, yes_no};
 use larder_protocol::Dialect;
 
 use crate::settings::{Port, Settings};
 use crate::shared::Shared;
+use crate::tls::{TlsSettings, Version};
 
 pub(super) fn report(shared: &Shared, lines: &mut Lines) {
     let settings = &shared.settings;
@@ -39,7 +42,7 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) {
     slabs_and_lru(settings, lines);
     lines.add("idle_timeout", settings.idle_timeout_secs);
     buffers(settings, lines);
-    lines.add("ssl_enabled", "no");
+    tls(&settings.tls, lines);
     lines.add("num_napi_ids", settings.accepted.napi_ids);
     lines.add("memory_file", "(null)");
     lines.add("client_flags_size", size_of::<u32>());
@@ -91,6 +94,30 @@ fn buffers(settings: &Settings, lines: &mut Lines) {
     lines.add("read_buf_mem_limit", accepted.read_buf_bytes_max);
     lines.add("track_sizes", yes_no(accepted.track_sizes));
     lines.add("inline_ascii_response", "no");
+}
+
+fn tls(settings: &TlsSettings, lines: &mut Lines) {
+    lines.add("ssl_enabled", yes_no(settings.is_enabled));
+    if !settings.is_enabled {
+        return;
+    }
+    let file = |file: &Option<PathBuf>, absent: &str| {
+        file.as_ref().map_or_else(|| absent.to_owned(), |file| file.display().to_string())
+    };
+    lines.add("ssl_chain_cert", file(&settings.chain_file, "(null)"));
+    lines.add("ssl_key", file(&settings.key_file, "(null)"));
+    lines.add("ssl_verify_mode", settings.verify_mode);
+    lines.add("ssl_keyformat", 1);
+    lines.add("ssl_ciphers", settings.ciphers.as_ref().map_or("NULL", |ciphers| &ciphers.written));
+    lines.add("ssl_ca_cert", file(&settings.ca_file, "NULL"));
+    lines.add("ssl_wbuf_size", settings.write_buffer_bytes);
+    lines.add("ssl_session_cache", yes_no(settings.session_cache));
+    lines.add("ssl_kernel_tls", yes_no(settings.kernel_tls));
+    let version_min = match settings.version_min {
+        Version::Tls12 => "tlsv1.2",
+        Version::Tls13 => "tlsv1.3",
+    };
+    lines.add("ssl_min_version", version_min);
 }
 
 fn port(port: Port) -> i32 {

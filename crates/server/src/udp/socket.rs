@@ -48,7 +48,7 @@ pub fn bind(settings: &Settings) -> Result<Vec<Vec<Socket>>, Refusal> {
     if settings.udp_port == Port::Off || settings.unix_socket.is_some() {
         return Ok(workers);
     }
-    for Endpoint { protocol, host, port } in listen::endpoints(settings)? {
+    for Endpoint { protocol, host, port, .. } in listen::endpoints(settings)? {
         let refuse = |error: io::Error| {
             Refusal::new(EXIT_OS_ERROR, format!("failed to listen on UDP port: {host}: {error}"))
         };

@@ -1,0 +1,158 @@
+//! What rustls needs to speak with a client, made of the files of the command line.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, ServerConfig, ServerSessionMemoryCache, WebPkiClientVerifier};
+use rustls::{RootCertStore, version};
+
+use super::ClientCertificates;
+use super::settings::{TlsSettings, Version};
+
+/// One context for each kind of listener.
+///
+/// Each has its own tickets, and every load makes new ones: a session that began where no certificate was asked for must
+/// not go on where one is required, nor one that began under authorities that are no longer trusted.
+pub(super) struct Contexts {
+    ignored: Arc<ServerConfig>,
+    /// Only if there are authorities to tell good certificates by.
+    requested: Option<Arc<ServerConfig>>,
+    required: Option<Arc<ServerConfig>>,
+}
+
+/// Why certificates could not be loaded. Names files: for the operator, not for clients.
+#[derive(Debug)]
+pub struct LoadError {
+    what: &'static str,
+    file: PathBuf,
+    reason: String,
+}
+
+impl Contexts {
+    pub(super) fn load(settings: &TlsSettings) -> Result<Self, LoadError> {
+        let identity = Identity::read(settings)?;
+        let Some(file) = &settings.ca_file else {
+            let ignored = identity.context(settings, WebPkiClientVerifier::no_client_auth())?;
+            return Ok(Self { ignored, requested: None, required: None });
+        };
+        let authorities = Arc::new(authorities(file)?);
+        let verifier =
+            || WebPkiClientVerifier::builder_with_provider(Arc::clone(&authorities), provider(settings));
+        let refuse = |error: &dyn fmt::Display| LoadError::new("the CA certificates", file, error);
+        let requested = verifier().allow_unauthenticated().build().map_err(|error| refuse(&error))?;
+        let required = verifier().build().map_err(|error| refuse(&error))?;
+        Ok(Self {
+            ignored: identity.context(settings, WebPkiClientVerifier::no_client_auth())?,
+            requested: Some(identity.context(settings, requested)?),
+            required: Some(identity.context(settings, required)?),
+        })
+    }
+
+    pub(super) fn get(&self, certificates: ClientCertificates) -> Option<Arc<ServerConfig>> {
+        match certificates {
+            ClientCertificates::Ignored => Some(Arc::clone(&self.ignored)),
+            ClientCertificates::Requested => self.requested.clone(),
+            ClientCertificates::Required => self.required.clone(),
+        }
+    }
+}
+
+/// Who the server says it is.
+struct Identity<'s> {
+    chain_file: &'s Path,
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl<'s> Identity<'s> {
+    fn read(settings: &'s TlsSettings) -> Result<Self, LoadError> {
+        let chain_file = settings.chain_file.as_deref().unwrap_or_else(|| Path::new(""));
+        let key_file = settings.key_file.as_deref().unwrap_or(chain_file);
+        let chain = certificates("the certificate chain", chain_file)?;
+        let key = PrivateKeyDer::from_pem_file(key_file)
+            .map_err(|error| LoadError::new("the key", key_file, &reason(error, "no private key in it")))?;
+        Ok(Self { chain_file, chain, key })
+    }
+
+    fn context(
+        &self,
+        settings: &TlsSettings,
+        verifier: Arc<dyn ClientCertVerifier>,
+    ) -> Result<Arc<ServerConfig>, LoadError> {
+        let refuse = |error| LoadError::new("the certificate chain and its key", self.chain_file, &error);
+        let versions: &[_] = match settings.version_min {
+            Version::Tls12 => &[&version::TLS13, &version::TLS12],
+            Version::Tls13 => &[&version::TLS13],
+        };
+        let mut context = ServerConfig::builder_with_provider(provider(settings))
+            .with_protocol_versions(versions)
+            .map_err(refuse)?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(self.chain.clone(), self.key.clone_key())
+            .map_err(refuse)?;
+        if settings.session_cache {
+            context.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX);
+            context.ticketer = ring::Ticketer::new().map_err(refuse)?;
+        } else {
+            context.session_storage = Arc::new(NoServerSessionStorage {});
+            context.send_tls13_tickets = 0;
+        }
+        Ok(Arc::new(context))
+    }
+}
+
+fn provider(settings: &TlsSettings) -> Arc<CryptoProvider> {
+    let mut provider = ring::default_provider();
+    if let Some(ciphers) = &settings.ciphers {
+        provider.cipher_suites = ciphers.suites();
+    }
+    Arc::new(provider)
+}
+
+fn authorities(file: &Path) -> Result<RootCertStore, LoadError> {
+    let what = "the CA certificates";
+    let mut store = RootCertStore::empty();
+    for certificate in certificates(what, file)? {
+        store.add(certificate).map_err(|error| LoadError::new(what, file, &error))?;
+    }
+    Ok(store)
+}
+
+/// All certificates in a file; at least one.
+fn certificates(what: &'static str, file: &Path) -> Result<Vec<CertificateDer<'static>>, LoadError> {
+    let refuse = |error| LoadError::new(what, file, &reason(error, "no certificate in it"));
+    let certificates: Vec<_> =
+        CertificateDer::pem_file_iter(file).and_then(Iterator::collect).map_err(refuse)?;
+    if certificates.is_empty() { Err(refuse(pem::Error::NoItemsFound)) } else { Ok(certificates) }
+}
+
+fn reason(error: pem::Error, nothing_found: &str) -> String {
+    match error {
+        pem::Error::NoItemsFound => nothing_found.to_owned(),
+        pem::Error::Io(error) => error.to_string(),
+        error => error.to_string(),
+    }
+}
+
+impl LoadError {
+    fn new(what: &'static str, file: &Path, reason: &dyn fmt::Display) -> Self {
+        Self { what, file: file.to_owned(), reason: reason.to_string() }
+    }
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Error loading {}: {}: {}", self.what, self.file.display(), self.reason)
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// Sessions that clients without tickets may resume, of each kind of listener; memcached (OpenSSL) keeps 20480. What a
+/// session takes grows with the client's certificates, so there are fewer here.
+const SESSIONS_MAX: usize = 4096;
