@@ -3,9 +3,13 @@
 
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use larder_auth::{
     ENTRIES_MAX, Exchange, LINE_BYTES_MAX, Outcome, Password, Secret, Table, Verifier, is_user, parse, render,
 };
+use sha2::{Digest as _, Sha256};
 
 const PENCIL: &str = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:\
                       wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
@@ -170,6 +174,61 @@ fn nobody_can_be_told_from_somebody() {
     assert_ne!(of_nobody, challenge("nobody else"));
     assert_eq!(of_nobody.len(), challenge("plain").len());
     assert_eq!(of_nobody.len(), challenge("user").len());
+}
+
+/// The client's side of RFC 5802, section 3, from the server's first message to the client's final one.
+fn client_final(password: &str, first_bare: &str, server_first: &str) -> String {
+    let hmac = |key: &[u8], text: &str| -> [u8; 32] {
+        let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("any key will do");
+        mac.update(text.as_bytes());
+        mac.finalize().into_bytes().into()
+    };
+    let mut attributes = server_first.split(',').map(|attribute| &attribute[2..]);
+    let (nonce, salt) = (attributes.next().expect("r="), attributes.next().expect("s="));
+    let iterations = attributes.next().expect("i=").parse().expect("it is a number");
+    let mut salted = [0; 32];
+    let salt = STANDARD.decode(salt).expect("it is base64");
+    pbkdf2::pbkdf2_hmac::<Sha256>(password.as_bytes(), &salt, iterations, &mut salted);
+    let client_key = hmac(&salted, "Client Key");
+    let without_proof = format!("c=biws,r={nonce}");
+    let said = format!("{first_bare},{server_first},{without_proof}");
+    let signature = hmac(&Sha256::digest(client_key), &said);
+    let proof: Vec<u8> = client_key.iter().zip(signature).map(|(byte, mask)| byte ^ mask).collect();
+    format!("{without_proof},p={}", STANDARD.encode(proof))
+}
+
+#[test]
+fn scram_exchanges() {
+    let table = table(&format!("user:{PENCIL}\nplain:one\nplain:two\n"));
+    for (user, password, is_right) in [
+        ("user", "pencil", true),
+        ("plain", "one", true),
+        ("user", "pen", false),
+        ("plain", "two", false),
+        ("nobody", "one", false),
+    ] {
+        let mut exchange = Exchange::default();
+        let bare = format!("n={user},r=abc");
+        let first = format!("n,,{bare}");
+        let Outcome::Challenge(server_first) =
+            exchange.start(&table, b"SCRAM-SHA-256", first.as_bytes(), |_, _| None)
+        else {
+            panic!("{user}: no challenge")
+        };
+        let last = client_final(password, &bare, &server_first);
+        match exchange.step(b"SCRAM-SHA-256", last.as_bytes()) {
+            Outcome::Challenge(proof) if is_right => assert!(proof.starts_with("v="), "{proof}"),
+            other => assert!(!is_right && other == Outcome::Failed, "{user} {password}: {other:?}"),
+        }
+        let end = exchange.step(b"SCRAM-SHA-256", b"");
+        assert_eq!(end == Outcome::Authenticated, is_right, "{user} {password}");
+        // What was proved once is no ticket: the same proof does not fit another exchange.
+        assert!(matches!(
+            exchange.start(&table, b"SCRAM-SHA-256", first.as_bytes(), |_, _| None),
+            Outcome::Challenge(_)
+        ));
+        assert_eq!(exchange.step(b"SCRAM-SHA-256", last.as_bytes()), Outcome::Failed);
+    }
 }
 
 #[test]
