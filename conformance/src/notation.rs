@@ -7,8 +7,10 @@
 //! | `\r` `\n` `\t` `\\` `\x1f` | that byte |
 //! | `\` at the end of the line | no CRLF here |
 //! | `<1000*A>` | 1000 times the letter A |
+//! | `{hex 80 0a 0000}` | those bytes |
 //! | `{number}` | in replies: a decimal number, whichever |
 //! | `{cas}` | in replies: a cas unique, a decimal number other than 0 |
+//! | `{cas8}` | in replies: a binary CAS value, 8 bytes that are not all 0 |
 //! | `{word}` `{line}` | in replies: anything up to the next space, or the end of the line |
 //! | `{cas:a}` | remember what stood here as `a`; where `a` is known already, here or in a request: that same text |
 //! | `{closed}` | alone on the last line of a reply: the server closes the connection |
@@ -39,6 +41,7 @@ enum Part {
 enum Hole {
     Number,
     Cas,
+    Cas8,
     Word,
     Line,
 }
@@ -120,8 +123,8 @@ impl Notation {
             }
             let Part::Hole { kind, name } = part else { continue };
             let len = kind.len(rest);
-            if at + len == received.len() {
-                return Match::Prefix; // the hole may go on
+            if kind.may_go_on(len) && at + len == received.len() {
+                return Match::Prefix;
             }
             if !kind.accepts(&rest[..len]) {
                 return Match::Differs { at };
@@ -137,10 +140,18 @@ impl Notation {
 }
 
 impl Hole {
+    fn may_go_on(self, len: usize) -> bool {
+        self != Self::Cas8 || len < 8
+    }
+
     fn len(self, text: &[u8]) -> usize {
+        if self == Self::Cas8 {
+            return text.len().min(8);
+        }
         let belongs = |byte: &&u8| match self {
             Self::Number => byte.is_ascii_digit() || **byte == b'-',
             Self::Cas => byte.is_ascii_digit(),
+            Self::Cas8 => true,
             Self::Word => !b" \r\n".contains(byte),
             Self::Line => !b"\r\n".contains(byte),
         };
@@ -153,6 +164,7 @@ impl Hole {
                 text.strip_prefix(b"-").unwrap_or(text).iter().all(u8::is_ascii_digit) && !text.is_empty()
             }
             Self::Cas => !text.is_empty() && text[0] != b'0',
+            Self::Cas8 => text.iter().any(|byte| *byte != 0),
             Self::Word => !text.is_empty(),
             Self::Line => true,
         }
@@ -179,10 +191,14 @@ fn parse_line(line: &str, parts: &mut Vec<Part>) -> Result<()> {
             }
             '{' => {
                 let (hole, after) = rest[1..].split_once('}').ok_or("a { without }")?;
-                if !literal.is_empty() {
-                    parts.push(Part::Bytes(std::mem::take(&mut literal)));
+                if let Some(digits) = hole.strip_prefix("hex ") {
+                    parse_hex(digits, &mut literal)?;
+                } else {
+                    if !literal.is_empty() {
+                        parts.push(Part::Bytes(std::mem::take(&mut literal)));
+                    }
+                    parts.push(parse_hole(hole)?);
                 }
-                parts.push(parse_hole(hole)?);
                 after
             }
             _ => {
@@ -216,6 +232,16 @@ fn parse_escape<'t>(text: &'t str, literal: &mut Vec<u8>) -> Result<&'t str> {
     Ok(&text[len..])
 }
 
+fn parse_hex(text: &str, literal: &mut Vec<u8>) -> Result<()> {
+    for digits in text.split(' ') {
+        for at in (0..digits.len()).step_by(2) {
+            let byte = digits.get(at..at + 2).ok_or("an odd number of hexadecimal digits")?;
+            literal.push(u8::from_str_radix(byte, 16)?);
+        }
+    }
+    Ok(())
+}
+
 fn parse_repeat<'t>(text: &'t str, literal: &mut Vec<u8>) -> Result<&'t str> {
     let (repeat, rest) = text.split_once('>').ok_or("a < without >")?;
     let (count, unit) = repeat.split_once('*').ok_or("a <...> without *")?;
@@ -233,6 +259,7 @@ fn parse_hole(text: &str) -> Result<Part> {
     let kind = match kind {
         "number" => Hole::Number,
         "cas" => Hole::Cas,
+        "cas8" => Hole::Cas8,
         "word" => Hole::Word,
         "line" => Hole::Line,
         _ => return Err(format!("an unknown matcher {{{text}}}").into()),
@@ -297,6 +324,7 @@ mod tests {
         assert_eq!(bytes("get a"), b"get a\r\n");
         assert_eq!(bytes("a\\x00\\t\\\\\\n\\"), b"a\0\t\\\n");
         assert_eq!(bytes("<3*ab>c\n{half-close}"), b"abababc\r\n");
+        assert_eq!(bytes("{hex 80 0a0001 ff}x\\"), b"\x80\x0a\0\x01\xffx");
         assert!(notation("x\n{half-close}").half_closes());
     }
 
@@ -321,6 +349,9 @@ mod tests {
         );
         assert_eq!(notation("cas a 0 0 1 {cas:a}").bytes(&memory).expect("known"), b"cas a 0 0 1 17\r\n");
         assert_eq!(notation("{cas:a}").compare(b"18\r\n", &mut memory), Match::Differs { at: 1 });
+        assert_eq!(notation("{cas8}\\").compare(b"\0\0\0\0\0\0\0\x01", &mut memory), Match::Whole { len: 8 });
+        assert_eq!(notation("{cas8}\\").compare(&[0; 8], &mut memory), Match::Differs { at: 0 });
+        assert_eq!(notation("{cas8}\\").compare(&[1; 7], &mut memory), Match::Prefix);
         assert_eq!(notation("t{number}").compare(b"t-1\r\n", &mut memory), Match::Whole { len: 5 });
     }
 }

@@ -77,6 +77,13 @@ pub fn record(script: &Script, address: SocketAddr) -> Result<Vec<Vec<String>>> 
         let is_closed =
             connection.exchange(exchange, &bytes, Delivery::Whole, Connection::read_until_quiet)?;
         let mut lines = Vec::new();
+        // Replies that fit as a whole stay as they are too: packets have no lines of their own.
+        if Notation::parse(exchange.reply_lines())?.compare(&connection.received, &mut memory)
+            == (Match::Whole { len: connection.received.len() })
+        {
+            lines.extend(exchange.reply_lines().iter().filter(|line| *line != "{closed}").cloned());
+            connection.received.clear();
+        }
         for (index, line) in notation::write(&connection.received).into_iter().enumerate() {
             let bytes = Notation::parse(std::slice::from_ref(&line))?.bytes(&memory)?;
             let fits = |old: &&String| {
