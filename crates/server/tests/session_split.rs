@@ -277,6 +277,99 @@ fn large_values() {
     for_each_split(&settings, input.as_bytes(), replies.as_bytes(), false);
 }
 
+/// A binary request or reply: header, extras, key and value.
+fn packet(magic: u8, opcode: u8, status: u16, extras: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut packet = vec![magic, opcode];
+    packet.extend(u16::try_from(key.len()).unwrap().to_be_bytes());
+    packet.extend([u8::try_from(extras.len()).unwrap(), 0]);
+    packet.extend(status.to_be_bytes());
+    packet.extend(u32::try_from(extras.len() + key.len() + value.len()).unwrap().to_be_bytes());
+    packet.extend([b'o'; 4]);
+    packet.extend([0; 8]);
+    [&packet[..], extras, key, value].concat()
+}
+
+#[test]
+fn binary_values_of_all_sizes() {
+    // Without CAS values, which are never the same.
+    let settings = Settings { memory_bytes: 64 << 20, cas: false, ..small() };
+    let (mut input, mut replies) = (Vec::new(), Vec::new());
+    for value_bytes in [0, 1, 4096, (16 << 10) + 1, 300_000] {
+        let value = vec![b'v'; value_bytes];
+        let flags = [0, 0, 0, 7];
+        // set and getk; setq and getkq; get of nothing, getq of nothing.
+        input.extend(packet(0x80, 0x01, 0, &[0, 0, 0, 7, 0, 0, 0, 0], b"a key", &value));
+        input.extend(packet(0x80, 0x0c, 0, b"", b"a key", b""));
+        input.extend(packet(0x80, 0x11, 0, &[0, 0, 0, 7, 0, 0, 0, 0], b"\r\n", &value));
+        input.extend(packet(0x80, 0x0d, 0, b"", b"\r\n", b""));
+        input.extend(packet(0x80, 0x00, 0, b"", b"none", b""));
+        input.extend(packet(0x80, 0x09, 0, b"", b"none", b""));
+        replies.extend(packet(0x81, 0x01, 0, b"", b"", b""));
+        replies.extend(packet(0x81, 0x0c, 0, &flags, b"a key", &value));
+        replies.extend(packet(0x81, 0x0d, 0, &flags, b"\r\n", &value));
+        replies.extend(packet(0x81, 0x00, 1, b"", b"", b"Not found"));
+    }
+    input.extend(packet(0x80, 0x0a, 0, b"", b"", b""));
+    replies.extend(packet(0x81, 0x0a, 0, b"", b"", b""));
+    for_each_split(&settings, &input, &replies, false);
+}
+
+#[test]
+fn binary_refusals() {
+    let settings = Settings { memory_bytes: 8 << 20, item_bytes_max: 100_000, cas: false, ..small() };
+    let value = [b'v'; 100_000];
+    let mut input = packet(0x80, 0x01, 0, &[0; 8], b"k", b"x");
+    input.extend(packet(0x80, 0x02, 0, &[0; 8], b"k", &value));
+    input.extend(packet(0x80, 0x00, 0, b"", b"k", b""));
+    input.extend(packet(0x80, 0x11, 0, &[0; 8], b"k", &value));
+    input.extend(packet(0x80, 0x00, 0, b"", b"k", b""));
+    input.extend(packet(0x80, 0x7f, 0, b"??", b"k", &value));
+    input.extend(packet(0x80, 0x01, 0, &[0; 7], b"k", b"closes"));
+    input.extend(packet(0x80, 0x0a, 0, b"", b"", b""));
+    let mut replies = packet(0x81, 0x01, 0, b"", b"", b"");
+    replies.extend(packet(0x81, 0x02, 3, b"", b"", b"Too large."));
+    replies.extend(packet(0x81, 0x00, 0, &[0; 4], b"", b"x"));
+    replies.extend(packet(0x81, 0x11, 3, b"", b"", b"Too large."));
+    replies.extend(packet(0x81, 0x00, 1, b"", b"", b"Not found"));
+    replies.extend(packet(0x81, 0x7f, 0x81, b"", b"", b"Unknown command"));
+    replies.extend(packet(0x81, 0x01, 4, b"", b"", b"Invalid arguments"));
+    for_each_split(&settings, &input, &replies, true);
+}
+
+#[test]
+fn no_binary_input_does_harm() {
+    // xorshift, so always the same.
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        usize::try_from(state % below as u64).unwrap()
+    };
+    let mut server = Server::new(Settings { item_bytes_max: 90_000, ..small() });
+    for _ in 0..5_000 {
+        let mut client = Client { uses_windows: random(2) == 0, ..Client::default() };
+        for _ in 0..random(30) {
+            let opcode = u8::try_from(random(0x28)).unwrap();
+            let extras = vec![0; [0, 4, 8, 20, random(30)][random(5)]];
+            let key = vec![b'k'; [1, 1, 1, 0, 250, random(300)][random(6)]];
+            let value = vec![b'1'; [0, 0, 1, 20, random(5_000), random(100_000)][random(6)]];
+            let mut piece = packet(0x80, opcode, 0, &extras, &key, &value);
+            if random(20) == 0 {
+                let at = random(24);
+                piece[at] = u8::try_from(random(256)).unwrap();
+            }
+            let (head, tail) = piece.split_at(random(piece.len()));
+            server.receive(&mut client, head);
+            server.receive(&mut client, tail);
+        }
+    }
+    // It still serves.
+    let mut client = Client::default();
+    server.receive(&mut client, b"set k 0 0 1\r\nx\r\nget k\r\n");
+    assert_eq!(show(&client.replies), show(b"STORED\r\nVALUE k 0 1\r\nx\r\nEND\r\n"));
+}
+
 #[test]
 fn too_large_removes_what_set_would_have_replaced() {
     let settings = Settings { memory_bytes: 8 << 20, item_bytes_max: 100_000, ..small() };
