@@ -19,7 +19,7 @@ enum Probe {
     Runs(&'static [&'static str]),
 }
 
-const NEEDS: [Need; 21] = [
+const NEEDS: [Need; 22] = [
     Need { package: "memcached", probe: Probe::Runs(&["memcached", "-V"]) },
     Need { package: "libmemcached-tools", probe: Probe::File("/usr/bin/memccapable") },
     Need {
@@ -28,7 +28,15 @@ const NEEDS: [Need; 21] = [
     },
     Need { package: "python3", probe: Probe::Runs(&["python3", "--version"]) },
     Need { package: "python3-venv", probe: Probe::Runs(&["python3", "-c", "import ensurepip, venv"]) },
-    // pylibmc is built from source where PyPI has no wheel for this Python.
+    // pylibmc is built from source.
+    Need {
+        package: "python3-dev",
+        probe: Probe::Runs(&[
+            "python3",
+            "-c",
+            "import os, sysconfig; os.stat(sysconfig.get_path('include') + '/Python.h')",
+        ]),
+    },
     Need { package: "libmemcached-dev", probe: Probe::File("/usr/include/libmemcached/memcached.h") },
     Need { package: "zlib1g-dev", probe: Probe::File("/usr/include/zlib.h") },
     Need { package: "build-essential", probe: Probe::Runs(&["cc", "--version"]) },
