@@ -68,7 +68,7 @@ async function main() {
 
   if (door === 'sasl') {
     const wrong = connect({ username, password: `not ${password}`, timeout: 1 });
-    same('a wrong password', /auth/i.test(await failure(wrong.get(P + 'large'))), true);
+    same('a wrong password', (await failure(wrong.get(P + 'large'))).toLowerCase().includes('auth'), true);
   }
   console.log(`memjs ${require('memjs/package.json').version}, ${door}: ${checks} checks`);
 }
