@@ -42,9 +42,9 @@ enum Part {
 impl Part {
     fn allows(self, bytes: usize) -> bool {
         match self {
-            Part::Must => bytes > 0,
-            Part::May => true,
-            Part::Never => bytes == 0,
+            Self::Must => bytes > 0,
+            Self::May => true,
+            Self::Never => bytes == 0,
         }
     }
 }

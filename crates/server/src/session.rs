@@ -1,7 +1,7 @@
 //! One client's conversation: bytes in, replies out, no socket.
 //!
 //! The walk of a GET: the worker reads and calls [`Session::feed`], `serve` frames every whole request that arrived
-//! (`Frame::of`, `text::parse`: they borrow), `Turn::prepare` and `Turn::prefetch_item` fetch their memory ahead, then in order
+//! (`Frame::of`, `Dialect::parse`: they borrow), `Turn::prepare` and `Turn::prefetch_item` fetch their memory ahead, then in order
 //! [`Executor::execute`] calls `Executor::get`, which asks `Turn::get` and writes the item with [`Form::encode`] into the
 //! [`Output`]; the worker sends that with one gathered write.
 //!
