@@ -109,7 +109,7 @@ impl Error {
             Self::BadAuthTermination => "CLIENT_ERROR bad command line termination",
             Self::AuthTokenTooLong => "CLIENT_ERROR auth token too long",
             Self::NotOverUdp => "CLIENT_ERROR not over UDP",
-            Self::TooLargeForUdp => "SERVER_ERROR reply too large for UDP",
+            Self::TooLargeForUdp => "SERVER_ERROR too large for UDP",
             Self::TooLarge => "SERVER_ERROR object too large for cache",
             Self::OutOfMemoryStoring => "SERVER_ERROR out of memory storing object",
             Self::OutOfMemory => "SERVER_ERROR out of memory",

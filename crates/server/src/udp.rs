@@ -189,3 +189,17 @@ const REPLY_BYTES_MAX: usize = 64 << 10;
 /// How often a command that waits for memory to be reclaimed is tried. What is dropped then is lost, as datagrams may be;
 /// a worker that waited would hold up all its clients.
 const TRIES_MAX: u32 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So that whoever asks by the shortest get, from however far, learns that it has to ask by TCP.
+    #[test]
+    fn a_refusal_may_always_be_sent() {
+        let shortest = udp::HEADER_BYTES + b"get k\r\n".len();
+        let refusal = udp::framed_bytes(Error::TooLargeForUdp.line().len() + b"\r\n".len());
+        let mut allowance = budget::Budget::new([1, 2]).grant([192, 0, 2, 1].into(), shortest, 5);
+        assert!(allowance.spend(refusal));
+    }
+}

@@ -318,8 +318,8 @@ fn replies_beyond_64_kib_are_refused() {
     assert_eq!(client.text(b"append fits 0 0 10000 noreply\r\n"), "");
     let more = [b"append fits 0 0 10000\r\n", &fits[..10_000], b"\r\n"].concat();
     assert_eq!(client.text(&more), "STORED\r\n");
-    assert_eq!(client.text(b"get fits\r\nmn\r\n"), "SERVER_ERROR reply too large for UDP\r\nMN\r\n");
-    assert_eq!(client.text(b"get none fits\r\n"), "SERVER_ERROR reply too large for UDP\r\n");
+    assert_eq!(client.text(b"get fits\r\nmn\r\n"), "SERVER_ERROR too large for UDP\r\nMN\r\n");
+    assert_eq!(client.text(b"get none fits\r\n"), "SERVER_ERROR too large for UDP\r\n");
     let stats = Stats::of(server.address()).expect("stats");
     assert_eq!(stats.get("udp_withheld").expect("a line"), 2);
 }
