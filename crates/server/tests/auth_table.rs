@@ -2,14 +2,18 @@
 //! memcached's doc/protocol.txt and doc/protocol-binary.txt; what a client gets before its login, from there as well.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustls::pki_types::CertificateDer;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 /// A folder of the test's own, gone when dropped, with a password file that anybody may read: the server gives up root.
 struct Folder(PathBuf);
@@ -46,6 +50,7 @@ struct Door {
 
 enum At {
     Tcp(SocketAddr),
+    Tls(SocketAddr, Arc<ClientConfig>),
     Unix(String),
 }
 
@@ -61,14 +66,16 @@ impl Door {
             _ => "proto[binary]:127.0.0.1",
         };
         vec![
-            Self::open("TCP", scheme, Some("127.0.0.1")),
-            Self::open("its own protocol", scheme, Some(of_its_own)),
-            Self::open("tagged", scheme, Some("tag[door]:127.0.0.1")),
-            Self::open("Unix", scheme, None),
+            Self::open("TCP", scheme, Some("127.0.0.1"), false),
+            Self::open("its own protocol", scheme, Some(of_its_own), false),
+            Self::open("tagged", scheme, Some("tag[door]:127.0.0.1"), false),
+            Self::open("Unix", scheme, None, false),
+            Self::open("TLS", scheme, Some("127.0.0.1"), true),
+            Self::open("plain beside TLS", scheme, Some("notls:127.0.0.1"), true),
         ]
     }
 
-    fn open(name: &'static str, scheme: &str, listen: Option<&str>) -> Self {
+    fn open(name: &'static str, scheme: &str, listen: Option<&str>, has_tls: bool) -> Self {
         let folder = Folder::new();
         let mut command = Command::new(env!("CARGO_BIN_EXE_larderd"));
         match scheme {
@@ -82,6 +89,16 @@ impl Door {
             }
             None => command.args(["-s", &folder.file("socket")]),
         };
+        let client_config = has_tls.then(|| {
+            let identity =
+                rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+            fs::write(folder.file("certificate"), identity.cert.pem()).expect("it is ours");
+            fs::write(folder.file("key"), identity.signing_key.serialize_pem()).expect("it is ours");
+            let files =
+                format!("ssl_chain_cert={},ssl_key={}", folder.file("certificate"), folder.file("key"));
+            command.args(["-Z", "-o", &files, "-o", "drop_privileges"]);
+            client_config(identity.cert.der().clone())
+        });
         let child = command.spawn().expect("larderd runs");
         let deadline = Instant::now() + Duration::from_secs(10);
         let at = loop {
@@ -92,7 +109,11 @@ impl Door {
                     let ports = fs::read_to_string(folder.0.join("port")).unwrap_or_default();
                     if let Some(port) = ports.strip_prefix("TCP INET: ") {
                         let port: u16 = port.trim().parse().expect("it is a port");
-                        break At::Tcp(([127, 0, 0, 1], port).into());
+                        let address = ([127, 0, 0, 1], port).into();
+                        break match client_config {
+                            Some(config) if name == "TLS" => At::Tls(address, config),
+                            _ => At::Tcp(address),
+                        };
                     }
                 }
                 None if UnixStream::connect(folder.file("socket")).is_ok() => {
@@ -111,6 +132,16 @@ impl Door {
                 stream.set_nodelay(true).expect("it is a socket");
                 stream.set_nonblocking(true).expect("it is a socket");
                 Box::new(stream)
+            }
+            At::Tls(address, config) => {
+                let mut stream = TcpStream::connect(address).expect("it listens");
+                let name = "localhost".try_into().expect("it is a name");
+                let mut tls = ClientConnection::new(Arc::clone(config), name).expect("rustls is set up");
+                while tls.is_handshaking() {
+                    tls.complete_io(&mut stream).expect("the server shakes hands");
+                }
+                stream.set_nonblocking(true).expect("it is a socket");
+                Box::new(StreamOwned::new(tls, stream))
             }
             At::Unix(path) => {
                 let stream = UnixStream::connect(path).expect("it listens");
@@ -142,6 +173,15 @@ impl Drop for Door {
     }
 }
 
+/// Of a client that trusts this certificate.
+fn client_config(certificate: CertificateDer<'static>) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate).expect("it is a certificate");
+    let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions().expect("there are some");
+    Arc::new(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
 /// Longer than a server takes to answer, so that what has not come then does not come.
 const SILENCE: Duration = Duration::from_millis(1500);
 
@@ -153,8 +193,7 @@ fn read_all(stream: &mut dyn Stream) -> (Vec<u8>, bool) {
         match stream.read(&mut buffer) {
             Ok(0) => return (reply, true),
             Ok(n) => reply.extend_from_slice(&buffer[..n]),
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return (reply, true),
-            Err(_) => return (reply, false),
+            Err(error) => return (reply, error.kind() != ErrorKind::WouldBlock),
         }
     }
 }
