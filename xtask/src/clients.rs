@@ -80,18 +80,10 @@ impl Clients {
     /// Runs every program against a server of its own, a few at a time, for most of them wait for a value to expire. Then
     /// memccapable.
     pub(crate) fn run(&self, server: &Path, side: Side) -> Result<Tally> {
-        let (awaited, programs): (Vec<_>, Vec<_>) = self
-            .programs
-            .iter()
-            .partition(|program| side == Side::Larder && doors::AWAITED.contains(&program.door));
-        for program in awaited {
-            println!("  not yet  {}", program.title());
-        }
-
         let next = AtomicUsize::new(0);
         let work = || {
             let mut results = Vec::new();
-            while let Some(program) = programs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            while let Some(program) = self.programs.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let result = self.run_one(program, server).map_err(|error| error.to_string());
                 results.push((program.title(), result));
             }

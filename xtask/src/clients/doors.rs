@@ -154,9 +154,6 @@ fn free_port() -> Result<u16> {
     Err("no port is free for both TCP and UDP".into())
 }
 
-/// Doors that larderd does not have yet.
-pub(super) const AWAITED: [Door; 1] = [Door::Tls];
-
 const USER: &str = "larder";
 const PASSWORD: &str = "secret";
 const PASSWORDS: &str = "passwords";
