@@ -1,0 +1,388 @@
+//! What once broke memcached, by the name it went by, and larder's answer to it.
+//!
+//! The list: memcached's CVEs, and the fixes of its releases up to 1.6.45. Expected answers are those of the fixed versions
+//! (doc/protocol.txt, doc/protocol-binary.txt and their behaviour). What larder does not have, it refuses: a test all the same.
+
+use std::io::{Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use std::{env, fs};
+
+use larder_conformance::Result;
+use larder_conformance::server::{self, Server};
+
+/// UDP answered anybody, with up to 51,000 times the bytes it was sent.
+#[test]
+fn cve_2018_1000115_udp_amplification() -> Result<()> {
+    let server = start(&[])?;
+    let socket = udp_to(server.address().port())?;
+    socket.send(b"\0\x01\0\0\0\x01\0\0stats\r\n")?;
+    assert!(socket.recv(&mut [0; 2048]).is_err(), "UDP is off unless -U asks for it");
+
+    let (server, socket) = start_udp()?;
+    let mut stream = connect(&server)?;
+    ask(&mut stream, &[b"set a 0 0 100000\r\n", &[b'x'; 100_000][..], b"\r\n"].concat(), b"STORED\r\n")?;
+    socket.send(b"\0\x01\0\0\0\x01\0\0stats\r\n")?;
+    let mut received = 0;
+    while let Ok(bytes) = socket.recv(&mut [0; 2048]) {
+        received += bytes;
+    }
+    assert!(received <= 64, "{received} bytes of statistics by UDP");
+    Ok(())
+}
+
+/// Short datagrams were read beyond their end.
+#[test]
+fn cve_2017_9951_short_datagrams() -> Result<()> {
+    let (_server, socket) = start_udp()?;
+    for bytes in 0..=8 {
+        socket.send(&b"\0\x01\0\0\0\x01\0\0"[..bytes])?;
+        socket.send(&[&b"\0\x01\0\0\0\x01\0\0"[..], &[0x80, 0, 0, 1][..bytes.min(4)]].concat())?;
+    }
+    answers_by_udp(&socket)
+}
+
+/// Requests of several datagrams crashed the server.
+#[test]
+fn cve_2022_48571_requests_of_several_datagrams() -> Result<()> {
+    let (_server, socket) = start_udp()?;
+    for (sequence, total) in [(0, 2), (1, 2), (0, 0), (7, 255)] {
+        socket.send(&[&[0, 9, 0, sequence, 0, total, 0, 0][..], b"set a 0 0 5000\r\nxxx"].concat())?;
+    }
+    answers_by_udp(&socket)
+}
+
+/// Lengths of a header were subtracted from each other before they were compared: append and prepend (8704), set and the like
+/// (8705), SASL (8706).
+#[test]
+fn cve_2016_8704_8705_8706_binary_lengths() -> Result<()> {
+    let server = start(&[])?;
+    for opcode in [0x01, 0x02, 0x03, 0x0e, 0x0f, 0x11, 0x19, 0x1a, 0x21, 0x22] {
+        for (key_bytes, extras_bytes, body_bytes) in [(250, 8, 0), (10, 0, 9), (1, 8, 8), (0xffff, 0xff, 1)] {
+            let reply = converse(&server, &header(opcode, key_bytes, extras_bytes, body_bytes))?;
+            assert_status(&reply, &[0x04, 0x81], opcode);
+        }
+    }
+    is_alive(&server)
+}
+
+/// Extras longer than what there is room for were copied.
+#[test]
+fn cve_2020_10931_extras() -> Result<()> {
+    let server = start(&[])?;
+    for opcode in 0..0x30 {
+        let packet = [&header(opcode, 1, 0xff, 0x100)[..], &[b'e'; 0x100]].concat();
+        let reply = converse(&server, &packet)?;
+        assert!(reply.is_empty() || reply[6..8] != [0, 0], "{opcode:#x} is answered as if it were right");
+    }
+    is_alive(&server)
+}
+
+/// A body of more than 2 GiB was taken for a negative length, and the stream lost its place (1.6.42).
+#[test]
+fn binary_bodies_beyond_two_gib() -> Result<()> {
+    let server = start(&[])?;
+    for body_bytes in [0x4000_0001, 0x7fff_ffff, 0x8000_0000, 0x8000_0009, u32::MAX] {
+        for opcode in [0x00, 0x01, 0x0e, 0x11] {
+            let extras_bytes = if matches!(opcode, 0x01 | 0x11) { 8 } else { 0 };
+            let reply = converse(&server, &header(opcode, 1, extras_bytes, body_bytes))?;
+            assert_status(&reply, &[0x04], opcode);
+        }
+    }
+    is_alive(&server)
+}
+
+/// The error path of mg wrote through a pointer that was not set.
+#[test]
+fn cve_2020_22570_errors_of_mg() -> Result<()> {
+    let server = start(&[])?;
+    let mut stream = connect(&server)?;
+    const BAD: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
+    ask(&mut stream, b"mg\r\n", BAD)?;
+    ask(&mut stream, b"mg \r\n", BAD)?;
+    ask(&mut stream, &[b"mg ", &[b'k'; 251][..], b" v\r\n"].concat(), BAD)?;
+    ask(&mut stream, b"mg a v v\r\n", b"CLIENT_ERROR duplicate flag\r\n")?;
+    ask(&mut stream, b"mg a S\r\n", b"CLIENT_ERROR invalid flag\r\n")?;
+    ask(&mut stream, b"mg ! b\r\n", b"CLIENT_ERROR error decoding key\r\n")?;
+    ask(&mut stream, b"mg a O12345678901234567890123456789012\r\n", b"CLIENT_ERROR opaque token too long\r\n")
+}
+
+/// A null pointer, for want of an argument. larder has no LRU to tune.
+#[test]
+fn cve_2019_11596_lru_without_arguments() -> Result<()> {
+    let server = start(&[])?;
+    let mut stream = connect(&server)?;
+    for line in ["lru mode", "lru temp_ttl", "lru", "lru tune", "lru tune 10"] {
+        ask(&mut stream, format!("{line}\r\n").as_bytes(), b"ERROR\r\n")?;
+    }
+    Ok(())
+}
+
+/// `stats conns` read beyond the name of a Unix socket; the binary protocol never had it, and no address may be told.
+#[test]
+fn cve_2019_15026_and_2009_1255_no_look_inside() -> Result<()> {
+    let server = start(&[])?;
+    let mut stream = connect(&server)?;
+    for line in ["stats maps", "stats malloc"] {
+        ask(&mut stream, format!("{line}\r\n").as_bytes(), b"ERROR\r\n")?;
+    }
+    // One packet: status 1, key not found.
+    let reply = converse(&server, &[&header(0x10, 5, 0, 5)[..], b"conns", &header(0x07, 0, 0, 0)].concat())?;
+    assert_status(&reply, &[0x01], 0x10);
+    Ok(())
+}
+
+/// More references to an item than its counter could count: freed while in use.
+#[test]
+fn cve_2018_1000127_references_to_one_item() -> Result<()> {
+    const TIMES: usize = 70_000;
+    let server = start(&[])?;
+    let mut stream = connect(&server)?;
+    ask(&mut stream, b"set a 0 0 1\r\nx\r\n", b"STORED\r\n")?;
+    let line = [b"get".as_slice(), &b" a".repeat(TIMES), b"\r\n"].concat();
+    let expected = [b"VALUE a 0 1\r\nx\r\n".repeat(TIMES), b"END\r\n".to_vec()].concat();
+    ask(&mut stream, &line, &expected)?;
+    ask(&mut stream, &b"mg a v\r\n".repeat(TIMES / 2), &b"VA 1\r\nx\r\n".repeat(TIMES / 2))?;
+
+    // 1.6.43: the same by the binary protocol.
+    let get = [&header(0x00, 1, 0, 1)[..], b"a"].concat();
+    let mut binary = connect(&server)?;
+    let mut writer = binary.try_clone()?;
+    let writing = std::thread::spawn(move || writer.write_all(&get.repeat(TIMES)));
+    let mut replies = vec![0; 29 * TIMES];
+    binary.read_exact(&mut replies)?;
+    assert!(replies.chunks(29).all(|reply| reply[6..8] == [0, 0] && reply[28] == b'x'));
+    writing.join().map_err(|_| "the writer panicked")??;
+    is_alive(&server)
+}
+
+/// A file of passwords with a long or broken line overflowed a buffer.
+#[test]
+fn cve_2021_37519_broken_password_files() -> Result<()> {
+    let path = env::temp_dir().join(format!("larder-regressions-{}", std::process::id()));
+    for file in [&b"nocolon\n"[..], &[b'u'; 5000], &[&b"u:"[..], &[b'p'; 5000]].concat(), b"\0\0\0\n\xff\xfe"]
+    {
+        fs::write(&path, file)?;
+        assert_eq!(exit_code(&["-Y", &path.to_string_lossy()])?, Some(1), "{}", file.escape_ascii());
+    }
+    fs::remove_file(&path)?;
+    Ok(())
+}
+
+/// The proxy's tokenizer, where CR is missing (46853) or keys are many (46852): the server's own must not have it either.
+#[test]
+fn cve_2023_46852_46853_many_keys_and_bare_line_feeds() -> Result<()> {
+    let server = start(&[])?;
+    let mut stream = connect(&server)?;
+    ask(&mut stream, b"set a 0 0 1\nx\r\nget a\n", b"STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n")?;
+    ask(&mut stream, b"get  a   a \n", b"VALUE a 0 1\r\nx\r\nVALUE a 0 1\r\nx\r\nEND\r\n")?;
+    ask(&mut stream, &[b"get".as_slice(), &b" b".repeat(100_000), b"\n"].concat(), b"END\r\n")?;
+    ask(&mut stream, &[&b"get "[..], &b" ".repeat(10_000), b"a\n"].concat(), b"VALUE a 0 1\r\nx\r\nEND\r\n")
+}
+
+/// Spaces alone were tokenized beyond their end (1.6.44).
+#[test]
+fn lines_of_spaces() -> Result<()> {
+    let server = start(&[])?;
+    let mut stream = connect(&server)?;
+    for spaces in [4, 100, 2000] {
+        ask(&mut stream, &[&b" ".repeat(spaces)[..], b"\r\n"].concat(), b"ERROR\r\n")?;
+    }
+    Ok(())
+}
+
+/// A client that had failed to log in could go on as if it had not (CVE-2013-7239).
+#[test]
+fn cve_2013_7239_sasl_retry() -> Result<()> {
+    let path = env::temp_dir().join(format!("larder-sasl-{}", std::process::id()));
+    fs::write(&path, "user:password\n")?;
+    let mut command = Command::new(server::larderd()?);
+    command.args(["-l", "127.0.0.1", "-p", "-1", "-S", "-u", "nobody"]).env("MEMCACHED_SASL_PWDB", &path);
+    let server = Server::start_command(command)?;
+    let login =
+        |message: &[u8]| [&header(0x21, 5, 0, 5 + message.len() as u32)[..], b"PLAIN", message].concat();
+    let get = [&header(0x00, 1, 0, 1)[..], b"a"].concat();
+    assert_status(&converse(&server, &get)?, &[0x20], 0x00);
+    let reply = converse(&server, &[login(b"\0user\0wrong"), get.clone(), get.clone()].concat())?;
+    assert_status(&reply, &[0x20], 0x21);
+    let body_bytes = u32::from_be_bytes([reply[8], reply[9], reply[10], reply[11]]) as usize;
+    assert_status(&reply[24 + body_bytes..], &[0x20], 0x00);
+    // Other clients are not let in by one that was.
+    assert_status(
+        &converse(&server, &[login(b"\0user\0password"), header(0x07, 0, 0, 0)].concat())?,
+        &[0],
+        0x21,
+    );
+    assert_status(&converse(&server, &get)?, &[0x20], 0x00);
+    fs::remove_file(&path)?;
+    Ok(())
+}
+
+/// UDP let clients past SASL (1.5.20), `proto[binary]` past the text protocol's login (1.6.43).
+#[test]
+fn logins_guard_every_door() -> Result<()> {
+    let path = env::temp_dir().join(format!("larder-doors-{}", std::process::id()));
+    fs::write(&path, "user:password\n")?;
+    let file = path.to_string_lossy();
+    assert_eq!(exit_code(&["-Y", &file, "-U", "11299"])?, Some(64));
+    assert_eq!(exit_code(&["-S", "-U", "11299"])?, Some(64));
+
+    let server = start(&["-Y", &file])?;
+    // 1.6.42: empty lines crashed the server.
+    assert!(converse(&server, b"\r\n\r\n\r\n")?.is_empty());
+    let mut stream = connect(&server)?;
+    ask(&mut stream, b"get a_key\r\n", b"CLIENT_ERROR unauthenticated\r\n")?;
+    // 1.6.42: a token of any length was given memory.
+    ask(&mut stream, b"set x 0 0 20000\r\n", b"CLIENT_ERROR auth token too long\r\n")?;
+    let get = [&header(0x00, 1, 0, 1)[..], b"a\r\n"].concat();
+    let reply = converse(&server, &get)?;
+    assert!(
+        reply.is_empty() || reply.starts_with(b"CLIENT_ERROR unauthenticated"),
+        "{}",
+        reply.escape_ascii()
+    );
+    fs::remove_file(&path)?;
+    Ok(())
+}
+
+/// Fixes of 1.6.42 to 1.6.45 in commands that larder does not have: watch with a failed store, a dump to an idle client, slabs with
+/// bad arguments.
+#[test]
+fn commands_that_do_not_exist() -> Result<()> {
+    let server = start(&[])?;
+    let mut stream = connect(&server)?;
+    let lines = [
+        "watch fetchers mutations",
+        "lru_crawler metadump all",
+        "lru_crawler mgdump hash",
+        "slabs reassign",
+        "slabs reassign -1 99999",
+        "slabs automove x",
+        "extstore free_memchunks 1 -1",
+    ];
+    for line in lines {
+        ask(&mut stream, format!("{line}\r\n").as_bytes(), b"ERROR\r\n")?;
+    }
+    Ok(())
+}
+
+/// ms with an error leaked its item (1.6.43).
+#[test]
+fn errors_of_ms_leak_nothing() -> Result<()> {
+    let server = start(&["-m", "8", "-M"])?;
+    let mut stream = connect(&server)?;
+    let value = vec![b'x'; 100_000];
+    let refused = [b"ms a 100000 S\r\n", &value[..], b"\r\n"].concat();
+    let cut_short = [b"ms a 100000\r\n", &value[..], b"xx"].concat();
+    for _ in 0..200 {
+        ask(&mut stream, &refused, b"CLIENT_ERROR invalid flag\r\n")?;
+        ask(&mut stream, &cut_short, b"CLIENT_ERROR bad data chunk\r\n")?;
+    }
+    ask(&mut stream, &[b"ms a 100000\r\n", &value[..], b"\r\n"].concat(), b"HD\r\n")
+}
+
+/// What larder does not have can not be switched on: external storage, restarts from a file, the proxy.
+#[test]
+fn options_that_are_refused() -> Result<()> {
+    for args in [&["-o", "ext_path=/tmp/x:64m"][..], &["-e", "/tmp/x"], &["-o", "proxy_config=/tmp/x"]] {
+        assert!(exit_code(args)?.is_some_and(|code| code != 0), "{args:?}");
+    }
+    Ok(())
+}
+
+fn start(args: &[&str]) -> Result<Server> {
+    Server::start(&server::larderd()?, args)
+}
+
+/// A server with a UDP door, and a socket that speaks to it.
+fn start_udp() -> Result<(Server, UdpSocket)> {
+    let port = UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port();
+    let server = start(&["-U", &port.to_string()])?;
+    Ok((server, udp_to(port)?))
+}
+
+fn udp_to(port: u16) -> Result<UdpSocket> {
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    socket.connect(("127.0.0.1", port))?;
+    socket.set_read_timeout(Some(Duration::from_millis(300)))?;
+    Ok(socket)
+}
+
+/// The next datagram that comes is the answer to a request that has one.
+fn answers_by_udp(socket: &UdpSocket) -> Result<()> {
+    socket.set_read_timeout(Some(Duration::from_secs(10)))?;
+    socket.send(b"\x12\x34\0\0\0\x01\0\0get nothing\r\n")?;
+    let mut datagram = [0; 2048];
+    // What was cut short may have been answered with an error.
+    for _ in 0..20 {
+        let bytes = socket.recv(&mut datagram)?;
+        if datagram[..2] == [0x12, 0x34] {
+            assert_eq!(
+                datagram[..bytes].escape_ascii().to_string(),
+                "\\x124\\x00\\x00\\x00\\x01\\x00\\x00END\\r\\n"
+            );
+            return Ok(());
+        }
+    }
+    Err("no answer".into())
+}
+
+fn connect(server: &Server) -> Result<TcpStream> {
+    let stream = server.connect()?;
+    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    Ok(stream)
+}
+
+/// Sends and expects; a thread sends, so that replies are read meanwhile.
+fn ask(stream: &mut TcpStream, request: &[u8], expected: &[u8]) -> Result<()> {
+    let mut writer = stream.try_clone()?;
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(move || writer.write_all(request));
+        let mut reply = vec![0; expected.len()];
+        stream.read_exact(&mut reply)?;
+        let shown = |bytes: &[u8]| bytes[..bytes.len().min(200)].escape_ascii().to_string();
+        assert!(reply == expected, "{}: {} instead of {}", shown(request), shown(&reply), shown(expected));
+        Ok(writing.join().map_err(|_| "the writer panicked")??)
+    })
+}
+
+/// Sends, and returns all that comes until the end.
+fn converse(server: &Server, request: &[u8]) -> Result<Vec<u8>> {
+    let mut stream = connect(server)?;
+    stream.write_all(request)?;
+    stream.shutdown(std::net::Shutdown::Write)?;
+    let mut reply = Vec::new();
+    match stream.read_to_end(&mut reply) {
+        Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => Err(error.into()),
+        _ => Ok(reply),
+    }
+}
+
+/// The header of a request.
+fn header(opcode: u8, key_bytes: u16, extras_bytes: u8, body_bytes: u32) -> Vec<u8> {
+    let mut header = vec![0x80, opcode];
+    header.extend_from_slice(&key_bytes.to_be_bytes());
+    header.extend_from_slice(&[extras_bytes, 0, 0, 0]);
+    header.extend_from_slice(&body_bytes.to_be_bytes());
+    header.resize(24, 0);
+    header
+}
+
+fn assert_status(reply: &[u8], expected: &[u16], opcode: u8) {
+    assert!(reply.len() >= 24, "{opcode:#x}: {}", reply.escape_ascii());
+    let status = u16::from_be_bytes([reply[6], reply[7]]);
+    assert!(reply[0] == 0x81 && reply[1] == opcode && expected.contains(&status), "{}", reply.escape_ascii());
+}
+
+fn is_alive(server: &Server) -> Result<()> {
+    ask(&mut connect(server)?, b"mn\r\n", b"MN\r\n")
+}
+
+/// How larderd ends that is not to start with these options. `None`: by a signal.
+fn exit_code(args: &[&str]) -> Result<Option<i32>> {
+    let mut command = Command::new(server::larderd()?);
+    command.args(["-l", "127.0.0.1", "-p", "0", "-u", "nobody"]).args(args);
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+    Ok(status.code())
+}
