@@ -100,7 +100,8 @@ impl Draw {
             // Never white space alone: 1.6.18 looks for digits behind its end.
             10 => b"END\r\nget a\r\n"[..self.rng.usize(1..13)].to_vec(),
             11 => vec![b'v'; self.rng.usize(..6000)],
-            12 => (0..self.rng.usize(..40)).map(|_| self.rng.u8(..)).collect(),
+            // No NUL: a number ends there for the reference.
+            12 => (0..self.rng.usize(..40)).map(|_| self.rng.u8(1..)).collect(),
             _ => vec![self.rng.lowercase() as u8; self.rng.usize(1..50)],
         }
     }
@@ -157,7 +158,7 @@ pub(crate) const KEYS: [&[u8]; 7] = [b"a", b"b", b"c", b"key:1", b"YQ==", b"\xff
 
 /// Keys that only base64 and packets can name, and their base64. They are not appended to nor counted with: the reference would
 /// forget that they came in base64.
-pub(crate) const ODD_KEYS: [(&[u8], &[u8]); 3] = [(b"a b", b"YSBi"), (b"\r\n", b"DQo="), (b"a\0", b"YQA=")];
+pub(crate) const ODD_KEYS: [(&[u8], &[u8]); 3] = [(b"a b", b"YSBi"), (b"x \xff", b"eCD/"), (b"a\0", b"YQA=")];
 
 /// None beyond 2^63: there 1.6.18 looks for a minus behind the value's end, and sometimes finds one.
 const NUMBERS: [&[u8]; 20] = [

@@ -182,7 +182,7 @@ fn same_word(
         let seconds = |word: &[u8]| {
             let seconds = word.strip_prefix(*time)?;
             // 1.6.18 counts what is left in me below zero.
-            number(seconds.strip_prefix(b"-").filter(|_| kind == b"ME" && seconds != b"-1").unwrap_or(seconds))
+            number(seconds.strip_prefix(b"-").filter(|_| kind == b"ME").unwrap_or(seconds))
         };
         matches!((seconds(reference), seconds(larder)), (Some(a), Some(b)) if a.abs_diff(b) <= SECS_DIFFERENCE_MAX || a.min(b) > WRAPPED)
     })

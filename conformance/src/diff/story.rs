@@ -66,13 +66,14 @@ impl Teller {
 
     /// Removes the items of the story before; those with odd keys, which a garbled line has made, lose only their sight.
     fn forget(&mut self) -> Result<()> {
-        let mut bytes = b"flush_all noreply\r\n".to_vec();
+        let mut bytes = Vec::new();
         for key in KEYS {
             bytes.extend_from_slice(&[b"delete ", key, b" noreply\r\n"].concat());
         }
         for (_, base64) in ODD_KEYS {
             bytes.extend_from_slice(&[b"md ", base64, b" b q\r\n"].concat());
         }
+        bytes.extend_from_slice(b"flush_all noreply\r\n");
         let mut bytes = [bytes.clone(), bytes];
         let last = self.end(false, &mut bytes);
         let answers = self.pair.exchange(CONTROL, [&bytes[0], &bytes[1]], &[], &last)?;

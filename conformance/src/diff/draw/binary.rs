@@ -24,7 +24,7 @@ impl Draw {
         let key = key_of_opaque(index as u32).unwrap_or(KEYS[0]);
         let mut packet = self.well_formed(opcode, key, is_large);
         let kind = match packet.opcode {
-            GET | GETQ | GETK | GETKQ | GAT | GATQ | GATK | GATKQ => Kind::Fetch,
+            GET | GETQ | GETK | GETKQ | TOUCH | GAT | GATQ | GATK | GATKQ => Kind::Fetch,
             INCR | DECR | INCRQ | DECRQ => Kind::Arithmetic,
             _ => Kind::Other,
         };

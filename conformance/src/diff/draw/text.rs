@@ -145,8 +145,9 @@ impl Draw {
             2 => drop(words.remove(index)),
             3 => words[index].make_ascii_uppercase(),
             4 => {
-                words[index] =
-                    self.choice(&[&b"x"[..], b"-1", b"0", b"noreply", b"2147483648", b"+1", b"\xff"]).to_vec()
+                words[index] = self
+                    .choice(&[&b"x"[..], b"-1", b"0", b"noreply", b"2147483648", b"+900", b"\xff"])
+                    .to_vec()
             }
             5 => words[index] = vec![b'L'; self.rng.usize(245..260)],
             6 => {
