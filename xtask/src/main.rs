@@ -5,6 +5,7 @@ mod clients;
 mod conform;
 mod diff;
 mod floor;
+mod fuzz;
 mod load;
 mod needs;
 mod shell;
@@ -38,6 +39,7 @@ fn run(args: &[String]) -> Result<()> {
         "diff" => diff::run(rest),
         "bench" => bench::run(rest),
         "floor" => floor::run(rest),
+        "fuzz" => fuzz::run(rest),
         "soak" => soak::run(rest),
         "help" | "--help" => {
             println!("{USAGE}");
@@ -56,4 +58,5 @@ const USAGE: &str = "usage: cargo xtask CHORE [--help]
   diff      random requests to larderd and memcached, side by side
   bench     measure larderd beside memcached and the floor server
   floor     the floor server: what a server costs that does no work
+  fuzz      make up inputs for the parsers
   soak      run larderd for long with values that can be checked";

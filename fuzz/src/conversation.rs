@@ -1,0 +1,141 @@
+//! Whole conversations: however the bytes arrive, the answers are the same, and no more of them than there may be.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use larder_engine::{Config, Engine, Handle, Now};
+use larder_protocol::Dialect;
+use larder_server::clock::Clock;
+use larder_server::output::Output;
+use larder_server::session::{Context, OUTPUT_BYTES_MAX, Session, Verdict, Window};
+use larder_server::settings::Settings;
+use larder_server::shared::Shared;
+
+/// A conversation. The first byte says of which kind, the next four where it is cut.
+pub fn session(input: &[u8]) {
+    let Some(([kind, cuts @ ..], input)) = input.split_first_chunk::<5>() else { return };
+    let whole = converse(*kind, &[input]);
+    let mut ends: Vec<usize> = cuts.iter().map(|cut| (input.len() * usize::from(*cut)) >> 8).collect();
+    ends.extend([0, input.len()]);
+    ends.sort_unstable();
+    let pieces: Vec<&[u8]> = ends.windows(2).map(|ends| &input[ends[0]..ends[1]]).collect();
+    let cut = converse(*kind, &pieces);
+    if !tells_statistics(input) && !has_long_line(input) {
+        assert_eq!(whole.replies.escape_ascii().to_string(), cut.replies.escape_ascii().to_string());
+        assert_eq!(whole.is_closed, cut.is_closed);
+    }
+}
+
+/// A client, and what it was answered.
+struct Client {
+    session: Session,
+    unconsumed: Vec<u8>,
+    replies: Vec<u8>,
+    is_closed: bool,
+}
+
+/// A server without a door, whose clock stands still.
+struct Server {
+    shared: Shared,
+    handle: Handle,
+    requests_max: u32,
+    uses_windows: bool,
+}
+
+fn converse(kind: u8, pieces: &[&[u8]]) -> Client {
+    let mut server = Server::new(kind);
+    let dialect = [None, None, Some(Dialect::Text), Some(Dialect::Binary)][usize::from(kind >> 6)];
+    let session = Session::new(dialect);
+    let mut client = Client { session, unconsumed: Vec::new(), replies: Vec::new(), is_closed: false };
+    for piece in pieces {
+        server.receive(&mut client, piece);
+    }
+    client
+}
+
+impl Server {
+    fn new(kind: u8) -> Self {
+        let is = |bit: u8| kind & (1 << bit) != 0;
+        let settings = Settings {
+            memory_bytes: 4 << 20,
+            item_bytes_max: ITEM_BYTES_MAX,
+            evict: !is(0),
+            cas: !is(1),
+            noreply_close_on_error: is(2),
+            threads: 1,
+            ..Settings::default()
+        };
+        let engine = Engine::new(Config {
+            memory_bytes: settings.memory_bytes,
+            item_bytes_max: settings.item_bytes_max,
+            evict: settings.evict,
+            handles_max: 2,
+            index_power: None,
+            hash_key: [1, 2],
+        })
+        .unwrap();
+        let handle = engine.handle().unwrap();
+        let shared = Shared::new(Arc::clone(&engine), settings, Clock::start()).unwrap();
+        Self { shared, handle, requests_max: if is(3) { 1 } else { 20 }, uses_windows: is(4) }
+    }
+
+    /// One piece of input arrives.
+    fn receive(&mut self, client: &mut Client, mut piece: &[u8]) {
+        while self.uses_windows && client.unconsumed.is_empty() && !piece.is_empty() && !client.is_closed {
+            let turn = self.handle.enter(NOW);
+            match client.session.window(&turn) {
+                Window::Fill(window) => {
+                    let filled = window.len().min(piece.len());
+                    window[..filled].copy_from_slice(&piece[..filled]);
+                    client.session.filled(filled);
+                    piece = &piece[filled..];
+                }
+                Window::TryAgain => {}
+                Window::None => break,
+            }
+        }
+        client.unconsumed.extend_from_slice(piece);
+        for _ in 0..FEEDS_MAX {
+            if client.is_closed {
+                return;
+            }
+            let context = Context { shared: &self.shared, counters: &self.shared.counters[0] };
+            let turn = self.handle.enter(NOW);
+            let mut output = Output::default();
+            let fed =
+                client.session.feed(&context, &turn, &client.unconsumed, &mut output, self.requests_max);
+            assert!(output.len_bytes() <= OUTPUT_BYTES_MAX + 2 * ITEM_BYTES_MAX as usize, "too much at once");
+            client.unconsumed.drain(..fed.consumed);
+            let mut written = 0;
+            while written < output.len_bytes() {
+                let mut slices = [IoSlice::new(&[]); 3];
+                let filled = output.slices(written, &mut slices);
+                let from = client.replies.len();
+                slices[..filled].iter().for_each(|slice| client.replies.extend_from_slice(slice));
+                assert!(client.replies.len() > from, "nothing of what is left");
+                written += client.replies.len() - from;
+            }
+            match fed.verdict {
+                Verdict::NeedInput => return,
+                Verdict::Close(_) => client.is_closed = true,
+                Verdict::Yield | Verdict::TryAgain => {}
+            }
+        }
+        panic!("no end of work");
+    }
+}
+
+/// Figures, and times since the start, change from one run to the next.
+fn tells_statistics(input: &[u8]) -> bool {
+    let stat = &[0x80, 0x10];
+    input.windows(5).any(|word| word == b"stats") || input.windows(2).any(|head| head == stat)
+}
+
+/// A line is refused for its length only while its end has not come.
+fn has_long_line(input: &[u8]) -> bool {
+    input.split(|byte| *byte == b'\n').any(|line| line.len() > 2000)
+}
+
+const NOW: Now = Now { secs: 100, micros: 1 << 40 };
+const ITEM_BYTES_MAX: u32 = 64 << 10;
+const FEEDS_MAX: u32 = 100_000;
