@@ -78,6 +78,11 @@ impl Client {
         got
     }
 
+    /// Sends with new keys from now on, and asks the server to do so too.
+    pub(crate) fn change_keys(&mut self) {
+        self.0.conn.refresh_traffic_keys().expect("this is TLS 1.3");
+    }
+
     /// Says that it will send no more. Its socket stays open.
     pub(crate) fn end(&mut self) {
         self.0.conn.send_close_notify();

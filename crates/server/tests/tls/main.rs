@@ -124,6 +124,22 @@ fn records_may_be_cut_into_packets_anywhere() {
 }
 
 #[test]
+fn keys_may_change_on_the_way() {
+    let kit = Kit::new("", &[]);
+    let config = config(&kit.authority, None, &[&TLS13]);
+    let mut client = Client::connect(kit.server.address(), &config).expect("larderd listens");
+    for round in 0..20 {
+        client.ask(b"set k 0 0 1\r\nv\r\n", b"STORED\r\n");
+        client.change_keys();
+        // At times several in one go.
+        if round % 3 == 0 {
+            client.change_keys();
+        }
+        client.ask(b"get k\r\n", b"VALUE k 0 1\r\nv\r\nEND\r\n");
+    }
+}
+
+#[test]
 fn listeners_ask_for_certificates_as_they_are_told() {
     let stranger = Authority::new().client();
     let ca = "ssl_ca_cert=CLIENTS";
