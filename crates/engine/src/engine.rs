@@ -107,7 +107,10 @@ impl Engine {
         let segment_bytes = segment_bytes(memory_bytes, config.handles_max);
         let log_segments = memory_bytes / segment_bytes;
         let item_segments = (config.item_bytes_max as usize).div_ceil(segment_bytes) + 1;
-        let run_segments = RUN_SPACE_FACTOR * log_segments.max(item_segments);
+        // An entry of the index has room for so many addresses.
+        let segments_max = crate::index::LOG_BYTES_MAX / segment_bytes;
+        let run_segments =
+            (RUN_SPACE_FACTOR * log_segments.max(item_segments)).min(segments_max - log_segments);
         let budget = Budget::new(config.memory_bytes);
         let buckets = match config.index_power {
             Some(power) => 1 << power.min(32),

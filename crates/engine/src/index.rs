@@ -35,6 +35,8 @@ const LAST: usize = WORDS - 1;
 
 const PLACE_BITS: u32 = 39;
 const PLACE: u64 = (1 << PLACE_BITS) - 1;
+/// The longest log whose items an entry can point to.
+pub(crate) const LOG_BYTES_MAX: usize = (PLACE as usize) << 3;
 const USE_ONE: u64 = 1 << PLACE_BITS;
 const USES: u64 = 3 << PLACE_BITS;
 const LOCK: u64 = 1 << 41;

@@ -2,7 +2,7 @@
 //!
 //! Unsafe code lives here because this module hands out memory that the compiler knows nothing of. What it hands out
 //! safely are atomics, which any number of threads may read and write; plain bytes it gives only through unsafe
-//! functions whose callers (`item.rs`, `run.rs`) hold the invariant "written by one, before anybody can find it".
+//! functions whose callers (`item.rs`, `upload.rs`) hold the invariant "written by one, before anybody can find it".
 #![allow(unsafe_code)]
 
 use std::io;
