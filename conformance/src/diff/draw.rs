@@ -101,7 +101,7 @@ impl Draw {
             10 => b"END\r\nget a\r\n"[..self.rng.usize(1..13)].to_vec(),
             11 => vec![b'v'; self.rng.usize(..6000)],
             // No NUL: a number ends there for the reference.
-            12 => (0..self.rng.usize(..40)).map(|_| self.rng.u8(1..)).collect(),
+            12 => std::iter::once(b'~').chain((0..self.rng.usize(..40)).map(|_| self.rng.u8(1..))).collect(),
             _ => vec![self.rng.lowercase() as u8; self.rng.usize(1..50)],
         }
     }

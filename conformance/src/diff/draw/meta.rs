@@ -33,7 +33,7 @@ impl Draw {
             // This key is the first in base64; to store it so would make larder, not the reference, show it so for ever.
             let is_base64 = !is_odd && key == KEYS[4] && name != b"ms";
             // Of a key that is no base64 an error is enough now and then.
-            if letter == b'b' && !is_base64 && !self.one_in(20) {
+            if letter == b'b' && !is_base64 && (key == KEYS[4] || !self.one_in(20)) {
                 continue;
             }
             request.push(&[b' ', letter]);
