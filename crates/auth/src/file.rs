@@ -54,7 +54,9 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<Entry>, Malformed> {
     let mut entries = Vec::<Entry>::new();
     for (number, line) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
         let refuse = |why: &str| Malformed(format!("line {number}: {why}"));
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        // All of them: a line that ends in one could not be written as it was read.
+        let end = line.iter().rposition(|byte| *byte != b'\r').map_or(0, |last| last + 1);
+        let line = &line[..end];
         if line.is_empty() {
             continue;
         }
