@@ -1,7 +1,8 @@
 //! Compares what two servers answered to the same requests.
 //!
 //! Everything is compared byte for byte, except: CAS values, which must correspond; times, which may differ by
-//! [`SECS_DIFFERENCE_MAX`]; and what is documented to be each server's own (the version, `cls` and `size` in `me`).
+//! [`SECS_DIFFERENCE_MAX`]; and what is each server's own: the version, `cls` and `size` in `me`, and
+//! the time since the last access, which the reference notes once a minute.
 
 use std::collections::HashMap;
 
@@ -174,10 +175,11 @@ fn same_word(
     if let (Some(a), Some(b)) = (cas_in(kind, index, reference), cas_in(kind, index, larder)) {
         return pairs.correspond(key, a, b);
     }
-    if kind == b"ME" && [&b"cls="[..], b"size="].iter().any(|own| both_begin(reference, larder, own)) {
+    let own: &[&[u8]] = if kind == b"ME" { &[b"cls=", b"size=", b"la="] } else { &[b"l"] };
+    if index > 0 && own.iter().any(|own| both_begin(reference, larder, own)) {
         return true;
     }
-    let times: &[&[u8]] = if kind == b"ME" { &[b"exp=", b"la="] } else { &[b"t", b"l"] };
+    let times: &[&[u8]] = if kind == b"ME" { &[b"exp="] } else { &[b"t"] };
     times.iter().filter(|_| index > 0).any(|time| {
         let seconds = |word: &[u8]| {
             let seconds = word.strip_prefix(*time)?;

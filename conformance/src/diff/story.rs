@@ -34,7 +34,7 @@ impl Teller {
         Ok(teller)
     }
 
-    /// Tells a story from its beginning, when none of its items is there. `None`: all answers agree.
+    /// Tells a story from its beginning, when no item with a key of [`KEYS`] is there. `None`: all answers agree.
     pub(crate) fn tell(&mut self, story: &[Burst]) -> Result<Option<Parting>> {
         self.forget()?;
         let mut cas = CasPairs::default();
@@ -64,7 +64,7 @@ impl Teller {
         Ok(None)
     }
 
-    /// Removes the items of the story before; those with odd keys, which a garbled line has made, lose only their sight.
+    /// Removes the items of the story before, but for those of odd keys, which a garbled line has made.
     fn forget(&mut self) -> Result<()> {
         let mut bytes = Vec::new();
         for key in KEYS {
@@ -73,7 +73,10 @@ impl Teller {
         for (_, base64) in ODD_KEYS {
             bytes.extend_from_slice(&[b"md ", base64, b" b q\r\n"].concat());
         }
-        bytes.extend_from_slice(b"flush_all noreply\r\n");
+        // Now and then all others too. Not each time: memory that was flushed is free only a while later.
+        if self.bursts % FLUSH_BURSTS < 4 {
+            bytes.extend_from_slice(b"flush_all noreply\r\n");
+        }
         let mut bytes = [bytes.clone(), bytes];
         let last = self.end(false, &mut bytes);
         let answers = self.pair.exchange(CONTROL, [&bytes[0], &bytes[1]], &[], &last)?;
@@ -147,5 +150,6 @@ fn push(answer: &Answer, at: usize, text: &mut String) {
 
 /// The connection over which items are removed.
 const CONTROL: usize = 4;
+const FLUSH_BURSTS: u32 = 512;
 const NOOP: u8 = 0x0a;
 const SHOWN_BYTES_MAX: usize = 2000;
