@@ -1,0 +1,18 @@
+//! The benchmark: what is asked of a server ([`Scenario`]), and what came of it ([`Outcome`]).
+//!
+//! ```text
+//! scenario   what to ask: groups of connections, weighted commands, keys, values, rate, truth    (TOML, presets, front ends)
+//! run        asks: threads, each with an epoll loop, connections and a tally of its own
+//! outcome    what came: histograms per command, failures by kind, the server's CPU and memory
+//! ```
+//!
+//! A run never shares a line of memory between its threads while it asks: each thread tallies for itself and hands its
+//! figures over once a period.
+
+#![forbid(unsafe_code)]
+
+pub mod outcome;
+pub mod scenario;
+
+pub use outcome::Outcome;
+pub use scenario::Scenario;

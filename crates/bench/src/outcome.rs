@@ -1,0 +1,260 @@
+//! What came of a run: exact counts, histograms, failures by kind, and what it cost on both sides.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use crate::scenario::{Kind, Scenario};
+
+/// A finished run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What was asked.
+    pub scenario: Scenario,
+    /// Wall clock at the start, seconds since 1970.
+    pub started_unix_secs: u64,
+    /// From the end of the warm-up to the last answer.
+    pub elapsed_secs: f64,
+    /// All of it.
+    pub total: Tally,
+    /// Period by period.
+    pub periods: Vec<Period>,
+    /// One for each server, in the order of the scenario.
+    pub servers: Vec<ServerCost>,
+    /// What asking cost.
+    pub client: ClientCost,
+}
+
+/// Figures of one period.
+#[derive(Clone, Debug)]
+pub struct Period {
+    /// Since the start of the run.
+    pub begins_secs: f64,
+    /// Its length.
+    pub secs: f64,
+    /// What happened in it.
+    pub tally: Tally,
+    /// CPU seconds that the servers used in it, all together. `None` where they cannot be watched (another machine).
+    pub server_cpu_secs: Option<f64>,
+}
+
+/// Counts and histograms. Tallies of threads, of machines and of periods add up with [`Tally::add`].
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// By command.
+    pub commands: BTreeMap<Kind, CommandTally>,
+    /// By kind. Empty when all was well.
+    pub failures: BTreeMap<Failure, u64>,
+    /// The first few, in words, for a person: at most [`EXAMPLES_MAX`].
+    pub examples: Vec<String>,
+    /// Connections that were opened again, for whatever reason.
+    pub reconnects: u64,
+    /// Bytes sent to the servers.
+    pub sent_bytes: u64,
+    /// Bytes that came from them.
+    pub received_bytes: u64,
+    /// UDP: requests without an answer.
+    pub datagrams_lost: u64,
+    /// UDP: datagrams of an answer that overtook another.
+    pub datagrams_disordered: u64,
+    /// Open loop: requests that were sent later than planned by more than a millisecond because no connection was free.
+    pub sent_late: u64,
+    /// Values that were checked, and how many gets checked an expiry.
+    pub verified: u64,
+    /// Gets that checked an expiry.
+    pub expiry_verified: u64,
+}
+
+/// Examples of failures that are kept.
+pub const EXAMPLES_MAX: usize = 20;
+
+/// Figures of one command.
+#[derive(Clone, Debug)]
+pub struct CommandTally {
+    /// Requests that were answered, or sent if they ask for no reply. A get of n keys is one.
+    pub requests: u64,
+    /// Keys asked for: n for a get of n keys.
+    pub keys: u64,
+    /// Keys that were found, where that is a question.
+    pub hits: u64,
+    /// Keys that were not.
+    pub misses: u64,
+    /// Bytes of values, sent or received.
+    pub value_bytes: u64,
+    /// Nanoseconds from when a request was due (open loop) or sent (closed) to the last byte of its answer;
+    /// three significant digits, up to [`LATENCY_MAX_NANOS`].
+    pub latency_nanos: Histogram<u64>,
+    /// Nanoseconds from when it was really sent: in an open loop, the server's part.
+    pub service_nanos: Histogram<u64>,
+}
+
+/// The longest latency that a histogram tells from a longer one: an hour.
+pub const LATENCY_MAX_NANOS: u64 = 3_600_000_000_000;
+
+/// What can be wrong with an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Failure {
+    /// `SERVER_ERROR`, `CLIENT_ERROR`, `ERROR`, or a binary status that is no normal outcome.
+    ErrorReply,
+    /// `SERVER_ERROR out of memory ...` or binary 0x82.
+    OutOfMemory,
+    /// Bytes that are no answer to what was asked: another key, another form, or when nothing was asked.
+    Protocol,
+    /// Nothing came for `truth.timeout_secs`.
+    Timeout,
+    /// The server closed the connection.
+    Closed,
+    /// A connection could not be opened.
+    Connect,
+    /// A value that nobody stored: wrong key, checksum, length or flags.
+    WrongValue,
+    /// A value older than one that was acknowledged before it was asked for.
+    StaleValue,
+    /// A key that must be there is not.
+    Lost,
+    /// Found after it should be gone.
+    ExpiredLate,
+    /// Gone before it should.
+    ExpiredEarly,
+    /// Replicas differ.
+    ReplicasDiffer,
+}
+
+/// What a server used during a run, from its /proc and its `stats`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct ServerCost {
+    /// As in the scenario.
+    pub address: String,
+    /// What it calls itself: the answer to `version`.
+    pub version: String,
+    /// User CPU seconds, and system CPU seconds, of the run without its warm-up. From /proc if it runs here, else `stats`' rusage.
+    pub cpu_user_secs: Option<f64>,
+    /// See `cpu_user_secs`.
+    pub cpu_system_secs: Option<f64>,
+    /// Resident bytes at the end, if it runs here.
+    pub resident_bytes: Option<u64>,
+    /// Every numeric `stats` line that changed: value after minus value before.
+    pub stats_deltas: BTreeMap<String, f64>,
+}
+
+/// What the load itself used.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct ClientCost {
+    /// Threads that asked.
+    pub threads: usize,
+    /// Their CPU seconds, all together.
+    pub cpu_secs: f64,
+    /// The busiest thread's CPU seconds by the run's length: near 1, the client was the limit.
+    pub busiest_thread_share: f64,
+    /// Requests a second that this client reached against the floor server with the same scenario, where that was measured.
+    pub floor_requests_per_sec: Option<f64>,
+    /// Why these figures tell of the client rather than of the server, in words. Printed loudly.
+    pub warnings: Vec<String>,
+}
+
+impl CommandTally {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        let histogram = || {
+            // Bounds and digits are constants that the library accepts.
+            Histogram::new_with_bounds(1, LATENCY_MAX_NANOS, 3).unwrap_or_else(|_| unreachable!())
+        };
+        Self {
+            requests: 0,
+            keys: 0,
+            hits: 0,
+            misses: 0,
+            value_bytes: 0,
+            latency_nanos: histogram(),
+            service_nanos: histogram(),
+        }
+    }
+
+    /// Adds what another counted.
+    pub fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.keys += other.keys;
+        self.hits += other.hits;
+        self.misses += other.misses;
+        self.value_bytes += other.value_bytes;
+        // Same bounds, so nothing can be out of range.
+        let _ = self.latency_nanos.add(&other.latency_nanos);
+        let _ = self.service_nanos.add(&other.service_nanos);
+    }
+}
+
+impl Default for CommandTally {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Tally {
+    /// Adds what another counted.
+    pub fn add(&mut self, other: &Self) {
+        for (&kind, figures) in &other.commands {
+            self.commands.entry(kind).or_default().add(figures);
+        }
+        for (&failure, count) in &other.failures {
+            *self.failures.entry(failure).or_default() += count;
+        }
+        let room = EXAMPLES_MAX.saturating_sub(self.examples.len());
+        self.examples.extend(other.examples.iter().take(room).cloned());
+        self.reconnects += other.reconnects;
+        self.sent_bytes += other.sent_bytes;
+        self.received_bytes += other.received_bytes;
+        self.datagrams_lost += other.datagrams_lost;
+        self.datagrams_disordered += other.datagrams_disordered;
+        self.sent_late += other.sent_late;
+        self.verified += other.verified;
+        self.expiry_verified += other.expiry_verified;
+    }
+
+    /// All commands together.
+    pub fn all(&self) -> CommandTally {
+        let mut all = CommandTally::new();
+        for figures in self.commands.values() {
+            all.add(figures);
+        }
+        all
+    }
+
+    /// Whether anything that was checked failed.
+    pub fn has_failed(&self) -> bool {
+        self.failures.values().any(|&count| count > 0)
+    }
+}
+
+/// Who looks on while a run goes on: the live screen, an agent that reports to its collector.
+pub trait Watcher {
+    /// Another phase has begun, or the same has come further.
+    fn phase(&mut self, phase: Phase);
+
+    /// Everything is connected, stored and warmed up; the clock starts when this returns.
+    fn ready(&mut self) {}
+
+    /// A period is over. `so_far`: the run until now, this period included.
+    fn period(&mut self, period: &Period, so_far: &Tally);
+}
+
+/// Where a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Opens connections, logs in, flushes if asked for.
+    Connecting,
+    /// Stores every key once.
+    Filling {
+        /// Keys stored.
+        done: u64,
+        /// Keys to store.
+        of: u64,
+    },
+    /// Asks without counting.
+    WarmingUp,
+    /// Asks and counts.
+    Running,
+    /// Compares what must agree at the end.
+    Checking,
+}

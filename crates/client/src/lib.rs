@@ -1,0 +1,3 @@
+//! A client of memcached's protocols.
+
+#![forbid(unsafe_code)]
