@@ -6,8 +6,8 @@
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
-use std::time::Duration;
-use std::{env, fs};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
 
 use larder_conformance::Result;
 use larder_conformance::server::{self, Server};
@@ -216,6 +216,34 @@ fn cve_2013_7239_sasl_retry() -> Result<()> {
     );
     assert_status(&converse(&server, &get)?, &[0x20], 0x00);
     fs::remove_file(&path)?;
+    Ok(())
+}
+
+/// Users who do not exist were refused sooner than those who do (CVE-2026-47783, 1.6.42). With hashed passwords a refusal takes
+/// milliseconds, so a difference would show: the fastest of many attempts is compared, which noise cannot make faster.
+#[test]
+fn cve_2026_47783_refusals_take_the_same_time() -> Result<()> {
+    let path = env::temp_dir().join(format!("larder-names-{}", std::process::id()));
+    // RFC 7677, section 3, with 4096 iterations.
+    let verifier = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:\
+                    wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
+    fs::write(&path, format!("user:{verifier}\n"))?;
+    let server = start(&["-Y", &path.to_string_lossy()])?;
+    let mut fastest = [Duration::MAX; 2];
+    for attempt in 0..40 {
+        let name = ["user", "nobody"][attempt % 2];
+        // Let the pause after the last check pass, which would be measured as well.
+        thread::sleep(Duration::from_millis(60));
+        let mut stream = connect(&server)?;
+        let token = format!("{name} guess");
+        let start = Instant::now();
+        let request = format!("set a 0 0 {}\r\n{token}\r\n", token.len());
+        ask(&mut stream, request.as_bytes(), b"CLIENT_ERROR authentication failure\r\n")?;
+        fastest[attempt % 2] = fastest[attempt % 2].min(start.elapsed());
+    }
+    fs::remove_file(&path)?;
+    let [known, unknown] = fastest;
+    assert!(unknown * 2 > known && known * 2 > unknown, "known {known:?}, unknown {unknown:?}");
     Ok(())
 }
 

@@ -118,7 +118,7 @@ impl Server {
             match fed.verdict {
                 Verdict::NeedInput => return,
                 Verdict::Close(_) => client.is_closed = true,
-                Verdict::Yield | Verdict::TryAgain => {}
+                Verdict::Yield | Verdict::Later | Verdict::TryAgain => {}
             }
         }
         panic!("no end of work");

@@ -65,6 +65,8 @@ pub(crate) enum Next {
     Wait(Interest),
     /// It could go on, but it is the others' turn.
     Queue,
+    /// It waits for something that no socket tells of: in a few milliseconds.
+    Park,
     Close(CloseReason),
 }
 
@@ -244,6 +246,7 @@ impl Connection {
                     let_others_run();
                     break (Next::Queue, true);
                 }
+                Verdict::Later => break (Next::Park, true),
                 _ if rounds < rounds_max => {}
                 verdict => {
                     if matches!(verdict, Verdict::Yield) {

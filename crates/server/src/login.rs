@@ -48,7 +48,7 @@ impl Login {
             Token::Close => return Step::stop(0, Verdict::Close(CloseReason::Error)),
             Token::Refused { error, bytes } => (Reply::Error(error), bytes),
             Token::Login { user, password, bytes } => match self.check(executor, guard, user, password) {
-                None => return Step::stop(0, Verdict::Yield),
+                None => return Step::stop(0, Verdict::Later),
                 Some(true) => (Reply::Stored { cas: 0, value_bytes: 0 }, bytes),
                 Some(false) => (Reply::Error(Error::AuthFailure), bytes),
             },
@@ -90,7 +90,7 @@ impl Login {
         let mut step = Step { consumed: bytes, requests: 1, verdict: None };
         match done {
             Done::Answered => {}
-            Done::TryAgain => return Step::stop(0, Verdict::Yield),
+            Done::TryAgain => return Step::stop(0, Verdict::Later),
             Done::Close(reason) => step.verdict = Some(Verdict::Close(reason)),
         }
         step

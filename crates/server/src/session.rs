@@ -69,6 +69,8 @@ pub enum Verdict {
     NeedInput,
     /// Enough for now: write the output, let others have their turn, and feed the rest (even if that is nothing).
     Yield,
+    /// Something other than the client makes it wait, for milliseconds: feed the rest again later.
+    Later,
     /// The engine needs a new turn: leave this one, enter another, feed the rest (even if that is nothing).
     TryAgain,
     /// Write the output and close.

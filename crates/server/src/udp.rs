@@ -124,7 +124,7 @@ impl Desk {
             }
             match fed.verdict {
                 Verdict::NeedInput | Verdict::Close(_) => break,
-                Verdict::Yield => {}
+                Verdict::Yield | Verdict::Later => {}
                 Verdict::TryAgain if tries < TRIES_MAX => {
                     tries += 1;
                     let_others_run();

@@ -8,6 +8,7 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use larder_protocol::Dialect;
 use rustix::event::{Timespec, epoll};
@@ -35,6 +36,10 @@ pub struct Worker {
     connections: Vec<Option<Box<Connection>>>,
     /// Descriptors of connections that could go on but had their share.
     ready: VecDeque<usize>,
+    /// Descriptors of connections that wait for a time rather than for their socket, which epoll does not watch meanwhile.
+    parked: Vec<usize>,
+    /// When the parked ones go on.
+    unpark_at: Instant,
     /// Until it is opened on the worker's own thread.
     udp_sockets: Vec<udp::Socket>,
     /// Whether our epoll watches the listeners.
@@ -65,6 +70,8 @@ impl Worker {
             epoll,
             connections: Vec::new(),
             ready: VecDeque::new(),
+            parked: Vec::new(),
+            unpark_at: Instant::now(),
             udp_sockets,
             is_listening: false,
             swept_secs: 0,
@@ -85,6 +92,7 @@ impl Worker {
         let (shared, counters) = (Arc::clone(&self.shared), Arc::clone(&self.counters));
         while !self.crew.is_stopping() {
             self.wait(&mut events)?;
+            self.unpark();
             let bench = &mut Bench {
                 shared: &shared,
                 counters: &counters,
@@ -117,9 +125,12 @@ impl Worker {
 
     fn wait(&self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
         const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+        const PARKED: Timespec = Timespec { tv_sec: 0, tv_nsec: PARKED_MILLIS as i64 * 1_000_000 };
         const NEXT_SECOND: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
         let timeout = if !self.ready.is_empty() {
             Some(&AT_ONCE)
+        } else if !self.parked.is_empty() {
+            Some(&PARKED)
         } else if self.shared.settings.idle_timeout_secs > 0 || !self.is_listening {
             Some(&NEXT_SECOND)
         } else {
@@ -152,7 +163,34 @@ impl Worker {
                 connection.is_queued = true;
                 self.ready.push_back(fd);
             }
+            Next::Park => {
+                // Its socket may have more to tell, which must not wake us in the meantime.
+                if epoll::delete(&self.epoll, &*connection).is_err() {
+                    return self.close(fd);
+                }
+                if self.parked.is_empty() {
+                    self.unpark_at = Instant::now() + Duration::from_millis(PARKED_MILLIS);
+                }
+                connection.is_queued = true;
+                self.parked.push(fd);
+            }
             Next::Close(_) => self.close(fd),
+        }
+    }
+
+    /// Queues those whose time has come.
+    fn unpark(&mut self) {
+        if self.parked.is_empty() || Instant::now() < self.unpark_at {
+            return;
+        }
+        for fd in mem::take(&mut self.parked) {
+            let Some(connection) = self.connections[fd].as_deref() else { continue };
+            let data = epoll::EventData::new_u64(fd as u64);
+            if epoll::add(&self.epoll, connection, data, flags(connection.interest)).is_ok() {
+                self.ready.push_back(fd);
+            } else {
+                self.close(fd);
+            }
         }
     }
 
@@ -340,6 +378,8 @@ fn flags(interest: Interest) -> epoll::EventFlags {
 
 /// memcached's words to a client beyond `-c`.
 const REFUSAL: &[u8] = b"ERROR Too many open connections\r\n";
+/// How long a parked connection waits: about as long as a dear check of a password takes.
+const PARKED_MILLIS: u64 = 5;
 const EVENTS_MAX: usize = 256;
 const ACCEPTS_PER_EVENT: u32 = 64;
 /// Tokens of epoll below this are descriptors of connections.

@@ -118,6 +118,35 @@ fn after_a_login_the_connection_is_as_any_other() {
     }
 }
 
+/// A hashed password (RFC 7677, section 3: `pencil`) costs milliseconds to check, one at a time in the whole server.
+#[test]
+fn who_waits_for_a_dear_check_is_answered_in_turn() {
+    let passwords = Passwords::new(
+        "user:SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:\
+         wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=",
+    );
+    let server = start(&["-Y", passwords.text(), "-t", "1"]);
+    let mut guesses = Vec::new();
+    for _ in 0..12 {
+        let mut stream = server.connect().expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("it is a socket");
+        // What comes behind the login waits with it.
+        stream.write_all((login("user", "guess") + "get a\r\n").as_bytes()).expect("it reads");
+        guesses.push(stream);
+    }
+    // Some go away while they wait.
+    for gone in guesses.drain(..4) {
+        gone.shutdown(std::net::Shutdown::Both).expect("it is connected");
+    }
+    assert!(lets_in(&server, "user", "pencil"));
+    for mut guess in guesses {
+        let expected = b"CLIENT_ERROR authentication failure\r\nCLIENT_ERROR unauthenticated\r\n";
+        let mut reply = vec![0; expected.len()];
+        guess.read_exact(&mut reply).expect("it answers");
+        assert_eq!(reply, expected);
+    }
+}
+
 #[test]
 fn a_login_may_come_byte_by_byte() {
     let passwords = Passwords::new("ann:pass");
