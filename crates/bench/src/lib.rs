@@ -11,8 +11,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod compare;
+pub mod contestant;
 pub mod outcome;
 pub mod scenario;
+pub mod search;
+pub mod sweep;
 
 pub use outcome::Outcome;
 pub use scenario::Scenario;

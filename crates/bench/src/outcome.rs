@@ -229,6 +229,9 @@ impl Tally {
 
 /// Who looks on while a run goes on: the live screen, an agent that reports to its collector.
 pub trait Watcher {
+    /// One of several runs begins: a server's turn in a round (from 1), a step of a sweep or a search.
+    fn turn(&mut self, _server: &str, _round: usize, _rounds: usize) {}
+
     /// Another phase has begun, or the same has come further.
     fn phase(&mut self, phase: Phase);
 

@@ -77,8 +77,8 @@ pub struct Tls {
 pub struct Login {
     /// The user's name.
     pub user: String,
-    /// The password. It is never written to a report.
-    #[serde(skip_serializing)]
+    /// The password. It is never written to a report, so a scenario that was read from one has none.
+    #[serde(default, skip_serializing)]
     pub password: String,
 }
 
