@@ -14,9 +14,11 @@
 pub mod compare;
 pub mod contestant;
 pub mod outcome;
+pub mod run;
 pub mod scenario;
 pub mod search;
 pub mod sweep;
 
 pub use outcome::Outcome;
+pub use run::{RunError, run};
 pub use scenario::Scenario;
