@@ -1,5 +1,4 @@
 //! Who takes part in a comparison: servers that run already, and servers that are started for it.
-
 use serde::{Deserialize, Serialize};
 
 /// A server with a name.
