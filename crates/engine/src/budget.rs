@@ -40,10 +40,6 @@ impl Budget {
         self.used_bytes.load(Relaxed)
     }
 
-    pub(crate) fn available_bytes(&self) -> u64 {
-        self.limit_bytes().saturating_sub(self.used_bytes())
-    }
-
     pub(crate) fn is_exceeded(&self) -> bool {
         self.used_bytes() > self.limit_bytes()
     }

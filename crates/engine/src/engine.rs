@@ -1,8 +1,7 @@
 //! The engine itself: what all handles share, and how memory comes back to it.
 
-use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::budget::Budget;
@@ -12,6 +11,7 @@ use crate::handle::Handle;
 use crate::hash::HashKey;
 use crate::index::{Entry, Index};
 use crate::item::Raw;
+use crate::limbo::{Limbo, Retired};
 use crate::memory::{PAGE_BYTES, Region};
 use crate::request::{Miss, Now};
 use crate::segment::{CLAIMED, DOOMED, FREE, GROUPS, Id, LARGE, MAIN, OPEN, SMALL, Segments, WAITING};
@@ -73,20 +73,9 @@ pub struct Engine {
     /// The time of the last background step.
     ticked_secs: AtomicU32,
 
-    /// What was unlinked, and may still be read by turns that began before.
-    limbo: Mutex<VecDeque<(u64, Retired)>>,
-    limbo_len: AtomicUsize,
+    limbo: Limbo,
     handles_free: Mutex<Vec<usize>>,
     reset: Mutex<Stats>,
-}
-
-/// Memory out of use, but perhaps not out of sight.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Retired {
-    Segment(Id),
-    Run(Id),
-    /// An overflow bucket of the index.
-    Overflow(u32),
 }
 
 impl Engine {
@@ -145,8 +134,7 @@ impl Engine {
             flush_at: AtomicU32::new(0),
             flushed_secs: AtomicU32::new(0),
             ticked_secs: AtomicU32::new(0),
-            limbo: Mutex::default(),
-            limbo_len: AtomicUsize::new(0),
+            limbo: Limbo::default(),
             handles_free: Mutex::new((0..config.handles_max).rev().collect()),
             reset: Mutex::default(),
         }))
@@ -229,10 +217,21 @@ impl Engine {
         self.segments.get(id).flush_mark.load(Relaxed) != self.flush_mark.load(Acquire)
     }
 
-    /// Fewer free segments than there should be?
+    /// Fewer free segments than there should be, even when what is in limbo has come back?
     pub(crate) fn is_low(&self) -> bool {
-        let affordable = self.budget.available_bytes() / self.segments.segment_bytes as u64;
-        u64::from(self.segments.ready_count.load(Relaxed)) + affordable < u64::from(self.free_target)
+        self.has_less_than(u64::from(self.free_target) * self.segments.segment_bytes as u64, 0)
+    }
+
+    /// Will a store find so much memory when the turns that run now have ended?
+    pub(crate) fn is_coming(&self, bytes: usize) -> bool {
+        !self.has_less_than(bytes as u64, self.reserve)
+    }
+
+    fn has_less_than(&self, bytes: u64, reserve: usize) -> bool {
+        let segment_bytes = self.segments.segment_bytes as u64;
+        let ready_bytes = u64::from(self.segments.ready_count.load(Relaxed)) * segment_bytes;
+        let wanted_bytes = bytes + reserve as u64 * segment_bytes;
+        self.budget.limit_bytes() + ready_bytes + self.limbo.bytes() < self.budget.used_bytes() + wanted_bytes
     }
 
     /// A free segment, with memory, in nobody's sight. Leaves the reserve alone unless it is for compaction.
@@ -289,41 +288,31 @@ impl Engine {
 
     /// Takes memory out of use; it comes back when no turn can see it any more. Unlink it first.
     pub(crate) fn retire(&self, what: Retired) {
-        let mut limbo = self.limbo.lock().unwrap_or_else(PoisonError::into_inner);
-        // Tagged under the lock, so that tags are in order.
-        limbo.push_back((self.epochs.retire(), what));
-        self.limbo_len.store(limbo.len(), Relaxed);
+        let bytes = match what {
+            Retired::Segment(id) | Retired::Run(id) => self.segments.memory_bytes(id),
+            Retired::Overflow(_) => 0,
+        };
+        self.limbo.push(what, bytes, &self.epochs);
     }
 
     /// Brings back what nobody can see any more.
     pub(crate) fn reclaim(&self) {
-        if self.limbo_len.load(Relaxed) == 0 {
+        if self.limbo.is_empty() {
             return;
         }
-        let horizon = self.epochs.horizon();
-        loop {
-            let mut limbo = self.limbo.lock().unwrap_or_else(PoisonError::into_inner);
-            if limbo.front().is_none_or(|&(tag, _)| tag >= horizon) {
-                return;
+        self.limbo.drain(self.epochs.horizon(), |what| match what {
+            Retired::Segment(id) if self.budget.is_exceeded() && !self.is_reserve_low() => {
+                self.decommit_segment(id);
             }
-            let next = limbo.pop_front();
-            self.limbo_len.store(limbo.len(), Relaxed);
-            drop(limbo);
-            match next {
-                Some((_, Retired::Segment(id))) if self.budget.is_exceeded() && !self.is_reserve_low() => {
-                    self.decommit_segment(id);
-                }
-                Some((_, Retired::Segment(id))) => self.segments.with_pool(|pool| pool.put_ready(id)),
-                Some((_, Retired::Run(id))) => self.doom_run(id),
-                Some((_, Retired::Overflow(overflow))) => self.index.reuse_overflow(overflow),
-                None => return,
-            }
-        }
+            Retired::Segment(id) => self.segments.with_pool(|pool| pool.put_ready(id)),
+            Retired::Run(id) => self.doom_run(id),
+            Retired::Overflow(overflow) => self.index.reuse_overflow(overflow),
+        });
     }
 
     /// Is memory on its way back?
     pub(crate) fn is_reclaiming(&self) -> bool {
-        self.limbo_len.load(Relaxed) != 0
+        !self.limbo.is_empty()
     }
 
     /// A run nobody can find any more goes when its last pin does.

@@ -6,11 +6,12 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use crate::engine::{Engine, Retired};
+use crate::engine::Engine;
 use crate::handle::{Handle, Turn};
 use crate::hash::Hash;
 use crate::index::{Bucket, Entry, Found};
 use crate::item::{DEAD, FETCHED};
+use crate::limbo::Retired;
 use crate::request::{Expiry, NoRoom, Now};
 use crate::segment::{Id, MAIN, SMALL, Treatment, WAITING};
 use crate::stats::QueueCounters;
@@ -73,10 +74,9 @@ impl Turn<'_> {
     pub(crate) fn append(&self, queue: usize, expiry: Expiry, bytes: usize) -> Result<usize, NoRoom> {
         self.report_items(64);
         if self.engine().is_low() {
-            self.engine().reclaim();
             self.empty_some(bytes * WORK_FACTOR, false);
         }
-        self.make_room(|| {
+        self.make_room(self.engine().segments.segment_bytes, || {
             self.handle.writer.borrow_mut().append(self.engine(), queue, expiry, bytes, self.now(), false)
         })
     }
@@ -84,14 +84,18 @@ impl Turn<'_> {
     /// Memory for a run.
     pub(crate) fn charge(&self, bytes: usize) -> Result<(), NoRoom> {
         self.report_items(64);
-        self.make_room(|| self.engine().take_bytes(bytes as u64).then_some(()))
+        self.make_room(bytes, || self.engine().take_bytes(bytes as u64).then_some(()))
     }
 
-    /// Tries, and while that fails empties segments.
-    fn make_room<R>(&self, mut attempt: impl FnMut() -> Option<R>) -> Result<R, NoRoom> {
+    /// Tries, and while that fails empties segments, until there are `bytes` to come. What is emptied now comes back no
+    /// sooner than what is in limbo already, so evicting more would help nobody.
+    fn make_room<R>(&self, bytes: usize, mut attempt: impl FnMut() -> Option<R>) -> Result<R, NoRoom> {
         for _ in 0..VICTIMS_MAX {
             if let Some(room) = attempt() {
                 return Ok(room);
+            }
+            if self.engine().is_coming(bytes) {
+                return Err(NoRoom::TryAgain);
             }
             if self.empty_some(self.engine().segments.segment_bytes, false) == 0 {
                 break;
@@ -119,7 +123,12 @@ impl Turn<'_> {
                 continue;
             }
             if self.empty_batch(&mut victim).is_err() {
-                self.engine().segments.put_back(victim.id);
+                if self.engine().evict {
+                    // A place is to come.
+                    self.handle.writer.borrow_mut().victim = Some(victim);
+                } else {
+                    self.engine().segments.put_back(victim.id);
+                }
                 break;
             }
             done += victim.next - before;
@@ -211,7 +220,9 @@ impl Turn<'_> {
                 };
                 moved.add(1);
             }
-            Err(NoPlace) if engine.evict => self.evict(bucket, hash, found, from),
+            Err(NoPlace) if engine.evict && !engine.is_coming(engine.segments.segment_bytes) => {
+                self.evict(bucket, hash, found, from);
+            }
             Err(NoPlace) => return Err(NoPlace),
         }
         Ok(())

@@ -16,7 +16,8 @@
 //! | `evict` | emptying segments: eviction, expiry, compaction, background work |
 //! | `upload` | large items |
 //! | `engine` | what all handles share; how memory comes back |
-//! | `epoch`, `budget`, `ghost`, `hash`, `lines`, `memory`, `stats`, `sync` | what they are called |
+//! | `limbo`, `epoch` | memory that was unlinked, and when nobody reads it any more |
+//! | `budget`, `ghost`, `hash`, `lines`, `memory`, `stats`, `sync` | what they are called |
 //!
 //! ```
 //! use larder_engine::{Config, Engine, Now, Store};
@@ -46,6 +47,7 @@ mod handle;
 mod hash;
 mod index;
 mod item;
+mod limbo;
 mod lines;
 mod memory;
 mod request;

@@ -377,7 +377,7 @@ impl Segments {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn memory_bytes(&self, id: Id) -> u64 {
+    pub(crate) fn memory_bytes(&self, id: Id) -> u64 {
         if self.is_run(id) { self.get(id).filled_bytes.load(Relaxed) } else { self.segment_bytes as u64 }
     }
 

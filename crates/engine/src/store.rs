@@ -4,11 +4,11 @@
 //! bucket, make sure that what was there still is, point the index to the new item. What needs no new item happens under the
 //! lock alone.
 
-use crate::engine::Retired;
 use crate::handle::{Item, Seen, Turn};
 use crate::hash::Hash;
 use crate::index::{Bucket, Entry, Found};
 use crate::item::{DEAD, FETCHED, Raw, STALE, Shape, TOKEN, accounted_bytes};
+use crate::limbo::Retired;
 use crate::request::{
     Arith, Compare, Counted, Deleted, Expiry, Fail, Fetched, Invalidate, Miss, Mode, NoRoom, Store, Stored,
     Token,

@@ -311,3 +311,70 @@ fn with_eviction_there_is_always_room() {
     });
     assert_eq!(refused.load(SeqCst), 0);
 }
+
+#[test]
+fn what_is_dead_but_still_in_sight_is_waited_for() {
+    let engine = engine(64 << 20, true);
+    let mut handle = engine.handle().unwrap();
+    let large = vec![1; 1_000_000];
+    for key in [b"a", b"b", b"c"] {
+        assert!(is_stored(put(&mut handle, at(2), &Store::set(key, &large))));
+    }
+    // 300 MB are overwritten, and only what the turn at hand has overwritten is ever dead for long.
+    let mut round = 0;
+    while round < 300 {
+        let turn = handle.enter(at(2));
+        let is_done = |round: u32| {
+            let key = format!("small:{}", round % 100).into_bytes();
+            let (store, small) = (Store::set(b"busy", &large), Store::set(&key, &[2; 100]));
+            is_stored(turn.store(turn.prepare(store.key), &store))
+                && is_stored(turn.store(turn.prepare(small.key), &small))
+        };
+        while round < 300 && is_done(round) {
+            round += 1;
+        }
+    }
+    assert_eq!(engine.stats().evictions, 0, "104 items of 4 MB live in 64 MiB");
+}
+
+#[test]
+fn what_lives_in_a_sparse_segment_is_not_evicted_for_want_of_a_place_that_is_to_come() {
+    let engine = engine(64 << 20, true);
+    let mut handle = engine.handle().unwrap();
+    for number in 0..50_000 {
+        let key = format!("still:{number}").into_bytes();
+        assert!(is_stored(put(&mut handle, at(2), &Store::set(&key, &[2; 500]))));
+    }
+    let mut round = 0;
+    while round < 600_000 {
+        let turn = handle.enter(at(2));
+        // Two of three are dead in any segment, one lives.
+        let is_done = |round: u32| {
+            let key = match round % 3 {
+                0 => format!("still:{}", round / 3 % 50_000),
+                _ => "busy".to_owned(),
+            };
+            is_stored(turn.store(turn.prepare(key.as_bytes()), &Store::set(key.as_bytes(), &[3; 500])))
+        };
+        while round < 600_000 && is_done(round) {
+            round += 1;
+        }
+    }
+    let stats = engine.stats();
+    assert_eq!((stats.evictions, stats.items), (0, 50_001));
+}
+
+#[test]
+fn the_background_step_waits_for_what_is_dead_but_still_in_sight() {
+    let engine = engine(64 << 20, true);
+    let (mut handle, mut background) = (engine.handle().unwrap(), engine.handle().unwrap());
+    let large = vec![1; 1_000_000];
+    for key in [b"a", b"b", b"c"] {
+        assert!(is_stored(put(&mut handle, at(2), &Store::set(key, &large))));
+    }
+    let turn = handle.enter(at(2));
+    let store = Store::set(b"busy", &large);
+    while is_stored(turn.store(turn.prepare(store.key), &store)) {}
+    background.maintain(at(2), 100_000);
+    assert_eq!(engine.stats().evictions, 0);
+}

@@ -1,0 +1,63 @@
+//! Limbo: memory that was unlinked, and may still be read by turns that began before.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use crate::epoch::Epochs;
+use crate::segment::Id;
+
+/// Memory out of use, but perhaps not out of sight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Retired {
+    Segment(Id),
+    Run(Id),
+    /// An overflow bucket of the index.
+    Overflow(u32),
+}
+
+#[derive(Default)]
+pub(crate) struct Limbo {
+    /// Oldest first, with the epoch that ended when it was retired and its size.
+    waiting: Mutex<VecDeque<(u64, u64, Retired)>>,
+    /// A hint that needs no lock.
+    count: AtomicUsize,
+    /// Segments and runs alone: what a store could use.
+    bytes: AtomicU64,
+}
+
+impl Limbo {
+    /// Takes in what was unlinked before.
+    pub(crate) fn push(&self, what: Retired, bytes: u64, epochs: &Epochs) {
+        self.bytes.fetch_add(bytes, Relaxed);
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        // Tagged under the lock, so that tags are in order.
+        waiting.push_back((epochs.retire(), bytes, what));
+        self.count.store(waiting.len(), Relaxed);
+    }
+
+    /// Hands everything that was tagged below `horizon` to `reuse`.
+    pub(crate) fn drain(&self, horizon: u64, reuse: impl Fn(Retired)) {
+        loop {
+            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            if waiting.front().is_none_or(|&(tag, ..)| tag >= horizon) {
+                return;
+            }
+            let Some((_, bytes, what)) = waiting.pop_front() else { return };
+            self.count.store(waiting.len(), Relaxed);
+            drop(waiting);
+            reuse(what);
+            // Only now: meanwhile nobody shall think that it is lost.
+            self.bytes.fetch_sub(bytes, Relaxed);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Relaxed) == 0
+    }
+
+    /// Memory that is to come back.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+}
