@@ -13,7 +13,9 @@
 
 pub mod compare;
 pub mod contestant;
+pub mod environment;
 pub mod outcome;
+pub mod report;
 pub mod run;
 pub mod scenario;
 pub mod search;

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+use crate::environment::Environment;
 use crate::scenario::{Kind, Scenario};
 
 /// A finished run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Outcome {
     /// What was asked.
     pub scenario: Scenario,
@@ -24,10 +25,13 @@ pub struct Outcome {
     pub servers: Vec<ServerCost>,
     /// What asking cost.
     pub client: ClientCost,
+    /// Where the load ran: [`Environment::here`].
+    #[serde(default)]
+    pub environment: Environment,
 }
 
 /// Figures of one period.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Period {
     /// Since the start of the run.
     pub begins_secs: f64,
@@ -40,7 +44,8 @@ pub struct Period {
 }
 
 /// Counts and histograms. Tallies of threads, of machines and of periods add up with [`Tally::add`].
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
 pub struct Tally {
     /// By command.
     pub commands: BTreeMap<Kind, CommandTally>,
@@ -70,7 +75,7 @@ pub struct Tally {
 pub const EXAMPLES_MAX: usize = 20;
 
 /// Figures of one command.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct CommandTally {
     /// Requests that were answered, or sent if they ask for no reply. A get of n keys is one.
     pub requests: u64,
@@ -84,8 +89,10 @@ pub struct CommandTally {
     pub value_bytes: u64,
     /// Nanoseconds from when a request was due (open loop) or sent (closed) to the last byte of its answer;
     /// three significant digits, up to [`LATENCY_MAX_NANOS`].
+    #[serde(with = "crate::report::histogram")]
     pub latency_nanos: Histogram<u64>,
     /// Nanoseconds from when it was really sent: in an open loop, the server's part.
+    #[serde(with = "crate::report::histogram")]
     pub service_nanos: Histogram<u64>,
 }
 
@@ -135,6 +142,9 @@ pub struct ServerCost {
     pub cpu_system_secs: Option<f64>,
     /// Resident bytes at the end, if it runs here.
     pub resident_bytes: Option<u64>,
+    /// Why something above is missing, in words.
+    #[serde(default)]
+    pub unwatched: Option<String>,
     /// Every numeric `stats` line that changed: value after minus value before.
     pub stats_deltas: BTreeMap<String, f64>,
 }
