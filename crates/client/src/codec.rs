@@ -1,0 +1,232 @@
+//! Requests to bytes and bytes to answers: the client's side of memcached's protocols, without I/O.
+//!
+//! A [`Pipeline`] stands for one connection. Each of its request methods appends a request to a buffer that the caller sends, and
+//! remembers what has to come back; [`Pipeline::receive`] takes the bytes that came, in whatever pieces, and tells what
+//! they answer. Answers come in the order of the requests, so a request is named by a tag of the caller's, handed back when
+//! it is answered. Nothing is allocated per request.
+//!
+//! Anything that is no answer to what is due is a [`Violation`]. Where the next answer begins is then unknown: the connection has to be
+//! closed. The same holds if an answer is given up (a timeout): what comes later would be taken for the answer to another request.
+//!
+//! ```
+//! use larder_client::codec::{Event, Get, Outcome, Pipeline, Protocol, Store};
+//!
+//! let mut pipeline = Pipeline::new(Protocol::Text);
+//! let mut output = Vec::new();
+//! pipeline.store(&mut output, &Store { key: b"colour", value: &[b"green"], ..Store::default() }, Some(1));
+//! pipeline.get(&mut output, &Get::default(), b"colour", 2);
+//! assert_eq!(output, b"set colour 0 0 5\r\ngreen\r\nget colour\r\n");
+//!
+//! let mut input = &b"STORED\r\nVALUE colour 0 5\r\ngreen\r\nEN"[..];
+//! let stored = pipeline.receive(&mut input)?;
+//! assert_eq!(stored, Some(Event::Done(1, Outcome::Stored { cas: None })));
+//! let Some(Event::Value(found)) = pipeline.receive(&mut input)? else { unreachable!() };
+//! assert_eq!(found.bytes, b"green");
+//! // The rest has not arrived yet; what is not taken has to be there again next time.
+//! assert_eq!((pipeline.receive(&mut input)?, input), (None, &b"EN"[..]));
+//! # Ok::<(), larder_client::codec::Violation>(())
+//! ```
+
+mod due;
+mod event;
+mod request;
+mod text;
+
+use due::{Due, Kind};
+pub use event::{ErrorKind, ErrorReply, Event, Outcome, Value, Violation, ViolationKind};
+pub use larder_protocol::command::Mode;
+pub use request::{Arith, Delete, Get, Protocol, Store, Touch};
+
+/// The requests on a connection that wait for their answers, with a tag `T` for each.
+///
+/// The caller has to make sure that keys are 1 to 250 bytes long, and for the text and meta protocols without spaces and control characters.
+#[derive(Debug)]
+pub struct Pipeline<T> {
+    protocol: Protocol,
+    due: due::Queue<T>,
+}
+
+impl<T> Pipeline<T> {
+    /// Of a new connection.
+    pub fn new(protocol: Protocol) -> Self {
+        Self { protocol, due: due::Queue::new() }
+    }
+
+    /// The protocol that is spoken.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// Requests that wait for an answer.
+    pub fn len(&self) -> usize {
+        self.due.len()
+    }
+
+    /// Nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The tag of the request whose answer comes next, or is coming: [`Event::Value`] belongs to it.
+    pub fn front(&self) -> Option<&T> {
+        self.due.front_tag()
+    }
+
+    /// Bytes that [`Pipeline::receive`] wants to see, at least, before it can go on: as much room a buffer must have.
+    pub fn needed_bytes(&self) -> usize {
+        self.due.needed_bytes
+    }
+
+    /// Forgets all that is due, as for a new connection. The tags, oldest first.
+    pub fn reset(&mut self) -> impl Iterator<Item = T> + use<T> {
+        std::mem::replace(&mut self.due, due::Queue::new()).into_tags()
+    }
+
+    /// Takes the next event from the head of `input`. `None`: more bytes are needed. What is left in `input` has to be there
+    /// again next time, with more behind it.
+    ///
+    /// # Errors
+    /// The server broke the protocol: close the connection.
+    #[inline]
+    pub fn receive<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Event<'i, T>>, Violation> {
+        if input.len() < self.due.needed_bytes.max(1) {
+            return Ok(None);
+        }
+        self.due.needed_bytes = 0;
+        match self.protocol {
+            Protocol::Text | Protocol::Meta => text::receive(&mut self.due, input),
+            Protocol::Binary => todo!(),
+        }
+    }
+
+    /// Asks for one key. Answer: at most one [`Event::Value`], then [`Outcome::Found`].
+    #[inline]
+    pub fn get(&mut self, output: &mut Vec<u8>, get: &Get<'_>, key: &[u8], tag: T) {
+        self.due.push_key(key);
+        match self.protocol {
+            Protocol::Text => text::get(output, get, key),
+            Protocol::Meta | Protocol::Binary => todo!(),
+        }
+        self.due.push(Due { keys: 1, ..Due::new(Kind::Get, Some(tag)) });
+    }
+
+    /// Asks for many keys at once: in one line, or by quiet requests that a no-op ends. Answer: an [`Event::Value`] for each key that is
+    /// found, in the order asked, then [`Outcome::Found`].
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &mut self,
+        output: &mut Vec<u8>,
+        get: &Get<'_>,
+        keys: impl IntoIterator<Item = K>,
+        tag: T,
+    ) {
+        let mut count = 0;
+        match self.protocol {
+            Protocol::Text => {
+                text::begin_get(output, get);
+                for key in keys {
+                    output.push(b' ');
+                    output.extend_from_slice(key.as_ref());
+                    self.due.push_key(key.as_ref());
+                    count += 1;
+                }
+                output.extend_from_slice(b"\r\n");
+            }
+            Protocol::Meta | Protocol::Binary => todo!(),
+        }
+        self.due.push(Due { keys: count, ..Due::new(Kind::MultiGet, Some(tag)) });
+    }
+
+    /// Stores. Answer: [`Outcome::Stored`], [`Outcome::NotStored`], [`Outcome::Exists`], [`Outcome::NotFound`].
+    /// Without `tag`: success is not answered, failure by [`Event::QuietFailed`] or, in the text protocol, not at all.
+    #[inline]
+    pub fn store(&mut self, output: &mut Vec<u8>, store: &Store<'_>, tag: Option<T>) {
+        match self.protocol {
+            Protocol::Text => text::store(output, store, tag.is_none()),
+            Protocol::Meta | Protocol::Binary => todo!(),
+        }
+        self.push_loud(Kind::Store(store.mode), tag);
+    }
+
+    /// Deletes. Answer: [`Outcome::Deleted`], [`Outcome::NotFound`]; with `compare` also [`Outcome::Exists`]. Without `tag`: see
+    /// [`Pipeline::store`].
+    pub fn delete(&mut self, output: &mut Vec<u8>, delete: &Delete<'_>, tag: Option<T>) {
+        match self.protocol {
+            Protocol::Text => text::delete(output, delete, tag.is_none()),
+            Protocol::Meta | Protocol::Binary => todo!(),
+        }
+        self.push_loud(Kind::Delete, tag);
+    }
+
+    /// Adds to a number, or subtracts from it. Answer: [`Outcome::Number`], [`Outcome::NotFound`]. Without `tag`: see
+    /// [`Pipeline::store`].
+    pub fn arith(&mut self, output: &mut Vec<u8>, arith: &Arith<'_>, tag: Option<T>) {
+        match self.protocol {
+            Protocol::Text => text::arith(output, arith, tag.is_none()),
+            Protocol::Meta | Protocol::Binary => todo!(),
+        }
+        self.push_loud(Kind::Arith, tag);
+    }
+
+    /// Sets an expiry. Answer: [`Outcome::Touched`], [`Outcome::NotFound`]. Without `tag`: see [`Pipeline::store`]; meta and binary know
+    /// no quiet touch, so its answer is read and dropped.
+    pub fn touch(&mut self, output: &mut Vec<u8>, touch: &Touch<'_>, tag: Option<T>) {
+        match self.protocol {
+            Protocol::Text => text::touch(output, touch, tag.is_none()),
+            Protocol::Meta | Protocol::Binary => todo!(),
+        }
+        self.push_loud(Kind::Touch, tag);
+    }
+
+    /// Forgets everything, now or in `delay_secs`. Answer: [`Outcome::Ok`]. Without `tag`: see [`Pipeline::store`].
+    pub fn flush_all(&mut self, output: &mut Vec<u8>, delay_secs: u32, tag: Option<T>) {
+        match self.protocol {
+            Protocol::Text | Protocol::Meta => text::flush_all(output, delay_secs, tag.is_none()),
+            Protocol::Binary => todo!(),
+        }
+        self.push_loud(Kind::Flush, tag);
+    }
+
+    /// Asks for the version. Answer: [`Outcome::Version`].
+    pub fn version(&mut self, output: &mut Vec<u8>, tag: T) {
+        match self.protocol {
+            Protocol::Text | Protocol::Meta => output.extend_from_slice(b"version\r\n"),
+            Protocol::Binary => todo!(),
+        }
+        self.due.push(Due::new(Kind::Version, Some(tag)));
+    }
+
+    /// Asks for a sign that everything before has been worked off (text: by asking for the version). Answer: [`Outcome::Ok`].
+    pub fn noop(&mut self, output: &mut Vec<u8>, tag: T) {
+        match self.protocol {
+            Protocol::Text => output.extend_from_slice(b"version\r\n"),
+            Protocol::Meta | Protocol::Binary => todo!(),
+        }
+        self.due.push(Due::new(Kind::Noop, Some(tag)));
+    }
+
+    /// Asks for statistics, `group` of them or, if it is empty, the general ones. Answer: [`Event::Stat`] for each, then
+    /// [`Outcome::Ok`].
+    pub fn stats(&mut self, output: &mut Vec<u8>, group: &[u8], tag: T) {
+        match self.protocol {
+            Protocol::Text | Protocol::Meta => text::stats(output, group),
+            Protocol::Binary => todo!(),
+        }
+        self.due.push(Due::new(Kind::Stats, Some(tag)));
+    }
+
+    /// Asks the server to close the connection. It answers what came before, and then nothing.
+    pub fn quit(&mut self, output: &mut Vec<u8>) {
+        match self.protocol {
+            Protocol::Text | Protocol::Meta => output.extend_from_slice(b"quit\r\n"),
+            Protocol::Binary => todo!(),
+        }
+    }
+
+    /// A request that is answered if it has a tag.
+    #[inline]
+    fn push_loud(&mut self, kind: Kind, tag: Option<T>) {
+        if tag.is_some() {
+            self.due.push(Due::new(kind, tag));
+        }
+    }
+}
