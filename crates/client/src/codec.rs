@@ -89,14 +89,17 @@ impl<T> Pipeline<T> {
     /// The server broke the protocol: close the connection.
     #[inline]
     pub fn receive<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Event<'i, T>>, Violation> {
-        if input.len() < self.due.needed_bytes.max(1) {
-            return Ok(None);
+        while input.len() >= self.due.needed_bytes.max(1) {
+            self.due.needed_bytes = 0;
+            let event = match self.protocol {
+                Protocol::Text | Protocol::Meta => text::receive(&mut self.due, input)?,
+                Protocol::Binary => todo!(),
+            };
+            if event.is_some() {
+                return Ok(event);
+            }
         }
-        self.due.needed_bytes = 0;
-        match self.protocol {
-            Protocol::Text | Protocol::Meta => text::receive(&mut self.due, input),
-            Protocol::Binary => todo!(),
-        }
+        Ok(None)
     }
 
     /// Asks for one key. Answer: at most one [`Event::Value`], then [`Outcome::Found`].
@@ -144,7 +147,7 @@ impl<T> Pipeline<T> {
             Protocol::Text => text::store(output, store, tag.is_none()),
             Protocol::Meta | Protocol::Binary => todo!(),
         }
-        self.push_loud(Kind::Store(store.mode), tag);
+        self.push_loud(Kind::Store { mode: store.mode, compares: store.compare.is_some() }, tag);
     }
 
     /// Deletes. Answer: [`Outcome::Deleted`], [`Outcome::NotFound`]; with `compare` also [`Outcome::Exists`]. Without `tag`: see

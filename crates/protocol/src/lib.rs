@@ -13,7 +13,7 @@ pub mod dialect;
 pub mod error;
 pub mod key;
 pub mod meta;
-mod number;
+pub mod number;
 pub mod reply;
 pub mod text;
 pub mod udp;

@@ -3,7 +3,7 @@
 use crate::Sink;
 
 /// Decimal digits alone, at most 22 of them.
-pub(crate) fn parse_u64(word: &[u8]) -> Option<u64> {
+pub fn parse_u64(word: &[u8]) -> Option<u64> {
     if word.is_empty() || word.len() > 22 {
         return None;
     }

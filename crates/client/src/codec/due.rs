@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::Mode;
+use super::{Event, Mode, Outcome};
 
 /// Answers in the order in which they have to come.
 #[derive(Debug)]
@@ -31,7 +31,11 @@ pub(super) struct Due<T> {
 pub(super) enum Kind {
     Get,
     MultiGet,
-    Store(Mode),
+    Store {
+        /// See [`super::Store`].
+        mode: Mode,
+        compares: bool,
+    },
     Delete,
     Arith,
     Touch,
@@ -91,9 +95,24 @@ impl<T> Queue<T> {
         false
     }
 
-    /// The answer at the front is complete.
+    /// How the get at the front ends.
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<Due<T>> {
+    pub(super) fn found(&mut self) -> Option<Outcome<'static>> {
+        self.front().map(|get| Outcome::Found { hits: get.hits, keys: get.keys })
+    }
+
+    /// The answer at the front is complete. `None`: and of no interest.
+    #[inline]
+    pub(super) fn done<'i>(&mut self, outcome: Outcome<'i>) -> Option<Event<'i, T>> {
+        match (self.pop()?.tag, outcome) {
+            (Some(tag), outcome) => Some(Event::Done(tag, outcome)),
+            (None, Outcome::Error(_)) => Some(Event::QuietFailed(outcome)),
+            (None, _) => None,
+        }
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<Due<T>> {
         let due = self.due.pop_front()?;
         for _ in 0..due.keys_left {
             self.keys.pop();

@@ -1,39 +1,284 @@
-//! The text protocol. Source: memcached, doc/protocol.txt.
+//! The text protocol, and the lines that the meta protocol shares with it. Source: memcached, doc/protocol.txt; in the comments,
+//! `<key>*` stands for one or more keys.
 
-use super::due::Queue;
-use super::{Arith, Delete, Event, Get, Store, Touch, Violation};
+use larder_protocol::command::VALUE_BYTES_MAX;
+use larder_protocol::number::parse_u64;
 
+use super::due::{Due, Kind, Queue};
+use super::{
+    Arith, Delete, ErrorReply, Event, Get, Mode, Outcome, Store, Touch, Value, Violation, ViolationKind,
+};
+
+/// Up to the keys: `get`, `gets`, `gat <exptime>`, `gats <exptime>`.
+#[inline]
+pub(super) fn begin_get(output: &mut Vec<u8>, get: &Get<'_>) {
+    let (word, touching) = if get.with_cas { ("gets", "gats ") } else { ("get", "gat ") };
+    match get.exptime {
+        None => output.extend_from_slice(word.as_bytes()),
+        Some(exptime) => {
+            output.extend_from_slice(touching.as_bytes());
+            number(output, exptime);
+        }
+    }
+}
+
+/// `get <key>*`, or another of [`begin_get`].
+#[inline]
 pub(super) fn get(output: &mut Vec<u8>, get: &Get<'_>, key: &[u8]) {
     begin_get(output, get);
+    word(output, key);
+    end(output, false);
+}
+
+/// `<command> <key> <flags> <exptime> <bytes> [<cas unique>] [noreply]`, and the value.
+#[inline]
+pub(super) fn store(output: &mut Vec<u8>, store: &Store<'_>, noreply: bool) {
+    let command = match (store.mode, store.compare) {
+        (Mode::Set, None) => "set",
+        (Mode::Set, Some(_)) => "cas",
+        (Mode::Add, _) => "add",
+        (Mode::Replace, _) => "replace",
+        (Mode::Append, _) => "append",
+        (Mode::Prepend, _) => "prepend",
+    };
+    let value_bytes = store.value_bytes();
+    output.reserve(LINE_BYTES_USUAL + store.key.len() + value_bytes);
+    output.extend_from_slice(command.as_bytes());
+    word(output, store.key);
     output.push(b' ');
-    output.extend_from_slice(key);
+    number(output, store.client_flags);
+    output.push(b' ');
+    number(output, store.exptime);
+    output.push(b' ');
+    number(output, value_bytes);
+    if let (Mode::Set, Some(cas)) = (store.mode, store.compare) {
+        output.push(b' ');
+        number(output, cas);
+    }
+    end(output, noreply);
+    block(output, store.value);
+}
+
+/// `delete <key> [noreply]`
+pub(super) fn delete(output: &mut Vec<u8>, delete: &Delete<'_>, noreply: bool) {
+    output.extend_from_slice(b"delete");
+    word(output, delete.key);
+    end(output, noreply);
+}
+
+/// `incr <key> <value> [noreply]`, `decr <key> <value> [noreply]`
+pub(super) fn arith(output: &mut Vec<u8>, arith: &Arith<'_>, noreply: bool) {
+    output.extend_from_slice(if arith.decrement { b"decr" } else { b"incr" });
+    word(output, arith.key);
+    output.push(b' ');
+    number(output, arith.delta);
+    end(output, noreply);
+}
+
+/// `touch <key> <exptime> [noreply]`
+pub(super) fn touch(output: &mut Vec<u8>, touch: &Touch<'_>, noreply: bool) {
+    output.extend_from_slice(b"touch");
+    word(output, touch.key);
+    output.push(b' ');
+    number(output, touch.exptime);
+    end(output, noreply);
+}
+
+/// `flush_all [<delay>] [noreply]`
+pub(super) fn flush_all(output: &mut Vec<u8>, delay_secs: u32, noreply: bool) {
+    output.extend_from_slice(b"flush_all");
+    if delay_secs > 0 {
+        output.push(b' ');
+        number(output, delay_secs);
+    }
+    end(output, noreply);
+}
+
+/// `stats [<group>]`
+pub(super) fn stats(output: &mut Vec<u8>, group: &[u8]) {
+    output.extend_from_slice(b"stats");
+    if !group.is_empty() {
+        word(output, group);
+    }
+    end(output, false);
+}
+
+/// Writes a space and a word.
+#[inline]
+pub(super) fn word(output: &mut Vec<u8>, word: &[u8]) {
+    output.push(b' ');
+    output.extend_from_slice(word);
+}
+
+/// Writes a number.
+#[inline]
+pub(super) fn number(output: &mut Vec<u8>, number: impl itoa::Integer) {
+    output.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+/// Writes the end of a value.
+#[inline]
+pub(super) fn block(output: &mut Vec<u8>, parts: &[&[u8]]) {
+    for part in parts {
+        output.extend_from_slice(part);
+    }
     output.extend_from_slice(b"\r\n");
 }
 
-pub(super) fn begin_get(_output: &mut Vec<u8>, _get: &Get<'_>) {
-    todo!()
+#[inline]
+fn end(output: &mut Vec<u8>, noreply: bool) {
+    output.extend_from_slice(if noreply { b" noreply\r\n" } else { b"\r\n" });
 }
-pub(super) fn store(_output: &mut Vec<u8>, _store: &Store<'_>, _noreply: bool) {
-    todo!()
-}
-pub(super) fn delete(_output: &mut Vec<u8>, _delete: &Delete<'_>, _noreply: bool) {
-    todo!()
-}
-pub(super) fn arith(_output: &mut Vec<u8>, _arith: &Arith<'_>, _noreply: bool) {
-    todo!()
-}
-pub(super) fn touch(_output: &mut Vec<u8>, _touch: &Touch<'_>, _noreply: bool) {
-    todo!()
-}
-pub(super) fn flush_all(_output: &mut Vec<u8>, _delay_secs: u32, _noreply: bool) {
-    todo!()
-}
-pub(super) fn stats(_output: &mut Vec<u8>, _group: &[u8]) {
-    todo!()
-}
+
+/// See [`super::Pipeline::receive`].
+#[inline]
 pub(super) fn receive<'i, T>(
-    _due: &mut Queue<T>,
-    _input: &mut &'i [u8],
+    due: &mut Queue<T>,
+    input: &mut &'i [u8],
 ) -> Result<Option<Event<'i, T>>, Violation> {
-    todo!()
+    let Some(line) = Line::at_head(due, input)? else { return Ok(None) };
+    let Some(&mut Due { kind, .. }) = due.front() else {
+        return Err(Violation::new(ViolationKind::Unasked, line.text));
+    };
+    if let Kind::Get | Kind::MultiGet = kind
+        && let Some(rest) = line.text.strip_prefix(b"VALUE ")
+    {
+        return value(due, input, &line, rest);
+    }
+    let outcome = match kind {
+        Kind::Stats => match stat(line.text) {
+            Some((name, value)) => {
+                line.take(input);
+                return Ok(Some(Event::Stat(name, value)));
+            }
+            None => outcome(kind, line.text),
+        },
+        Kind::Get | Kind::MultiGet if line.text == b"END" => due.found(),
+        _ => outcome(kind, line.text),
+    };
+    let Some(outcome) = outcome.or_else(|| ErrorReply::of_line(line.text).map(Outcome::Error)) else {
+        return Err(Violation::new(ViolationKind::WrongForm, line.text));
+    };
+    line.take(input);
+    Ok(due.done(outcome))
 }
+
+/// `VALUE <key> <flags> <bytes> [<cas unique>]`, of which `rest` follows the first word, and the value.
+#[inline]
+fn value<'i, T>(
+    due: &mut Queue<T>,
+    input: &mut &'i [u8],
+    line: &Line<'i>,
+    rest: &'i [u8],
+) -> Result<Option<Event<'i, T>>, Violation> {
+    let malformed = || Violation::new(ViolationKind::Malformed, line.text);
+    let (key, numbers) = split_word(rest);
+    let (client_flags, numbers) = split_word(numbers);
+    let (value_bytes, cas) = split_word(numbers);
+    let client_flags = parse_u64(client_flags).and_then(|flags| u32::try_from(flags).ok());
+    let cas = if cas.is_empty() { None } else { Some(parse_u64(cas).ok_or_else(malformed)?) };
+    let (Some(client_flags), Some(value_bytes)) = (client_flags, parse_value_bytes(value_bytes)) else {
+        return Err(malformed());
+    };
+    let Some(bytes) = line.block(due, input, value_bytes)? else { return Ok(None) };
+    if !due.find_key(key) {
+        return Err(Violation::new(ViolationKind::WrongKey, line.text));
+    }
+    Ok(Some(Event::Value(Value { key: Some(key), bytes, client_flags, cas, meta_flags: b"" })))
+}
+
+/// `STAT <name> <value>`; the value may be empty.
+fn stat(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    line.strip_prefix(b"STAT ").map(split_word)
+}
+
+/// What a line means that ends an answer of this kind. `None`: nothing.
+#[inline]
+pub(super) fn outcome(kind: Kind, line: &[u8]) -> Option<Outcome<'_>> {
+    match (kind, line) {
+        (Kind::Store { .. }, b"STORED") => Some(Outcome::Stored { cas: None }),
+        (Kind::Store { .. }, b"NOT_STORED") => Some(Outcome::NotStored),
+        (Kind::Store { compares: true, .. }, b"EXISTS") => Some(Outcome::Exists),
+        (Kind::Store { compares: true, .. }, b"NOT_FOUND") => Some(Outcome::NotFound),
+        (Kind::Delete, b"DELETED") => Some(Outcome::Deleted),
+        (Kind::Touch, b"TOUCHED") => Some(Outcome::Touched),
+        (Kind::Delete | Kind::Touch | Kind::Arith, b"NOT_FOUND") => Some(Outcome::NotFound),
+        (Kind::Arith, number) => parse_u64(number).map(Outcome::Number),
+        (Kind::Flush, b"OK") | (Kind::Stats, b"END" | b"RESET" | b"OK") => Some(Outcome::Ok),
+        (Kind::Version, line) => line.strip_prefix(b"VERSION ").map(Outcome::Version),
+        (Kind::Noop, line) => line.starts_with(b"VERSION ").then_some(Outcome::Ok),
+        _ => None,
+    }
+}
+
+/// A line at the head of the input.
+pub(super) struct Line<'i> {
+    /// Without its end.
+    pub text: &'i [u8],
+    /// With its end.
+    bytes: usize,
+}
+
+impl<'i> Line<'i> {
+    /// `None`: it has not arrived whole.
+    #[inline]
+    pub(super) fn at_head<T>(due: &mut Queue<T>, input: &&'i [u8]) -> Result<Option<Self>, Violation> {
+        let Some(end) = memchr::memchr(b'\n', input) else {
+            if input.len() > LINE_BYTES_MAX {
+                return Err(Violation::new(ViolationKind::Malformed, input));
+            }
+            due.needed_bytes = input.len() + 1;
+            return Ok(None);
+        };
+        match input[..end].strip_suffix(b"\r") {
+            Some(text) => Ok(Some(Self { text, bytes: end + 1 })),
+            None => Err(Violation::new(ViolationKind::Malformed, input)),
+        }
+    }
+
+    /// Moves the input behind it.
+    #[inline]
+    pub(super) fn take(&self, input: &mut &'i [u8]) {
+        *input = &input[self.bytes..];
+    }
+
+    /// The value that follows the line, once it is whole; the input is then behind it.
+    #[inline]
+    pub(super) fn block<T>(
+        &self,
+        due: &mut Queue<T>,
+        input: &mut &'i [u8],
+        value_bytes: usize,
+    ) -> Result<Option<&'i [u8]>, Violation> {
+        let end = self.bytes + value_bytes;
+        let Some((block, rest)) = input.split_at_checked(end + 2) else {
+            due.needed_bytes = end + 2;
+            return Ok(None);
+        };
+        if &block[end..] != b"\r\n" {
+            return Err(Violation::new(ViolationKind::Malformed, &block[end..]));
+        }
+        *input = rest;
+        Ok(Some(&block[self.bytes..end]))
+    }
+}
+
+/// The length of a value, as a line announces it.
+#[inline]
+pub(super) fn parse_value_bytes(word: &[u8]) -> Option<usize> {
+    parse_u64(word).filter(|bytes| *bytes <= VALUE_BYTES_MAX.into()).map(|bytes| bytes as usize)
+}
+
+/// What stands before the first space and after it.
+#[inline]
+pub(super) fn split_word(line: &[u8]) -> (&[u8], &[u8]) {
+    match memchr::memchr(b' ', line) {
+        Some(at) => (&line[..at], &line[at + 1..]),
+        None => (line, b""),
+    }
+}
+
+/// No line of a reply is longer: `stats settings` may name a path, `VALUE` a key of 250 bytes.
+const LINE_BYTES_MAX: usize = 16 << 10;
+/// Room for a command line, key apart.
+const LINE_BYTES_USUAL: usize = 80;
