@@ -45,6 +45,9 @@ pub struct Target {
     pub servers: Vec<String>,
     /// Store on the first so many servers, and read from any of them: replicas. 0: keys are shared out.
     pub replicate: usize,
+    /// With `replicate`: the servers copy among themselves. Each store goes to one of the first `replicate` servers, drawn at
+    /// random, and each get to any of all servers: memaslap's `--rep_write`.
+    pub servers_replicate: bool,
     /// TLS over TCP.
     pub tls: Option<Tls>,
     /// Log in with this name and password before anything else.
@@ -53,7 +56,7 @@ pub struct Target {
 
 impl Default for Target {
     fn default() -> Self {
-        Self { servers: vec!["127.0.0.1:11211".into()], replicate: 0, tls: None, login: None }
+        Self { servers: vec!["127.0.0.1:11211".into()], replicate: 0, servers_replicate: false, tls: None, login: None }
     }
 }
 
@@ -157,6 +160,13 @@ pub struct Group {
     pub look_aside: bool,
     /// Close and open a connection after so many requests on it. 0: never.
     pub reconnect_every: u64,
+    /// TCP sockets of each connection. They are used in turn, one request each; `pipeline` still bounds what a connection has in
+    /// flight over all of them: memaslap's `--conn_sock`.
+    pub sockets: usize,
+    /// The group is done after so many requests of its own. The run ends when every group is.
+    pub requests: Option<u64>,
+    /// In which order commands are drawn.
+    pub order: Order,
 }
 
 impl Default for Group {
@@ -174,8 +184,22 @@ impl Default for Group {
             trace: None,
             look_aside: false,
             reconnect_every: 0,
+            sockets: 1,
+            requests: None,
+            order: Order::default(),
         }
     }
+}
+
+/// In which order a connection asks its group's commands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// Drawn at random, by weight.
+    #[default]
+    Random,
+    /// One after the other as they are listed, each as many times as its weight says (a whole number), then again from the first.
+    Turn,
 }
 
 /// A dialect.
@@ -262,6 +286,10 @@ pub struct Command {
     pub delta: u64,
     /// Meta only: flags appended to the command as they stand.
     pub meta_flags: String,
+    /// Keys of this command alone, instead of the group's. Where `popularity` is `sequential`, it goes through them on its own.
+    pub key_set: Option<Keys>,
+    /// Values of this command alone, instead of the group's.
+    pub value_set: Option<Values>,
 }
 
 impl Default for Command {
@@ -275,6 +303,8 @@ impl Default for Command {
             client_flags: 0,
             delta: 1,
             meta_flags: String::new(),
+            key_set: None,
+            value_set: None,
         }
     }
 }
