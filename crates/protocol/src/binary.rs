@@ -9,6 +9,8 @@
 //! used; a request whose lengths are wrong is answered, and the connection closed, for nobody knows where the next one
 //! begins. Data type and vbucket mean nothing.
 
+pub mod opcode;
+
 use crate::command::{Arith, Delete, Get, Malformed, Mode, Parsed, Sasl, Store, Touch, Words};
 use crate::{Command, Error, Form, KEY_BYTES_MAX, Key, Keys, Reply, Request, Sink};
 
@@ -199,41 +201,41 @@ impl Operation {
         const GAT: Verb = Verb::Get { touches: true, shows_key: false };
         const GATK: Verb = Verb::Get { touches: true, shows_key: true };
         let (verb, is_quiet) = match opcode {
-            0x00 => (GET, false),
-            0x01 => (Verb::Store(Mode::Set), false),
-            0x02 => (Verb::Store(Mode::Add), false),
-            0x03 => (Verb::Store(Mode::Replace), false),
-            0x04 => (Verb::Delete, false),
-            0x05 => (Verb::Arith { decrement: false }, false),
-            0x06 => (Verb::Arith { decrement: true }, false),
-            0x07 => (Verb::Quit, false),
-            0x08 => (Verb::Flush, false),
-            0x09 => (GET, true),
-            0x0a => (Verb::Noop, false),
-            0x0b => (Verb::Version, false),
-            0x0c => (GETK, false),
-            0x0d => (GETK, true),
-            0x0e => (Verb::Store(Mode::Append), false),
-            0x0f => (Verb::Store(Mode::Prepend), false),
-            0x10 => (Verb::Stat, false),
-            0x11 => (Verb::Store(Mode::Set), true),
-            0x12 => (Verb::Store(Mode::Add), true),
-            0x13 => (Verb::Store(Mode::Replace), true),
-            0x14 => (Verb::Delete, true),
-            0x15 => (Verb::Arith { decrement: false }, true),
-            0x16 => (Verb::Arith { decrement: true }, true),
-            0x17 => (Verb::Quit, true),
-            0x18 => (Verb::Flush, true),
-            0x19 => (Verb::Store(Mode::Append), true),
-            0x1a => (Verb::Store(Mode::Prepend), true),
-            0x1c => (Verb::Touch, false),
-            0x1d => (GAT, false),
-            0x1e => (GAT, true),
-            0x20 => (Verb::SaslMechanisms, false),
-            0x21 => (Verb::SaslStart, false),
-            0x22 => (Verb::SaslStep, false),
-            0x23 => (GATK, false),
-            0x24 => (GATK, true),
+            opcode::GET => (GET, false),
+            opcode::SET => (Verb::Store(Mode::Set), false),
+            opcode::ADD => (Verb::Store(Mode::Add), false),
+            opcode::REPLACE => (Verb::Store(Mode::Replace), false),
+            opcode::DELETE => (Verb::Delete, false),
+            opcode::INCR => (Verb::Arith { decrement: false }, false),
+            opcode::DECR => (Verb::Arith { decrement: true }, false),
+            opcode::QUIT => (Verb::Quit, false),
+            opcode::FLUSH => (Verb::Flush, false),
+            opcode::GETQ => (GET, true),
+            opcode::NOOP => (Verb::Noop, false),
+            opcode::VERSION => (Verb::Version, false),
+            opcode::GETK => (GETK, false),
+            opcode::GETKQ => (GETK, true),
+            opcode::APPEND => (Verb::Store(Mode::Append), false),
+            opcode::PREPEND => (Verb::Store(Mode::Prepend), false),
+            opcode::STAT => (Verb::Stat, false),
+            opcode::SETQ => (Verb::Store(Mode::Set), true),
+            opcode::ADDQ => (Verb::Store(Mode::Add), true),
+            opcode::REPLACEQ => (Verb::Store(Mode::Replace), true),
+            opcode::DELETEQ => (Verb::Delete, true),
+            opcode::INCRQ => (Verb::Arith { decrement: false }, true),
+            opcode::DECRQ => (Verb::Arith { decrement: true }, true),
+            opcode::QUITQ => (Verb::Quit, true),
+            opcode::FLUSHQ => (Verb::Flush, true),
+            opcode::APPENDQ => (Verb::Store(Mode::Append), true),
+            opcode::PREPENDQ => (Verb::Store(Mode::Prepend), true),
+            opcode::TOUCH => (Verb::Touch, false),
+            opcode::GAT => (GAT, false),
+            opcode::GATQ => (GAT, true),
+            opcode::SASL_LIST => (Verb::SaslMechanisms, false),
+            opcode::SASL_AUTH => (Verb::SaslStart, false),
+            opcode::SASL_STEP => (Verb::SaslStep, false),
+            opcode::GATK => (GATK, false),
+            opcode::GATKQ => (GATK, true),
             _ => return None,
         };
         Some(Self { verb, is_quiet })
@@ -394,22 +396,53 @@ impl Packet<'_> {
 /// A reply's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
-enum Status {
+pub enum Status {
+    /// Done.
     Success = 0x00,
+    /// No such key.
     NotFound = 0x01,
+    /// `add`: there is such a key. Others: another CAS value.
     Exists = 0x02,
+    /// The value is too large.
     TooLarge = 0x03,
+    /// The request's extras, key and value do not fit its opcode.
     Invalid = 0x04,
+    /// `append`, `prepend`: no such key.
     NotStored = 0x05,
+    /// `incr`, `decr`: the value is no number.
     NonNumeric = 0x06,
+    /// Not logged in, or the login failed.
     AuthError = 0x20,
+    /// The login has a further step.
     AuthContinues = 0x21,
+    /// No such opcode.
     Unknown = 0x81,
+    /// No memory.
     OutOfMemory = 0x82,
+    /// Not here.
     NotSupported = 0x83,
 }
 
 impl Status {
+    /// The status with this number.
+    pub fn from_code(code: u16) -> Option<Self> {
+        Some(match code {
+            0x00 => Self::Success,
+            0x01 => Self::NotFound,
+            0x02 => Self::Exists,
+            0x03 => Self::TooLarge,
+            0x04 => Self::Invalid,
+            0x05 => Self::NotStored,
+            0x06 => Self::NonNumeric,
+            0x20 => Self::AuthError,
+            0x21 => Self::AuthContinues,
+            0x81 => Self::Unknown,
+            0x82 => Self::OutOfMemory,
+            0x83 => Self::NotSupported,
+            _ => return None,
+        })
+    }
+
     fn of(error: Error) -> Self {
         match error {
             Error::UnknownCommand | Error::BadLengths => Self::Unknown,
