@@ -20,6 +20,7 @@ pub mod run;
 pub mod scenario;
 pub mod search;
 pub mod sweep;
+pub mod watch;
 
 pub use outcome::Outcome;
 pub use run::{RunError, run};
