@@ -4,26 +4,36 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Scenario;
 use crate::contestant::Contestant;
-use crate::outcome::Tally;
+use crate::contestant::launch::Launch;
+use crate::outcome::{Outcome, Tally};
+use crate::scenario::Scenario;
+use crate::statistics::paired_ratio;
+
+mod rounds;
+
+pub use rounds::compare;
 
 /// What is compared, and how often.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The first is what the others are measured by.
     pub contestants: Vec<Contestant>,
-    /// What each is asked; its `target.servers` are set by the comparison.
+    /// What each is asked; `target.servers` is set for each.
     pub scenario: Scenario,
-    /// Asked of every server when it has started, and not counted. See [`Scenario::fill`] for what needs none of this.
+    /// Asked of every server after its start, in this order, and not counted. For more than what [`Scenario::fill`] does.
     pub prepare: Vec<Scenario>,
-    /// How often each is measured. Two at the least, for an interval.
+    /// How often each is measured. With a single round there are figures, and no ratios.
     pub rounds: usize,
     /// Start every server anew for each round, so that what is peculiar to one process (where its memory lies) is not taken for
     /// the program's.
     pub restart: bool,
-    /// How sure an interval is to hold the true ratio, 0 to 1.
+    /// How sure an interval is to hold the true ratio, 0 to 1. At 0.95 one in twenty verdicts on equal servers is chance.
     pub confidence: f64,
+    /// How servers are started, and where they run.
+    pub launch: Launch,
+    /// Cores on which the load runs. Empty: wherever the system puts it.
+    pub load_cores: Vec<usize>,
 }
 
 /// What came of it.
@@ -56,8 +66,8 @@ pub struct Standing {
     pub failures: u64,
     /// Why the figures tell of the client rather than of the server, in words.
     pub warnings: Vec<String>,
-    /// All rounds added up, for charts of the latencies. Not part of the JSON.
-    #[serde(skip)]
+    /// All rounds added up, for charts of the latencies.
+    #[serde(default)]
     pub total: Tally,
 }
 
@@ -154,5 +164,171 @@ impl Metric {
             Verdict::Worse => worse,
             Verdict::NoDifferenceShown => "no difference shown",
         }
+    }
+}
+
+/// What one round measured.
+pub fn figures(outcome: &Outcome) -> Figures {
+    let mut figures = Figures::new();
+    let operations = outcome.total.operations();
+    if operations == 0 || outcome.elapsed_secs <= 0.0 {
+        return figures;
+    }
+    figures.insert(Metric::OperationsPerSec, operations as f64 / outcome.elapsed_secs);
+
+    let all = outcome.total.all();
+    let micros = |quantile| all.latency_nanos.value_at_quantile(quantile) as f64 / 1e3;
+    figures.insert(Metric::LatencyP50Micros, micros(0.5));
+    figures.insert(Metric::LatencyP99Micros, micros(0.99));
+    figures.insert(Metric::LatencyP999Micros, micros(0.999));
+    if all.hits + all.misses > 0 {
+        figures.insert(Metric::HitRatio, all.hits as f64 / (all.hits + all.misses) as f64);
+    }
+
+    // Of a cluster all or nothing: part of a sum would pass for the whole.
+    let cpu_secs: Option<f64> =
+        outcome.servers.iter().map(|server| Some(server.cpu_user_secs? + server.cpu_system_secs?)).sum();
+    let resident_bytes: Option<u64> = outcome.servers.iter().map(|server| server.resident_bytes).sum();
+    if let Some(cpu_secs) = cpu_secs.filter(|&secs| secs > 0.0) {
+        figures.insert(Metric::ServerCpuSecsPerMillion, cpu_secs / operations as f64 * 1e6);
+    }
+    if let Some(bytes) = resident_bytes.filter(|&bytes| bytes > 0) {
+        figures.insert(Metric::ServerResidentBytes, bytes as f64);
+    }
+    figures
+}
+
+/// The ratios of one server's rounds to those of the first server, for every metric that all these rounds have.
+fn ratios(base: &[Figures], rounds: &[Figures], confidence: f64) -> Vec<Ratio> {
+    let of = |metric: Metric| {
+        let values = |rounds: &[Figures]| {
+            rounds.iter().map(|figures| figures.get(&metric).copied()).collect::<Option<Vec<f64>>>()
+        };
+        let interval = paired_ratio(&values(base)?, &values(rounds)?, confidence)?;
+        let higher = if metric.more_is_better() { Verdict::Better } else { Verdict::Worse };
+        let lower = if metric.more_is_better() { Verdict::Worse } else { Verdict::Better };
+        let verdict = if interval.low > 1.0 + RESOLUTION {
+            higher
+        } else if interval.high < 1.0 - RESOLUTION {
+            lower
+        } else {
+            Verdict::NoDifferenceShown
+        };
+        Some(Ratio { metric, ratio: interval.ratio, low: interval.low, high: interval.high, verdict })
+    };
+    Metric::ALL.into_iter().filter_map(of).collect()
+}
+
+/// Histograms keep three digits: a smaller difference can be one of rounding, the same in each round, which no interval shows.
+const RESOLUTION: f64 = 0.001;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::ServerCost;
+    use crate::scenario::Kind;
+
+    /// Rounds of one metric.
+    fn rounds(metric: Metric, values: &[f64]) -> Vec<Figures> {
+        values.iter().map(|&value| Figures::from([(metric, value)])).collect()
+    }
+
+    fn verdict(metric: Metric, base: &[f64], values: &[f64]) -> Verdict {
+        let ratios = ratios(&rounds(metric, base), &rounds(metric, values), 0.95);
+        assert_eq!(ratios.len(), 1);
+        ratios[0].verdict
+    }
+
+    #[test]
+    fn a_verdict_needs_an_interval_that_leaves_out_one() {
+        let rate = Metric::OperationsPerSec;
+        // Each round 10 % apart, whatever the machine did: shown.
+        assert_eq!(verdict(rate, &[100.0, 50.0, 80.0], &[110.0, 55.0, 88.0]), Verdict::Better);
+        assert_eq!(verdict(rate, &[110.0, 55.0, 88.0], &[100.0, 50.0, 80.0]), Verdict::Worse);
+        // Logarithms 0.1, 0.3, 0.2: mean 0.2, deviation 0.1, and t = 4.303 (two degrees) puts 0.248 on either side.
+        let figures = [0.1_f64, 0.3, 0.2].map(f64::exp);
+        assert_eq!(verdict(rate, &[1.0; 3], &figures), Verdict::NoDifferenceShown);
+        // Logarithms 0.15, 0.25, 0.2: half the deviation, half the margin.
+        let figures = [0.15_f64, 0.25, 0.2].map(f64::exp);
+        assert_eq!(verdict(rate, &[1.0; 3], &figures), Verdict::Better);
+    }
+
+    #[test]
+    fn which_way_is_better_depends_on_the_metric() {
+        for metric in Metric::ALL {
+            let more = verdict(metric, &[1.0, 1.0], &[1.5, 1.5]);
+            let fits = matches!(metric, Metric::OperationsPerSec | Metric::HitRatio);
+            assert_eq!(more, if fits { Verdict::Better } else { Verdict::Worse }, "{metric:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_rounded_is_no_difference() {
+        assert_eq!(
+            verdict(Metric::LatencyP50Micros, &[1000.0, 1000.0], &[1000.5, 1000.5]),
+            Verdict::NoDifferenceShown
+        );
+    }
+
+    #[test]
+    fn what_one_server_does_not_have_is_not_compared() {
+        let base = rounds(Metric::ServerCpuSecsPerMillion, &[1.0, 1.0]);
+        let other = rounds(Metric::OperationsPerSec, &[1.0, 1.0]);
+        assert!(ratios(&base, &other, 0.95).is_empty());
+    }
+
+    #[test]
+    fn a_round_is_told_in_figures() {
+        let mut outcome = Outcome { elapsed_secs: 2.0, ..Outcome::default() };
+        let gets = outcome.total.commands.entry(Kind::Get).or_default();
+        (gets.requests, gets.keys, gets.hits, gets.misses) = (100, 1000, 900, 100);
+        for micros in 1..=100 {
+            gets.latency_nanos.record(micros * 1000).expect("within bounds");
+        }
+        let cost = |user, system| ServerCost {
+            cpu_user_secs: user,
+            cpu_system_secs: system,
+            resident_bytes: Some(1 << 20),
+            ..ServerCost::default()
+        };
+        outcome.servers = vec![cost(Some(0.001), Some(0.002)), cost(Some(0.0), Some(0.001))];
+
+        let told = figures(&outcome);
+        let about = |metric: Metric, expected: f64| (told[&metric] / expected - 1.0).abs() < 0.002;
+        assert!(about(Metric::OperationsPerSec, 500.0), "{told:?}");
+        assert!(about(Metric::LatencyP50Micros, 50.0), "{told:?}");
+        assert!(about(Metric::LatencyP99Micros, 99.0), "{told:?}");
+        assert!(about(Metric::LatencyP999Micros, 100.0), "{told:?}");
+        assert!(about(Metric::ServerCpuSecsPerMillion, 4.0), "{told:?}");
+        assert!(about(Metric::ServerResidentBytes, f64::from(2 << 20)), "{told:?}");
+        assert!(about(Metric::HitRatio, 0.9), "{told:?}");
+
+        outcome.servers.push(cost(None, None));
+        assert!(!figures(&outcome).contains_key(&Metric::ServerCpuSecsPerMillion));
+    }
+
+    #[test]
+    fn a_comparison_is_read_as_it_was_written() {
+        let mut standing = Standing {
+            contestant: "new=larderd -t 1".parse().expect("a contestant"),
+            version: "1.6".into(),
+            rounds: rounds(Metric::HitRatio, &[0.5, 0.25]),
+            ratios: Vec::new(),
+            failures: 3,
+            warnings: vec!["loud".into()],
+            total: Tally { verified: 7, ..Tally::default() },
+        };
+        standing.ratios = ratios(&standing.rounds, &standing.rounds, 0.95);
+        let comparison = Comparison {
+            scenario: Scenario { name: "one".into(), ..Scenario::default() },
+            started_unix_secs: 1,
+            confidence: 0.95,
+            restart: true,
+            standings: vec![standing],
+        };
+        let written = serde_json::to_string(&comparison).expect("JSON");
+        let read: Comparison = serde_json::from_str(&written).expect("the same");
+        assert_eq!(serde_json::to_string(&read).expect("JSON"), written);
+        assert!(written.contains(r#""rounds":[{"hit_ratio":0.5}"#), "{written}");
     }
 }

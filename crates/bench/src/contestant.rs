@@ -1,5 +1,15 @@
 //! Who takes part in a comparison: servers that run already, and servers that are started for it.
+
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
+
+use crate::scenario::{Scenario, Truth};
+
+pub mod launch;
 
 /// A server with a name.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -21,4 +31,139 @@ pub enum Place {
     Started(Vec<String>),
     /// The floor server: the same socket calls with no cache behind them.
     Floor,
+}
+
+impl Contestant {
+    /// What it is asked where `scenario` is meant: at these addresses. The floor server keeps nothing, so there is nothing to
+    /// check of its values; and it knows neither TLS nor logins.
+    pub fn asked(&self, scenario: &Scenario, addresses: &[String]) -> Scenario {
+        let mut scenario = scenario.clone();
+        scenario.target.servers = addresses.to_vec();
+        if self.place == Place::Floor {
+            scenario.truth = Truth { timeout_secs: scenario.truth.timeout_secs, ..Truth::default() };
+            (scenario.target.tls, scenario.target.login) = (None, None);
+        }
+        scenario
+    }
+}
+
+impl FromStr for Contestant {
+    type Err = String;
+
+    /// `[NAME=]PLACE`, where the place is `floor`, addresses with commas between them, or a command line:
+    /// `127.0.0.1:11211`, `old=/run/memcached.sock`, `new=larderd -t 4 -m 1024`. Without a name it is called as its program is, or
+    /// by its address.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // An `=` further on belongs to the command line.
+        let (name, place) = match text.split_once('=') {
+            Some((name, place)) if is_name(name) => (Some(name), place),
+            _ => (None, text),
+        };
+        if place == "floor" {
+            return Ok(Self { name: name.unwrap_or("floor").to_owned(), place: Place::Floor });
+        }
+        let addresses: Vec<&str> = place.split(',').collect();
+        if addresses.iter().all(|address| is_address(address)) {
+            let place = Place::Contacted(addresses.iter().map(|&address| address.to_owned()).collect());
+            return Ok(Self { name: name.unwrap_or(text).to_owned(), place });
+        }
+        let words = shlex::split(place).ok_or_else(|| format!("{place:?}: a quotation mark has no end"))?;
+        let program = words.first().ok_or_else(|| format!("{text:?} names no server"))?;
+        let program_name = Path::new(program).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = name.map_or(program_name, str::to_owned);
+        Ok(Self { name, place: Place::Started(words) })
+    }
+}
+
+/// Reads contestants and makes their names differ: the second `larderd` is `larderd-2`.
+pub fn parse_all<S: AsRef<str>>(texts: &[S]) -> Result<Vec<Contestant>, String> {
+    let mut contestants: Vec<Contestant> = Vec::new();
+    for text in texts {
+        let mut contestant: Contestant = text.as_ref().parse()?;
+        let plain_name = contestant.name.clone();
+        let mut number = 1;
+        while contestants.iter().any(|other| other.name == contestant.name) {
+            number += 1;
+            contestant.name = format!("{plain_name}-{number}");
+        }
+        contestants.push(contestant);
+    }
+    Ok(contestants)
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "._-+".contains(c))
+}
+
+/// `host:port`, or the path of a socket that is there.
+fn is_address(text: &str) -> bool {
+    let is_host_and_port = text.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty() && !host.contains(char::is_whitespace) && port.parse::<u16>().is_ok()
+    });
+    is_host_and_port || fs::metadata(text).is_ok_and(|file| file.file_type().is_socket())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contestant(text: &str) -> (String, Place) {
+        let contestant: Contestant = text.parse().expect("a contestant");
+        (contestant.name, contestant.place)
+    }
+
+    fn words(words: &[&str]) -> Vec<String> {
+        words.iter().map(|&word| word.to_owned()).collect()
+    }
+
+    #[test]
+    fn addresses_are_contacted() {
+        assert_eq!(
+            contestant("127.0.0.1:11211"),
+            ("127.0.0.1:11211".into(), Place::Contacted(words(&["127.0.0.1:11211"])))
+        );
+        assert_eq!(
+            contestant("both=a:1,[::1]:2"),
+            ("both".into(), Place::Contacted(words(&["a:1", "[::1]:2"])))
+        );
+    }
+
+    #[test]
+    fn command_lines_are_started() {
+        assert_eq!(
+            contestant("/usr/bin/memcached -t 1"),
+            ("memcached".into(), Place::Started(words(&["/usr/bin/memcached", "-t", "1"])))
+        );
+        assert_eq!(
+            contestant("new=larderd -o 'hashpower=20'"),
+            ("new".into(), Place::Started(words(&["larderd", "-o", "hashpower=20"])))
+        );
+        assert_eq!(
+            contestant("larderd -o hashpower=20"),
+            ("larderd".into(), Place::Started(words(&["larderd", "-o", "hashpower=20"])))
+        );
+    }
+
+    #[test]
+    fn the_floor_has_a_name_of_its_own() {
+        assert_eq!(contestant("floor"), ("floor".into(), Place::Floor));
+        assert_eq!(contestant("nothing=floor"), ("nothing".into(), Place::Floor));
+    }
+
+    #[test]
+    fn names_are_made_to_differ() {
+        let names: Vec<String> = parse_all(&["larderd", "larderd -t 2", "floor", "larderd -t 4"])
+            .expect("contestants")
+            .into_iter()
+            .map(|contestant| contestant.name)
+            .collect();
+        assert_eq!(names, ["larderd", "larderd-2", "floor", "larderd-3"]);
+    }
+
+    #[test]
+    fn what_names_no_server_is_refused() {
+        for text in ["", "   ", "larderd 'one"] {
+            assert!(text.parse::<Contestant>().is_err(), "{text:?}");
+        }
+    }
 }

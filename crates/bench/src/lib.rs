@@ -19,9 +19,13 @@ pub mod report;
 pub mod run;
 pub mod scenario;
 pub mod search;
+pub mod statistics;
 pub mod sweep;
 pub mod watch;
 
 pub use outcome::Outcome;
 pub use run::{RunError, run};
 pub use scenario::Scenario;
+
+/// What went wrong, in words for the person who asked.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;

@@ -9,7 +9,7 @@ use crate::environment::Environment;
 use crate::scenario::{Kind, Scenario};
 
 /// A finished run.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Outcome {
     /// What was asked.
     pub scenario: Scenario,
@@ -229,6 +229,11 @@ impl Tally {
             all.add(figures);
         }
         all
+    }
+
+    /// Requests of all commands together, a get of n keys counted as n.
+    pub fn operations(&self) -> u64 {
+        self.commands.values().map(|figures| figures.requests.max(figures.keys)).sum()
     }
 
     /// Whether anything that was checked failed.

@@ -1,0 +1,143 @@
+//! The rounds of a comparison: who is measured when.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::{Comparison, Figures, Plan, Standing, figures, ratios};
+use crate::contestant::Contestant;
+use crate::contestant::launch::{Pinned, Running};
+use crate::outcome::{Tally, Watcher};
+use crate::scenario::Scenario;
+use crate::{Error, Outcome, run};
+
+/// Measures every server in every round. The order moves on by one each round, so that nobody is always first after a pause. If `stop`
+/// is set, the rounds until then count.
+///
+/// # Errors
+/// A server does not start or cannot be asked; nothing was measured before `stop`; a preparation was answered wrongly.
+pub fn compare(plan: &Plan, watcher: &mut dyn Watcher, stop: &AtomicBool) -> Result<Comparison, Error> {
+    let started = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let mut entrants: Vec<Entrant<'_>> = plan.contestants.iter().map(Entrant::new).collect();
+    let _pinned = Pinned::to(&plan.load_cores)?;
+    'rounds: for round in 0..plan.rounds {
+        for turn in 0..entrants.len() {
+            let entrant = &mut entrants[(round + turn) % plan.contestants.len()];
+            watcher.turn(&entrant.contestant.name, round + 1, plan.rounds);
+            entrant.measure(plan, watcher, stop).map_err(|error| entrant.blame(&error))?;
+            if stop.load(Ordering::Relaxed) {
+                break 'rounds;
+            }
+        }
+    }
+
+    // A round that not all have finished has no pairs.
+    let rounds = entrants.iter().map(|entrant| entrant.rounds.len()).min().unwrap_or(0);
+    if rounds == 0 {
+        return Err("stopped before every server was measured once".into());
+    }
+    let mut standings: Vec<Standing> = entrants.into_iter().map(|entrant| entrant.standing(rounds)).collect();
+    if let Some((first, others)) = standings.split_first_mut() {
+        for other in others {
+            other.ratios = ratios(&first.rounds, &other.rounds, plan.confidence);
+        }
+    }
+    Ok(Comparison {
+        scenario: plan.scenario.clone(),
+        started_unix_secs: started.as_secs(),
+        confidence: plan.confidence,
+        restart: plan.restart,
+        standings,
+    })
+}
+
+/// A contestant, its server while it runs, and what was measured so far.
+struct Entrant<'a> {
+    contestant: &'a Contestant,
+    server: Option<Running>,
+    version: String,
+    rounds: Vec<Figures>,
+    failures: u64,
+    warnings: Vec<String>,
+    total: Tally,
+}
+
+impl<'a> Entrant<'a> {
+    fn new(contestant: &'a Contestant) -> Self {
+        Self {
+            contestant,
+            server: None,
+            version: String::new(),
+            rounds: Vec::new(),
+            failures: 0,
+            warnings: Vec::new(),
+            total: Tally::default(),
+        }
+    }
+
+    fn measure(&mut self, plan: &Plan, watcher: &mut dyn Watcher, stop: &AtomicBool) -> Result<(), Error> {
+        if plan.restart {
+            self.server = None;
+        }
+        let is_fresh = self.server.is_none();
+        let server = match self.server.take() {
+            Some(server) => server,
+            None => plan.launch.start(self.contestant, &plan.scenario)?,
+        };
+        if is_fresh {
+            for preparation in &plan.prepare {
+                let outcome = run(&self.contestant.asked(preparation, &server.addresses), watcher, stop)?;
+                if let Some(example) = outcome.total.examples.first() {
+                    return Err(format!("while it was prepared: {example}").into());
+                }
+            }
+        }
+        let mut scenario = self.contestant.asked(&plan.scenario, &server.addresses);
+        if !is_fresh && !needs_fill_each_time(&scenario) {
+            (scenario.fill, scenario.flush) = (false, false);
+        }
+        let outcome = run(&scenario, watcher, stop)?;
+        self.server = Some(server);
+        // What was cut short is no round like the others.
+        if !stop.load(Ordering::Relaxed) {
+            self.count(outcome);
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, outcome: Outcome) {
+        self.rounds.push(figures(&outcome));
+        self.failures += outcome.total.failures.values().sum::<u64>();
+        self.total.add(&outcome.total);
+        for warning in outcome.client.warnings {
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
+        if let Some(server) = outcome.servers.into_iter().next() {
+            self.version = server.version;
+        }
+    }
+
+    fn standing(mut self, rounds: usize) -> Standing {
+        self.rounds.truncate(rounds);
+        Standing {
+            contestant: self.contestant.clone(),
+            version: self.version,
+            rounds: self.rounds,
+            ratios: Vec::new(),
+            failures: self.failures,
+            warnings: self.warnings,
+            total: self.total,
+        }
+    }
+
+    fn blame(&self, error: &Error) -> Error {
+        format!("{}: {error}", self.contestant.name).into()
+    }
+}
+
+/// Keys that are in the server from the round before need not be stored again, unless what is checked begins with what was stored.
+fn needs_fill_each_time(scenario: &Scenario) -> bool {
+    let truth = &scenario.truth;
+    truth.verify > 0.0 || truth.verify_expiry > 0.0 || truth.misses_fail || truth.compare_replicas
+}
