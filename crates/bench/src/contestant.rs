@@ -47,6 +47,16 @@ impl Contestant {
     }
 }
 
+/// Makes `scenario` one for a server that was asked it before: the keys are there, and need not be stored again, unless what is checked
+/// begins with what was stored.
+pub(crate) fn ask_again(scenario: &mut Scenario) {
+    let truth = &scenario.truth;
+    let is_checked = truth.verify > 0.0 || truth.verify_expiry > 0.0;
+    if !(is_checked || truth.misses_fail || truth.compare_replicas) {
+        (scenario.fill, scenario.flush) = (false, false);
+    }
+}
+
 impl FromStr for Contestant {
     type Err = String;
 

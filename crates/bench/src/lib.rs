@@ -15,6 +15,8 @@ pub mod compare;
 pub mod contestant;
 pub mod environment;
 pub mod outcome;
+mod rate;
+pub mod presets;
 pub mod report;
 pub mod run;
 pub mod scenario;

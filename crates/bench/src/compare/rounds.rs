@@ -4,10 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::{Comparison, Figures, Plan, Standing, figures, ratios};
-use crate::contestant::Contestant;
 use crate::contestant::launch::{Pinned, Running};
+use crate::contestant::{Contestant, ask_again};
 use crate::outcome::{Tally, Watcher};
-use crate::scenario::Scenario;
 use crate::{Error, Outcome, run};
 
 /// Measures every server in every round. The order moves on by one each round, so that nobody is always first after a pause. If `stop`
@@ -92,8 +91,8 @@ impl<'a> Entrant<'a> {
             }
         }
         let mut scenario = self.contestant.asked(&plan.scenario, &server.addresses);
-        if !is_fresh && !needs_fill_each_time(&scenario) {
-            (scenario.fill, scenario.flush) = (false, false);
+        if !is_fresh {
+            ask_again(&mut scenario);
         }
         let outcome = run(&scenario, watcher, stop)?;
         self.server = Some(server);
@@ -134,10 +133,4 @@ impl<'a> Entrant<'a> {
     fn blame(&self, error: &Error) -> Error {
         format!("{}: {error}", self.contestant.name).into()
     }
-}
-
-/// Keys that are in the server from the round before need not be stored again, unless what is checked begins with what was stored.
-fn needs_fill_each_time(scenario: &Scenario) -> bool {
-    let truth = &scenario.truth;
-    truth.verify > 0.0 || truth.verify_expiry > 0.0 || truth.misses_fail || truth.compare_replicas
 }
