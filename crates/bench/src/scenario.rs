@@ -36,6 +36,24 @@ pub struct Scenario {
     pub groups: Vec<Group>,
 }
 
+impl Scenario {
+    /// Reads a scenario file.
+    ///
+    /// # Errors
+    /// What is wrong, and in which line, for a person.
+    pub fn from_toml(text: &str) -> Result<Self, toml::de::Error> {
+        toml::from_str(text)
+    }
+
+    /// Writes a scenario file. A password is left out.
+    ///
+    /// # Panics
+    /// Never: every field has a form in TOML.
+    pub fn to_toml(&self) -> String {
+        toml::to_string_pretty(self).unwrap_or_else(|error| panic!("a scenario as TOML: {error}"))
+    }
+}
+
 /// Where the servers are.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -56,7 +74,13 @@ pub struct Target {
 
 impl Default for Target {
     fn default() -> Self {
-        Self { servers: vec!["127.0.0.1:11211".into()], replicate: 0, servers_replicate: false, tls: None, login: None }
+        Self {
+            servers: vec!["127.0.0.1:11211".into()],
+            replicate: 0,
+            servers_replicate: false,
+            tls: None,
+            login: None,
+        }
     }
 }
 

@@ -1,0 +1,109 @@
+//! Scenarios with a name: published workloads, the defaults of older tools, and a plain cache. Each file says where its figures
+//! come from.
+
+use crate::Scenario;
+
+/// A named scenario.
+#[derive(Clone, Copy, Debug)]
+pub struct Preset {
+    /// Its name.
+    pub name: &'static str,
+    /// The file, with its comments.
+    pub toml: &'static str,
+}
+
+macro_rules! presets {
+    ($($name:literal)*) => {
+        &[$(Preset { name: $name, toml: include_str!(concat!("../presets/", $name, ".toml")) }),*]
+    };
+}
+
+/// All of them, in the order in which they are listed.
+pub const PRESETS: &[Preset] = presets![
+    "cache" "etc" "kvcache" "memaslap" "olio-100" "olio-2048" "olio-4096" "spy-whalin" "spy-whalin-compressed"
+    "spy-whalin-uncompressed" "brutis" "noreply" "noreply-replies"
+];
+
+/// The preset of that name, if there is one.
+pub fn find(name: &str) -> Option<Preset> {
+    PRESETS.iter().find(|preset| preset.name == name).copied()
+}
+
+impl Preset {
+    /// The scenario.
+    ///
+    /// # Panics
+    /// Never: the files are part of the program, and a test reads each.
+    pub fn scenario(&self) -> Scenario {
+        Scenario::from_toml(self.toml).unwrap_or_else(|error| panic!("preset {}: {error}", self.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Sizes, Values};
+
+    #[test]
+    fn every_file_is_a_scenario_of_its_name_and_survives_being_written() {
+        for preset in PRESETS {
+            let scenario = preset.scenario();
+            assert_eq!(scenario.name, preset.name);
+            assert!(!scenario.description.is_empty(), "{}", preset.name);
+            assert!(scenario.groups.iter().all(|group| !group.commands.is_empty()), "{}", preset.name);
+            assert!(preset.toml.starts_with("# "), "{}: without its source", preset.name);
+            let written = scenario.to_toml();
+            let read = Scenario::from_toml(&written).unwrap_or_else(|error| panic!("{error}\n{written}"));
+            assert_eq!(read, scenario, "{written}");
+        }
+    }
+
+    #[test]
+    fn every_file_of_the_folder_is_listed() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/presets");
+        let files = std::fs::read_dir(folder).expect("it is there").count();
+        assert_eq!(files, PRESETS.len());
+    }
+
+    #[test]
+    fn averages_are_those_of_the_sources() {
+        for (name, bytes, slack) in [
+            ("olio-100", 100.0, 0.5),
+            ("olio-2048", 2048.0, 10.0),
+            ("olio-4096", 4096.0, 1.0),
+            ("spy-whalin", 1024.0, 0.5),
+            ("kvcache", 193.0, 5.0),
+        ] {
+            let average = average_bytes(&find(name).expect("it is there").scenario().groups[0].values);
+            assert!((average - bytes).abs() <= slack, "{name}: {average}");
+        }
+    }
+
+    /// The paper's formula, at the edges of the ranges.
+    #[test]
+    fn the_shares_of_etc_are_those_of_the_distribution() {
+        let (sigma, k) = (214.476_f64, 0.348_238_f64);
+        let below = |bytes: f64| 1.0 - (1.0 + k * bytes / sigma).powf(-1.0 / k);
+        let Sizes::Ranges(ranges) = &find("etc").expect("it is there").scenario().groups[0].values.bytes.clone() else {
+            panic!("they are ranges");
+        };
+        let (discrete, pareto) = ranges.split_at(14);
+        let share: f64 = discrete.iter().map(|range| range.weight).sum();
+        assert!((share - 0.44155).abs() < 1e-9, "{share}");
+        for range in &pareto[1..] {
+            let weight = (1.0 - share) * (below(range.max as f64 + 1.0) - below(range.min as f64));
+            assert!((weight - range.weight).abs() < 1e-5, "{range:?}: {weight}");
+        }
+    }
+
+    fn average_bytes(values: &Values) -> f64 {
+        match &values.bytes {
+            Sizes::Fixed(bytes) => *bytes as f64,
+            Sizes::Ranges(ranges) => {
+                let weights: f64 = ranges.iter().map(|range| range.weight).sum();
+                ranges.iter().map(|range| range.weight * (range.min + range.max) as f64 / 2.0).sum::<f64>() / weights
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
