@@ -17,7 +17,8 @@ fn load(curves: &mut [&mut Curve], has: impl Fn(u64) -> bool) {
         })
         .collect();
     for step in 0..3_000_000_u32 {
-        let rank = sums.partition_point(|&reached| reached < random.f64() * sum) as u64;
+        let drawn = random.f64() * sum;
+        let rank = sums.partition_point(|&reached| reached < drawn) as u64;
         // splitmix64: even over all bits.
         let mut key = rank.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         key = (key ^ key >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -18,7 +18,8 @@ fn the_first_twenty_of_a_zipf_load_are_named() {
     let mut sampler = Sampler::new(16, 1);
     let mut top = Top::new(1024);
     for _ in 0..8_000_000 {
-        let rank = sums.partition_point(|&reached| reached < random.f64() * sum);
+        let drawn = random.f64() * sum;
+        let rank = sums.partition_point(|&reached| reached < drawn);
         if sampler.pick() {
             top.record(format!("key:{rank}").as_bytes());
         }
