@@ -50,7 +50,7 @@ fn a_sample_tells_what_all_keys_tell() {
     for (full, sampled) in full.iter().zip(&sampled) {
         let (full, sampled) =
             (full.hit_ratio.expect("enough reads"), sampled.hit_ratio.expect("enough reads"));
-        assert!((full - sampled).abs() < 0.01, "{full} {sampled}");
+        assert!((full - sampled).abs() < 0.02, "{full} {sampled}");
     }
     assert!(full.windows(2).all(|pair| pair[0].hit_ratio <= pair[1].hit_ratio));
 }
