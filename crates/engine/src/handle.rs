@@ -108,7 +108,7 @@ impl Turn<'_> {
                     },
                 },
             };
-            let mut fetched = self.describe(&seen);
+            let mut fetched = self.describe(seen.raw, seen.offset);
             let due = |expiry: Expiry| match (how.recache_below_secs, expiry.secs()) {
                 (Some(below), Some(at)) => at.saturating_sub(self.now.secs) < below,
                 _ => false,
@@ -149,7 +149,7 @@ impl Turn<'_> {
 
     /// Looks without leaving a trace (`me`).
     pub fn peek(&self, key: &[u8], hash: Hash) -> Result<Fetched<'_>, Miss> {
-        self.look_alive(key, hash).map(|seen| self.describe(&seen))
+        self.look_alive(key, hash).map(|seen| self.describe(seen.raw, seen.offset))
     }
 
     /// Sets the expiry and counts as a use; the CAS value stays (`touch`, `gat`).
@@ -199,13 +199,13 @@ impl Turn<'_> {
         self.counters().queues[self.engine().queue_at(seen.offset)].hits.add(1);
     }
 
-    fn describe(&self, seen: &Seen<'_>) -> Fetched<'_> {
-        let marks = seen.raw.marks();
+    pub(crate) fn describe(&self, raw: Raw, offset: usize) -> Fetched<'_> {
+        let marks = raw.marks();
         Fetched {
-            item: self.item(seen),
-            expiry_before: seen.raw.expiry(),
+            item: Item::new(raw, offset, &self.handle.engine),
+            expiry_before: raw.expiry(),
             hit_before: marks & FETCHED != 0,
-            idle_secs: self.now.secs.saturating_sub(seen.raw.used_secs()),
+            idle_secs: self.now.secs.saturating_sub(raw.used_secs()),
             stale: marks & STALE != 0,
             token: if marks & TOKEN != 0 { Token::Held } else { Token::None },
             vivified: false,

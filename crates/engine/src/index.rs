@@ -184,6 +184,14 @@ impl Index {
         }
     }
 
+    /// How many low bits of a hash say which bucket it belongs to, at this one. Stays so while that bucket is locked.
+    pub(crate) fn bucket_bits(&self, hash: Hash) -> u32 {
+        let count = self.count.load(Acquire);
+        let bits = count.ilog2();
+        let is_split = (hash.0 & ((1 << bits) - 1)) + (1 << bits) < count;
+        bits + u32::from(is_split)
+    }
+
     /// Tells the index that `items` more (or fewer) items exist, and lets it grow by a few buckets if they are too many.
     /// `hash_at` gives the hash of the item at an offset of the log; `retire` takes overflow buckets out of use.
     pub(crate) fn report(
@@ -363,6 +371,11 @@ impl<'i> Bucket<'i> {
     /// Finds the entry for which `is_it` says yes.
     pub(crate) fn find(&self, hash: Hash, is_it: impl Fn(Entry) -> bool) -> Option<Found<'i>> {
         self.lines().find_map(|line| scan(line, hash, &is_it))
+    }
+
+    /// All entries.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> + use<'i> {
+        self.lines().flatten().map(|word| Entry(word.load(Acquire) & !LOCK)).filter(|entry| entry.is_item())
     }
 
     /// Points an entry to another item.

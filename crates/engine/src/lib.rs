@@ -15,6 +15,7 @@
 //! | `segment` | segments, their queues, the order of eviction |
 //! | `evict` | emptying segments: eviction, expiry, compaction, background work |
 //! | `upload` | large items |
+//! | `walk` | all items, one after the other |
 //! | `engine` | what all handles share; how memory comes back |
 //! | `limbo`, `epoch` | memory that was unlinked, and when nobody reads it any more |
 //! | `budget`, `ghost`, `hash`, `lines`, `memory`, `stats`, `sync` | what they are called |
@@ -56,6 +57,7 @@ mod stats;
 mod store;
 mod sync;
 mod upload;
+mod walk;
 mod write;
 
 pub use engine::{Config, Engine};
@@ -67,6 +69,7 @@ pub use request::{
 };
 pub use stats::{QueueStats, Stats};
 pub use upload::{Pin, Upload};
+pub use walk::Walk;
 
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 250;
