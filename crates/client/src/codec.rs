@@ -27,13 +27,17 @@
 //! # Ok::<(), larder_client::codec::Violation>(())
 //! ```
 
+mod binary;
 mod due;
 mod event;
+mod meta;
 mod request;
 mod text;
 
+use binary::Sent;
 use due::{Due, Kind};
 pub use event::{ErrorKind, ErrorReply, Event, Outcome, Value, Violation, ViolationKind};
+use larder_protocol::binary::opcode;
 pub use larder_protocol::command::Mode;
 pub use request::{Arith, Delete, Get, Protocol, Store, Touch};
 
@@ -82,18 +86,23 @@ impl<T> Pipeline<T> {
         std::mem::replace(&mut self.due, due::Queue::new()).into_tags()
     }
 
-    /// Takes the next event from the head of `input`. `None`: more bytes are needed. What is left in `input` has to be there
-    /// again next time, with more behind it.
+    /// Takes the next event from the head of `input`. To be called until it gives `None`: more bytes are needed then. What is left in
+    /// `input` has to be there again next time, with more behind it.
     ///
     /// # Errors
     /// The server broke the protocol: close the connection.
     #[inline]
     pub fn receive<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Event<'i, T>>, Violation> {
+        if self.due.is_answered {
+            let found = self.due.found();
+            return Ok(found.and_then(|found| self.due.done(found)));
+        }
         while input.len() >= self.due.needed_bytes.max(1) {
             self.due.needed_bytes = 0;
             let event = match self.protocol {
-                Protocol::Text | Protocol::Meta => text::receive(&mut self.due, input)?,
-                Protocol::Binary => todo!(),
+                Protocol::Text => text::receive(&mut self.due, input)?,
+                Protocol::Meta => meta::receive(&mut self.due, input)?,
+                Protocol::Binary => binary::receive(&mut self.due, input)?,
             };
             if event.is_some() {
                 return Ok(event);
@@ -106,11 +115,13 @@ impl<T> Pipeline<T> {
     #[inline]
     pub fn get(&mut self, output: &mut Vec<u8>, get: &Get<'_>, key: &[u8], tag: T) {
         self.due.push_key(key);
+        let mut sent = Sent::default();
         match self.protocol {
             Protocol::Text => text::get(output, get, key),
-            Protocol::Meta | Protocol::Binary => todo!(),
+            Protocol::Meta => meta::get(output, get, key, false),
+            Protocol::Binary => sent = binary::get(output, get, key, self.due.next_opaque(), false),
         }
-        self.due.push(Due { keys: 1, ..Due::new(Kind::Get, Some(tag)) });
+        self.due.push(Due { sent, keys: 1, ..Due::new(Kind::Get, Some(tag)) });
     }
 
     /// Asks for many keys at once: in one line, or by quiet requests that a no-op ends. Answer: an [`Event::Value`] for each key that is
@@ -122,114 +133,163 @@ impl<T> Pipeline<T> {
         keys: impl IntoIterator<Item = K>,
         tag: T,
     ) {
-        let mut count = 0;
-        match self.protocol {
-            Protocol::Text => {
-                text::begin_get(output, get);
-                for key in keys {
-                    output.push(b' ');
-                    output.extend_from_slice(key.as_ref());
-                    self.due.push_key(key.as_ref());
-                    count += 1;
-                }
-                output.extend_from_slice(b"\r\n");
-            }
-            Protocol::Meta | Protocol::Binary => todo!(),
+        let mut due = Due::new(Kind::MultiGet, Some(tag));
+        if self.protocol == Protocol::Text {
+            text::begin_get(output, get);
         }
-        self.due.push(Due { keys: count, ..Due::new(Kind::MultiGet, Some(tag)) });
+        for key in keys {
+            let key = key.as_ref();
+            match self.protocol {
+                Protocol::Text => text::word(output, key),
+                Protocol::Meta => meta::get(output, get, key, true),
+                Protocol::Binary => {
+                    due.sent.opcode = binary::get(output, get, key, self.due.next_opaque(), true).opcode;
+                }
+            }
+            self.due.push_key(key);
+            due.keys += 1;
+        }
+        match self.protocol {
+            Protocol::Text => output.extend_from_slice(b"\r\n"),
+            Protocol::Meta => output.extend_from_slice(b"mn\r\n"),
+            Protocol::Binary => {
+                due.sent.opaque = binary::plain(output, opcode::NOOP, b"", self.due.next_opaque()).opaque;
+            }
+        }
+        self.due.push(due);
     }
 
     /// Stores. Answer: [`Outcome::Stored`], [`Outcome::NotStored`], [`Outcome::Exists`], [`Outcome::NotFound`].
     /// Without `tag`: success is not answered, failure by [`Event::QuietFailed`] or, in the text protocol, not at all.
     #[inline]
     pub fn store(&mut self, output: &mut Vec<u8>, store: &Store<'_>, tag: Option<T>) {
+        let (is_quiet, kind) =
+            (tag.is_none(), Kind::Store { mode: store.mode, compares: store.compare.is_some() });
+        let mut sent = Sent::default();
         match self.protocol {
-            Protocol::Text => text::store(output, store, tag.is_none()),
-            Protocol::Meta | Protocol::Binary => todo!(),
+            Protocol::Text => text::store(output, store, is_quiet),
+            Protocol::Meta => meta::store(output, store, is_quiet),
+            Protocol::Binary => sent = binary::store(output, store, self.due.next_opaque(), is_quiet),
         }
-        self.push_loud(Kind::Store { mode: store.mode, compares: store.compare.is_some() }, tag);
+        self.push_change(Due { sent, ..Due::new(kind, tag) });
     }
 
     /// Deletes. Answer: [`Outcome::Deleted`], [`Outcome::NotFound`]; with `compare` also [`Outcome::Exists`]. Without `tag`: see
     /// [`Pipeline::store`].
     pub fn delete(&mut self, output: &mut Vec<u8>, delete: &Delete<'_>, tag: Option<T>) {
+        let is_quiet = tag.is_none();
+        let mut sent = Sent::default();
         match self.protocol {
-            Protocol::Text => text::delete(output, delete, tag.is_none()),
-            Protocol::Meta | Protocol::Binary => todo!(),
+            Protocol::Text => text::delete(output, delete, is_quiet),
+            Protocol::Meta => meta::delete(output, delete, is_quiet),
+            Protocol::Binary => sent = binary::delete(output, delete, self.due.next_opaque(), is_quiet),
         }
-        self.push_loud(Kind::Delete, tag);
+        self.push_change(Due { sent, ..Due::new(Kind::Delete, tag) });
     }
 
     /// Adds to a number, or subtracts from it. Answer: [`Outcome::Number`], [`Outcome::NotFound`]. Without `tag`: see
     /// [`Pipeline::store`].
     pub fn arith(&mut self, output: &mut Vec<u8>, arith: &Arith<'_>, tag: Option<T>) {
+        let is_quiet = tag.is_none();
+        let mut sent = Sent::default();
         match self.protocol {
-            Protocol::Text => text::arith(output, arith, tag.is_none()),
-            Protocol::Meta | Protocol::Binary => todo!(),
+            Protocol::Text => text::arith(output, arith, is_quiet),
+            Protocol::Meta => meta::arith(output, arith, is_quiet),
+            Protocol::Binary => sent = binary::arith(output, arith, self.due.next_opaque(), is_quiet),
         }
-        self.push_loud(Kind::Arith, tag);
+        self.push_change(Due { sent, ..Due::new(Kind::Arith, tag) });
     }
 
-    /// Sets an expiry. Answer: [`Outcome::Touched`], [`Outcome::NotFound`]. Without `tag`: see [`Pipeline::store`]; meta and binary know
-    /// no quiet touch, so its answer is read and dropped.
+    /// Sets an expiry. Answer: [`Outcome::Touched`], [`Outcome::NotFound`]. Without `tag`: see [`Pipeline::store`]; meta and
+    /// binary know no quiet touch, so its answer is read and dropped.
     pub fn touch(&mut self, output: &mut Vec<u8>, touch: &Touch<'_>, tag: Option<T>) {
+        let mut sent = Sent::default();
         match self.protocol {
-            Protocol::Text => text::touch(output, touch, tag.is_none()),
-            Protocol::Meta | Protocol::Binary => todo!(),
+            Protocol::Text => {
+                text::touch(output, touch, tag.is_none());
+                return self.push_change(Due::new(Kind::Touch, tag));
+            }
+            Protocol::Meta => meta::touch(output, touch),
+            Protocol::Binary => sent = binary::touch(output, touch, self.due.next_opaque()),
         }
-        self.push_loud(Kind::Touch, tag);
+        self.due.push(Due { sent, ..Due::new(Kind::Touch, tag) });
     }
 
     /// Forgets everything, now or in `delay_secs`. Answer: [`Outcome::Ok`]. Without `tag`: see [`Pipeline::store`].
     pub fn flush_all(&mut self, output: &mut Vec<u8>, delay_secs: u32, tag: Option<T>) {
+        let is_quiet = tag.is_none();
+        let mut sent = Sent::default();
         match self.protocol {
-            Protocol::Text | Protocol::Meta => text::flush_all(output, delay_secs, tag.is_none()),
-            Protocol::Binary => todo!(),
+            Protocol::Text | Protocol::Meta => text::flush_all(output, delay_secs, is_quiet),
+            Protocol::Binary => {
+                sent = binary::flush_all(output, delay_secs, self.due.next_opaque(), is_quiet)
+            }
         }
-        self.push_loud(Kind::Flush, tag);
+        if !is_quiet {
+            self.due.push(Due { sent, ..Due::new(Kind::Flush, tag) });
+        }
     }
 
     /// Asks for the version. Answer: [`Outcome::Version`].
     pub fn version(&mut self, output: &mut Vec<u8>, tag: T) {
+        let mut sent = Sent::default();
         match self.protocol {
-            Protocol::Text | Protocol::Meta => output.extend_from_slice(b"version\r\n"),
-            Protocol::Binary => todo!(),
+            Protocol::Text | Protocol::Meta => text::plain(output, b"version"),
+            Protocol::Binary => sent = binary::plain(output, opcode::VERSION, b"", self.due.next_opaque()),
         }
-        self.due.push(Due::new(Kind::Version, Some(tag)));
+        self.due.push(Due { sent, ..Due::new(Kind::Version, Some(tag)) });
     }
 
     /// Asks for a sign that everything before has been worked off (text: by asking for the version). Answer: [`Outcome::Ok`].
     pub fn noop(&mut self, output: &mut Vec<u8>, tag: T) {
+        let mut sent = Sent::default();
         match self.protocol {
-            Protocol::Text => output.extend_from_slice(b"version\r\n"),
-            Protocol::Meta | Protocol::Binary => todo!(),
+            Protocol::Text => text::plain(output, b"version"),
+            Protocol::Meta => text::plain(output, b"mn"),
+            Protocol::Binary => sent = binary::plain(output, opcode::NOOP, b"", self.due.next_opaque()),
         }
-        self.due.push(Due::new(Kind::Noop, Some(tag)));
+        self.due.push(Due { sent, ..Due::new(Kind::Noop, Some(tag)) });
     }
 
     /// Asks for statistics, `group` of them or, if it is empty, the general ones. Answer: [`Event::Stat`] for each, then
     /// [`Outcome::Ok`].
     pub fn stats(&mut self, output: &mut Vec<u8>, group: &[u8], tag: T) {
+        let mut sent = Sent::default();
         match self.protocol {
             Protocol::Text | Protocol::Meta => text::stats(output, group),
-            Protocol::Binary => todo!(),
+            Protocol::Binary => sent = binary::plain(output, opcode::STAT, group, self.due.next_opaque()),
         }
-        self.due.push(Due::new(Kind::Stats, Some(tag)));
+        self.due.push(Due { sent, ..Due::new(Kind::Stats, Some(tag)) });
+    }
+
+    /// Logs in: by SASL's mechanism PLAIN in the binary protocol, else by memcached's ASCII authentication (`-Y`). Answer:
+    /// [`Outcome::LoggedIn`].
+    pub fn login(&mut self, output: &mut Vec<u8>, user: &str, password: &str, tag: T) {
+        let mut sent = Sent::default();
+        match self.protocol {
+            Protocol::Text | Protocol::Meta => text::login(output, user, password),
+            Protocol::Binary => sent = binary::login(output, user, password, self.due.next_opaque()),
+        }
+        self.due.push(Due { sent, ..Due::new(Kind::Login, Some(tag)) });
     }
 
     /// Asks the server to close the connection. It answers what came before, and then nothing.
     pub fn quit(&mut self, output: &mut Vec<u8>) {
         match self.protocol {
-            Protocol::Text | Protocol::Meta => output.extend_from_slice(b"quit\r\n"),
-            Protocol::Binary => todo!(),
+            Protocol::Text | Protocol::Meta => text::plain(output, b"quit"),
+            Protocol::Binary => {
+                binary::plain(output, opcode::QUITQ, b"", self.due.next_opaque());
+            }
         }
     }
 
-    /// A request that is answered if it has a tag.
+    /// A change without a tag has been asked for quietly.
     #[inline]
-    fn push_loud(&mut self, kind: Kind, tag: Option<T>) {
-        if tag.is_some() {
-            self.due.push(Due::new(kind, tag));
+    fn push_change(&mut self, due: Due<T>) {
+        if due.tag.is_some() {
+            self.due.push(due);
+        } else if self.protocol == Protocol::Meta {
+            self.due.push_quiet();
         }
     }
 }

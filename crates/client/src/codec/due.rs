@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::binary::Sent;
 use super::{Event, Mode, Outcome};
 
 /// Answers in the order in which they have to come.
@@ -11,6 +12,13 @@ pub(super) struct Queue<T> {
     keys: KeyLog,
     /// With less input than this there is no use in looking again.
     pub needed_bytes: usize,
+    /// The get at the front has told its value and is over.
+    pub is_answered: bool,
+    /// Meta: quiet requests behind the last that is due.
+    quiets: u32,
+    /// Binary: the number of the next request, and the lowest that an answer may still have.
+    next_opaque: u32,
+    lowest_opaque: u32,
 }
 
 /// An answer.
@@ -22,6 +30,10 @@ pub(super) struct Due<T> {
     /// All keys asked for.
     pub keys: u32,
     pub hits: u32,
+    /// Binary. Of a multi-get: the opcode of its keys, and the number of the no-op that ends it; theirs come right before.
+    pub sent: Sent,
+    /// Meta: quiet requests right before this one that may still fail.
+    pub quiets: u32,
     /// `None`: the answer is of no interest.
     pub tag: Option<T>,
 }
@@ -43,17 +55,26 @@ pub(super) enum Kind {
     Version,
     Noop,
     Stats,
+    Login,
 }
 
 impl<T> Due<T> {
     pub(super) fn new(kind: Kind, tag: Option<T>) -> Self {
-        Self { kind, keys_left: 0, keys: 0, hits: 0, tag }
+        Self { kind, keys_left: 0, keys: 0, hits: 0, sent: Sent::default(), quiets: 0, tag }
     }
 }
 
 impl<T> Queue<T> {
     pub(super) fn new() -> Self {
-        Self { due: VecDeque::new(), keys: KeyLog::default(), needed_bytes: 0 }
+        Self {
+            due: VecDeque::new(),
+            keys: KeyLog::default(),
+            needed_bytes: 0,
+            is_answered: false,
+            quiets: 0,
+            next_opaque: 0,
+            lowest_opaque: 0,
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -69,10 +90,11 @@ impl<T> Queue<T> {
         self.due.front_mut()
     }
 
-    /// The last of its keys has been pushed.
+    /// All its keys have been pushed.
     #[inline]
     pub(super) fn push(&mut self, due: Due<T>) {
-        self.due.push_back(Due { keys_left: due.keys, ..due });
+        self.due.push_back(Due { keys_left: due.keys, quiets: self.quiets, ..due });
+        self.quiets = 0;
     }
 
     /// A key of the answer that is pushed next.
@@ -95,6 +117,36 @@ impl<T> Queue<T> {
         false
     }
 
+    /// The answer at the front is about the key that stands so far from its end, the last being 1. `false`: `shown` is another.
+    #[inline]
+    pub(super) fn find_key_from_end(&mut self, place: u32, shown: Option<&[u8]>) -> bool {
+        let Some(front) = self.due.front_mut() else { return false };
+        while front.keys_left > place {
+            front.keys_left -= 1;
+            self.keys.pop();
+        }
+        front.keys_left -= 1;
+        let key = self.keys.pop();
+        front.hits += u32::from(shown.is_some());
+        shown.is_none_or(|shown| shown == key)
+    }
+
+    /// The answer at the front is about its next key, and does not show it.
+    #[inline]
+    pub(super) fn pass_key(&mut self) {
+        if let Some(front) = self.due.front_mut().filter(|front| front.keys_left > 0) {
+            front.keys_left -= 1;
+            front.hits += 1;
+            self.keys.pop();
+        }
+    }
+
+    /// Place of the key that was found last among those of the answer at the front.
+    #[inline]
+    pub(super) fn key_index(&mut self) -> u32 {
+        self.front().map_or(0, |get| get.keys - get.keys_left - 1)
+    }
+
     /// How the get at the front ends.
     #[inline]
     pub(super) fn found(&mut self) -> Option<Outcome<'static>> {
@@ -104,23 +156,55 @@ impl<T> Queue<T> {
     /// The answer at the front is complete. `None`: and of no interest.
     #[inline]
     pub(super) fn done<'i>(&mut self, outcome: Outcome<'i>) -> Option<Event<'i, T>> {
-        match (self.pop()?.tag, outcome) {
-            (Some(tag), outcome) => Some(Event::Done(tag, outcome)),
-            (None, Outcome::Error(_)) => Some(Event::QuietFailed(outcome)),
-            (None, _) => None,
-        }
-    }
-
-    #[inline]
-    fn pop(&mut self) -> Option<Due<T>> {
         let due = self.due.pop_front()?;
+        self.is_answered = false;
         for _ in 0..due.keys_left {
             self.keys.pop();
         }
         if self.due.is_empty() {
             self.keys.clear();
         }
-        Some(due)
+        self.lowest_opaque = due.sent.opaque.wrapping_add(1);
+        match (due.tag, outcome) {
+            (Some(tag), outcome) => Some(Event::Done(tag, outcome)),
+            (None, Outcome::Error(_)) => Some(Event::QuietFailed(outcome)),
+            (None, _) => None,
+        }
+    }
+
+    /// Meta: a request that is answered only if it fails.
+    pub(super) fn push_quiet(&mut self) {
+        self.quiets += 1;
+    }
+
+    /// Meta: quiet requests that may fail before the answer at the front, or, if none is due, at all.
+    pub(super) fn quiets(&mut self) -> &mut u32 {
+        match self.due.front_mut() {
+            Some(front) => &mut front.quiets,
+            None => &mut self.quiets,
+        }
+    }
+
+    /// Binary: the number of the next request.
+    #[inline]
+    pub(super) fn next_opaque(&mut self) -> u32 {
+        let opaque = self.next_opaque;
+        self.next_opaque = opaque.wrapping_add(1);
+        opaque
+    }
+
+    /// Binary: the quiet request with this number, which stands before the one at the front, failed. `false`: none that could.
+    pub(super) fn skip_to_quiet(&mut self, opaque: u32) -> bool {
+        let end = match self.due.front() {
+            Some(due) if due.kind == Kind::MultiGet => due.sent.opaque.wrapping_sub(due.keys),
+            Some(due) => due.sent.opaque,
+            None => self.next_opaque,
+        };
+        let is_open = opaque.wrapping_sub(self.lowest_opaque) < end.wrapping_sub(self.lowest_opaque);
+        if is_open {
+            self.lowest_opaque = opaque.wrapping_add(1);
+        }
+        is_open
     }
 
     pub(super) fn into_tags(self) -> impl Iterator<Item = T> {

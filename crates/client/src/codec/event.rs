@@ -20,8 +20,9 @@ pub enum Event<'i, T> {
 /// An item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value<'i> {
-    /// Its key, where the answer shows it (text, and every multi-get). It has been compared with the one asked for.
-    pub key: Option<&'i [u8]>,
+    /// Place of its key among those asked for, from 0. An answer that shows its key (text, and every multi-get) has been compared
+    /// with it.
+    pub index: u32,
     /// The value itself.
     pub bytes: &'i [u8],
     /// Client flags.
@@ -65,8 +66,6 @@ pub enum Outcome<'i> {
     Version(&'i [u8]),
     /// Logged in.
     LoggedIn,
-    /// A login has a further step: the server's message.
-    Challenge(&'i [u8]),
     /// The server refused.
     Error(ErrorReply<'i>),
 }
@@ -154,7 +153,7 @@ pub enum ViolationKind {
     WrongOpaque,
     /// A line without an end, a number that is none, lengths that do not fit.
     Malformed,
-    /// Meta: an error, and it cannot be known whether the request at the front or a quiet one before it failed.
+    /// Meta: an error line, and it cannot be known whether the request at the front or a quiet one before it failed.
     Ambiguous,
 }
 

@@ -94,6 +94,12 @@ pub(super) fn flush_all(output: &mut Vec<u8>, delay_secs: u32, noreply: bool) {
     end(output, noreply);
 }
 
+/// A command of one word.
+pub(super) fn plain(output: &mut Vec<u8>, command: &[u8]) {
+    output.extend_from_slice(command);
+    end(output, false);
+}
+
 /// `stats [<group>]`
 pub(super) fn stats(output: &mut Vec<u8>, group: &[u8]) {
     output.extend_from_slice(b"stats");
@@ -101,6 +107,12 @@ pub(super) fn stats(output: &mut Vec<u8>, group: &[u8]) {
         word(output, group);
     }
     end(output, false);
+}
+
+/// `set <any> <any> <any> <bytes>`, and `user password`: how a server with a password file is logged in to.
+pub(super) fn login(output: &mut Vec<u8>, user: &str, password: &str) {
+    let value = [user.as_bytes(), b" ", password.as_bytes()];
+    store(output, &Store { key: b"login", value: &value, ..Store::default() }, false);
 }
 
 /// Writes a space and a word.
@@ -184,7 +196,7 @@ fn value<'i, T>(
     if !due.find_key(key) {
         return Err(Violation::new(ViolationKind::WrongKey, line.text));
     }
-    Ok(Some(Event::Value(Value { key: Some(key), bytes, client_flags, cas, meta_flags: b"" })))
+    Ok(Some(Event::Value(Value { index: due.key_index(), bytes, client_flags, cas, meta_flags: b"" })))
 }
 
 /// `STAT <name> <value>`; the value may be empty.
@@ -194,7 +206,7 @@ fn stat(line: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// What a line means that ends an answer of this kind. `None`: nothing.
 #[inline]
-pub(super) fn outcome(kind: Kind, line: &[u8]) -> Option<Outcome<'_>> {
+fn outcome(kind: Kind, line: &[u8]) -> Option<Outcome<'_>> {
     match (kind, line) {
         (Kind::Store { .. }, b"STORED") => Some(Outcome::Stored { cas: None }),
         (Kind::Store { .. }, b"NOT_STORED") => Some(Outcome::NotStored),
@@ -206,6 +218,7 @@ pub(super) fn outcome(kind: Kind, line: &[u8]) -> Option<Outcome<'_>> {
         (Kind::Arith, number) => parse_u64(number).map(Outcome::Number),
         (Kind::Flush, b"OK") | (Kind::Stats, b"END" | b"RESET" | b"OK") => Some(Outcome::Ok),
         (Kind::Version, line) => line.strip_prefix(b"VERSION ").map(Outcome::Version),
+        (Kind::Login, b"STORED") => Some(Outcome::LoggedIn),
         (Kind::Noop, line) => line.starts_with(b"VERSION ").then_some(Outcome::Ok),
         _ => None,
     }
@@ -281,4 +294,4 @@ pub(super) fn split_word(line: &[u8]) -> (&[u8], &[u8]) {
 /// No line of a reply is longer: `stats settings` may name a path, `VALUE` a key of 250 bytes.
 const LINE_BYTES_MAX: usize = 16 << 10;
 /// Room for a command line, key apart.
-const LINE_BYTES_USUAL: usize = 80;
+pub(super) const LINE_BYTES_USUAL: usize = 80;
