@@ -1,13 +1,46 @@
 //! Outcomes for people and for programs: tables, JSON, CSV, HDR logs, one page of HTML.
+//!
+//! | module | what it makes |
+//! |---|---|
+//! | [`table`] | what a terminal shows when a run is over |
+//! | [`memaslap`] | memaslap's own tables, for those who compare with old ones |
+//! | [`json`] | everything, and an outcome again |
+//! | [`csv`] | a line a period and command, for spreadsheets |
+//! | [`hdr`] | a log for HdrHistogram's tools |
+//! | [`html`] | one page with charts, for a mail |
 
+mod columns;
+pub mod csv;
+pub mod hdr;
 pub mod histogram;
 pub mod json;
+pub mod memaslap;
+pub mod table;
+pub mod units;
+pub mod words;
+
+use std::io::{self, Write};
 
 use serde_json::Value;
 
 use crate::Outcome;
 
+/// The final tables.
+pub fn print(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
+    table::print(outcome, out)
+}
+
 /// All of an outcome; [`json::read`] makes an outcome of it again.
 pub fn json(outcome: &Outcome) -> Value {
     json::write(outcome)
+}
+
+/// A line a period and command.
+pub fn csv(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
+    csv::write(outcome, out)
+}
+
+/// Latencies of every period and command.
+pub fn hdr_log(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
+    hdr::write(outcome, out)
 }

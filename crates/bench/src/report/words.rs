@@ -1,0 +1,117 @@
+//! What tables, screen and page say in words, said once.
+
+use super::units::{count, duration, latency, percent, short};
+use crate::Outcome;
+use crate::outcome::{Failure, Tally};
+use crate::scenario::{Arrival, Group, Kind, Protocol, Scenario, Transport};
+
+/// A command by its text name.
+pub fn command(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Get => "get",
+        Kind::Gets => "gets",
+        Kind::Gat => "gat",
+        Kind::Set => "set",
+        Kind::Add => "add",
+        Kind::Replace => "replace",
+        Kind::Append => "append",
+        Kind::Prepend => "prepend",
+        Kind::Cas => "cas",
+        Kind::Delete => "delete",
+        Kind::Incr => "incr",
+        Kind::Decr => "decr",
+        Kind::Touch => "touch",
+        Kind::Version => "version",
+        Kind::Noop => "noop",
+    }
+}
+
+/// A kind of failure, in the plural.
+pub fn failure(failure: Failure) -> &'static str {
+    match failure {
+        Failure::ErrorReply => "error replies",
+        Failure::OutOfMemory => "out of memory",
+        Failure::Protocol => "answers to something else",
+        Failure::Timeout => "timeouts",
+        Failure::Closed => "connections closed by the server",
+        Failure::Connect => "connections refused",
+        Failure::WrongValue => "wrong values",
+        Failure::StaleValue => "stale values",
+        Failure::Lost => "lost values",
+        Failure::ExpiredLate => "values found after their expiry",
+        Failure::ExpiredEarly => "values gone before their expiry",
+        Failure::ReplicasDiffer => "differences between replicas",
+    }
+}
+
+/// `3 wrong values, 1 timeouts`; empty if all was well.
+pub fn failures(tally: &Tally) -> String {
+    let kinds = tally.failures.iter().filter(|&(_, &number)| number > 0);
+    kinds
+        .map(|(&kind, &number)| format!("{} {}", count(number), failure(kind)))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// The outcome in a sentence or two, for somebody who reads nothing else.
+pub fn headline(outcome: &Outcome) -> String {
+    let all = outcome.total.all();
+    let rate = all.requests as f64 / outcome.elapsed_secs.max(f64::MIN_POSITIVE);
+    let at = |percentile| latency(all.latency_nanos.value_at_percentile(percentile) as f64);
+    let mut text = format!(
+        "{} requests a second for {}. Half of them were answered within {}, 99 of 100 within {}, 999 of 1000 within {}.",
+        short(rate),
+        duration(outcome.elapsed_secs),
+        at(50.0),
+        at(99.0),
+        at(99.9),
+    );
+    if all.hits + all.misses > 0 && all.misses > 0 {
+        let ratio = all.hits as f64 / (all.hits + all.misses) as f64;
+        text += &format!(" {} of the keys asked for were found.", percent(ratio));
+    }
+    text
+}
+
+/// How a scenario asks, in a line: `50 connections, closed loop, text over TCP, 1 thread`.
+pub fn load(scenario: &Scenario, threads: usize) -> String {
+    let connections: usize = scenario.groups.iter().map(|group| group.connections).sum();
+    let groups = match scenario.groups.as_slice() {
+        [group] => format!("{}, {}", arrival(group.arrival), road(group)),
+        groups => format!("{} groups", groups.len()),
+    };
+    let plural = |number: usize, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
+    format!("{}, {groups}, {}", plural(connections, "connection"), plural(threads, "thread"))
+}
+
+/// `closed loop`, `open loop at 50 k/s`.
+pub fn arrival(arrival: Arrival) -> String {
+    match arrival {
+        Arrival::Closed => "closed loop".into(),
+        Arrival::Paced { rate_per_sec } => format!("closed loop of at most {}/s", short(rate_per_sec)),
+        Arrival::Open { rate_per_sec, rate_end_per_sec: Some(end), .. } => {
+            format!("open loop from {}/s to {}/s", short(rate_per_sec), short(end))
+        }
+        Arrival::Open { rate_per_sec, .. } => format!("open loop at {}/s", short(rate_per_sec)),
+    }
+}
+
+/// `text over TCP`.
+pub fn road(group: &Group) -> String {
+    let protocol = match group.protocol {
+        Protocol::Text => "text",
+        Protocol::Meta => "meta",
+        Protocol::Binary => "binary",
+    };
+    let transport = match group.transport {
+        Transport::Tcp => "TCP",
+        Transport::Udp => "UDP",
+        Transport::UdpGets => "UDP for gets and TCP",
+    };
+    format!("{protocol} over {transport}")
+}
+
+/// Whether any group has a schedule of its own, so that latency and service time differ.
+pub fn is_open(scenario: &Scenario) -> bool {
+    scenario.groups.iter().any(|group| matches!(group.arrival, Arrival::Open { .. }))
+}
