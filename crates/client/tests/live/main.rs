@@ -1,0 +1,4 @@
+//! Against a real memcached: every request in every protocol.
+
+mod commands;
+mod server;
