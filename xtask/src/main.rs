@@ -4,7 +4,6 @@ mod bench;
 mod clients;
 mod conform;
 mod diff;
-mod floor;
 mod fuzz;
 mod load;
 mod needs;
@@ -38,7 +37,7 @@ fn run(args: &[String]) -> Result<()> {
         "clients" => clients::run(rest),
         "diff" => diff::run(rest),
         "bench" => bench::run(rest),
-        "floor" => floor::run(rest),
+        "floor" => larder_bench::floor::main(rest),
         "fuzz" => fuzz::run(rest),
         "soak" => soak::run(rest),
         "help" | "--help" => {

@@ -14,6 +14,7 @@
 pub mod compare;
 pub mod contestant;
 pub mod environment;
+pub mod floor;
 pub mod outcome;
 mod rate;
 pub mod presets;
