@@ -378,6 +378,13 @@ impl Turn<'_> {
 }
 
 impl Engine {
+    /// Retires a waiting segment whose live bytes were found to be 0 in this turn, unless somebody else is at it.
+    pub(crate) fn retire_dead(&self, id: Id) {
+        if self.segments.withdraw(id) {
+            self.retire_segment(id);
+        }
+    }
+
     /// A segment that the index no longer points into.
     fn retire_segment(&self, id: Id) {
         self.segments.get(id).state.store(crate::segment::FREE, Relaxed);

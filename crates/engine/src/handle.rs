@@ -41,7 +41,10 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        // As in a turn: a segment that another retires meanwhile must not begin a new life while we look at it.
+        self.engine.epochs.enter(self.id);
         self.writer.get_mut().close(&self.engine);
+        self.engine.epochs.leave(self.id);
         self.engine.take_back_handle(self.id);
     }
 }

@@ -8,6 +8,13 @@ use siphasher::sip::SipHasher13;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hash(pub(crate) u64);
 
+impl Hash {
+    /// All 64 bits, each as good as random to whoever does not know the key of the hash function.
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+}
+
 /// The key of the hash function.
 pub(crate) struct HashKey(SipHasher13);
 

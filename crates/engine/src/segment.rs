@@ -59,7 +59,8 @@ pub(crate) struct Segment {
     pub(crate) flush_mark: AtomicU32,
     /// Bytes appended; for a run its memory.
     pub(crate) filled_bytes: AtomicU64,
-    /// Bytes of items that the index points to. Never below the truth.
+    /// Bytes of items that the index points to. From when it waits never below the truth: whoever appended has counted all
+    /// items before, and others subtract what they have unlinked.
     pub(crate) live_bytes: AtomicU64,
     /// The second from which all items are dead; u32::MAX: one never dies; 0: no item yet.
     pub(crate) expiry_max: AtomicU32,
@@ -307,7 +308,8 @@ impl Segments {
         queues.sparse.push_back(place);
     }
 
-    /// Takes a run out of its queue before its time (its item was deleted or replaced). False if another has it already.
+    /// Takes a segment or run out of its queue before its time (what it held was deleted or replaced). False if another has
+    /// it already.
     pub(crate) fn withdraw(&self, id: Id) -> bool {
         let mut queues = self.queues();
         self.claim(&mut queues, id)

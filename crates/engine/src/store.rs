@@ -16,7 +16,7 @@ use crate::request::{
 use crate::segment::{MAIN, SMALL, WAITING};
 use crate::upload::Upload;
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 /// Items larger than this are no numbers, whatever they begin with: memcached keeps them in chunks (`slab_chunk_max`), and
 /// does not look into those.
@@ -694,15 +694,19 @@ impl Turn<'_> {
         queue.live_bytes.add(-(raw.size() as i64));
         self.counters().bytes.add(-i64::from(raw.accounted_bytes()));
         let segment = engine.segments.get(id);
-        let before = segment.live_bytes.fetch_sub(raw.size() as u64, Relaxed);
+        // Whoever takes away the last byte knows that all others' items are unlinked as well.
+        let before = segment.live_bytes.fetch_sub(raw.size() as u64, AcqRel);
+        let left = before.wrapping_sub(raw.size() as u64);
         if engine.segments.is_run(id) {
             // Unless somebody is at it already, and will find it unlinked.
             if engine.segments.withdraw(id) {
                 engine.retire(Retired::Run(id));
             }
-        } else if segment.state.load(Relaxed) == WAITING {
+        } else if segment.state.load(Acquire) == WAITING {
             let half = engine.segments.segment_bytes as u64 / 2;
-            if before >= half && before - (raw.size() as u64) < half {
+            if left == 0 {
+                engine.retire_dead(id);
+            } else if before >= half && left < half {
                 engine.segments.note_sparse(id);
             }
         }

@@ -1,6 +1,6 @@
 //! Where new items go: each handle's open segments.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::engine::Engine;
 use crate::request::{Expiry, Now};
@@ -121,6 +121,9 @@ impl Open {
             engine.segments.with_pool(|pool| pool.put_ready(self.id));
         } else {
             engine.segments.seal(self.id);
+            if segment.live_bytes.load(Acquire) == 0 {
+                engine.retire_dead(self.id);
+            }
         }
     }
 }

@@ -378,3 +378,15 @@ fn the_background_step_waits_for_what_is_dead_but_still_in_sight() {
     background.maintain(at(2), 100_000);
     assert_eq!(engine.stats().evictions, 0);
 }
+
+#[test]
+fn what_is_overwritten_again_and_again_takes_no_memory_that_was_never_used() {
+    let engine = engine(64 << 20, true);
+    let mut handle = engine.handle().unwrap();
+    for round in 0..10_000 {
+        let key = format!("busy:{}", round % 10).into_bytes();
+        assert!(is_stored(put(&mut handle, at(2), &Store::set(&key, &[3; 50_000]))));
+    }
+    let used_bytes = engine.stats().memory_used_bytes;
+    assert!(used_bytes < 8 << 20, "{used_bytes} for ten items of 50 kB, overwritten a thousand times");
+}
