@@ -16,6 +16,7 @@
 //! | `evict` | emptying segments: eviction, expiry, compaction, background work |
 //! | `upload` | large items |
 //! | `walk` | all items, one after the other |
+//! | `survey` | what every segment holds |
 //! | `engine` | what all handles share; how memory comes back |
 //! | `limbo`, `epoch` | memory that was unlinked, and when nobody reads it any more |
 //! | `budget`, `ghost`, `hash`, `lines`, `memory`, `stats`, `sync` | what they are called |
@@ -55,6 +56,7 @@ mod request;
 mod segment;
 mod stats;
 mod store;
+mod survey;
 mod sync;
 mod upload;
 mod walk;
@@ -68,6 +70,7 @@ pub use request::{
     Store, Stored, Token,
 };
 pub use stats::{QueueStats, Stats};
+pub use survey::{Lifetime, Piece, Queue, Survey};
 pub use upload::{Pin, Upload};
 pub use walk::Walk;
 

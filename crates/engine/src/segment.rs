@@ -18,7 +18,7 @@ use crate::request::{Expiry, Now};
 /// TTL groups: items that expire at about the same time share segments, and go together. Group 0 never expires; the others
 /// live up to a minute, 8 minutes, an hour, 8 hours, and longer.
 pub(crate) const GROUPS: usize = 6;
-const GROUP_SECS: [u32; GROUPS] = [u32::MAX, 60, 480, 3600, 8 * 3600, u32::MAX];
+pub(crate) const GROUP_SECS: [u32; GROUPS] = [u32::MAX, 60, 480, 3600, 8 * 3600, u32::MAX];
 
 /// Where new keys go: about a tenth of the memory.
 pub(crate) const SMALL: usize = 0;
