@@ -331,6 +331,11 @@ fn fail<S: Sink>(form: &BinaryForm<'_>, status: Status, sink: &mut S) {
 }
 
 impl BinaryForm<'_> {
+    /// The same, for an answer that outlasts its request.
+    pub(crate) fn without_request(&self) -> BinaryForm<'static> {
+        BinaryForm { key: None, ..*self }
+    }
+
     /// A quiet look-up tells no miss, and any other quiet request no success. The end of a look-up is never told.
     fn is_silent_on<V>(&self, reply: &Reply<'_, V>) -> bool {
         let Some(Operation { verb, is_quiet }) = self.operation else { return false };

@@ -3,6 +3,7 @@
 //! Times (`exptime`) are as the client gave them: 0 is never, negative is past, up to 30 days count from now, more is a
 //! Unix time. Only the server's clock interprets them.
 
+use crate::admin::Admin;
 use crate::{Error, Form, Key, Keys};
 
 /// A command, and how to answer it. Borrows from the bytes it was parsed from.
@@ -64,7 +65,7 @@ pub enum Command<'a> {
     Shutdown(Shutdown),
     /// Load certificates again.
     RefreshCerts,
-    /// An administrative command that steers what this server does not have (yet).
+    /// Steer the cache, or look into it.
     Admin(Admin),
     /// Log in (the binary dialect's SASL).
     Sasl(Sasl<'a>),
@@ -238,21 +239,6 @@ pub enum Shutdown {
     Graceful,
     /// Something else.
     Unknown,
-}
-
-/// Administrative commands, by their first word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admin {
-    /// cache_memlimit.
-    CacheMemlimit,
-    /// lru.
-    Lru,
-    /// lru_crawler.
-    LruCrawler,
-    /// slabs.
-    Slabs,
-    /// watch.
-    Watch,
 }
 
 /// A request that cannot be understood.

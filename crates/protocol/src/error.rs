@@ -49,6 +49,56 @@ pub enum Error {
     ShutdownNotEnabled,
     /// shutdown with an unknown word.
     InvalidShutdownMode,
+    /// cache_memlimit: less than 8 MiB.
+    MemoryTooSmall,
+    /// cache_memlimit: so many MiB that bytes must be meant.
+    MemoryInBytes,
+    /// cache_memlimit: more than there is room for.
+    MemoryOutOfBounds,
+    /// lru tune: shares of more than 80 %.
+    LruShares,
+    /// lru tune: a factor that is not above 0.
+    LruFactors,
+    /// lru_crawler sleep with more than a second.
+    CrawlerSleep,
+    /// lru_crawler enable, when it is.
+    CrawlerEnabled,
+    /// lru_crawler, when it is disabled.
+    CrawlerDisabled,
+    /// lru_crawler crawl, while it does.
+    CrawlerBusy,
+    /// lru_crawler crawl hash.
+    CrawlByHash,
+    /// lru_crawler: a class that there cannot be.
+    BadClass,
+    /// `-X`: lru_crawler metadump.
+    MetadumpNotAllowed,
+    /// `-X`: lru_crawler mgdump.
+    MgdumpNotAllowed,
+    /// `-X`: stats detail.
+    DetailNotAllowed,
+    /// `-X`: stats cachedump.
+    CachedumpNotAllowed,
+    /// stats detail with another word than on, off and dump.
+    DetailUsage,
+    /// stats cachedump with too few words.
+    CachedumpUsage,
+    /// stats cachedump: a class that there cannot be.
+    IllegalClass,
+    /// slabs reassign: a class that there cannot be.
+    BadClasses,
+    /// slabs reassign from a class to itself.
+    SameClass,
+    /// slabs reassign: nothing to move.
+    NoSparePages,
+    /// slabs reassign with `-o no_slab_reassign`.
+    ReassignDisabled,
+    /// slabs automove window: not 3 to 1800.
+    AutomoveWindow,
+    /// `-W`.
+    WatchNotAllowed,
+    /// watch: as many watch as may.
+    TooManyWatchers,
     /// refresh_certs without TLS.
     NoTls,
     /// refresh_certs found files that cannot be used.
@@ -101,6 +151,31 @@ impl Error {
             Self::FlushNotAllowed => "CLIENT_ERROR flush_all not allowed",
             Self::ShutdownNotEnabled => "SERVER_ERROR: shutdown not enabled",
             Self::InvalidShutdownMode => "CLIENT_ERROR invalid shutdown mode",
+            Self::MemoryTooSmall => "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m",
+            Self::MemoryInBytes => "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes",
+            Self::MemoryOutOfBounds => "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust",
+            Self::LruShares => "ERROR hot and warm pcts must not exceed 80",
+            Self::LruFactors => "ERROR hot/warm age factors must be greater than 0",
+            Self::CrawlerSleep => "CLIENT_ERROR sleep must be one second or less",
+            Self::CrawlerEnabled => "ERROR failed to start lru crawler thread",
+            Self::CrawlerDisabled => "CLIENT_ERROR lru crawler disabled",
+            Self::CrawlerBusy => "BUSY currently processing crawler request",
+            Self::CrawlByHash => "ERROR an unknown error happened",
+            Self::BadClass => "BADCLASS invalid class id",
+            Self::MetadumpNotAllowed => "ERROR metadump not allowed",
+            Self::MgdumpNotAllowed => "ERROR key dump not allowed",
+            Self::DetailNotAllowed => "CLIENT_ERROR stats detail not allowed",
+            Self::CachedumpNotAllowed => "CLIENT_ERROR stats cachedump not allowed",
+            Self::DetailUsage => "CLIENT_ERROR usage: stats detail on|off|dump",
+            Self::CachedumpUsage => "CLIENT_ERROR bad command line",
+            Self::IllegalClass => "CLIENT_ERROR Illegal slab id",
+            Self::BadClasses => "BADCLASS invalid src or dst class id",
+            Self::SameClass => "SAME src and dst class are identical",
+            Self::NoSparePages => "NOSPARE source class has no spare pages",
+            Self::ReassignDisabled => "CLIENT_ERROR slab reassignment disabled",
+            Self::AutomoveWindow => "CLIENT_ERROR automove window too low or too high",
+            Self::WatchNotAllowed => "CLIENT_ERROR watch commands not allowed",
+            Self::TooManyWatchers => "WATCHER_TOO_MANY log watcher limit reached",
             Self::NoTls => "Error TLS not enabled",
             Self::NoCertificates => "Error loading certificates: the old ones stay in use",
             Self::Unauthenticated => "CLIENT_ERROR unauthenticated",

@@ -7,9 +7,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod admin;
 pub mod binary;
 pub mod command;
 pub mod dialect;
+pub mod dump;
 pub mod error;
 pub mod key;
 pub mod meta;

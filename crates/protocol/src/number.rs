@@ -14,7 +14,7 @@ pub fn parse_u64(word: &[u8]) -> Option<u64> {
 }
 
 /// Decimal digits alone, at most 11 of them.
-pub(crate) fn parse_u32(word: &[u8]) -> Option<u32> {
+pub fn parse_u32(word: &[u8]) -> Option<u32> {
     if word.len() > 11 {
         return None;
     }

@@ -172,6 +172,15 @@ impl Form<'_> {
         }
     }
 
+    /// The same without what it borrows from the request, for statistics that outlast it.
+    pub fn without_request(&self) -> Form<'static> {
+        match self {
+            Form::Text(form) => Form::Text(*form),
+            Form::Meta(_) => Form::Text(TextForm::default()),
+            Form::Binary(form) => Form::Binary(form.without_request()),
+        }
+    }
+
     /// What follows the value of a request.
     pub fn terminator(&self) -> &'static [u8] {
         match self {

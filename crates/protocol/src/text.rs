@@ -4,10 +4,10 @@
 use arrayvec::ArrayVec;
 
 use crate::command::{
-    Admin, Arith, Delete, Get, Malformed, Mode, Parsed, Shutdown, Store, Touch, VALUE_BYTES_MAX, Words,
+    Arith, Delete, Get, Malformed, Mode, Parsed, Shutdown, Store, Touch, VALUE_BYTES_MAX, Words,
 };
 use crate::key::split_word;
-use crate::{Command, Error, Form, Key, Keys, Reply, Request, Sink, meta, number};
+use crate::{Command, Error, Form, Key, Keys, Reply, Request, Sink, admin, meta, number};
 
 /// How a classic command wants to be answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -212,15 +212,17 @@ fn control(line: &[u8]) -> Option<Request<'_>> {
         // refresh_certs
         Some(b"refresh_certs") => Command::RefreshCerts,
         // cache_memlimit <megabytes> [noreply]
-        Some(b"cache_memlimit") => Command::Admin(Admin::CacheMemlimit),
-        // lru <tune|mode|temp_ttl> <option list>
-        Some(b"lru") => Command::Admin(Admin::Lru),
-        // lru_crawler <enable|disable|sleep|tocrawl|crawl|metadump|mgdump> <args>
-        Some(b"lru_crawler") => Command::Admin(Admin::LruCrawler),
-        // slabs <reassign|automove> <args>
-        Some(b"slabs") => Command::Admin(Admin::Slabs),
+        Some(b"cache_memlimit") => admin::memory_limit(arguments),
+        // lru <tune|mode|temp_ttl> <option list> [noreply]
+        Some(b"lru") => admin::lru(arguments),
+        // slabs <reassign|automove> <args> [noreply]
+        Some(b"slabs") => admin::slabs(arguments),
+        // lru_crawler <enable|disable|sleep|tocrawl|crawl|metadump|mgdump> <args> ; it knows no noreply, nor do the next ones
+        Some(b"lru_crawler") => return Some(text(admin::crawler(&words[1..]), false)),
         // watch <fetchers|mutations|evictions|...>*
-        Some(b"watch") => Command::Admin(Admin::Watch),
+        Some(b"watch") => return Some(text(admin::watch(&words[1..]), false)),
+        // debugtime <seconds|p|r>
+        Some(b"debugtime") => return Some(text(admin::clock(&words[1..]), false)),
         _ if words.len() >= 2 && words.last().is_some_and(|word| word.starts_with(b"HTTP/")) => return None,
         _ => refusal(Error::UnknownCommand),
     };

@@ -1,11 +1,11 @@
 //! The control plane: what the main thread does while the workers serve. Never on the path of a request.
 //!
-//! It waits for signals and for the `shutdown` command, and once a second gives the cache the time for its background
-//! work.
+//! It waits for signals and for what commands leave to it (`shutdown`, `lru_crawler crawl`), and once a second gives the cache the
+//! time for its background work.
 
 use std::io;
 
-use larder_engine::Handle;
+use larder_engine::{Handle, Walk};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -17,23 +17,27 @@ use crate::tls::Tls;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// At once.
-    Now,
+    Now = 1,
     /// When the workers have finished what they are at.
-    Gracefully,
+    Gracefully = 2,
 }
 
 /// Runs until a signal or the `shutdown` command stops the server. Errors: the kernel refuses to wait.
 pub fn run(shared: &Shared, signals: &Signals) -> io::Result<Stop> {
     let mut handle = shared.engine.handle().ok_or_else(|| io::Error::other("no engine handle left"))?;
     let mut maintained_secs = 0;
+    let mut walk = Walk::default();
     loop {
         let mut watched =
-            [PollFd::new(signals, PollFlags::IN), PollFd::new(shared.shutdown_wake(), PollFlags::IN)];
-        match poll(&mut watched, Some(&MAINTENANCE_INTERVAL)) {
+            [PollFd::new(signals, PollFlags::IN), PollFd::new(shared.control_wake(), PollFlags::IN)];
+        let pause = if shared.crawler.is_running() { &AT_ONCE } else { &MAINTENANCE_INTERVAL };
+        match poll(&mut watched, Some(pause)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let was_commanded = !watched[1].revents().is_empty();
+        if !watched[1].revents().is_empty() {
+            shared.control_wake().silence();
+        }
         while let Some(asked) = signals.next() {
             match asked {
                 Asked::Stop => return Ok(Stop::Now),
@@ -41,8 +45,11 @@ pub fn run(shared: &Shared, signals: &Signals) -> io::Result<Stop> {
                 Asked::Reload => reload(shared),
             }
         }
-        if was_commanded {
-            return Ok(if shared.shutdown_is_graceful() { Stop::Gracefully } else { Stop::Now });
+        if let Some(stop) = shared.requested_shutdown() {
+            return Ok(stop);
+        }
+        if shared.crawler.is_running() {
+            shared.crawler.go_on(&mut walk, &handle.enter(shared.clock.now()));
         }
         let now_secs = shared.clock.now().secs;
         if now_secs != maintained_secs {
@@ -71,6 +78,7 @@ fn maintain(shared: &Shared, handle: &mut Handle) {
     }
 }
 
+const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 const MAINTENANCE_INTERVAL: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// Items a step looks at: some hundred microseconds of work.
 const MAINTENANCE_ITEMS: usize = 4096;

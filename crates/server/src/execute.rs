@@ -11,7 +11,9 @@ use larder_protocol::reply::{Detail, Hit, Peeked, Token};
 use larder_protocol::{Error, Form, Key, KeyBuffer, Reply, Request};
 
 use crate::VERSION;
+use crate::control::Stop;
 use crate::counters::Counters;
+use crate::dump::Dump;
 use crate::output::Output;
 use crate::shared::Shared;
 use crate::stats::{self, Answer};
@@ -38,6 +40,8 @@ pub struct Executor<'e, 'c, 'h, 't> {
     pub key_buffer: KeyBuffer,
     /// Memory that could not be had yet will not be waited for any longer.
     pub gives_up: bool,
+    /// A long answer that was begun: see [`Done::Begun`].
+    pub dump: Option<Box<Dump>>,
 }
 
 /// The value of a store.
@@ -54,6 +58,8 @@ pub enum Value<'v> {
 pub enum Done {
     /// Its reply, if it wants one, is in the output.
     Answered,
+    /// Its answer is long, and given piece by piece from now on: [`Executor::dump`].
+    Begun,
     /// Nothing happened: to be executed again in a new turn.
     TryAgain,
     /// As Answered, and the connection is to be closed once the output is written.
@@ -96,14 +102,19 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 self.cx.shared.set_verbosity(level.min(VERBOSITY_MAX) as u8);
                 Ok(Reply::Ok)
             }
-            Command::Stats(words) => Ok(self.stats(words, &request.form)),
+            Command::Stats(words) => match self.stats(words, &request.form) {
+                Ok(reply) => Ok(reply),
+                Err(done) => return done,
+            },
             Command::Shutdown(how) => match self.shutdown(how) {
                 Ok(()) => return Done::Close(CloseReason::Shutdown),
                 Err(error) => Ok(Reply::Error(error)),
             },
             Command::RefreshCerts => Ok(self.refresh_certificates()),
-            // Nothing here to steer yet.
-            Command::Admin(_) => Ok(Reply::Error(Error::UnknownCommand)),
+            Command::Admin(admin) => match self.administer(admin) {
+                Ok(reply) => Ok(reply),
+                Err(done) => return done,
+            },
             Command::Sasl(Sasl::Mechanisms) if self.cx.shared.guard.is_some() => {
                 Ok(Reply::Mechanisms(larder_auth::MECHANISMS))
             }
@@ -485,9 +496,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
     }
 
     // stats
-    fn stats(&mut self, words: command::Words<'_>, form: &Form<'_>) -> Reply<'t, Item<'t>> {
+    fn stats(&mut self, words: command::Words<'_>, form: &Form<'_>) -> Result<Reply<'t, Item<'t>>, Done> {
         let words: ArrayVec<&[u8], STATS_WORDS_MAX> = words.iter().take(STATS_WORDS_MAX).collect();
-        match stats::answer(self.cx.shared, &words) {
+        Ok(match stats::answer(self.cx.shared, &words, form) {
             Answer::Lines(lines) => {
                 for (name, value) in &lines {
                     form.encode(&Reply::Stat(name, value), self.out);
@@ -495,8 +506,12 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 Reply::End
             }
             Answer::Reset => Reply::Reset,
-            Answer::Unknown => Reply::Error(Error::UnknownStatistics),
-        }
+            Answer::Dump(dump) => {
+                self.dump = Some(dump);
+                return Err(Done::Begun);
+            }
+            Answer::Error(error) => Reply::Error(error),
+        })
     }
 
     // refresh_certs
@@ -518,8 +533,8 @@ impl<'t> Executor<'_, '_, '_, 't> {
             return Err(Error::ShutdownNotEnabled);
         }
         match how {
-            Shutdown::Plain => self.cx.shared.request_shutdown(false),
-            Shutdown::Graceful => self.cx.shared.request_shutdown(true),
+            Shutdown::Plain => self.cx.shared.request_shutdown(Stop::Now),
+            Shutdown::Graceful => self.cx.shared.request_shutdown(Stop::Gracefully),
             Shutdown::Unknown => return Err(Error::InvalidShutdownMode),
         }
         Ok(())

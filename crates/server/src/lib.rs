@@ -2,15 +2,18 @@
 
 #![forbid(unsafe_code)]
 
+mod admin;
 mod arrival;
 pub mod clock;
 pub mod confine;
 mod connection;
 pub mod control;
 pub mod counters;
+pub mod crawler;
 pub mod crew;
 pub mod daemon;
 pub mod doorkeeper;
+pub mod dump;
 pub mod execute;
 pub mod exposure;
 mod frame;

@@ -17,6 +17,7 @@ use larder_protocol::command::{Command, Get, Sasl};
 use larder_protocol::{Dialect, Error, Form, KEY_BYTES_MAX, Keys, Reply, text};
 
 use crate::arrival::{Arrival, Arrived};
+use crate::dump::Dump;
 pub use crate::execute::{CloseReason, Context};
 use crate::execute::{Done, Executor, Value};
 use crate::frame::{Frame, Framed, line_end_bytes, single_key};
@@ -47,6 +48,8 @@ enum State {
     Keys { form: text::TextForm, exptime: Option<i64> },
     /// More of a value is next.
     Value(Box<Arrival>),
+    /// More of a long answer is to be given before anything is read.
+    Dump(Box<Dump>),
     /// This many bytes of a refused value are next.
     Refused { bytes: usize },
 }
@@ -109,8 +112,14 @@ impl Session {
         out: &mut Output<'t>,
         requests_max: u32,
     ) -> Fed {
-        let mut executor =
-            Executor { cx, turn, out, key_buffer: [0; KEY_BYTES_MAX], gives_up: self.patience.is_over(turn) };
+        let mut executor = Executor {
+            cx,
+            turn,
+            out,
+            key_buffer: [0; KEY_BYTES_MAX],
+            gives_up: self.patience.is_over(turn),
+            dump: None,
+        };
         let mut fed = Fed { consumed: 0, requests: 0, verdict: Verdict::NeedInput };
         loop {
             let step =
@@ -180,6 +189,13 @@ impl Session {
             }
             State::Value(_) if requests_max == 0 => Step::stop(0, Verdict::Yield),
             State::Value(_) => self.receive(executor, input),
+            State::Dump(dump) => {
+                if executor.out.len_bytes() >= OUTPUT_BYTES_MAX || !dump.go_on(executor) {
+                    return Step::stop(0, Verdict::Yield);
+                }
+                self.state = State::Command;
+                Step::go_on(0)
+            }
             State::Refused { bytes } => {
                 let consumed = input.len().min(*bytes);
                 *bytes -= consumed;
@@ -261,6 +277,10 @@ impl Session {
             executor.gives_up = false;
             if let Done::Close(reason) = done {
                 step.verdict = Some(Verdict::Close(reason));
+                return step;
+            }
+            if let Some(dump) = executor.dump.take() {
+                self.state = State::Dump(dump);
                 return step;
             }
             if executor.out.len_bytes() >= OUTPUT_BYTES_MAX {

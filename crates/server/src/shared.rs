@@ -2,13 +2,15 @@
 //! commands that exist to change it.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larder_engine::Engine;
 
 use crate::clock::Clock;
+use crate::control::Stop;
 use crate::counters::{Counters, Totals};
+use crate::crawler::Crawler;
 use crate::doorkeeper::Doorkeeper;
 use crate::guard::Guard;
 use crate::settings::Settings;
@@ -31,16 +33,15 @@ pub struct Shared {
     pub guard: Option<Guard>,
     /// The certificates, if TLS is on.
     pub tls: Option<Tls>,
+    /// The search for expired items that clients may ask for.
+    pub crawler: Crawler,
     verbosity: AtomicU8,
-    shutdown: Shutdown,
+    /// [`Stop`], as a number; 0: not asked for.
+    stop: AtomicU8,
+    /// Rings when the control thread has something to do.
+    control_wake: Wake,
     /// What the counters showed at the last `stats reset`.
     baseline: Mutex<Totals>,
-}
-
-/// A request to stop, and the bell that tells the control thread of it.
-struct Shutdown {
-    graceful: AtomicBool,
-    wake: Wake,
 }
 
 impl Shared {
@@ -49,7 +50,9 @@ impl Shared {
         Ok(Self {
             counters: (0..settings.threads).map(|_| Arc::default()).collect(),
             verbosity: AtomicU8::new(settings.verbosity),
-            shutdown: Shutdown { graceful: AtomicBool::new(false), wake: Wake::new()? },
+            crawler: Crawler::new(settings.accepted.lru_crawler),
+            stop: AtomicU8::new(0),
+            control_wake: Wake::new()?,
             baseline: Mutex::default(),
             doorkeeper: Doorkeeper::default(),
             guard: None,
@@ -81,19 +84,24 @@ impl Shared {
     }
 
     /// Asks the server to stop. Returns at once; the process ends within about a second.
-    pub fn request_shutdown(&self, graceful: bool) {
-        self.shutdown.graceful.store(graceful, Relaxed);
-        self.shutdown.wake.ring();
+    pub fn request_shutdown(&self, stop: Stop) {
+        self.stop.store(stop as u8, Relaxed);
+        self.wake_control();
     }
 
-    /// Rings when somebody asked the server to stop.
-    pub(crate) fn shutdown_wake(&self) -> &Wake {
-        &self.shutdown.wake
+    /// The stop that was asked for.
+    pub(crate) fn requested_shutdown(&self) -> Option<Stop> {
+        [Stop::Now, Stop::Gracefully].into_iter().find(|stop| *stop as u8 == self.stop.load(Relaxed))
     }
 
-    /// Whether the stop that was asked for is a graceful one.
-    pub(crate) fn shutdown_is_graceful(&self) -> bool {
-        self.shutdown.graceful.load(Relaxed)
+    /// Tells the control thread that there is something to do.
+    pub(crate) fn wake_control(&self) {
+        self.control_wake.ring();
+    }
+
+    /// Rings when there is.
+    pub(crate) fn control_wake(&self) -> &Wake {
+        &self.control_wake
     }
 
     /// All workers' counters since the start or the last reset.

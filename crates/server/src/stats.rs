@@ -7,35 +7,62 @@ mod settings;
 
 use std::fmt::Display;
 
+use larder_protocol::{Error, Form, number};
+
+use crate::dump::Dump;
 use crate::shared::Shared;
 
 /// What `stats` answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Answer {
     /// `STAT name value` lines, in order, then `END`.
     Lines(Vec<(String, String)>),
     /// `RESET`.
     Reset,
-    /// No such sub-command: `ERROR`.
-    Unknown,
+    /// What a walk over all items tells.
+    Dump(Box<Dump>),
+    /// Not told.
+    Error(Error),
 }
 
 /// Answers `stats <words>`. Words beyond the sub-command are ignored.
-pub fn answer(shared: &Shared, words: &[&[u8]]) -> Answer {
+pub fn answer(shared: &Shared, words: &[&[u8]], form: &Form<'_>) -> Answer {
+    let is_binary = matches!(form, Form::Binary(_));
     let mut lines = Lines::default();
     match words.first().copied() {
         None => general::report(shared, &mut lines),
         Some(b"settings") => settings::report(shared, &mut lines),
         Some(b"items") => queues::report_items(&shared.engine.stats(), &mut lines),
         Some(b"slabs") => queues::report_slabs(&shared.engine.stats(), &shared.totals(), &mut lines),
+        Some(b"sizes") if shared.settings.accepted.track_sizes => {
+            return Answer::Dump(Box::new(Dump::sizes(form)));
+        }
         Some(b"sizes") => lines.add("sizes_status", "disabled"),
+        Some(b"cachedump") if !is_binary => {
+            return cachedump(shared, &words[1..])
+                .map_or_else(Answer::Error, |dump| Answer::Dump(Box::new(dump)));
+        }
         Some(b"reset") => {
             shared.reset_counters();
             return Answer::Reset;
         }
-        Some(_) => return Answer::Unknown,
+        Some(_) => return Answer::Error(Error::UnknownStatistics),
     }
     Answer::Lines(lines.0)
+}
+
+/// stats cachedump <class> <limit>
+fn cachedump(shared: &Shared, words: &[&[u8]]) -> Result<Dump, Error> {
+    if !shared.settings.dump {
+        return Err(Error::CachedumpNotAllowed);
+    }
+    let [class, limit, ..] = words else { return Err(Error::CachedumpUsage) };
+    let number = |word| number::parse_u32(word).ok_or(Error::BadFormat);
+    let (class, limit) = (number(class)?, number(limit)?);
+    if class > CLASS_MAX {
+        return Err(Error::IllegalClass);
+    }
+    Ok(Dump::cached(class as usize, limit))
 }
 
 /// `STAT` lines in the making.
@@ -57,3 +84,6 @@ impl Lines {
 fn yes_no(is: bool) -> &'static str {
     if is { "yes" } else { "no" }
 }
+
+/// memcached's highest number of a class.
+const CLASS_MAX: u32 = 63;

@@ -129,8 +129,9 @@ fn cache(shared: &Shared, lines: &mut Lines) {
         lines.add("slab_reassign_last_busy_status", "none");
         lines.add_all([("slab_reassign_running", 0), ("slabs_moved", 0)]);
     }
-    if accepted.lru_crawler {
-        lines.add_all([("lru_crawler_running", 0), ("lru_crawler_starts", 0)]);
+    if shared.crawler.is_enabled() {
+        lines.add("lru_crawler_running", u8::from(shared.crawler.is_running()));
+        lines.add("lru_crawler_starts", shared.crawler.starts());
     }
     if accepted.lru_maintainer {
         lines.add("lru_maintainer_juggles", 0);

@@ -39,7 +39,7 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) {
     lines.add("item_size_max", settings.item_bytes_max);
     lines.add("maxconns_fast", yes_no(settings.maxconns_fast));
     lines.add("hashpower_init", settings.hash_power.unwrap_or(0));
-    slabs_and_lru(settings, lines);
+    slabs_and_lru(shared, lines);
     lines.add("idle_timeout", settings.idle_timeout_secs);
     buffers(settings, lines);
     tls(&settings.tls, lines);
@@ -62,14 +62,15 @@ fn accepted_options_and_threads(settings: &Settings, lines: &mut Lines) {
     lines.add("reqs_per_event", settings.requests_per_event);
 }
 
-fn slabs_and_lru(settings: &Settings, lines: &mut Lines) {
+fn slabs_and_lru(shared: &Shared, lines: &mut Lines) {
+    let settings = &shared.settings;
     let accepted = &settings.accepted;
     lines.add("slab_reassign", yes_no(accepted.slab_reassign));
     lines.add("slab_automove", accepted.slab_automove);
     lines.add("slab_automove_ratio", format_args!("{:.2}", accepted.slab_automove_ratio));
     lines.add("slab_automove_window", accepted.slab_automove_window);
     lines.add("slab_chunk_max", accepted.slab_chunk_bytes_max);
-    lines.add("lru_crawler", yes_no(accepted.lru_crawler));
+    lines.add("lru_crawler", yes_no(shared.crawler.is_enabled()));
     lines.add("lru_crawler_sleep", accepted.lru_crawler_sleep_micros);
     lines.add("lru_crawler_tocrawl", accepted.lru_crawler_tocrawl);
     lines.add("tail_repair_time", accepted.tail_repair_secs);
