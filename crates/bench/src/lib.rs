@@ -15,6 +15,7 @@ pub mod compare;
 pub mod contestant;
 pub mod environment;
 pub mod floor;
+pub mod frontend;
 pub mod outcome;
 mod rate;
 pub mod presets;

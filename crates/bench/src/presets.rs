@@ -84,7 +84,9 @@ mod tests {
     fn the_shares_of_etc_are_those_of_the_distribution() {
         let (sigma, k) = (214.476_f64, 0.348_238_f64);
         let below = |bytes: f64| 1.0 - (1.0 + k * bytes / sigma).powf(-1.0 / k);
-        let Sizes::Ranges(ranges) = &find("etc").expect("it is there").scenario().groups[0].values.bytes.clone() else {
+        let Sizes::Ranges(ranges) =
+            &find("etc").expect("it is there").scenario().groups[0].values.bytes.clone()
+        else {
             panic!("they are ranges");
         };
         let (discrete, pareto) = ranges.split_at(14);
@@ -101,7 +103,8 @@ mod tests {
             Sizes::Fixed(bytes) => *bytes as f64,
             Sizes::Ranges(ranges) => {
                 let weights: f64 = ranges.iter().map(|range| range.weight).sum();
-                ranges.iter().map(|range| range.weight * (range.min + range.max) as f64 / 2.0).sum::<f64>() / weights
+                ranges.iter().map(|range| range.weight * (range.min + range.max) as f64 / 2.0).sum::<f64>()
+                    / weights
             }
             other => panic!("{other:?}"),
         }
