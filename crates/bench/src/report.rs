@@ -13,6 +13,7 @@ mod columns;
 pub mod csv;
 pub mod hdr;
 pub mod histogram;
+pub mod html;
 pub mod json;
 pub mod memaslap;
 pub mod table;
@@ -33,6 +34,11 @@ pub fn print(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
 /// All of an outcome; [`json::read`] makes an outcome of it again.
 pub fn json(outcome: &Outcome) -> Value {
     json::write(outcome)
+}
+
+/// One page with charts; for comparisons, sweeps and searches see [`html`].
+pub fn html(outcomes: &[Outcome]) -> String {
+    html::outcomes(outcomes)
 }
 
 /// A line a period and command.

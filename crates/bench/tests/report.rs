@@ -107,6 +107,66 @@ fn hdr_log_holds_every_interval() {
     assert_eq!((tags.len(), sum.len()), (9, 3 * 1000 + 18));
 }
 
+/// Every page: of a run that was well, one that was not, an open loop, several, and none, of contests.
+fn pages() -> Vec<String> {
+    let run = |name: &str, arrival| sample::outcome(name, 10, 900, arrival);
+    vec![
+        report::html(&[]),
+        report::html(&[larder_bench::Outcome {
+            periods: Vec::new(),
+            ..run("without periods", Arrival::Closed)
+        }]),
+        report::html(&[run("closed", Arrival::Closed)]),
+        report::html(&[run("open", sample::open(1000.0))]),
+        report::html(&[sample::failed()]),
+        report::html(&[run("one", Arrival::Closed), run("two", sample::open(500.0)), sample::failed()]),
+        report::html::comparison(&sample::contests::comparison(100_000.0)),
+        report::html::sweep(&sample::contests::sweep()),
+        report::html::search(&sample::contests::search()),
+    ]
+}
+
+#[test]
+fn pages_need_nothing_but_themselves() {
+    for page in pages() {
+        for outside in ["http:", "https:", "src=", "href=", "@import", "url(", "<link", "<img", "<iframe"] {
+            assert!(!page.contains(outside), "{outside} in\n{page}");
+        }
+    }
+}
+
+#[test]
+fn pages_are_well_formed() {
+    for page in pages() {
+        for tag in [
+            "html", "body", "figure", "svg", "g", "table", "tr", "dl", "div", "p", "details", "ul", "li",
+            "script", "style",
+        ] {
+            let opened =
+                page.matches(&format!("<{tag}>")).count() + page.matches(&format!("<{tag} ")).count();
+            assert_eq!(opened, page.matches(&format!("</{tag}>")).count(), "<{tag}> in\n{page}");
+        }
+        assert!(!page.contains("NaN") && !page.contains("inf\""), "a figure that is none in\n{page}");
+    }
+}
+
+#[test]
+fn pages_take_no_text_for_markup() {
+    let page = report::html(&[sample::failed()]);
+    assert!(page.contains("key:17 &lt;script&gt;: checksum is wrong") && !page.contains("key:17 <script>"));
+    let page = report::html::comparison(&sample::contests::comparison(100_000.0));
+    assert!(page.contains("larder &lt;b&gt;") && !page.contains("larder <b>"));
+}
+
+#[test]
+fn passwords_are_not_told() {
+    let mut outcome = sample::outcome("login", 1, 900, Arrival::Closed);
+    let login = larder_bench::scenario::Login { user: "ann".into(), password: "hush-hush".into() };
+    outcome.scenario.target.login = Some(login);
+    assert!(!report::json(&outcome).to_string().contains("hush-hush"));
+    assert!(!report::html(&[outcome]).contains("hush-hush"));
+}
+
 /// A memaslap run of 9 gets and 1 set by arithmetic: gets took 20 µs but one that took 5000, the set 100.
 fn memaslap_outcome(requests: u64) -> larder_bench::Outcome {
     let mut outcome = sample::outcome("memaslap", 2, 900, Arrival::Closed);

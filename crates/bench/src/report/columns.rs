@@ -38,6 +38,11 @@ impl Columns {
         Ok(())
     }
 
+    /// Its rows, the heading first.
+    pub(crate) fn rows(&self) -> &[Vec<String>] {
+        &self.rows
+    }
+
     fn width(&self, place: usize) -> usize {
         self.rows.iter().filter_map(|row| row.get(place)).map(|cell| cell.chars().count()).max().unwrap_or(0)
     }

@@ -8,7 +8,7 @@ use super::columns::Columns;
 use super::units::{count, duration, latency, memory, network, percent, short};
 use super::words;
 use crate::Outcome;
-use crate::outcome::{CommandTally, ServerCost, Tally};
+use crate::outcome::{ClientCost, CommandTally, ServerCost, Tally};
 
 /// The percentiles that tables show, with their headings.
 pub const PERCENTILES: [(f64, &str); 5] =
@@ -17,13 +17,14 @@ pub const PERCENTILES: [(f64, &str); 5] =
 /// The final tables.
 pub fn print(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
     heading(outcome, out)?;
-    throughput(&outcome.total, outcome.elapsed_secs, out)?;
+    writeln!(out)?;
+    throughput(&outcome.total, outcome.elapsed_secs).print(out)?;
     let open = words::is_open(&outcome.scenario);
-    let what = if open { "latency, from when a request was due" } else { "latency" };
-    latencies(what, &outcome.total, |figures| &figures.latency_nanos, out)?;
+    writeln!(out, "\n{}", words::latency_heading(open))?;
+    latencies(&outcome.total, |figures| &figures.latency_nanos).print(out)?;
     if open {
-        let what = "service, from when it was sent";
-        latencies(what, &outcome.total, |figures| &figures.service_nanos, out)?;
+        writeln!(out, "\n{}", words::SERVICE_HEADING)?;
+        latencies(&outcome.total, |figures| &figures.service_nanos).print(out)?;
     }
     costs(outcome, out)?;
     verdict(outcome, out)
@@ -48,7 +49,8 @@ fn rows(total: &Tally) -> Vec<(&'static str, CommandTally)> {
     rows
 }
 
-fn throughput(total: &Tally, secs: f64, out: &mut dyn Write) -> io::Result<()> {
+/// Requests, keys and values of every command.
+pub(super) fn throughput(total: &Tally, secs: f64) -> Columns {
     let per_sec = |number: u64| count((number as f64 / secs.max(f64::MIN_POSITIVE)).round() as u64);
     let mut columns =
         Columns::headed(&["", "requests", "/s", "keys/s", "hits", "misses", "hit ratio", "values"]);
@@ -66,16 +68,11 @@ fn throughput(total: &Tally, secs: f64, out: &mut dyn Write) -> io::Result<()> {
             network(figures.value_bytes as f64 / secs.max(f64::MIN_POSITIVE)),
         ]);
     }
-    writeln!(out)?;
-    columns.print(out)
+    columns
 }
 
-fn latencies(
-    what: &str,
-    total: &Tally,
-    histogram: impl Fn(&CommandTally) -> &Histogram<u64>,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+/// Mean, deviation and percentiles of one histogram of every command.
+pub(super) fn latencies(total: &Tally, histogram: impl Fn(&CommandTally) -> &Histogram<u64>) -> Columns {
     let mut heading = vec!["", "mean", "sd", "min"];
     heading.extend(PERCENTILES.map(|(_, name)| name));
     heading.push("max");
@@ -92,38 +89,42 @@ fn latencies(
         cells.push(latency(nanos.max() as f64));
         columns.row(cells);
     }
-    writeln!(out, "\n{what}")?;
-    columns.print(out)
+    columns
 }
 
 fn costs(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
-    let (total, secs) = (&outcome.total, outcome.elapsed_secs.max(f64::MIN_POSITIVE));
-    let rate = |bytes: u64| network(bytes as f64 / secs);
-    writeln!(out, "\nnetwork  {} sent, {} received", rate(total.sent_bytes), rate(total.received_bytes))?;
+    let secs = outcome.elapsed_secs;
+    writeln!(out, "\nnetwork  {}", network_line(&outcome.total, secs))?;
+    let operations = if outcome.servers.len() == 1 { Some(outcome.total.operations()) } else { None };
+    for server in &outcome.servers {
+        writeln!(out, "server   {}", server_line(server, secs, operations))?;
+    }
+    writeln!(out, "client   {}", client_line(&outcome.client))
+}
+
+/// What went over the network, in a line.
+pub(super) fn network_line(total: &Tally, secs: f64) -> String {
+    let rate = |bytes: u64| network(bytes as f64 / secs.max(f64::MIN_POSITIVE));
+    let mut parts = vec![format!("{} sent, {} received", rate(total.sent_bytes), rate(total.received_bytes))];
     let counts = [
         (total.reconnects, "connections opened again"),
         (total.datagrams_lost, "datagrams without an answer"),
         (total.datagrams_disordered, "datagrams out of order"),
         (total.sent_late, "requests sent late, for want of a free connection"),
     ];
-    for (number, what) in counts.into_iter().filter(|&(number, _)| number > 0) {
-        writeln!(out, "         {} {what}", count(number))?;
+    let counts = counts.into_iter().filter(|&(number, _)| number > 0);
+    parts.extend(counts.map(|(number, what)| format!("{} {what}", count(number))));
+    parts.join(", ")
+}
+
+/// What asking cost, in a line.
+pub(super) fn client_line(client: &ClientCost) -> String {
+    let (cpu, busiest) = (duration(client.cpu_secs), percent(client.busiest_thread_share));
+    let mut line = format!("{cpu} of CPU, busiest thread {busiest}");
+    if let Some(floor) = client.floor_requests_per_sec {
+        line += &format!("; could have asked {}/s of a server that does no work", short(floor));
     }
-    let share = if outcome.servers.len() > 1 { None } else { Some(total.operations()) };
-    for server in &outcome.servers {
-        writeln!(out, "server   {}", server_line(server, secs, share))?;
-    }
-    let client = &outcome.client;
-    write!(
-        out,
-        "client   {} of CPU, busiest thread {}",
-        duration(client.cpu_secs),
-        percent(client.busiest_thread_share)
-    )?;
-    match client.floor_requests_per_sec {
-        Some(floor) => writeln!(out, "; could have asked {}/s of a server that does no work", short(floor)),
-        None => writeln!(out),
-    }
+    line
 }
 
 /// What a server used, in a line. `operations`: all that it did, where that is known.
@@ -135,7 +136,7 @@ pub(super) fn server_line(server: &ServerCost, secs: f64, operations: Option<u64
     if let (Some(user), Some(system)) = (server.cpu_user_secs, server.cpu_system_secs) {
         let cpu = user + system;
         parts.push(format!("{} of CPU ({user:.2} user + {system:.2} system)", duration(cpu)));
-        parts.push(format!("{} of a core", percent(cpu / secs)));
+        parts.push(format!("{} of a core", percent(cpu / secs.max(f64::MIN_POSITIVE))));
         if let Some(operations) = operations.filter(|&operations| operations > 0) {
             parts.push(format!("{:.2} s a million operations", cpu * 1e6 / operations as f64));
         }

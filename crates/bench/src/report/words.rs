@@ -115,3 +115,11 @@ pub fn road(group: &Group) -> String {
 pub fn is_open(scenario: &Scenario) -> bool {
     scenario.groups.iter().any(|group| matches!(group.arrival, Arrival::Open { .. }))
 }
+
+/// Over a table of latencies.
+pub fn latency_heading(is_open: bool) -> &'static str {
+    if is_open { "latency, from when a request was due" } else { "latency" }
+}
+
+/// Over a table of service times.
+pub const SERVICE_HEADING: &str = "service time, from when a request was sent";

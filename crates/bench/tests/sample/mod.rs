@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub(crate) mod contests;
+
 use larder_bench::environment::Environment;
 use larder_bench::outcome::{ClientCost, CommandTally, Failure, Outcome, Period, ServerCost, Tally};
 use larder_bench::scenario::{Arrival, Command, Group, Kind, Scenario, Spacing};
