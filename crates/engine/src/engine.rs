@@ -14,7 +14,8 @@ use crate::item::Raw;
 use crate::limbo::{Limbo, Retired};
 use crate::memory::{PAGE_BYTES, Region};
 use crate::request::{Miss, Now};
-use crate::segment::{CLAIMED, DOOMED, FREE, GROUPS, Id, LARGE, MAIN, OPEN, SMALL, Segments, WAITING};
+use crate::run::Runs;
+use crate::segment::{CLAIMED, GROUPS, Id, LARGE, MAIN, OPEN, SMALL, Segments, WAITING};
 use crate::stats::{Counters, Stats};
 
 const SEGMENT_BYTES_MIN: usize = 16 << 10;
@@ -61,6 +62,7 @@ pub struct Engine {
     pub(crate) index: Index,
     pub(crate) ghost: Ghost,
     pub(crate) segments: Segments,
+    pub(crate) runs: Runs,
     pub(crate) budget: Budget,
     pub(crate) epochs: Epochs,
     pub(crate) counters: Box<[Counters]>,
@@ -127,6 +129,7 @@ impl Engine {
             index,
             ghost,
             segments,
+            runs: Runs::new(log_segments as u32, run_segments as u32),
             budget,
             epochs: Epochs::new(config.handles_max),
             counters: (0..config.handles_max).map(|_| Counters::default()).collect(),
@@ -230,8 +233,9 @@ impl Engine {
     fn has_less_than(&self, bytes: u64, reserve: usize) -> bool {
         let segment_bytes = self.segments.segment_bytes as u64;
         let ready_bytes = u64::from(self.segments.ready_count.load(Relaxed)) * segment_bytes;
+        let spare_bytes = ready_bytes + self.runs.warm_bytes() + self.limbo.bytes();
         let wanted_bytes = bytes + reserve as u64 * segment_bytes;
-        self.budget.limit_bytes() + ready_bytes + self.limbo.bytes() < self.budget.used_bytes() + wanted_bytes
+        self.budget.limit_bytes() + spare_bytes < self.budget.used_bytes() + wanted_bytes
     }
 
     /// A free segment, with memory, in nobody's sight. Leaves the reserve alone unless it is for compaction.
@@ -262,7 +266,7 @@ impl Engine {
     /// One segment more that has memory, if the budget allows.
     fn add_segment(&self) -> Option<Id> {
         let bytes = self.segments.segment_bytes as u64;
-        if !self.budget.try_take(bytes) {
+        if !self.take_budget(bytes) {
             return None;
         }
         let id = self.segments.with_pool(|pool| pool.take_bare());
@@ -275,13 +279,25 @@ impl Engine {
     /// Charges memory for a run, giving up free segments for it if need be.
     pub(crate) fn take_bytes(&self, bytes: u64) -> bool {
         loop {
-            if self.budget.try_take(bytes) {
+            if self.take_budget(bytes) {
                 return true;
             }
             self.reclaim();
             match self.segments.with_pool(|pool| pool.take_ready(self.reserve)) {
                 Some(id) => self.decommit_segment(id),
-                None => return self.budget.try_take(bytes),
+                None => return self.take_budget(bytes),
+            }
+        }
+    }
+
+    /// Charges memory, giving up that of free runs if need be.
+    fn take_budget(&self, bytes: u64) -> bool {
+        loop {
+            if self.budget.try_take(bytes) {
+                return true;
+            }
+            if !self.cool_run(bytes) {
+                return false;
             }
         }
     }
@@ -315,29 +331,6 @@ impl Engine {
         !self.limbo.is_empty()
     }
 
-    /// A run nobody can find any more goes when its last pin does.
-    fn doom_run(&self, id: Id) {
-        if self.segments.get(id).pins.fetch_or(DOOMED, AcqRel) == 0 {
-            self.free_run(id);
-        }
-    }
-
-    pub(crate) fn unpin_run(&self, id: Id) {
-        if self.segments.get(id).pins.fetch_sub(1, AcqRel) == DOOMED | 1 {
-            self.free_run(id);
-        }
-    }
-
-    /// Frees a run that nobody else knows of.
-    pub(crate) fn free_run(&self, id: Id) {
-        let segment = self.segments.get(id);
-        segment.state.store(FREE, Relaxed);
-        let bytes = segment.filled_bytes.load(Relaxed);
-        self.decommit(self.segments.start(id), bytes as usize);
-        self.budget.give(bytes);
-        self.segments.with_pool(|pool| pool.put_run(id, segment.run_segments.load(Relaxed)));
-    }
-
     /// Gives a free segment's memory back to the system.
     fn decommit_segment(&self, id: Id) {
         self.decommit(self.segments.start(id), self.segments.segment_bytes);
@@ -346,7 +339,7 @@ impl Engine {
     }
 
     #[allow(unsafe_code)]
-    fn decommit(&self, start: usize, bytes: usize) {
+    pub(crate) fn decommit(&self, start: usize, bytes: usize) {
         // SAFETY: callers pass memory of a free segment or run: unlinked, past every turn that could have seen it, unpinned,
         // and taken out of the pool.
         unsafe { self.log.decommit(start, bytes.next_multiple_of(PAGE_BYTES)) }

@@ -13,6 +13,7 @@ use crate::index::{Bucket, Entry, Found};
 use crate::item::{DEAD, FETCHED};
 use crate::limbo::Retired;
 use crate::request::{Expiry, NoRoom, Now};
+use crate::run::{Lack, Run};
 use crate::segment::{Id, MAIN, SMALL, Treatment, WAITING};
 use crate::stats::QueueCounters;
 
@@ -77,31 +78,38 @@ impl Turn<'_> {
             self.empty_some(bytes * WORK_FACTOR, false);
         }
         self.make_room(self.engine().segments.segment_bytes, || {
-            self.handle.writer.borrow_mut().append(self.engine(), queue, expiry, bytes, self.now(), false)
+            let mut writer = self.handle.writer.borrow_mut();
+            let place = writer.append(self.engine(), queue, expiry, bytes, self.now(), false);
+            place.ok_or(Lack::Memory)
         })
     }
 
-    /// Memory for a run.
-    pub(crate) fn charge(&self, bytes: usize) -> Result<(), NoRoom> {
+    /// A run for an item of `item_bytes`, with memory for its first `bytes` at least.
+    pub(crate) fn take_run(&self, item_bytes: usize, bytes: usize) -> Result<Run, NoRoom> {
         self.report_items(64);
-        self.make_room(bytes, || self.engine().take_bytes(bytes as u64).then_some(()))
+        self.make_room(bytes, || self.engine().take_run(item_bytes, bytes))
+    }
+
+    /// More memory for a run.
+    pub(crate) fn charge(&self, bytes: usize) -> Result<(), NoRoom> {
+        let take = || self.engine().take_bytes(bytes as u64);
+        self.make_room(bytes, || if take() { Ok(()) } else { Err(Lack::Memory) })
     }
 
     /// Tries, and while that fails empties segments, until there are `bytes` to come. What is emptied now comes back no
     /// sooner than what is in limbo already, so evicting more would help nobody.
-    fn make_room<R>(&self, bytes: usize, mut attempt: impl FnMut() -> Option<R>) -> Result<R, NoRoom> {
+    fn make_room<R>(&self, bytes: usize, mut attempt: impl FnMut() -> Result<R, Lack>) -> Result<R, NoRoom> {
         for _ in 0..VICTIMS_MAX {
-            if let Some(room) = attempt() {
-                return Ok(room);
-            }
-            if self.engine().is_coming(bytes) {
-                return Err(NoRoom::TryAgain);
+            match attempt() {
+                Ok(room) => return Ok(room),
+                Err(Lack::Memory) if self.engine().is_coming(bytes) => return Err(NoRoom::TryAgain),
+                Err(Lack::Memory | Lack::Space) => {}
             }
             if self.empty_some(self.engine().segments.segment_bytes, false) == 0 {
                 break;
             }
         }
-        if let Some(room) = attempt() {
+        if let Ok(room) = attempt() {
             return Ok(room);
         }
         if self.engine().is_reclaiming() {

@@ -14,7 +14,7 @@
 //! | `write` | open segments: where new items go |
 //! | `segment` | segments, their queues, the order of eviction |
 //! | `evict` | emptying segments: eviction, expiry, compaction, background work |
-//! | `upload` | large items |
+//! | `run`, `upload` | large items: where they live, how they arrive |
 //! | `walk` | all items, one after the other |
 //! | `survey` | what every segment holds |
 //! | `engine` | what all handles share; how memory comes back |
@@ -53,6 +53,7 @@ mod limbo;
 mod lines;
 mod memory;
 mod request;
+mod run;
 mod segment;
 mod stats;
 mod store;

@@ -6,10 +6,10 @@
 //! free -> open (one handle appends) -> sealed (in a queue) -> victim (one handle empties it) -> limbo (readers may still be there) -> free
 //! ```
 //!
-//! A large item has a *run* of segments of its own, beyond those of the log proper: address space in whole segments, but
-//! memory only for the pages it needs. A run is sealed when it is committed and then waits in the queues like a segment.
+//! A large item has a run of segments of its own (`run.rs`). A run is sealed when it is committed and then waits in the queues
+//! like a segment.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -137,23 +137,17 @@ pub(crate) enum Treatment {
     Clear,
 }
 
-/// Free segments, and address space for runs. Locked once per segment or run.
+/// Free segments. Locked once per segment.
 pub(crate) struct Pool {
     /// Have memory, and are clean of readers.
     ready: Vec<Id>,
     /// Have no memory.
     bare: Vec<Id>,
-    /// Free address space for runs: start -> length, in segments.
-    runs: BTreeMap<Id, u32>,
 }
 
 impl Pool {
-    fn new(segments: u32, run_segments: u32) -> Self {
-        Self {
-            ready: Vec::new(),
-            bare: (0..segments).rev().collect(),
-            runs: BTreeMap::from([(segments, run_segments)]),
-        }
+    fn new(segments: u32) -> Self {
+        Self { ready: Vec::new(), bare: (0..segments).rev().collect() }
     }
 
     /// One, if more than `kept` are there.
@@ -175,30 +169,6 @@ impl Pool {
 
     pub(crate) fn ready_count(&self) -> usize {
         self.ready.len()
-    }
-
-    /// First fit.
-    pub(crate) fn take_run(&mut self, segments: u32) -> Option<Id> {
-        let (&start, &length) = self.runs.iter().find(|&(_, &length)| length >= segments)?;
-        self.runs.remove(&start);
-        if length > segments {
-            self.runs.insert(start + segments, length - segments);
-        }
-        Some(start)
-    }
-
-    pub(crate) fn put_run(&mut self, mut start: Id, mut segments: u32) {
-        if let Some(after) = self.runs.remove(&(start + segments)) {
-            segments += after;
-        }
-        if let Some((&before, &length)) = self.runs.range(..start).next_back()
-            && before + length == start
-        {
-            self.runs.remove(&before);
-            start = before;
-            segments += length;
-        }
-        self.runs.insert(start, segments);
     }
 }
 
@@ -232,7 +202,7 @@ impl Segments {
             all: (0..log_segments + run_segments).map(|_| Segment::default()).collect(),
             log_segments,
             segment_bytes,
-            pool: Mutex::new(Pool::new(log_segments, run_segments)),
+            pool: Mutex::new(Pool::new(log_segments)),
             queues: Mutex::default(),
             ready_count: AtomicU32::new(0),
         }
@@ -409,23 +379,5 @@ impl Segments {
                 line.pop_front();
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn runs_merge_when_they_come_back() {
-        let mut pool = Pool::new(4, 10);
-        let (a, b, c) = (pool.take_run(3).unwrap(), pool.take_run(3).unwrap(), pool.take_run(4).unwrap());
-        assert_eq!((a, b, c), (4, 7, 10));
-        assert_eq!(pool.take_run(1), None);
-        pool.put_run(a, 3);
-        pool.put_run(c, 4);
-        assert_eq!(pool.take_run(5), None);
-        pool.put_run(b, 3);
-        assert_eq!(pool.take_run(10), Some(4));
     }
 }

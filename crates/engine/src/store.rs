@@ -556,8 +556,7 @@ impl Turn<'_> {
         if shape.size() > self.engine().large_item_bytes() {
             shape.large = true;
             shape.has_expiry = true;
-            let bytes = shape.size().next_multiple_of(crate::memory::PAGE_BYTES);
-            let mut upload = self.start_upload(shape, key, bytes)?;
+            let mut upload = self.start_upload(shape, key, shape.size())?;
             fill(upload.window());
             upload.advance(shape.value_bytes);
             return Ok(Draft::Large(upload, queue));
@@ -572,13 +571,13 @@ impl Turn<'_> {
         Ok(Draft::Small { offset, raw })
     }
 
-    fn start_upload(&self, shape: Shape, key: &[u8], charged_bytes: usize) -> Result<Upload, NoRoom> {
+    fn start_upload(&self, shape: Shape, key: &[u8], first_bytes: usize) -> Result<Upload, NoRoom> {
         if shape.size() as u64 > self.engine().budget.limit_bytes() {
             // Else it would find out step by step, and evict everything on the way.
             return Err(NoRoom::OutOfMemory);
         }
-        self.charge(charged_bytes)?;
-        Upload::new(&self.handle.engine, shape, key, charged_bytes, self.now().secs)
+        let run = self.take_run(shape.size(), first_bytes)?;
+        Ok(Upload::new(&self.handle.engine, run, shape, key, self.now().secs))
     }
 
     /// Undoes `draft`: an upload goes back to whom it came from.

@@ -10,10 +10,11 @@ use std::sync::atomic::Ordering::*;
 use crate::engine::Engine;
 use crate::item::{Raw, Shape};
 use crate::memory::PAGE_BYTES;
-use crate::request::{Expiry, NoRoom};
+use crate::request::Expiry;
+use crate::run::Run;
 use crate::segment::Id;
 
-/// How much memory an upload takes at a time: who announces a large value and sends nothing holds no more.
+/// How much memory an upload takes at a time, so that who announces a large value and sends nothing holds little.
 const STEP_BYTES: usize = 256 << 10;
 
 /// Room for a large value whose bytes are still arriving. Invisible until committed; dropped, its memory is free.
@@ -32,28 +33,16 @@ pub struct Upload {
 unsafe impl Send for Upload {}
 
 impl Upload {
-    /// Takes address space for an item of this shape, and memory for its first step (`charged` bytes, which the caller has
-    /// taken from the budget).
-    pub(crate) fn new(
-        engine: &Arc<Engine>,
-        shape: Shape,
-        key: &[u8],
-        charged_bytes: usize,
-        now_secs: u32,
-    ) -> Result<Self, NoRoom> {
-        let segments = shape.size().div_ceil(engine.segments.segment_bytes) as u32;
-        let Some(id) = engine.segments.with_pool(|pool| pool.take_run(segments)) else {
-            engine.budget.give(charged_bytes as u64);
-            return Err(NoRoom::OutOfMemory);
-        };
-        let segment = engine.segments.get(id);
-        segment.run_segments.store(segments, Relaxed);
-        segment.filled_bytes.store(charged_bytes as u64, Relaxed);
+    /// An item of this shape in a run that is long enough for it.
+    pub(crate) fn new(engine: &Arc<Engine>, run: Run, shape: Shape, key: &[u8], now_secs: u32) -> Self {
+        let segment = engine.segments.get(run.id);
+        segment.run_segments.store(run.segments, Relaxed);
+        segment.filled_bytes.store(run.memory_bytes, Relaxed);
         segment.pins.store(0, Relaxed);
-        let start = engine.segments.start(id);
-        // SAFETY: the run was taken from the pool just now, so it is ours alone, and it is long enough.
+        let start = engine.segments.start(run.id);
+        // SAFETY: the run is ours alone, and it is long enough.
         let raw = unsafe { Raw::write(&engine.log, start, &shape, key, Expiry::NEVER, now_secs) };
-        Ok(Self { engine: Arc::clone(engine), id, raw, shape, filled_bytes: 0, committed: false })
+        Self { engine: Arc::clone(engine), id: run.id, raw, shape, filled_bytes: 0, committed: false }
     }
 
     /// Memory that the first step of an item of this shape takes.
