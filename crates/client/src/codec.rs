@@ -94,21 +94,23 @@ impl<T> Pipeline<T> {
     #[inline]
     pub fn receive<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Event<'i, T>>, Violation> {
         if self.due.is_answered {
-            let found = self.due.found();
-            return Ok(found.and_then(|found| self.due.done(found)));
+            return Ok(self.due.end_get());
         }
-        while input.len() >= self.due.needed_bytes.max(1) {
+        loop {
+            if input.len() < self.due.needed_bytes.max(1) {
+                return Ok(None);
+            }
             self.due.needed_bytes = 0;
             let event = match self.protocol {
-                Protocol::Text => text::receive(&mut self.due, input)?,
-                Protocol::Meta => meta::receive(&mut self.due, input)?,
-                Protocol::Binary => binary::receive(&mut self.due, input)?,
+                Protocol::Text => text::receive(&mut self.due, input),
+                Protocol::Meta => meta::receive(&mut self.due, input),
+                Protocol::Binary => binary::receive(&mut self.due, input),
             };
-            if event.is_some() {
-                return Ok(event);
+            // Nothing, though no more is needed: an answer of no interest.
+            if !matches!(event, Ok(None)) || self.due.needed_bytes > 0 {
+                return event;
             }
         }
-        Ok(None)
     }
 
     /// Asks for one key. Answer: at most one [`Event::Value`], then [`Outcome::Found`].

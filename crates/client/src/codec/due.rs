@@ -153,6 +153,12 @@ impl<T> Queue<T> {
         self.front().map(|get| Outcome::Found { hits: get.hits, keys: get.keys })
     }
 
+    /// The get at the front is over.
+    #[inline]
+    pub(super) fn end_get<'i>(&mut self) -> Option<Event<'i, T>> {
+        self.found().and_then(|found| self.done(found))
+    }
+
     /// The answer at the front is complete. `None`: and of no interest.
     #[inline]
     pub(super) fn done<'i>(&mut self, outcome: Outcome<'i>) -> Option<Event<'i, T>> {

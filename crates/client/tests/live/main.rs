@@ -1,4 +1,5 @@
-//! Against a real memcached: every request in every protocol.
+//! Against real servers: memcached, and larderd where the installed memcached was built without TLS or cannot be told a password.
 
 mod commands;
+mod doors;
 mod server;

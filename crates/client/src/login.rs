@@ -1,0 +1,50 @@
+//! Who the client says it is.
+
+use std::fmt;
+use std::io::{Read, Write};
+
+use crate::Error;
+use crate::codec::{Event, Outcome, Pipeline, Protocol};
+
+/// A name and its password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    /// The name.
+    pub user: String,
+    /// The password. `Debug` does not show it.
+    pub password: String,
+}
+
+impl Login {
+    /// Logs in on a fresh connection that blocks: by SASL's mechanism PLAIN in the binary protocol, else by memcached's ASCII
+    /// authentication (`-Y`). Without TLS the password can be read on the way.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the server does not let in; what can go wrong with any request.
+    pub fn on(&self, stream: &mut (impl Read + Write), protocol: Protocol) -> Result<(), Error> {
+        let mut pipeline = Pipeline::new(protocol);
+        let mut output = Vec::new();
+        pipeline.login(&mut output, &self.user, &self.password, ());
+        stream.write_all(&output).and_then(|()| stream.flush()).map_err(Error::of_io)?;
+        let mut input = Vec::new();
+        let mut part = [0; 512];
+        loop {
+            let bytes = stream.read(&mut part).map_err(Error::of_io)?;
+            if bytes == 0 {
+                return Err(Error::Closed);
+            }
+            input.extend_from_slice(&part[..bytes]);
+            match pipeline.receive(&mut &input[..])? {
+                Some(Event::Done((), Outcome::Error(error))) => return Err(error.into()),
+                Some(_) => return Ok(()),
+                None => {}
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login").field("user", &self.user).finish_non_exhaustive()
+    }
+}

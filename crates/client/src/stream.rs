@@ -1,0 +1,161 @@
+//! A connection to a server: TCP, TLS over TCP, or a unix socket.
+
+mod tls;
+
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use rustls::{ClientConnection, StreamOwned};
+pub use tls::{Tls, TlsBuilder, TlsError};
+
+use crate::Address;
+
+/// A connection. Blocking, until [`Stream::set_nonblocking`] says otherwise.
+///
+/// For an event loop: a read can leave bytes inside of TLS that no poll will tell of, so read until `WouldBlock`; a write can
+/// do so as well, so poll for writing and `flush` while [`Stream::has_unsent`].
+#[derive(Debug)]
+pub enum Stream {
+    /// TCP, with `TCP_NODELAY`.
+    Tcp(TcpStream),
+    /// A unix socket.
+    Unix(UnixStream),
+    /// TLS over TCP.
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Stream {
+    /// Connects, and with `tls` shakes hands. `timeout` is that of each address that the host has, and of each message of the
+    /// handshake; afterwards there is none.
+    ///
+    /// # Errors
+    /// The host is not known, nobody listens, nothing happens within `timeout` (`TimedOut` or `WouldBlock`), or TLS does not come about:
+    /// the certificate is not trusted. With `tls`, a unix socket is refused.
+    pub fn connect(address: &Address, tls: Option<&Tls>, timeout: Option<Duration>) -> io::Result<Self> {
+        match (address, tls) {
+            (Address::Inet { host, port }, None) => Ok(Self::Tcp(connect(host, *port, timeout)?)),
+            (Address::Inet { host, port }, Some(tls)) => {
+                let mut session = tls.session(host)?;
+                let mut socket = connect(host, *port, timeout)?;
+                socket.set_read_timeout(timeout)?;
+                socket.set_write_timeout(timeout)?;
+                while session.is_handshaking() {
+                    session.complete_io(&mut socket)?;
+                }
+                socket.set_read_timeout(None)?;
+                socket.set_write_timeout(None)?;
+                Ok(Self::Tls(Box::new(StreamOwned::new(session, socket))))
+            }
+            (Address::Unix(path), None) => Ok(Self::Unix(UnixStream::connect(path)?)),
+            (Address::Unix(_), Some(_)) => {
+                Err(io::Error::new(io::ErrorKind::Unsupported, "no TLS over a unix socket"))
+            }
+        }
+    }
+
+    /// Whether reads and writes wait.
+    ///
+    /// # Errors
+    /// Of the socket.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        match self {
+            Self::Unix(socket) => socket.set_nonblocking(nonblocking),
+            Self::Tcp(socket) => socket.set_nonblocking(nonblocking),
+            Self::Tls(tls) => tls.sock.set_nonblocking(nonblocking),
+        }
+    }
+
+    /// How long a read or a write waits; it fails with `WouldBlock` then.
+    ///
+    /// # Errors
+    /// Of the socket; the time is 0.
+    pub fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        let socket = match self {
+            Self::Unix(socket) => {
+                socket.set_read_timeout(timeout)?;
+                return socket.set_write_timeout(timeout);
+            }
+            Self::Tcp(socket) => socket,
+            Self::Tls(tls) => &tls.sock,
+        };
+        socket.set_read_timeout(timeout)?;
+        socket.set_write_timeout(timeout)
+    }
+
+    /// Bytes that were written wait inside of TLS: [`Write::flush`] sends them.
+    pub fn has_unsent(&self) -> bool {
+        match self {
+            Self::Tls(tls) => tls.conn.wants_write(),
+            Self::Tcp(_) | Self::Unix(_) => false,
+        }
+    }
+}
+
+fn connect(host: &str, port: u16, timeout: Option<Duration>) -> io::Result<TcpStream> {
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in (host, port).to_socket_addrs()? {
+        let connected = match timeout {
+            Some(timeout) => TcpStream::connect_timeout(&address, timeout),
+            None => TcpStream::connect(address),
+        };
+        match connected {
+            Ok(socket) => {
+                socket.set_nodelay(true)?;
+                return Ok(socket);
+            }
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+impl Read for Stream {
+    #[inline]
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(socket) => socket.read(buffer),
+            Self::Unix(socket) => socket.read(buffer),
+            Self::Tls(tls) => tls.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(socket) => socket.write(bytes),
+            Self::Unix(socket) => socket.write(bytes),
+            Self::Tls(tls) => tls.write(bytes),
+        }
+    }
+
+    #[inline]
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(socket) => socket.write_vectored(parts),
+            Self::Unix(socket) => socket.write_vectored(parts),
+            Self::Tls(tls) => tls.write_vectored(parts),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => Ok(()),
+            Self::Tls(tls) => tls.flush(),
+        }
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(socket) => socket.as_fd(),
+            Self::Unix(socket) => socket.as_fd(),
+            Self::Tls(tls) => tls.sock.as_fd(),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Which servers are trusted, and who the client says it is.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::{error, fmt, io};
+
+use rustls::client::WantsClientCert;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, ClientConnection, ConfigBuilder, DigitallySignedStruct, RootCertStore, SignatureScheme,
+};
+
+/// How to speak TLS (1.2 or 1.3). Cheap to clone; connections that share one resume each other's sessions.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    context: Arc<ClientConfig>,
+    server_name: Option<ServerName<'static>>,
+}
+
+/// Why TLS cannot be spoken so. Names the file.
+#[derive(Debug)]
+pub struct TlsError(String);
+
+impl Tls {
+    /// Trusts servers with a certificate by one of those in `ca_file` (PEM).
+    ///
+    /// # Errors
+    /// The file cannot be read, or holds no certificate.
+    pub fn trusting(ca_file: &Path) -> Result<TlsBuilder, TlsError> {
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(ca_file)? {
+            roots.add(certificate).map_err(|error| TlsError::of(ca_file, &error))?;
+        }
+        Ok(TlsBuilder { builder: versions()?.with_root_certificates(roots), server_name: None })
+    }
+
+    /// Accepts whatever certificate a server shows: whoever stands in between can read and change all. For measurements and tests.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn accepting_anything() -> Result<TlsBuilder, TlsError> {
+        let verifier = Arc::new(Anything(ring::default_provider()));
+        let builder = versions()?.dangerous().with_custom_certificate_verifier(verifier);
+        Ok(TlsBuilder { builder, server_name: None })
+    }
+
+    /// A session that has not begun. `host` is asked for, unless another name is set.
+    pub(super) fn session(&self, host: &str) -> io::Result<ClientConnection> {
+        let name = match &self.server_name {
+            Some(name) => name.clone(),
+            None => parse_name(host).map_err(io::Error::other)?,
+        };
+        ClientConnection::new(Arc::clone(&self.context), name).map_err(io::Error::other)
+    }
+}
+
+/// Makes a [`Tls`].
+pub struct TlsBuilder {
+    builder: ConfigBuilder<ClientConfig, WantsClientCert>,
+    server_name: Option<ServerName<'static>>,
+}
+
+impl TlsBuilder {
+    /// Asks for this name, and expects it in the certificate, instead of the host's.
+    ///
+    /// # Errors
+    /// It is no name.
+    pub fn server_name(self, name: &str) -> Result<Self, TlsError> {
+        Ok(Self { server_name: Some(parse_name(name)?), ..self })
+    }
+
+    /// Shows no certificate of its own.
+    pub fn anonymous(self) -> Tls {
+        Tls { context: Arc::new(self.builder.with_no_client_auth()), server_name: self.server_name }
+    }
+
+    /// Shows the certificates in `chain_file`, its own first, and proves them by the key in `key_file` (both PEM; may be one file).
+    ///
+    /// # Errors
+    /// A file cannot be read, holds something else, or the key is another's.
+    pub fn with_certificate(self, chain_file: &Path, key_file: &Path) -> Result<Tls, TlsError> {
+        let chain = certificates(chain_file)?;
+        let key = PrivateKeyDer::from_pem_file(key_file).map_err(|error| TlsError::of(key_file, &error))?;
+        let context = self
+            .builder
+            .with_client_auth_cert(chain, key)
+            .map_err(|error| TlsError::of(chain_file, &error))?;
+        Ok(Tls { context: Arc::new(context), server_name: self.server_name })
+    }
+}
+
+fn versions() -> Result<ConfigBuilder<ClientConfig, rustls::WantsVerifier>, TlsError> {
+    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| TlsError(error.to_string()))
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let fail = |error: &dyn fmt::Display| TlsError::of(file, error);
+    let certificates: Result<Vec<_>, _> =
+        CertificateDer::pem_file_iter(file).map_err(|error| fail(&error))?.collect();
+    match certificates {
+        Ok(certificates) if certificates.is_empty() => Err(fail(&"no certificate in it")),
+        Ok(certificates) => Ok(certificates),
+        Err(error) => Err(fail(&error)),
+    }
+}
+
+fn parse_name(name: &str) -> Result<ServerName<'static>, TlsError> {
+    ServerName::try_from(name.to_owned()).map_err(|error| TlsError(format!("{name}: {error}")))
+}
+
+impl TlsError {
+    fn of(file: &Path, reason: &dyn fmt::Display) -> Self {
+        Self(format!("{}: {reason}", file.display()))
+    }
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl error::Error for TlsError {}
+
+/// Trusts every certificate. That its owner is the one who speaks is still checked.
+#[derive(Debug)]
+struct Anything(CryptoProvider);
+
+impl ServerCertVerifier for Anything {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
