@@ -65,6 +65,9 @@ pub struct Tally {
     pub datagrams_disordered: u64,
     /// Open loop: requests that were sent later than planned by more than a millisecond because no connection was free.
     pub sent_late: u64,
+    /// Open loop: requests that were due and never sent, since no connection was free until the end. They are in no histogram: percentiles
+    /// of a run that has some are too low.
+    pub unsent: u64,
     /// Values that were checked, and how many gets checked an expiry.
     pub verified: u64,
     /// Gets that checked an expiry.
@@ -218,6 +221,7 @@ impl Tally {
         self.datagrams_lost += other.datagrams_lost;
         self.datagrams_disordered += other.datagrams_disordered;
         self.sent_late += other.sent_late;
+        self.unsent += other.unsent;
         self.verified += other.verified;
         self.expiry_verified += other.expiry_verified;
     }
@@ -258,7 +262,8 @@ pub trait Watcher {
 }
 
 /// Where a run is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Opens connections, logs in, flushes if asked for.
     Connecting,

@@ -1,10 +1,52 @@
 //! Asks what a scenario says, and counts what comes.
+//!
+//! ```text
+//! check       can the scenario be run at all?
+//! plan        tables that all threads read
+//! thread      a load thread: epoll loop, lanes, sockets, tally; upkeep: what fails, and the end
+//!   lane        a client: draws its requests (popularity, sizes, schedule)
+//!   ask         writes a request: key, value, command
+//!   socket      bytes out, bytes in
+//!   answer      takes answers and counts them
+//! control     what the main thread and the load threads tell each other
+//! ```
 
+mod alias;
+mod answer;
+mod ask;
+mod check;
+mod collect;
+mod control;
+mod fill;
+mod flush;
+mod keys;
+mod lane;
+mod plan;
+mod popularity;
+mod schedule;
+mod shuffle;
+mod sizes;
+mod socket;
+mod stream;
+mod tally;
+mod thread;
+mod upkeep;
+mod values;
+mod zipf;
+
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::{fmt, io};
+use std::sync::mpsc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use std::{fmt, io, thread as std_thread};
 
 use crate::outcome::Watcher;
 use crate::{Outcome, Scenario};
+
+use collect::Collector;
+use control::Control;
+use plan::Plan;
+use thread::Thread;
 
 /// Runs `scenario` until it is over, or until `stop` is set: what was asked until then still counts.
 ///
@@ -14,8 +56,32 @@ use crate::{Outcome, Scenario};
 /// # Errors
 /// The scenario cannot be run, a file cannot be read, or a server cannot be reached at the start.
 pub fn run(scenario: &Scenario, watcher: &mut dyn Watcher, stop: &AtomicBool) -> Result<Outcome, RunError> {
-    let _ = (watcher, stop);
-    Err(RunError::Scenario { field: scenario.name.clone(), reason: "not built yet".into() })
+    let scenario = check::check(scenario)?;
+    let plan = Arc::new(Plan::new(&scenario)?);
+    let control = Arc::new(Control::new(&scenario));
+    let (reports, received) = mpsc::channel();
+    let mut threads = Vec::new();
+    let mut hands = Vec::new();
+    for index in 0..plan.threads {
+        let (orders, ordered) = mpsc::channel();
+        let (tallies, returned) = mpsc::channel();
+        let thread = Thread::new(index, plan.clone(), control.clone(), reports.clone(), returned)?;
+        let builder = std_thread::Builder::new().name(format!("load-{index}"));
+        threads.push(builder.spawn(move || thread.run(&ordered))?);
+        hands.push(collect::Hand { orders, tallies });
+    }
+    drop(reports);
+    let started_unix_secs = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let collector = Collector::new(&plan, &control, received, hands, stop);
+    let outcome = collector.collect(watcher, started_unix_secs);
+    // Threads that wait for an order end when nobody can give one, and `collect` has dropped what gives them.
+    control.stop();
+    for thread in threads {
+        if let Err(panic) = thread.join() {
+            std::panic::resume_unwind(panic);
+        }
+    }
+    outcome
 }
 
 /// Why a run did not take place.
@@ -63,4 +129,13 @@ impl From<io::Error> for RunError {
     fn from(error: io::Error) -> Self {
         Self::System(error)
     }
+}
+
+/// A number that looks random, always the same for the same `x`: the finalizer of SplitMix64.
+#[inline]
+fn mix(x: u64) -> u64 {
+    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
 }

@@ -161,7 +161,7 @@ impl Default for Truth {
 pub struct Group {
     /// What it is called in tables.
     pub name: String,
-    /// Connections, over all threads and servers.
+    /// Connections, over all threads. Each stands for a client: with several servers it has a socket to each of them.
     pub connections: usize,
     /// Requests in flight on each connection.
     pub pipeline: usize,
@@ -256,7 +256,8 @@ pub enum Transport {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(tag = "loop", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Arrival {
-    /// The next request when the answer to one has come: as fast as the server answers.
+    /// The next request when the last one is answered: as fast as the server answers. With a `pipeline` of n, n requests in one write, and
+    /// the next n when all of them are answered.
     #[default]
     Closed,
     /// A closed loop with at most so many requests a second in the whole group. Latency counts from the sending: see `Open`.

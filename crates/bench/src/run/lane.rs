@@ -1,0 +1,117 @@
+//! A connection as the scenario counts it: a client that draws its own requests, with a socket to each server.
+
+use std::collections::VecDeque;
+
+use fastrand::Rng;
+
+use super::mix;
+use super::plan::{CommandPlan, GroupPlan, Plan};
+use super::popularity::{Picker, Share};
+use crate::scenario::{Kind, Order};
+
+/// One client.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    /// Index of its group.
+    pub(crate) group: usize,
+    /// Which of the group's lanes it is.
+    pub(crate) share: Share,
+    /// Index of its first socket among those of the thread.
+    pub(crate) first_socket: usize,
+    /// Requests that wait for an answer.
+    pub(crate) in_flight: usize,
+    /// To be asked before anything new is drawn: the store after a miss, `cas` after `gets`.
+    pub(crate) follow_ups: VecDeque<Request>,
+    /// Drawn, but its socket cannot take it yet.
+    pub(crate) held: Option<Request>,
+    /// Asks nothing more.
+    pub(crate) is_done: bool,
+    /// Is in a list of lanes that may ask more.
+    pub(crate) is_queued: bool,
+    /// Counts requests, to use its sockets in turn.
+    pub(crate) turn: usize,
+    random: Rng,
+    /// One for each of the group's key sets.
+    pickers: Vec<Picker>,
+    /// With [`Order::Turn`]: the command, and how often it has been asked.
+    place: (usize, u64),
+}
+
+/// What is asked next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    /// Index of its command in the group.
+    pub(crate) command: usize,
+    /// Of the command, or of what follows it.
+    pub(crate) kind: Kind,
+    /// Number of its key, or of its first one.
+    pub(crate) number: u64,
+    /// Length of the value to be stored. `None`: to be drawn.
+    pub(crate) value_bytes: Option<u32>,
+    /// What `gets` told, for `cas`.
+    pub(crate) cas: u64,
+}
+
+impl Lane {
+    /// Client `index` of its group.
+    pub(crate) fn new(plan: &Plan, group: usize, index: usize, first_socket: usize) -> Self {
+        let group_plan = &plan.groups[group];
+        let share = Share { index: index as u64, of: group_plan.group.connections as u64 };
+        let seed = plan.scenario.seed;
+        Self {
+            group,
+            share,
+            first_socket,
+            in_flight: 0,
+            follow_ups: VecDeque::new(),
+            held: None,
+            is_done: false,
+            is_queued: false,
+            turn: 0,
+            random: Rng::with_seed(mix(mix(mix(seed) ^ group as u64) ^ index as u64)),
+            pickers: group_plan.key_sets.iter().map(|set| Picker::new(&set.keys, seed, share)).collect(),
+            place: (0, 0),
+        }
+    }
+
+    /// The next request.
+    #[inline]
+    pub(crate) fn draw(&mut self, plan: &GroupPlan, elapsed_nanos: u64) -> Request {
+        let command = match plan.group.order {
+            Order::Random => plan.mix.draw(&mut self.random),
+            Order::Turn => self.next_in_turn(plan),
+        };
+        let kind = plan.commands[command].command.kind;
+        let number = self.draw_key(plan, command, elapsed_nanos);
+        Request { command, kind, number, value_bytes: None, cas: 0 }
+    }
+
+    /// A key for this command: its number.
+    #[inline]
+    pub(crate) fn draw_key(&mut self, plan: &GroupPlan, command: usize, elapsed_nanos: u64) -> u64 {
+        let CommandPlan { command, key_set, .. } = &plan.commands[command];
+        let index = self.pickers[*key_set].next(&mut self.random, elapsed_nanos, stores(command.kind));
+        plan.key_sets[*key_set].keys.first + index
+    }
+
+    /// For what is drawn besides commands and keys.
+    #[inline]
+    pub(crate) fn random(&mut self) -> &mut Rng {
+        &mut self.random
+    }
+
+    fn next_in_turn(&mut self, plan: &GroupPlan) -> usize {
+        let (command, asked) = &mut self.place;
+        // The check has seen that a weight is at least 1.
+        while *asked >= plan.commands[*command].command.weight as u64 {
+            *command = (*command + 1) % plan.commands.len();
+            *asked = 0;
+        }
+        *asked += 1;
+        *command
+    }
+}
+
+fn stores(kind: Kind) -> bool {
+    matches!(kind, Kind::Set | Kind::Add | Kind::Replace)
+}

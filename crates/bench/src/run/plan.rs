@@ -1,0 +1,178 @@
+//! A scenario, made ready to be asked: what all threads read and none changes.
+
+use super::RunError;
+use super::alias::Alias;
+use super::keys::KeyMaker;
+use super::mix;
+use super::sizes::Lengths;
+use super::values::Contents;
+use crate::scenario::{Command, Group, Keys, Scenario, Truth, Values};
+
+/// All of it.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) scenario: Scenario,
+    pub(crate) groups: Vec<GroupPlan>,
+    /// Load threads.
+    pub(crate) threads: usize,
+}
+
+/// One group.
+#[derive(Debug)]
+pub(crate) struct GroupPlan {
+    pub(crate) group: Group,
+    /// Draws the index of a command.
+    pub(crate) mix: Alias,
+    pub(crate) commands: Vec<CommandPlan>,
+    /// Keys of the group, then those of single commands.
+    pub(crate) key_sets: Vec<KeySet>,
+    /// Values of the group, then those of single commands.
+    pub(crate) value_sets: Vec<ValueSet>,
+}
+
+/// One command.
+#[derive(Debug)]
+pub(crate) struct CommandPlan {
+    pub(crate) command: Command,
+    /// Draws the index of a time to live. `None`: it has none.
+    ttls: Option<Alias>,
+    /// Indices into the group's sets.
+    pub(crate) key_set: usize,
+    pub(crate) value_set: usize,
+}
+
+/// Keys to draw from.
+#[derive(Debug)]
+pub(crate) struct KeySet {
+    pub(crate) keys: Keys,
+    pub(crate) maker: KeyMaker,
+    /// Index of the values that are stored under them first.
+    pub(crate) value_set: usize,
+}
+
+/// Values to draw from.
+#[derive(Debug)]
+pub(crate) struct ValueSet {
+    lengths: Lengths,
+    redraw: bool,
+    pub(crate) contents: Contents,
+}
+
+impl Plan {
+    /// Reads the files that the scenario names, and builds its tables.
+    pub(crate) fn new(scenario: &Scenario) -> Result<Self, RunError> {
+        let groups = scenario.groups.iter().enumerate();
+        let groups = groups.map(|(at, group)| GroupPlan::new(group, &format!("group[{at}]"), scenario.seed));
+        Ok(Self {
+            scenario: scenario.clone(),
+            groups: groups.collect::<Result<_, _>>()?,
+            threads: threads(scenario),
+        })
+    }
+
+    pub(crate) fn truth(&self) -> &Truth {
+        &self.scenario.truth
+    }
+
+    pub(crate) fn servers(&self) -> usize {
+        self.scenario.target.servers.len()
+    }
+
+    /// Keys that the fill phase stores.
+    pub(crate) fn keys_to_fill(&self) -> u64 {
+        self.groups.iter().map(|group| group.key_sets.iter().map(|set| set.keys.count).sum::<u64>()).sum()
+    }
+
+    /// Which server has the key.
+    #[inline]
+    pub(crate) fn server_of(&self, number: u64) -> usize {
+        if self.servers() == 1 { 0 } else { (mix(number) % self.servers() as u64) as usize }
+    }
+}
+
+impl GroupPlan {
+    fn new(group: &Group, field: &str, seed: u64) -> Result<Self, RunError> {
+        let mut plan = Self {
+            mix: Alias::new(&[1.0]),
+            commands: Vec::new(),
+            key_sets: vec![KeySet::new(&group.keys, &format!("{field}.keys"))?],
+            value_sets: vec![ValueSet::new(&group.values, &format!("{field}.values"), seed)?],
+            group: group.clone(),
+        };
+        for (at, command) in group.commands.iter().enumerate() {
+            let field = format!("{field}.command[{at}]");
+            if let Some(keys) = &command.key_set {
+                plan.key_sets.push(KeySet::new(keys, &format!("{field}.key_set"))?);
+            }
+            if let Some(values) = &command.value_set {
+                plan.value_sets.push(ValueSet::new(values, &format!("{field}.value_set"), seed)?);
+            }
+            let weights: Vec<f64> = command.ttl.iter().map(|ttl| ttl.weight).collect();
+            plan.commands.push(CommandPlan {
+                command: command.clone(),
+                ttls: if weights.is_empty() { None } else { Some(Alias::new(&weights)) },
+                key_set: if command.key_set.is_some() { plan.key_sets.len() - 1 } else { 0 },
+                value_set: if command.value_set.is_some() { plan.value_sets.len() - 1 } else { 0 },
+            });
+        }
+        for at in 0..plan.key_sets.len() {
+            let mut of_set = plan.commands.iter().filter(|command| command.key_set == at);
+            if let Some(command) = of_set.find(|command| command.value_set != 0) {
+                plan.key_sets[at].value_set = command.value_set;
+            }
+        }
+        if !group.commands.is_empty() {
+            let weights: Vec<f64> = group.commands.iter().map(|command| command.weight).collect();
+            plan.mix = Alias::new(&weights);
+        }
+        Ok(plan)
+    }
+}
+
+impl CommandPlan {
+    /// A time to live for what it stores, in seconds. 0: for ever.
+    #[inline]
+    pub(crate) fn ttl_secs(&self, random: &mut fastrand::Rng) -> u32 {
+        self.ttls.as_ref().map_or(0, |ttls| self.command.ttl[ttls.draw(random)].secs)
+    }
+}
+
+impl KeySet {
+    fn new(keys: &Keys, field: &str) -> Result<Self, RunError> {
+        Ok(Self { keys: keys.clone(), maker: KeyMaker::new(keys, field)?, value_set: 0 })
+    }
+}
+
+impl ValueSet {
+    fn new(values: &Values, field: &str, seed: u64) -> Result<Self, RunError> {
+        let lengths = Lengths::new(&values.bytes, &format!("{field}.bytes"))?;
+        let bytes_max = usize::try_from(lengths.max()).ok().filter(|&bytes| bytes <= VALUE_BYTES_MAX);
+        let Some(bytes_max) = bytes_max else {
+            let reason = "no server takes a value of more than 1 GiB".into();
+            return Err(RunError::Scenario { field: format!("{field}.bytes"), reason });
+        };
+        let contents = Contents::new(&values.content, bytes_max, mix(seed));
+        Ok(Self { lengths, redraw: values.redraw, contents })
+    }
+
+    /// Length of the next value of this key.
+    #[inline]
+    pub(crate) fn value_bytes(&self, number: u64, random: &mut fastrand::Rng) -> usize {
+        let bytes = if self.redraw { self.lengths.draw(random) } else { self.lengths.of(number) };
+        bytes as usize
+    }
+
+    pub(crate) fn lengths(&self) -> &Lengths {
+        &self.lengths
+    }
+}
+
+/// So many as the scenario says, or one for each core but the first; no more than there are connections.
+fn threads(scenario: &Scenario) -> usize {
+    let connections: usize = scenario.groups.iter().map(|group| group.connections).sum();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let wanted = if scenario.threads > 0 { scenario.threads } else { cores.saturating_sub(1) };
+    wanted.clamp(1, connections.max(1))
+}
+
+const VALUE_BYTES_MAX: usize = 1 << 30;

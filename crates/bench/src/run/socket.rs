@@ -1,0 +1,224 @@
+//! One socket: bytes out, bytes in, and what is due on it.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+
+use larder_client::Pipeline;
+use larder_client::codec::{Event, Protocol as Dialect};
+use rustix::event::epoll;
+
+use super::control::Control;
+use super::stream::Stream;
+use crate::outcome::Failure;
+use crate::scenario::{Kind, Protocol};
+
+/// A socket of a lane.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    /// Index of its lane among those of the thread.
+    pub(crate) lane: usize,
+    /// Index of its server.
+    pub(crate) server: usize,
+    /// `None`: closed; it will be opened again.
+    pub(crate) stream: Option<Stream>,
+    /// What waits for an answer.
+    pub(crate) pipeline: Pipeline<Asked>,
+    /// Requests that are not sent.
+    pub(crate) output: Vec<u8>,
+    /// How much of `output` is sent.
+    written: usize,
+    /// The rest of `output` waits until the socket can take more.
+    pub(crate) is_blocked: bool,
+    /// Start of an answer whose end has not arrived.
+    input: Vec<u8>,
+    /// Requests without an answer since the last one with an answer.
+    pub(crate) unconfirmed: u64,
+    /// Bytes read and not yet counted.
+    pub(crate) received_bytes: u64,
+    /// Requests since it was opened.
+    pub(crate) requests: u64,
+    /// Is in the list of sockets to be flushed.
+    pub(crate) is_dirty: bool,
+    /// When to try and open it again, on the clock of the run, and how long to wait after that.
+    pub(crate) reopen_nanos: u64,
+    pub(crate) patience_nanos: u64,
+}
+
+/// What has to be remembered of a request until it is answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    /// When it should have been sent, and when it was, on the clock of the run.
+    pub(crate) due_nanos: u64,
+    pub(crate) sent_nanos: u64,
+    /// Number of its key, or of its first one.
+    pub(crate) number: u64,
+    /// Keys asked for.
+    pub(crate) keys: u32,
+    /// Length of the value that it stores.
+    pub(crate) value_bytes: u32,
+    /// Index of its command in the group.
+    pub(crate) command: u16,
+    pub(crate) kind: Kind,
+    /// Asked by the generator itself, to make sure of what was sent before: nobody counts it.
+    pub(crate) is_own: bool,
+}
+
+/// Why a socket is of no more use.
+#[derive(Debug)]
+pub(crate) struct Lost {
+    pub(crate) failure: Failure,
+    pub(crate) why: String,
+}
+
+impl Socket {
+    pub(crate) fn new(lane: usize, server: usize, protocol: Protocol) -> Self {
+        Self {
+            lane,
+            server,
+            stream: None,
+            pipeline: Pipeline::new(dialect(protocol)),
+            output: Vec::new(),
+            written: 0,
+            is_blocked: false,
+            input: Vec::new(),
+            unconfirmed: 0,
+            received_bytes: 0,
+            requests: 0,
+            is_dirty: false,
+            reopen_nanos: 0,
+            patience_nanos: 0,
+        }
+    }
+
+    /// Takes a fresh connection into use.
+    pub(crate) fn open(&mut self, poll: &OwnedFd, id: usize, stream: Stream) -> io::Result<()> {
+        epoll::add(poll, &stream, epoll::EventData::new_u64(id as u64), epoll::EventFlags::IN)?;
+        self.stream = Some(stream);
+        Ok(())
+    }
+
+    /// Closes it. What was due is handed back, oldest first.
+    pub(crate) fn close(&mut self) -> impl Iterator<Item = Asked> + use<> {
+        // Closing takes it out of the poll.
+        self.stream = None;
+        self.output.clear();
+        self.written = 0;
+        self.is_blocked = false;
+        self.input.clear();
+        self.unconfirmed = 0;
+        self.requests = 0;
+        self.pipeline.reset()
+    }
+
+    /// All is sent and answered.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.pipeline.is_empty() && self.output.is_empty()
+    }
+
+    /// Sends what the socket takes. The number of bytes; what remains goes when it can be written again.
+    #[inline]
+    pub(crate) fn flush(&mut self, poll: &OwnedFd, id: usize) -> io::Result<usize> {
+        let Some(stream) = &mut self.stream else { return Ok(0) };
+        let before = self.written;
+        while self.written < self.output.len() {
+            match stream.write(&self.output[self.written..]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(n) => self.written += n,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if !std::mem::replace(&mut self.is_blocked, true) {
+                        let both = epoll::EventFlags::IN | epoll::EventFlags::OUT;
+                        epoll::modify(poll, stream, epoll::EventData::new_u64(id as u64), both)?;
+                    }
+                    return Ok(self.written - before);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let sent = self.written - before;
+        self.output.clear();
+        self.written = 0;
+        if std::mem::take(&mut self.is_blocked) {
+            epoll::modify(poll, stream, epoll::EventData::new_u64(id as u64), epoll::EventFlags::IN)?;
+        }
+        Ok(sent)
+    }
+
+    /// Reads once, and hands all that has arrived to `take`: with it the time, and for [`Event::Value`] what asked for it.
+    /// When the last request was answered; `None`: none was.
+    #[inline]
+    pub(crate) fn receive(
+        &mut self,
+        scratch: &mut [u8],
+        control: &Control,
+        mut take: impl FnMut(u64, Option<&Asked>, Event<'_, Asked>),
+    ) -> Result<Option<u64>, Lost> {
+        let Some(stream) = &mut self.stream else { return Ok(None) };
+        let kept = self.input.len();
+        // A small piece of an answer moves to where its rest is read to; to a large one the rest is added.
+        let is_large = kept > KEPT_BYTES_SMALL || self.pipeline.needed_bytes() > scratch.len();
+        let read = if is_large {
+            self.input.resize(self.pipeline.needed_bytes().max(kept + READ_BYTES_MIN), 0);
+            stream.read(&mut self.input[kept..])
+        } else {
+            scratch[..kept].copy_from_slice(&self.input);
+            stream.read(&mut scratch[kept..])
+        };
+        let arrived = match read {
+            Ok(0) => return Err(Lost::closed("the server closed the connection")),
+            Ok(n) => kept + n,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                self.input.truncate(kept);
+                return Ok(None);
+            }
+            Err(error) => return Err(Lost::closed(error)),
+        };
+        let now = control.now_nanos();
+        let mut answered = None;
+        let input = if is_large { &self.input[..arrived] } else { &scratch[..arrived] };
+        let mut rest = input;
+        loop {
+            match self.pipeline.receive(&mut rest) {
+                Ok(Some(event)) => {
+                    if let Event::Done(..) = event {
+                        self.unconfirmed = 0;
+                        answered = Some(now);
+                    }
+                    take(now, self.pipeline.front(), event);
+                }
+                Ok(None) => break,
+                Err(violation) => {
+                    return Err(Lost { failure: Failure::Protocol, why: violation.to_string() });
+                }
+            }
+        }
+        let taken = arrived - rest.len();
+        if is_large {
+            self.input.truncate(arrived);
+            self.input.drain(..taken);
+        } else {
+            self.input.clear();
+            self.input.extend_from_slice(&scratch[taken..arrived]);
+        }
+        self.received_bytes += (arrived - kept) as u64;
+        Ok(answered)
+    }
+}
+
+impl Lost {
+    pub(crate) fn closed(why: impl ToString) -> Self {
+        Self { failure: Failure::Closed, why: why.to_string() }
+    }
+}
+
+fn dialect(protocol: Protocol) -> Dialect {
+    match protocol {
+        Protocol::Text => Dialect::Text,
+        Protocol::Meta => Dialect::Meta,
+        Protocol::Binary => Dialect::Binary,
+    }
+}
+
+/// So much of an answer is copied to where the rest of it is read to.
+const KEPT_BYTES_SMALL: usize = 16 << 10;
+const READ_BYTES_MIN: usize = 64 << 10;

@@ -1,0 +1,140 @@
+//! Sockets that fail, hang, wear out; and the end of the load.
+
+use std::io;
+use std::time::Duration;
+
+use super::socket::{Asked, Lost};
+use super::stream::Stream;
+use super::thread::{SWEEP_NANOS, Thread};
+use crate::outcome::Failure;
+use crate::scenario::Kind;
+
+impl Thread {
+    /// Looks after sockets that have waited too long, and opens those that are closed.
+    #[cold]
+    pub(super) fn sweep(&mut self, now: u64) {
+        let timeout_secs = self.plan.truth().timeout_secs;
+        let timeout = (timeout_secs * 1e9) as u64;
+        for id in 0..self.sockets.len() {
+            let socket = &self.sockets[id];
+            if socket.stream.is_none() {
+                if !self.is_ending && now >= socket.reopen_nanos {
+                    self.reopen(id, now);
+                }
+            } else if let Some(asked) = socket.pipeline.front()
+                && now.saturating_sub(asked.sent_nanos) > timeout
+            {
+                let why = format!("no answer for {timeout_secs} s");
+                self.lose(id, &Lost { failure: Failure::Timeout, why });
+            }
+        }
+        self.sweep_nanos = self.control.now_nanos() + SWEEP_NANOS;
+    }
+
+    /// A connection has failed: what was due on it will not come.
+    #[cold]
+    pub(super) fn lose(&mut self, id: usize, lost: &Lost) {
+        let address = self.address(id).to_owned();
+        let unanswered = self.drop_socket(id).len() as u64;
+        self.tally.fail(lost.failure, unanswered.max(1), || format!("{address}: {}", lost.why));
+        let now = self.control.now_nanos();
+        let socket = &mut self.sockets[id];
+        socket.reopen_nanos = now + socket.patience_nanos;
+        if socket.patience_nanos == 0 && !self.is_ending {
+            self.reopen(id, now);
+        }
+    }
+
+    /// Closes a connection that has had its requests, and opens it again.
+    #[inline]
+    pub(super) fn renew_if_worn(&mut self, id: usize) {
+        let socket = &self.sockets[id];
+        let every = self.plan.groups[self.lanes[socket.lane].group].group.reconnect_every;
+        if every > 0 && socket.requests >= every && socket.is_idle() && !self.is_ending {
+            self.drop_socket(id);
+            self.reopen(id, self.control.now_nanos());
+        }
+    }
+
+    pub(super) fn reopen(&mut self, id: usize, now: u64) {
+        let patience = &mut self.sockets[id].patience_nanos;
+        *patience = (*patience * 2).clamp(PATIENCE_NANOS_MIN, PATIENCE_NANOS_MAX);
+        let patience = *patience;
+        match self.open(id) {
+            Ok(()) => {
+                self.tally.rest.reconnects += 1;
+                let lane = self.sockets[id].lane;
+                self.wake(lane);
+            }
+            Err(error) => {
+                self.sockets[id].reopen_nanos = now + patience;
+                let address = self.address(id).to_owned();
+                self.tally.fail(Failure::Connect, 1, || format!("{address}: {error}"));
+            }
+        }
+    }
+
+    /// Opens a connection.
+    pub(super) fn open(&mut self, id: usize) -> io::Result<()> {
+        let stream = Stream::connect(self.address(id), CONNECT_TIMEOUT)?;
+        self.sockets[id].open(&self.poll, id, stream)
+    }
+
+    /// Asks nothing more, and makes sure that what asks for no answer has been worked off.
+    #[cold]
+    pub(super) fn end(&mut self, now: u64) {
+        self.is_ending = true;
+        for lane in &mut self.lanes {
+            lane.is_done = true;
+        }
+        self.active = 0;
+        for group in &mut self.groups {
+            if let Some(schedule) = &mut group.schedule
+                && group.is_open
+            {
+                self.tally.rest.unsent += schedule.overdue(now.min(self.end_nanos));
+            }
+            group.schedule = None;
+        }
+        for id in 0..self.sockets.len() {
+            let socket = &mut self.sockets[id];
+            if socket.unconfirmed > 0 && socket.stream.is_some() {
+                socket.pipeline.noop(&mut socket.output, own_request(now));
+                self.flush(id);
+            }
+        }
+    }
+
+    /// As in the scenario.
+    pub(super) fn address(&self, id: usize) -> &str {
+        &self.plan.scenario.target.servers[self.sockets[id].server]
+    }
+
+    /// Closes a connection. What was due on it.
+    pub(super) fn drop_socket(&mut self, id: usize) -> Vec<Asked> {
+        let socket = &mut self.sockets[id];
+        let due: Vec<Asked> = socket.close().collect();
+        let own = due.iter().filter(|asked| asked.is_own).count();
+        self.lanes[socket.lane].in_flight -= due.len() - own;
+        due
+    }
+}
+
+/// A no-op of the generator's own.
+fn own_request(now: u64) -> Asked {
+    Asked {
+        due_nanos: now,
+        sent_nanos: now,
+        number: 0,
+        keys: 0,
+        value_bytes: 0,
+        command: 0,
+        kind: Kind::Noop,
+        is_own: true,
+    }
+}
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long to wait before trying once more to connect: twice as long each time.
+const PATIENCE_NANOS_MIN: u64 = 10_000_000;
+const PATIENCE_NANOS_MAX: u64 = 1_000_000_000;
