@@ -6,6 +6,7 @@ use std::sync::Arc;
 use larder_engine::{Config, Engine, Handle, Now};
 use larder_protocol::Dialect;
 use larder_server::clock::Clock;
+use larder_server::measure::Recorder;
 use larder_server::output::Output;
 use larder_server::session::{Context, OUTPUT_BYTES_MAX, Session, Verdict, Window};
 use larder_server::settings::Settings;
@@ -38,6 +39,7 @@ struct Client {
 struct Server {
     shared: Shared,
     handle: Handle,
+    recorder: Recorder,
     requests_max: u32,
     uses_windows: bool,
 }
@@ -76,7 +78,13 @@ impl Server {
         .unwrap();
         let handle = engine.handle().unwrap();
         let shared = Shared::new(Arc::clone(&engine), settings, Clock::start()).unwrap();
-        Self { shared, handle, requests_max: if is(3) { 1 } else { 20 }, uses_windows: is(4) }
+        Self {
+            recorder: shared.recorder(0),
+            shared,
+            handle,
+            requests_max: if is(3) { 1 } else { 20 },
+            uses_windows: is(4),
+        }
     }
 
     /// One piece of input arrives.
@@ -99,7 +107,11 @@ impl Server {
             if client.is_closed {
                 return;
             }
-            let context = Context { shared: &self.shared, counters: &self.shared.counters[0] };
+            let context = Context {
+                shared: &self.shared,
+                counters: &self.shared.counters[0],
+                recorder: &self.recorder,
+            };
             let turn = self.handle.enter(NOW);
             let mut output = Output::default();
             let fed =

@@ -47,10 +47,10 @@ impl Top {
         }
     }
 
-    /// Records that `key` was asked for.
-    pub fn record(&mut self, key: &[u8]) {
+    /// Records that `key` was asked for `times` times.
+    pub fn record(&mut self, key: &[u8], times: u64) {
         if let Some(&place) = self.places.get(key) {
-            return self.raise(place);
+            return self.raise(place, times);
         }
         let key: Arc<[u8]> = key.into();
         if self.counters.len() < self.counters_max {
@@ -58,7 +58,7 @@ impl Top {
             self.counters.push(Counter { key: Arc::clone(&key), count: 0, excess: 0 });
             self.places.insert(key, place);
             self.order.insert((0, place));
-            return self.raise(place);
+            return self.raise(place, times);
         }
         let Some(&(least, place)) = self.order.first() else { return };
         let counter = &mut self.counters[place];
@@ -66,13 +66,13 @@ impl Top {
         counter.key = Arc::clone(&key);
         counter.excess = least;
         self.places.insert(key, place);
-        self.raise(place);
+        self.raise(place, times);
     }
 
-    fn raise(&mut self, place: usize) {
+    fn raise(&mut self, place: usize, times: u64) {
         let counter = &mut self.counters[place];
         self.order.remove(&(counter.count, place));
-        counter.count += 1;
+        counter.count += times;
         self.order.insert((counter.count, place));
     }
 
@@ -118,11 +118,11 @@ mod tests {
     #[test]
     fn what_was_hot_fades() {
         let mut top = Top::new(4);
-        (0..8).for_each(|_| top.record(b"then"));
+        (0..8).for_each(|_| top.record(b"then", 1));
         for _ in 0..3 {
             top.fade();
         }
-        (0..3).for_each(|_| top.record(b"now"));
+        (0..3).for_each(|_| top.record(b"now", 1));
         let hot = Top::merged([&top], 9);
         assert_eq!(hot[0], Hot { key: b"now"[..].into(), count: 3, excess: 0 });
         assert_eq!(hot[1].count, 1);
@@ -134,10 +134,9 @@ mod tests {
     fn counts_of_several_tables_add_up() {
         let (mut one, mut two) = (Top::new(4), Top::new(4));
         for key in [&b"a"[..], b"b", b"a"] {
-            one.record(key);
+            one.record(key, 1);
         }
-        two.record(b"b");
-        two.record(b"b");
+        two.record(b"b", 2);
         let hot: Vec<_> = Top::merged([&one, &two], 9).iter().map(|hot| (hot.key[0], hot.count)).collect();
         assert_eq!(hot, [(b'b', 3), (b'a', 2)]);
     }

@@ -21,7 +21,7 @@ fn the_first_twenty_of_a_zipf_load_are_named() {
         let drawn = random.f64() * sum;
         let rank = sums.partition_point(|&reached| reached < drawn);
         if sampler.pick() {
-            top.record(format!("key:{rank}").as_bytes());
+            top.record(format!("key:{rank}").as_bytes(), 16);
         }
     }
     let hot = Top::merged([&top], 20);
@@ -49,7 +49,7 @@ fn counts_keep_within_the_bounds_of_the_paper() {
         let number = (1.0 / (random.f64() + 1e-4)) as u64;
         let key = number.to_string().into_bytes();
         *truth.entry(key.clone()).or_default() += 1;
-        top.record(&key);
+        top.record(&key, 1);
     }
     let hot = Top::merged([&top], usize::MAX);
     assert!(hot.len() <= counters);

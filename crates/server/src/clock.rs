@@ -24,7 +24,12 @@ impl Clock {
 
     /// The moment.
     pub fn now(&self) -> Now {
-        let elapsed = self.started.elapsed();
+        self.at(Instant::now())
+    }
+
+    /// A moment that was taken before.
+    pub fn at(&self, instant: Instant) -> Now {
+        let elapsed = instant.saturating_duration_since(self.started);
         let wall = self.started_wall + elapsed;
         Now {
             secs: u32::try_from(elapsed.as_secs()).unwrap_or(u32::MAX).saturating_add(FIRST_SEC),

@@ -7,11 +7,13 @@
 use std::io::{self, IoSlice};
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::time::Instant;
 
 use larder_engine::Handle;
 
 use crate::counters::Counters;
 use crate::listen::Address;
+use crate::measure::{Recorder, Road};
 use crate::output::{Output, Unsent};
 use crate::session::{CloseReason, Context, Session, Verdict, Window};
 use crate::shared::Shared;
@@ -74,12 +76,21 @@ pub(crate) enum Next {
 pub(crate) struct Bench<'w> {
     pub(crate) shared: &'w Shared,
     pub(crate) counters: &'w Counters,
+    pub(crate) recorder: &'w Recorder,
+    /// When epoll reported what is being served.
+    pub(crate) woken: Instant,
     pub(crate) handle: &'w mut Handle,
     /// What is received lands here first.
     pub(crate) scratch: &'w mut [u8],
     /// The output's buffer, kept from turn to turn.
     pub(crate) output: &'w mut Vec<u8>,
     pub(crate) tls: &'w mut tls::Buffers,
+}
+
+impl<'w> Bench<'w> {
+    pub(crate) fn context(&self) -> Context<'w> {
+        Context { shared: self.shared, counters: self.counters, recorder: self.recorder }
+    }
 }
 
 /// Bytes received and not consumed yet.
@@ -207,15 +218,22 @@ impl Connection {
         }
         let input = if is_kept { &kept[..] } else { &bench.scratch[..received] };
 
-        let context = Context { shared: bench.shared, counters: bench.counters };
+        let context = bench.context();
         let mut rounds = 0;
         let (next, is_unfed) = loop {
-            let turn = bench.handle.enter(bench.shared.clock.now());
+            let begun = Instant::now();
+            if rounds == 0 && received > 0 && bench.recorder.measured().latency {
+                bench.recorder.waited(begun - bench.woken);
+            }
+            let turn = bench.handle.enter(bench.shared.clock.at(begun));
             self.heard_secs = turn.now().secs;
             let mut output = Output::new(mem::take(bench.output));
             let requests_max = bench.shared.settings.requests_per_event;
             let fed = self.session.feed(&context, &turn, &input[from..], &mut output, requests_max);
             from += fed.consumed;
+            if fed.requests > 0 && bench.recorder.measured().latency {
+                bench.recorder.finish(self.road(), begun.elapsed(), turn.now().secs);
+            }
             let sent = send(&mut self.wire, &output, bench.tls, bench.counters);
             if let Ok(written) = sent
                 && written < output.len_bytes()
@@ -267,6 +285,14 @@ impl Connection {
             self.input = Input { bytes: input[from..].to_vec(), from: 0, is_unfed };
         }
         next
+    }
+
+    fn road(&self) -> Road {
+        match self.transport {
+            Transport::Unix => Road::Unix,
+            Transport::Tcp if self.wire.is_plain() => Road::Tcp,
+            Transport::Tcp => Road::Tls,
+        }
     }
 
     /// Sends what is left over from earlier; true when nothing is.

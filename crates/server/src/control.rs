@@ -9,6 +9,7 @@ use larder_engine::{Handle, Walk};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use crate::forecast::Forecaster;
 use crate::shared::Shared;
 use crate::signals::{Asked, Signals};
 use crate::tls::Tls;
@@ -25,11 +26,15 @@ pub enum Stop {
 /// Runs until a signal or the `shutdown` command stops the server. Errors: the kernel refuses to wait.
 pub fn run(shared: &Shared, signals: &Signals) -> io::Result<Stop> {
     let mut handle = shared.engine.handle().ok_or_else(|| io::Error::other("no engine handle left"))?;
+    let mut forecaster = Forecaster::new(shared);
     let mut maintained_secs = 0;
     let mut walk = Walk::default();
     loop {
-        let mut watched =
-            [PollFd::new(signals, PollFlags::IN), PollFd::new(shared.control_wake(), PollFlags::IN)];
+        let mut watched = [
+            PollFd::new(signals, PollFlags::IN),
+            PollFd::new(shared.control_wake(), PollFlags::IN),
+            PollFd::new(shared.measures.wake(), PollFlags::IN),
+        ];
         let pause = if shared.crawler.is_running() { &AT_ONCE } else { &MAINTENANCE_INTERVAL };
         match poll(&mut watched, Some(pause)) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -51,10 +56,17 @@ pub fn run(shared: &Shared, signals: &Signals) -> io::Result<Stop> {
         if shared.crawler.is_running() {
             shared.crawler.go_on(&mut walk, &handle.enter(shared.clock.now()));
         }
+        if let Some(forecaster) = &mut forecaster {
+            shared.measures.wake().silence();
+            forecaster.step(shared);
+        }
         let now_secs = shared.clock.now().secs;
         if now_secs != maintained_secs {
             maintained_secs = now_secs;
             maintain(shared, &mut handle);
+            if now_secs % FADE_SECS == 0 {
+                shared.measures.fade();
+            }
         }
     }
 }
@@ -79,6 +91,8 @@ fn maintain(shared: &Shared, handle: &mut Handle) {
 }
 
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+/// After so many seconds what was asked for counts half.
+const FADE_SECS: u32 = 30;
 const MAINTENANCE_INTERVAL: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// Items a step looks at: some hundred microseconds of work.
 const MAINTENANCE_ITEMS: usize = 4096;

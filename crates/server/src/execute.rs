@@ -6,6 +6,7 @@ use arrayvec::ArrayVec;
 use larder_engine::{
     Compare, Counted, Deleted, Expiry, Fail, Hash, Item, Miss, Mode, NoRoom, Store, Stored, Turn, Upload,
 };
+use larder_measure::{Access, Footprint};
 use larder_protocol::command::{self, Command, Sasl, Shutdown};
 use larder_protocol::reply::{Detail, Hit, Peeked, Token};
 use larder_protocol::{Error, Form, Key, KeyBuffer, Reply, Request};
@@ -14,6 +15,7 @@ use crate::VERSION;
 use crate::control::Stop;
 use crate::counters::Counters;
 use crate::dump::Dump;
+use crate::measure::Recorder;
 use crate::output::Output;
 use crate::shared::Shared;
 use crate::stats::{self, Answer};
@@ -26,6 +28,8 @@ pub struct Context<'c> {
     pub shared: &'c Shared,
     /// Counters of the worker that executes.
     pub counters: &'c Counters,
+    /// What it measures with.
+    pub recorder: &'c Recorder,
 }
 
 /// One turn's means of executing commands.
@@ -172,7 +176,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
         let counters = self.cx.counters;
         let Some(exptime) = exptime else {
             counters.cmd_get.add(1);
-            match self.turn.get(key.written(), hash) {
+            let found = self.turn.get(key.written(), hash);
+            self.follow_read(hash, found.ok());
+            match found {
                 Ok(item) => {
                     counters.get_hits.add(1);
                     form.encode(&Reply::Hit(self.hit(item)), self.out);
@@ -185,7 +191,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
             }
             return Ok(());
         };
-        match self.turn.touch(key.written(), hash, self.expiry(exptime)) {
+        let touched = self.turn.touch(key.written(), hash, self.expiry(exptime));
+        self.follow_read(hash, touched.as_ref().ok().copied());
+        match touched {
             Ok(item) => {
                 counters.cmd_touch.add(1);
                 counters.touch_hits.add(1);
@@ -223,7 +231,11 @@ impl<'t> Executor<'_, '_, '_, 't> {
         };
         let key = fetch.key.bytes(&mut self.key_buffer);
         let hash = hash.unwrap_or_else(|| turn.prepare(key));
-        match turn.fetch(key, hash, &how) {
+        let fetched = turn.fetch(key, hash, &how);
+        if self.cx.recorder.follows(hash) {
+            self.follow_read(hash, fetched.as_ref().ok().map(|fetched| fetched.item));
+        }
+        match fetched {
             Ok(fetched) => {
                 if touch.is_some() {
                     counters.cmd_touch.add(1);
@@ -283,6 +295,8 @@ impl<'t> Executor<'_, '_, '_, 't> {
         let expiry = Expiries::of(&store, self);
         let key = store.key.bytes(&mut self.key_buffer);
         let hash = hash.unwrap_or_else(|| turn.prepare(key));
+        let follows = self.cx.recorder.follows(hash);
+        let was_there = follows && turn.peek(key, hash).is_ok();
         let stored = match value {
             Value::Whole(value) => {
                 turn.store(hash, &terms(&store, key, value, expiry, self.cx.shared.settings.cas))
@@ -306,6 +320,10 @@ impl<'t> Executor<'_, '_, '_, 't> {
             }
         };
         counters.cmd_set.add(1);
+        if follows && let Ok(now) = turn.peek(key, hash) {
+            let item = footprint(now.item);
+            self.cx.recorder.access(Access::Write { key: hash.bits(), item, is_new: !was_there });
+        }
         if store.compare.is_some() {
             match reply {
                 Reply::Stored { .. } => counters.cas_hits.add(1),
@@ -365,6 +383,10 @@ impl<'t> Executor<'_, '_, '_, 't> {
         let deleted = turn.delete(key, hash, compare);
         if deleted == Deleted::Deleted {
             self.cx.counters.delete_hits.add(1);
+        }
+        // A larger cache might have had what this one has not.
+        if deleted != Deleted::Exists && self.cx.recorder.follows(hash) {
+            self.cx.recorder.access(Access::Delete { key: hash.bits() });
         }
         self.deleted(deleted)
     }
@@ -540,6 +562,14 @@ impl<'t> Executor<'_, '_, '_, 't> {
         Ok(())
     }
 
+    /// Tells the curve that a key was read, if it follows that key.
+    #[inline]
+    fn follow_read(&self, hash: Hash, found: Option<Item<'t>>) {
+        if self.cx.recorder.follows(hash) {
+            self.cx.recorder.access(Access::Read { key: hash.bits(), found: found.map(footprint) });
+        }
+    }
+
     #[inline]
     fn hit(&self, item: Item<'t>) -> Hit<'t, Item<'t>> {
         Hit {
@@ -634,6 +664,18 @@ fn terms<'a>(
         binary_key: store.key.is_base64(),
     }
 }
+
+/// What the curve has to know of an item.
+fn footprint(item: Item<'_>) -> Footprint {
+    let accounted = item.key().len() + item.value().len() + OVERHEAD_BYTES;
+    Footprint {
+        bytes: u32::try_from(accounted).unwrap_or(u32::MAX),
+        expires_secs: item.expiry().secs().unwrap_or(0),
+    }
+}
+
+/// What an item takes beside its key and value, its share of the index and of what lies fallow included (docs/benchmarks.md).
+const OVERHEAD_BYTES: usize = 32;
 
 fn ttl_secs(expiry: Expiry, now_secs: u32) -> Option<u32> {
     expiry.secs().map(|secs| secs.saturating_sub(now_secs))

@@ -23,6 +23,7 @@ pub(crate) fn look_up(executor: &mut Executor<'_, '_, '_, '_>, get: Get<'_>, for
         while !run.is_full() {
             let rest_bytes = keys.rest().len();
             let Some(key) = keys.next() else { break };
+            executor.cx.recorder.key(key.written());
             run.push((rest_bytes, key, executor.turn.prepare(key.written())));
         }
         for (_, _, hash) in &run {

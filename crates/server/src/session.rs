@@ -230,7 +230,10 @@ impl Session {
                 break;
             };
             framed_bytes += bytes;
-            let hash = single_key(&request.command).map(|key| executor.turn.prepare(key));
+            let hash = single_key(&request.command).map(|key| {
+                executor.cx.recorder.key(key);
+                executor.turn.prepare(key)
+            });
             batch.push(Framed { request, value, hash, end: framed_bytes });
         }
         if batch.len() > 1 {
@@ -274,6 +277,7 @@ impl Session {
             }
             step.consumed = *end;
             step.requests += 1;
+            executor.cx.recorder.count(&request.command);
             executor.gives_up = false;
             if let Done::Close(reason) = done {
                 step.verdict = Some(Verdict::Close(reason));

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use larder_protocol::Dialect;
 
+use crate::measure::Measured;
+
 use crate::tls::TlsSettings;
 
 /// The server's settings. Defaults are memcached's.
@@ -87,6 +89,9 @@ pub struct Settings {
     pub lock_memory: bool,
     /// Raise the limit on core files (`-r`).
     pub core_dumps: bool,
+
+    /// What is measured beyond counting (`-o measure`).
+    pub measured: Measured,
 
     /// What options without effect were given, for `stats settings`.
     pub accepted: Accepted,
@@ -218,6 +223,7 @@ impl Default for Settings {
             drop_privileges: false,
             lock_memory: false,
             core_dumps: false,
+            measured: Measured::ALL,
             accepted: Accepted::default(),
             notes: Vec::new(),
         }

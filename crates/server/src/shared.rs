@@ -12,7 +12,9 @@ use crate::control::Stop;
 use crate::counters::{Counters, Totals};
 use crate::crawler::Crawler;
 use crate::doorkeeper::Doorkeeper;
+use crate::forecast::Forecast;
 use crate::guard::Guard;
+use crate::measure::{Measures, Recorder};
 use crate::settings::Settings;
 use crate::tls::Tls;
 use crate::wake::Wake;
@@ -35,6 +37,10 @@ pub struct Shared {
     pub tls: Option<Tls>,
     /// The search for expired items that clients may ask for.
     pub crawler: Crawler,
+    /// What is measured beyond counting.
+    pub measures: Arc<Measures>,
+    /// The hit ratio at other sizes.
+    pub forecast: Forecast,
     verbosity: AtomicU8,
     /// [`Stop`], as a number; 0: not asked for.
     stop: AtomicU8,
@@ -55,6 +61,8 @@ impl Shared {
             control_wake: Wake::new()?,
             baseline: Mutex::default(),
             doorkeeper: Doorkeeper::default(),
+            measures: Arc::new(Measures::new(settings.measured, settings.threads)?),
+            forecast: Forecast::default(),
             guard: None,
             tls: None,
             engine,
@@ -107,6 +115,17 @@ impl Shared {
     /// All workers' counters since the start or the last reset.
     pub fn totals(&self) -> Totals {
         Totals::sum(&self.counters).since(&self.baseline())
+    }
+
+    /// The means of a worker, number `index`, to measure.
+    pub fn recorder(&self, index: usize) -> Recorder {
+        let delimiter = u8::try_from(self.settings.accepted.prefix_delimiter).unwrap_or(b':');
+        self.measures.recorder(index, delimiter)
+    }
+
+    /// Keys read by all workers since the start, whatever was reset.
+    pub(crate) fn reads(&self) -> u64 {
+        self.counters.iter().map(|counters| counters.cmd_get.get() + counters.cmd_touch.get()).sum()
     }
 
     /// Starts counting anew. The counters have one writer each and so are not zeroed: what they show now becomes

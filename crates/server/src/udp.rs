@@ -15,6 +15,7 @@ mod inbox;
 mod outbox;
 mod socket;
 
+use std::time::Instant;
 use std::{io, mem};
 
 use larder_protocol::{Dialect, Error, Reply, udp};
@@ -25,9 +26,10 @@ use self::outbox::Outbox;
 pub use self::socket::{Socket, bind};
 use crate::connection::{Bench, let_others_run};
 use crate::frame::Frame;
+use crate::measure::Road;
 use crate::output::Output;
 use crate::random;
-use crate::session::{Context, Session, Verdict};
+use crate::session::{Session, Verdict};
 use crate::settings::Settings;
 
 /// A worker's UDP sockets, and all it needs to serve them.
@@ -97,16 +99,20 @@ impl Desk {
             return;
         };
         let dialect = dialect.unwrap_or_else(|| Dialect::of_first_byte(*first));
-        let context = Context { shared: bench.shared, counters: bench.counters };
+        let context = bench.context();
         let mut session = Session::of_datagram(Some(dialect));
         // Where the command at hand begins, and what is not fed yet.
         let (mut start, mut from) = (0, 0);
         let mut tries = 0;
         while from < payload.len() {
-            let turn = bench.handle.enter(bench.shared.clock.now());
+            let begun = Instant::now();
+            let turn = bench.handle.enter(bench.shared.clock.at(begun));
             let mut output = Output::new(mem::take(bench.output));
             let fed = session.feed(&context, &turn, &payload[from..], &mut output, 1);
             from += fed.consumed;
+            if fed.requests > 0 && bench.recorder.measured().latency {
+                bench.recorder.finish(Road::Udp, begun.elapsed(), turn.now().secs);
+            }
             self.reply.push(&output);
             *bench.output = output.into_buffer();
             drop(turn);

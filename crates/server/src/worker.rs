@@ -84,6 +84,7 @@ impl Worker {
     pub fn run(mut self) -> io::Result<()> {
         let mut handle =
             self.shared.engine.handle().ok_or_else(|| io::Error::other("no engine handle left"))?;
+        let recorder = self.shared.recorder(self.index);
         let mut scratch = vec![0; SCRATCH_BYTES];
         let mut output = Vec::new();
         let mut tls = tls::Buffers::new(self.shared.tls.is_some());
@@ -92,10 +93,13 @@ impl Worker {
         let (shared, counters) = (Arc::clone(&self.shared), Arc::clone(&self.counters));
         while !self.crew.is_stopping() {
             self.wait(&mut events)?;
+            let woken = Instant::now();
             self.unpark();
             let bench = &mut Bench {
                 shared: &shared,
                 counters: &counters,
+                recorder: &recorder,
+                woken,
                 handle: &mut handle,
                 scratch: &mut scratch,
                 output: &mut output,

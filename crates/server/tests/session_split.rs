@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use larder_engine::{Config, Engine, Handle};
 use larder_server::clock::Clock;
+use larder_server::measure::Recorder;
 use larder_server::output::{Output, Unsent};
 use larder_server::session::{Context, Session, Verdict, Window};
 use larder_server::settings::Settings;
@@ -18,6 +19,7 @@ use larder_server::shared::Shared;
 struct Server {
     shared: Shared,
     handle: Handle,
+    recorder: Recorder,
 }
 
 /// A client of it, and what it was answered.
@@ -43,7 +45,8 @@ impl Server {
         })
         .unwrap();
         let handle = engine.handle().unwrap();
-        Self { shared: Shared::new(Arc::clone(&engine), settings, Clock::start()).unwrap(), handle }
+        let shared = Shared::new(Arc::clone(&engine), settings, Clock::start()).unwrap();
+        Self { recorder: shared.recorder(0), shared, handle }
     }
 
     /// One piece of input arrives.
@@ -66,7 +69,11 @@ impl Server {
             if client.is_closed {
                 return;
             }
-            let context = Context { shared: &self.shared, counters: &self.shared.counters[0] };
+            let context = Context {
+                shared: &self.shared,
+                counters: &self.shared.counters[0],
+                recorder: &self.recorder,
+            };
             let turn = self.handle.enter(self.shared.clock.now());
             let mut output = Output::default();
             let fed = client.session.feed(&context, &turn, &client.unconsumed, &mut output, 20);
@@ -451,7 +458,8 @@ fn what_was_not_sent_can_be_sent_later() {
         &mut client,
         format!("set a 0 0 900000\r\n{value}\r\nset b 0 0 6000\r\n{middle}\r\n").as_bytes(),
     );
-    let context = Context { shared: &server.shared, counters: &server.shared.counters[0] };
+    let context =
+        Context { shared: &server.shared, counters: &server.shared.counters[0], recorder: &server.recorder };
     let expected = format!("VALUE b 0 6000\r\n{middle}\r\nVALUE a 0 900000\r\n{value}\r\nEND\r\n");
     for written in
         [0, 1, 15, 16, 17, 3_000, 6_015, 6_016, 6_018, 6_030, 6_038, 6_039, 500_000, 906_036, 906_042]

@@ -238,6 +238,36 @@ pub(super) const EXTENDED: &[Row] = &[
         d.settings.drop_privileges = false;
         Ok(())
     }),
+    honoured("latency_histograms", NoValue, "on", "measure how long requests take", |d, _| {
+        d.settings.measured.latency = true;
+        Ok(())
+    }),
+    honoured("no_latency_histograms", NoValue, "", "measure no latencies", |d, _| {
+        d.settings.measured.latency = false;
+        Ok(())
+    }),
+    honoured("hot_keys", NoValue, "on", "sample which keys are asked for most", |d, _| {
+        d.settings.measured.keys = true;
+        Ok(())
+    }),
+    honoured("no_hot_keys", NoValue, "", "do not look for hot keys", |d, _| {
+        d.settings.measured.keys = false;
+        Ok(())
+    }),
+    honoured(
+        "hit_ratio_curve",
+        NoValue,
+        "on",
+        "follow a sample of the keys to tell the hit ratio at other sizes",
+        |d, _| {
+            d.settings.measured.curve = true;
+            Ok(())
+        },
+    ),
+    honoured("no_hit_ratio_curve", NoValue, "", "do not follow keys", |d, _| {
+        d.settings.measured.curve = false;
+        Ok(())
+    }),
     accepted("resp_obj_mem_limit", Needed("<MiB>"), "0", "memory for replies", NO_MORE, |_, _| Ok(())),
     accepted(
         "read_buf_mem_limit",

@@ -1,0 +1,98 @@
+//! The hit ratio at other sizes: the control thread plays what happened to a sample of the keys against caches in miniature.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use larder_measure::Curve;
+use larder_measure::curve::Point;
+
+use crate::measure::Measures;
+use crate::shared::Shared;
+
+/// The curve as it is told to others.
+#[derive(Debug, Default)]
+pub struct Forecast(Mutex<Told>);
+
+/// A curve at a moment.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    /// A point for each of [`FACTORS`].
+    pub points: Vec<Point>,
+    /// The share of the keys that is followed, 0 to 1.
+    pub share: f64,
+}
+
+impl Forecast {
+    /// The curve. Without points: it is not measured.
+    pub fn told(&self) -> Told {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Makes the curve. It belongs to the control thread.
+pub(crate) struct Forecaster {
+    curve: Curve,
+    /// Reads of all workers up to the last step.
+    reads: u64,
+    /// When the accesses were last taken.
+    taken: Instant,
+    faded: Instant,
+}
+
+impl Forecaster {
+    /// `None`: the curve is not measured, or there is no eviction that more memory would spare.
+    pub(crate) fn new(shared: &Shared) -> Option<Self> {
+        let is_wanted = shared.measures.measured().curve && shared.settings.evict;
+        is_wanted.then(|| {
+            let memory_bytes = shared.settings.memory_bytes;
+            let keys_max = (memory_bytes / BYTES_PER_FOLLOWED_KEY).clamp(KEYS_MIN, KEYS_MAX) as usize;
+            let curve = Curve::new(log_bytes(memory_bytes), &FACTORS, keys_max);
+            shared.measures.follow(curve.threshold());
+            let now = Instant::now();
+            Self { curve, reads: 0, taken: now, faded: now }
+        })
+    }
+
+    /// Plays what has happened since the last step.
+    pub(crate) fn step(&mut self, shared: &Shared) {
+        let measures: &Measures = &shared.measures;
+        let accesses = measures.take_accesses();
+        let now = Instant::now();
+        let secs = (now - self.taken).as_secs_f64().max(1e-3);
+        let rate = accesses.len() as f64 / secs;
+        self.taken = now;
+
+        let reads = shared.reads();
+        self.curve.count_reads(reads.saturating_sub(self.reads));
+        self.reads = reads;
+        let now_secs = shared.clock.now().secs;
+        for access in accesses {
+            self.curve.play(access, now_secs);
+        }
+        if rate > ACCESSES_PER_SEC_MAX {
+            self.curve.halve_share();
+        }
+        if now - self.faded > FADE_EVERY {
+            self.curve.fade();
+            self.faded = now;
+        }
+        measures.follow(self.curve.threshold());
+        let told = Told { points: self.curve.points(), share: self.curve.share() };
+        *shared.forecast.0.lock().unwrap_or_else(PoisonError::into_inner) = told;
+    }
+}
+
+/// What is left for items: the ghost takes a 64th, the index about a tenth of what small items take, which is counted with them.
+fn log_bytes(memory_bytes: u64) -> u64 {
+    memory_bytes - memory_bytes / 64
+}
+
+/// Times the memory that there is.
+pub const FACTORS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
+/// One followed key for so much memory of the cache: 0.5 % of it, since a key costs about 100 bytes in each miniature that has it.
+const BYTES_PER_FOLLOWED_KEY: u64 = 32 << 10;
+const KEYS_MIN: u64 = 4 << 10;
+const KEYS_MAX: u64 = 64 << 10;
+/// More than this a second would cost the control thread more than a hundredth of a core.
+const ACCESSES_PER_SEC_MAX: f64 = 10_000.0;
+const FADE_EVERY: std::time::Duration = std::time::Duration::from_secs(600);

@@ -1,0 +1,419 @@
+//! What the server measures of itself: latencies, the busiest keys, and what happens to a sample of the keys.
+//!
+//! A worker writes its own [`Meter`] alone; whoever wants to know reads all of them. What is switched off costs a branch.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use larder_engine::Hash;
+use larder_measure::top::Hot;
+use larder_measure::{Access, Histogram, Sampler, Snapshot, Top};
+use larder_protocol::command::Command;
+
+use crate::wake::Wake;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Measured {
+    /// Latencies, and slow requests.
+    pub latency: bool,
+    /// The busiest keys and prefixes.
+    pub keys: bool,
+    /// The hit ratio at other sizes.
+    pub curve: bool,
+}
+
+impl Measured {
+    /// Everything.
+    pub const ALL: Self = Self { latency: true, keys: true, curve: true };
+}
+
+/// Commands whose latencies are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// get, gets, gat, mg, me.
+    Get,
+    /// set and its kin, ms.
+    Store,
+    /// delete, md.
+    Delete,
+    /// touch.
+    Touch,
+    /// incr, decr, ma.
+    Arith,
+    /// Everything else.
+    Other,
+}
+
+impl Class {
+    /// All, in the order of their numbers.
+    pub const ALL: [Self; 6] = [Self::Get, Self::Store, Self::Delete, Self::Touch, Self::Arith, Self::Other];
+
+    /// Its name in statistics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Store => "store",
+            Self::Delete => "delete",
+            Self::Touch => "touch",
+            Self::Arith => "arith",
+            Self::Other => "other",
+        }
+    }
+
+    fn of(command: &Command<'_>) -> Self {
+        match command {
+            Command::Get(_) | Command::Fetch(_) | Command::Peek(_) => Self::Get,
+            Command::Store(_) => Self::Store,
+            Command::Delete(_) | Command::Invalidate(_) => Self::Delete,
+            Command::Touch(_) => Self::Touch,
+            Command::Arith(_) => Self::Arith,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Roads whose latencies are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Road {
+    /// Plain TCP.
+    Tcp,
+    /// A Unix socket.
+    Unix,
+    /// TCP with TLS.
+    Tls,
+    /// UDP.
+    Udp,
+}
+
+impl Road {
+    /// All, in the order of their numbers.
+    pub const ALL: [Self; 4] = [Self::Tcp, Self::Unix, Self::Tls, Self::Udp];
+
+    /// Its name in statistics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Unix => "unix",
+            Self::Tls => "tls",
+            Self::Udp => "udp",
+        }
+    }
+}
+
+/// All that is measured, of all workers.
+#[derive(Debug)]
+pub struct Measures {
+    measured: Measured,
+    meters: Vec<Arc<Meter>>,
+    /// Keys whose hash is not above this are followed by the curve; 0 while there is none.
+    threshold: AtomicU64,
+    /// Rings when a meter has many accesses to play.
+    wake: Wake,
+}
+
+/// What one worker measured.
+#[derive(Debug)]
+struct Meter {
+    service: [[Histogram; Class::ALL.len()]; Road::ALL.len()],
+    wait: Histogram,
+    tops: Mutex<Tops>,
+    accesses: Mutex<Vec<Access>>,
+    slow: Mutex<SlowRing>,
+}
+
+/// The busiest keys, and the busiest prefixes.
+#[derive(Debug)]
+struct Tops {
+    keys: Top,
+    prefixes: Top,
+}
+
+/// A batch of requests that took long.
+#[derive(Clone, Copy, Debug)]
+pub struct Slow {
+    /// When, in seconds of the server's clock.
+    pub at_secs: u32,
+    /// What most of the batch was.
+    pub class: Class,
+    /// By which road.
+    pub road: Road,
+    /// Requests in the batch.
+    pub requests: u32,
+    /// How long all of it took.
+    pub took: Duration,
+}
+
+#[derive(Debug, Default)]
+struct SlowRing {
+    entries: Vec<Slow>,
+    next: usize,
+}
+
+impl Measures {
+    /// For so many workers. Errors: no descriptor to be had.
+    pub(crate) fn new(measured: Measured, workers: usize) -> std::io::Result<Self> {
+        let meter = |_| {
+            Arc::new(Meter {
+                service: std::array::from_fn(|_| std::array::from_fn(|_| Histogram::new())),
+                wait: Histogram::new(),
+                tops: Mutex::new(Tops { keys: Top::new(TOP_COUNTERS), prefixes: Top::new(TOP_COUNTERS) }),
+                accesses: Mutex::default(),
+                slow: Mutex::default(),
+            })
+        };
+        Ok(Self {
+            measured,
+            meters: (0..workers).map(meter).collect(),
+            threshold: AtomicU64::new(0),
+            wake: Wake::new()?,
+        })
+    }
+
+    /// What is measured.
+    pub fn measured(&self) -> Measured {
+        self.measured
+    }
+
+    /// A worker's means of recording. `prefix_delimiter` ends the prefix of a key.
+    pub(crate) fn recorder(self: &Arc<Self>, worker: usize, prefix_delimiter: u8) -> Recorder {
+        Recorder {
+            measures: Arc::clone(self),
+            meter: Arc::clone(&self.meters[worker]),
+            counts: Default::default(),
+            sampler: RefCell::new(Sampler::new(1, worker as u64 + 1)),
+            picked: Cell::new(0),
+            adapted: Cell::new(Instant::now()),
+            prefix_delimiter,
+        }
+    }
+
+    /// Service times of a class by a road, since the start: from when a worker had the bytes to when the reply was ready to be sent.
+    pub fn service(&self, road: Road, class: Class) -> Snapshot {
+        self.sum(|meter| &meter.service[road as usize][class as usize])
+    }
+
+    /// How long sockets that had something waited for their worker, since the start.
+    pub fn wait(&self) -> Snapshot {
+        self.sum(|meter| &meter.wait)
+    }
+
+    fn sum(&self, of: impl Fn(&Meter) -> &Histogram) -> Snapshot {
+        let mut sum = Snapshot::new();
+        self.meters.iter().for_each(|meter| of(meter).add_to(&mut sum));
+        sum
+    }
+
+    /// The busiest keys and the busiest prefixes of late, with estimates of how often they were asked for: of half weight after half a minute.
+    pub fn busiest(&self, max: usize) -> (Vec<Hot>, Vec<Hot>) {
+        let tops: Vec<_> = self.meters.iter().map(|meter| lock(&meter.tops)).collect();
+        (
+            Top::merged(tops.iter().map(|tops| &tops.keys), max),
+            Top::merged(tops.iter().map(|tops| &tops.prefixes), max),
+        )
+    }
+
+    /// The last slow batches, the latest first.
+    pub fn slow(&self) -> Vec<Slow> {
+        let mut slow: Vec<_> =
+            self.meters.iter().flat_map(|meter| lock(&meter.slow).entries.clone()).collect();
+        slow.sort_by_key(|slow| std::cmp::Reverse(slow.at_secs));
+        slow
+    }
+
+    /// Lets the past fade from the busiest keys.
+    pub(crate) fn fade(&self) {
+        for meter in &self.meters {
+            let mut tops = lock(&meter.tops);
+            tops.keys.fade();
+            tops.prefixes.fade();
+        }
+    }
+
+    /// What happened to the keys that are followed, since this was last asked.
+    pub(crate) fn take_accesses(&self) -> Vec<Access> {
+        self.meters.iter().flat_map(|meter| std::mem::take(&mut *lock(&meter.accesses))).collect()
+    }
+
+    pub(crate) fn follow(&self, threshold: u64) {
+        self.threshold.store(threshold, Relaxed);
+    }
+
+    /// Rings when accesses should be taken.
+    pub(crate) fn wake(&self) -> &Wake {
+        &self.wake
+    }
+}
+
+/// What a worker records with. It belongs to the worker's thread.
+#[derive(Debug)]
+pub struct Recorder {
+    measures: Arc<Measures>,
+    meter: Arc<Meter>,
+    /// Requests of each class since the last [`Recorder::finish`].
+    counts: [Cell<u32>; Class::ALL.len()],
+    sampler: RefCell<Sampler>,
+    /// Keys picked since the sampler was last told the time, and when that was.
+    picked: Cell<u32>,
+    adapted: Cell<Instant>,
+    prefix_delimiter: u8,
+}
+
+impl Recorder {
+    /// For use where nothing is measured.
+    pub fn off() -> std::io::Result<Self> {
+        Ok(Arc::new(Measures::new(Measured::default(), 1)?).recorder(0, b':'))
+    }
+
+    pub(crate) fn measured(&self) -> Measured {
+        self.measures.measured
+    }
+
+    /// A request was answered.
+    #[inline]
+    pub(crate) fn count(&self, command: &Command<'_>) {
+        if self.measures.measured.latency {
+            let count = &self.counts[Class::of(command) as usize];
+            count.set(count.get() + 1);
+        }
+    }
+
+    /// All requests counted since the last time took `took`, from their bytes to their replies.
+    pub(crate) fn finish(&self, road: Road, took: Duration, now_secs: u32) {
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let mut most = (0, Class::Other);
+        let mut requests = 0;
+        for class in Class::ALL {
+            let count = self.counts[class as usize].take();
+            if count > 0 {
+                self.meter.service[road as usize][class as usize].record(nanos, count.into());
+                requests += count;
+                most = if count > most.0 { (count, class) } else { most };
+            }
+        }
+        if took >= SLOW && requests > 0 {
+            let slow = Slow { at_secs: now_secs, class: most.1, road, requests, took };
+            lock(&self.meter.slow).push(slow);
+        }
+    }
+
+    /// A socket had something to read for so long before its worker came to it.
+    pub(crate) fn waited(&self, waited: Duration) {
+        self.meter.wait.record(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX), 1);
+    }
+
+    /// A key was asked for.
+    #[inline]
+    pub(crate) fn key(&self, key: &[u8]) {
+        if self.measures.measured.keys && self.sampler.borrow_mut().pick() {
+            self.sample(key);
+        }
+    }
+
+    #[cold]
+    fn sample(&self, key: &[u8]) {
+        let times = self.sampler.borrow().interval().into();
+        self.picked.set(self.picked.get() + 1);
+        if self.picked.get() == ADAPT_EVERY {
+            let now = Instant::now();
+            let nanos = (now - self.adapted.replace(now)).as_nanos();
+            let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
+            self.sampler.borrow_mut().adapt(self.picked.take(), nanos, SAMPLES_PER_SEC);
+        }
+        // Somebody may be reading: then it is one sample less.
+        let Ok(mut tops) = self.meter.tops.try_lock() else { return };
+        tops.keys.record(key, times);
+        if let Some(end) = memchr::memchr(self.prefix_delimiter, key) {
+            tops.prefixes.record(&key[..end], times);
+        }
+    }
+
+    /// Does the curve follow this key?
+    #[inline]
+    pub(crate) fn follows(&self, hash: Hash) -> bool {
+        self.measures.measured.curve && hash.bits() < self.measures.threshold.load(Relaxed)
+    }
+
+    /// Something happened to a key that is followed.
+    #[cold]
+    pub(crate) fn access(&self, access: Access) {
+        let mut accesses = lock(&self.meter.accesses);
+        // If nobody takes them they are lost, and the curve is a little wrong.
+        if accesses.len() < ACCESSES_MAX {
+            accesses.push(access);
+            if accesses.len() == ACCESSES_MAX / 4 {
+                self.measures.wake.ring();
+            }
+        }
+    }
+}
+
+impl SlowRing {
+    fn push(&mut self, slow: Slow) {
+        if self.entries.len() < SLOW_MAX {
+            self.entries.push(slow);
+        } else {
+            self.entries[self.next] = slow;
+            self.next = (self.next + 1) % SLOW_MAX;
+        }
+    }
+}
+
+/// Nothing in here panics half-way.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keys, and prefixes, that each worker counts: of at most 250 bytes, so less than 400 KiB for each kind.
+const TOP_COUNTERS: usize = 1024;
+/// Keys that a worker looks at in a second: each costs half a microsecond, together a five-hundredth of its core.
+const SAMPLES_PER_SEC: u32 = 4_000;
+/// Samples after which their number is held against the time.
+const ADAPT_EVERY: u32 = 256;
+/// Accesses that a worker keeps until they are played: 320 KiB.
+const ACCESSES_MAX: usize = 8192;
+/// What takes longer is remembered.
+const SLOW: Duration = Duration::from_millis(1);
+/// Slow batches that each worker remembers.
+const SLOW_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_recorded_by_class_and_road() {
+        let measures = Arc::new(Measures::new(Measured::ALL, 2).expect("a descriptor"));
+        let recorder = measures.recorder(1, b':');
+        recorder.count(&Command::Noop);
+        recorder.count(&Command::Noop);
+        recorder.count(&Command::Touch(larder_protocol::command::Touch {
+            key: larder_protocol::Key::new(b"a").expect("it is short"),
+            exptime: 0,
+        }));
+        recorder.finish(Road::Tls, Duration::from_millis(2), 7);
+        recorder.finish(Road::Tls, Duration::from_millis(2), 8);
+        assert_eq!(measures.service(Road::Tls, Class::Other).count(), 2);
+        assert_eq!(measures.service(Road::Tls, Class::Touch).count(), 1);
+        assert_eq!(measures.service(Road::Tcp, Class::Touch).count(), 0);
+        let slow = measures.slow();
+        assert_eq!((slow.len(), slow[0].requests, slow[0].class), (1, 3, Class::Other));
+    }
+
+    #[test]
+    fn keys_and_their_prefixes_are_sampled() {
+        let measures = Arc::new(Measures::new(Measured::ALL, 1).expect("a descriptor"));
+        let recorder = measures.recorder(0, b':');
+        for n in 0..20_000 {
+            recorder.key(b"user:1");
+            recorder.key(format!("session:{n}").as_bytes());
+        }
+        let (keys, prefixes) = measures.busiest(2);
+        assert_eq!(&keys[0].key[..], b"user:1");
+        let mut names: Vec<_> = prefixes.iter().map(|hot| &hot.key[..]).collect();
+        names.sort_unstable();
+        assert_eq!(names, [&b"session"[..], b"user"]);
+    }
+}
