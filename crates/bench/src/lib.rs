@@ -11,14 +11,15 @@
 
 #![forbid(unsafe_code)]
 
+pub mod agent;
 pub mod compare;
 pub mod contestant;
 pub mod environment;
 pub mod floor;
 pub mod frontend;
 pub mod outcome;
-mod rate;
 pub mod presets;
+mod rate;
 pub mod report;
 pub mod run;
 pub mod scenario;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::contestant::launch::{Launch, Pinned};
 use crate::contestant::{Contestant, ask_again};
-use crate::outcome::{Outcome, Watcher};
+use crate::outcome::{LATENCY_MAX_NANOS, Outcome, Watcher};
 use crate::scenario::Scenario;
 use crate::{Error, run};
 
@@ -159,7 +159,10 @@ impl Goal {
         let all = outcome.total.all();
         let requests = all.requests as f64;
         let secs = outcome.elapsed_secs.max(f64::MIN_POSITIVE);
-        let latency_micros = all.latency_nanos.value_at_quantile(self.percentile / 100.0) as f64 / 1e3;
+        // What was due and never sent is later than all that was: the percentile is one of both together.
+        let share = self.percentile / 100.0 * (requests + outcome.total.unsent as f64) / requests.max(1.0);
+        let nanos = if share > 1.0 { LATENCY_MAX_NANOS } else { all.latency_nanos.value_at_quantile(share) };
+        let latency_micros = nanos as f64 / 1e3;
         let failures = outcome.total.failures.values().sum();
         // Arrivals at random: their number varies by its square root. Three times that is chance, more is a rate not kept.
         let expected = rate_per_sec * secs;

@@ -97,6 +97,12 @@ fn a_probe_holds_if_latency_and_rate_are_kept() {
     assert!(goal.probe(10_300.0, &outcome).holds);
     assert!(!goal.probe(10_500.0, &outcome).holds);
     assert!(!Goal { percentile: 99.0, ..goal }.probe(10_000.0, &outcome).holds);
+    // 9,500 of 10,000 are quick: with 556 more that were never sent, less than 90 % of all.
+    outcome.total.unsent = 550;
+    assert!(goal.probe(10_000.0, &outcome).holds);
+    outcome.total.unsent = 570;
+    assert!(!goal.probe(10_000.0, &outcome).holds);
+    outcome.total.unsent = 0;
     outcome.total.failures.insert(crate::outcome::Failure::Lost, 1);
     assert!(!goal.probe(10_000.0, &outcome).holds);
     assert!(!goal.probe(10_000.0, &Outcome::default()).holds);

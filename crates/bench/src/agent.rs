@@ -1,0 +1,138 @@
+//! Load from many machines: an agent on each, and a collector that tells them what to ask and adds up what came.
+//!
+//! ```text
+//! collector                                         agent
+//!           ◀── Hello (a number drawn at random) ───
+//!            ─── Proof (another, and that it knows the token) ──▶
+//!           ◀── Proof (that it knows it, too) ──────          token    from here on every message carries a proof
+//!            ─── Clock ─▶ ◀─ Clock ── (some times)             clock    whose clock is how far ahead
+//!            ─── Run: its share of the scenario ────▶          share
+//!           ◀── Phase .. Ready ─────────────────────
+//!            ─── Start: when, by the agent's clock ─▶          all begin within a millisecond or so
+//!           ◀── Period .. Done: the outcome ────────          merge
+//! ```
+//!
+//! Whoever knows the token can make an agent send load to any address that the agent's machine reaches, so agents listen on 127.0.0.1
+//! unless told otherwise. Messages are proven, but not hidden: where the scenario has a password, use a network of one's own.
+
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use std::{io, thread};
+
+use crate::Error;
+
+mod clock;
+mod collector;
+mod files;
+mod merge;
+mod message;
+mod session;
+mod share;
+mod token;
+mod wire;
+
+pub use collector::collect;
+pub use token::Token;
+
+/// An agent that listens.
+#[derive(Debug)]
+pub struct Agent {
+    listener: TcpListener,
+    shared: Arc<Shared>,
+}
+
+/// What the sessions of an agent have in common.
+#[derive(Debug)]
+struct Shared {
+    token: Token,
+    allow_files: bool,
+    /// A run is going on: there can be but one.
+    is_busy: AtomicBool,
+    /// Connections that are open.
+    sessions: AtomicUsize,
+}
+
+impl Agent {
+    /// Listens on `address` (`host:port`). Unless `allow_files`, a scenario that names files (traces, sizes, keys of TLS) is
+    /// refused: whoever sends it could read them by way of the server that is asked.
+    ///
+    /// # Errors
+    /// The address is not one of this machine, or taken.
+    pub fn bind(address: &str, token: Token, allow_files: bool) -> Result<Self, Error> {
+        let listener = TcpListener::bind(address).map_err(|error| format!("{address}: {error}"))?;
+        // So that `stop` is seen while nobody comes.
+        listener.set_nonblocking(true)?;
+        let (is_busy, sessions) = (AtomicBool::new(false), AtomicUsize::new(0));
+        Ok(Self { listener, shared: Arc::new(Shared { token, allow_files, is_busy, sessions }) })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// The system does not tell.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves collectors until `stop` is set; a run that is going on then is stopped as well. `log` gets a line for whatever a person
+    /// should know.
+    ///
+    /// # Errors
+    /// The listener fails.
+    pub fn serve(&self, log: &(dyn Fn(String) + Sync), stop: &AtomicBool) -> Result<(), Error> {
+        thread::scope(|scope| {
+            while !stop.load(Ordering::Relaxed) {
+                let (stream, peer) = match self.listener.accept() {
+                    Ok(accepted) => accepted,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        thread::sleep(PATIENCE);
+                        continue;
+                    }
+                    // Whoever came is gone already, or descriptors are short for a while.
+                    Err(error) => {
+                        log(error.to_string());
+                        thread::sleep(PATIENCE);
+                        continue;
+                    }
+                };
+                if self.shared.sessions.fetch_add(1, Ordering::Relaxed) >= SESSIONS_MAX {
+                    self.shared.sessions.fetch_sub(1, Ordering::Relaxed);
+                    continue;
+                }
+                scope.spawn(move || {
+                    if let Err(error) = session::serve(stream, &self.shared, stop) {
+                        log(format!("{peer}: {error}"));
+                    }
+                    self.shared.sessions.fetch_sub(1, Ordering::Relaxed);
+                });
+            }
+        });
+        Ok(())
+    }
+}
+
+/// A connection to an agent.
+fn connect(address: &str) -> Result<TcpStream, Error> {
+    let mut reason = "no such host".to_owned();
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(error) => reason = error.to_string(),
+        }
+    }
+    Err(reason.into())
+}
+
+/// How often `stop` is looked at.
+const PATIENCE: Duration = Duration::from_millis(20);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Connections that an agent has at a time. Those that prove nothing are gone after a few seconds.
+const SESSIONS_MAX: usize = 16;
+
+#[cfg(test)]
+mod tests;
