@@ -73,7 +73,7 @@ pub fn headline(outcome: &Outcome) -> String {
     text
 }
 
-/// How a scenario asks, in a line: `50 connections, closed loop, text over TCP, 1 thread`.
+/// How a scenario asks, in a line: `50 connections, closed loop, text over TCP, 1 thread`. 0 threads: not known.
 pub fn load(scenario: &Scenario, threads: usize) -> String {
     let connections: usize = scenario.groups.iter().map(|group| group.connections).sum();
     let groups = match scenario.groups.as_slice() {
@@ -81,7 +81,8 @@ pub fn load(scenario: &Scenario, threads: usize) -> String {
         groups => format!("{} groups", groups.len()),
     };
     let plural = |number: usize, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
-    format!("{}, {groups}, {}", plural(connections, "connection"), plural(threads, "thread"))
+    let threads = if threads == 0 { String::new() } else { format!(", {}", plural(threads, "thread")) };
+    format!("{}, {groups}{threads}", plural(connections, "connection"))
 }
 
 /// `closed loop`, `open loop at 50 k/s`.

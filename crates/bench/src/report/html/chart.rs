@@ -75,16 +75,16 @@ impl Chart {
 
     fn frame(&self, x: &Scale, y: &Scale, svg: &mut String) {
         let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
-        for tick in y.ticks() {
-            let (at, text) = (y.place(tick), escape(&y.text(tick)));
+        for (tick, text) in y.ticks() {
+            let (at, text) = (y.place(tick), escape(&text));
             let _ = write!(
                 svg,
                 "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>"
             );
             let _ = write!(svg, "<text class=\"y\" x=\"{}\" y=\"{:.1}\">{text}</text>", LEFT - 6.0, at + 4.0);
         }
-        for tick in x.ticks() {
-            let (at, text) = (x.place(tick), escape(&x.text(tick)));
+        for (tick, text) in x.ticks() {
+            let (at, text) = (x.place(tick), escape(&text));
             let _ = write!(
                 svg,
                 "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>"

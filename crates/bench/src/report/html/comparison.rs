@@ -61,34 +61,40 @@ pub(super) fn middle(rounds: &[Figures], metric: Metric) -> Option<f64> {
     (!values.is_empty()).then(|| median(values))
 }
 
-/// What a busy person wants to know: for every other server, how much faster, and what else differs for sure.
+/// What a busy person wants to know: for every other server, what differs for sure, and what does not.
 fn sentences(comparison: &Comparison) -> Vec<String> {
     let Some((first, others)) = comparison.standings.split_first() else { return Vec::new() };
     let sure = percent(comparison.confidence);
     let sentence = |standing: &Standing| {
         let (shown, open): (Vec<&Ratio>, Vec<&Ratio>) =
             standing.ratios.iter().partition(|ratio| ratio.verdict != Verdict::NoDifferenceShown);
-        let mut text = format!("{} against {}: ", standing.contestant.name, first.contestant.name);
-        text += &if shown.is_empty() { "no difference is shown".into() } else { list(&shown, claim) };
-        text += &format!(" ({sure} sure).");
+        let claims = if shown.is_empty() { "no difference is shown".into() } else { list(&shown, claim) };
+        let (its, firsts) = (&standing.contestant.name, &first.contestant.name);
+        let mut text = format!("{its} against {firsts}, with {sure} confidence: {claims}.");
         if !shown.is_empty() && !open.is_empty() {
-            text += &format!(
-                " No difference is shown in {}.",
-                list(&open, |ratio| ratio.metric.heading().into())
-            );
+            text +=
+                &format!(" No difference is shown in {}.", list(&open, |ratio| noun(ratio.metric).into()));
         }
         text
     };
     others.iter().map(sentence).collect()
 }
 
+/// What a metric measures; its figures have their units with them.
+pub(super) fn noun(metric: Metric) -> &'static str {
+    match metric {
+        Metric::OperationsPerSec => "operations a second",
+        Metric::LatencyP50Micros => "median latency",
+        Metric::LatencyP99Micros => "p99 latency",
+        Metric::LatencyP999Micros => "p99.9 latency",
+        Metric::ServerCpuSecsPerMillion => "server CPU a million operations",
+        Metric::ServerResidentBytes => "server memory",
+        Metric::HitRatio => "hit ratio",
+    }
+}
+
 fn claim(ratio: &Ratio) -> String {
-    format!(
-        "{} {} ({})",
-        ratio.metric.heading(),
-        ratio.metric.verdict_word(ratio.verdict),
-        times(ratio.ratio)
-    )
+    format!("{} {} ({})", times(ratio.ratio), noun(ratio.metric), ratio.metric.verdict_word(ratio.verdict))
 }
 
 fn list(ratios: &[&Ratio], word: impl Fn(&Ratio) -> String) -> String {
@@ -126,7 +132,7 @@ fn metrics(comparison: &Comparison) -> impl Iterator<Item = Metric> {
 
 fn figures(comparison: &Comparison) -> Columns {
     let mut heading = vec!["", "version"];
-    heading.extend(metrics(comparison).map(Metric::heading));
+    heading.extend(metrics(comparison).map(noun));
     let mut columns = Columns::headed(&heading);
     for standing in &comparison.standings {
         let mut cells = vec![standing.contestant.name.clone(), standing.version.clone()];
@@ -157,7 +163,7 @@ fn ratios(comparison: &Comparison) -> String {
             let Ratio { metric, ratio: centre, low, high, verdict } = *ratio;
             html += &format!(
                 "<tr><td>{}</td><td>{}</td><td>{low:.2} to {high:.2}</td><td class=\"text\">{}</td><td class=\"text {}\">{}</td></tr>\n",
-                metric.heading(),
+                noun(metric),
                 times(centre),
                 interval(ratio, reach),
                 match verdict {

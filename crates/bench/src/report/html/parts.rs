@@ -14,7 +14,7 @@ use crate::scenario::Scenario;
 /// Seconds since the start of a run.
 pub(super) const TIME: Axis = Axis {
     label: "seconds",
-    kind: Kind::Linear,
+    kind: Kind::Elapsed,
     format: |secs| format!("{}", (secs * 100.0).round() / 100.0),
 };
 /// Requests a second.
@@ -30,7 +30,7 @@ pub(super) const CORES: Axis =
 fn percentile(nines: f64) -> String {
     let percent = 100.0 * (1.0 - 10_f64.powf(-nines));
     let digits = (nines.round() as usize).saturating_sub(2).max(if nines.fract() == 0.0 { 0 } else { 2 });
-    format!("{percent:.digits$} %")
+    format!("{percent:.digits$}")
 }
 
 /// The classic plot of HDR histograms.

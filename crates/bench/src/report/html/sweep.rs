@@ -1,7 +1,7 @@
 //! The same load with one thing changed step by step.
 
 use super::chart::{Chart, Series};
-use super::comparison::{figure, middle};
+use super::comparison::{figure, middle, noun};
 use super::escape::escape;
 use super::parts;
 use super::scale::{Axis, Kind};
@@ -21,7 +21,10 @@ pub(super) fn title(sweep: &Sweep) -> String {
 pub(super) fn section(sweep: &Sweep) -> String {
     let Some(comparison) = first(sweep) else { return "<p>There was no step.</p>\n".into() };
     let scenario = &comparison.scenario;
-    let under = format!("{}, {}", utc(comparison.started_unix_secs), words::load(scenario, scenario.threads));
+    let mut under = utc(comparison.started_unix_secs);
+    if let [group] = scenario.groups.as_slice() {
+        under += &format!(", {}, {}", words::arrival(group.arrival), words::road(group));
+    }
     let mut html = format!("<p class=\"under\">{}</p>\n", escape(&under));
     html += &warnings(sweep);
     html += &parts::charts(&charts(sweep));
@@ -119,7 +122,7 @@ fn table(sweep: &Sweep) -> Columns {
         |&metric: &Metric| standings(sweep).any(|(_, standing)| middle(&standing.rounds, metric).is_some());
     let metrics: Vec<Metric> = Metric::ALL.into_iter().filter(has).collect();
     let mut heading = vec![axis(sweep.axis), "server"];
-    heading.extend(metrics.iter().map(|metric| metric.heading()));
+    heading.extend(metrics.iter().map(|&metric| noun(metric)));
     heading.push("against the first");
     let mut columns = Columns::headed(&heading);
     for (value, standing) in standings(sweep) {
