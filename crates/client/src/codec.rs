@@ -33,6 +33,7 @@ mod event;
 mod meta;
 mod request;
 mod text;
+mod udp;
 
 use binary::Sent;
 use due::{Due, Kind};
@@ -40,6 +41,7 @@ pub use event::{ErrorKind, ErrorReply, Event, Outcome, Value, Violation, Violati
 use larder_protocol::binary::opcode;
 pub use larder_protocol::command::Mode;
 pub use request::{Arith, Delete, Get, Protocol, Store, Touch};
+pub use udp::{DatagramCounts, DatagramFailure, DatagramPipeline};
 
 /// The requests on a connection that wait for their answers, with a tag `T` for each.
 ///

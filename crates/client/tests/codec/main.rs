@@ -4,3 +4,4 @@ mod binary;
 mod meta;
 mod talk;
 mod text;
+mod udp;

@@ -3,3 +3,4 @@
 mod commands;
 mod doors;
 mod server;
+mod udp;

@@ -1,0 +1,215 @@
+//! Requests that travel by UDP. Source: memcached, doc/protocol.txt, "UDP protocol".
+//!
+//! A request is one datagram, with a number; each datagram of its answer carries it, and a place of its own. Answers come in any order, or not at all.
+//! memcached answers a get of many keys by several messages with the same number, each counted from 0.
+
+use larder_protocol::udp::Header;
+
+use super::{Event, Pipeline, Protocol, Violation};
+
+/// Requests that wait for their datagrams, with a tag `T` for each. For one server, and one socket.
+#[derive(Debug)]
+pub struct DatagramPipeline<T> {
+    protocol: Protocol,
+    /// In the order of sending.
+    waiting: Vec<Waiting<T>>,
+    /// To be used again.
+    spare: Vec<Waiting<T>>,
+    next_id: u16,
+    counts: DatagramCounts,
+}
+
+/// What happened to datagrams on their way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DatagramCounts {
+    /// Overtaken by a later one of the same answer.
+    pub disordered: u64,
+    /// Of an answer that nobody waits for (any more), or that has it already.
+    pub stray: u64,
+}
+
+/// A request that a server answered against the protocol. Others are not affected.
+#[derive(Debug)]
+pub struct DatagramFailure<T> {
+    /// Its tag.
+    pub tag: Option<T>,
+    /// What is wrong with the answer.
+    pub violation: Violation,
+}
+
+/// A request, and what has come of its answer.
+#[derive(Debug)]
+struct Waiting<T> {
+    id: u16,
+    pipeline: Pipeline<T>,
+    /// Came in order, and is not taken yet.
+    input: Vec<u8>,
+    /// Place of the next datagram in the present message.
+    next: u16,
+    /// Came too early: place and payload.
+    early: Vec<(u16, Vec<u8>)>,
+}
+
+impl<T> DatagramPipeline<T> {
+    /// Of a new socket.
+    pub fn new(protocol: Protocol) -> Self {
+        Self {
+            protocol,
+            waiting: Vec::new(),
+            spare: Vec::new(),
+            next_id: 0,
+            counts: DatagramCounts::default(),
+        }
+    }
+
+    /// Requests that wait for an answer.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// What has happened so far.
+    pub fn counts(&self) -> DatagramCounts {
+        self.counts
+    }
+
+    /// The tag of the request that waits longest.
+    pub fn front(&self) -> Option<&T> {
+        self.waiting.first()?.pipeline.front()
+    }
+
+    /// Appends one datagram to `output`. `ask` makes exactly one request.
+    pub fn request(&mut self, output: &mut Vec<u8>, ask: impl FnOnce(&mut Pipeline<T>, &mut Vec<u8>)) {
+        let id = self.next_id;
+        self.next_id = id.wrapping_add(1);
+        output.extend_from_slice(&Header { request_id: id, sequence: 0, total: 1, reserved: 0 }.to_bytes());
+        let mut waiting = self.spare.pop().unwrap_or_else(|| Waiting::new(self.protocol));
+        ask(&mut waiting.pipeline, output);
+        waiting.id = id;
+        if waiting.pipeline.is_empty() {
+            self.recycle(waiting);
+        } else {
+            self.waiting.push(waiting);
+        }
+    }
+
+    /// Takes a datagram. Events go to `each`, with the pipeline of their request, which knows its tag.
+    ///
+    /// # Errors
+    /// It is no answer to its request: that is given up.
+    pub fn receive(
+        &mut self,
+        datagram: &[u8],
+        mut each: impl FnMut(&Pipeline<T>, Event<'_, T>),
+    ) -> Result<(), DatagramFailure<T>> {
+        let split = Header::split(datagram).filter(|(header, _)| header.sequence < header.total);
+        let Some((header, payload)) = split else {
+            self.counts.stray += 1;
+            return Ok(());
+        };
+        let Some(place) = self.waiting.iter().position(|waiting| waiting.id == header.request_id) else {
+            self.counts.stray += 1;
+            return Ok(());
+        };
+        let waiting = &mut self.waiting[place];
+        let received = waiting.receive(header, payload, &mut self.counts, &mut each);
+        if received.is_ok() && !waiting.pipeline.is_empty() {
+            return Ok(());
+        }
+        let mut waiting = self.waiting.remove(place);
+        let tag = waiting.pipeline.reset().next();
+        self.recycle(waiting);
+        received.map_err(|violation| DatagramFailure { tag, violation })
+    }
+
+    /// Gives up requests, the oldest first, as long as `is_over` says so of their tags. Calls `each` with the tags.
+    pub fn give_up(&mut self, mut is_over: impl FnMut(&T) -> bool, mut each: impl FnMut(T)) {
+        let over = self
+            .waiting
+            .iter()
+            .take_while(|waiting| waiting.pipeline.front().is_some_and(&mut is_over))
+            .count();
+        for mut waiting in self.waiting.drain(..over) {
+            waiting.pipeline.reset().for_each(&mut each);
+        }
+    }
+
+    fn recycle(&mut self, mut waiting: Waiting<T>) {
+        waiting.input.clear();
+        waiting.early.clear();
+        waiting.next = 0;
+        self.spare.push(waiting);
+    }
+}
+
+impl<T> Waiting<T> {
+    fn new(protocol: Protocol) -> Self {
+        Self { id: 0, pipeline: Pipeline::new(protocol), input: Vec::new(), next: 0, early: Vec::new() }
+    }
+
+    fn receive(
+        &mut self,
+        header: Header,
+        payload: &[u8],
+        counts: &mut DatagramCounts,
+        each: &mut impl FnMut(&Pipeline<T>, Event<'_, T>),
+    ) -> Result<(), Violation> {
+        if header.sequence < self.next {
+            counts.stray += 1;
+            return Ok(());
+        }
+        if header.sequence > self.next {
+            counts.disordered += 1;
+            if !self.early.iter().any(|(sequence, _)| *sequence == header.sequence) {
+                self.early.push((header.sequence, payload.to_vec()));
+            }
+            return Ok(());
+        }
+        self.take(payload, each)?;
+        self.next += 1;
+        while let Some(at) = self.early.iter().position(|(sequence, _)| *sequence == self.next) {
+            let (_, payload) = self.early.swap_remove(at);
+            self.take(&payload, each)?;
+            self.next += 1;
+        }
+        if self.next == header.total {
+            // If the answer is not complete, another message follows.
+            self.next = 0;
+        }
+        Ok(())
+    }
+
+    fn take(
+        &mut self,
+        payload: &[u8],
+        each: &mut impl FnMut(&Pipeline<T>, Event<'_, T>),
+    ) -> Result<(), Violation> {
+        if self.input.is_empty() {
+            let mut rest = payload;
+            drain(&mut self.pipeline, &mut rest, each)?;
+            self.input.extend_from_slice(rest);
+            return Ok(());
+        }
+        self.input.extend_from_slice(payload);
+        let mut rest = &self.input[..];
+        drain(&mut self.pipeline, &mut rest, each)?;
+        let taken = self.input.len() - rest.len();
+        self.input.drain(..taken);
+        Ok(())
+    }
+}
+
+fn drain<T>(
+    pipeline: &mut Pipeline<T>,
+    input: &mut &[u8],
+    each: &mut impl FnMut(&Pipeline<T>, Event<'_, T>),
+) -> Result<(), Violation> {
+    while let Some(event) = pipeline.receive(input)? {
+        each(pipeline, event);
+    }
+    Ok(())
+}
