@@ -2,22 +2,27 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod passwd;
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// A sub-command.
-struct Tool {
-    name: &'static str,
-    /// One line.
-    summary: &'static str,
-    /// What `--help` prints.
-    help: &'static str,
-    run: fn(&mut lexopt::Parser) -> Result<(), Failure>,
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+/// The tools of those who run larderd.
+#[derive(Parser)]
+#[command(name = "larder", version, arg_required_else_help = true, disable_help_subcommand = true)]
+struct Larder {
+    #[command(subcommand)]
+    tool: Tool,
 }
 
-const TOOLS: &[Tool] = &[passwd::TOOL];
+#[derive(Subcommand)]
+enum Tool {
+    Bench(Box<bench::Args>),
+    Passwd(passwd::Args),
+}
 
 /// Why a tool did not do what it was asked for.
 enum Failure {
@@ -25,57 +30,45 @@ enum Failure {
     Usage(String),
     /// It can, and something went wrong.
     Failed(String),
-    /// Help was asked for.
-    Help,
-}
-
-impl From<lexopt::Error> for Failure {
-    fn from(error: lexopt::Error) -> Self {
-        Self::Usage(error.to_string())
-    }
+    /// Whatever went wrong has been told already.
+    Told,
 }
 
 fn main() -> ExitCode {
-    let mut args = lexopt::Parser::from_env();
-    let word = match args.next() {
-        Ok(Some(lexopt::Arg::Value(word))) => word,
-        Ok(Some(lexopt::Arg::Short('h') | lexopt::Arg::Long("help"))) => {
-            print!("{}", usage());
-            return ExitCode::SUCCESS;
+    if let Some(words) = bench::floor_words() {
+        return ending("bench", bench::be_the_floor(words));
+    }
+    let larder = match Larder::try_parse() {
+        Ok(larder) => larder,
+        Err(error) => {
+            // Nobody is left to tell if this fails.
+            let _ = error.print();
+            return match error.kind() {
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+                _ => ExitCode::from(EXIT_USAGE),
+            };
         }
-        Ok(Some(lexopt::Arg::Short('V') | lexopt::Arg::Long("version"))) => {
-            println!("larder {}", env!("CARGO_PKG_VERSION"));
-            return ExitCode::SUCCESS;
-        }
-        _ => OsString::new(),
     };
-    let Some(tool) = TOOLS.iter().find(|tool| word == tool.name) else {
-        eprint!("{}", usage());
-        return ExitCode::from(EXIT_USAGE);
-    };
-    match (tool.run)(&mut args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Help) => {
-            print!("{}", tool.help);
-            ExitCode::SUCCESS
-        }
-        Err(Failure::Usage(message)) => {
-            eprint!("larder {}: {message}\n\n{}", tool.name, tool.help);
-            ExitCode::from(EXIT_USAGE)
-        }
-        Err(Failure::Failed(message)) => {
-            eprintln!("larder {}: {message}", tool.name);
-            ExitCode::FAILURE
-        }
+    match larder.tool {
+        Tool::Bench(args) => ending("bench", bench::run(*args)),
+        Tool::Passwd(args) => ending("passwd", passwd::run(args)),
     }
 }
 
-fn usage() -> String {
-    let mut usage = "usage: larder <tool> [...]\n\n".to_owned();
-    for tool in TOOLS {
-        usage += &format!("  {:<10} {}\n", tool.name, tool.summary);
+/// Tells what went wrong, if anything did.
+fn ending(tool: &str, result: Result<(), Failure>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Told) => ExitCode::FAILURE,
+        Err(Failure::Usage(message)) => {
+            eprintln!("larder {tool}: {message}\n\nlarder {tool} --help says more.");
+            ExitCode::from(EXIT_USAGE)
+        }
+        Err(Failure::Failed(message)) => {
+            eprintln!("larder {tool}: {message}");
+            ExitCode::FAILURE
+        }
     }
-    usage + "\nlarder <tool> --help says more.\n"
 }
 
 /// sysexits.h: EX_USAGE.

@@ -1,5 +1,6 @@
 //! `larder passwd`: keeps a file of passwords for `larderd -Y` and `-S`.
 
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, Read, Write};
 use std::os::fd::AsFd;
@@ -10,58 +11,56 @@ use larder_auth::{
     ENTRIES_MAX, Entry, ITERATIONS_DEFAULT, ITERATIONS_MAX, ITERATIONS_MIN, LINE_BYTES_MAX, Password,
     SALT_BYTES, Verifier,
 };
-use lexopt::{Arg, ValueExt as _};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
-use crate::{Failure, Tool};
+use crate::Failure;
 
-pub(crate) const TOOL: Tool =
-    Tool { name: "passwd", summary: "set or delete a user's password in a password file", help: HELP, run };
-
-const HELP: &str = "\
-usage: larder passwd [options] <file> <user>
-
-Sets the user's password in a password file of larderd (-Y, MEMCACHED_SASL_PWDB), and makes the file
-if there is none. The password is read from the terminal, or else as the first line of standard input.
-It is kept as a SCRAM-SHA-256 verifier, from which it cannot be read, and which every way to log in takes.
-The file is replaced in one step, readable by its owner only; larderd reads it again on SIGHUP.
-
-  --delete            delete the user
-  --plain             keep the password as it is (memcached reads no other files)
-  --iterations <n>    hashes that a guess costs, 4096 (default) to 100000; a login may cost them, too
-";
-
-/// What the command line asks for.
-struct Asked {
+/// Set or delete a user's password in a password file
+///
+/// Sets the user's password in a password file of larderd (-Y, MEMCACHED_SASL_PWDB), and makes the file if there is none.
+/// The password is read from the terminal, or else as the first line of standard input. It is kept as a SCRAM-SHA-256
+/// verifier, from which it cannot be read, and which every way to log in takes. The file is replaced in one step, readable
+/// by its owner only; larderd reads it again on SIGHUP.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The password file
     file: PathBuf,
-    user: Vec<u8>,
-    change: Change,
+    /// 1 to 128 characters, without colon, space and control characters
+    user: OsString,
+    /// Delete the user
+    #[arg(long)]
+    delete: bool,
+    /// Keep the password as it is (memcached reads no other files)
+    #[arg(long)]
+    plain: bool,
+    /// Hashes that a guess costs; a login may cost them, too
+    #[arg(long, value_name = "N", default_value_t = ITERATIONS_DEFAULT,
+        value_parser = clap::value_parser!(u32).range(i64::from(ITERATIONS_MIN)..=i64::from(ITERATIONS_MAX)))]
+    iterations: u32,
 }
 
-enum Change {
-    Set { is_plain: bool, iterations: u32 },
-    Delete,
-}
-
-fn run(args: &mut lexopt::Parser) -> Result<(), Failure> {
-    let Asked { file, user, change } = read_args(args)?;
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let Args { file, user, delete, plain, iterations } = args;
+    let user = user.into_encoded_bytes();
+    if !delete && !larder_auth::is_user(&user) {
+        let message = "a user has 1 to 128 characters, without colon, space and control characters";
+        return Err(Failure::Usage(message.to_owned()));
+    }
     let mut entries = read_file(&file)?;
     let position = entries.iter().position(|entry| entry.user == user);
     entries.retain(|entry| entry.user != user);
-    match change {
-        Change::Delete if position.is_none() => {
+    if delete {
+        if position.is_none() {
             return Err(Failure::Failed(format!("{}: no such user", file.display())));
         }
-        Change::Delete => {}
-        Change::Set { is_plain, iterations } => {
-            let password = read_password()?;
-            let password = match is_plain {
-                true => Password::Plain(password),
-                false => Password::Hashed(Verifier::derive(&password, &salt()?, iterations)),
-            };
-            // In the place of the old one.
-            entries.insert(position.unwrap_or(entries.len()).min(entries.len()), Entry { user, password });
-        }
+    } else {
+        let password = read_password()?;
+        let password = match plain {
+            true => Password::Plain(password),
+            false => Password::Hashed(Verifier::derive(&password, &salt()?, iterations)),
+        };
+        // In the place of the old one.
+        entries.insert(position.unwrap_or(entries.len()).min(entries.len()), Entry { user, password });
     }
     if entries.len() > ENTRIES_MAX {
         return Err(Failure::Failed(format!("larderd reads at most {ENTRIES_MAX} entries")));
@@ -72,33 +71,6 @@ fn run(args: &mut lexopt::Parser) -> Result<(), Failure> {
         return Err(Failure::Failed("this password cannot stand in a password file".to_owned()));
     }
     replace(&file, &bytes).map_err(|error| Failure::Failed(format!("{}: {error}", file.display())))
-}
-
-fn read_args(args: &mut lexopt::Parser) -> Result<Asked, Failure> {
-    let (mut words, mut is_plain, mut is_delete, mut iterations) =
-        (Vec::new(), false, false, ITERATIONS_DEFAULT);
-    while let Some(arg) = args.next()? {
-        match arg {
-            Arg::Long("plain") => is_plain = true,
-            Arg::Long("delete") => is_delete = true,
-            Arg::Long("iterations") => iterations = args.value()?.parse()?,
-            Arg::Short('h') | Arg::Long("help") => return Err(Failure::Help),
-            Arg::Value(word) => words.push(word),
-            other => return Err(other.unexpected().into()),
-        }
-    }
-    let [file, user] =
-        <[_; 2]>::try_from(words).map_err(|_| Failure::Usage("a file and a user are needed".to_owned()))?;
-    if !(ITERATIONS_MIN..=ITERATIONS_MAX).contains(&iterations) {
-        return Err(Failure::Usage(format!("iterations are {ITERATIONS_MIN} to {ITERATIONS_MAX}")));
-    }
-    let user = user.into_encoded_bytes();
-    if !is_delete && !larder_auth::is_user(&user) {
-        let message = "a user has 1 to 128 characters, without colon, space and control characters";
-        return Err(Failure::Usage(message.to_owned()));
-    }
-    let change = if is_delete { Change::Delete } else { Change::Set { is_plain, iterations } };
-    Ok(Asked { file: file.into(), user, change })
 }
 
 /// The entries of the file; none if there is no file, or nothing in it.

@@ -1,0 +1,150 @@
+//! `larder bench`: the benchmark.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`load`] | options that say what to ask: a scenario comes of them |
+//! | [`output`] | options that say where the results go, and writing them |
+//! | [`live`] | a run with somebody who looks on, until it is over or interrupted |
+//! | [`frontend`] | the words of memaslap, memslap, mc-crusher and Brutis |
+//! | [`versus`] | compare, sweep and search |
+//! | [`machines`] | agents and their collector |
+
+mod frontend;
+mod live;
+mod load;
+mod machines;
+mod output;
+mod tables;
+mod versus;
+
+use std::ffi::OsString;
+
+use clap::Subcommand;
+use larder_bench::presets::PRESETS;
+
+use crate::Failure;
+
+const AFTER_HELP: &str = "\
+Examples:
+  larder bench                                            90 % gets, 10 % sets at 127.0.0.1:11211 for 10 seconds
+  larder bench --preset cache -s cache-1 --rate 50k       a published workload, at a fixed rate
+  larder bench --mix get=99,set=1 --value-bytes 100-4000 --zipf 0.99 --verify -c 200
+  larder bench --preset olio-2048 --print-scenario > mine.toml;  larder bench --scenario mine.toml
+  larder bench compare larderd /usr/bin/memcached --rounds 9
+  larder bench memaslap -s 127.0.0.1 -S 1s -T 8 -c 64 -U --win_size=1k
+
+Without --rate each connection asks again when it is answered: as fast as the server goes. With --rate requests keep to a
+schedule, and latency counts from the scheduled time, so that a server that stalls is charged for all whom it kept waiting.
+
+Exit codes: 0 all is well; 1 a check failed or nothing could be measured; 64 the command line cannot be understood.";
+
+/// Measure a memcached-compatible server
+///
+/// Asks a server as a scenario says, checks the answers if it is told to, and tells how fast they came and what they cost.
+/// A scenario is a TOML file, a preset, or what these options make; options change what a file or a preset says.
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    word: Option<Word>,
+    #[command(flatten)]
+    load: load::LoadArgs,
+    #[command(flatten)]
+    output: output::OutputArgs,
+    /// Write the scenario as TOML, and ask nothing
+    #[arg(long, help_heading = "Output")]
+    print_scenario: bool,
+    /// Be the floor server, that answers without a cache (first of all options; -p PORT, -s PATH, --value-bytes N)
+    #[arg(long, help_heading = "Output")]
+    floor: bool,
+}
+
+#[derive(Subcommand)]
+enum Word {
+    /// Several servers under the same load, in turns, with ratios and verdicts
+    Compare(versus::CompareArgs),
+    /// The same load with one thing changed step by step
+    Sweep(versus::SweepArgs),
+    /// The highest rate at which a latency is kept
+    Search(versus::SearchArgs),
+    /// Send load when a collector says so
+    Agent(machines::AgentArgs),
+    /// Run a scenario on many agents at once
+    Collect(machines::CollectArgs),
+    /// List the presets
+    Presets {
+        /// Show this one's file
+        name: Option<String>,
+    },
+    /// Run a command line of memaslap
+    #[command(disable_help_flag = true)]
+    Memaslap(Words),
+    /// Run a command line of memslap (or of memaslap under this name)
+    #[command(visible_alias = "memcslap", disable_help_flag = true)]
+    Memslap(Words),
+    /// Run a configuration of mc-crusher
+    #[command(name = "mc-crusher", visible_alias = "crusher", disable_help_flag = true)]
+    Crusher(Words),
+    /// Run a command line or an XML test of Brutis
+    #[command(disable_help_flag = true)]
+    Brutis(Words),
+}
+
+/// Words of another tool.
+#[derive(clap::Args)]
+struct Words {
+    /// As that tool takes them; --help tells. With --print-scenario first, the scenarios are written as TOML
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<OsString>,
+}
+
+/// `larder bench --floor ...`: the floor server, which has options of its own.
+pub(crate) fn floor_words() -> Option<Vec<OsString>> {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let is_floor = words.get(1).is_some_and(|word| word == "bench")
+        && words.get(2).is_some_and(|word| word == "--floor");
+    // The first of what it takes is the program's name.
+    is_floor.then(|| words[2..].to_vec())
+}
+
+pub(crate) fn be_the_floor(words: Vec<OsString>) -> Result<(), Failure> {
+    larder_bench::floor::main(words).map_err(|error| Failure::Failed(format!("--floor: {error}")))
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    use larder_bench::frontend::Tool;
+
+    match args.word {
+        Some(Word::Compare(args)) => versus::compare(args),
+        Some(Word::Sweep(args)) => versus::sweep(args),
+        Some(Word::Search(args)) => versus::search(args),
+        Some(Word::Agent(args)) => machines::agent(args),
+        Some(Word::Collect(args)) => machines::collect(args),
+        Some(Word::Presets { name }) => presets(name.as_deref()),
+        Some(Word::Memaslap(words)) => frontend::run(Tool::Memaslap, words.words),
+        Some(Word::Memslap(words)) => frontend::run(Tool::Memslap, words.words),
+        Some(Word::Crusher(words)) => frontend::run(Tool::Crusher, words.words),
+        Some(Word::Brutis(words)) => frontend::run(Tool::Brutis, words.words),
+        None if args.floor => Err(Failure::Usage("--floor must be the first option".into())),
+        None => {
+            let scenario = args.load.scenario()?;
+            if args.print_scenario {
+                print!("{}", scenario.to_toml());
+                return Ok(());
+            }
+            live::measure(&scenario, &args.output)
+        }
+    }
+}
+
+fn presets(name: Option<&str>) -> Result<(), Failure> {
+    match name {
+        None => {
+            for preset in PRESETS {
+                println!("{:<24} {}", preset.name, preset.scenario().description);
+            }
+        }
+        Some(name) => print!("{}", load::find_preset(name)?.toml),
+    }
+    Ok(())
+}

@@ -1,0 +1,210 @@
+//! Several servers, several loads: compare, sweep, search.
+
+use clap::Args;
+use larder_bench::compare::{self, Comparison};
+use larder_bench::contestant;
+use larder_bench::contestant::Contestant;
+use larder_bench::contestant::launch::Launch;
+use larder_bench::search::{self, Bounds, Goal};
+use larder_bench::sweep::{self, Range};
+
+use super::live::{cannot_print, stop_on_signals, watcher};
+use super::load::LoadArgs;
+use super::output::{OutputArgs, write, write_json};
+use super::tables;
+use crate::Failure;
+
+/// How comparisons are made.
+#[derive(Args)]
+#[command(next_help_heading = "Comparison")]
+struct RoundArgs {
+    /// How often each server is measured, in turns; with one round there are figures and no verdicts
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: usize,
+    /// Start every server anew for each round
+    #[arg(long)]
+    restart: bool,
+    /// How sure an interval is to hold the true ratio
+    #[arg(long, value_name = "SHARE", default_value_t = 0.95)]
+    confidence: f64,
+    #[command(flatten)]
+    cores: CoreArgs,
+}
+
+/// Who runs where.
+#[derive(Args)]
+#[command(next_help_heading = "Comparison")]
+struct CoreArgs {
+    /// Cores for servers that are started: 0,2-3
+    #[arg(long, value_name = "LIST", value_parser = cores)]
+    server_cores: Option<Cores>,
+    /// Cores for the load
+    #[arg(long, value_name = "LIST", value_parser = cores)]
+    load_cores: Option<Cores>,
+}
+
+#[derive(Args)]
+pub(super) struct CompareArgs {
+    /// Servers: [NAME=]HOST:PORT, [NAME=]'COMMAND LINE', or `floor`; the first is what others are measured by
+    #[arg(required = true, num_args = 1.., value_name = "SERVER")]
+    contestants: Vec<String>,
+    #[command(flatten)]
+    rounds: RoundArgs,
+    #[command(flatten)]
+    load: LoadArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Args)]
+pub(super) struct SweepArgs {
+    /// What changes: threads, connections, pipeline, value-bytes, rate or keys-per-get, as connections=1..50,
+    /// rate=10000..50000:10000 or threads=1,2,4
+    #[arg(value_name = "AXIS=VALUES", value_parser = range)]
+    range: Range,
+    /// Servers, as of `compare`
+    #[arg(required = true, num_args = 1.., value_name = "SERVER")]
+    contestants: Vec<String>,
+    #[command(flatten)]
+    rounds: RoundArgs,
+    #[command(flatten)]
+    load: LoadArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Args)]
+pub(super) struct SearchArgs {
+    /// What must hold: 'p99<1ms'
+    #[arg(value_parser = goal)]
+    goal: Goal,
+    /// The server, as of `compare`
+    #[arg(value_name = "SERVER", default_value = "127.0.0.1:11211")]
+    contestant: String,
+    /// The first rate that is tried
+    #[arg(long, value_name = "N", default_value_t = Bounds::default().start_per_sec)]
+    start: f64,
+    /// How exactly, as a share of the rate
+    #[arg(long, value_name = "SHARE", default_value_t = Bounds::default().tolerance)]
+    tolerance: f64,
+    #[command(flatten)]
+    cores: CoreArgs,
+    #[command(flatten)]
+    load: LoadArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(super) fn compare(args: CompareArgs) -> Result<(), Failure> {
+    let plan = plan(&args.contestants, &args.rounds, &args.load)?;
+    let stop = stop_on_signals()?;
+    let comparison = compare::compare(&plan, watcher(&args.output).as_mut(), &stop).map_err(failed)?;
+    if !args.output.quiet {
+        tables::comparison(&comparison, &mut std::io::stdout().lock()).map_err(cannot_print)?;
+    }
+    write_all(&args.output, &comparison)?;
+    judge([&comparison])
+}
+
+pub(super) fn sweep(args: SweepArgs) -> Result<(), Failure> {
+    let plan = plan(&args.contestants, &args.rounds, &args.load)?;
+    let stop = stop_on_signals()?;
+    let sweep = sweep::sweep(&plan, &args.range, watcher(&args.output).as_mut(), &stop).map_err(failed)?;
+    if !args.output.quiet {
+        tables::sweep(&sweep, &mut std::io::stdout().lock()).map_err(cannot_print)?;
+    }
+    write_all(&args.output, &sweep)?;
+    judge(sweep.steps.iter().map(|step| &step.comparison))
+}
+
+pub(super) fn search(args: SearchArgs) -> Result<(), Failure> {
+    let contestant: Contestant = args.contestant.parse().map_err(Failure::Usage)?;
+    let (launch, load_cores) = args.cores.places();
+    let plan = search::Plan {
+        contestant,
+        scenario: args.load.scenario()?,
+        goal: args.goal,
+        bounds: Bounds { start_per_sec: args.start, tolerance: args.tolerance, ..Bounds::default() },
+        launch,
+        load_cores,
+    };
+    let stop = stop_on_signals()?;
+    let search = search::search(&plan, watcher(&args.output).as_mut(), &stop).map_err(failed)?;
+    if !args.output.quiet {
+        tables::search(&search, &mut std::io::stdout().lock()).map_err(cannot_print)?;
+    }
+    write_all(&args.output, &search)?;
+    match search.rate_per_sec {
+        Some(_) => Ok(()),
+        None => Err(Failure::Failed("not even the lowest rate kept the latency".into())),
+    }
+}
+
+fn plan(contestants: &[String], rounds: &RoundArgs, load: &LoadArgs) -> Result<compare::Plan, Failure> {
+    if rounds.rounds == 0 || !(0.5..1.0).contains(&rounds.confidence) {
+        return Err(Failure::Usage("--rounds is at least 1, and --confidence 0.5 to 1".into()));
+    }
+    let (launch, load_cores) = rounds.cores.places();
+    Ok(compare::Plan {
+        contestants: contestant::parse_all(contestants).map_err(Failure::Usage)?,
+        scenario: load.scenario()?,
+        prepare: Vec::new(),
+        rounds: rounds.rounds,
+        restart: rounds.restart,
+        confidence: rounds.confidence,
+        launch,
+        load_cores,
+    })
+}
+
+impl CoreArgs {
+    fn places(&self) -> (Launch, Vec<usize>) {
+        let list = |cores: &Option<Cores>| cores.as_ref().map(|cores| cores.0.clone()).unwrap_or_default();
+        (Launch { cores: list(&self.server_cores), ..Launch::default() }, list(&self.load_cores))
+    }
+}
+
+fn write_all(output: &OutputArgs, value: &impl serde::Serialize) -> Result<(), Failure> {
+    for (option, file) in [("--csv", &output.csv), ("--hdr", &output.hdr)] {
+        if file.is_some() {
+            return Err(Failure::Usage(format!("{option} is for single runs")));
+        }
+    }
+    write(output.json.as_deref(), |out| write_json(&serde_json::to_value(value)?, out))
+}
+
+fn judge<'c>(comparisons: impl IntoIterator<Item = &'c Comparison>) -> Result<(), Failure> {
+    let standings = comparisons.into_iter().flat_map(|comparison| &comparison.standings);
+    let failures: u64 = standings.map(|standing| standing.failures).sum();
+    match failures {
+        0 => Ok(()),
+        _ => Err(Failure::Failed(format!("not all was well: {failures} answers were wrong"))),
+    }
+}
+
+fn failed(error: larder_bench::Error) -> Failure {
+    Failure::Failed(error.to_string())
+}
+
+fn range(text: &str) -> Result<Range, String> {
+    text.parse()
+}
+
+fn goal(text: &str) -> Result<Goal, String> {
+    text.parse()
+}
+
+#[derive(Clone)]
+struct Cores(Vec<usize>);
+
+/// `0,2-3`.
+fn cores(text: &str) -> Result<Cores, String> {
+    let mut cores = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let core =
+            |text: &str| text.parse::<usize>().map_err(|_| format!("{text}: the number of a core is needed"));
+        cores.extend(core(first)?..=core(last)?);
+    }
+    Ok(Cores(cores))
+}
