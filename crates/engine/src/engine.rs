@@ -20,6 +20,8 @@ use crate::stats::{Counters, Stats};
 
 const SEGMENT_BYTES_MIN: usize = 16 << 10;
 const SEGMENT_BYTES_MAX: usize = 1 << 20;
+/// At least, unless the memory is too small.
+const SEGMENTS_PER_HANDLE: usize = 16;
 /// Address space for large items, as a multiple of the memory: runs are never moved, so room that is free but in pieces must
 /// not run out before the memory does.
 const RUN_SPACE_FACTOR: usize = 4;
@@ -52,6 +54,8 @@ pub struct Engine {
     pub(crate) evict: bool,
     /// TTL groups in use.
     pub(crate) groups: usize,
+    /// So few segments that handles which keep some open while they do nothing may leave none to others.
+    pub(crate) is_crowded: bool,
     /// Free segments to keep at hand, so that a store need not wait for readers to leave an evicted one.
     free_target: u32,
     /// Free segments that only compaction may take: without eviction, what is dead comes back by moving what lives, and that
@@ -121,6 +125,7 @@ impl Engine {
         Ok(Arc::new(Self {
             item_bytes_max: config.item_bytes_max,
             evict: config.evict,
+            is_crowded: log_segments < SEGMENTS_PER_HANDLE * config.handles_max,
             groups: if log_segments / config.handles_max >= 48 { GROUPS } else { 2 },
             free_target: (2 + config.handles_max as u32 / 8).min(log_segments as u32 / 16),
             reserve: if config.evict { 0 } else { config.handles_max.min(log_segments / 8).max(1) },
@@ -394,7 +399,7 @@ impl Engine {
 /// Some 512 segments, so that queues and TTL groups have something to divide; fewer bytes each when many handles keep
 /// segments open.
 fn segment_bytes(memory_bytes: usize, handles_max: usize) -> usize {
-    let wanted = (memory_bytes / 512).min(memory_bytes / (16 * handles_max));
+    let wanted = (memory_bytes / 512).min(memory_bytes / (SEGMENTS_PER_HANDLE * handles_max));
     let power = 1 << wanted.max(1).ilog2();
     power.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
 }

@@ -37,14 +37,25 @@ impl Handle {
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
-}
 
-impl Drop for Handle {
-    fn drop(&mut self) {
+    /// Does it keep memory to itself that others may need, for there are few segments for so many handles? Then
+    /// [`Handle::rest`] before a longer time without turns.
+    pub fn is_holding(&self) -> bool {
+        self.engine.is_crowded && self.writer.borrow().is_holding()
+    }
+
+    /// Leaves the segments that it fills or empties to all handles.
+    pub fn rest(&mut self) {
         // As in a turn: a segment that another retires meanwhile must not begin a new life while we look at it.
         self.engine.epochs.enter(self.id);
         self.writer.get_mut().close(&self.engine);
         self.engine.epochs.leave(self.id);
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.rest();
         self.engine.take_back_handle(self.id);
     }
 }

@@ -79,6 +79,10 @@ impl Writer {
         }
     }
 
+    pub(crate) fn is_holding(&self) -> bool {
+        self.victim.is_some() || self.open.iter().flatten().any(Option::is_some)
+    }
+
     /// Seals everything.
     pub(crate) fn close(&mut self, engine: &Engine) {
         for open in self.open.iter_mut().flatten().filter_map(Option::take) {

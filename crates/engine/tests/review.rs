@@ -390,3 +390,28 @@ fn what_is_overwritten_again_and_again_takes_no_memory_that_was_never_used() {
     let used_bytes = engine.stats().memory_used_bytes;
     assert!(used_bytes < 8 << 20, "{used_bytes} for ten items of 50 kB, overwritten a thousand times");
 }
+
+#[test]
+fn handles_that_rest_leave_the_memory_to_others() {
+    let engine = Engine::new(Config { handles_max: 66, ..config(2 << 20, true) }).unwrap();
+    let mut idle: Vec<Handle> = (0..65).map(|_| engine.handle().unwrap()).collect();
+    for (number, handle) in idle.iter_mut().enumerate() {
+        for expiry in [Expiry::NEVER, Expiry::at(1000)] {
+            let key = format!("{number}:{expiry:?}").into_bytes();
+            put(handle, at(2), &Store { expiry, ..Store::set(&key, &[1; 100]) });
+        }
+    }
+    let mut handle = engine.handle().unwrap();
+    assert_eq!(
+        put(&mut handle, at(2), &Store::set(b"key", b"value")),
+        Stored::OutOfMemory,
+        "else this shows little"
+    );
+    for handle in idle.iter_mut().filter(|handle| handle.is_holding()) {
+        handle.rest();
+    }
+    for round in 0..10_000 {
+        let key = format!("key:{round}").into_bytes();
+        assert!(is_stored(put(&mut handle, at(2), &Store::set(&key, &[2; 500]))));
+    }
+}

@@ -92,8 +92,11 @@ impl Worker {
         let mut udp = udp::Door::open(mem::take(&mut self.udp_sockets), &self.shared.settings)?;
         let (shared, counters) = (Arc::clone(&self.shared), Arc::clone(&self.counters));
         while !self.crew.is_stopping() {
-            self.wait(&mut events)?;
+            self.wait(&mut events, handle.is_holding())?;
             let woken = Instant::now();
+            if events.is_empty() && self.ready.is_empty() && handle.is_holding() {
+                handle.rest();
+            }
             self.unpark();
             let bench = &mut Bench {
                 shared: &shared,
@@ -127,7 +130,7 @@ impl Worker {
         Ok(())
     }
 
-    fn wait(&self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
+    fn wait(&self, events: &mut Vec<epoll::Event>, is_holding: bool) -> io::Result<()> {
         const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         const PARKED: Timespec = Timespec { tv_sec: 0, tv_nsec: PARKED_MILLIS as i64 * 1_000_000 };
         const NEXT_SECOND: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
@@ -135,7 +138,7 @@ impl Worker {
             Some(&AT_ONCE)
         } else if !self.parked.is_empty() {
             Some(&PARKED)
-        } else if self.shared.settings.idle_timeout_secs > 0 || !self.is_listening {
+        } else if self.shared.settings.idle_timeout_secs > 0 || !self.is_listening || is_holding {
             Some(&NEXT_SECOND)
         } else {
             None
