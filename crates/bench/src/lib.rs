@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
+pub mod calibrate;
 pub mod compare;
 pub mod contestant;
 pub mod environment;

@@ -9,15 +9,8 @@ use super::token::Side;
 use super::wire::{Receiver, Sender, greet};
 use super::*;
 use crate::Outcome;
-use crate::outcome::{Period, Phase, Tally, Watcher};
+use crate::outcome::{Period, Tally};
 use crate::scenario::{Group, Scenario, Trace};
-
-struct Nobody;
-
-impl Watcher for Nobody {
-    fn phase(&mut self, _phase: Phase) {}
-    fn period(&mut self, _period: &Period, _so_far: &Tally) {}
-}
 
 fn token() -> Token {
     Token::new(b"0123456789abcdef").expect("long enough")
@@ -47,7 +40,7 @@ fn collect_from(play: impl FnOnce(TcpStream) + Send) -> Result<Outcome, String> 
     thread::scope(|scope| {
         scope.spawn(move || play(listener.accept().expect("a collector").0));
         let scenario = Scenario { groups: vec![Group::default()], ..Scenario::default() };
-        collect(std::slice::from_ref(&address), &token(), &scenario, &mut Nobody, &AtomicBool::new(false))
+        collect(std::slice::from_ref(&address), &token(), &scenario, &mut (), &AtomicBool::new(false))
             .map_err(|error| error.to_string().replace(&address, "ADDRESS"))
     })
 }

@@ -1,0 +1,91 @@
+//! How much this client could ask of a server that does no work.
+//!
+//! Figures of a server are worth little where the client was the limit. So the same load is put on the floor server: what is reached there
+//! is all that this machine's client can do.
+
+use std::sync::atomic::AtomicBool;
+
+use crate::contestant::launch::{Launch, Pinned};
+use crate::contestant::{Contestant, Place};
+use crate::outcome::Outcome;
+use crate::scenario::{Arrival, Scenario, Until};
+use crate::{Error, run};
+
+/// Requests a second that a client on `load_cores` reaches against the floor server, in a closed loop of about a second with the connections and
+/// commands of `scenario`.
+///
+/// # Errors
+/// The scenario asks for TLS, which the floor server does not speak; or it cannot be started.
+pub fn floor_requests_per_sec(
+    scenario: &Scenario,
+    launch: &Launch,
+    load_cores: &[usize],
+    stop: &AtomicBool,
+) -> Result<f64, Error> {
+    if scenario.target.tls.is_some() {
+        return Err("the floor server speaks no TLS: the client's limit is not known".into());
+    }
+    let floor = Contestant { name: "floor".into(), place: Place::Floor };
+    let server = launch.start(&floor, scenario)?;
+    let mut scenario = floor.asked(scenario, &server.addresses);
+    scenario.until = Until { secs: Some(CALIBRATION_SECS), ..Until::default() };
+    scenario.warm_up_secs = WARM_UP_SECS;
+    (scenario.fill, scenario.flush) = (false, false);
+    scenario.target.replicate = 0;
+    scenario.groups.iter_mut().for_each(|group| group.arrival = Arrival::Closed);
+    let _pinned = Pinned::to(load_cores)?;
+    let outcome = run(&scenario, &mut (), stop)?;
+    Ok(outcome.total.all().requests as f64 / outcome.elapsed_secs.max(f64::MIN_POSITIVE))
+}
+
+/// Notes what the client could do, and warns if it did most of that.
+pub fn note(outcome: &mut Outcome, floor_requests_per_sec: f64) {
+    outcome.client.floor_requests_per_sec = Some(floor_requests_per_sec);
+    let requests_per_sec = outcome.total.all().requests as f64 / outcome.elapsed_secs.max(f64::MIN_POSITIVE);
+    let share = requests_per_sec / floor_requests_per_sec;
+    if share > FLOOR_SHARE_MAX {
+        outcome.client.warnings.push(format!(
+            "the client was the limit: it asked {:.0} % of what it can ask of a server that does no work",
+            100.0 * share
+        ));
+    }
+}
+
+/// What to say of a load thread that worked for this share of the run, if anything.
+pub(crate) fn busy_warning(busiest_thread_share: f64) -> Option<String> {
+    (busiest_thread_share > BUSY_SHARE_MAX).then(|| {
+        format!(
+            "the client was the limit: a load thread was busy for {:.0} % of the run",
+            100.0 * busiest_thread_share
+        )
+    })
+}
+
+/// Beyond this share of what the client can do, its own cost shows in every figure.
+const FLOOR_SHARE_MAX: f64 = 0.8;
+/// Beyond this share of a core, requests wait for the client.
+const BUSY_SHARE_MAX: f64 = 0.9;
+const CALIBRATION_SECS: f64 = 1.0;
+const WARM_UP_SECS: f64 = 0.2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Kind;
+
+    #[test]
+    fn a_client_at_its_limit_says_so() {
+        let outcome = |requests| {
+            let mut outcome = Outcome { elapsed_secs: 2.0, ..Outcome::default() };
+            outcome.total.commands.entry(Kind::Get).or_default().requests = requests;
+            note(&mut outcome, 1000.0);
+            outcome.client
+        };
+        // 1600 in two seconds are 80 % of 1000 a second.
+        assert!(outcome(1600).warnings.is_empty());
+        let client = outcome(1601);
+        assert_eq!((client.floor_requests_per_sec, client.warnings.len()), (Some(1000.0), 1));
+        assert_eq!(busy_warning(0.9), None);
+        assert!(busy_warning(0.91).is_some());
+    }
+}
