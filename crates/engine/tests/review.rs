@@ -415,3 +415,20 @@ fn handles_that_rest_leave_the_memory_to_others() {
         assert!(is_stored(put(&mut handle, at(2), &Store::set(&key, &[2; 500]))));
     }
 }
+
+#[test]
+fn address_space_in_pieces_is_made_whole_by_eviction() {
+    let engine = Engine::new(Config { item_bytes_max: 2 << 20, ..config(4 << 20, true) }).unwrap();
+    let mut handle = engine.handle().unwrap();
+    // Segments of 16 KiB; run space for 1024 of them. Nine times 1.8 MB, with an item of one segment behind each.
+    let uploads: Vec<_> = (0..9)
+        .map(|number| {
+            let key = format!("piece:{number}").into_bytes();
+            let upload = handle.enter(at(2)).reserve(&Store::set(b"arriving", b""), 1_800_000).unwrap();
+            assert!(is_stored(put(&mut handle, at(2), &Store::set(&key, &[1; 12_000]))));
+            upload
+        })
+        .collect();
+    drop(uploads);
+    assert!(is_stored(put(&mut handle, at(2), &Store::set(b"whole", &[2; 2_000_000]))));
+}
