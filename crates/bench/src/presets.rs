@@ -41,7 +41,11 @@ impl Preset {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
+    use crate::RunError;
+    use crate::outcome::{Period, Phase, Tally, Watcher};
     use crate::scenario::{Sizes, Values};
 
     #[test]
@@ -55,6 +59,22 @@ mod tests {
             let written = scenario.to_toml();
             let read = Scenario::from_toml(&written).unwrap_or_else(|error| panic!("{error}\n{written}"));
             assert_eq!(read, scenario, "{written}");
+        }
+    }
+
+    #[test]
+    fn every_one_can_be_run() {
+        struct Nobody;
+        impl Watcher for Nobody {
+            fn phase(&mut self, _: Phase) {}
+            fn period(&mut self, _: &Period, _: &Tally) {}
+        }
+        for preset in PRESETS {
+            let mut scenario = preset.scenario();
+            // Nobody listens there: whatever is wrong with the scenario is found before.
+            scenario.target.servers = vec!["127.0.0.1:1".into()];
+            let ended = crate::run(&scenario, &mut Nobody, &AtomicBool::new(false));
+            assert!(matches!(ended, Err(RunError::Server { .. })), "{}: {:?}", preset.name, ended.err());
         }
     }
 

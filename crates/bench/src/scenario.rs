@@ -438,12 +438,12 @@ pub enum Popularity {
         /// Seconds after which other keys are hot. 0: never.
         moves_every_secs: f64,
     },
-    /// memaslap's: each connection has a window of keys that it owns and asks for at random; a share of the sets replaces a key of
-    /// the window by a new one.
+    /// memaslap's: each connection owns a part of the keys, stores them one after the other, and asks at random for those that it
+    /// stored last. A window of the whole part counts as stored: see [`Scenario::fill`].
     Window {
         /// Keys in the window of each connection.
         keys: u64,
-        /// Share of the sets that overwrite a key of the window, instead of replacing it by a new key.
+        /// Share of the sets that overwrite a key of the window, instead of storing the next one.
         overwrite: f64,
     },
 }

@@ -148,7 +148,7 @@ fn scenario(options: &Options, config: &Config, servers: Vec<String>) -> Scenari
             arrival,
             commands,
             keys: Keys {
-                count: options.connections as u64 * options.window_keys,
+                count: options.connections as u64 * keys_per_connection(options, config),
                 prefix: String::new(),
                 bytes: sizes(&config.keys),
                 popularity: Popularity::Window { keys: options.window_keys, overwrite: options.overwrite },
@@ -161,6 +161,17 @@ fn scenario(options: &Options, config: &Config, servers: Vec<String>) -> Scenari
             ..Group::default()
         }],
         ..Scenario::default()
+    }
+}
+
+/// Every set stores a new key there. Here they are used again after so many.
+fn keys_per_connection(options: &Options, config: &Config) -> u64 {
+    match (config.set_share < SHARE_MIN, options.verify > 0.0 || options.expiry > 0.0) {
+        // None is ever new.
+        (true, _) => options.window_keys,
+        // What was stored is remembered for every key.
+        (false, true) => 16 * options.window_keys,
+        (false, false) => (16 * options.window_keys).max(1 << 24),
     }
 }
 

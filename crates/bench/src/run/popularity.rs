@@ -47,14 +47,15 @@ pub(crate) struct Part {
     pub(crate) end: u64,
 }
 
-/// memaslap's: keys `oldest` to `oldest + keys - 1` of the part, which is a ring.
+/// memaslap's: the keys of the part that were stored last. It is empty at first, so that nothing is asked for that was never stored,
+/// unless it is the whole part, which then was stored before. The part is a ring.
 #[derive(Clone, Debug)]
 struct Window {
     part: Part,
-    /// Where each place of the window got its key from: an offset into the part.
-    places: Vec<u32>,
-    /// Offset of the next new key.
-    next: u32,
+    /// Keys in the window when it is full.
+    keys: u64,
+    /// Keys stored so far, those that were overwritten not counted: the next new one.
+    stored: u64,
     overwrite: f64,
 }
 
@@ -87,8 +88,9 @@ impl Picker {
                 shuffle: Shuffle::new(count, seed),
             },
             Popularity::Window { keys, overwrite } => {
-                let size = (part.end - part.begin).min(keys).min(u32::MAX.into()) as u32;
-                Rule::Window(Window { part, places: (0..size).collect(), next: size, overwrite })
+                let keys = keys.min(part.end - part.begin);
+                let stored = if part.end - part.begin == keys { keys } else { 0 };
+                Rule::Window(Window { part, keys, stored, overwrite })
             }
         };
         Self { count, rule }
@@ -139,13 +141,11 @@ impl Part {
 
 impl Window {
     fn next(&mut self, random: &mut Rng, stores: bool) -> u64 {
-        let place = random.usize(0..self.places.len());
-        if stores && random.f64() >= self.overwrite {
-            self.places[place] = self.next;
-            let keys = (self.part.end - self.part.begin).min(u32::MAX.into()) as u32;
-            self.next = (self.next + 1) % keys;
-        }
-        self.part.begin + u64::from(self.places[place])
+        let in_window = self.stored.min(self.keys);
+        let is_new = in_window == 0 || stores && random.f64() >= self.overwrite;
+        let number = if is_new { self.stored } else { self.stored - 1 - random.u64(0..in_window) };
+        self.stored += u64::from(is_new && stores);
+        self.part.begin + number % (self.part.end - self.part.begin)
     }
 }
 
@@ -234,12 +234,20 @@ mod tests {
     fn a_window_asks_for_what_it_owns() {
         let window = Popularity::Window { keys: 100, overwrite: 0.5 };
         let mut picker = picker(1000, window, Share { index: 1, of: 2 });
-        assert!(draw(&mut picker, 10_000, 0).iter().all(|key| (500..600).contains(key)));
-        // Half of the sets bring a new key: 400 sets, about 200 new ones.
         let mut random = Rng::with_seed(2);
+        // Nothing is stored yet. Half of the sets bring a new key: 400 sets, about 200 new ones.
         let stored: Vec<u64> = (0..400).map(|_| picker.next(&mut random, 0, true)).collect();
-        let new = stored.iter().max().unwrap() - 599;
-        assert!((150..250).contains(&new), "{new}");
-        assert!(stored.iter().all(|key| (500..1000).contains(key)));
+        let last = *stored.iter().max().expect("there are some");
+        assert!((650..750).contains(&last), "{last}");
+        assert_eq!(stored.iter().min(), Some(&500));
+        let asked = draw(&mut picker, 10_000, 0);
+        assert_eq!((asked.iter().min(), asked.iter().max()), (Some(&(last - 99)), Some(&last)));
+    }
+
+    #[test]
+    fn a_window_of_all_keys_is_full() {
+        let mut picker = picker(100, Popularity::Window { keys: 50, overwrite: 0.0 }, Share { index: 1, of: 2 });
+        let asked = draw(&mut picker, 10_000, 0);
+        assert_eq!((asked.iter().min(), asked.iter().max()), (Some(&50), Some(&99)));
     }
 }
