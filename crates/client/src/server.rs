@@ -1,0 +1,116 @@
+//! A list of servers, as programs are given it.
+
+use std::str::FromStr;
+use std::{env, error, fmt};
+
+use crate::Address;
+
+/// A server among others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Where it listens.
+    pub address: Address,
+    /// Its share of the keys, compared with the others', where weights count. At least 1.
+    pub weight: u32,
+}
+
+/// Servers, in the order that decides which keys are theirs.
+///
+/// Parsed as libmemcached does it: `host[:port[:weight]]` or `host[:port] weight`, with commas between; paths are unix sockets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Servers(pub Vec<Server>);
+
+/// A weight that is no number from 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadWeight(String);
+
+impl Servers {
+    /// Those in the environment variable `MEMCACHED_SERVERS`, which libmemcached's tools look at; none if it is not set.
+    ///
+    /// # Errors
+    /// A weight is none.
+    pub fn from_env() -> Result<Self, BadWeight> {
+        env::var("MEMCACHED_SERVERS").map_or_else(|_| Ok(Self::default()), |list| list.parse())
+    }
+}
+
+impl FromStr for Servers {
+    type Err = BadWeight;
+
+    fn from_str(list: &str) -> Result<Self, BadWeight> {
+        let entries = list.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+        entries.map(str::parse).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl FromStr for Server {
+    type Err = BadWeight;
+
+    fn from_str(entry: &str) -> Result<Self, BadWeight> {
+        let (address, weight) = match entry.split_once(char::is_whitespace) {
+            Some((address, weight)) => (address, Some(weight.trim())),
+            None => match split_weight(entry) {
+                Some((address, weight)) => (address, Some(weight)),
+                None => (entry, None),
+            },
+        };
+        let weight = match weight {
+            None => 1,
+            Some(text) => {
+                text.parse().ok().filter(|weight| *weight > 0).ok_or_else(|| BadWeight(entry.to_owned()))?
+            }
+        };
+        let Ok(address) = address.parse::<Address>();
+        Ok(Self { address, weight })
+    }
+}
+
+impl From<Address> for Server {
+    fn from(address: Address) -> Self {
+        Self { address, weight: 1 }
+    }
+}
+
+/// The weight behind `host:port:`. A bare IPv6 address has none.
+fn split_weight(entry: &str) -> Option<(&str, &str)> {
+    let (address, weight) = entry.rsplit_once(':')?;
+    let (host, port) = address.rsplit_once(':')?;
+    (!entry.contains('/') && !port.is_empty() && (!host.contains(':') || host.ends_with(']')))
+        .then_some((address, weight))
+}
+
+impl fmt::Display for BadWeight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a weight is a number from 1: {}", self.0)
+    }
+}
+
+impl error::Error for BadWeight {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // What memcached_servers_parse of libmemcached 1.1.4 makes of these lists, but for spaces before a name, which it takes
+    // for part of the name, and empty entries, which it takes for localhost.
+    #[test]
+    fn lists_are_as_libmemcached_writes_them() {
+        let servers = |list: &str| {
+            let Servers(servers) = list.parse().expect("its weights are numbers");
+            servers.iter().map(|server| format!("{} {}", server.address, server.weight)).collect::<Vec<_>>()
+        };
+        assert_eq!(servers("localhost"), ["localhost:11211 1"]);
+        assert_eq!(servers("a:1, b:2"), ["a:1 1", "b:2 1"]);
+        assert_eq!(servers("a:1:7,b:2 9"), ["a:1 7", "b:2 9"]);
+        assert_eq!(servers("/tmp/sock,b"), ["/tmp/sock 1", "b:11211 1"]);
+        assert_eq!(
+            servers("[::1]:5,[::1]:5:2,::1,fe80::1"),
+            ["[::1]:5 1", "[::1]:5 2", "[::1]:11211 1", "[fe80::1]:11211 1"]
+        );
+        assert_eq!(servers("a,,b,"), ["a:11211 1", "b:11211 1"]);
+        assert_eq!(servers(""), [""; 0]);
+        for wrong in ["a:1:0", "a:1:x", "a 0", "a -1", "a:1:"] {
+            assert!(wrong.parse::<Servers>().is_err(), "{wrong}");
+        }
+    }
+}
