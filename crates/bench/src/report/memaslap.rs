@@ -55,17 +55,23 @@ pub fn heading(scenario: &Scenario, threads: usize, out: &mut dyn Write) -> io::
     writeln!(out, "servers: {}", scenario.target.servers.join(","))?;
     writeln!(out, "threads count: {threads}")?;
     writeln!(out, "concurrency: {}", group.connections)?;
+    // Each key of a multi-get is an operation.
+    let weight = |wanted: &dyn Fn(Kind) -> bool| -> f64 {
+        let commands = group.commands.iter().filter(|command| wanted(command.kind));
+        commands.map(|command| command.weight * command.keys as f64).sum()
+    };
+    let all = weight(&|_| true).max(f64::MIN_POSITIVE);
     match (scenario.until.requests, scenario.until.secs) {
-        (Some(requests), None) => writeln!(out, "execute number: {requests}")?,
+        (Some(requests), None) => {
+            let requests_weight: f64 = group.commands.iter().map(|command| command.weight).sum();
+            let operations = requests as f64 * all / requests_weight.max(f64::MIN_POSITIVE);
+            writeln!(out, "execute number: {operations:.0}")?;
+        }
         (_, secs) => writeln!(out, "run time: {:.0}s", secs.unwrap_or(10.0))?,
     }
     if let Popularity::Window { keys, .. } = group.keys.popularity {
         writeln!(out, "windows size: {}k", keys / 1024)?;
     }
-    let weight = |wanted: &dyn Fn(Kind) -> bool| -> f64 {
-        group.commands.iter().filter(|command| wanted(command.kind)).map(|command| command.weight).sum()
-    };
-    let all = weight(&|_| true).max(f64::MIN_POSITIVE);
     writeln!(out, "set proportion: set_prop={:.2}", weight(&|kind| kind == Kind::Set) / all)?;
     writeln!(out, "get proportion: get_prop={:.2}", weight(&is_get) / all)
 }
