@@ -24,6 +24,7 @@ mod rate;
 pub mod report;
 pub mod run;
 pub mod scenario;
+pub mod screen;
 pub mod search;
 pub mod statistics;
 pub mod sweep;

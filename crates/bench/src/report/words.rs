@@ -2,7 +2,7 @@
 
 use super::units::{count, duration, latency, percent, short};
 use crate::Outcome;
-use crate::outcome::{Failure, Tally};
+use crate::outcome::{Failure, Phase, Tally};
 use crate::scenario::{Arrival, Group, Kind, Protocol, Scenario, Transport};
 
 /// A command by its text name.
@@ -124,3 +124,14 @@ pub fn latency_heading(is_open: bool) -> &'static str {
 
 /// Over a table of service times.
 pub const SERVICE_HEADING: &str = "service time, from when a request was sent";
+
+/// A phase of a run.
+pub fn phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Connecting => "connecting",
+        Phase::Filling { .. } => "storing keys",
+        Phase::WarmingUp => "warming up",
+        Phase::Running => "running",
+        Phase::Checking => "comparing what must agree",
+    }
+}

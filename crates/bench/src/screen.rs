@@ -1,0 +1,156 @@
+//! What a person sees while a run goes on: a screen on a terminal, else a line a period.
+
+mod draw;
+mod lines;
+mod signals;
+mod state;
+
+use std::io::{self, IsTerminal};
+use std::panic;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use crate::Scenario;
+use crate::outcome::{Period, Phase, Tally, Watcher};
+pub use lines::Lines;
+pub use signals::stop_on_signals;
+use state::State;
+
+/// The watcher for where the program runs: a screen if it has a terminal, else lines on standard error, so that standard output
+/// has the final tables alone. `stop` ends the run.
+pub fn watcher(scenario: &Scenario, stop: &Arc<AtomicBool>) -> Box<dyn Watcher> {
+    let screen = if has_terminal() { Screen::open(scenario, Arc::clone(stop)).ok() } else { None };
+    match screen {
+        Some(screen) => Box::new(screen),
+        None => Box::new(Lines::new(io::stderr())),
+    }
+}
+
+/// Whether standard output is a terminal, and ours: a program in the background must not draw on it.
+fn has_terminal() -> bool {
+    let out = io::stdout();
+    out.is_terminal()
+        && rustix::termios::tcgetpgrp(&out).is_ok_and(|group| group == rustix::process::getpgrp())
+}
+
+/// A screen that is drawn by a thread of its own. When it is dropped, the terminal is as it was; so it is after a panic, and after
+/// signals if [`stop_on_signals`] was called.
+#[derive(Debug)]
+pub struct Screen {
+    state: Arc<Mutex<State>>,
+    over: Arc<AtomicBool>,
+    painter: Option<JoinHandle<()>>,
+}
+
+impl Screen {
+    /// Takes over the terminal. `q` or Ctrl-C sets `stop`; a second time, it ends the program at once.
+    pub fn open(scenario: &Scenario, stop: Arc<AtomicBool>) -> io::Result<Self> {
+        // Also makes a panic give the terminal back before it is reported.
+        let terminal = ratatui::try_init()?;
+        let state = Arc::new(Mutex::new(State::new(scenario)));
+        let over = Arc::new(AtomicBool::new(false));
+        end_at_panic(&over, &state);
+        let painter = Painter { terminal, state: Arc::clone(&state), over: Arc::clone(&over), stop };
+        let painter = std::thread::Builder::new().name("screen".into()).spawn(move || painter.paint());
+        if painter.is_err() {
+            ratatui::restore();
+        }
+        Ok(Self { state, over, painter: Some(painter?) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watcher for Screen {
+    fn turn(&mut self, server: &str, round: usize, rounds: usize) {
+        self.state().turn(server, round, rounds);
+    }
+
+    fn phase(&mut self, phase: Phase) {
+        self.state().phase(phase);
+    }
+
+    fn period(&mut self, period: &Period, so_far: &Tally) {
+        self.state().period(period, so_far);
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(painter) = self.painter.take() {
+            let _ = painter.join();
+        }
+        ratatui::restore();
+    }
+}
+
+/// Nothing may be drawn over the report of a panic: when one begins, waits for the painter's last stroke.
+fn end_at_panic(over: &Arc<AtomicBool>, state: &Arc<Mutex<State>>) {
+    const TRIES: usize = 50;
+    let (over, state) = (Arc::clone(over), Arc::clone(state));
+    let report = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        over.store(true, Ordering::Relaxed);
+        // Not for ever: who panics may hold the lock.
+        for _ in 0..TRIES {
+            if !matches!(state.try_lock(), Err(TryLockError::WouldBlock)) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        report(panic);
+    }));
+}
+
+struct Painter {
+    terminal: DefaultTerminal,
+    state: Arc<Mutex<State>>,
+    over: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Painter {
+    /// How often it draws, if nothing is typed. Seldom enough to take nothing away from the load.
+    const STEP: Duration = Duration::from_millis(200);
+
+    fn paint(mut self) {
+        loop {
+            let stopping = self.stop.load(Ordering::Relaxed);
+            let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            // Asked while the state is locked: see `end_at_panic`.
+            if self.over.load(Ordering::Relaxed) {
+                return;
+            }
+            // A terminal that is gone cannot be drawn on; the run goes on without.
+            if self.terminal.draw(|frame| draw::draw(frame, &state, stopping)).is_err() {
+                return;
+            }
+            drop(state);
+            match event::poll(Self::STEP)
+                .and_then(|typed| if typed { event::read().map(Some) } else { Ok(None) })
+            {
+                Ok(Some(Event::Key(key))) if asks_to_stop(key) => {
+                    if self.stop.swap(true, Ordering::Relaxed) {
+                        signals::give_up(signals::EXIT_INTERRUPTED);
+                    }
+                }
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+fn asks_to_stop(key: KeyEvent) -> bool {
+    let is_ctrl_c = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+    key.kind == KeyEventKind::Press
+        && (is_ctrl_c || matches!(key.code, KeyCode::Char('q' | 'Q') | KeyCode::Esc))
+}

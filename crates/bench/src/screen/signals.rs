@@ -1,0 +1,33 @@
+//! Ends a run when the system asks for it, without leaving a terminal broken.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// As shells have it: 128 and the signal's number.
+pub(super) const EXIT_INTERRUPTED: i32 = 128 + SIGINT;
+
+/// From now on SIGINT, SIGTERM and SIGHUP set `stop`, so that a run ends and its tables are printed; a second one ends the
+/// program at once.
+pub fn stop_on_signals(stop: &Arc<AtomicBool>) -> io::Result<()> {
+    let stop = Arc::clone(stop);
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let wait = move || {
+        for signal in signals.forever() {
+            if stop.swap(true, Ordering::Relaxed) {
+                give_up(128 + signal);
+            }
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(wait)?;
+    Ok(())
+}
+
+/// Gives the terminal back and ends the program.
+pub(super) fn give_up(code: i32) -> ! {
+    ratatui::restore();
+    std::process::exit(code)
+}
