@@ -13,9 +13,11 @@ use crate::report::words;
 
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State, stopping: bool) {
     let commands = state.so_far.commands.len().max(1) as u16;
-    let [heading, progress, lines, table, costs, failures, keys] = Layout::vertical([
+    let failed = u16::from(state.so_far.has_failed());
+    let [heading, progress, failures, lines, table, costs, examples, keys] = Layout::vertical([
         Constraint::Length(2),
         Constraint::Length(1),
+        Constraint::Length(failed),
         Constraint::Length(7),
         Constraint::Length(commands + 4),
         Constraint::Length(2),
@@ -28,7 +30,9 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, stopping: bool) {
     draw_lines(frame, lines, state);
     draw_commands(frame, table, state);
     draw_costs(frame, costs, state);
-    draw_failures(frame, failures, state);
+    let text = format!("FAILED: {}", words::failures(&state.so_far));
+    frame.render_widget(Line::from(text).white().on_red().bold(), failures);
+    draw_examples(frame, examples, state);
     let help =
         if stopping { "once more: ends at once, without tables" } else { "q: stop, and print the tables" };
     frame.render_widget(Line::from(help).dim(), keys);
@@ -72,32 +76,55 @@ fn sparkline(frame: &mut Frame<'_>, area: Rect, title: String, history: &[u64], 
 }
 
 fn draw_commands(frame: &mut Frame<'_>, area: Rect, state: &State) {
-    let heading = Row::new(HEADING.map(|cell| Line::from(cell).right_aligned())).style(Modifier::DIM);
-    let period = state.last.as_ref();
-    let row = |name: &str, now: &CommandTally, so_far: &CommandTally| {
-        let cells = cells(name, now, period.map_or(1.0, |period| period.secs), so_far);
-        Row::new(cells.into_iter().enumerate().map(|(place, cell)| {
-            let line = Line::from(cell);
-            if place == 0 { line } else { line.right_aligned() }
-        }))
+    let columns = columns(area.width);
+    let aligned = |cells: [String; 8]| {
+        let shown = columns.iter().filter_map(|&(place, _)| {
+            let line = Line::from(cells.get(place)?.clone());
+            Some(if place == 0 { line } else { line.right_aligned() })
+        });
+        Row::new(shown.collect::<Vec<_>>())
     };
+    let heading = aligned(COLUMNS.map(|(name, ..)| name.to_owned())).style(Modifier::DIM);
+    let period = state.last.as_ref();
+    let secs = period.map_or(1.0, |period| period.secs);
     let none = CommandTally::new();
     let mut rows: Vec<Row<'_>> = Vec::new();
     for (kind, so_far) in &state.so_far.commands {
         let now = period.and_then(|period| period.tally.commands.get(kind)).unwrap_or(&none);
-        rows.push(row(words::command(*kind), now, so_far));
+        rows.push(aligned(cells(words::command(*kind), now, secs, so_far)));
     }
     if rows.len() > 1 {
         let now = period.map_or_else(CommandTally::new, |period| period.tally.all());
-        rows.push(row("all", &now, &state.so_far.all()).bold());
+        rows.push(aligned(cells("all", &now, secs, &state.so_far.all())).bold());
     }
-    let mut widths = vec![Constraint::Length(8), Constraint::Length(10), Constraint::Length(14)];
-    widths.extend([Constraint::Length(9); 5]);
+    let widths = columns.iter().map(|&(_, width)| Constraint::Length(width));
     let block = Block::bordered().title(" the last period ");
     frame.render_widget(Table::new(rows, widths).header(heading).block(block).column_spacing(1), area);
 }
 
-const HEADING: [&str; 8] = ["", "/s", "so far", "hits", "p50", "p99", "p99.9", "max"];
+/// Heading, width, and which goes first when there is no room: the highest.
+const COLUMNS: [(&str, u16, u8); 8] = [
+    ("", 8, 0),
+    ("/s", 10, 1),
+    ("so far", 14, 7),
+    ("hits", 8, 5),
+    ("p50", 8, 2),
+    ("p99", 8, 3),
+    ("p99.9", 8, 6),
+    ("max", 8, 4),
+];
+
+/// The columns that fit, by place and width. A cell that is cut would be a wrong number, so whole columns go.
+fn columns(width: u16) -> Vec<(usize, u16)> {
+    let room = width.saturating_sub(2);
+    let fit = |rank_max: u8| -> Vec<(usize, u16)> {
+        let shown = COLUMNS.iter().enumerate().filter(|(_, column)| column.2 <= rank_max);
+        shown.map(|(place, column)| (place, column.1)).collect()
+    };
+    let fits =
+        |columns: &Vec<(usize, u16)>| columns.iter().map(|column| column.1 + 1).sum::<u16>() <= room + 1;
+    (0..COLUMNS.len() as u8).rev().map(fit).find(fits).unwrap_or_default()
+}
 
 /// Rate and latencies of the last period, and all requests until now.
 fn cells(name: &str, now: &CommandTally, secs: f64, so_far: &CommandTally) -> [String; 8] {
@@ -136,13 +163,9 @@ fn draw_costs(frame: &mut Frame<'_>, area: Rect, state: &State) {
     frame.render_widget(Paragraph::new(text), area);
 }
 
-fn draw_failures(frame: &mut Frame<'_>, area: Rect, state: &State) {
+fn draw_examples(frame: &mut Frame<'_>, area: Rect, state: &State) {
     let total = &state.so_far;
-    let mut text = Vec::new();
-    if total.has_failed() {
-        text.push(Line::from(format!("FAILED: {}", words::failures(total))).red().bold());
-        text.extend(total.examples.iter().map(|example| Line::from(format!("  {example}")).red()));
-    }
+    let mut text: Vec<_> = total.examples.iter().map(|example| Line::from(example.as_str()).red()).collect();
     let counts = [
         (total.reconnects, "connections opened again"),
         (total.datagrams_lost, "datagrams without an answer"),
@@ -151,4 +174,48 @@ fn draw_failures(frame: &mut Frame<'_>, area: Rect, state: &State) {
     let counts = counts.into_iter().filter(|&(number, _)| number > 0);
     text.extend(counts.map(|(number, what)| Line::from(format!("{} {what}", count(number))).yellow()));
     frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: false }), area);
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::*;
+    use crate::outcome::{Failure, Phase, Tally};
+    use crate::scenario::{Kind, Scenario};
+
+    /// What a terminal of that width shows of 60,000 gets that took 61 µs, after a failure.
+    fn screen(width: u16, height: u16) -> String {
+        let mut figures = CommandTally { requests: 60_000, hits: 60_000, ..CommandTally::new() };
+        figures.latency_nanos.record_n(61_000, 60_000).expect("in range");
+        let mut tally = Tally::default();
+        tally.commands.insert(Kind::Get, figures);
+        tally.failures.insert(Failure::WrongValue, 3);
+        let mut state = State::new(&Scenario { name: "a scenario".into(), ..Scenario::default() });
+        state.phase(Phase::Running);
+        let period = Period { begins_secs: 0.0, secs: 1.0, tally, server_cpu_secs: None };
+        state.period(&period, &period.tally);
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("in memory");
+        terminal.draw(|frame| draw(frame, &state, false)).expect("in memory");
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn failures_and_figures_are_shown_whole_at_any_width() {
+        for width in [200, 100, 80, 60, 40, 30] {
+            let shown = screen(width, 24);
+            assert!(shown.contains("FAILED: 3 wrong values") || width < 25, "{width}\n{shown}");
+            assert!(shown.contains(" 60,000"), "{width}\n{shown}");
+            // No cell is cut: where a latency stands, it stands whole.
+            assert_eq!(shown.matches("1.0 µs").count(), shown.matches("61.0 µs").count(), "{width}\n{shown}");
+        }
+    }
+
+    #[test]
+    fn no_terminal_is_too_small() {
+        for (width, height) in [(1, 1), (3, 2), (10, 5), (500, 3)] {
+            screen(width, height);
+        }
+    }
 }

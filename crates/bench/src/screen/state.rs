@@ -91,7 +91,7 @@ impl State {
             .requests
             .map(|of| (share(done as f64, of as f64), format!("{} of {}", count(done), count(of))));
         let open_ended = self.until.requests.is_some() || self.until.trace_ends;
-        let of_secs = self.until.secs.or((!open_ended).then_some(SECS_BY_DEFAULT));
+        let of_secs = self.until.secs.or_else(|| (!open_ended).then_some(SECS_BY_DEFAULT));
         let by_time = of_secs.map(|of| {
             let left = duration((of - secs).max(0.0).round());
             (share(secs, of), format!("{} of {}, {left} left", duration(secs.floor()), duration(of)))
