@@ -103,8 +103,7 @@ pub(crate) fn floor_words() -> Option<Vec<OsString>> {
     let words: Vec<OsString> = std::env::args_os().collect();
     let is_floor = words.get(1).is_some_and(|word| word == "bench")
         && words.get(2).is_some_and(|word| word == "--floor");
-    // The first of what it takes is the program's name.
-    is_floor.then(|| words[2..].to_vec())
+    is_floor.then(|| words[3..].to_vec())
 }
 
 pub(crate) fn be_the_floor(words: Vec<OsString>) -> Result<(), Failure> {

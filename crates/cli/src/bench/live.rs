@@ -4,6 +4,8 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use larder_bench::calibrate;
+use larder_bench::contestant::launch::Launch;
 use larder_bench::outcome::{Outcome, Period, Phase, Tally, Watcher};
 use larder_bench::report::{self, units};
 use larder_bench::{Scenario, run};
@@ -14,9 +16,22 @@ use crate::Failure;
 /// Runs, shows and writes. Fails if anything that was checked did.
 pub(super) fn measure(scenario: &Scenario, output: &OutputArgs) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
-    let outcome =
+    let mut outcome =
         run(scenario, watcher(output).as_mut(), &stop).map_err(|error| Failure::Failed(error.to_string()))?;
+    // A run that is shorter than that says little anyway.
+    if !output.no_calibration && outcome.elapsed_secs >= CALIBRATED_FROM_SECS {
+        calibrate(&mut outcome, output, &stop);
+    }
     show(&outcome, output)
+}
+
+/// Finds out what this client could have asked.
+fn calibrate(outcome: &mut Outcome, output: &OutputArgs, stop: &AtomicBool) {
+    match calibrate::floor_requests_per_sec(&outcome.scenario, &Launch::default(), &[], stop) {
+        Ok(floor_requests_per_sec) => calibrate::note(outcome, floor_requests_per_sec),
+        Err(error) if !output.quiet => eprintln!("not calibrated: {error}"),
+        Err(_) => {}
+    }
 }
 
 /// Prints and writes what came. Fails if anything that was checked did.
@@ -55,7 +70,7 @@ pub(super) fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
 /// Who looks on.
 pub(super) fn watcher(output: &OutputArgs) -> Box<dyn Watcher> {
     match output.quiet {
-        true => Box::new(Nobody),
+        true => Box::new(()),
         false => Box::new(Lines { is_headed: false }),
     }
 }
@@ -66,14 +81,6 @@ pub(super) fn cannot_print(error: io::Error) -> Failure {
         io::ErrorKind::BrokenPipe => Failure::Told,
         _ => Failure::Failed(format!("standard output: {error}")),
     }
-}
-
-/// Sees nothing.
-struct Nobody;
-
-impl Watcher for Nobody {
-    fn phase(&mut self, _: Phase) {}
-    fn period(&mut self, _: &Period, _: &Tally) {}
 }
 
 /// A line a period, on standard error.
@@ -125,3 +132,6 @@ impl Watcher for Lines {
         );
     }
 }
+
+/// The length of a calibration.
+const CALIBRATED_FROM_SECS: f64 = 1.0;

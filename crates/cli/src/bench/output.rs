@@ -28,6 +28,9 @@ pub(crate) struct OutputArgs {
     /// No tables
     #[arg(short, long)]
     pub(super) quiet: bool,
+    /// Do not find out what this client could ask of a server that does no work (a second more, behind the run)
+    #[arg(long)]
+    pub(super) no_calibration: bool,
     /// No live screen, but a line a period
     #[arg(long)]
     pub(super) no_screen: bool,
