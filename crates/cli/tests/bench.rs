@@ -1,0 +1,286 @@
+//! `larder bench` as a process. What is asked here is the floor server, which answers everything and keeps nothing.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+fn larder(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    // A configuration of memaslap in the home directory would be read.
+    command.arg("bench").args(args).env("HOME", "/nonexistent").env_remove("MEMCACHED_SERVERS");
+    command
+}
+
+fn bench(args: &[&str]) -> Output {
+    larder(args).output().expect("larder runs")
+}
+
+fn words(output: &[u8]) -> &str {
+    std::str::from_utf8(output).expect("it is text")
+}
+
+/// A floor server, killed when dropped.
+struct Floor {
+    child: Child,
+    address: String,
+}
+
+impl Floor {
+    fn start() -> Self {
+        let mut child = larder(&["--floor", "-p", "0"]).stdout(Stdio::piped()).spawn().expect("larder runs");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("it is piped")).read_line(&mut line).expect("it tells");
+        let address = line.split([' ', ',']).find(|word| word.starts_with("127.0.0.1:"));
+        Self { address: address.expect("it tells where it listens").to_owned(), child }
+    }
+}
+
+impl Drop for Floor {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn temporary(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("larder-bench-{}-{name}", std::process::id()))
+}
+
+#[test]
+fn words_that_are_not_understood_end_with_64() {
+    for (args, message) in [
+        (&["--sec", "5"][..], "--secs"),
+        (&["--mix", "got=1"], "got"),
+        (&["--value-bytes", "20-10"], "20 is more than 10"),
+        (&["--preset", "chache"], "there is no preset chache"),
+        (&["--preset", "cache", "--scenario", "x"], "cannot be used with"),
+        (&["--login", "ann"], "USER:PASSWORD"),
+        (&["--popularity", "zip"], "zipf:0.99"),
+        (&["--ramp", "5"], "--rate"),
+        (&["more"], "more"),
+        (&["memaslap"], "MEMCACHED_SERVERS"),
+        (&["memaslap", "-s", "a", "--winsize=1k"], "--win_size?"),
+        (&["memslap", "-s", "a", "--test=put"], "get, mget and set"),
+        (&["mc-crusher"], "--conf"),
+        (&["brutis", "-x", "a", "-R", "5"], "-R 5"),
+        (&["sweep", "size=1", "floor"], "value-bytes"),
+        (&["search", "p99"], "p99<1ms"),
+        (&["compare"], "SERVER"),
+    ] {
+        let output = bench(args);
+        assert_eq!(output.status.code(), Some(64), "{args:?}: {}", words(&output.stderr));
+        assert!(words(&output.stderr).contains(message), "{args:?}: {}", words(&output.stderr));
+        assert!(output.stdout.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn help_is_no_error() {
+    for args in [
+        &["--help"][..],
+        &["compare", "--help"],
+        &["memaslap", "--help"],
+        &["memcslap", "-h"],
+        &["brutis", "-h"],
+    ] {
+        let output = bench(args);
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        assert!(!output.stdout.is_empty() && output.stderr.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_done_ends_with_1() {
+    for args in [
+        &["-s", "127.0.0.1:1"][..],
+        &["--scenario", "/nonexistent"],
+        &["mc-crusher", "--conf", "/nonexistent"],
+        &["memaslap", "-s", "127.0.0.1:1", "-t", "1s"],
+    ] {
+        let output = bench(args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert!(words(&output.stderr).contains("larder bench: "), "{args:?}");
+    }
+}
+
+#[test]
+fn options_change_what_a_file_says() {
+    let file = temporary("scenario.toml");
+    let printed = bench(&["--preset", "olio-2048", "--print-scenario"]);
+    assert!(printed.status.success());
+    fs::write(&file, &printed.stdout).expect("the temporary directory can be written");
+    let path = file.to_str().expect("it is text");
+    let again = bench(&["--scenario", path, "--print-scenario"]);
+    assert_eq!(words(&again.stdout), words(&printed.stdout));
+
+    let changed = bench(&[
+        "--scenario",
+        path,
+        "-s",
+        "a,b:5,/run/c.sock",
+        "-c",
+        "7",
+        "-P",
+        "3",
+        "--rate",
+        "5k",
+        "--ramp",
+        "9k",
+        "--even",
+        "--mix",
+        "get=9,set=1",
+        "--multiget",
+        "8",
+        "--noreply",
+        "--ttl",
+        "60",
+        "--keys",
+        "1k",
+        "--zipf",
+        "0.8",
+        "--verify=0.5",
+        "--secs",
+        "2m",
+        "--tls-name",
+        "x",
+        "--login",
+        "ann:secret",
+        "--no-fill",
+        "--print-scenario",
+    ]);
+    let text = words(&changed.stdout);
+    for line in [
+        "servers = [",
+        "\"a:11211\"",
+        "\"b:5\"",
+        "\"/run/c.sock\"",
+        "connections = 7",
+        "pipeline = 3",
+        "rate_per_sec = 5000.0",
+        "rate_end_per_sec = 9000.0",
+        "spacing = \"even\"",
+        "keys = 8",
+        "noreply = true",
+        "secs = 60",
+        "count = 1000",
+        "exponent = 0.8",
+        "verify = 0.5",
+        "secs = 120.0",
+        "server_name = \"x\"",
+        "fill = false",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+    assert!(!text.contains("secret"));
+    let _ = fs::remove_file(file);
+}
+
+#[test]
+fn presets_are_listed_and_shown() {
+    let list = bench(&["presets"]);
+    for name in ["memaslap", "olio-100", "spy-whalin", "brutis", "noreply", "etc", "kvcache", "cache"] {
+        assert!(words(&list.stdout).lines().any(|line| line.split(' ').next() == Some(name)), "{name}");
+    }
+    assert!(words(&bench(&["presets", "etc"]).stdout).contains("SIGMETRICS 2012"));
+}
+
+#[test]
+fn a_run_is_told_and_written() {
+    let floor = Floor::start();
+    let file = temporary("run.json");
+    let path = file.to_str().expect("it is text");
+    let output = bench(&[
+        "-s",
+        &floor.address,
+        "--requests",
+        "2000",
+        "-c",
+        "2",
+        "-t",
+        "1",
+        "--keys",
+        "100",
+        "--json",
+        path,
+        "--no-screen",
+    ]);
+    assert!(output.status.success(), "{}", words(&output.stderr));
+    assert!(words(&output.stdout).contains("latency"));
+    let json: serde_json::Value =
+        serde_json::from_slice(&fs::read(&file).expect("it was written")).expect("it is JSON");
+    assert_eq!(json["scenario"]["until"]["requests"], 2000);
+    let quiet =
+        bench(&["-s", &floor.address, "--requests", "100", "-c", "1", "-t", "1", "--keys", "10", "--quiet"]);
+    assert!(quiet.status.success() && quiet.stdout.is_empty() && quiet.stderr.is_empty());
+    let _ = fs::remove_file(file);
+}
+
+#[test]
+fn a_server_that_makes_up_values_is_caught() {
+    let floor = Floor::start();
+    let output = bench(&[
+        "-s",
+        &floor.address,
+        "--requests",
+        "500",
+        "-c",
+        "2",
+        "-t",
+        "1",
+        "--keys",
+        "100",
+        "--verify",
+    ]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(words(&output.stderr).contains("not all was well"), "{}", words(&output.stderr));
+}
+
+/// The command lines of an article on memaslap, under the name it has there. Only their length is ours.
+#[test]
+fn memaslap_s_command_lines_run_as_typed() {
+    let floor = Floor::start();
+    for more in ["-U", "", "-d 8", "-U -d 8"] {
+        let line = format!("memcslap --servers {} -S 1s -T 2 -c 8 --win_size=1k -t 1s {more}", floor.address);
+        let output = bench(&line.split_whitespace().collect::<Vec<_>>());
+        assert!(output.status.success(), "{more}: {}", words(&output.stderr));
+        let text = words(&output.stdout);
+        for part in [
+            "threads count: 2",
+            "concurrency: 8",
+            "run time: 1s",
+            "windows size: 1k",
+            "set_prop=0.10",
+            "cmd_get: ",
+        ] {
+            assert!(text.contains(part), "{more}: {part} in {text}");
+        }
+        assert_eq!(text.contains("packet_drop: "), more.contains("-U"), "{more}");
+        let note = "-S is an option of memaslap";
+        assert!(words(&output.stderr).contains(note), "{more}: {}", words(&output.stderr));
+    }
+}
+
+#[test]
+fn an_interrupt_ends_a_run_with_its_tables() {
+    let floor = Floor::start();
+    let mut child =
+        larder(&["-s", &floor.address, "--secs", "1h", "-c", "1", "-t", "1", "--keys", "10", "--no-screen"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("larder runs");
+    // The first period is over.
+    let mut errors = BufReader::new(child.stderr.take().expect("it is piped"));
+    let mut line = String::new();
+    while !line.contains("1 s") {
+        line.clear();
+        assert!(errors.read_line(&mut line).expect("it is text") > 0, "it ended by itself");
+    }
+    let killed =
+        Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("there is kill");
+    assert!(killed.success());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(words(&output.stdout).contains("latency"));
+}
