@@ -8,6 +8,7 @@ use larder_protocol::Dialect;
 use larder_server::clock::Clock;
 use larder_server::measure::Recorder;
 use larder_server::output::Output;
+use larder_server::roster;
 use larder_server::session::{Context, OUTPUT_BYTES_MAX, Session, Verdict, Window};
 use larder_server::settings::Settings;
 use larder_server::shared::Shared;
@@ -111,6 +112,8 @@ impl Server {
                 shared: &self.shared,
                 counters: &self.shared.counters[0],
                 recorder: &self.recorder,
+                worker: 0,
+                client: &roster::Client::of_datagrams(),
             };
             let turn = self.handle.enter(NOW);
             let mut output = Output::default();
@@ -129,7 +132,8 @@ impl Server {
             }
             match fed.verdict {
                 Verdict::NeedInput => return,
-                Verdict::Close(_) => client.is_closed = true,
+                // A client that watches belongs to the control thread from then on.
+                Verdict::Close(_) | Verdict::Watch(_) => client.is_closed = true,
                 Verdict::Yield | Verdict::Later | Verdict::TryAgain => {}
             }
         }

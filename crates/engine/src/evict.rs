@@ -287,6 +287,7 @@ impl Turn<'_> {
         counters.evicted_unfetched.add(i64::from(!fetched));
         queue.evicted_unfetched.add(i64::from(!fetched));
         counters.evicted_active.add(i64::from(fetched && idle_secs < ACTIVE_SECS));
+        self.record_eviction(offset, idle_secs);
         self.unlink(bucket, found);
     }
 

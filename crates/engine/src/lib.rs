@@ -15,6 +15,7 @@
 //! | `segment` | segments, their queues, the order of eviction |
 //! | `evict` | emptying segments: eviction, expiry, compaction, background work |
 //! | `run`, `upload` | large items: where they live, how they arrive |
+//! | `evicted` | what was evicted, for those who watch |
 //! | `walk` | all items, one after the other |
 //! | `survey` | what every segment holds |
 //! | `engine` | what all handles share; how memory comes back |
@@ -44,6 +45,7 @@ mod budget;
 mod engine;
 mod epoch;
 mod evict;
+mod evicted;
 mod ghost;
 mod handle;
 mod hash;
@@ -64,6 +66,7 @@ mod walk;
 mod write;
 
 pub use engine::{Config, Engine};
+pub use evicted::Evicted;
 pub use handle::{Handle, Item, Turn};
 pub use hash::Hash;
 pub use request::{
@@ -73,7 +76,7 @@ pub use request::{
 pub use stats::{QueueStats, Stats};
 pub use survey::{Lifetime, Piece, Queue, Survey};
 pub use upload::{Pin, Upload};
-pub use walk::Walk;
+pub use walk::{Swept, Walk};
 
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 250;

@@ -18,6 +18,15 @@ pub struct Walk {
     offsets: Vec<usize>,
 }
 
+/// What a sweep did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Swept {
+    /// Items looked at.
+    pub examined: u64,
+    /// ... of which removed.
+    pub reclaimed: u64,
+}
+
 impl Walk {
     /// All items have been met.
     pub fn is_done(&self) -> bool {
@@ -39,16 +48,19 @@ impl Turn<'_> {
     }
 
     /// Removes what has expired or was flushed from the next bucket.
-    pub fn sweep(&self, walk: &mut Walk) {
+    pub fn sweep(&self, walk: &mut Walk) -> Swept {
         self.step(walk);
+        let mut swept = Swept { examined: walk.offsets.len() as u64, reclaimed: 0 };
         for &offset in &walk.offsets {
             let raw = self.engine().item_at(offset);
             if self.engine().liveness(offset, raw, self.now()).is_err() {
                 self.reap(self.prepare(raw.key()), offset);
                 self.counters().crawler_reclaimed.add(1);
+                swept.reclaimed += 1;
             }
             self.counters().crawler_checked.add(1);
         }
+        swept
     }
 
     /// Notes what is in the next bucket. The items may be unlinked from then on, but stay readable within the turn.

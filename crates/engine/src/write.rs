@@ -17,6 +17,8 @@ pub(crate) struct Writer {
     pub(crate) last_cas: u64,
     /// Items linked (less unlinked) that the index has not been told of.
     pub(crate) unreported_items: i64,
+    /// What it evicted, if anybody wants to know.
+    pub(crate) record: crate::evicted::Record,
     /// Where the background step is walking.
     pub(crate) crawl: crate::evict::Crawl,
 }

@@ -245,7 +245,7 @@ fn why_not_reassign(from: i32, to: i32) -> Error {
 /// watch <fetchers|mutations|evictions|...>*
 pub(crate) fn watch(arguments: &[&[u8]]) -> Command<'static> {
     Streams::parse(arguments)
-        .map_or(refusal(Error::UnknownCommand), |streams| Command::Admin(Admin::Watch(streams)))
+        .map_or_else(|| refusal(Error::UnknownCommand), |streams| Command::Admin(Admin::Watch(streams)))
 }
 
 /// debugtime <seconds|p|r>
@@ -256,7 +256,7 @@ pub(crate) fn clock(arguments: &[&[u8]]) -> Command<'static> {
         [secs] => number::parse_i32(secs.strip_prefix(b"+").unwrap_or(secs)).map(Clock::Shift),
         _ => None,
     };
-    clock.map_or(refusal(Error::UnknownCommand), |clock| Command::Admin(Admin::Clock(clock)))
+    clock.map_or_else(|| refusal(Error::UnknownCommand), |clock| Command::Admin(Admin::Clock(clock)))
 }
 
 fn float(word: &[u8]) -> Option<f64> {

@@ -30,7 +30,7 @@ pub struct Dumped<'a> {
 /// Writes a line of metadump. It ends with a space and a line feed, as memcached's does.
 pub fn metadata<S: Sink>(item: &Dumped<'_>, sink: &mut S) {
     sink.bytes(b"key=");
-    uri(item.key, sink);
+    uri(item.key, |bytes| sink.bytes(bytes));
     field(b" exp=", item.expiry_secs.unwrap_or(-1), sink);
     field(b" la=", item.used_secs, sink);
     field(b" cas=", item.cas, sink);
@@ -62,15 +62,15 @@ pub fn cached<S: Sink>(item: &Dumped<'_>, sink: &mut S) {
     sink.bytes(b" s]\r\n");
 }
 
-/// Writes bytes URI-encoded (RFC 3986): unreserved characters stay, others become % and two hexadecimal digits.
-pub fn uri<S: Sink>(bytes: &[u8], sink: &mut S) {
+/// Hands bytes on URI-encoded (RFC 3986): unreserved characters stay, others become % and two hexadecimal digits.
+pub fn uri(bytes: &[u8], mut put: impl FnMut(&[u8])) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for chunk in bytes.chunk_by(|before, after| is_unreserved(*before) && is_unreserved(*after)) {
         match chunk {
             &[byte] if !is_unreserved(byte) => {
-                sink.bytes(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+                put(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
             }
-            plain => sink.bytes(plain),
+            plain => put(plain),
         }
     }
 }

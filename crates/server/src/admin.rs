@@ -27,7 +27,11 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 Err(Error::ReassignDisabled)
             }
             Admin::Reassign(error) => Err(error),
-            Admin::MemoryLimit(_) | Admin::Watch(_) | Admin::Clock(_) => Err(Error::UnknownCommand),
+            Admin::Watch(streams) => match self.may_watch() {
+                Ok(()) => return Err(Done::Watch(streams)),
+                Err(error) => Err(error),
+            },
+            Admin::MemoryLimit(_) | Admin::Clock(_) => Err(Error::UnknownCommand),
         };
         Ok(done.map_or_else(Reply::Error, |()| Reply::Ok))
     }
@@ -44,6 +48,14 @@ impl<'t> Executor<'_, '_, '_, 't> {
             });
         }
         classes.map(|classes| Dump::keys(format, classes))
+    }
+
+    // watch
+    fn may_watch(&self) -> Result<(), Error> {
+        if !self.cx.shared.settings.watch {
+            return Err(Error::WatchNotAllowed);
+        }
+        if self.cx.shared.log.has_room() { Ok(()) } else { Err(Error::TooManyWatchers) }
     }
 
     // lru_crawler enable, disable, sleep, tocrawl, crawl

@@ -7,14 +7,17 @@
 use std::io::{self, IoSlice};
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
 use std::time::Instant;
 
 use larder_engine::Handle;
+use larder_protocol::admin::Streams;
 
 use crate::counters::Counters;
-use crate::listen::Address;
+use crate::log::Watcher;
 use crate::measure::{Recorder, Road};
 use crate::output::{Output, Unsent};
+use crate::roster::{Client, Peer, State};
 use crate::session::{CloseReason, Context, Session, Verdict, Window};
 use crate::shared::Shared;
 use crate::tls;
@@ -23,34 +26,16 @@ use crate::wire::{self, Received, Wire};
 /// A connection.
 pub(crate) struct Connection {
     wire: Wire,
-    transport: Transport,
+    client: Arc<Client>,
     session: Session,
     input: Input,
     unsent: Option<Box<Unsent>>,
     /// Close as soon as all is sent.
     closing: Option<CloseReason>,
-    /// When it last sent something.
-    heard_secs: u32,
     /// In the worker's queue of those that have more to do.
     pub(crate) is_queued: bool,
     /// What the worker's epoll watches it for.
     pub(crate) interest: Interest,
-}
-
-/// How a client is connected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Transport {
-    Tcp,
-    Unix,
-}
-
-impl From<&Address> for Transport {
-    fn from(address: &Address) -> Self {
-        match address {
-            Address::Tcp(_) => Self::Tcp,
-            Address::Unix(_) => Self::Unix,
-        }
-    }
 }
 
 /// What a connection waits for.
@@ -70,6 +55,8 @@ pub(crate) enum Next {
     /// It waits for something that no socket tells of: in a few milliseconds.
     Park,
     Close(CloseReason),
+    /// It is the control thread's from now on.
+    Watch(Streams),
 }
 
 /// What a worker lends to the connection that it serves.
@@ -79,6 +66,8 @@ pub(crate) struct Bench<'w> {
     pub(crate) recorder: &'w Recorder,
     /// When epoll reported what is being served.
     pub(crate) woken: Instant,
+    /// The worker's number.
+    pub(crate) worker: usize,
     pub(crate) handle: &'w mut Handle,
     /// What is received lands here first.
     pub(crate) scratch: &'w mut [u8],
@@ -88,8 +77,17 @@ pub(crate) struct Bench<'w> {
 }
 
 impl<'w> Bench<'w> {
-    pub(crate) fn context(&self) -> Context<'w> {
-        Context { shared: self.shared, counters: self.counters, recorder: self.recorder }
+    pub(crate) fn context<'c>(&self, client: &'c Client) -> Context<'c>
+    where
+        'w: 'c,
+    {
+        Context {
+            shared: self.shared,
+            counters: self.counters,
+            recorder: self.recorder,
+            worker: self.worker,
+            client,
+        }
     }
 }
 
@@ -104,15 +102,14 @@ struct Input {
 }
 
 impl Connection {
-    pub(crate) fn new(wire: Wire, transport: Transport, session: Session, now_secs: u32) -> Self {
+    pub(crate) fn new(wire: Wire, client: Arc<Client>, session: Session) -> Self {
         Self {
             wire,
-            transport,
+            client,
             session,
             input: Input::default(),
             unsent: None,
             closing: None,
-            heard_secs: now_secs,
             is_queued: false,
             interest: Interest::Readable,
         }
@@ -124,16 +121,27 @@ impl Connection {
 
     /// Has it waited between commands for longer than `timeout_secs`? Unix sockets have no timeout.
     pub(crate) fn is_idle(&self, now_secs: u32, timeout_secs: u32) -> bool {
-        self.transport == Transport::Tcp
+        matches!(self.client.peer, Peer::Tcp(_))
             && !self.is_blocked()
             && !self.is_queued
             && self.session.is_waiting()
-            && now_secs.saturating_sub(self.heard_secs) > timeout_secs
+            && now_secs.saturating_sub(self.client.heard_secs()) > timeout_secs
     }
 
     /// Goes on with it: sends what is left over; then feeds what is left over, or else reads and feeds that. A
     /// connection that is alone may go on beyond its share of requests.
     pub(crate) fn serve(&mut self, bench: &mut Bench<'_>, is_alone: bool) -> Next {
+        self.client.set_state(State::ParseCommand);
+        let next = self.go_on(bench, is_alone);
+        self.client.set_state(match next {
+            _ if self.is_blocked() => State::Write,
+            _ if !self.session.is_waiting() => State::Value,
+            _ => State::Read,
+        });
+        next
+    }
+
+    fn go_on(&mut self, bench: &mut Bench<'_>, is_alone: bool) -> Next {
         match self.send_unsent(bench) {
             Ok(true) => {}
             Ok(false) => return Next::Wait(Interest::Writable),
@@ -155,6 +163,18 @@ impl Connection {
             };
         }
         self.feed(bench, received, if is_alone { ROUNDS_ALONE } else { 1 })
+    }
+
+    /// Who it is.
+    pub(crate) fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    /// Becomes one that watches.
+    pub(crate) fn into_watcher(self, streams: Streams) -> Watcher {
+        self.client.set_state(State::Watch);
+        let unsent = self.unsent.map_or_else(Vec::new, |unsent| unsent.to_bytes());
+        Watcher::new(self.wire, self.client, streams, unsent)
     }
 
     /// To be called before it is dropped.
@@ -191,7 +211,7 @@ impl Connection {
                         Received::Bytes(n) => {
                             self.session.filled(n);
                             bench.counters.bytes_read.add(n as u64);
-                            self.heard_secs = turn.now().secs;
+                            self.client.hear(turn.now().secs);
                             if n < room {
                                 return Received::Nothing;
                             }
@@ -218,7 +238,7 @@ impl Connection {
         }
         let input = if is_kept { &kept[..] } else { &bench.scratch[..received] };
 
-        let context = bench.context();
+        let context = bench.context(&self.client);
         let mut rounds = 0;
         let (next, is_unfed) = loop {
             let begun = Instant::now();
@@ -226,13 +246,19 @@ impl Connection {
                 bench.recorder.waited(begun - bench.woken);
             }
             let turn = bench.handle.enter(bench.shared.clock.at(begun));
-            self.heard_secs = turn.now().secs;
+            self.client.hear(turn.now().secs);
             let mut output = Output::new(mem::take(bench.output));
             let requests_max = bench.shared.settings.requests_per_event;
             let fed = self.session.feed(&context, &turn, &input[from..], &mut output, requests_max);
             from += fed.consumed;
             if fed.requests > 0 && bench.recorder.measured().latency {
                 bench.recorder.finish(self.road(), begun.elapsed(), turn.now().secs);
+            }
+            if let Verdict::Watch(streams) = fed.verdict {
+                // Sent by the control thread, once it tells what happens.
+                self.unsent = Some(Box::new(output.unsent(0)));
+                *bench.output = output.into_buffer();
+                break (Next::Watch(streams), false);
             }
             let sent = send(&mut self.wire, &output, bench.tls, bench.counters);
             if let Ok(written) = sent
@@ -288,10 +314,10 @@ impl Connection {
     }
 
     fn road(&self) -> Road {
-        match self.transport {
-            Transport::Unix => Road::Unix,
-            Transport::Tcp if self.wire.is_plain() => Road::Tcp,
-            Transport::Tcp => Road::Tls,
+        match self.client.peer {
+            Peer::Unix => Road::Unix,
+            _ if self.wire.is_plain() => Road::Tcp,
+            _ => Road::Tls,
         }
     }
 

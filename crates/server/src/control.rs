@@ -1,15 +1,18 @@
 //! The control plane: what the main thread does while the workers serve. Never on the path of a request.
 //!
-//! It waits for signals and for what commands leave to it (`shutdown`, `lru_crawler crawl`), and once a second gives the cache the
+//! It waits for signals and for what commands leave to it (`shutdown`, `lru_crawler crawl`, `watch`), and once a second gives the cache the
 //! time for its background work.
 
 use std::io;
 
-use larder_engine::{Handle, Walk};
+use larder_engine::Handle;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use crate::crawler::Crawl;
+use crate::crew::Crew;
 use crate::forecast::Forecaster;
+use crate::log::Watchers;
 use crate::shared::Shared;
 use crate::signals::{Asked, Signals};
 use crate::tls::Tls;
@@ -24,18 +27,24 @@ pub enum Stop {
 }
 
 /// Runs until a signal or the `shutdown` command stops the server. Errors: the kernel refuses to wait.
-pub fn run(shared: &Shared, signals: &Signals) -> io::Result<Stop> {
+pub fn run(shared: &Shared, crew: &Crew, signals: &Signals) -> io::Result<Stop> {
     let mut handle = shared.engine.handle().ok_or_else(|| io::Error::other("no engine handle left"))?;
     let mut forecaster = Forecaster::new(shared);
     let mut maintained_secs = 0;
-    let mut walk = Walk::default();
+    let mut crawl = Crawl::default();
+    let mut watchers = Watchers::new(shared);
     loop {
-        let mut watched = [
+        let mut watched = vec![
             PollFd::new(signals, PollFlags::IN),
             PollFd::new(shared.control_wake(), PollFlags::IN),
             PollFd::new(shared.measures.wake(), PollFlags::IN),
         ];
-        let pause = if shared.crawler.is_running() { &AT_ONCE } else { &MAINTENANCE_INTERVAL };
+        watched.extend(watchers.polled());
+        let pause = match () {
+            () if shared.crawler.is_running() => &AT_ONCE,
+            () if !watchers.is_empty() => &LOG_INTERVAL,
+            () => &MAINTENANCE_INTERVAL,
+        };
         match poll(&mut watched, Some(pause)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -43,6 +52,8 @@ pub fn run(shared: &Shared, signals: &Signals) -> io::Result<Stop> {
         if !watched[1].revents().is_empty() {
             shared.control_wake().silence();
         }
+        drop(watched);
+        watchers.serve(shared, crew);
         while let Some(asked) = signals.next() {
             match asked {
                 Asked::Stop => return Ok(Stop::Now),
@@ -54,7 +65,7 @@ pub fn run(shared: &Shared, signals: &Signals) -> io::Result<Stop> {
             return Ok(stop);
         }
         if shared.crawler.is_running() {
-            shared.crawler.go_on(&mut walk, &handle.enter(shared.clock.now()));
+            shared.crawler.go_on(shared, &mut crawl, &handle.enter(shared.clock.now()));
         }
         if let Some(forecaster) = &mut forecaster {
             shared.measures.wake().silence();
@@ -64,9 +75,10 @@ pub fn run(shared: &Shared, signals: &Signals) -> io::Result<Stop> {
         if now_secs != maintained_secs {
             maintained_secs = now_secs;
             maintain(shared, &mut handle);
-            if now_secs % FADE_SECS == 0 {
+            if now_secs.is_multiple_of(FADE_SECS) {
                 shared.measures.fade();
             }
+            shared.tell_evictions(shared.settings.threads, &mut handle);
         }
     }
 }
@@ -90,6 +102,8 @@ fn maintain(shared: &Shared, handle: &mut Handle) {
     }
 }
 
+/// How long a line waits for the next one before it is sent to those who watch.
+const LOG_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 /// After so many seconds what was asked for counts half.
 const FADE_SECS: u32 = 30;

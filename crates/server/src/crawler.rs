@@ -1,10 +1,14 @@
 //! The search for expired items that `lru_crawler crawl` asks for. The engine looks for them by itself as well, a little every
 //! second; this one goes through all items at once. The control thread does the work.
 
+use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use larder_engine::{Turn, Walk};
 use larder_protocol::Error;
+
+use crate::log::Event;
+use crate::shared::Shared;
 
 /// What workers and the control thread know of the search.
 #[derive(Debug, Default)]
@@ -12,6 +16,15 @@ pub struct Crawler {
     is_enabled: AtomicBool,
     is_running: AtomicBool,
     starts: AtomicU64,
+}
+
+/// A search under way.
+#[derive(Default)]
+pub(crate) struct Crawl {
+    walk: Walk,
+    begun_secs: Option<u32>,
+    examined: u64,
+    reclaimed: u64,
 }
 
 impl Crawler {
@@ -53,13 +66,18 @@ impl Crawler {
     }
 
     /// Goes on with the search for a while, and is done when all items were met.
-    pub(crate) fn go_on(&self, walk: &mut Walk, turn: &Turn<'_>) {
+    pub(crate) fn go_on(&self, shared: &Shared, crawl: &mut Crawl, turn: &Turn<'_>) {
+        let begun_secs = *crawl.begun_secs.get_or_insert_with(|| turn.now().secs);
         for _ in 0..BUCKETS_PER_STEP {
-            turn.sweep(walk);
-            if walk.is_done() {
-                *walk = Walk::default();
+            let swept = turn.sweep(&mut crawl.walk);
+            crawl.examined += swept.examined;
+            crawl.reclaimed += swept.reclaimed;
+            if crawl.walk.is_done() {
+                let Crawl { examined, reclaimed, .. } = mem::take(crawl);
                 self.is_running.store(false, Relaxed);
-                return;
+                let elapsed_secs = turn.now().secs - begun_secs;
+                return shared
+                    .tell(shared.settings.threads, &Event::Crawl { elapsed_secs, examined, reclaimed });
             }
         }
     }

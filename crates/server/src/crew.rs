@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::listen::Listener;
+use crate::roster::Peer;
 use crate::wake::Wake;
 
 /// The workers of a server, as each of them sees the others.
@@ -28,6 +29,7 @@ pub(crate) struct Newcomer {
     pub(crate) fd: OwnedFd,
     /// Which of the crew's listeners it came by.
     pub(crate) listener: usize,
+    pub(crate) peer: Peer,
 }
 
 impl Crew {

@@ -7,19 +7,23 @@ use larder_engine::{
     Compare, Counted, Deleted, Expiry, Fail, Hash, Item, Miss, Mode, NoRoom, Store, Stored, Turn, Upload,
 };
 use larder_measure::{Access, Footprint};
+use larder_protocol::admin::Streams;
 use larder_protocol::command::{self, Command, Sasl, Shutdown};
 use larder_protocol::reply::{Detail, Hit, Peeked, Token};
-use larder_protocol::{Error, Form, Key, KeyBuffer, Reply, Request};
+use larder_protocol::{Error, Form, Key, KeyBuffer, Reply, Request, Sink as _};
 
 use crate::VERSION;
 use crate::control::Stop;
 use crate::counters::Counters;
 use crate::dump::Dump;
+use crate::log::Event;
 use crate::measure::Recorder;
 use crate::output::Output;
+use crate::roster::Client;
 use crate::shared::Shared;
 use crate::stats::{self, Answer};
 use crate::tls::Tls;
+use crate::trace;
 
 /// Where a command is executed: the server, and the worker's own counters.
 #[derive(Clone, Copy)]
@@ -30,6 +34,17 @@ pub struct Context<'c> {
     pub counters: &'c Counters,
     /// What it measures with.
     pub recorder: &'c Recorder,
+    /// That worker's number.
+    pub worker: usize,
+    /// Whose command it is.
+    pub client: &'c Client,
+}
+
+impl Context<'_> {
+    /// Tells those who watch, if any do, what happened.
+    pub(crate) fn tell(&self, event: &Event<'_>) {
+        self.shared.tell(self.worker, event);
+    }
 }
 
 /// One turn's means of executing commands.
@@ -64,6 +79,8 @@ pub enum Done {
     Answered,
     /// Its answer is long, and given piece by piece from now on: [`Executor::dump`].
     Begun,
+    /// As Answered, and from now on the client is told what happens, and nothing else.
+    Watch(Streams),
     /// Nothing happened: to be executed again in a new turn.
     TryAgain,
     /// As Answered, and the connection is to be closed once the output is written.
@@ -79,6 +96,20 @@ pub enum CloseReason {
     Error,
     /// The server stops.
     Shutdown,
+    /// The client was silent for too long.
+    Idle,
+}
+
+impl CloseReason {
+    /// memcached's word for it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::Error => "error",
+            Self::Shutdown => "shutdown",
+            Self::Idle => "idle_timeout",
+        }
+    }
 }
 
 /// To be tried again in a new turn.
@@ -89,8 +120,13 @@ type Answered<'t> = Result<Reply<'t, Item<'t>>, TryAgain>;
 impl<'t> Executor<'_, '_, '_, 't> {
     /// Executes one request. `hash` is of its key, if it has one; a [`Command::Get`] is taken to have one key.
     pub fn execute(&mut self, request: &Request<'_>, hash: Option<Hash>, value: Value<'_>) -> Done {
+        if let Command::Get(get) = request.command {
+            return self.get_one(get, hash, &request.form);
+        }
+        let is_observed = self.cx.shared.attention.is_paid();
+        let before = if is_observed { self.look_before(&request.command, hash) } else { None };
         let answered = match request.command {
-            Command::Get(get) => return self.get_one(get, hash, &request.form),
+            Command::Get(_) => return Done::Answered,
             Command::Fetch(fetch) => self.fetch(fetch, hash),
             Command::Peek(key) => Ok(self.peek(key, hash)),
             Command::Store(store) => self.store(store, hash, value),
@@ -117,7 +153,12 @@ impl<'t> Executor<'_, '_, '_, 't> {
             Command::RefreshCerts => Ok(self.refresh_certificates()),
             Command::Admin(admin) => match self.administer(admin) {
                 Ok(reply) => Ok(reply),
-                Err(done) => return done,
+                Err(done) => {
+                    if let Done::Watch(_) = done {
+                        request.form.encode(&Reply::Ok, self.out);
+                    }
+                    return done;
+                }
             },
             Command::Sasl(Sasl::Mechanisms) if self.cx.shared.guard.is_some() => {
                 Ok(Reply::Mechanisms(larder_auth::MECHANISMS))
@@ -131,7 +172,12 @@ impl<'t> Executor<'_, '_, '_, 't> {
             Command::Malformed(malformed) => Ok(Reply::Error(malformed.error)),
         };
         match answered {
-            Ok(reply) => self.answer(&request.form, &reply),
+            Ok(reply) => {
+                if is_observed {
+                    self.observe(&request.command, &request.form, before, &reply);
+                }
+                self.answer(&request.form, &reply)
+            }
             Err(TryAgain) => Done::TryAgain,
         }
     }
@@ -161,6 +207,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 Err(GetFailed::OutOfMemory) => return Done::Answered,
             }
         }
+        if self.cx.shared.attention.is_verbose() {
+            trace::reply(self.cx.client.fd, form, &Reply::End);
+        }
         self.answer(form, &Reply::End)
     }
 
@@ -178,6 +227,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
             counters.cmd_get.add(1);
             let found = self.turn.get(key.written(), hash);
             self.follow_read(hash, found.ok());
+            if self.cx.shared.attention.is_paid() {
+                self.observe_get(key.written(), found);
+            }
             match found {
                 Ok(item) => {
                     counters.get_hits.add(1);
@@ -193,6 +245,11 @@ impl<'t> Executor<'_, '_, '_, 't> {
         };
         let touched = self.turn.touch(key.written(), hash, self.expiry(exptime));
         self.follow_read(hash, touched.as_ref().ok().copied());
+        if self.cx.shared.attention.is_paid()
+            && let Some(found) = looked_up(touched)
+        {
+            self.observe_get(key.written(), found);
+        }
         match touched {
             Ok(item) => {
                 counters.cmd_touch.add(1);
@@ -358,6 +415,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
         let Command::Store(store) = request.command else { return Done::Answered };
         let hash = self.turn.prepare(store.key.bytes(&mut self.key_buffer));
         let reply = self.refuse(&store, hash, Error::OutOfMemoryStoring);
+        if self.cx.shared.attention.is_paid() {
+            self.observe(&request.command, &request.form, None, &reply);
+        }
         self.answer(&request.form, &reply)
     }
 
@@ -532,6 +592,16 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 self.dump = Some(dump);
                 return Err(Done::Begun);
             }
+            Answer::Ok => Reply::Ok,
+            Answer::Detail(dump) if matches!(form, Form::Binary(_)) => {
+                let dump = format!("{}END\r\n", String::from_utf8_lossy(&dump));
+                form.encode(&Reply::Stat("detailed", &dump), self.out);
+                Reply::End
+            }
+            Answer::Detail(dump) => {
+                self.out.bytes(&dump);
+                Reply::End
+            }
             Answer::Error(error) => Reply::Error(error),
         })
     }
@@ -599,12 +669,21 @@ impl<'t> Executor<'_, '_, '_, 't> {
         hash.unwrap_or_else(|| self.turn.prepare(key))
     }
 
-    fn count_miss(&self, miss: Miss) {
+    pub(crate) fn count_miss(&self, miss: Miss) {
         match miss {
             Miss::Absent => {}
             Miss::Expired => self.cx.counters.get_expired.add(1),
             Miss::Flushed => self.cx.counters.get_flushed.add(1),
         }
+    }
+}
+
+/// What a touch found, unless it is to be tried again.
+fn looked_up<'t>(touched: Result<Item<'t>, Fail>) -> Option<Result<Item<'t>, Miss>> {
+    match touched {
+        Ok(item) => Some(Ok(item)),
+        Err(Fail::Miss(miss)) => Some(Err(miss)),
+        Err(Fail::TryAgain | Fail::OutOfMemory) => None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Where clients come in: binds the TCP addresses or the Unix socket of the command line.
 
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
@@ -10,6 +11,7 @@ use rustix::fs::{FileType, Mode};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
 use crate::options::{EXIT_OS_ERROR, EXIT_USAGE, Refusal};
+use crate::roster;
 use crate::settings::{Port, Settings};
 use crate::tls::ClientCertificates;
 use crate::udp;
@@ -34,6 +36,16 @@ pub enum Address {
     Tcp(SocketAddr),
     /// A Unix socket. Its file stays when the server ends, and is replaced when the next one starts.
     Unix(PathBuf),
+}
+
+/// In memcached's notation.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => f.write_str(&roster::tcp_name(*address)),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
 }
 
 /// Binds everything that the settings ask for; there may be nothing (`-p 0`). Errors: exit code 71.

@@ -89,7 +89,7 @@ impl Login {
         };
         let mut step = Step { consumed: bytes, requests: 1, verdict: None };
         match done {
-            Done::Answered | Done::Begun => {}
+            Done::Answered | Done::Begun | Done::Watch(_) => {}
             Done::TryAgain => return Step::stop(0, Verdict::Later),
             Done::Close(reason) => step.verdict = Some(Verdict::Close(reason)),
         }

@@ -124,6 +124,7 @@ fn work(
 ) -> io::Result<Stop> {
     let threads = settings.threads;
     let shared = Arc::new(Shared::new(engine, settings, Clock::start())?.with_guard(guard).with_tls(tls));
+    shared.roster.add_sockets(&listeners, &udp);
     let crew = Arc::new(Crew::new(threads, listeners)?);
     let mut workers = Vec::new();
     for (index, udp_sockets) in udp.into_iter().enumerate() {
@@ -137,7 +138,7 @@ fn work(
             }
         })?);
     }
-    let stop = control::run(&shared, signals)?;
+    let stop = control::run(&shared, &crew, signals)?;
     if stop == Stop::Gracefully {
         crew.stop();
         for worker in workers {

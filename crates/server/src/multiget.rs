@@ -6,6 +6,7 @@ use larder_protocol::{Form, Reply};
 
 use crate::execute::{Executor, GetFailed};
 use crate::session::{OUTPUT_BYTES_MAX, Verdict};
+use crate::trace;
 
 /// How far a list of keys was looked up.
 pub(crate) enum LookedUp {
@@ -42,6 +43,9 @@ pub(crate) fn look_up(executor: &mut Executor<'_, '_, '_, '_>, get: Get<'_>, for
             }
         }
         if keys.rest().is_empty() {
+            if executor.cx.shared.attention.is_verbose() {
+                trace::reply(executor.cx.client.fd, form, &Reply::End);
+            }
             form.encode(&Reply::End, executor.out);
             return LookedUp::All;
         }

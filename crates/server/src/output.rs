@@ -132,6 +132,13 @@ impl Unsent {
         gather(&self.bytes, values, self.written, slices)
     }
 
+    /// A copy of what is still to be sent.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut slices = vec![IoSlice::new(&[]); 2 * self.gathered.len() + 1];
+        let filled = self.slices(&mut slices);
+        slices[..filled].iter().flat_map(|slice| slice.iter().copied()).collect()
+    }
+
     /// `n` bytes more were sent.
     pub fn advance(&mut self, n: usize) {
         self.written = (self.written + n).min(self.len_bytes);

@@ -13,6 +13,7 @@
 
 use arrayvec::ArrayVec;
 use larder_engine::{NoRoom, Turn};
+use larder_protocol::admin::Streams;
 use larder_protocol::command::{Command, Get, Sasl};
 use larder_protocol::{Dialect, Error, Form, KEY_BYTES_MAX, Keys, Reply, text};
 
@@ -24,6 +25,7 @@ use crate::frame::{Frame, Framed, line_end_bytes, single_key};
 use crate::login::Login;
 use crate::multiget::{self, LookedUp};
 use crate::output::Output;
+use crate::trace;
 
 /// The state of a conversation between two readings. Owns memory only while a value is arriving.
 #[derive(Default)]
@@ -76,6 +78,8 @@ pub enum Verdict {
     Later,
     /// The engine needs a new turn: leave this one, enter another, feed the rest (even if that is nothing).
     TryAgain,
+    /// Write the output; from then on the client is told what happens, and nothing else.
+    Watch(Streams),
     /// Write the output and close.
     Close(CloseReason),
 }
@@ -216,7 +220,13 @@ impl Session {
         if requests_max == 0 || executor.out.len_bytes() >= OUTPUT_BYTES_MAX {
             return Step::stop(0, Verdict::Yield);
         }
-        let dialect = *self.dialect.get_or_insert_with(|| Dialect::of_first_byte(input[0]));
+        let dialect = *self.dialect.get_or_insert_with(|| {
+            let dialect = Dialect::of_first_byte(input[0]);
+            if executor.cx.shared.attention.is_verbose() {
+                trace::dialect(executor.cx.client.fd, dialect == Dialect::Binary);
+            }
+            dialect
+        });
         let mut batch = ArrayVec::<Framed<'_>, BATCH_REQUESTS_MAX>::new();
         let batch_max = BATCH_REQUESTS_MAX.min(usize::try_from(requests_max).unwrap_or(usize::MAX));
         let mut framed_bytes = 0;
@@ -243,8 +253,16 @@ impl Session {
         }
 
         let mut step = Step::go_on(0);
+        let is_verbose = executor.cx.shared.attention.is_verbose();
         for framed in &batch {
             let Framed { request, value, hash, end } = framed;
+            if is_verbose {
+                trace::request(
+                    executor.cx.client.fd,
+                    &input[step.consumed..*end],
+                    dialect == Dialect::Binary,
+                );
+            }
             let done = match (&request.command, &request.form) {
                 (command, form) if self.is_datagram && command.is_administrative() => {
                     executor.answer(form, &Reply::Error(Error::NotOverUdp))
@@ -281,6 +299,10 @@ impl Session {
             executor.gives_up = false;
             if let Done::Close(reason) = done {
                 step.verdict = Some(Verdict::Close(reason));
+                return step;
+            }
+            if let Done::Watch(streams) = done {
+                step.verdict = Some(Verdict::Watch(streams));
                 return step;
             }
             if let Some(dump) = executor.dump.take() {
@@ -322,6 +344,9 @@ impl Session {
             // The value has not arrived whole.
             Frame::Head { request, head_bytes } => {
                 let head = &input[..head_bytes];
+                if executor.cx.shared.attention.is_verbose() {
+                    trace::request(executor.cx.client.fd, head, dialect == Dialect::Binary);
+                }
                 let refused = match request.command {
                     Command::Store(store)
                         if store.value_bytes < executor.cx.shared.engine.large_value_bytes() =>
@@ -360,6 +385,9 @@ impl Session {
                 if let Some((reply, bytes)) = refused {
                     self.state = State::Refused { bytes };
                     step.requests += 1;
+                    if executor.cx.shared.attention.is_paid() {
+                        executor.observe(&request.command, &request.form, None, &reply);
+                    }
                     step.close_if(executor.answer(&request.form, &reply));
                 }
             }

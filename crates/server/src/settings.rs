@@ -145,6 +145,8 @@ pub struct Accepted {
     pub chunk_bytes: u32,
     /// `-D`.
     pub prefix_delimiter: char,
+    /// Whether `-D` was given: `stats detail` counts from the start.
+    pub detail: bool,
     /// `-N`.
     pub napi_ids: u32,
     /// `slab_reassign`; decides whether `stats` shows its lines.
@@ -236,6 +238,7 @@ impl Default for Accepted {
             growth_factor: 1.25,
             chunk_bytes: 48,
             prefix_delimiter: ':',
+            detail: false,
             napi_ids: 0,
             slab_reassign: true,
             slab_automove: 1,

@@ -5,8 +5,10 @@ use std::io;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use larder_engine::Engine;
+use larder_engine::{Engine, Handle};
+use larder_protocol::admin::Streams;
 
+use crate::attention::Attention;
 use crate::clock::Clock;
 use crate::control::Stop;
 use crate::counters::{Counters, Totals};
@@ -14,7 +16,10 @@ use crate::crawler::Crawler;
 use crate::doorkeeper::Doorkeeper;
 use crate::forecast::Forecast;
 use crate::guard::Guard;
+use crate::log::{Event, Log};
 use crate::measure::{Measures, Recorder};
+use crate::prefixes::Prefixes;
+use crate::roster::Roster;
 use crate::settings::Settings;
 use crate::tls::Tls;
 use crate::wake::Wake;
@@ -41,6 +46,14 @@ pub struct Shared {
     pub measures: Arc<Measures>,
     /// The hit ratio at other sizes.
     pub forecast: Forecast,
+    /// Who follows what requests do.
+    pub attention: Attention,
+    /// What they are told.
+    pub log: Log,
+    /// Statistics by prefix of the key.
+    pub prefixes: Prefixes,
+    /// Who is connected.
+    pub roster: Roster,
     verbosity: AtomicU8,
     /// [`Stop`], as a number; 0: not asked for.
     stop: AtomicU8,
@@ -53,8 +66,16 @@ pub struct Shared {
 impl Shared {
     /// Puts the shared part together: one set of counters per worker thread. Errors: no descriptor to be had.
     pub fn new(engine: Arc<Engine>, settings: Settings, clock: Clock) -> io::Result<Self> {
+        let attention = Attention::default();
+        attention.set_verbose(settings.verbosity > 1);
+        attention.set_counts_prefixes(settings.accepted.detail);
         Ok(Self {
+            attention,
             counters: (0..settings.threads).map(|_| Arc::default()).collect(),
+            // The control thread has something to tell, too.
+            log: Log::new(settings.threads + 1, settings.accepted.worker_logbuf_bytes as usize),
+            prefixes: Prefixes::new(settings.threads, settings.accepted.prefix_delimiter as u8),
+            roster: Roster::default(),
             verbosity: AtomicU8::new(settings.verbosity),
             crawler: Crawler::new(settings.accepted.lru_crawler),
             stop: AtomicU8::new(0),
@@ -89,6 +110,7 @@ impl Shared {
     /// Sets the verbosity (the `verbosity` command).
     pub fn set_verbosity(&self, level: u8) {
         self.verbosity.store(level, Relaxed);
+        self.attention.set_verbose(level > 1);
     }
 
     /// Asks the server to stop. Returns at once; the process ends within about a second.
@@ -100,6 +122,35 @@ impl Shared {
     /// The stop that was asked for.
     pub(crate) fn requested_shutdown(&self) -> Option<Stop> {
         [Stop::Now, Stop::Gracefully].into_iter().find(|stop| *stop as u8 == self.stop.load(Relaxed))
+    }
+
+    /// Tells those who watch, if any do, what happened on a thread: worker number so and so, or after the last the control thread.
+    pub(crate) fn tell(&self, thread: usize, event: &Event<'_>) {
+        if self.attention.wants(event.stream()) {
+            self.log.tell(thread, event, &self.control_wake);
+        }
+    }
+
+    /// Tells those who watch, if any do, what a thread's handle has evicted; and lets it remember what it will evict, or not.
+    pub(crate) fn tell_evictions(&self, thread: usize, handle: &mut Handle) {
+        if !self.attention.is_paid() && !handle.records_evictions() {
+            return;
+        }
+        let now_secs = self.clock.now().secs;
+        for evicted in handle.take_evicted() {
+            self.tell(
+                thread,
+                &Event::Eviction {
+                    key: &evicted.key,
+                    is_fetched: evicted.is_fetched,
+                    ttl_secs: evicted.expiry.secs().map(|secs| secs.saturating_sub(now_secs)),
+                    idle_secs: evicted.idle_secs,
+                    class: evicted.queue + 1,
+                    value_bytes: evicted.value_bytes,
+                },
+            );
+        }
+        handle.record_evictions(self.attention.wants(Streams::EVICTIONS));
     }
 
     /// Tells the control thread that there is something to do.
@@ -134,6 +185,8 @@ impl Shared {
         *self.baseline() = Totals::sum(&self.counters);
         self.engine.reset_stats();
         self.doorkeeper.reset();
+        self.prefixes.reset();
+        self.log.counts().reset();
     }
 
     fn baseline(&self) -> MutexGuard<'_, Totals> {

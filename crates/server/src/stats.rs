@@ -1,6 +1,7 @@
 //! `stats` and its sub-commands. Names, order and meaning: memcached, doc/protocol.txt, "Statistics"; what has no
 //! counterpart here prints something true, mostly 0 (docs/statistics.md).
 
+mod connections;
 mod general;
 mod queues;
 mod settings;
@@ -19,6 +20,10 @@ pub enum Answer {
     Lines(Vec<(String, String)>),
     /// `RESET`.
     Reset,
+    /// `OK`.
+    Ok,
+    /// `PREFIX` lines, then `END`.
+    Detail(Vec<u8>),
     /// What a walk over all items tells.
     Dump(Box<Dump>),
     /// Not told.
@@ -38,6 +43,12 @@ pub fn answer(shared: &Shared, words: &[&[u8]], form: &Form<'_>) -> Answer {
             return Answer::Dump(Box::new(Dump::sizes(form)));
         }
         Some(b"sizes") => lines.add("sizes_status", "disabled"),
+        Some(b"conns") if !is_binary => connections::report(shared, &mut lines),
+        Some(b"detail") => {
+            return detail(shared, words.get(1).copied().unwrap_or_default()).unwrap_or_else(|error| {
+                Answer::Error(if is_binary { Error::UnknownStatistics } else { error })
+            });
+        }
         Some(b"cachedump") if !is_binary => {
             return cachedump(shared, &words[1..])
                 .map_or_else(Answer::Error, |dump| Answer::Dump(Box::new(dump)));
@@ -49,6 +60,20 @@ pub fn answer(shared: &Shared, words: &[&[u8]], form: &Form<'_>) -> Answer {
         Some(_) => return Answer::Error(Error::UnknownStatistics),
     }
     Answer::Lines(lines.0)
+}
+
+/// stats detail <on|off|dump>
+fn detail(shared: &Shared, word: &[u8]) -> Result<Answer, Error> {
+    if !shared.settings.dump {
+        return Err(Error::DetailNotAllowed);
+    }
+    match word {
+        b"on" => shared.attention.set_counts_prefixes(true),
+        b"off" => shared.attention.set_counts_prefixes(false),
+        b"dump" => return Ok(Answer::Detail(shared.prefixes.dump())),
+        _ => return Err(Error::DetailUsage),
+    }
+    Ok(Answer::Ok)
 }
 
 /// stats cachedump <class> <limit>

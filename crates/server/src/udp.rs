@@ -15,6 +15,7 @@ mod inbox;
 mod outbox;
 mod socket;
 
+use std::sync::Arc;
 use std::time::Instant;
 use std::{io, mem};
 
@@ -29,6 +30,7 @@ use crate::frame::Frame;
 use crate::measure::Road;
 use crate::output::Output;
 use crate::random;
+use crate::roster::Client;
 use crate::session::{Session, Verdict};
 use crate::settings::Settings;
 
@@ -41,6 +43,8 @@ pub(crate) struct Door {
 
 /// Where requests are answered.
 struct Desk {
+    /// All of them.
+    client: Arc<Client>,
     gate: Gate,
     /// The reply in the making.
     reply: Message,
@@ -60,6 +64,7 @@ impl Door {
     /// worker, so each may have a key of its own. Errors: no random numbers.
     pub(crate) fn open(sockets: Vec<Socket>, settings: &Settings) -> io::Result<Self> {
         let desk = Desk {
+            client: Arc::new(Client::of_datagrams()),
             gate: Gate::new(random::key()?, settings.udp_cookie),
             reply: Message::default(),
             outbox: Outbox::default(),
@@ -99,7 +104,8 @@ impl Desk {
             return;
         };
         let dialect = dialect.unwrap_or_else(|| Dialect::of_first_byte(*first));
-        let context = bench.context();
+        let client = Arc::clone(&self.client);
+        let context = bench.context(&client);
         let mut session = Session::of_datagram(Some(dialect));
         // Where the command at hand begins, and what is not fed yet.
         let (mut start, mut from) = (0, 0);
@@ -129,7 +135,8 @@ impl Desk {
                 (start, tries) = (from, 0);
             }
             match fed.verdict {
-                Verdict::NeedInput | Verdict::Close(_) => break,
+                // Nobody watches over UDP: the session says no.
+                Verdict::NeedInput | Verdict::Close(_) | Verdict::Watch(_) => break,
                 Verdict::Yield | Verdict::Later => {}
                 Verdict::TryAgain if tries < TRIES_MAX => {
                     tries += 1;

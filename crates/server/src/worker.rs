@@ -6,11 +6,13 @@
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use larder_protocol::Dialect;
+use larder_protocol::admin::Streams;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
@@ -19,7 +21,9 @@ use crate::connection::{Bench, Connection, Interest, Next, SCRATCH_BYTES};
 use crate::counters::Counters;
 use crate::crew::{Crew, Newcomer};
 use crate::listen::Listener;
-use crate::session::Session;
+use crate::log::Event;
+use crate::roster::{Client, Peer};
+use crate::session::{CloseReason, Session};
 use crate::shared::Shared;
 use crate::tls::{self, Channel, ClientCertificates};
 use crate::udp;
@@ -103,6 +107,7 @@ impl Worker {
                 counters: &counters,
                 recorder: &recorder,
                 woken,
+                worker: self.index,
                 handle: &mut handle,
                 scratch: &mut scratch,
                 output: &mut output,
@@ -125,6 +130,7 @@ impl Worker {
                 }
             }
             events.clear();
+            self.shared.tell_evictions(self.index, &mut handle);
             self.tick();
         }
         Ok(())
@@ -162,7 +168,7 @@ impl Worker {
                     connection.interest = interest;
                     let data = epoll::EventData::new_u64(fd as u64);
                     if epoll::modify(&self.epoll, &*connection, data, flags(interest)).is_err() {
-                        self.close(fd);
+                        self.close(fd, CloseReason::Error);
                     }
                 }
             }
@@ -173,7 +179,7 @@ impl Worker {
             Next::Park => {
                 // Its socket may have more to tell, which must not wake us in the meantime.
                 if epoll::delete(&self.epoll, &*connection).is_err() {
-                    return self.close(fd);
+                    return self.close(fd, CloseReason::Error);
                 }
                 if self.parked.is_empty() {
                     self.unpark_at = Instant::now() + Duration::from_millis(PARKED_MILLIS);
@@ -181,7 +187,8 @@ impl Worker {
                 connection.is_queued = true;
                 self.parked.push(fd);
             }
-            Next::Close(_) => self.close(fd),
+            Next::Watch(streams) => self.hand_over(fd, streams),
+            Next::Close(reason) => self.close(fd, reason),
         }
     }
 
@@ -196,7 +203,7 @@ impl Worker {
             if epoll::add(&self.epoll, connection, data, flags(connection.interest)).is_ok() {
                 self.ready.push_back(fd);
             } else {
-                self.close(fd);
+                self.close(fd, CloseReason::Error);
             }
         }
     }
@@ -221,15 +228,16 @@ impl Worker {
                 return self.stop_listening();
             }
             let Listener { fd, .. } = &self.crew.listeners()[listener];
-            match rustix::net::accept_with(fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-                Ok(fd) if refuses && !doorkeeper.admit(limit) => {
+            match rustix::net::acceptfrom_with(fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+                Ok((fd, _)) if refuses && !doorkeeper.admit(limit) => {
                     self.counters.rejected_connections.add(1);
                     // The socket is new: if it does not take one line at once, its client has gone.
                     let _ = rustix::io::write(&fd, REFUSAL);
                 }
-                Ok(fd) => {
+                Ok((fd, address)) => {
                     self.counters.total_connections.add(1);
-                    let newcomer = Newcomer { fd, listener };
+                    let address = address.and_then(|address| SocketAddr::try_from(address).ok());
+                    let newcomer = Newcomer { fd, listener, peer: address.map_or(Peer::Unix, Peer::Tcp) };
                     if let Some(newcomer) = self.crew.assign(self.index, newcomer) {
                         self.adopt(newcomer);
                     }
@@ -266,7 +274,7 @@ impl Worker {
         }
     }
 
-    fn adopt(&mut self, Newcomer { fd, listener }: Newcomer) {
+    fn adopt(&mut self, Newcomer { fd, listener, peer }: Newcomer) {
         let Listener { address, dialect, tls, .. } = &self.crew.listeners()[listener];
         if self.shared.verbosity() > 1 {
             let protocol = match dialect {
@@ -279,10 +287,12 @@ impl Worker {
         let Ok(channel) = tls.map(|certificates| self.channel(certificates)).transpose() else {
             return self.forget();
         };
-        let wire = Wire::new(fd, channel);
-        let session = Session::new(*dialect);
         let now_secs = self.shared.clock.now().secs;
-        let connection = Box::new(Connection::new(wire, address.into(), session, now_secs));
+        let client = Arc::new(Client::new(fd.as_raw_fd(), peer, address.to_string(), now_secs));
+        self.shared.roster.enter(Arc::clone(&client));
+        self.shared.tell(self.index, &Event::Arrival { client: &client });
+        let wire = Wire::new(fd, channel);
+        let connection = Box::new(Connection::new(wire, client, Session::new(*dialect)));
         let Ok(index) = usize::try_from(connection.raw_fd()) else { return };
         let data = epoll::EventData::new_u64(index as u64);
         let is_watched = epoll::add(&self.epoll, &*connection, data, flags(connection.interest)).is_ok();
@@ -291,7 +301,7 @@ impl Worker {
         }
         self.connections[index] = Some(connection);
         if !is_watched {
-            self.close(index);
+            self.close(index, CloseReason::Error);
         }
     }
 
@@ -302,9 +312,20 @@ impl Worker {
         Channel::new(context).map_err(io::Error::other)
     }
 
-    fn close(&mut self, fd: usize) {
+    /// Lets the control thread have a connection that watches.
+    fn hand_over(&mut self, fd: usize, streams: Streams) {
+        let Some(connection) = self.connections.get_mut(fd).and_then(Option::take) else { return };
+        let _ = epoll::delete(&self.epoll, &*connection);
+        self.shared.log.join(connection.into_watcher(streams), &self.shared.attention);
+        self.shared.wake_control();
+        self.crew.release(self.index);
+    }
+
+    fn close(&mut self, fd: usize, reason: CloseReason) {
         let Some(mut connection) = self.connections.get_mut(fd).and_then(Option::take) else { return };
         connection.say_goodbye();
+        self.shared.roster.leave(connection.client());
+        self.shared.tell(self.index, &Event::Departure { client: connection.client(), reason });
         // Dropping the descriptor also takes it out of epoll: nobody else holds the socket.
         drop(connection);
         if self.shared.verbosity() > 1 {
@@ -349,7 +370,7 @@ impl Worker {
                     .is_some_and(|connection| connection.is_idle(now_secs, timeout_secs))
                 {
                     self.counters.idle_kicks.add(1);
-                    self.close(fd);
+                    self.close(fd, CloseReason::Idle);
                 }
             }
         }

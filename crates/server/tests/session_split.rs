@@ -11,6 +11,7 @@ use larder_engine::{Config, Engine, Handle};
 use larder_server::clock::Clock;
 use larder_server::measure::Recorder;
 use larder_server::output::{Output, Unsent};
+use larder_server::roster;
 use larder_server::session::{Context, Session, Verdict, Window};
 use larder_server::settings::Settings;
 use larder_server::shared::Shared;
@@ -73,6 +74,8 @@ impl Server {
                 shared: &self.shared,
                 counters: &self.shared.counters[0],
                 recorder: &self.recorder,
+                worker: 0,
+                client: &roster::Client::of_datagrams(),
             };
             let turn = self.handle.enter(self.shared.clock.now());
             let mut output = Output::default();
@@ -81,7 +84,8 @@ impl Server {
             client.replies.extend(bytes_of(&output));
             match fed.verdict {
                 Verdict::NeedInput => return,
-                Verdict::Close(_) => client.is_closed = true,
+                // A client that watches belongs to the control thread from then on.
+                Verdict::Close(_) | Verdict::Watch(_) => client.is_closed = true,
                 Verdict::Yield | Verdict::Later | Verdict::TryAgain => {}
             }
         }
@@ -458,8 +462,13 @@ fn what_was_not_sent_can_be_sent_later() {
         &mut client,
         format!("set a 0 0 900000\r\n{value}\r\nset b 0 0 6000\r\n{middle}\r\n").as_bytes(),
     );
-    let context =
-        Context { shared: &server.shared, counters: &server.shared.counters[0], recorder: &server.recorder };
+    let context = Context {
+        shared: &server.shared,
+        counters: &server.shared.counters[0],
+        recorder: &server.recorder,
+        worker: 0,
+        client: &roster::Client::of_datagrams(),
+    };
     let expected = format!("VALUE b 0 6000\r\n{middle}\r\nVALUE a 0 900000\r\n{value}\r\nEND\r\n");
     for written in
         [0, 1, 15, 16, 17, 3_000, 6_015, 6_016, 6_018, 6_030, 6_038, 6_039, 500_000, 906_036, 906_042]

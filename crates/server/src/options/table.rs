@@ -206,6 +206,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         status: Status::Accepted("statistics by prefix are not in this version"),
         act: Act::Set(|d, v| {
             d.settings.accepted.prefix_delimiter = v.chars().next().unwrap_or(':');
+            d.settings.accepted.detail = true;
             Ok(())
         }),
     },

@@ -1,5 +1,7 @@
 //! `stats`.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
 
@@ -136,13 +138,14 @@ fn cache(shared: &Shared, lines: &mut Lines) {
     if accepted.lru_maintainer {
         lines.add("lru_maintainer_juggles", 0);
     }
+    let log = shared.log.counts();
     lines.add_all([
-        ("malloc_fails", 0),
-        ("log_worker_dropped", 0),
-        ("log_worker_written", 0),
-        ("log_watcher_skipped", 0),
-        ("log_watcher_sent", 0),
-        ("log_watchers", 0),
+        ("malloc_fails", 0u64),
+        ("log_worker_dropped", log.dropped.load(Relaxed)),
+        ("log_worker_written", log.written.load(Relaxed)),
+        ("log_watcher_skipped", log.skipped.load(Relaxed)),
+        ("log_watcher_sent", log.sent.load(Relaxed)),
+        ("log_watchers", shared.log.watchers() as u64),
     ]);
     tls(shared, lines);
     lines.add_all([

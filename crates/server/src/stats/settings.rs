@@ -24,7 +24,7 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) {
     lines.add("domain_socket", socket.as_deref().unwrap_or("NULL"));
     lines.add("umask", format_args!("{:o}", settings.unix_mode));
     lines.add("shutdown_command", yes_no(settings.shutdown_command));
-    accepted_options_and_threads(settings, lines);
+    accepted_options_and_threads(shared, lines);
     lines.add("cas_enabled", yes_no(settings.cas));
     lines.add("tcp_backlog", settings.backlog);
     let protocol = match settings.dialect {
@@ -51,14 +51,15 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) {
     lines.add("noreply_close_on_error", yes_no(settings.noreply_close_on_error));
 }
 
-fn accepted_options_and_threads(settings: &Settings, lines: &mut Lines) {
+fn accepted_options_and_threads(shared: &Shared, lines: &mut Lines) {
+    let settings = &shared.settings;
     let accepted = &settings.accepted;
     lines.add("growth_factor", format_args!("{:.2}", accepted.growth_factor));
     lines.add("chunk_size", accepted.chunk_bytes);
     lines.add("num_threads", settings.threads);
     lines.add("num_threads_per_udp", settings.threads);
     lines.add("stat_key_prefix", accepted.prefix_delimiter);
-    lines.add("detail_enabled", "no");
+    lines.add("detail_enabled", yes_no(shared.attention.counts_prefixes()));
     lines.add("reqs_per_event", settings.requests_per_event);
 }
 

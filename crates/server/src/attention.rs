@@ -1,0 +1,69 @@
+//! Who follows what requests do, if anybody: watchers, statistics by prefix, a verbose log. Asked once a request, so it is one word
+//! that is written only when somebody comes or goes.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use larder_protocol::admin::Streams;
+
+/// Who follows, as bits on a cache line of their own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Attention(AtomicU32);
+
+impl Attention {
+    /// Does anybody follow requests?
+    #[inline]
+    pub(crate) fn is_paid(&self) -> bool {
+        self.0.load(Relaxed) != 0
+    }
+
+    /// Does anybody watch one of these?
+    pub(crate) fn wants(&self, streams: Streams) -> bool {
+        self.has(streams.bits().into())
+    }
+
+    /// The streams that are watched from now on.
+    pub(crate) fn set_streams(&self, streams: Streams) {
+        let others = VERBOSE | PREFIXES;
+        let _ = self.0.fetch_update(Relaxed, Relaxed, |bits| Some(bits & others | u32::from(streams.bits())));
+    }
+
+    /// These are watched, too.
+    pub(crate) fn add_streams(&self, streams: Streams) {
+        self.0.fetch_or(streams.bits().into(), Relaxed);
+    }
+
+    /// Are commands logged (`-vv`)?
+    pub(crate) fn is_verbose(&self) -> bool {
+        self.has(VERBOSE)
+    }
+
+    pub(crate) fn set_verbose(&self, is_on: bool) {
+        self.set(VERBOSE, is_on);
+    }
+
+    /// Are commands counted by prefix (`stats detail on`)?
+    pub(crate) fn counts_prefixes(&self) -> bool {
+        self.has(PREFIXES)
+    }
+
+    pub(crate) fn set_counts_prefixes(&self, is_on: bool) {
+        self.set(PREFIXES, is_on);
+    }
+
+    fn has(&self, bits: u32) -> bool {
+        self.0.load(Relaxed) & bits != 0
+    }
+
+    fn set(&self, bit: u32, is_on: bool) {
+        if is_on {
+            self.0.fetch_or(bit, Relaxed);
+        } else {
+            self.0.fetch_and(!bit, Relaxed);
+        }
+    }
+}
+
+// Above the bits of `Streams`.
+const VERBOSE: u32 = 1 << 16;
+const PREFIXES: u32 = 1 << 17;

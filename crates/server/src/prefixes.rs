@@ -1,0 +1,135 @@
+//! `stats detail`: commands counted by what stands before the delimiter in their keys.
+//!
+//! Every worker counts for itself. A table has room for so many prefixes and no more: whoever invents prefixes must not make it
+//! grow without end. What came first stays.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The tables of all workers.
+#[derive(Debug)]
+pub struct Prefixes {
+    delimiter: u8,
+    tables: Box<[Table]>,
+    /// Commands not counted, because their prefix found no room.
+    uncounted: AtomicU64,
+}
+
+type Table = Mutex<HashMap<Box<[u8]>, Counts>>;
+
+/// What was done to the keys of a prefix.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    gets: u64,
+    hits: u64,
+    sets: u64,
+    deletes: u64,
+}
+
+/// What is done to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deed {
+    Get { is_hit: bool },
+    Set,
+    Delete,
+}
+
+impl Prefixes {
+    /// For so many workers.
+    pub fn new(workers: usize, delimiter: u8) -> Self {
+        Self {
+            delimiter,
+            tables: (0..workers).map(|_| Table::default()).collect(),
+            uncounted: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts; a key without a delimiter has no prefix and is not counted.
+    pub(crate) fn count(&self, worker: usize, key: &[u8], deed: Deed) {
+        let Some(end) = key.iter().position(|byte| *byte == self.delimiter) else { return };
+        let Some(table) = self.tables.get(worker) else { return };
+        let (mut table, prefix) = (lock(table), &key[..end]);
+        if !table.contains_key(prefix) {
+            if table.len() >= PREFIXES_MAX {
+                self.uncounted.fetch_add(1, Relaxed);
+                return;
+            }
+            table.insert(prefix.into(), Counts::default());
+        }
+        let Some(counts) = table.get_mut(prefix) else { return };
+        match deed {
+            Deed::Get { is_hit } => {
+                counts.gets += 1;
+                counts.hits += u64::from(is_hit);
+            }
+            Deed::Set => counts.sets += 1,
+            Deed::Delete => counts.deletes += 1,
+        }
+    }
+
+    /// What `stats detail dump` answers, up to END, without that.
+    pub(crate) fn dump(&self) -> Vec<u8> {
+        let mut all = HashMap::<Box<[u8]>, Counts>::new();
+        for table in &self.tables {
+            for (prefix, counts) in lock(table).iter() {
+                let sum = all.entry(prefix.clone()).or_default();
+                sum.gets += counts.gets;
+                sum.hits += counts.hits;
+                sum.sets += counts.sets;
+                sum.deletes += counts.deletes;
+            }
+        }
+        let mut all: Vec<_> = all.into_iter().collect();
+        all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        let mut dump = Vec::new();
+        for (prefix, Counts { gets, hits, sets, deletes }) in all {
+            dump.extend_from_slice(b"PREFIX ");
+            dump.extend_from_slice(&prefix);
+            dump.extend_from_slice(format!(" get {gets} hit {hits} set {sets} del {deletes}\r\n").as_bytes());
+        }
+        dump
+    }
+
+    /// Forgets all counts.
+    pub(crate) fn reset(&self) {
+        for table in &self.tables {
+            lock(table).clear();
+        }
+        self.uncounted.store(0, Relaxed);
+    }
+}
+
+fn lock(table: &Table) -> MutexGuard<'_, HashMap<Box<[u8]>, Counts>> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Prefixes that a worker's table has room for: with the longest keys, some 3 MB.
+const PREFIXES_MAX: usize = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_are_summed_and_tables_do_not_grow_without_end() {
+        let prefixes = Prefixes::new(2, b':');
+        for worker in 0..2 {
+            prefixes.count(worker, b"a:1", Deed::Get { is_hit: worker == 0 });
+            prefixes.count(worker, b"a:2:3", Deed::Set);
+            prefixes.count(worker, b":", Deed::Delete);
+            prefixes.count(worker, b"none", Deed::Set);
+        }
+        let expected = "PREFIX  get 0 hit 0 set 0 del 2\r\nPREFIX a get 2 hit 1 set 2 del 0\r\n";
+        assert_eq!(String::from_utf8(prefixes.dump()).unwrap(), expected);
+        for number in 0..100_000 {
+            prefixes.count(0, format!("{number}:x").as_bytes(), Deed::Set);
+        }
+        let lines = prefixes.dump().iter().filter(|byte| **byte == b'\n').count();
+        assert_eq!(lines, PREFIXES_MAX);
+        prefixes.count(0, b"a:1", Deed::Delete);
+        assert!(String::from_utf8(prefixes.dump()).unwrap().contains("PREFIX a get 2 hit 1 set 2 del 1\r\n"));
+        prefixes.reset();
+        assert!(prefixes.dump().is_empty());
+    }
+}
