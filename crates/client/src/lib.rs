@@ -1,7 +1,24 @@
 //! A client of memcached's protocols.
 //!
+//! ```
+//! use larder_client::{Client, Distribution, Servers};
+//!
+//! # fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let servers: Servers = "10.0.1.1, 10.0.1.2:11212:3".parse()?;
+//! let mut client = Client::builder().servers(servers).distribution(Distribution::Ketama).build();
+//! client.set("colour", "green", 3600)?;
+//! let found = client.get("colour")?.map(|item| item.value);
+//! assert_eq!(found.as_deref(), Some(&b"green"[..]));
+//!
+//! let many = client.multi_get(&["colour", "shape"]);
+//! assert_eq!(many.items.iter().flatten().count(), 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! | module | what it is |
 //! |---|---|
+//! | [`client`] | asks any number of servers, and waits: for tools and plain programs |
 //! | [`codec`] | requests to bytes and bytes to answers, for the text, meta and binary protocols; no I/O |
 //! | [`address`] | where a server listens |
 //! | [`server`] | a list of servers, from `MEMCACHED_SERVERS` for instance |
@@ -13,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod client;
 pub mod codec;
 pub mod error;
 pub mod login;
@@ -21,6 +39,7 @@ pub mod server;
 pub mod stream;
 
 pub use address::Address;
+pub use client::Client;
 pub use codec::Pipeline;
 pub use error::Error;
 pub use login::Login;

@@ -8,6 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use rustls::{ClientConnection, StreamOwned};
 pub use tls::{Tls, TlsBuilder, TlsError};
 
@@ -85,6 +87,21 @@ impl Stream {
         socket.set_write_timeout(timeout)
     }
 
+    /// Whether it is open and nothing has come that has not been read. Does not wait. A byte that has come within TLS may be lost: whoever
+    /// asks expects none.
+    pub fn is_silent(&mut self) -> bool {
+        match self {
+            Self::Tcp(socket) => is_silent(socket),
+            Self::Unix(socket) => is_silent(socket),
+            // Records that are not for us, such as new tickets, may have come.
+            Self::Tls(tls) => {
+                let read = tls.sock.set_nonblocking(true).and_then(|()| tls.read(&mut [0]));
+                let would_block = read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+                tls.sock.set_nonblocking(false).is_ok() && would_block
+            }
+        }
+    }
+
     /// Bytes that were written wait inside of TLS: [`Write::flush`] sends them.
     pub fn has_unsent(&self) -> bool {
         match self {
@@ -92,6 +109,11 @@ impl Stream {
             Self::Tcp(_) | Self::Unix(_) => false,
         }
     }
+}
+
+fn is_silent(socket: impl AsFd) -> bool {
+    recv(socket, &mut [0u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT)
+        .is_err_and(|error| error == Errno::AGAIN)
 }
 
 fn connect(host: &str, port: u16, timeout: Option<Duration>) -> io::Result<TcpStream> {

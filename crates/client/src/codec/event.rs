@@ -159,7 +159,7 @@ pub enum ViolationKind {
 
 impl Violation {
     #[cold]
-    pub(super) fn new(kind: ViolationKind, found: &[u8]) -> Self {
+    pub(crate) fn new(kind: ViolationKind, found: &[u8]) -> Self {
         let found = &found[..found.len().min(FOUND_BYTES_MAX)];
         Self { kind, found: found.escape_ascii().to_string().into() }
     }

@@ -1,0 +1,407 @@
+//! A client of any number of servers, which waits for each answer.
+
+mod builder;
+mod connection;
+mod multi;
+
+pub use builder::Builder;
+use connection::Connection;
+pub use multi::MultiGet;
+
+use larder_protocol::KEY_BYTES_MAX;
+
+use crate::codec::{
+    Arith, Delete, ErrorKind, Event, Get, Mode, Outcome, Pipeline, Protocol, Store, Touch, Value, Violation,
+    ViolationKind,
+};
+use crate::ring::Ring;
+use crate::{Address, Error, Server};
+use builder::Settings;
+
+/// A client. Connects when it first asks a server, and again after a connection was lost.
+///
+/// Each connection has one request, or one batch, at a time, and is closed by whatever leaves its state in doubt: a timeout, a broken
+/// answer, an error that the server may have told before it had read the whole request. No answer can come late and be taken for another's.
+///
+/// A request is sent once. If it fails without an answer, whether a change was made is not known; the caller decides what to repeat.
+#[derive(Debug)]
+pub struct Client {
+    settings: Settings,
+    ring: Ring,
+    nodes: Vec<Node>,
+}
+
+/// A server, and the connection to it while nothing is asked.
+#[derive(Debug)]
+struct Node {
+    server: Server,
+    idle: Option<Connection>,
+}
+
+/// What was found under a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// The value.
+    pub value: Vec<u8>,
+    /// What the client that stored it set.
+    pub client_flags: u32,
+    /// For [`Client::cas`]. Told by [`Client::gets`], and always in the binary protocol.
+    pub cas: Option<u64>,
+}
+
+/// What became of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreOutcome {
+    /// Stored.
+    Stored,
+    /// `add`: the key is there already. `replace`, `append`, `prepend`: it is not.
+    NotStored,
+    /// `cas`: changed by somebody since.
+    Exists,
+    /// `cas`: not there.
+    NotFound,
+}
+
+/// What each server said, or why it did not.
+pub type ByServer<T> = Vec<(Address, Result<T, Error>)>;
+
+/// Requests. Keys have 1 to 250 bytes, and but for the binary protocol neither spaces nor control characters. Times to live
+/// (`exptime`): 0 for ever, up to 30 days (2,592,000) seconds from now, more a Unix time, negative gone at once.
+///
+/// All fail with what [`Error`] lists.
+impl Client {
+    /// Says how to build one.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Of one server, with all else as usual.
+    pub fn of(address: Address) -> Self {
+        Self::builder().server(address).build()
+    }
+
+    /// The servers, in their order.
+    pub fn servers(&self) -> impl Iterator<Item = &Server> {
+        self.nodes.iter().map(|node| &node.server)
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// See [`Client`].
+    pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Item>, Error> {
+        self.get_with(key.as_ref(), &Get::default())
+    }
+
+    /// The value of a key, with its CAS value.
+    ///
+    /// # Errors
+    /// See [`Client`].
+    pub fn gets(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Item>, Error> {
+        self.get_with(key.as_ref(), &Get { with_cas: true, ..Get::default() })
+    }
+
+    /// The value of a key, which expires anew.
+    ///
+    /// # Errors
+    /// See [`Client`].
+    pub fn get_and_touch(&mut self, key: impl AsRef<[u8]>, exptime: i64) -> Result<Option<Item>, Error> {
+        self.get_with(key.as_ref(), &Get { exptime: Some(exptime), ..Get::default() })
+    }
+
+    fn get_with(&mut self, key: &[u8], get: &Get<'_>) -> Result<Option<Item>, Error> {
+        // So that the answer shows its key, which is then compared.
+        let get = Get { meta_flags: b"k", ..*get };
+        let mut item = None;
+        let node = self.node_of(key)?;
+        self.ask(
+            node,
+            |pipeline, output| pipeline.get(output, &get, key, ()),
+            |event| match event {
+                Event::Done((), Outcome::Error(error)) => Err(error.into()),
+                Event::Value(value) => {
+                    item = Some(Item::of(&value));
+                    Ok(())
+                }
+                _ => Ok(()),
+            },
+        )?;
+        Ok(item)
+    }
+
+    /// Stores a value, whatever was there.
+    ///
+    /// # Errors
+    /// See [`Client`].
+    pub fn set(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, exptime: i64) -> Result<(), Error> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        self.store(&Store { key, value: &[value], exptime, ..Store::default() }).map(|_| ())
+    }
+
+    /// Stores a value if the key is not there.
+    ///
+    /// # Errors
+    /// See [`Client`].
+    pub fn add(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        exptime: i64,
+    ) -> Result<StoreOutcome, Error> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        self.store(&Store { mode: Mode::Add, key, value: &[value], exptime, ..Store::default() })
+    }
+
+    /// Stores a value if the key is there.
+    ///
+    /// # Errors
+    /// See [`Client`].
+    pub fn replace(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        exptime: i64,
+    ) -> Result<StoreOutcome, Error> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        self.store(&Store { mode: Mode::Replace, key, value: &[value], exptime, ..Store::default() })
+    }
+
+    /// Puts bytes behind a value that is there.
+    ///
+    /// # Errors
+    /// See [`Client`].
+    pub fn append(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<StoreOutcome, Error> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        self.store(&Store { mode: Mode::Append, key, value: &[value], ..Store::default() })
+    }
+
+    /// Puts bytes before a value that is there.
+    ///
+    /// # Errors
+    /// See [`Client`].
+    pub fn prepend(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<StoreOutcome, Error> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        self.store(&Store { mode: Mode::Prepend, key, value: &[value], ..Store::default() })
+    }
+
+    /// Stores a value if nobody has changed the key since [`Client::gets`] told `cas`.
+    ///
+    /// # Errors
+    /// See [`Client`].
+    pub fn cas(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        exptime: i64,
+        cas: u64,
+    ) -> Result<StoreOutcome, Error> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        self.store(&Store { key, value: &[value], exptime, compare: Some(cas), ..Store::default() })
+    }
+
+    /// Stores, with all options.
+    ///
+    /// # Errors
+    /// See [`Client`].
+    pub fn store(&mut self, store: &Store<'_>) -> Result<StoreOutcome, Error> {
+        self.change(
+            store.key,
+            |pipeline, output| pipeline.store(output, store, Some(())),
+            |outcome| match outcome {
+                Outcome::Stored { .. } => Some(StoreOutcome::Stored),
+                Outcome::NotStored => Some(StoreOutcome::NotStored),
+                Outcome::Exists => Some(StoreOutcome::Exists),
+                Outcome::NotFound => Some(StoreOutcome::NotFound),
+                _ => None,
+            },
+        )
+    }
+
+    /// Deletes a key. `false`: it was not there.
+    ///
+    /// # Errors
+    /// See [`Client`].
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
+        let delete = Delete { key: key.as_ref(), ..Delete::default() };
+        self.change(
+            delete.key,
+            |pipeline, output| pipeline.delete(output, &delete, Some(())),
+            |outcome| match outcome {
+                Outcome::Deleted => Some(true),
+                Outcome::NotFound => Some(false),
+                _ => None,
+            },
+        )
+    }
+
+    /// Adds to a decimal number, beyond 2^64 from 0 again. The sum; `None`: the key is not there.
+    ///
+    /// # Errors
+    /// See [`Client`].
+    pub fn incr(&mut self, key: impl AsRef<[u8]>, delta: u64) -> Result<Option<u64>, Error> {
+        self.arith(&Arith { key: key.as_ref(), delta, ..Arith::default() })
+    }
+
+    /// Subtracts from a decimal number, down to 0. The difference; `None`: the key is not there.
+    ///
+    /// # Errors
+    /// See [`Client`].
+    pub fn decr(&mut self, key: impl AsRef<[u8]>, delta: u64) -> Result<Option<u64>, Error> {
+        self.arith(&Arith { key: key.as_ref(), delta, decrement: true, ..Arith::default() })
+    }
+
+    fn arith(&mut self, arith: &Arith<'_>) -> Result<Option<u64>, Error> {
+        self.change(
+            arith.key,
+            |pipeline, output| pipeline.arith(output, arith, Some(())),
+            |outcome| match outcome {
+                Outcome::Number(number) => Some(Some(*number)),
+                Outcome::NotFound => Some(None),
+                _ => None,
+            },
+        )
+    }
+
+    /// Lets a key expire anew. `false`: it is not there.
+    ///
+    /// # Errors
+    /// See [`Client`].
+    pub fn touch(&mut self, key: impl AsRef<[u8]>, exptime: i64) -> Result<bool, Error> {
+        let touch = Touch { key: key.as_ref(), exptime, ..Touch::default() };
+        self.change(
+            touch.key,
+            |pipeline, output| pipeline.touch(output, &touch, Some(())),
+            |outcome| match outcome {
+                Outcome::Touched => Some(true),
+                Outcome::NotFound => Some(false),
+                _ => None,
+            },
+        )
+    }
+
+    /// Forgets everything on every server, now or in `delay_secs`.
+    pub fn flush_all(&mut self, delay_secs: u32) -> ByServer<()> {
+        self.each_server(|pipeline, output| pipeline.flush_all(output, delay_secs, Some(())), |(), _| {})
+    }
+
+    /// Every server's version.
+    pub fn version(&mut self) -> ByServer<String> {
+        self.each_server(
+            |pipeline, output| pipeline.version(output, ()),
+            |version, event| {
+                if let Event::Done((), Outcome::Version(text)) = event {
+                    *version = String::from_utf8_lossy(text).into_owned();
+                }
+            },
+        )
+    }
+
+    /// Every server's statistics, by name: those of `group`, or the general ones if it is empty.
+    pub fn stats(&mut self, group: &str) -> ByServer<Vec<(String, String)>> {
+        self.each_server(
+            |pipeline, output| pipeline.stats(output, group.as_bytes(), ()),
+            |stats: &mut Vec<_>, event| {
+                if let Event::Stat(name, value) = event {
+                    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+                    stats.push((text(name), text(value)));
+                }
+            },
+        )
+    }
+
+    /// Asks one server after the other, and gathers from the events of each.
+    fn each_server<R: Default>(
+        &mut self,
+        request: impl Fn(&mut Pipeline<()>, &mut Vec<u8>),
+        gather: impl Fn(&mut R, &Event<'_, ()>),
+    ) -> ByServer<R> {
+        (0..self.nodes.len())
+            .map(|node| {
+                let mut result = R::default();
+                let asked = self.ask(node, &request, |event| {
+                    gather(&mut result, &event);
+                    match event {
+                        Event::Done((), Outcome::Error(error)) => Err(error.into()),
+                        _ => Ok(()),
+                    }
+                });
+                (self.nodes[node].server.address.clone(), asked.map(|()| result))
+            })
+            .collect()
+    }
+
+    /// Asks for a change of one key. `read` says what an outcome means; `None`: nothing that can be.
+    fn change<R>(
+        &mut self,
+        key: &[u8],
+        request: impl FnOnce(&mut Pipeline<()>, &mut Vec<u8>),
+        read: impl Fn(&Outcome<'_>) -> Option<R>,
+    ) -> Result<R, Error> {
+        let node = self.node_of(key)?;
+        let mut result = None;
+        self.ask(node, request, |event| match event {
+            Event::Done((), Outcome::Error(error)) => Err(error.into()),
+            Event::Done((), outcome) => {
+                result = read(&outcome);
+                Ok(())
+            }
+            _ => Ok(()),
+        })?;
+        result.ok_or_else(|| Violation::new(ViolationKind::WrongForm, b"").into())
+    }
+
+    /// Sends a request to a server and hands the events of its answer to `take`, whose last error is told. The connection is kept only if its
+    /// state is beyond doubt.
+    fn ask(
+        &mut self,
+        node: usize,
+        request: impl FnOnce(&mut Pipeline<()>, &mut Vec<u8>),
+        mut take: impl FnMut(Event<'_, ()>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut connection = self.connection(node)?;
+        connection.send(request)?;
+        let mut told = Ok(());
+        connection.receive(|event| {
+            if let Err(error) = take(event) {
+                told = Err(error);
+            }
+        })?;
+        if !told.as_ref().is_err_and(is_doubtful) {
+            self.nodes[node].idle = Some(connection);
+        }
+        told
+    }
+
+    /// The connection to a server, taken out: whoever does not put it back closes it.
+    fn connection(&mut self, node: usize) -> Result<Connection, Error> {
+        let node = &mut self.nodes[node];
+        if let Some(mut connection) = node.idle.take()
+            && connection.is_silent()
+        {
+            return Ok(connection);
+        }
+        Connection::open(&node.server.address, &self.settings)
+    }
+
+    /// The server of a key, which is checked first.
+    fn node_of(&self, key: &[u8]) -> Result<usize, Error> {
+        let is_text = self.settings.protocol != Protocol::Binary;
+        let is_valid = (1..=KEY_BYTES_MAX).contains(&key.len())
+            && !(is_text && key.iter().any(|byte| *byte <= b' ' || *byte == 0x7f));
+        if !is_valid {
+            return Err(Error::InvalidKey);
+        }
+        self.ring.server_of(key).ok_or(Error::NoServers)
+    }
+}
+
+impl Item {
+    fn of(value: &Value<'_>) -> Self {
+        Self { value: value.bytes.to_vec(), client_flags: value.client_flags, cas: value.cas }
+    }
+}
+
+/// Whether the server may have told this before it had read the whole request: the rest would be taken for another.
+fn is_doubtful(error: &Error) -> bool {
+    matches!(error, Error::Refused { kind: ErrorKind::Client | ErrorKind::UnknownCommand, .. })
+}

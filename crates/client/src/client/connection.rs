@@ -1,0 +1,142 @@
+//! A connection that asks and waits.
+
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use super::builder::Settings;
+use crate::codec::{Event, Pipeline};
+use crate::{Address, Error, Stream};
+
+/// A connection. After an error nothing can be asked on it any more: drop it.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: Stream,
+    pipeline: Pipeline<()>,
+    output: Vec<u8>,
+    /// Answers that are not complete.
+    input: Vec<u8>,
+    /// For a request with its answer.
+    timeout: Option<Duration>,
+    deadline: Option<Instant>,
+    /// Something has come since the last request was sent.
+    has_read: bool,
+    /// What the socket waits at most.
+    patience: Option<Duration>,
+}
+
+impl Connection {
+    /// Connects and logs in.
+    pub(super) fn open(address: &Address, settings: &Settings) -> Result<Self, Error> {
+        let mut stream = Stream::connect(address, settings.tls.as_ref(), settings.connect_timeout)
+            .map_err(Error::Connect)?;
+        // The system takes no 0.
+        let timeout = settings.timeout.map(|timeout| timeout.max(TIMEOUT_MIN));
+        stream.set_timeout(timeout).map_err(Error::Connect)?;
+        if let Some(login) = &settings.login {
+            login.on(&mut stream, settings.protocol)?;
+        }
+        Ok(Self {
+            stream,
+            pipeline: Pipeline::new(settings.protocol),
+            output: Vec::new(),
+            input: Vec::new(),
+            timeout,
+            deadline: None,
+            has_read: false,
+            patience: timeout,
+        })
+    }
+
+    /// Whether it can be used again: the server has neither closed it nor said anything while nothing was asked.
+    pub(super) fn is_silent(&mut self) -> bool {
+        self.stream.is_silent()
+    }
+
+    /// Sends requests. The time for their answers begins.
+    pub(super) fn send(
+        &mut self,
+        request: impl FnOnce(&mut Pipeline<()>, &mut Vec<u8>),
+    ) -> Result<(), Error> {
+        self.deadline = self.timeout.map(|timeout| Instant::now() + timeout);
+        self.wait_at_most(self.timeout)?;
+        self.has_read = false;
+        self.output.clear();
+        request(&mut self.pipeline, &mut self.output);
+        let mut unsent = &self.output[..];
+        while !unsent.is_empty() {
+            let sent = self.stream.write(unsent).map_err(Error::of_io)?;
+            unsent = &unsent[sent..];
+            if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(Error::Timeout);
+            }
+        }
+        self.stream.flush().map_err(Error::of_io)?;
+        self.output.shrink_to(KEPT_BYTES_MAX);
+        Ok(())
+    }
+
+    /// Receives until everything that was sent is answered.
+    pub(super) fn receive(&mut self, mut take: impl FnMut(Event<'_, ()>)) -> Result<(), Error> {
+        while !self.pipeline.is_empty() {
+            self.read()?;
+            let mut rest = &self.input[..];
+            while let Some(event) = self.pipeline.receive(&mut rest)? {
+                take(event);
+            }
+            let taken = self.input.len() - rest.len();
+            self.input.drain(..taken);
+        }
+        self.input.shrink_to(KEPT_BYTES_MAX);
+        Ok(())
+    }
+
+    /// Reads until there is enough to go on.
+    fn read(&mut self) -> Result<(), Error> {
+        let needed = self.pipeline.needed_bytes().max(self.input.len() + 1);
+        while self.input.len() < needed {
+            self.hurry()?;
+            let start = self.input.len();
+            // What a large value still lacks, but not at once: the server has only announced it.
+            let room = (needed - start).clamp(READ_BYTES, READ_BYTES_MAX);
+            self.input.resize(start + room, 0);
+            let read = self.stream.read(&mut self.input[start..]);
+            self.input.truncate(start + read.as_ref().map_or(0, |bytes| *bytes));
+            if read.map_err(Error::of_io)? == 0 {
+                return Err(Error::Closed);
+            }
+            self.has_read = true;
+        }
+        Ok(())
+    }
+
+    /// Lets the socket wait no longer than what is left of the time. Costs system calls, so it is not done before the first read, nor for
+    /// a small difference.
+    fn hurry(&mut self) -> Result<(), Error> {
+        let Some(deadline) = self.deadline.filter(|_| self.has_read) else { return Ok(()) };
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Error::Timeout);
+        }
+        if self.patience.is_none_or(|patience| patience > left + left / 8 + TIMEOUT_MIN) {
+            self.wait_at_most(Some(left.max(TIMEOUT_MIN)))?;
+        }
+        Ok(())
+    }
+
+    fn wait_at_most(&mut self, patience: Option<Duration>) -> Result<(), Error> {
+        if self.patience != patience {
+            self.stream.set_timeout(patience).map_err(Error::Io)?;
+            self.patience = patience;
+        }
+        Ok(())
+    }
+}
+
+/// The shortest time that a socket waits.
+const TIMEOUT_MIN: Duration = Duration::from_millis(1);
+/// Room for a read.
+const READ_BYTES: usize = 16 << 10;
+/// Room for a read in a large value.
+const READ_BYTES_MAX: usize = 1 << 20;
+/// A buffer that has grown larger than this for one answer is given back.
+const KEPT_BYTES_MAX: usize = 64 << 10;

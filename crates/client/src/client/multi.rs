@@ -1,0 +1,122 @@
+//! Many keys at once, from all their servers at the same time.
+
+use super::{Client, Connection, Item, is_doubtful};
+use crate::codec::{Event, Get, Outcome};
+use crate::{Address, Error};
+
+/// What came of a get of many keys.
+#[derive(Debug, Default)]
+pub struct MultiGet {
+    /// One for each key, in their order. `None`: not found, or not known: see `failures`.
+    pub items: Vec<Option<Item>>,
+    /// Servers that failed; without an address: a key that is none, or no server at all.
+    pub failures: Vec<(Option<Address>, Error)>,
+}
+
+/// A server's share of the keys.
+struct Share {
+    node: usize,
+    /// Places of its keys among all.
+    places: Vec<usize>,
+    /// How many of them have been asked for.
+    asked: usize,
+}
+
+/// Keys that a server has been asked for.
+struct Batch {
+    node: usize,
+    places: Vec<usize>,
+    connection: Connection,
+}
+
+impl Client {
+    /// The values of many keys. Every server is asked before the answer of any is read, so that they work at the same time. A server
+    /// that fails does not keep back what the others say.
+    pub fn multi_get<K: AsRef<[u8]>>(&mut self, keys: &[K]) -> MultiGet {
+        let mut result = MultiGet::default();
+        result.items.resize_with(keys.len(), || None);
+        let mut shares = self.share_out(keys, &mut result);
+        while !shares.is_empty() {
+            let batches: Vec<_> =
+                shares.iter_mut().filter_map(|share| self.ask_for_some(keys, share, &mut result)).collect();
+            for batch in batches {
+                let node = batch.node;
+                if let Err(error) = self.receive_batch(batch, &mut result.items) {
+                    self.fail(node, error, &mut result);
+                    shares.retain(|share| share.node != node);
+                }
+            }
+            shares.retain(|share| share.asked < share.places.len());
+        }
+        result
+    }
+
+    fn share_out<K: AsRef<[u8]>>(&self, keys: &[K], result: &mut MultiGet) -> Vec<Share> {
+        let mut shares: Vec<_> =
+            (0..self.nodes.len()).map(|node| Share { node, places: Vec::new(), asked: 0 }).collect();
+        for (place, key) in keys.iter().enumerate() {
+            match self.node_of(key.as_ref()) {
+                Ok(node) => shares[node].places.push(place),
+                Err(error) => result.failures.push((None, error)),
+            }
+        }
+        shares.retain(|share| !share.places.is_empty());
+        shares
+    }
+
+    /// Asks for as many keys as fit into the buffers on the way: a server may stop to read while nobody reads what it writes.
+    fn ask_for_some<K: AsRef<[u8]>>(
+        &mut self,
+        keys: &[K],
+        share: &mut Share,
+        result: &mut MultiGet,
+    ) -> Option<Batch> {
+        let mut bytes = 0;
+        let rest = &share.places[share.asked..];
+        let fits = |place: &&usize| {
+            bytes += keys[**place].as_ref().len() + KEY_OVERHEAD_BYTES;
+            bytes <= BATCH_BYTES_MAX
+        };
+        let places: Vec<_> = rest.iter().take_while(fits).copied().collect();
+        share.asked += places.len();
+        let asked = self.connection(share.node).and_then(|mut connection| {
+            let batch = places.iter().map(|place| keys[*place].as_ref());
+            connection.send(|pipeline, output| pipeline.multi_get(output, &Get::default(), batch, ()))?;
+            Ok(connection)
+        });
+        match asked {
+            Ok(connection) => Some(Batch { node: share.node, places, connection }),
+            Err(error) => {
+                self.fail(share.node, error, result);
+                share.asked = share.places.len();
+                None
+            }
+        }
+    }
+
+    fn receive_batch(&mut self, mut batch: Batch, items: &mut [Option<Item>]) -> Result<(), Error> {
+        let mut told = Ok(());
+        batch.connection.receive(|event| match event {
+            Event::Value(value) => {
+                if let Some(place) = batch.places.get(value.index as usize) {
+                    items[*place] = Some(Item::of(&value));
+                }
+            }
+            Event::KeyFailed(error) | Event::Done((), Outcome::Error(error)) => told = Err(error.into()),
+            _ => {}
+        })?;
+        if !told.as_ref().is_err_and(is_doubtful) {
+            self.nodes[batch.node].idle = Some(batch.connection);
+        }
+        told
+    }
+
+    fn fail(&self, node: usize, error: Error, result: &mut MultiGet) {
+        result.failures.push((Some(self.nodes[node].server.address.clone()), error));
+    }
+}
+
+/// At least one key of 250 bytes, and less than any system keeps for a socket.
+const BATCH_BYTES_MAX: usize = 16 << 10;
+/// What a protocol adds to a key: the binary one 24 bytes.
+const KEY_OVERHEAD_BYTES: usize = 24;
