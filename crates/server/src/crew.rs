@@ -89,6 +89,11 @@ impl Crew {
         std::mem::take(&mut *self.inboxes[index].newcomers())
     }
 
+    /// Connections of each worker.
+    pub(crate) fn loads(&self) -> impl Iterator<Item = usize> {
+        self.inboxes.iter().map(|inbox| inbox.connections.load(Relaxed))
+    }
+
     /// Worker `index` has one connection less.
     pub(crate) fn release(&self, index: usize) {
         self.inboxes[index].connections.fetch_sub(1, Relaxed);

@@ -2,6 +2,25 @@
 
 use crate::listen::{Address, Listener};
 use crate::udp;
+use crate::web::Web;
+
+/// One line for each admin listener that more than this machine can reach, and that tells strangers how the server is doing.
+pub fn admin_warnings(web: &Web) -> Vec<String> {
+    if web.is_guarded() {
+        return Vec::new();
+    }
+    let open = web.listeners().iter().filter_map(|listener| match listener.address {
+        Address::Tcp(address) if !address.ip().to_canonical().is_loopback() => Some(address),
+        _ => None,
+    });
+    open.map(|address| {
+        format!(
+            "larderd: warning: admin HTTP at {address} is open to whoever can reach it: no --admin-token-file; \
+             127.0.0.1 keeps it to this machine"
+        )
+    })
+    .collect()
+}
 
 /// One line for each listener, of TCP or UDP, that more than this machine can reach, and at which nobody is asked who they
 /// are. There is nothing to say if all must log in.

@@ -41,6 +41,7 @@ pub mod tls;
 mod trace;
 pub mod udp;
 mod wake;
+pub mod web;
 mod wire;
 pub mod worker;
 

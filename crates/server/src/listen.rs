@@ -96,16 +96,26 @@ pub fn bind(settings: &Settings) -> Result<Vec<Listener>, Refusal> {
 }
 
 /// Writes one line for each TCP and UDP address to a file beside `path` and renames it to `path`, so that whoever waits
-/// for the file finds it whole: `TCP INET: <port>`, `TCP INET6: <port>`, and the same with UDP.
+/// for the file finds it whole: `TCP INET: <port>`, `TCP INET6: <port>`, the same with UDP, and with ADMIN for `--admin-listen`.
 ///
 /// memcached, environment variable MEMCACHED_PORT_FILENAME.
-pub fn write_port_file(path: &Path, listeners: &[Listener], udp: &[udp::Socket]) -> io::Result<()> {
-    let tcp = listeners.iter().filter_map(|listener| match listener.address {
-        Address::Tcp(address) => Some(("TCP", address)),
-        Address::Unix(_) => None,
-    });
+pub fn write_port_file(
+    path: &Path,
+    listeners: &[Listener],
+    udp: &[udp::Socket],
+    admin: &[Listener],
+) -> io::Result<()> {
+    let tcp = |name| {
+        move |listener: &Listener| match listener.address {
+            Address::Tcp(address) => Some((name, address)),
+            Address::Unix(_) => None,
+        }
+    };
+    let udp = udp.iter().map(|socket| ("UDP", socket.address()));
+    let addresses =
+        listeners.iter().filter_map(tcp("TCP")).chain(udp).chain(admin.iter().filter_map(tcp("ADMIN")));
     let mut lines = String::new();
-    for (transport, address) in tcp.chain(udp.iter().map(|socket| ("UDP", socket.address()))) {
+    for (transport, address) in addresses {
         let family = if address.is_ipv4() { "INET" } else { "INET6" };
         lines += &format!("{transport} {family}: {}\n", address.port());
     }
@@ -206,7 +216,13 @@ fn endpoint(entry: &str) -> Result<Endpoint<'_>, String> {
         }
         rest = after;
     }
-    let (host, port) = match rest.strip_prefix('[') {
+    let (host, port) = host_and_port(rest)?;
+    Ok(Endpoint { tls, protocol, host, port })
+}
+
+/// Reads `host[:port]`, IPv6 in brackets if a port follows; port 0 is one that the system chooses.
+pub(crate) fn host_and_port(text: &str) -> Result<(&str, Option<Port>), String> {
+    let (host, port) = match text.strip_prefix('[') {
         Some(bracketed) => {
             let (host, after) = bracketed.split_once(']').ok_or("missing ]")?;
             match after {
@@ -215,8 +231,8 @@ fn endpoint(entry: &str) -> Result<Endpoint<'_>, String> {
             }
         }
         // More than one colon: an IPv6 address without a port.
-        None if rest.matches(':').count() > 1 => (rest, None),
-        None => rest.split_once(':').map_or((rest, None), |(host, port)| (host, Some(port))),
+        None if text.matches(':').count() > 1 => (text, None),
+        None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
     };
     let port = match port {
         None => None,
@@ -225,7 +241,7 @@ fn endpoint(entry: &str) -> Result<Endpoint<'_>, String> {
             Some(if number == 0 { Port::Ephemeral } else { Port::Fixed(number) })
         }
     };
-    Ok(Endpoint { tls, protocol, host, port })
+    Ok((host, port))
 }
 
 /// The addresses of a host, with a port; none if the port is off.
@@ -244,7 +260,12 @@ pub(crate) fn addresses(host: &str, port: Port) -> io::Result<Vec<SocketAddr>> {
 
 /// Binds every address of a host. A family that this system does not have is passed over, as long as another address
 /// could be bound.
-fn bind_host(host: &str, port: Port, dialect: Option<Dialect>, backlog: i32) -> io::Result<Vec<Listener>> {
+pub(crate) fn bind_host(
+    host: &str,
+    port: Port,
+    dialect: Option<Dialect>,
+    backlog: i32,
+) -> io::Result<Vec<Listener>> {
     let mut listeners = Vec::new();
     let mut absent = None;
     for address in addresses(host, port)? {
@@ -276,7 +297,7 @@ fn bind_tcp(address: SocketAddr, dialect: Option<Dialect>, backlog: i32) -> io::
     Ok(Listener { fd, address: Address::Tcp(bound), dialect, tls: None })
 }
 
-fn bind_unix(path: &Path, settings: &Settings) -> io::Result<Listener> {
+pub(crate) fn bind_unix(path: &Path, settings: &Settings) -> io::Result<Listener> {
     // A socket of an earlier server; anything else in this place is somebody's file and makes bind fail.
     if rustix::fs::lstat(path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket) {
         std::fs::remove_file(path)?;

@@ -23,6 +23,7 @@ use larder_server::shared::Shared;
 use larder_server::signals::Signals;
 use larder_server::tls::Tls;
 use larder_server::udp;
+use larder_server::web::Web;
 use larder_server::worker::Worker;
 
 fn main() -> ExitCode {
@@ -58,13 +59,18 @@ fn serve(settings: Settings) -> Result<(), Refusal> {
     let tls = Tls::load(&settings.tls)?;
     let listeners = listen::bind(&settings)?;
     let udp = udp::bind(&settings)?;
+    let web = Web::bind(&settings)?;
+    let admin = web.as_ref().map_or(&[][..], Web::listeners);
     // All workers' sockets have the same addresses.
     let udp_of_one = udp.first().map_or(&[][..], Vec::as_slice);
     let sockets = listeners.len() + udp.iter().map(Vec::len).sum::<usize>();
-    let descriptors = settings.connections_max as usize + sockets + settings.own_descriptors();
+    let descriptors = settings.connections_max as usize
+        + sockets
+        + settings.own_descriptors()
+        + web.as_ref().map_or(0, Web::descriptors);
     privilege::allow_descriptors(descriptors as u64)?;
     if let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME") {
-        listen::write_port_file(path.as_ref(), &listeners, udp_of_one)
+        listen::write_port_file(path.as_ref(), &listeners, udp_of_one, admin)
             .map_err(|error| Refusal::new(EXIT_FAILURE, format!("Failed to write the port file: {error}")))?;
     }
     let engine = Engine::new(config(&settings)?).map_err(|error| {
@@ -75,8 +81,10 @@ fn serve(settings: Settings) -> Result<(), Refusal> {
     })?;
     if let Some(target) = &target {
         target.hand_over(&listeners)?;
+        target.hand_over(admin)?;
     }
-    for warning in exposure::warnings(&listeners, udp_of_one, guard.is_some()) {
+    let warnings = exposure::warnings(&listeners, udp_of_one, guard.is_some());
+    for warning in warnings.into_iter().chain(web.iter().flat_map(exposure::admin_warnings)) {
         eprintln!("{warning}");
     }
     if settings.daemon {
@@ -98,7 +106,7 @@ fn serve(settings: Settings) -> Result<(), Refusal> {
         confine::confine(&reloaded)?;
     }
 
-    let stop = work(settings.clone(), engine, guard, tls, listeners, udp, &signals)
+    let stop = work(settings.clone(), engine, guard, tls, Bound { listeners, udp, web }, &signals)
         .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to start: {error}")))?;
     if stop == Stop::Gracefully {
         eprintln!("Gracefully stopping");
@@ -112,14 +120,21 @@ fn serve(settings: Settings) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// All that clients and operators come in by.
+struct Bound {
+    listeners: Vec<listen::Listener>,
+    /// By worker.
+    udp: Vec<Vec<udp::Socket>>,
+    web: Option<Web>,
+}
+
 /// Starts the workers and waits for the end. They end with the process, unless they are to finish what they are at.
 fn work(
     settings: Settings,
     engine: Arc<Engine>,
     guard: Option<Guard>,
     tls: Option<Tls>,
-    listeners: Vec<listen::Listener>,
-    udp: Vec<Vec<udp::Socket>>,
+    Bound { listeners, udp, web }: Bound,
     signals: &Signals,
 ) -> io::Result<Stop> {
     let threads = settings.threads;
@@ -137,6 +152,9 @@ fn work(
                 std::process::exit(EXIT_OS_ERROR.into());
             }
         })?);
+    }
+    if let Some(web) = web {
+        web.start(Arc::clone(&shared), Arc::clone(&crew))?;
     }
     let stop = control::run(&shared, &crew, signals)?;
     if stop == Stop::Gracefully {

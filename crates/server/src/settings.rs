@@ -7,6 +7,7 @@ use larder_protocol::Dialect;
 use crate::measure::Measured;
 
 use crate::tls::TlsSettings;
+use crate::web::WebSettings;
 
 /// The server's settings. Defaults are memcached's.
 #[derive(Clone, Debug)]
@@ -37,6 +38,9 @@ pub struct Settings {
 
     /// TLS (`-Z`, `-o ssl_*`).
     pub tls: TlsSettings,
+
+    /// HTTP for operators (`--admin-*`).
+    pub web: WebSettings,
 
     // Connections and workers.
     /// Open connections at most (`-c`).
@@ -203,6 +207,7 @@ impl Default for Settings {
             auth_file: None,
             sasl: false,
             tls: TlsSettings::default(),
+            web: WebSettings::default(),
             connections_max: 1024,
             maxconns_fast: true,
             threads: 4,

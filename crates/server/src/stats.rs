@@ -33,12 +33,12 @@ pub enum Answer {
 /// Answers `stats <words>`. Words beyond the sub-command are ignored.
 pub fn answer(shared: &Shared, words: &[&[u8]], form: &Form<'_>) -> Answer {
     let is_binary = matches!(form, Form::Binary(_));
+    let sub_command = words.first().copied();
+    if let Some(lines) = lines(shared, sub_command) {
+        return Answer::Lines(lines);
+    }
     let mut lines = Lines::default();
-    match words.first().copied() {
-        None => general::report(shared, &mut lines),
-        Some(b"settings") => settings::report(shared, &mut lines),
-        Some(b"items") => queues::report_items(&shared.engine.stats(), &mut lines),
-        Some(b"slabs") => queues::report_slabs(&shared.engine.stats(), &shared.totals(), &mut lines),
+    match sub_command {
         Some(b"sizes") if shared.settings.accepted.track_sizes => {
             return Answer::Dump(Box::new(Dump::sizes(form)));
         }
@@ -57,9 +57,22 @@ pub fn answer(shared: &Shared, words: &[&[u8]], form: &Form<'_>) -> Answer {
             shared.reset_counters();
             return Answer::Reset;
         }
-        Some(_) => return Answer::Error(Error::UnknownStatistics),
+        _ => return Answer::Error(Error::UnknownStatistics),
     }
     Answer::Lines(lines.0)
+}
+
+/// The lines of those sub-commands that are counters and settings; `None`: it is none of them.
+pub(crate) fn lines(shared: &Shared, sub_command: Option<&[u8]>) -> Option<Vec<(String, String)>> {
+    let mut lines = Lines::default();
+    match sub_command {
+        None => general::report(shared, &mut lines),
+        Some(b"settings") => settings::report(shared, &mut lines),
+        Some(b"items") => queues::report_items(&shared.engine.stats(), &mut lines),
+        Some(b"slabs") => queues::report_slabs(&shared.engine.stats(), &shared.totals(), &mut lines),
+        Some(_) => return None,
+    }
+    Some(lines.0)
 }
 
 /// stats detail <on|off|dump>

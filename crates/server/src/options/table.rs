@@ -370,6 +370,39 @@ pub(super) const COMMAND_LINE: &[Row] = &[
             Ok(())
         },
     ),
+    Row::honoured(
+        None,
+        "admin-listen",
+        Needed("<addr>"),
+        "",
+        "serve metrics, health and a live page over HTTP on this host:port or Unix socket; may be repeated (docs/admin.md)",
+        |d, v| {
+            d.settings.web.listen.push(v.to_owned());
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
+        "admin-token-file",
+        Needed("<file>"),
+        "",
+        "tell metrics only to who names the token in this file",
+        |d, v| {
+            d.settings.web.token_file = Some(v.into());
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
+        "admin-tls",
+        NoValue,
+        "",
+        "speak TLS there as well, with the certificates of -Z",
+        |d, _| {
+            d.settings.web.tls = true;
+            Ok(())
+        },
+    ),
     printing(None, "man", "print the manual page (roff) and exit", print::manual),
     printing(None, "options-markdown", "print these tables in Markdown and exit", print::markdown),
 ];

@@ -1,0 +1,84 @@
+//! The operator's side (`--admin-listen`): metrics, health, JSON and a live page over HTTP, on listeners and a thread of its own.
+//!
+//! A request here reads counters that are there anyway and never meets a worker. Nothing here can reach a value; keys are told by
+//! [`api`] alone, and only to those who may see them ([`door::Door::shows_keys`]).
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`settings`], [`token`], [`door`] | what was asked for, who is let in, and where |
+//! | [`serve`] | connections: how many, how long, with TLS or without |
+//! | [`router`] | a request and its response |
+//! | [`state`], [`history`] | what there is to tell, now and over the last day |
+//! | [`metrics`] | `/metrics`, for Prometheus |
+//! | [`api`] | `/api/...`, in JSON |
+//! | [`page`] | `/`, for people |
+
+mod api;
+mod door;
+mod history;
+mod metrics;
+mod page;
+mod router;
+mod serve;
+mod settings;
+mod state;
+mod token;
+
+use std::io;
+use std::sync::Arc;
+
+pub use settings::WebSettings;
+
+use crate::crew::Crew;
+use crate::listen::Listener;
+use crate::options::{EXIT_USAGE, Refusal};
+use crate::settings::Settings;
+use crate::shared::Shared;
+use token::Token;
+
+/// Listeners that are bound, and who is let in: what must be done while the process still has its rights.
+pub struct Web {
+    listeners: Vec<Listener>,
+    token: Option<Token>,
+}
+
+impl Web {
+    /// Binds what `--admin-listen` names, and reads the token. `None`: nothing is asked for. Errors: exit code 71 for an address,
+    /// 1 for the token's file, 64 for TLS without certificates.
+    pub fn bind(settings: &Settings) -> Result<Option<Self>, Refusal> {
+        if settings.web.listen.is_empty() {
+            return Ok(None);
+        }
+        if settings.web.tls && !settings.tls.is_enabled {
+            return Err(Refusal::new(EXIT_USAGE, "larderd: --admin-tls has no certificates without -Z"));
+        }
+        let token = settings.web.token_file.as_deref().map(Token::read).transpose()?;
+        Ok(Some(Self { listeners: door::bind(settings)?, token }))
+    }
+
+    /// The listeners.
+    pub fn listeners(&self) -> &[Listener] {
+        &self.listeners
+    }
+
+    /// Is a token asked for?
+    pub fn is_guarded(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// Descriptors that it may need.
+    pub fn descriptors(&self) -> usize {
+        // The runtime has an epoll, an eventfd and copies of both.
+        self.listeners.len() + serve::CONNECTIONS_MAX + 8
+    }
+
+    /// Serves on a thread of its own, to the end of the process. Errors: no thread or no descriptor to be had.
+    pub fn start(self, shared: Arc<Shared>, crew: Arc<Crew>) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        let doors = door::open(self.listeners, self.token.is_some(), &shared.settings);
+        let state = Arc::new(state::State::new(shared, crew, self.token));
+        let thread = std::thread::Builder::new().name("larder-admin".to_owned());
+        thread.spawn(move || runtime.block_on(serve::run(doors, state)))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,41 @@
+//! `/api/...`: what the page shows, in JSON, for scripts as well.
+
+mod keys;
+mod memory;
+mod overview;
+mod traffic;
+
+use serde::Serialize;
+
+use super::door::Door;
+use super::state::State;
+
+/// Answers a path; `None`: there is no such.
+pub(super) fn answer(
+    path: &str,
+    query: &str,
+    door: &Door,
+    state: &State,
+) -> Option<serde_json::Result<Vec<u8>>> {
+    let json = match path.strip_prefix("/api/")? {
+        "overview" => json(&overview::overview(state)),
+        "history" => json(&traffic::history(state, query)),
+        "connections" => json(&traffic::connections(state)),
+        "slow" => json(&traffic::slow(state)),
+        "memory" => json(&memory::memory(state)),
+        "curve" => json(&memory::curve(state)),
+        "keys" => json(&keys::keys(state, door)),
+        _ => return None,
+    };
+    Some(json)
+}
+
+fn json(answer: &impl Serialize) -> serde_json::Result<Vec<u8>> {
+    serde_json::to_vec(answer)
+}
+
+/// The value of a parameter of a query.
+fn parameter<'q>(query: &'q str, name: &str) -> Option<&'q str> {
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(found, _)| *found == name).map(|(_, value)| value)
+}

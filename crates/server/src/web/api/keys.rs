@@ -1,0 +1,57 @@
+//! `/api/keys`: which keys, and which prefixes of keys, are asked for most.
+
+use larder_measure::top::Hot;
+use serde::Serialize;
+
+use crate::web::door::Door;
+use crate::web::state::State;
+
+#[derive(Serialize)]
+pub(super) struct Keys {
+    is_measured: bool,
+    /// Not on this listener: see docs/admin.md.
+    is_withheld: bool,
+    /// What ends a prefix (`-D`).
+    prefix_delimiter: char,
+    /// The most frequent first.
+    keys: Vec<Share>,
+    prefixes: Vec<Share>,
+}
+
+/// A key or prefix, and how often it was asked for of late.
+#[derive(Serialize)]
+struct Share {
+    /// Bytes that are no text are written as in Rust: `\xff`.
+    name: String,
+    /// About so many requests, at most; older ones count less.
+    requests: u64,
+    /// And so many less at worst.
+    excess: u64,
+}
+
+pub(super) fn keys(state: &State, door: &Door) -> Keys {
+    let measures = &state.shared.measures;
+    let is_measured = measures.measured().keys;
+    let shares = |hot: Vec<Hot>| hot.iter().map(Share::of).collect();
+    let (keys, prefixes) =
+        if is_measured && door.shows_keys { measures.busiest(ENTRIES_MAX) } else { Default::default() };
+    Keys {
+        is_measured,
+        is_withheld: !door.shows_keys,
+        prefix_delimiter: state.shared.settings.accepted.prefix_delimiter,
+        keys: shares(keys),
+        prefixes: shares(prefixes),
+    }
+}
+
+impl Share {
+    fn of(hot: &Hot) -> Self {
+        let name = match std::str::from_utf8(&hot.key) {
+            Ok(text) if !text.contains(char::is_control) => text.to_owned(),
+            _ => hot.key.escape_ascii().to_string(),
+        };
+        Self { name, requests: hot.count, excess: hot.excess }
+    }
+}
+
+const ENTRIES_MAX: usize = 20;

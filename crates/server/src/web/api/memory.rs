@@ -1,0 +1,186 @@
+//! `/api/memory`: where the memory is, as a map and in sums; `/api/curve`: what more of it would bring.
+
+use larder_engine::{Lifetime, Piece, Queue, QueueStats, Survey};
+use serde::Serialize;
+
+use crate::web::state::State;
+
+#[derive(Serialize)]
+pub(super) struct Memory {
+    limit_bytes: u64,
+    used_bytes: u64,
+    /// What finds the items.
+    index_bytes: u64,
+    /// What remembers keys that were evicted.
+    ghost_bytes: u64,
+    /// Segments ready to be used.
+    free_bytes: u64,
+    segment_bytes: u64,
+    /// The small queue, the main queue, and large values.
+    queues: [Place; 3],
+    /// By how long items had to live when they were stored.
+    lifetimes: Vec<Group>,
+    /// The map: so much memory a cell, more only for a large value.
+    cell_bytes: u64,
+    cells: Vec<Cell>,
+}
+
+/// A queue.
+#[derive(Serialize)]
+struct Place {
+    items: u64,
+    memory_bytes: u64,
+    live_bytes: u64,
+    segments: u64,
+    /// Of the oldest segment.
+    age_secs: u32,
+    hits: u64,
+    evictions: u64,
+}
+
+#[derive(Serialize)]
+struct Group {
+    /// Seconds at most; null: no bound. The first group never expires.
+    ttl_max_secs: Option<u32>,
+    expires: bool,
+    memory_bytes: u64,
+    live_bytes: u64,
+}
+
+/// Neighbours in a queue.
+#[derive(Clone, Copy, Default, Serialize)]
+struct Cell {
+    /// An index of `queues`.
+    queue: u8,
+    /// An index of `lifetimes`.
+    group: u8,
+    /// Being filled.
+    is_open: bool,
+    memory_bytes: u64,
+    live_bytes: u64,
+    age_secs: u32,
+}
+
+pub(super) fn memory(state: &State) -> Memory {
+    let shared = &*state.shared;
+    let (stats, survey) = (shared.engine.stats(), shared.engine.survey());
+    let held: u64 = survey.pieces.iter().map(|piece| piece.memory_bytes).sum();
+    let cell_bytes = survey.segment_bytes.max(held.div_ceil(CELLS_MAX));
+    Memory {
+        limit_bytes: stats.memory_bytes,
+        used_bytes: stats.memory_used_bytes,
+        index_bytes: stats.index_bytes,
+        ghost_bytes: stats.ghost_bytes,
+        free_bytes: survey.segments_free * survey.segment_bytes,
+        segment_bytes: survey.segment_bytes,
+        queues: stats.queues.each_ref().map(Place::of),
+        lifetimes: groups(&survey),
+        cells: cells(&survey, cell_bytes, shared.clock.now().secs),
+        cell_bytes,
+    }
+}
+
+impl Place {
+    fn of(stats: &QueueStats) -> Self {
+        Self {
+            items: stats.items,
+            memory_bytes: stats.memory_bytes,
+            live_bytes: stats.live_bytes,
+            segments: stats.segments,
+            age_secs: stats.age_secs,
+            hits: stats.hits,
+            evictions: stats.evictions,
+        }
+    }
+}
+
+fn groups(survey: &Survey) -> Vec<Group> {
+    let group = |(index, lifetime): (u8, &Lifetime)| {
+        let of_group = || survey.pieces.iter().filter(move |piece| piece.group == index);
+        Group {
+            ttl_max_secs: match lifetime {
+                Lifetime::UpTo(secs) => Some(*secs),
+                Lifetime::Endless | Lifetime::Longer => None,
+            },
+            expires: *lifetime != Lifetime::Endless,
+            memory_bytes: of_group().map(|piece| piece.memory_bytes).sum(),
+            live_bytes: of_group().map(|piece| piece.live_bytes).sum(),
+        }
+    };
+    (0..).zip(&survey.groups).map(group).collect()
+}
+
+/// The pieces in the order of their queues, the oldest first; small ones that are neighbours share a cell.
+fn cells(survey: &Survey, cell_bytes: u64, now_secs: u32) -> Vec<Cell> {
+    let queue = |piece: &Piece| match piece.queue {
+        _ if piece.is_large => 2,
+        Queue::Small => 0,
+        Queue::Main => 1,
+    };
+    let mut pieces: Vec<_> = survey.pieces.iter().collect();
+    pieces.sort_by_key(|piece| (queue(piece), piece.is_open, piece.opened_secs));
+    let mut cells: Vec<Cell> = Vec::new();
+    for piece in pieces {
+        let (queue, age_secs) = (queue(piece), now_secs.saturating_sub(piece.opened_secs));
+        let neighbour = cells.last_mut().filter(|cell| {
+            cell.queue == queue
+                && cell.is_open == piece.is_open
+                && cell.memory_bytes + piece.memory_bytes <= cell_bytes
+        });
+        match neighbour {
+            Some(cell) => {
+                cell.memory_bytes += piece.memory_bytes;
+                cell.live_bytes += piece.live_bytes;
+            }
+            None => cells.push(Cell {
+                queue,
+                group: piece.group,
+                is_open: piece.is_open,
+                memory_bytes: piece.memory_bytes,
+                live_bytes: piece.live_bytes,
+                age_secs,
+            }),
+        }
+    }
+    cells
+}
+
+#[derive(Serialize)]
+pub(super) struct Curve {
+    is_measured: bool,
+    memory_bytes: u64,
+    /// Share of the keys that is followed.
+    sampled_share: f64,
+    /// The hit ratio since the start, or the last `stats reset`.
+    hit_ratio: Option<f64>,
+    points: Vec<Point>,
+}
+
+#[derive(Serialize)]
+struct Point {
+    /// Times the memory that there is.
+    factor: f64,
+    /// null: too little was seen.
+    hit_ratio: Option<f64>,
+}
+
+pub(super) fn curve(state: &State) -> Curve {
+    let shared = &*state.shared;
+    let told = shared.forecast.told();
+    let totals = shared.totals();
+    let reads = totals.get_hits + totals.get_misses;
+    Curve {
+        is_measured: shared.measures.measured().curve && shared.settings.evict,
+        memory_bytes: shared.engine.stats().memory_bytes,
+        sampled_share: told.share,
+        hit_ratio: (reads > 0).then(|| totals.get_hits as f64 / reads as f64),
+        points: told
+            .points
+            .iter()
+            .map(|point| Point { factor: point.factor, hit_ratio: point.hit_ratio })
+            .collect(),
+    }
+}
+
+/// Cells of the map, about: what a screen can show.
+const CELLS_MAX: u64 = 2048;

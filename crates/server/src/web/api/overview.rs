@@ -1,0 +1,135 @@
+//! `/api/overview`: the server at a glance.
+
+use larder_measure::Snapshot;
+use serde::Serialize;
+
+use crate::web::state::State;
+
+/// Counters are since the start, or the last `stats reset`.
+#[derive(Serialize)]
+pub(super) struct Overview {
+    version: &'static str,
+    pid: u32,
+    uptime_secs: u32,
+    /// Unix time.
+    now_secs: i64,
+    workers: usize,
+    is_ready: bool,
+    /// Makes room by evicting; otherwise stores fail when memory is used up (`-M`).
+    evicts: bool,
+    items: u64,
+    items_stored: u64,
+    memory: Memory,
+    requests: Requests,
+    evictions: Evictions,
+    /// Service times of the last 10 to 20 seconds, of what there was.
+    latency: Vec<Latency>,
+    /// How long sockets waited for their worker, of the same time.
+    wait: Option<Quantiles>,
+    is_latency_measured: bool,
+}
+
+#[derive(Serialize)]
+struct Memory {
+    limit_bytes: u64,
+    used_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Requests {
+    get_hits: u64,
+    get_misses: u64,
+    stores: u64,
+    deletes: u64,
+    touches: u64,
+    arithmetic: u64,
+    stores_too_large: u64,
+    stores_without_memory: u64,
+}
+
+#[derive(Serialize)]
+struct Evictions {
+    evicted: u64,
+    /// Never read since they were stored.
+    evicted_unread: u64,
+    expired: u64,
+    expired_unread: u64,
+    moved_to_main: u64,
+    compacted: u64,
+}
+
+#[derive(Serialize)]
+struct Latency {
+    command: &'static str,
+    transport: &'static str,
+    #[serde(flatten)]
+    quantiles: Quantiles,
+}
+
+#[derive(Serialize)]
+struct Quantiles {
+    requests: u64,
+    p50_micros: f64,
+    p90_micros: f64,
+    p99_micros: f64,
+    p999_micros: f64,
+}
+
+pub(super) fn overview(state: &State) -> Overview {
+    let shared = &*state.shared;
+    let now_secs = shared.clock.now().secs;
+    let (totals, engine) = (shared.totals(), shared.engine.stats());
+    let history = state.history();
+    let (latest, earlier) = history.window();
+    let latency = latest.service_since(earlier).filter_map(|(road, class, service)| {
+        let quantiles = Quantiles::of(&service)?;
+        Some(Latency { command: class.name(), transport: road.name(), quantiles })
+    });
+    Overview {
+        version: env!("CARGO_PKG_VERSION"),
+        pid: std::process::id(),
+        uptime_secs: now_secs.saturating_sub(crate::clock::FIRST_SEC),
+        now_secs: shared.clock.wall_secs(now_secs),
+        workers: shared.settings.threads,
+        is_ready: state.is_ready(),
+        evicts: shared.settings.evict,
+        items: engine.items,
+        items_stored: engine.items_total,
+        memory: Memory { limit_bytes: engine.memory_bytes, used_bytes: engine.memory_used_bytes },
+        requests: Requests {
+            get_hits: totals.get_hits,
+            get_misses: totals.get_misses,
+            stores: totals.cmd_set,
+            deletes: totals.delete_hits + totals.delete_misses,
+            touches: totals.cmd_touch,
+            arithmetic: totals.incr_hits + totals.incr_misses + totals.decr_hits + totals.decr_misses,
+            stores_too_large: totals.store_too_large,
+            stores_without_memory: totals.store_no_memory,
+        },
+        evictions: Evictions {
+            evicted: engine.evictions,
+            evicted_unread: engine.evicted_unfetched,
+            expired: engine.reclaimed + engine.crawler_reclaimed,
+            expired_unread: engine.expired_unfetched,
+            moved_to_main: engine.moves_to_main,
+            compacted: engine.compacted,
+        },
+        latency: latency.collect(),
+        wait: Quantiles::of(&latest.wait.since(&earlier.wait)),
+        is_latency_measured: shared.measures.measured().latency,
+    }
+}
+
+impl Quantiles {
+    /// `None`: nothing was recorded.
+    fn of(durations: &Snapshot) -> Option<Self> {
+        let micros = |share| durations.quantile_nanos(share).map(|nanos| nanos as f64 / 1e3);
+        Some(Self {
+            requests: durations.count(),
+            p50_micros: micros(0.5)?,
+            p90_micros: micros(0.9)?,
+            p99_micros: micros(0.99)?,
+            p999_micros: micros(0.999)?,
+        })
+    }
+}

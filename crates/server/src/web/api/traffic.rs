@@ -1,0 +1,103 @@
+//! `/api/history`, `/api/connections`, `/api/slow`: what went on.
+
+use serde::Serialize;
+
+use super::parameter;
+use crate::listen::Address;
+use crate::web::history::Point;
+use crate::web::state::State;
+
+#[derive(Serialize)]
+pub(super) struct History {
+    step_secs: u32,
+    points: Vec<Point>,
+}
+
+/// `?span=day` for minutes instead of seconds; `&after=` a Unix time for the points that came since.
+pub(super) fn history(state: &State, query: &str) -> History {
+    let after_secs = parameter(query, "after").and_then(|secs| secs.parse().ok()).unwrap_or(0);
+    let history = state.history();
+    if parameter(query, "span") == Some("day") {
+        History { step_secs: 60, points: history.minutes.after(after_secs) }
+    } else {
+        History { step_secs: 1, points: history.seconds.after(after_secs) }
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct Connections {
+    open: usize,
+    open_max: u32,
+    accepted: u64,
+    /// Beyond the limit.
+    rejected: u64,
+    closed_for_idleness: u64,
+    logins_failed: u64,
+    /// Times a connection had used up its requests and waited for the others.
+    yields: u64,
+    /// Open connections, by worker.
+    workers: Vec<usize>,
+    listeners: Vec<Listener>,
+}
+
+#[derive(Serialize)]
+struct Listener {
+    address: String,
+    has_tls: bool,
+}
+
+pub(super) fn connections(state: &State) -> Connections {
+    let shared = &*state.shared;
+    let totals = shared.totals();
+    let listener = |listener: &crate::listen::Listener| Listener {
+        address: match &listener.address {
+            Address::Tcp(address) => address.to_string(),
+            Address::Unix(path) => path.display().to_string(),
+        },
+        has_tls: listener.tls.is_some(),
+    };
+    Connections {
+        open: shared.doorkeeper.open_connections(),
+        open_max: shared.settings.connections_max,
+        accepted: totals.total_connections,
+        rejected: totals.rejected_connections,
+        closed_for_idleness: totals.idle_kicks,
+        logins_failed: totals.auth_errors,
+        yields: totals.conn_yields,
+        workers: state.crew.loads().collect(),
+        listeners: state.crew.listeners().iter().map(listener).collect(),
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct Slow {
+    is_measured: bool,
+    /// The latest first.
+    batches: Vec<Batch>,
+}
+
+/// Requests that were served together and took long.
+#[derive(Serialize)]
+struct Batch {
+    /// Unix time.
+    at_secs: i64,
+    /// What most of them were.
+    command: &'static str,
+    transport: &'static str,
+    requests: u32,
+    took_micros: f64,
+}
+
+pub(super) fn slow(state: &State) -> Slow {
+    let shared = &*state.shared;
+    let batches = shared.measures.slow().into_iter().take(BATCHES_MAX).map(|slow| Batch {
+        at_secs: shared.clock.wall_secs(slow.at_secs),
+        command: slow.class.name(),
+        transport: slow.road.name(),
+        requests: slow.requests,
+        took_micros: slow.took.as_secs_f64() * 1e6,
+    });
+    Slow { is_measured: shared.measures.measured().latency, batches: batches.collect() }
+}
+
+const BATCHES_MAX: usize = 100;

@@ -1,0 +1,167 @@
+//! The last day, in bounded memory: a point each second for a quarter of an hour, a point each minute for a day.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use larder_measure::Snapshot;
+use serde::Serialize;
+
+use super::state::Reading;
+
+/// Points, and the readings that the next ones are counted from.
+pub(super) struct History {
+    pub(super) seconds: Ring,
+    pub(super) minutes: Ring,
+    /// Two readings, at most [`WINDOW`] apart, for what is told of "now".
+    window: [Reading; 2],
+    latest: Reading,
+}
+
+/// The latest points, up to a number.
+pub(super) struct Ring {
+    points: VecDeque<Point>,
+    points_max: usize,
+    /// The reading that the next point is counted from.
+    since: Reading,
+}
+
+/// What happened from one reading to the next.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Point {
+    /// Its end, in Unix time.
+    at_secs: i64,
+    // A second:
+    hits: f32,
+    misses: f32,
+    stores: f32,
+    /// Deletes, touches, incr and decr, flushes.
+    others: f32,
+    bytes_in: f32,
+    bytes_out: f32,
+    accepted: f32,
+    /// Live items that made room for others.
+    evicted: f32,
+    /// Expired and flushed items that were removed.
+    expired: f32,
+    // Service times; null: no request, or not measured.
+    p50_micros: Option<f32>,
+    p90_micros: Option<f32>,
+    p99_micros: Option<f32>,
+    p999_micros: Option<f32>,
+    /// How long sockets waited for their worker.
+    wait_p99_micros: Option<f32>,
+    // At its end:
+    connections: usize,
+    items: u64,
+    used_bytes: u64,
+}
+
+impl History {
+    pub(super) fn new(first: Reading) -> Self {
+        Self {
+            seconds: Ring::new(SECONDS_MAX, first.clone()),
+            minutes: Ring::new(MINUTES_MAX, first.clone()),
+            window: [first.clone(), first.clone()],
+            latest: first,
+        }
+    }
+
+    /// Adds the reading of a second.
+    pub(super) fn add(&mut self, reading: Reading) {
+        self.seconds.add(&reading);
+        if reading.taken - self.minutes.since.taken >= MINUTE {
+            self.minutes.add(&reading);
+        }
+        if reading.taken - self.window[1].taken >= WINDOW / 2 {
+            self.window.swap(0, 1);
+            self.window[1] = reading.clone();
+        }
+        self.latest = reading;
+    }
+
+    /// The latest reading, and one from up to [`WINDOW`] before.
+    pub(super) fn window(&self) -> (&Reading, &Reading) {
+        (&self.latest, &self.window[0])
+    }
+}
+
+impl Ring {
+    fn new(points_max: usize, since: Reading) -> Self {
+        Self { points: VecDeque::new(), points_max, since }
+    }
+
+    fn add(&mut self, reading: &Reading) {
+        if self.points.len() == self.points_max {
+            self.points.pop_front();
+        }
+        self.points.push_back(Point::between(&self.since, reading));
+        self.since = reading.clone();
+    }
+
+    /// Points that end after this Unix time.
+    pub(super) fn after(&self, at_secs: i64) -> Vec<Point> {
+        self.points.iter().filter(|point| point.at_secs > at_secs).copied().collect()
+    }
+}
+
+impl Point {
+    fn between(earlier: &Reading, later: &Reading) -> Self {
+        let secs = (later.taken - earlier.taken).as_secs_f64().max(1e-3);
+        // Counters may have been reset in between.
+        let rate = |now: u64, then: u64| rounded(now.saturating_sub(then) as f64 / secs);
+        let (now, then) = (&later.totals, &earlier.totals);
+        let (engine, before) = (&later.engine, &earlier.engine);
+        let service = later.service_since(earlier).fold(Snapshot::new(), |mut sum, (.., service)| {
+            sum.add(&service);
+            sum
+        });
+        let micros = |of: &Snapshot, share| of.quantile_nanos(share).map(|nanos| rounded(nanos as f64 / 1e3));
+        Self {
+            at_secs: later.at_secs,
+            hits: rate(now.get_hits, then.get_hits),
+            misses: rate(now.get_misses, then.get_misses),
+            stores: rate(now.cmd_set, then.cmd_set),
+            others: rate(others(later), others(earlier)),
+            bytes_in: rate(now.bytes_read, then.bytes_read),
+            bytes_out: rate(now.bytes_written, then.bytes_written),
+            accepted: rate(now.total_connections, then.total_connections),
+            evicted: rate(engine.evictions, before.evictions),
+            expired: rate(
+                engine.reclaimed + engine.crawler_reclaimed,
+                before.reclaimed + before.crawler_reclaimed,
+            ),
+            p50_micros: micros(&service, 0.5),
+            p90_micros: micros(&service, 0.9),
+            p99_micros: micros(&service, 0.99),
+            p999_micros: micros(&service, 0.999),
+            wait_p99_micros: micros(&later.wait.since(&earlier.wait), 0.99),
+            connections: later.connections,
+            items: engine.items,
+            used_bytes: engine.memory_used_bytes,
+        }
+    }
+}
+
+fn others(reading: &Reading) -> u64 {
+    let totals = &reading.totals;
+    totals.delete_hits
+        + totals.delete_misses
+        + totals.incr_hits
+        + totals.incr_misses
+        + totals.decr_hits
+        + totals.decr_misses
+        + totals.cmd_touch
+        + totals.cmd_flush
+        + totals.cmd_meta
+}
+
+/// To two digits behind the point: what nobody reads need not be sent.
+fn rounded(number: f64) -> f32 {
+    ((number * 100.0).round() / 100.0) as f32
+}
+
+const SECONDS_MAX: usize = 15 * 60;
+const MINUTES_MAX: usize = 24 * 60;
+const MINUTE: Duration = Duration::from_secs(60);
+/// What is told of latencies "now" is of the last 10 to 20 seconds.
+const WINDOW: Duration = Duration::from_secs(20);

@@ -1,0 +1,146 @@
+//! What larder tells beyond memcached: latencies, where memory is, the predicted hit ratio.
+
+use larder_measure::Snapshot;
+
+use super::text::{Metric, Text};
+use crate::measure::{Class, Road};
+use crate::settings::Port;
+use crate::web::state::State;
+
+pub(super) fn write(state: &State, text: &mut Text) {
+    let info = Metric::gauge("larder_info", "Always 1; what runs.");
+    text.metric(&info).add(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+    latencies(state, text);
+    memory(state, text);
+    queues(state, text);
+    connections(state, text);
+    forecast(state, text);
+}
+
+fn latencies(state: &State, text: &mut Text) {
+    let measures = &state.shared.measures;
+    if !measures.measured().latency {
+        return;
+    }
+    let help = "Service time of requests, from when their bytes were read until their replies were ready.";
+    let mut samples = text.metric(&Metric::histogram("larder_request_duration_seconds", help));
+    for road in roads(state) {
+        for class in Class::ALL {
+            let labels = [("command", class.name()), ("transport", road.name())];
+            samples.add_durations(&labels, &measures.service(road, class));
+        }
+    }
+    let help = "Time from when a socket had something to read until its worker read it.";
+    let wait: Snapshot = measures.wait();
+    text.metric(&Metric::histogram("larder_socket_wait_seconds", help)).add_durations(&[], &wait);
+}
+
+/// Ways of clients to this server: the others would be zero for ever.
+fn roads(state: &State) -> impl Iterator<Item = Road> {
+    use crate::listen::Address;
+
+    let listeners = state.crew.listeners();
+    let has_udp = state.shared.settings.udp_port != Port::Off;
+    let is_open = |road: &Road| match road {
+        Road::Tcp => listeners.iter().any(|l| l.tls.is_none() && matches!(l.address, Address::Tcp(_))),
+        Road::Unix => listeners.iter().any(|l| matches!(l.address, Address::Unix(_))),
+        Road::Tls => listeners.iter().any(|l| l.tls.is_some()),
+        Road::Udp => has_udp,
+    };
+    let open: Vec<_> = Road::ALL.into_iter().filter(is_open).collect();
+    open.into_iter()
+}
+
+fn memory(state: &State, text: &mut Text) {
+    let engine = state.shared.engine.stats();
+    let limit = Metric::gauge("larder_memory_limit_bytes", "Memory that the cache may take (-m).");
+    text.single(&limit, engine.memory_bytes);
+    let used = Metric::gauge("larder_memory_used_bytes", "Memory that the cache takes.");
+    text.single(&used, engine.memory_used_bytes);
+    let help = "Memory that the cache takes, by what it is for.";
+    let mut samples = text.metric(&Metric::gauge("larder_memory_bytes", help));
+    let [small, main, large] = engine.queues;
+    for (kind, bytes) in [
+        ("index", engine.index_bytes),
+        ("ghost", engine.ghost_bytes),
+        ("small_queue", small.memory_bytes),
+        ("main_queue", main.memory_bytes),
+        ("large_values", large.memory_bytes),
+        ("free", engine.segments_free * engine.segment_bytes),
+    ] {
+        samples.add(&[("kind", kind)], bytes);
+    }
+}
+
+fn queues(state: &State, text: &mut Text) {
+    let engine = state.shared.engine.stats();
+    let mut by_queue = |metric: Metric, of: fn(&larder_engine::QueueStats) -> u64| {
+        let mut samples = text.metric(&metric);
+        for (queue, stats) in ["small", "main", "large"].into_iter().zip(&engine.queues) {
+            samples.add(&[("queue", queue)], of(stats));
+        }
+    };
+    by_queue(Metric::gauge("larder_queue_items", "Items, by the queue that they wait in."), |queue| {
+        queue.items
+    });
+    by_queue(Metric::gauge("larder_queue_segments", "Segments that hold items."), |queue| queue.segments);
+    by_queue(Metric::gauge("larder_queue_live_bytes", "Bytes of items that can be found."), |queue| {
+        queue.live_bytes
+    });
+    by_queue(Metric::gauge("larder_queue_age_seconds", "Age of the oldest segment."), |queue| {
+        queue.age_secs.into()
+    });
+    by_queue(Metric::counter("larder_queue_hits_total", "Hits on items there."), |queue| queue.hits);
+    by_queue(Metric::counter("larder_queue_evictions_total", "Live items evicted from there."), |queue| {
+        queue.evictions
+    });
+    let help = "Expired and flushed items removed while memory was wanted.";
+    by_queue(Metric::counter("larder_queue_expired_total", help), |queue| queue.reclaimed);
+    let help = "Items moved to give back the memory of what was overwritten or deleted beside them.";
+    text.single(&Metric::counter("larder_items_compacted_total", help), engine.compacted);
+}
+
+fn connections(state: &State, text: &mut Text) {
+    let help = "Open connections, by the worker that serves them.";
+    let mut samples = text.metric(&Metric::gauge("larder_worker_connections", help));
+    for (worker, connections) in state.crew.loads().enumerate() {
+        samples.add(&[("worker", &worker.to_string())], connections);
+    }
+    let totals = state.shared.totals();
+    let help = "Logins refused.";
+    text.single(&Metric::counter("larder_login_failures_total", help), totals.auth_errors);
+    let help = "Connections closed because they were idle.";
+    text.single(&Metric::counter("larder_idle_connections_closed_total", help), totals.idle_kicks);
+    if state.shared.tls.is_some() {
+        let help = "Connections that did not get through the TLS handshake.";
+        text.single(
+            &Metric::counter("larder_tls_handshake_failures_total", help),
+            totals.ssl_handshake_errors,
+        );
+    }
+    if state.shared.settings.udp_port != Port::Off {
+        let help = "Datagrams, by what became of them.";
+        let mut samples = text.metric(&Metric::counter("larder_udp_datagrams_total", help));
+        for (fate, count) in [
+            ("served", totals.udp_requests),
+            ("dropped", totals.udp_dropped),
+            ("withheld", totals.udp_withheld),
+        ] {
+            samples.add(&[("fate", fate)], count);
+        }
+    }
+}
+
+fn forecast(state: &State, text: &mut Text) {
+    let told = state.shared.forecast.told();
+    let points: Vec<_> =
+        told.points.iter().filter_map(|point| Some((point.factor, point.hit_ratio?))).collect();
+    if points.is_empty() {
+        return;
+    }
+    let help = "Hit ratio that this workload would have with so many times the memory.";
+    let mut samples = text.metric(&Metric::gauge("larder_predicted_hit_ratio", help));
+    for (factor, hit_ratio) in points {
+        samples.add(&[("memory", &factor.to_string())], hit_ratio);
+    }
+}

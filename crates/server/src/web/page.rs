@@ -1,0 +1,13 @@
+//! The live page: its files, in the binary.
+
+/// The file at a path: its type and its content.
+pub(super) fn file(path: &str) -> Option<(&'static str, &'static str)> {
+    FILES.iter().find(|(name, ..)| *name == path).map(|(_, content_type, content)| (*content_type, *content))
+}
+
+const FILES: [(&str, &str, &str); 4] = [
+    ("/", "text/html; charset=utf-8", include_str!("../../assets/page.html")),
+    ("/page.css", "text/css; charset=utf-8", include_str!("../../assets/page.css")),
+    ("/page.js", "text/javascript; charset=utf-8", include_str!("../../assets/page.js")),
+    ("/icon.svg", "image/svg+xml", include_str!("../../assets/icon.svg")),
+];

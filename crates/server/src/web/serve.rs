@@ -1,0 +1,138 @@
+//! Connections: bounded in number, in what they may send, and in the time they take.
+
+use std::convert::Infallible;
+use std::future::{Future as _, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+use super::door::Door;
+use super::router;
+use super::state::State;
+use crate::listen::Address;
+
+/// Open connections at most; who comes beyond is turned away.
+pub(super) const CONNECTIONS_MAX: usize = 64;
+
+/// Serves at all doors, and takes a reading every second.
+pub(super) async fn run(doors: Vec<Door>, state: Arc<State>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    for door in doors {
+        let (places, state) = (Arc::clone(&places), Arc::clone(&state));
+        tokio::spawn(async move {
+            if let Err(error) = attend(door, &places, &state).await {
+                eprintln!("larderd: admin HTTP: {error}");
+            }
+        });
+    }
+    let mut seconds = interval(Duration::from_secs(1));
+    seconds.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        seconds.tick().await;
+        state.take_reading();
+    }
+}
+
+/// Accepts at one door. Errors: the runtime refuses the listener.
+async fn attend(mut door: Door, places: &Arc<Semaphore>, state: &Arc<State>) -> io::Result<()> {
+    let fd = door.listener.fd.try_clone()?;
+    match &door.listener.address {
+        Address::Tcp(_) => {
+            let listener = TcpListener::from_std(fd.into())?;
+            let door = Arc::new(door);
+            loop {
+                let stream = accepted(listener.accept().await).await;
+                admit(stream, &door, places, state);
+            }
+        }
+        Address::Unix(_) => {
+            door.tls = None;
+            let listener = UnixListener::from_std(fd.into())?;
+            let door = Arc::new(door);
+            loop {
+                let stream = accepted(listener.accept().await).await;
+                admit(stream, &door, places, state);
+            }
+        }
+    }
+}
+
+/// What was accepted. If there was nothing to be had, no descriptor say, the next attempt waits a little.
+async fn accepted<S, A>(result: io::Result<(S, A)>) -> Option<S> {
+    match result {
+        Ok((stream, _)) => Some(stream),
+        Err(_) => {
+            sleep(ACCEPT_PAUSE).await;
+            None
+        }
+    }
+}
+
+/// Begins to serve a connection, if there is a place for it.
+fn admit<S>(stream: Option<S>, door: &Arc<Door>, places: &Arc<Semaphore>, state: &Arc<State>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (Some(stream), Ok(place)) = (stream, Arc::clone(places).try_acquire_owned()) else { return };
+    let (door, state) = (Arc::clone(door), Arc::clone(state));
+    tokio::spawn(serve(stream, door, state, place));
+}
+
+/// Serves a connection to its end; with TLS if its door has it.
+async fn serve<S>(stream: S, door: Arc<Door>, state: Arc<State>, _place: OwnedSemaphorePermit)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let Some(certificates) = door.tls else { return converse(stream, &door, &state).await };
+    // Asked for each time: certificates may have been loaded anew.
+    let Some(context) = state.shared.tls.as_ref().and_then(|tls| tls.context(certificates)) else { return };
+    let handshake = TlsAcceptor::from(context).accept(stream);
+    if let Ok(Ok(stream)) = timeout(HANDSHAKE_MAX, handshake).await {
+        converse(stream, &door, &state).await;
+    }
+}
+
+/// Answers requests until the client has no more, or its time is over.
+async fn converse<S>(stream: S, door: &Door, state: &State)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let service = service_fn(|request| {
+        let response = router::answer(&request, door, state);
+        async { Ok::<_, Infallible>(response) }
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(HEAD_MAX)
+        .max_buf_size(BUFFER_BYTES_MAX)
+        .max_headers(HEADERS_MAX);
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+    // Errors are the client's: it left, or spoke no HTTP. hyper has told it.
+    if timeout(LIFE_MAX, connection.as_mut()).await.is_ok() {
+        return;
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = timeout(HEAD_MAX, poll_fn(|cx| connection.as_mut().poll(cx).map(|_| Poll::Ready(())))).await;
+}
+
+/// A TLS handshake takes no longer.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
+/// Nor does the head of a request, or the pause before it.
+const HEAD_MAX: Duration = Duration::from_secs(10);
+/// After this a connection ends with its next response: who does not read what it asked for does not keep a place for ever.
+const LIFE_MAX: Duration = Duration::from_secs(60);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The head of a request at most; hyper wants no less than 8 KiB.
+const BUFFER_BYTES_MAX: usize = 16 << 10;
+const HEADERS_MAX: usize = 64;

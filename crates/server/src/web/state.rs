@@ -1,0 +1,87 @@
+//! What there is to tell.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use larder_engine::Stats;
+use larder_measure::Snapshot;
+
+use super::history::History;
+use super::token::Token;
+use crate::counters::Totals;
+use crate::crew::Crew;
+use crate::measure::{Class, Road};
+use crate::shared::Shared;
+
+/// What all requests see.
+pub(super) struct State {
+    pub(super) shared: Arc<Shared>,
+    pub(super) crew: Arc<Crew>,
+    pub(super) token: Option<Token>,
+    history: Mutex<History>,
+}
+
+/// All counters at one moment.
+#[derive(Clone)]
+pub(super) struct Reading {
+    pub(super) taken: Instant,
+    /// Unix time.
+    pub(super) at_secs: i64,
+    pub(super) totals: Totals,
+    pub(super) engine: Stats,
+    pub(super) connections: usize,
+    /// By road and class.
+    pub(super) service: Vec<Snapshot>,
+    pub(super) wait: Snapshot,
+}
+
+impl State {
+    pub(super) fn new(shared: Arc<Shared>, crew: Arc<Crew>, token: Option<Token>) -> Self {
+        let first = Reading::take(&shared);
+        Self { shared, crew, token, history: Mutex::new(History::new(first)) }
+    }
+
+    /// Takes the reading of this second.
+    pub(super) fn take_reading(&self) {
+        let reading = Reading::take(&self.shared);
+        self.history().add(reading);
+    }
+
+    pub(super) fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does the server let clients in?
+    pub(super) fn is_ready(&self) -> bool {
+        self.shared.doorkeeper.is_accepting() && !self.crew.is_stopping()
+    }
+}
+
+impl Reading {
+    fn take(shared: &Shared) -> Self {
+        let measures = &shared.measures;
+        Self {
+            taken: Instant::now(),
+            at_secs: shared.clock.wall_secs(shared.clock.now().secs),
+            totals: shared.totals(),
+            engine: shared.engine.stats(),
+            connections: shared.doorkeeper.open_connections(),
+            service: roads_and_classes().map(|(road, class)| measures.service(road, class)).collect(),
+            wait: measures.wait(),
+        }
+    }
+
+    /// Service times by road and class since an earlier reading.
+    pub(super) fn service_since<'r>(
+        &'r self,
+        earlier: &'r Self,
+    ) -> impl Iterator<Item = (Road, Class, Snapshot)> + 'r {
+        let both = self.service.iter().zip(&earlier.service);
+        roads_and_classes().zip(both).map(|((road, class), (now, then))| (road, class, now.since(then)))
+    }
+}
+
+/// All pairs, in the order of [`Reading::service`].
+fn roads_and_classes() -> impl Iterator<Item = (Road, Class)> {
+    Road::ALL.into_iter().flat_map(|road| Class::ALL.into_iter().map(move |class| (road, class)))
+}

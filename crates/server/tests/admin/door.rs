@@ -1,0 +1,205 @@
+//! Who is let in, and what a client may do to the server.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::server::{Larderd, converse, temporary};
+
+const PATHS: [&str; 8] = [
+    "/metrics",
+    "/api/overview",
+    "/api/history",
+    "/api/memory",
+    "/api/keys",
+    "/api/curve",
+    "/api/slow",
+    "/api/connections",
+];
+
+#[test]
+fn nothing_is_told_without_the_token() {
+    let token_file = temporary("token");
+    fs::write(&token_file, "  correct-horse-battery\n").expect("the temporary directory can be written");
+    let server = Larderd::start(&["--admin-token-file", token_file.to_str().expect("it is text")]);
+    let _ = fs::remove_file(token_file);
+    for path in PATHS {
+        for header in ["", "Authorization: Bearer correct-horse-batterz\r\n", "Authorization: Basic Og==\r\n"]
+        {
+            let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n{header}Connection: close\r\n\r\n");
+            let reply = server.ask(&request);
+            assert_eq!(reply.status, 401, "{path} {header}");
+            assert!(reply.head.contains("www-authenticate: bearer"), "{}", reply.head);
+        }
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: any.example\r\nAuthorization: Bearer correct-horse-battery\r\n\
+             Connection: close\r\n\r\n"
+        );
+        assert_eq!(server.ask(&request).status, 200, "{path}");
+    }
+    // Probes of orchestrators, and the page that asks for the token.
+    for path in ["/healthz", "/readyz", "/", "/page.js", "/page.css"] {
+        assert_eq!(server.get(path).status, 200, "{path}");
+    }
+}
+
+#[test]
+fn a_token_that_could_be_guessed_or_not_be_sent_is_refused() {
+    for token in ["", "short", "two words are not a token", "umlauts-are-näh-token"] {
+        let token_file = temporary("token");
+        fs::write(&token_file, token).expect("the temporary directory can be written");
+        let mut larderd = Command::new(env!("CARGO_BIN_EXE_larderd"));
+        larderd.args(["-l", "127.0.0.1", "-p", "-1", "--admin-listen", "127.0.0.1:0", "--admin-token-file"]);
+        let output = larderd.arg(&token_file).output().expect("larderd is built");
+        let _ = fs::remove_file(token_file);
+        assert_eq!(output.status.code(), Some(1), "{token}");
+    }
+}
+
+#[test]
+fn the_command_line_is_checked() {
+    for (options, code) in [
+        (&["--admin-listen", "127.0.0.1"][..], 71),
+        (&["--admin-listen", "127.0.0.1:x"], 71),
+        (&["--admin-listen", "/nowhere/at/all"], 71),
+        (&["--admin-listen", "127.0.0.1:0", "--admin-tls"], 64),
+        (&["--admin-listen", "127.0.0.1:0", "--admin-token-file", "/nowhere/at/all"], 1),
+    ] {
+        let mut larderd = Command::new(env!("CARGO_BIN_EXE_larderd"));
+        let output = larderd.args(["-l", "127.0.0.1", "-p", "-1"]).args(options).output();
+        assert_eq!(output.expect("larderd is built").status.code(), Some(code), "{options:?}");
+    }
+}
+
+/// A page of somebody else's could call a loopback listener by a name of its own.
+#[test]
+fn a_loopback_listener_wants_to_be_called_by_its_name() {
+    let server = Larderd::start(&[]);
+    for (host, status) in
+        [("localhost", 200), ("127.0.0.1:1", 200), ("[::1]", 200), ("rebound.example", 421), ("", 421)]
+    {
+        for path in ["/metrics", "/api/keys", "/"] {
+            let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+            assert_eq!(server.ask(&request).status, status, "{host} {path}");
+        }
+    }
+    assert_eq!(server.ask("GET /metrics HTTP/1.0\r\n\r\n").status, 421);
+}
+
+#[test]
+fn only_reading_is_possible() {
+    let server = Larderd::start(&[]);
+    for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "BREW"] {
+        let target = if method == "CONNECT" { "localhost:80" } else { "/metrics" };
+        let head = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+        let reply = server.ask(&format!("{head}Content-Length: 3\r\n\r\nabc"));
+        assert_eq!(reply.status, 405, "{method}");
+        assert!(reply.head.contains("allow: get, head"), "{}", reply.head);
+    }
+    let head = server.ask("HEAD /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    assert_eq!((head.status, head.body.as_str()), (200, ""));
+    assert!(!head.head.contains("content-length: 0"), "{}", head.head);
+    for path in ["/nothing", "/api", "/api/", "/api/nothing", "/../etc/passwd", "/%2e%2e/etc/passwd", "//"] {
+        assert_eq!(server.get(path).status, 404, "{path}");
+    }
+}
+
+#[test]
+fn what_is_no_request_gets_an_error_and_an_end() {
+    let server = Larderd::start(&[]);
+    let long_path = format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "a".repeat(100_000));
+    let long_header = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "a".repeat(100_000));
+    let many_headers = format!("GET / HTTP/1.1\r\nHost: localhost\r\n{}\r\n", "X: y\r\n".repeat(1000));
+    for request in [
+        "\r\n\r\nget a\r\n\r\n",
+        "GET\r\n\r\n",
+        "GET / HTTP/9.9\r\n\r\n",
+        "\x16\x03\x01\x02\0\x01\0\x01\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n",
+        &long_path,
+        &long_header,
+        &many_headers,
+    ] {
+        let mut stream = TcpStream::connect(server.admin).expect("larderd listens");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("it is no zero");
+        let reply = converse(&mut stream, request);
+        assert!([0, 400, 414, 431].contains(&reply.status), "{request:.40}: {}", reply.status);
+    }
+    assert_eq!(server.get("/healthz").status, 200);
+}
+
+#[test]
+fn connections_are_bounded_and_the_cache_does_not_notice() {
+    let server = Larderd::start(&[]);
+    // None of them ever sends a whole request.
+    let mut idle: Vec<TcpStream> = (0..200)
+        .map(|_| {
+            let mut stream = TcpStream::connect(server.admin).expect("the kernel accepts");
+            let _ = stream.write_all(b"GET / HTT");
+            stream
+        })
+        .collect();
+    assert_eq!(server.cache("set a 0 0 1\r\nb\r\nget a\r\n"), "STORED\r\nVALUE a 0 1\r\nb\r\nEND\r\n");
+    // Those beyond the bound are closed at once, the others when their time is over.
+    let closed = idle.iter_mut().filter(|stream| {
+        let _ = stream.set_read_timeout(Some(Duration::from_millis(20)));
+        match (&mut &**stream).read(&mut [0; 1]) {
+            Ok(n) => n == 0,
+            Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+        }
+    });
+    assert_eq!(closed.count(), 200 - 64);
+    drop(idle);
+    let is_back = || {
+        TcpStream::connect(server.admin).is_ok_and(|mut stream| {
+            converse(&mut stream, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                .status
+                == 200
+        })
+    };
+    assert!((0..100).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        is_back()
+    }));
+}
+
+#[test]
+fn a_unix_socket_serves_the_same() {
+    let path = temporary("socket");
+    let server = Larderd::start(&["--admin-listen", path.to_str().expect("it is text")]);
+    let mut stream = UnixStream::connect(&path).expect("larderd listens");
+    let request = "GET /metrics HTTP/1.1\r\nHost: whatever\r\nConnection: close\r\n\r\n";
+    let reply = converse(&mut stream, request);
+    assert_eq!(reply.status, 200);
+    assert!(reply.body.contains("\nmemcached_up 1\n"));
+    drop(server);
+    let _ = fs::remove_file(path);
+}
+
+#[test]
+fn a_confined_server_tells_as_much() {
+    let server = Larderd::start(&["-o", "drop_privileges"]);
+    for path in PATHS {
+        assert_eq!(server.get(path).status, 200, "{path}");
+    }
+}
+
+#[test]
+fn browsers_are_told_to_keep_it_to_themselves() {
+    let server = Larderd::start(&[]);
+    for path in ["/", "/page.js", "/page.css", "/api/keys", "/metrics", "/nothing"] {
+        let head = server.get(path).head;
+        for fence in [
+            "content-security-policy: default-src 'none';",
+            "x-content-type-options: nosniff",
+            "cache-control: no-store",
+            "cross-origin-resource-policy: same-origin",
+        ] {
+            assert!(head.contains(fence), "{path}: {head}");
+        }
+        assert!(!head.contains("unsafe-inline") && !head.contains("access-control"), "{path}: {head}");
+    }
+}

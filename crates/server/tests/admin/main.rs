@@ -1,0 +1,6 @@
+//! The operator's side over HTTP: who is let in, what is told, and what never is.
+
+mod door;
+mod metrics;
+mod server;
+mod views;

@@ -1,0 +1,102 @@
+//! What is told in JSON, and what is told nowhere.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::server::Larderd;
+
+fn json(server: &Larderd, path: &str) -> Value {
+    serde_json::from_str(&server.get(path).body).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Asks again until it is so.
+#[track_caller]
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_fresh_server_has_something_to_say() {
+    let server = Larderd::start(&["-m", "32"]);
+    let overview = json(&server, "/api/overview");
+    assert_eq!((&overview["items"], &overview["is_ready"]), (&0.into(), &true.into()));
+    assert_eq!(overview["memory"]["limit_bytes"], 32 << 20);
+    assert_eq!(json(&server, "/api/memory")["cells"], Value::Array(Vec::new()));
+    assert_eq!(json(&server, "/api/slow")["batches"], Value::Array(Vec::new()));
+    assert_eq!(json(&server, "/api/curve")["hit_ratio"], Value::Null);
+}
+
+#[test]
+fn requests_show_up() {
+    let server = Larderd::start(&["-m", "32"]);
+    server.cache(
+        "set user:1 0 0 3\r\nabc\r\nset user:2 0 60 3\r\nabc\r\nget user:1\r\nget user:1\r\nget nobody\r\n",
+    );
+    let overview = json(&server, "/api/overview");
+    let requests = &overview["requests"];
+    assert_eq!((&requests["get_hits"], &requests["get_misses"]), (&2.into(), &1.into()));
+    assert_eq!((&requests["stores"], &overview["items"]), (&2.into(), &2.into()));
+
+    let memory = json(&server, "/api/memory");
+    let cells = memory["cells"].as_array().expect("a list");
+    // One segment for what never expires, one for what does.
+    assert_eq!(cells.len(), 2);
+    let live = |of: &Value| {
+        of.as_array().expect("a list").iter().map(|p| p["live_bytes"].as_u64()).sum::<Option<u64>>()
+    };
+    assert_eq!(live(&memory["cells"]), live(&memory["queues"]));
+    assert_eq!(live(&memory["cells"]), live(&memory["lifetimes"]));
+
+    let keys = json(&server, "/api/keys");
+    assert_eq!((&keys["is_measured"], &keys["is_withheld"]), (&true.into(), &false.into()));
+
+    // Within the second that follows.
+    eventually("the history has the hits", || {
+        let history = json(&server, "/api/history");
+        let points = history["points"].as_array().expect("a list");
+        points.iter().filter_map(|point| point["hits"].as_f64()).sum::<f64>() > 1.0
+    });
+    let history = json(&server, "/api/history");
+    let last = history["points"].as_array().and_then(|points| points.last()).expect("there are some");
+    let after = json(&server, &format!("/api/history?after={}", last["at_secs"]));
+    assert!(after["points"].as_array().expect("a list").len() <= 2);
+    assert_eq!(json(&server, "/api/history?span=day")["step_secs"], 60);
+}
+
+#[test]
+fn connections_are_told_by_worker_and_listener() {
+    let server = Larderd::start(&["-t", "2"]);
+    let open: Vec<_> = (0..4).map(|_| std::net::TcpStream::connect(server.cache)).collect();
+    eventually("four connections", || json(&server, "/api/connections")["open"] == 4);
+    let connections = json(&server, "/api/connections");
+    assert_eq!(connections["workers"], serde_json::json!([2, 2]));
+    assert_eq!(connections["listeners"][0]["address"], server.cache.to_string());
+    drop(open);
+}
+
+/// Values leave the cache by the cache's protocol alone; keys are told in one place, and not at all where nobody may dump them.
+#[test]
+fn values_are_told_nowhere_and_keys_in_one_place() {
+    for (options, tells_keys) in [(&[][..], true), (&["-X"], false), (&["-o", "no_hot_keys"], false)] {
+        let server = Larderd::start(options);
+        let mut commands = "set secretkey:1 0 0 11\r\nsecretvalue\r\n".to_owned();
+        commands.push_str(&"get secretkey:1\r\n".repeat(2000));
+        server.cache(&commands);
+        for path in
+            ["/metrics", "/", "/healthz", "/api/overview", "/api/history", "/api/memory", "/api/curve"]
+                .into_iter()
+                .chain(["/api/slow", "/api/connections", "/api/keys"])
+        {
+            let body = server.get(path).body;
+            assert!(!body.contains("secretvalue"), "{path}");
+            assert_eq!(body.contains("secretkey"), tells_keys && path == "/api/keys", "{path} {options:?}");
+        }
+        assert_eq!(json(&server, "/api/keys")["is_withheld"], options == ["-X"]);
+    }
+}
