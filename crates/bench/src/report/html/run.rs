@@ -213,20 +213,24 @@ fn failures(periods: &[Period], total: &Tally) -> Option<Chart> {
     })
 }
 
-/// Neighbouring periods added up until there are at most [`POINTS_MAX`].
+/// Neighbouring periods added up until there are at most [`POINTS_MAX`]. So is a short rest at the end, whose rates would be those of
+/// a few requests.
 fn condensed(periods: &[Period]) -> Vec<Period> {
-    periods
-        .chunks(periods.len().div_ceil(POINTS_MAX).max(1))
-        .map(|chunk| {
-            let mut sum = chunk[0].clone();
-            for period in &chunk[1..] {
+    const REST_MAX: f64 = 0.25;
+    let step = periods.len().div_ceil(POINTS_MAX).max(1);
+    let mut condensed: Vec<Period> = Vec::new();
+    for (number, period) in periods.iter().enumerate() {
+        let is_rest = number + 1 == periods.len() && period.secs < periods[0].secs * REST_MAX;
+        match condensed.last_mut() {
+            Some(sum) if is_rest || number % step > 0 => {
                 sum.secs += period.secs;
                 sum.tally.add(&period.tally);
                 sum.server_cpu_secs = sum.server_cpu_secs.zip(period.server_cpu_secs).map(|(a, b)| a + b);
             }
-            sum
-        })
-        .collect()
+            _ => condensed.push(period.clone()),
+        }
+    }
+    condensed
 }
 
 fn tables(outcome: &Outcome) -> String {
