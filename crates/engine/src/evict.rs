@@ -99,20 +99,19 @@ impl Turn<'_> {
     /// Tries, and while that fails empties segments, until there are `bytes` to come. What is emptied now comes back no
     /// sooner than what is in limbo already, so evicting more would help nobody.
     fn make_room<R>(&self, bytes: usize, mut attempt: impl FnMut() -> Result<R, Lack>) -> Result<R, NoRoom> {
-        for _ in 0..VICTIMS_MAX {
+        let mut victims_left = VICTIMS_MAX;
+        loop {
             match attempt() {
                 Ok(room) => return Ok(room),
                 Err(Lack::Memory) if self.engine().is_coming(bytes) => return Err(NoRoom::TryAgain),
+                Err(Lack::Memory | Lack::Space) if victims_left == 0 => break,
                 Err(Lack::Memory | Lack::Space) => {}
             }
-            if self.empty_some(self.engine().segments.segment_bytes, false) == 0 {
-                break;
-            }
+            let is_done = self.empty_some(self.engine().segments.segment_bytes, false) == 0;
+            victims_left = if is_done { 0 } else { victims_left - 1 };
         }
-        if let Ok(room) = attempt() {
-            return Ok(room);
-        }
-        if self.engine().is_reclaiming() {
+        let has_begun = self.engine().evict && self.handle.writer.borrow().victim.is_some();
+        if has_begun || self.engine().is_reclaiming() {
             return Err(NoRoom::TryAgain);
         }
         self.counters().out_of_memory.add(1);

@@ -86,7 +86,8 @@ impl Turn<'_> {
         self.now
     }
 
-    /// Hashes a key and starts fetching its index line: the first step of a batched look-up.
+    /// Hashes a key and starts fetching its index line: the first step of a batched look-up. With another key or in another
+    /// engine the hash finds nothing, and a store panics.
     pub fn prepare(&self, key: &[u8]) -> Hash {
         let hash = self.engine().hash_key.hash(key);
         self.engine().index.prefetch(hash);

@@ -102,7 +102,7 @@ impl Draft {
 }
 
 impl Turn<'_> {
-    /// Stores a value that is all there.
+    /// Stores a value that is all there. Panics if the hash is that of another key or engine.
     pub fn store(&self, hash: Hash, store: &Store<'_>) -> Stored {
         if accounted_bytes(store.key.len(), store.value.len(), store.client_flags)
             > u64::from(self.engine().item_bytes_max)
@@ -131,8 +131,10 @@ impl Turn<'_> {
         self.start_upload(shape, store.key, Upload::first_step_bytes(&shape))
     }
 
-    /// The next piece of the upload to be filled from the socket; empty only when the value is complete.
+    /// The next piece of the upload to be filled from the socket; empty only when the value is complete. Panics if the upload
+    /// is of another engine.
     pub fn window<'u>(&self, upload: &'u mut Upload) -> Result<&'u mut [u8], NoRoom> {
+        assert!(upload.is_of(&self.handle.engine), "an upload is filled where it was reserved");
         let step = upload.next_step_bytes();
         if step > 0 {
             self.charge(step)?;
@@ -142,10 +144,12 @@ impl Turn<'_> {
     }
 
     /// Stores a complete upload under the terms of the `store` (same key, flags and binary_key as at `reserve`; `store.value` is
-    /// ignored). Takes the upload unless the answer is `TryAgain`. Panics if there is none, or not all of it has arrived.
+    /// ignored). Takes the upload unless the answer is `TryAgain`. Panics if there is none, not all of it has arrived, or it was
+    /// reserved for another key or engine.
     pub fn commit(&self, hash: Hash, store: &Store<'_>, upload: &mut Option<Upload>) -> Stored {
         let whole = upload.as_ref().expect("commit takes an upload");
         assert!(whole.missing_bytes() == 0, "commit takes a complete upload");
+        assert!(whole.is_of(&self.handle.engine), "commit takes what was reserved here");
         assert!(whole.raw.key() == store.key, "commit takes the key that was reserved");
         let stored = if matches!(store.mode, Mode::Append | Mode::Prepend) {
             // The pieces must lie together: a copy, and the upload goes.
@@ -472,6 +476,10 @@ impl Turn<'_> {
                 Plan::Answer(answer) => return Outcome::Answer(answer),
                 Plan::Write(new) => new,
             };
+            if old.is_none() {
+                // An entry where nobody looks for it would outlive its item: whoever empties a segment hashes its keys.
+                assert!(self.engine().hash_key.hash(key) == hash, "a key is stored with its own hash");
+            }
             let queue = self.queue_for(hash, old.as_ref());
             let draft = match self.draft(key, &new, queue, alive.ok().map(|old| old.raw), upload) {
                 Ok(draft) => draft,

@@ -59,6 +59,10 @@ impl Upload {
         (self.shape.size() - charged).min(STEP_BYTES).next_multiple_of(PAGE_BYTES)
     }
 
+    pub(crate) fn is_of(&self, engine: &Arc<Engine>) -> bool {
+        Arc::ptr_eq(&self.engine, engine)
+    }
+
     /// Notes that another step was charged.
     pub(crate) fn charge(&mut self, bytes: usize) {
         self.engine.segments.get(self.id).filled_bytes.fetch_add(bytes as u64, Relaxed);

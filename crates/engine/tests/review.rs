@@ -432,3 +432,27 @@ fn address_space_in_pieces_is_made_whole_by_eviction() {
     drop(uploads);
     assert!(is_stored(put(&mut handle, at(2), &Store::set(b"whole", &[2; 2_000_000]))));
 }
+
+#[test]
+#[should_panic(expected = "its own hash")]
+fn a_key_with_the_hash_of_another_is_not_stored() {
+    let engine = engine(4 << 20, true);
+    let mut handle = engine.handle().unwrap();
+    let turn = handle.enter(at(2));
+    turn.store(turn.prepare(b"another"), &Store::set(b"key", b"value"));
+}
+
+#[test]
+#[should_panic(expected = "reserved here")]
+fn an_upload_of_another_engine_is_not_linked() {
+    let (engine, another) = (engine(4 << 20, true), engine(4 << 20, true));
+    let (mut handle, mut elsewhere) = (engine.handle().unwrap(), another.handle().unwrap());
+    let (turn, elsewhere) = (handle.enter(at(2)), elsewhere.enter(at(2)));
+    let store = Store::set(b"key", b"");
+    let mut upload = elsewhere.reserve(&store, 20_000).unwrap();
+    while upload.missing_bytes() > 0 {
+        let filled = elsewhere.window(&mut upload).unwrap().len();
+        upload.advance(filled);
+    }
+    turn.commit(turn.prepare(b"key"), &store, &mut Some(upload));
+}
