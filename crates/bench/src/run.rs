@@ -8,6 +8,7 @@
 //!   ask         writes a request: key, value, command
 //!   socket      bytes out, bytes in
 //!   answer      takes answers and counts them
+//!   verify      judges them: stamp says what a value is, ledger which version it may have
 //! control     what the main thread and the load threads tell each other
 //! ```
 
@@ -18,20 +19,23 @@ mod check;
 mod collect;
 mod control;
 mod fill;
-mod flush;
 mod keys;
 mod lane;
+mod ledger;
+mod memory;
 mod plan;
 mod popularity;
+mod roads;
 mod schedule;
 mod shuffle;
 mod sizes;
 mod socket;
-mod stream;
+mod stamp;
 mod tally;
 mod thread;
 mod upkeep;
 mod values;
+mod verify;
 mod zipf;
 
 use std::sync::Arc;

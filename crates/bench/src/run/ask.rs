@@ -4,8 +4,10 @@ use larder_client::codec::{Arith, Delete, Get, Mode, Store, Touch};
 
 use super::keys::KEY_BYTES_MAX;
 use super::lane::{Lane, Request};
-use super::plan::{GroupPlan, Plan};
+use super::ledger::{Effect, Witness};
+use super::plan::{CommandPlan, GroupPlan, KeySet, Plan};
 use super::socket::{Asked, Socket};
+use super::stamp;
 use super::tally::ThreadTally;
 use crate::scenario::Kind;
 
@@ -13,6 +15,7 @@ use crate::scenario::Kind;
 pub(crate) struct Scratch {
     key: [u8; KEY_BYTES_MAX],
     number: itoa::Buffer,
+    value: Vec<u8>,
     /// Keys of a get of many, and where each of them ends.
     keys: Vec<u8>,
     ends: Vec<usize>,
@@ -20,7 +23,13 @@ pub(crate) struct Scratch {
 
 impl Scratch {
     pub(crate) fn new() -> Self {
-        Self { key: [0; KEY_BYTES_MAX], number: itoa::Buffer::new(), keys: Vec::new(), ends: Vec::new() }
+        Self {
+            key: [0; KEY_BYTES_MAX],
+            number: itoa::Buffer::new(),
+            value: Vec::new(),
+            keys: Vec::new(),
+            ends: Vec::new(),
+        }
     }
 }
 
@@ -36,153 +45,255 @@ pub(crate) struct When {
     pub(crate) is_counted: bool,
 }
 
-/// Appends `request` to what `socket` will send. `true`: an answer will come.
-#[inline]
-pub(crate) fn ask(
-    plan: &Plan,
-    lane: &mut Lane,
-    socket: &mut Socket,
-    request: &Request,
-    when: When,
-    scratch: &mut Scratch,
-    tally: &mut ThreadTally,
-) -> bool {
-    let group = &plan.groups[lane.group];
-    let command = &group.commands[request.command];
-    let options = &command.command;
-    let meta_flags = options.meta_flags.as_bytes();
-    let key_maker = &group.key_sets[command.key_set].maker;
-    let mut asked = Asked {
-        due_nanos: when.due_nanos,
-        sent_nanos: when.sent_nanos,
-        number: request.number,
-        keys: 1,
-        value_bytes: 0,
-        command: request.command as u16,
-        kind: request.kind,
-        is_own: false,
-    };
-    socket.requests += 1;
-    let key = key_maker.write(request.number, &mut scratch.key);
-    let output = &mut socket.output;
-    let pipeline = &mut socket.pipeline;
-
-    let mode = match request.kind {
-        Kind::Get | Kind::Gets | Kind::Gat => {
-            let exptime = (request.kind == Kind::Gat).then(|| i64::from(command.ttl_secs(lane.random())));
-            let get = Get { with_cas: request.kind == Kind::Gets, exptime, meta_flags };
-            if options.keys > 1 {
-                draw_keys(plan, group, lane, request, when, scratch);
-                asked.keys = scratch.ends.len() as u32;
-                let begins = std::iter::once(0).chain(scratch.ends.iter().copied());
-                let keys = begins.zip(&scratch.ends).map(|(begin, &end)| &scratch.keys[begin..end]);
-                pipeline.multi_get(output, &get, keys, asked);
-            } else {
-                pipeline.get(output, &get, key, asked);
-            }
-            return true;
-        }
-        // It begins with `gets`; the answer brings the rest.
-        Kind::Cas if request.cas == 0 => {
-            asked.kind = Kind::Gets;
-            pipeline.get(output, &Get { with_cas: true, exptime: None, meta_flags: b"" }, key, asked);
-            return true;
-        }
-        Kind::Delete => {
-            let tag = (!options.noreply).then_some(asked);
-            pipeline.delete(output, &Delete { key, compare: None, meta_flags }, tag);
-            return confirm(socket, &asked, options.noreply, when, tally);
-        }
-        Kind::Incr | Kind::Decr => {
-            let decrement = request.kind == Kind::Decr;
-            let arith = Arith { key, delta: options.delta, decrement, initial: None, meta_flags };
-            pipeline.arith(output, &arith, (!options.noreply).then_some(asked));
-            return confirm(socket, &asked, options.noreply, when, tally);
-        }
-        Kind::Touch => {
-            let exptime = command.ttl_secs(lane.random()).into();
-            pipeline.touch(output, &Touch { key, exptime, meta_flags }, (!options.noreply).then_some(asked));
-            return confirm(socket, &asked, options.noreply, when, tally);
-        }
-        Kind::Version => {
-            pipeline.version(output, Asked { keys: 0, ..asked });
-            return true;
-        }
-        Kind::Noop => {
-            pipeline.noop(output, Asked { keys: 0, ..asked });
-            return true;
-        }
-        Kind::Set | Kind::Cas => Mode::Set,
-        Kind::Add => Mode::Add,
-        Kind::Replace => Mode::Replace,
-        Kind::Append => Mode::Append,
-        Kind::Prepend => Mode::Prepend,
-    };
-
-    let values = &group.value_sets[command.value_set];
-    let value_bytes = match request.value_bytes {
-        Some(bytes) => bytes as usize,
-        None => values.value_bytes(request.number, lane.random()),
-    };
-    let value = values.contents.of(request.number, value_bytes, &mut scratch.number);
-    asked.value_bytes = value.len() as u32;
-    let store = Store {
-        mode,
-        key,
-        value: &[value],
-        client_flags: options.client_flags,
-        exptime: command.ttl_secs(lane.random()).into(),
-        compare: (request.kind == Kind::Cas).then_some(request.cas),
-        // Flags of a get are none of the store that follows it.
-        meta_flags: if options.kind == request.kind { meta_flags } else { b"" },
-    };
-    // What follows a get is always answered.
-    let noreply = options.noreply && options.kind == request.kind;
-    pipeline.store(output, &store, (!noreply).then_some(asked));
-    confirm(socket, &asked, noreply, when, tally)
+/// Where a request comes from and where it goes.
+pub(crate) struct Asking<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) lane: &'a mut Lane,
+    pub(crate) socket: &'a mut Socket,
+    pub(crate) scratch: &'a mut Scratch,
+    pub(crate) tally: &'a mut ThreadTally,
+    pub(crate) when: When,
 }
 
-/// A request without an answer counts as done. `true`: an answer will come.
-#[inline]
-fn confirm(socket: &mut Socket, asked: &Asked, noreply: bool, when: When, tally: &mut ThreadTally) -> bool {
-    if noreply {
-        socket.unconfirmed += 1;
-        if when.is_counted {
-            let figures = tally.command(asked.kind);
+impl Asking<'_> {
+    /// Appends `request` to what the socket will send. `true`: an answer will come.
+    #[inline]
+    pub(crate) fn ask(mut self, request: &Request) -> bool {
+        let plan = self.plan;
+        let group = &plan.groups[self.lane.group];
+        let command = &group.commands[request.command];
+        let asked = Asked {
+            due_nanos: self.when.due_nanos,
+            sent_nanos: self.when.sent_nanos,
+            number: request.number,
+            keys: 1,
+            value_bytes: 0,
+            command: request.command as u16,
+            kind: request.kind,
+            is_own: false,
+            quiet_mark: self.socket.memory.quiet_mark(),
+            witness: Witness::default(),
+        };
+        self.socket.requests += 1;
+        match request.kind {
+            Kind::Get | Kind::Gets | Kind::Gat => self.get(group, command, request, asked),
+            // It begins with `gets`; the answer brings the rest.
+            Kind::Cas if request.cas == 0 => self.get_for_cas(group, command, request, asked),
+            Kind::Version => {
+                self.socket.pipeline.version(&mut self.socket.output, Asked { keys: 0, ..asked });
+                true
+            }
+            Kind::Noop => {
+                self.socket.pipeline.noop(&mut self.socket.output, Asked { keys: 0, ..asked });
+                true
+            }
+            Kind::Delete | Kind::Incr | Kind::Decr | Kind::Touch => {
+                self.change(group, command, request, asked)
+            }
+            Kind::Set => self.store(group, command, request, asked, Mode::Set),
+            Kind::Cas => self.store(group, command, request, asked, Mode::Set),
+            Kind::Add => self.store(group, command, request, asked, Mode::Add),
+            Kind::Replace => self.store(group, command, request, asked, Mode::Replace),
+            Kind::Append => self.store(group, command, request, asked, Mode::Append),
+            Kind::Prepend => self.store(group, command, request, asked, Mode::Prepend),
+        }
+    }
+
+    #[inline]
+    fn get(&mut self, group: &GroupPlan, command: &CommandPlan, request: &Request, mut asked: Asked) -> bool {
+        let keys = &group.key_sets[command.key_set];
+        let ttl_secs = if request.kind == Kind::Gat { command.ttl_secs(self.lane.random()) } else { 0 };
+        let get = Get {
+            with_cas: request.kind == Kind::Gets,
+            exptime: (request.kind == Kind::Gat).then(|| ttl_secs.into()),
+            meta_flags: command.command.meta_flags.as_bytes(),
+        };
+        let remembers = keys.ledger.is_some() || group.group.look_aside;
+        if command.command.keys == 1 {
+            if keys.ledger.is_some() {
+                asked.witness = self.read(keys, request, request.number, ttl_secs);
+            }
+            let key = keys.maker.write(request.number, &mut self.scratch.key);
+            self.socket.pipeline.get(&mut self.socket.output, &get, key, asked);
+            return true;
+        }
+        self.scratch.keys.clear();
+        self.scratch.ends.clear();
+        let mut number = request.number;
+        loop {
+            let key = keys.maker.write(number, &mut self.scratch.key);
+            self.scratch.keys.extend_from_slice(key);
+            self.scratch.ends.push(self.scratch.keys.len());
+            if remembers {
+                let witness = self.read(keys, request, number, ttl_secs);
+                self.socket.memory.keys.push_back((number, witness));
+            }
+            if self.scratch.ends.len() == command.command.keys {
+                break;
+            }
+            number = self.next_key(group, request);
+        }
+        asked.keys = self.scratch.ends.len() as u32;
+        let begins = std::iter::once(0).chain(self.scratch.ends.iter().copied());
+        let keys = begins.zip(&self.scratch.ends).map(|(begin, &end)| &self.scratch.keys[begin..end]);
+        self.socket.pipeline.multi_get(&mut self.socket.output, &get, keys, asked);
+        true
+    }
+
+    /// A further key of a get of many: of the server of the first one.
+    fn next_key(&mut self, group: &GroupPlan, request: &Request) -> u64 {
+        let server = self.plan.server_of(request.number);
+        loop {
+            let number = self.lane.draw_key(group, request.command, self.when.elapsed_nanos);
+            if self.plan.server_of(number) == server {
+                return number;
+            }
+        }
+    }
+
+    fn get_for_cas(
+        &mut self,
+        group: &GroupPlan,
+        command: &CommandPlan,
+        request: &Request,
+        asked: Asked,
+    ) -> bool {
+        let keys = &group.key_sets[command.key_set];
+        let witness = self.read(keys, request, request.number, 0);
+        let get = Get { with_cas: true, ..Get::default() };
+        let key = keys.maker.write(request.number, &mut self.scratch.key);
+        let asked = Asked { kind: Kind::Gets, witness, ..asked };
+        self.socket.pipeline.get(&mut self.socket.output, &get, key, asked);
+        true
+    }
+
+    fn change(
+        &mut self,
+        group: &GroupPlan,
+        command: &CommandPlan,
+        request: &Request,
+        mut asked: Asked,
+    ) -> bool {
+        let keys = &group.key_sets[command.key_set];
+        let options = &command.command;
+        let meta_flags = options.meta_flags.as_bytes();
+        let ttl_secs = if request.kind == Kind::Touch { command.ttl_secs(self.lane.random()) } else { 0 };
+        if let Some(ledger) = &keys.ledger {
+            asked.witness = match request.kind {
+                Kind::Delete => ledger.begin(request.number, true, 0),
+                Kind::Touch => ledger.begin(request.number, false, ttl_secs),
+                _ => ledger.read(request.number),
+            };
+        }
+        let tag = (!options.noreply).then_some(asked);
+        let key = keys.maker.write(request.number, &mut self.scratch.key);
+        let (pipeline, output) = (&mut self.socket.pipeline, &mut self.socket.output);
+        match request.kind {
+            Kind::Delete => pipeline.delete(output, &Delete { key, compare: None, meta_flags }, tag),
+            Kind::Touch => pipeline.touch(output, &Touch { key, exptime: ttl_secs.into(), meta_flags }, tag),
+            _ => {
+                let decrement = request.kind == Kind::Decr;
+                let arith = Arith { key, delta: options.delta, decrement, initial: None, meta_flags };
+                pipeline.arith(output, &arith, tag);
+            }
+        }
+        // Whether a touch or a delete found anything is not known.
+        self.sent(keys, command, &asked, options.noreply, Effect::Nothing)
+    }
+
+    #[inline]
+    fn store(
+        &mut self,
+        group: &GroupPlan,
+        command: &CommandPlan,
+        request: &Request,
+        mut asked: Asked,
+        mode: Mode,
+    ) -> bool {
+        let keys = &group.key_sets[command.key_set];
+        let values = &group.value_sets[command.value_set];
+        let options = &command.command;
+        let value_bytes = match request.value_bytes {
+            Some(bytes) => bytes as usize,
+            None => values.value_bytes(request.number, self.lane.random()),
+        };
+        let ttl_secs = command.ttl_secs(self.lane.random());
+        let mut client_flags = options.client_flags;
+        if let Some(ledger) = &keys.ledger {
+            asked.witness = match mode {
+                Mode::Append | Mode::Prepend => ledger.begin_append(request.number),
+                _ => ledger.begin(request.number, false, ttl_secs),
+            };
+        }
+        let value = if self.plan.verifies() && !values.contents.is_number() {
+            client_flags = stamp::client_flags(request.number);
+            self.scratch.value.clear();
+            stamp::write(&mut self.scratch.value, request.number, asked.witness.version, value_bytes);
+            &self.scratch.value
+        } else {
+            values.contents.of(request.number, value_bytes, &mut self.scratch.number)
+        };
+        asked.value_bytes = value.len() as u32;
+        // Flags, and asking for no answer, belong to the command, not to what follows it.
+        let is_itself = options.kind == request.kind;
+        let noreply = options.noreply && is_itself;
+        let store = Store {
+            mode,
+            key: keys.maker.write(request.number, &mut self.scratch.key),
+            value: &[value],
+            client_flags,
+            exptime: ttl_secs.into(),
+            compare: (request.kind == Kind::Cas).then_some(request.cas),
+            meta_flags: if is_itself { options.meta_flags.as_bytes() } else { b"" },
+        };
+        self.socket.pipeline.store(&mut self.socket.output, &store, (!noreply).then_some(asked));
+        let effect = if mode == Mode::Set { Effect::Applied } else { Effect::Nothing };
+        self.sent(keys, command, &asked, noreply, effect)
+    }
+
+    /// A request without an answer counts as done. `true`: an answer will come.
+    #[inline]
+    fn sent(
+        &mut self,
+        keys: &KeySet,
+        command: &CommandPlan,
+        asked: &Asked,
+        noreply: bool,
+        effect: Effect,
+    ) -> bool {
+        if !noreply {
+            return true;
+        }
+        let key_set = (keys.ledger.is_some() && asked.witness.version > 0).then_some(command.key_set);
+        self.socket.memory.send_quiet(key_set, asked.number, asked.witness, effect);
+        if self.socket.memory.is_full() {
+            let quiet_mark = self.socket.memory.quiet_mark();
+            let own = Asked { quiet_mark, ..Asked::own(self.when.sent_nanos) };
+            self.socket.pipeline.noop(&mut self.socket.output, own);
+        }
+        if self.when.is_counted {
+            let figures = self.tally.command(asked.kind);
             figures.requests += 1;
             figures.keys += 1;
             figures.value_bytes += u64::from(asked.value_bytes);
         }
+        false
     }
-    !noreply
-}
 
-/// Draws the further keys of a get of many: all of one server.
-fn draw_keys(
-    plan: &Plan,
-    group: &GroupPlan,
-    lane: &mut Lane,
-    request: &Request,
-    when: When,
-    scratch: &mut Scratch,
-) {
-    let command = &group.commands[request.command];
-    let maker = &group.key_sets[command.key_set].maker;
-    let server = plan.server_of(request.number);
-    scratch.keys.clear();
-    scratch.ends.clear();
-    let mut number = request.number;
-    loop {
-        scratch.keys.extend_from_slice(maker.write(number, &mut scratch.key));
-        scratch.ends.push(scratch.keys.len());
-        if scratch.ends.len() == command.command.keys {
-            return;
-        }
-        loop {
-            number = lane.draw_key(group, request.command, when.elapsed_nanos);
-            if plan.server_of(number) == server {
-                break;
-            }
+    /// What is known of a key before it is read.
+    #[inline]
+    fn read(&mut self, keys: &KeySet, request: &Request, number: u64, ttl_secs: u32) -> Witness {
+        let Some(ledger) = &keys.ledger else { return Witness::default() };
+        let witness = match request.kind {
+            Kind::Gat => ledger.begin(number, false, ttl_secs),
+            _ => ledger.read(number),
+        };
+        let truth = self.plan.truth();
+        let mut by_chance = |share: f64| share >= 1.0 || share > 0.0 && self.lane.random().f64() < share;
+        Witness {
+            checks_value: by_chance(truth.verify),
+            checks_expiry: request.kind != Kind::Gat && by_chance(truth.verify_expiry),
+            ..witness
         }
     }
 }

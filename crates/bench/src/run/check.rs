@@ -31,6 +31,8 @@ pub(crate) fn check(scenario: &Scenario) -> Result<Scenario, RunError> {
     let target = &scenario.target;
     ensure(!target.servers.is_empty(), "target.servers", "names no server")?;
     ensure(target.replicate <= target.servers.len(), "target.replicate", "is more than there are servers")?;
+    ensure(target.replicate == 0, "target.replicate", "is not built yet")?;
+    ensure(!truth.compare_replicas, "truth.compare_replicas", "is not built yet")?;
     ensure(!scenario.groups.is_empty(), "group", "there is none")?;
     for (at, group) in scenario.groups.iter().enumerate() {
         check_group(&scenario, group).map_err(|(field, reason)| RunError::Scenario {
@@ -51,6 +53,8 @@ fn check_group(scenario: &Scenario, group: &Group) -> Result<(), Wrong> {
     need(group.connections > 0, "connections", "must be 1 or more")?;
     need(group.pipeline > 0, "pipeline", "must be 1 or more")?;
     need(group.sockets > 0, "sockets", "must be 1 or more")?;
+    need(group.transport == Transport::Tcp, "transport", "UDP is not built yet")?;
+    need(group.trace.is_none(), "trace", "is not built yet")?;
     need(group.keys.count > 0, "keys.count", "must be 1 or more")?;
     need(group.keys.first.checked_add(group.keys.count).is_some(), "keys.first", "is too large")?;
     if group.transport != Transport::Tcp {

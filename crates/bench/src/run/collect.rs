@@ -9,6 +9,7 @@ use super::control::{Control, Order, Report};
 use super::plan::Plan;
 use super::tally::ThreadTally;
 use crate::Outcome;
+use crate::calibrate::busy_warning;
 use crate::environment::Environment;
 use crate::outcome::{ClientCost, Period, Phase, Tally, Watcher};
 use crate::watch::Watch;
@@ -73,7 +74,7 @@ impl<'a> Collector<'a> {
         watcher.phase(Phase::Connecting);
         self.wait_for_all(|_| {})?;
         if scenario.flush {
-            super::flush::flush(&scenario.target)?;
+            self.plan.roads.flush_all()?;
         }
         if scenario.fill {
             self.fill(watcher)?;
@@ -119,8 +120,9 @@ impl<'a> Collector<'a> {
                 std::thread::sleep(left.min(STOP_CHECKED_EVERY));
             }
         }
-        let watch = Watch::begin(&scenario.target);
+        // Agents wait in `ready` for each other, with the load going on: that is not part of the run.
         watcher.ready();
+        let watch = Watch::begin(&scenario.target);
         let begin = self.control.now_nanos() + START_NANOS;
         let end = scenario.until.secs.map_or(u64::MAX, |secs| begin.saturating_add((secs * 1e9) as u64));
         self.control.begin(begin, end);
@@ -180,10 +182,12 @@ impl<'a> Collector<'a> {
 
     fn client_cost(&self, elapsed_secs: f64) -> ClientCost {
         let busiest = self.cpu_secs.iter().copied().fold(0.0, f64::max);
+        let busiest_thread_share = if elapsed_secs > 0.0 { busiest / elapsed_secs } else { 0.0 };
         ClientCost {
             threads: self.hands.len(),
             cpu_secs: self.cpu_secs.iter().sum(),
-            busiest_thread_share: if elapsed_secs > 0.0 { busiest / elapsed_secs } else { 0.0 },
+            busiest_thread_share,
+            warnings: busy_warning(busiest_thread_share).into_iter().collect(),
             ..ClientCost::default()
         }
     }

@@ -1,6 +1,6 @@
 //! What the main thread and the load threads tell each other.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
@@ -21,8 +21,6 @@ pub(crate) struct Control {
     /// Requests that may still be asked and counted: by all, and by each group.
     left: AtomicU64,
     left_of_groups: Vec<AtomicU64>,
-    /// Traces that have not come to their end, counted by lane.
-    pub(crate) traces_left: AtomicUsize,
 }
 
 impl Control {
@@ -35,7 +33,6 @@ impl Control {
             stop: AtomicBool::new(false),
             left: AtomicU64::new(scenario.until.requests.unwrap_or(u64::MAX)),
             left_of_groups: left_of_groups.map(AtomicU64::new).collect(),
-            traces_left: AtomicUsize::new(0),
         }
     }
 

@@ -6,8 +6,10 @@ use rustix::event::{Timespec, epoll};
 use super::RunError;
 use super::control::Report;
 use super::keys::KEY_BYTES_MAX;
+use super::ledger::{Effect, Witness};
 use super::popularity::Part;
-use super::socket::Asked;
+use super::socket::{Asked, Received};
+use super::stamp;
 use super::thread::Thread;
 use crate::scenario::Kind;
 
@@ -97,18 +99,31 @@ impl Thread {
             let keys = &group.key_sets[set];
             let values = &group.value_sets[keys.value_set];
             let value_bytes = values.value_bytes(number, lane.random());
-            let value = values.contents.of(number, value_bytes, &mut number_text);
-            let store =
-                Store { key: keys.maker.write(number, &mut key), value: &[value], ..Store::default() };
+            let mut witness = Witness::default();
+            if let Some(ledger) = &keys.ledger {
+                witness = ledger.begin(number, false, 0);
+            }
+            let is_stamped = self.plan.verifies() && !values.contents.is_number();
+            let value = if is_stamped {
+                self.check_scratch.clear();
+                stamp::write(&mut self.check_scratch, number, witness.version, value_bytes);
+                &self.check_scratch
+            } else {
+                values.contents.of(number, value_bytes, &mut number_text)
+            };
+            let store = Store {
+                key: keys.maker.write(number, &mut key),
+                value: &[value],
+                client_flags: if is_stamped { stamp::client_flags(number) } else { 0 },
+                ..Store::default()
+            };
             let asked = Asked {
-                due_nanos: now,
-                sent_nanos: now,
                 number,
-                keys: 1,
-                value_bytes: value_bytes as u32,
+                witness,
                 command: set as u16,
                 kind: Kind::Set,
                 is_own: false,
+                ..Asked::own(now)
             };
             socket.pipeline.store(&mut socket.output, &store, Some(asked));
             lane.in_flight += 1;
@@ -124,18 +139,28 @@ impl Thread {
         let socket = &mut self.sockets[id];
         let lane = &mut self.lanes[socket.lane];
         let share = &mut shares[socket.lane];
+        let group = &self.plan.groups[lane.group];
         let mut stored = 0;
-        let received = socket.receive(&mut self.input, &self.control, |_, _, event| {
-            if let Event::Done(asked, outcome) = event {
-                lane.in_flight -= 1;
-                if let Outcome::Stored { .. } = outcome {
-                    stored += 1;
-                } else {
-                    *trouble = format!("{outcome:?}");
-                    share.again.push((asked.command.into(), asked.number));
+        let mut received = Ok(Received { answered_nanos: None, may_hold_more: true });
+        while let Ok(Received { may_hold_more: true, .. }) = received {
+            received = socket.receive(&mut self.input, &self.control, |_, _, _, event| {
+                if let Event::Done(asked, outcome) = event {
+                    lane.in_flight -= 1;
+                    let ledger = &group.key_sets[usize::from(asked.command)].ledger;
+                    let is_stored = matches!(outcome, Outcome::Stored { .. });
+                    if let Some(ledger) = ledger {
+                        let effect = if is_stored { Effect::Applied } else { Effect::MaybeGone };
+                        ledger.end(asked.number, &asked.witness, effect);
+                    }
+                    if is_stored {
+                        stored += 1;
+                    } else {
+                        *trouble = format!("{outcome:?}");
+                        share.again.push((asked.command.into(), asked.number));
+                    }
                 }
-            }
-        });
+            });
+        }
         if let Err(lost) = received {
             *trouble = lost.why;
             let lane = self.sockets[id].lane;

@@ -46,19 +46,6 @@ impl KeyMaker {
         key[bytes - digits.len()..bytes].copy_from_slice(digits);
         &key[..bytes]
     }
-
-    /// The number of a key that [`KeyMaker::write`] wrote.
-    #[inline]
-    pub(crate) fn number(&self, key: &[u8]) -> Option<u64> {
-        let digits = key.get(self.prefix_bytes..)?;
-        digits.iter().try_fold(0u64, |number, byte| {
-            let digit = byte.wrapping_sub(b'0');
-            if digit > 9 {
-                return None;
-            }
-            number.checked_mul(10)?.checked_add(digit.into())
-        })
-    }
 }
 
 /// Digits of the greatest number.
@@ -91,9 +78,6 @@ mod tests {
         let all: std::collections::HashSet<String> = (0..2000).map(|number| key(&keys, number)).collect();
         assert_eq!(all.len(), 2000);
         assert!(all.iter().any(|key| key.len() > 200));
-        let maker = KeyMaker::new(&keys, "").unwrap();
-        assert!((0..2000).all(|number| maker.number(key(&keys, number).as_bytes()) == Some(number)));
-        assert_eq!(maker.number(b"p12x"), None);
     }
 
     #[test]

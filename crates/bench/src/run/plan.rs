@@ -1,18 +1,25 @@
 //! A scenario, made ready to be asked: what all threads read and none changes.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use super::RunError;
 use super::alias::Alias;
 use super::keys::KeyMaker;
+use super::ledger::Ledger;
 use super::mix;
+use super::roads::Roads;
 use super::sizes::Lengths;
+use super::stamp::HEAD_BYTES;
 use super::values::Contents;
-use crate::scenario::{Command, Group, Keys, Scenario, Truth, Values};
+use crate::scenario::{Command, Group, Keys, Kind, Scenario, Truth, Values};
 
 /// All of it.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) scenario: Scenario,
     pub(crate) groups: Vec<GroupPlan>,
+    pub(crate) roads: Roads,
     /// Load threads.
     pub(crate) threads: usize,
 }
@@ -48,6 +55,8 @@ pub(crate) struct KeySet {
     pub(crate) maker: KeyMaker,
     /// Index of the values that are stored under them first.
     pub(crate) value_set: usize,
+    /// What is known of the keys. `None`: nothing is checked.
+    pub(crate) ledger: Option<Arc<Ledger>>,
 }
 
 /// Values to draw from.
@@ -63,15 +72,29 @@ impl Plan {
     pub(crate) fn new(scenario: &Scenario) -> Result<Self, RunError> {
         let groups = scenario.groups.iter().enumerate();
         let groups = groups.map(|(at, group)| GroupPlan::new(group, &format!("group[{at}]"), scenario.seed));
+        let mut groups = groups.collect::<Result<Vec<_>, _>>()?;
+        let truth = &scenario.truth;
+        if truth.verify > 0.0 || truth.verify_expiry > 0.0 || truth.misses_fail {
+            open_ledgers(&mut groups)?;
+        }
+        if truth.verify > 0.0 {
+            check_verifiable(&groups)?;
+        }
         Ok(Self {
             scenario: scenario.clone(),
-            groups: groups.collect::<Result<_, _>>()?,
+            groups,
+            roads: Roads::new(&scenario.target)?,
             threads: threads(scenario),
         })
     }
 
     pub(crate) fn truth(&self) -> &Truth {
         &self.scenario.truth
+    }
+
+    /// Values are stored in a form that can be verified.
+    pub(crate) fn verifies(&self) -> bool {
+        self.scenario.truth.verify > 0.0
     }
 
     pub(crate) fn servers(&self) -> usize {
@@ -139,7 +162,7 @@ impl CommandPlan {
 
 impl KeySet {
     fn new(keys: &Keys, field: &str) -> Result<Self, RunError> {
-        Ok(Self { keys: keys.clone(), maker: KeyMaker::new(keys, field)?, value_set: 0 })
+        Ok(Self { keys: keys.clone(), maker: KeyMaker::new(keys, field)?, value_set: 0, ledger: None })
     }
 }
 
@@ -161,10 +184,52 @@ impl ValueSet {
         let bytes = if self.redraw { self.lengths.draw(random) } else { self.lengths.of(number) };
         bytes as usize
     }
+}
 
-    pub(crate) fn lengths(&self) -> &Lengths {
-        &self.lengths
+/// Gives every key set a ledger. Sets whose keys look alike share one, since they may be the same keys.
+fn open_ledgers(groups: &mut [GroupPlan]) -> Result<(), RunError> {
+    let mut ranges: HashMap<String, (u64, u64)> = HashMap::new();
+    for set in groups.iter().flat_map(|group| &group.key_sets) {
+        let end = set.keys.first + set.keys.count;
+        let range = ranges.entry(set.keys.prefix.clone()).or_insert((set.keys.first, end));
+        *range = (range.0.min(set.keys.first), range.1.max(end));
     }
+    let mut ledgers = HashMap::new();
+    for (prefix, (first, end)) in ranges {
+        if end - first > LEDGER_KEYS_MAX {
+            let reason = format!("{} keys are too many to be checked", end - first);
+            return Err(RunError::Scenario { field: "truth".into(), reason });
+        }
+        ledgers.insert(prefix, Arc::new(Ledger::new(first, (end - first) as usize)));
+    }
+    for set in groups.iter_mut().flat_map(|group| &mut group.key_sets) {
+        set.ledger = ledgers.get(&set.keys.prefix).cloned();
+    }
+    Ok(())
+}
+
+/// What changes a value in a way that cannot be followed.
+fn check_verifiable(groups: &[GroupPlan]) -> Result<(), RunError> {
+    for (at, group) in groups.iter().enumerate() {
+        for (command_at, command) in group.commands.iter().enumerate() {
+            let values = &group.value_sets[command.value_set];
+            let reason = match command.command.kind {
+                Kind::Append | Kind::Prepend if values.contents.is_number() => {
+                    "append and prepend to numbers cannot be verified"
+                }
+                Kind::Append | Kind::Prepend if values.lengths.min() < HEAD_BYTES as u64 => {
+                    "with append or prepend, only values from 16 bytes on can be verified"
+                }
+                Kind::Incr | Kind::Decr if !values.contents.is_number() => {
+                    "incr and decr can be verified with values.content = \"number\" only"
+                }
+                _ => continue,
+            };
+            let field = format!("group[{at}].command[{command_at}]");
+            return Err(RunError::Scenario { field, reason: reason.into() });
+        }
+    }
+    Ok(())
 }
 
 /// So many as the scenario says, or one for each core but the first; no more than there are connections.
@@ -176,3 +241,5 @@ fn threads(scenario: &Scenario) -> usize {
 }
 
 const VALUE_BYTES_MAX: usize = 1 << 30;
+/// 24 bytes each.
+const LEDGER_KEYS_MAX: u64 = 1 << 30;

@@ -246,7 +246,8 @@ mod tests {
 
     #[test]
     fn a_window_of_all_keys_is_full() {
-        let mut picker = picker(100, Popularity::Window { keys: 50, overwrite: 0.0 }, Share { index: 1, of: 2 });
+        let mut picker =
+            picker(100, Popularity::Window { keys: 50, overwrite: 0.0 }, Share { index: 1, of: 2 });
         let asked = draw(&mut picker, 10_000, 0);
         assert_eq!((asked.iter().min(), asked.iter().max()), (Some(&50), Some(&99)));
     }

@@ -3,12 +3,13 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 
-use larder_client::Pipeline;
 use larder_client::codec::{Event, Protocol as Dialect};
+use larder_client::{Pipeline, Stream};
 use rustix::event::epoll;
 
 use super::control::Control;
-use super::stream::Stream;
+use super::ledger::Witness;
+use super::memory::Memory;
 use crate::outcome::Failure;
 use crate::scenario::{Kind, Protocol};
 
@@ -31,8 +32,7 @@ pub(crate) struct Socket {
     pub(crate) is_blocked: bool,
     /// Start of an answer whose end has not arrived.
     input: Vec<u8>,
-    /// Requests without an answer since the last one with an answer.
-    pub(crate) unconfirmed: u64,
+    pub(crate) memory: Memory,
     /// Bytes read and not yet counted.
     pub(crate) received_bytes: u64,
     /// Requests since it was opened.
@@ -61,6 +61,37 @@ pub(crate) struct Asked {
     pub(crate) kind: Kind,
     /// Asked by the generator itself, to make sure of what was sent before: nobody counts it.
     pub(crate) is_own: bool,
+    /// See [`Memory::quiet_mark`].
+    pub(crate) quiet_mark: u32,
+    /// What is known of its key.
+    pub(crate) witness: Witness,
+}
+
+impl Asked {
+    /// A no-op of the generator's own.
+    pub(crate) fn own(now_nanos: u64) -> Self {
+        Self {
+            due_nanos: now_nanos,
+            sent_nanos: now_nanos,
+            number: 0,
+            keys: 0,
+            value_bytes: 0,
+            command: 0,
+            kind: Kind::Noop,
+            is_own: true,
+            quiet_mark: 0,
+            witness: Witness::default(),
+        }
+    }
+}
+
+/// What came of reading.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Received {
+    /// When the last request was answered, on the clock of the run.
+    pub(crate) answered_nanos: Option<u64>,
+    /// There may be more inside of TLS, which no poll will tell of.
+    pub(crate) may_hold_more: bool,
 }
 
 /// Why a socket is of no more use.
@@ -81,7 +112,7 @@ impl Socket {
             written: 0,
             is_blocked: false,
             input: Vec::new(),
-            unconfirmed: 0,
+            memory: Memory::default(),
             received_bytes: 0,
             requests: 0,
             is_dirty: false,
@@ -105,7 +136,7 @@ impl Socket {
         self.written = 0;
         self.is_blocked = false;
         self.input.clear();
-        self.unconfirmed = 0;
+        self.memory = Memory::default();
         self.requests = 0;
         self.pipeline.reset()
     }
@@ -120,10 +151,16 @@ impl Socket {
     pub(crate) fn flush(&mut self, poll: &OwnedFd, id: usize) -> io::Result<usize> {
         let Some(stream) = &mut self.stream else { return Ok(0) };
         let before = self.written;
-        while self.written < self.output.len() {
-            match stream.write(&self.output[self.written..]) {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(n) => self.written += n,
+        while self.written < self.output.len() || stream.has_unsent() {
+            let sent = match &self.output[self.written..] {
+                // All is handed over, but some of it waits inside of TLS.
+                [] => stream.flush().map(|()| None),
+                rest => stream.write(rest).map(Some),
+            };
+            match sent {
+                Ok(None) => {}
+                Ok(Some(0)) => return Err(ErrorKind::WriteZero.into()),
+                Ok(Some(n)) => self.written += n,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     if !std::mem::replace(&mut self.is_blocked, true) {
@@ -145,15 +182,15 @@ impl Socket {
     }
 
     /// Reads once, and hands all that has arrived to `take`: with it the time, and for [`Event::Value`] what asked for it.
-    /// When the last request was answered; `None`: none was.
     #[inline]
     pub(crate) fn receive(
         &mut self,
         scratch: &mut [u8],
         control: &Control,
-        mut take: impl FnMut(u64, Option<&Asked>, Event<'_, Asked>),
-    ) -> Result<Option<u64>, Lost> {
-        let Some(stream) = &mut self.stream else { return Ok(None) };
+        mut take: impl FnMut(&mut Memory, u64, Option<&Asked>, Event<'_, Asked>),
+    ) -> Result<Received, Lost> {
+        let Some(stream) = &mut self.stream else { return Ok(Received::default()) };
+        let may_hold_more = matches!(stream, Stream::Tls(_));
         let kept = self.input.len();
         // A small piece of an answer moves to where its rest is read to; to a large one the rest is added.
         let is_large = kept > KEPT_BYTES_SMALL || self.pipeline.needed_bytes() > scratch.len();
@@ -169,7 +206,7 @@ impl Socket {
             Ok(n) => kept + n,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                 self.input.truncate(kept);
-                return Ok(None);
+                return Ok(Received::default());
             }
             Err(error) => return Err(Lost::closed(error)),
         };
@@ -181,10 +218,9 @@ impl Socket {
             match self.pipeline.receive(&mut rest) {
                 Ok(Some(event)) => {
                     if let Event::Done(..) = event {
-                        self.unconfirmed = 0;
                         answered = Some(now);
                     }
-                    take(now, self.pipeline.front(), event);
+                    take(&mut self.memory, now, self.pipeline.front(), event);
                 }
                 Ok(None) => break,
                 Err(violation) => {
@@ -201,7 +237,7 @@ impl Socket {
             self.input.extend_from_slice(&scratch[taken..arrived]);
         }
         self.received_bytes += (arrived - kept) as u64;
-        Ok(answered)
+        Ok(Received { answered_nanos: answered, may_hold_more })
     }
 }
 

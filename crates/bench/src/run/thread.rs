@@ -11,8 +11,8 @@ use rustix::event::{Timespec, epoll};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::RunError;
-use super::answer::{self, Context};
-use super::ask::{self, Scratch, When};
+use super::answer::Answering;
+use super::ask::{Asking, Scratch, When};
 use super::control::{Control, Order, Report, Reports};
 use super::lane::Lane;
 use super::mix;
@@ -20,6 +20,7 @@ use super::plan::Plan;
 use super::schedule::Schedule;
 use super::socket::{Lost, Socket};
 use super::tally::ThreadTally;
+use super::verify::Judge;
 use crate::outcome::Tally;
 use crate::scenario::{Arrival, Spacing};
 
@@ -39,6 +40,7 @@ pub(crate) struct Thread {
 
     pub(super) tally: Box<ThreadTally>,
     scratch: Scratch,
+    pub(super) check_scratch: Vec<u8>,
     pub(super) input: Box<[u8]>,
     /// Sockets with something to send.
     pub(super) dirty: Vec<usize>,
@@ -118,6 +120,7 @@ impl Thread {
             groups,
             tally: Box::default(),
             scratch: Scratch::new(),
+            check_scratch: Vec::new(),
             input: vec![0; INPUT_BYTES].into_boxed_slice(),
             dirty: Vec::new(),
             eager: Vec::new(),
@@ -268,25 +271,30 @@ impl Thread {
         }
         let socket = &mut self.sockets[id];
         let lane = &mut self.lanes[socket.lane];
-        let mut context = Context {
+        let mut answering = Answering {
             group: &self.plan.groups[lane.group],
-            now_nanos: 0,
             begin_nanos: self.begin_nanos,
             is_open: self.groups[lane.group].is_open,
+            lane,
+            tally: &mut self.tally,
+            judge: Judge { truth: self.plan.truth(), now_nanos: 0, scratch: &mut self.check_scratch },
         };
-        let tally = &mut self.tally;
-        let answered = socket.receive(&mut self.input, &self.control, |now, front, event| {
-            context.now_nanos = now;
-            answer::take(context, lane, front, event, tally);
-        });
-        tally.rest.received_bytes += std::mem::take(&mut socket.received_bytes);
-        match answered {
-            Ok(None) => {}
-            Ok(Some(now)) => {
+        loop {
+            let received = socket.receive(&mut self.input, &self.control, |memory, now, front, event| {
+                answering.take(memory, now, front, event);
+            });
+            answering.tally.rest.received_bytes += std::mem::take(&mut socket.received_bytes);
+            let received = match received {
+                Ok(received) => received,
+                Err(lost) => return self.lose(id, &lost),
+            };
+            if let Some(now) = received.answered_nanos {
                 self.last_nanos = now;
                 socket.patience_nanos = 0;
             }
-            Err(lost) => return self.lose(id, &lost),
+            if !received.may_hold_more {
+                break;
+            }
         }
         let lane = socket.lane;
         self.renew_if_worn(id);
@@ -415,7 +423,15 @@ impl Thread {
             group.claimed -= 1;
         }
         let when = When { elapsed_nanos, due_nanos, sent_nanos: now, is_counted };
-        if ask::ask(&self.plan, lane, socket, &request, when, &mut self.scratch, &mut self.tally) {
+        let asking = Asking {
+            plan: &self.plan,
+            lane,
+            socket,
+            scratch: &mut self.scratch,
+            tally: &mut self.tally,
+            when,
+        };
+        if asking.ask(&request) {
             lane.in_flight += 1;
         }
         if !std::mem::replace(&mut socket.is_dirty, true) {
@@ -504,6 +520,6 @@ pub(super) const SWEEP_NANOS: u64 = 50_000_000;
 /// So often the end of the warm-up is looked for.
 const WARM_UP_WAIT_NANOS: u64 = 5_000_000;
 /// A paced loop makes up for no more than this.
-const PACE_SLACK_NANOS: u64 = 10_000_000;
+const PACE_SLACK_NANOS: u64 = 100_000_000;
 /// See [`Tally::sent_late`].
 const LATE_NANOS: u64 = 1_000_000;

@@ -1,13 +1,10 @@
 //! Sockets that fail, hang, wear out; and the end of the load.
 
 use std::io;
-use std::time::Duration;
 
 use super::socket::{Asked, Lost};
-use super::stream::Stream;
 use super::thread::{SWEEP_NANOS, Thread};
 use crate::outcome::Failure;
-use crate::scenario::Kind;
 
 impl Thread {
     /// Looks after sockets that have waited too long, and opens those that are closed.
@@ -76,8 +73,9 @@ impl Thread {
 
     /// Opens a connection.
     pub(super) fn open(&mut self, id: usize) -> io::Result<()> {
-        let stream = Stream::connect(self.address(id), CONNECT_TIMEOUT)?;
-        self.sockets[id].open(&self.poll, id, stream)
+        let socket = &mut self.sockets[id];
+        let stream = self.plan.roads.open(socket.server, socket.pipeline.protocol())?;
+        socket.open(&self.poll, id, stream)
     }
 
     /// Asks nothing more, and makes sure that what asks for no answer has been worked off.
@@ -98,8 +96,9 @@ impl Thread {
         }
         for id in 0..self.sockets.len() {
             let socket = &mut self.sockets[id];
-            if socket.unconfirmed > 0 && socket.stream.is_some() {
-                socket.pipeline.noop(&mut socket.output, own_request(now));
+            if socket.memory.is_unconfirmed() && socket.stream.is_some() {
+                let quiet_mark = socket.memory.quiet_mark();
+                socket.pipeline.noop(&mut socket.output, Asked { quiet_mark, ..Asked::own(now) });
                 self.flush(id);
             }
         }
@@ -120,21 +119,6 @@ impl Thread {
     }
 }
 
-/// A no-op of the generator's own.
-fn own_request(now: u64) -> Asked {
-    Asked {
-        due_nanos: now,
-        sent_nanos: now,
-        number: 0,
-        keys: 0,
-        value_bytes: 0,
-        command: 0,
-        kind: Kind::Noop,
-        is_own: true,
-    }
-}
-
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long to wait before trying once more to connect: twice as long each time.
 const PATIENCE_NANOS_MIN: u64 = 10_000_000;
 const PATIENCE_NANOS_MAX: u64 = 1_000_000_000;
