@@ -10,7 +10,8 @@ pub const DEFAULT_PORT: u16 = 11211;
 
 /// Where a server listens.
 ///
-/// Parsed from `host`, `host:port`, `[ipv6]:port`, or the path of a unix socket, which has a `/` or begins with `unix:`.
+/// Parsed from `host`, `host:port`, `[ipv6]:port`, or the path of a unix socket, which has a `/` or begins with
+/// `unix:`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// TCP, and UDP if the server does.

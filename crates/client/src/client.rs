@@ -20,10 +20,12 @@ use builder::Settings;
 
 /// A client. Connects when it first asks a server, and again after a connection was lost.
 ///
-/// Each connection has one request, or one batch, at a time, and is closed by whatever leaves its state in doubt: a timeout, a broken
-/// answer, an error that the server may have told before it had read the whole request. No answer can come late and be taken for another's.
+/// Each connection has one request, or one batch, at a time, and is closed by whatever leaves its state in doubt: a
+/// timeout, a broken answer, an error that the server may have told before it had read the whole request. No answer can
+/// come late and be taken for another's.
 ///
-/// A request is sent once. If it fails without an answer, whether a change was made is not known; the caller decides what to repeat.
+/// A request is sent once. If it fails without an answer, whether a change was made is not known; the caller decides
+/// what to repeat.
 #[derive(Debug)]
 pub struct Client {
     settings: Settings,
@@ -65,8 +67,8 @@ pub enum StoreOutcome {
 /// What each server said, or why it did not.
 pub type ByServer<T> = Vec<(Address, Result<T, Error>)>;
 
-/// Requests. Keys have 1 to 250 bytes, and but for the binary protocol neither spaces nor control characters. Times to live
-/// (`exptime`): 0 for ever, up to 30 days (2,592,000) seconds from now, more a Unix time, negative gone at once.
+/// Requests. Keys have 1 to 250 bytes, and but for the binary protocol neither spaces nor control characters. Times to
+/// live (`exptime`): 0 for ever, up to 30 days (2,592,000) seconds from now, more a Unix time, negative gone at once.
 ///
 /// All fail with what [`Error`] lists.
 impl Client {
@@ -350,8 +352,8 @@ impl Client {
         result.ok_or_else(|| Violation::new(ViolationKind::WrongForm, b"").into())
     }
 
-    /// Sends a request to a server and hands the events of its answer to `take`, whose last error is told. The connection is kept only if its
-    /// state is beyond doubt.
+    /// Sends a request to a server and hands the events of its answer to `take`, whose last error is told. The
+    /// connection is kept only if its state is beyond doubt.
     fn ask(
         &mut self,
         node: usize,

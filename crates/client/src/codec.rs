@@ -1,12 +1,13 @@
 //! Requests to bytes and bytes to answers: the client's side of memcached's protocols, without I/O.
 //!
-//! A [`Pipeline`] stands for one connection. Each of its request methods appends a request to a buffer that the caller sends, and
-//! remembers what has to come back; [`Pipeline::receive`] takes the bytes that came, in whatever pieces, and tells what
-//! they answer. Answers come in the order of the requests, so a request is named by a tag of the caller's, handed back when
-//! it is answered. Nothing is allocated per request.
+//! A [`Pipeline`] stands for one connection. Each of its request methods appends a request to a buffer that the caller
+//! sends, and remembers what has to come back; [`Pipeline::receive`] takes the bytes that came, in whatever pieces, and
+//! tells what they answer. Answers come in the order of the requests, so a request is named by a tag of the caller's,
+//! handed back when it is answered. Nothing is allocated per request.
 //!
-//! Anything that is no answer to what is due is a [`Violation`]. Where the next answer begins is then unknown: the connection has to be
-//! closed. The same holds if an answer is given up (a timeout): what comes later would be taken for the answer to another request.
+//! Anything that is no answer to what is due is a [`Violation`]. Where the next answer begins is then unknown: the
+//! connection has to be closed. The same holds if an answer is given up (a timeout): what comes later would be taken
+//! for the answer to another request.
 //!
 //! ```
 //! use larder_client::codec::{Event, Get, Outcome, Pipeline, Protocol, Store};
@@ -45,7 +46,8 @@ pub use udp::{DatagramCounts, DatagramFailure, DatagramPipeline};
 
 /// The requests on a connection that wait for their answers, with a tag `T` for each.
 ///
-/// The caller has to make sure that keys are 1 to 250 bytes long, and for the text and meta protocols without spaces and control characters.
+/// The caller has to make sure that keys are 1 to 250 bytes long, and for the text and meta protocols without spaces
+/// and control characters.
 #[derive(Debug)]
 pub struct Pipeline<T> {
     protocol: Protocol,
@@ -88,8 +90,8 @@ impl<T> Pipeline<T> {
         std::mem::replace(&mut self.due, due::Queue::new()).into_tags()
     }
 
-    /// Takes the next event from the head of `input`. To be called until it gives `None`: more bytes are needed then. What is left in
-    /// `input` has to be there again next time, with more behind it.
+    /// Takes the next event from the head of `input`. To be called until it gives `None`: more bytes are needed then.
+    /// What is left in `input` has to be there again next time, with more behind it.
     ///
     /// # Errors
     /// The server broke the protocol: close the connection.
@@ -128,8 +130,8 @@ impl<T> Pipeline<T> {
         self.due.push(Due { sent, keys: 1, ..Due::new(Kind::Get, Some(tag)) });
     }
 
-    /// Asks for many keys at once: in one line, or by quiet requests that a no-op ends. Answer: an [`Event::Value`] for each key that is
-    /// found, in the order asked, then [`Outcome::Found`].
+    /// Asks for many keys at once: in one line, or by quiet requests that a no-op ends. Answer: an [`Event::Value`] for
+    /// each key that is found, in the order asked, then [`Outcome::Found`].
     pub fn multi_get<K: AsRef<[u8]>>(
         &mut self,
         output: &mut Vec<u8>,
@@ -178,8 +180,8 @@ impl<T> Pipeline<T> {
         self.push_change(Due { sent, ..Due::new(kind, tag) });
     }
 
-    /// Deletes. Answer: [`Outcome::Deleted`], [`Outcome::NotFound`]; with `compare` also [`Outcome::Exists`]. Without `tag`: see
-    /// [`Pipeline::store`].
+    /// Deletes. Answer: [`Outcome::Deleted`], [`Outcome::NotFound`]; with `compare` also [`Outcome::Exists`]. Without
+    /// `tag`: see [`Pipeline::store`].
     pub fn delete(&mut self, output: &mut Vec<u8>, delete: &Delete<'_>, tag: Option<T>) {
         let is_quiet = tag.is_none();
         let mut sent = Sent::default();
@@ -204,8 +206,8 @@ impl<T> Pipeline<T> {
         self.push_change(Due { sent, ..Due::new(Kind::Arith, tag) });
     }
 
-    /// Sets an expiry. Answer: [`Outcome::Touched`], [`Outcome::NotFound`]. Without `tag`: see [`Pipeline::store`]; meta and
-    /// binary know no quiet touch, so its answer is read and dropped.
+    /// Sets an expiry. Answer: [`Outcome::Touched`], [`Outcome::NotFound`]. Without `tag`: see [`Pipeline::store`];
+    /// meta and binary know no quiet touch, so its answer is read and dropped.
     pub fn touch(&mut self, output: &mut Vec<u8>, touch: &Touch<'_>, tag: Option<T>) {
         let mut sent = Sent::default();
         match self.protocol {
@@ -244,7 +246,8 @@ impl<T> Pipeline<T> {
         self.due.push(Due { sent, ..Due::new(Kind::Version, Some(tag)) });
     }
 
-    /// Asks for a sign that everything before has been worked off (text: by asking for the version). Answer: [`Outcome::Ok`].
+    /// Asks for a sign that everything before has been worked off (text: by asking for the version). Answer:
+    /// [`Outcome::Ok`].
     pub fn noop(&mut self, output: &mut Vec<u8>, tag: T) {
         let mut sent = Sent::default();
         match self.protocol {
@@ -255,8 +258,8 @@ impl<T> Pipeline<T> {
         self.due.push(Due { sent, ..Due::new(Kind::Noop, Some(tag)) });
     }
 
-    /// Asks for statistics, `group` of them or, if it is empty, the general ones. Answer: [`Event::Stat`] for each, then
-    /// [`Outcome::Ok`].
+    /// Asks for statistics, `group` of them or, if it is empty, the general ones. Answer: [`Event::Stat`] for each,
+    /// then [`Outcome::Ok`].
     pub fn stats(&mut self, output: &mut Vec<u8>, group: &[u8], tag: T) {
         let mut sent = Sent::default();
         match self.protocol {
@@ -266,8 +269,8 @@ impl<T> Pipeline<T> {
         self.due.push(Due { sent, ..Due::new(Kind::Stats, Some(tag)) });
     }
 
-    /// Logs in: by SASL's mechanism PLAIN in the binary protocol, else by memcached's ASCII authentication (`-Y`). Answer:
-    /// [`Outcome::LoggedIn`].
+    /// Logs in: by SASL's mechanism PLAIN in the binary protocol, else by memcached's ASCII authentication (`-Y`).
+    /// Answer: [`Outcome::LoggedIn`].
     pub fn login(&mut self, output: &mut Vec<u8>, user: &str, password: &str, tag: T) {
         let mut sent = Sent::default();
         match self.protocol {

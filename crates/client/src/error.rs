@@ -4,8 +4,8 @@ use std::{error, fmt, io};
 
 use crate::codec::{ErrorKind, ErrorReply, Violation};
 
-/// Why a request has no answer. After all but [`Error::Refused`], [`Error::InvalidKey`] and [`Error::NoServers`] the connection has been
-/// closed: whatever would still come on it can never be taken for the answer to another request.
+/// Why a request has no answer. After all but [`Error::Refused`], [`Error::InvalidKey`] and [`Error::NoServers`] the
+/// connection has been closed: whatever would still come on it can never be taken for the answer to another request.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {

@@ -16,8 +16,8 @@ pub struct Login {
 }
 
 impl Login {
-    /// Logs in on a fresh connection that blocks: by SASL's mechanism PLAIN in the binary protocol, else by memcached's ASCII
-    /// authentication (`-Y`). Without TLS the password can be read on the way.
+    /// Logs in on a fresh connection that blocks: by SASL's mechanism PLAIN in the binary protocol, else by memcached's
+    /// ASCII authentication (`-Y`). Without TLS the password can be read on the way.
     ///
     /// # Errors
     /// [`Error::Refused`] if the server does not let in; what can go wrong with any request.

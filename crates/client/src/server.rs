@@ -16,7 +16,8 @@ pub struct Server {
 
 /// Servers, in the order that decides which keys are theirs.
 ///
-/// Parsed as libmemcached does it: `host[:port[:weight]]` or `host[:port] weight`, with commas between; paths are unix sockets.
+/// Parsed as libmemcached does it: `host[:port[:weight]]` or `host[:port] weight`, with commas between; paths are unix
+/// sockets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Servers(pub Vec<Server>);
 
@@ -25,7 +26,8 @@ pub struct Servers(pub Vec<Server>);
 pub struct BadWeight(String);
 
 impl Servers {
-    /// Those in the environment variable `MEMCACHED_SERVERS`, which libmemcached's tools look at; none if it is not set.
+    /// Those in the environment variable `MEMCACHED_SERVERS`, which libmemcached's tools look at; none if it is not
+    /// set.
     ///
     /// # Errors
     /// A weight is none.
@@ -91,8 +93,8 @@ impl error::Error for BadWeight {}
 mod tests {
     use super::*;
 
-    // What memcached_servers_parse of libmemcached 1.1.4 makes of these lists, but for spaces before a name, which it takes
-    // for part of the name, and empty entries, which it takes for localhost.
+    // What memcached_servers_parse of libmemcached 1.1.4 makes of these lists, but for spaces before a name, which it
+    // takes for part of the name, and empty entries, which it takes for localhost.
     #[test]
     fn lists_are_as_libmemcached_writes_them() {
         let servers = |list: &str| {

@@ -17,8 +17,8 @@ use crate::Address;
 
 /// A connection. Blocking, until [`Stream::set_nonblocking`] says otherwise.
 ///
-/// For an event loop: a read can leave bytes inside of TLS that no poll will tell of, so read until `WouldBlock`; a write can
-/// do so as well, so poll for writing and `flush` while [`Stream::has_unsent`].
+/// For an event loop: a read can leave bytes inside of TLS that no poll will tell of, so read until `WouldBlock`; a
+/// write can do so as well, so poll for writing and `flush` while [`Stream::has_unsent`].
 #[derive(Debug)]
 pub enum Stream {
     /// TCP, with `TCP_NODELAY`.
@@ -30,8 +30,8 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Connects, and with `tls` shakes hands. `timeout` is that of each address that the host has, and of each message of the
-    /// handshake; afterwards there is none.
+    /// Connects, and with `tls` shakes hands. `timeout` is that of each address that the host has, and of each message
+    /// of the handshake; afterwards there is none.
     ///
     /// # Errors
     /// The host is not known, nobody listens, nothing happens within `timeout` (`TimedOut` or `WouldBlock`), or TLS does not come about:
@@ -87,8 +87,8 @@ impl Stream {
         socket.set_write_timeout(timeout)
     }
 
-    /// Whether it is open and nothing has come that has not been read. Does not wait. A byte that has come within TLS may be lost: whoever
-    /// asks expects none.
+    /// Whether it is open and nothing has come that has not been read. Does not wait. A byte that has come within TLS
+    /// may be lost: whoever asks expects none.
     pub fn is_silent(&mut self) -> bool {
         match self {
             Self::Tcp(socket) => is_silent(socket),

@@ -66,15 +66,16 @@ impl Builder {
         self
     }
 
-    /// How long a request may take, from sending it to the last byte of its answer: 5 seconds, unless said otherwise. `None`: any time.
+    /// How long a request may take, from sending it to the last byte of its answer: 5 seconds, unless said otherwise.
+    /// `None`: any time.
     #[must_use]
     pub fn timeout(mut self, timeout: Option<Duration>) -> Self {
         self.settings.timeout = timeout;
         self
     }
 
-    /// How long connecting may take, and each step of a TLS handshake: 4 seconds, unless said otherwise. `None`: as long as the system
-    /// tries.
+    /// How long connecting may take, and each step of a TLS handshake: 4 seconds, unless said otherwise. `None`: as
+    /// long as the system tries.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Option<Duration>) -> Self {
         self.settings.connect_timeout = timeout;

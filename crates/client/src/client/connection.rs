@@ -109,8 +109,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Lets the socket wait no longer than what is left of the time. Costs system calls, so it is not done before the first read, nor for
-    /// a small difference.
+    /// Lets the socket wait no longer than what is left of the time. Costs system calls, so it is not done before the
+    /// first read, nor for a small difference.
     fn hurry(&mut self) -> Result<(), Error> {
         let Some(deadline) = self.deadline.filter(|_| self.has_read) else { return Ok(()) };
         let left = deadline.saturating_duration_since(Instant::now());

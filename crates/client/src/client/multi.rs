@@ -30,8 +30,8 @@ struct Batch {
 }
 
 impl Client {
-    /// The values of many keys. Every server is asked before the answer of any is read, so that they work at the same time. A server
-    /// that fails does not keep back what the others say.
+    /// The values of many keys. Every server is asked before the answer of any is read, so that they work at the same
+    /// time. A server that fails does not keep back what the others say.
     pub fn multi_get<K: AsRef<[u8]>>(&mut self, keys: &[K]) -> MultiGet {
         let mut result = MultiGet::default();
         result.items.resize_with(keys.len(), || None);
@@ -64,7 +64,8 @@ impl Client {
         shares
     }
 
-    /// Asks for as many keys as fit into the buffers on the way: a server may stop to read while nobody reads what it writes.
+    /// Asks for as many keys as fit into the buffers on the way: a server may stop to read while nobody reads what it
+    /// writes.
     fn ask_for_some<K: AsRef<[u8]>>(
         &mut self,
         keys: &[K],

@@ -30,7 +30,8 @@ pub(super) struct Due<T> {
     /// All keys asked for.
     pub keys: u32,
     pub hits: u32,
-    /// Binary. Of a multi-get: the opcode of its keys, and the number of the no-op that ends it; theirs come right before.
+    /// Binary. Of a multi-get: the opcode of its keys, and the number of the no-op that ends it; theirs come right
+    /// before.
     pub sent: Sent,
     /// Meta: quiet requests right before this one that may still fail.
     pub quiets: u32,
@@ -103,7 +104,8 @@ impl<T> Queue<T> {
         self.keys.push(key);
     }
 
-    /// The answer at the front shows `key`: it is the next of its keys, or one behind that. `false`: it is none of them.
+    /// The answer at the front shows `key`: it is the next of its keys, or one behind that. `false`: it is none of
+    /// them.
     #[inline]
     pub(super) fn find_key(&mut self, key: &[u8]) -> bool {
         let Some(front) = self.due.front_mut() else { return false };
@@ -117,7 +119,8 @@ impl<T> Queue<T> {
         false
     }
 
-    /// The answer at the front is about the key that stands so far from its end, the last being 1. `false`: `shown` is another.
+    /// The answer at the front is about the key that stands so far from its end, the last being 1. `false`: `shown` is
+    /// another.
     #[inline]
     pub(super) fn find_key_from_end(&mut self, place: u32, shown: Option<&[u8]>) -> bool {
         let Some(front) = self.due.front_mut() else { return false };
@@ -199,7 +202,8 @@ impl<T> Queue<T> {
         opaque
     }
 
-    /// Binary: the quiet request with this number, which stands before the one at the front, failed. `false`: none that could.
+    /// Binary: the quiet request with this number, which stands before the one at the front, failed. `false`: none that
+    /// could.
     pub(super) fn skip_to_quiet(&mut self, opaque: u32) -> bool {
         let end = match self.due.front() {
             Some(due) if due.kind == Kind::MultiGet => due.sent.opaque.wrapping_sub(due.keys),

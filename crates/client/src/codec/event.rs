@@ -20,8 +20,8 @@ pub enum Event<'i, T> {
 /// An item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value<'i> {
-    /// Place of its key among those asked for, from 0. An answer that shows its key (text, and every multi-get) has been compared
-    /// with it.
+    /// Place of its key among those asked for, from 0. An answer that shows its key (text, and every multi-get) has
+    /// been compared with it.
     pub index: u32,
     /// The value itself.
     pub bytes: &'i [u8],

@@ -1,7 +1,7 @@
 //! The meta protocol. Source: memcached, doc/protocol.txt, "Meta Commands".
 //!
-//! An error line does not say which request it answers. A quiet request carries an opaque, [`QUIET`], so that its other failures can be told from
-//! the answers that are due.
+//! An error line does not say which request it answers. A quiet request carries an opaque, [`QUIET`], so that its other
+//! failures can be told from the answers that are due.
 
 use larder_protocol::key::{KEY_BYTES_MAX, Key};
 use larder_protocol::number::parse_u64;

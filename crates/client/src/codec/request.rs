@@ -1,7 +1,7 @@
 //! What can be asked, with all options.
 //!
-//! Times to live (`exptime`) are as memcached takes them: 0 for ever, up to 30 days (2,592,000) seconds from now, more a Unix time,
-//! negative: gone at once.
+//! Times to live (`exptime`) are as memcached takes them: 0 for ever, up to 30 days (2,592,000) seconds from now, more
+//! a Unix time, negative: gone at once.
 
 use super::Mode;
 

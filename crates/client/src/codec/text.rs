@@ -1,5 +1,5 @@
-//! The text protocol, and the lines that the meta protocol shares with it. Source: memcached, doc/protocol.txt; in the comments,
-//! `<key>*` stands for one or more keys.
+//! The text protocol, and the lines that the meta protocol shares with it. Source: memcached, doc/protocol.txt; in the
+//! comments, `<key>*` stands for one or more keys.
 
 use larder_protocol::command::VALUE_BYTES_MAX;
 use larder_protocol::number::parse_u64;

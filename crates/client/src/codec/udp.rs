@@ -1,7 +1,8 @@
 //! Requests that travel by UDP. Source: memcached, doc/protocol.txt, "UDP protocol".
 //!
-//! A request is one datagram, with a number; each datagram of its answer carries it, and a place of its own. Answers come in any order, or not at all.
-//! memcached answers a get of many keys by several messages with the same number, each counted from 0.
+//! A request is one datagram, with a number; each datagram of its answer carries it, and a place of its own. Answers
+//! come in any order, or not at all. memcached answers a get of many keys by several messages with the same number,
+//! each counted from 0.
 
 use larder_protocol::udp::Header;
 

@@ -37,7 +37,8 @@ impl Tls {
         Ok(TlsBuilder { builder: versions()?.with_root_certificates(roots), server_name: None })
     }
 
-    /// Accepts whatever certificate a server shows: whoever stands in between can read and change all. For measurements and tests.
+    /// Accepts whatever certificate a server shows: whoever stands in between can read and change all. For measurements
+    /// and tests.
     ///
     /// # Errors
     /// None that is known.
@@ -77,7 +78,8 @@ impl TlsBuilder {
         Tls { context: Arc::new(self.builder.with_no_client_auth()), server_name: self.server_name }
     }
 
-    /// Shows the certificates in `chain_file`, its own first, and proves them by the key in `key_file` (both PEM; may be one file).
+    /// Shows the certificates in `chain_file`, its own first, and proves them by the key in `key_file` (both PEM; may
+    /// be one file).
     ///
     /// # Errors
     /// A file cannot be read, holds something else, or the key is another's.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use larder_client::codec::{ErrorKind, Event, Outcome, Protocol};
-use larder_client::{Address, Error, Login, Pipeline, Stream, Tls};
+use larder_client::{Address, Client, Error, Login, Pipeline, Stream, Tls};
 use larder_conformance::server::{Server, command, larderd, memcached};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
@@ -122,6 +122,18 @@ fn tls_trusts_whom_it_is_told_to() {
     let named = || trusting().server_name("cache.example").expect("it is a name");
     expect_service(connect(&named().anonymous()).expect("it is trusted"));
     expect_service(connect(&Tls::accepting_anything().expect("it can").anonymous()).expect("anybody is"));
+    // A client's second request goes over the first one's connection, whatever TLS has said in between.
+    let mut client = Client::builder().server(address.clone()).tls(named().anonymous()).build();
+    let connections = |client: &mut Client| {
+        let (_, stats) = client.stats("").pop().expect("there is a server");
+        stats.expect("it answers").into_iter().find(|(name, _)| name == "total_connections")
+    };
+    let before = connections(&mut client);
+    client.set("a", vec![b'x'; 100_000], 0).expect("it stores");
+    assert_eq!(client.get("a").expect("it answers").map(|item| item.value.len()), Some(100_000));
+    client.delete("a").expect("it answers");
+    assert_eq!(connections(&mut client), before);
+
     let failure = connect(&trusting().anonymous()).expect_err("the certificate is not for 127.0.0.1");
     assert!(failure.to_string().contains("certificate"), "{failure}");
     assert!(connect(&trusting().server_name("other.example").expect("it is a name").anonymous()).is_err());

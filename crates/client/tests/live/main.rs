@@ -1,4 +1,5 @@
-//! Against real servers: memcached, and larderd where the installed memcached was built without TLS or cannot be told a password.
+//! Against real servers: memcached, and larderd where the installed memcached was built without TLS or cannot be told a
+//! password.
 
 mod client;
 mod commands;
