@@ -131,7 +131,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
                 print!("{}", scenario.to_toml());
                 return Ok(());
             }
-            live::measure(&scenario, &args.output)
+            live::measure(&scenario, &args.output, &live::stop_on_signals()?)
         }
     }
 }

@@ -273,7 +273,7 @@ fn an_interrupt_ends_a_run_with_its_tables() {
     // The first period is over.
     let mut errors = BufReader::new(child.stderr.take().expect("it is piped"));
     let mut line = String::new();
-    while !line.contains("1 s") {
+    while !line.contains("/s ") {
         line.clear();
         assert!(errors.read_line(&mut line).expect("it is text") > 0, "it ended by itself");
     }

@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use larder_bench::frontend::{Refusal, Style, Surroundings, Tool, Translation};
@@ -44,6 +46,7 @@ pub(super) fn run(tool: Tool, mut words: Vec<OsString>) -> Result<(), Failure> {
 }
 
 fn run_all(translation: &Translation) -> Result<(), Failure> {
+    let stop = stop_on_signals()?;
     let many = translation.scenarios.len() > 1;
     let mut result = Ok(());
     for (index, scenario) in translation.scenarios.iter().enumerate() {
@@ -61,28 +64,37 @@ fn run_all(translation: &Translation) -> Result<(), Failure> {
             println!("{}", scenario.name);
         }
         // A failed check of one does not keep the others from being run.
-        result = result.and(run_one(scenario, &translation.style, &output));
+        let ended = run_one(scenario, &translation.style, &output, &stop);
+        result = result.and(ended);
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
     }
     result
 }
 
-fn run_one(scenario: &Scenario, style: &Style, output: &OutputArgs) -> Result<(), Failure> {
-    let stop = stop_on_signals()?;
+fn run_one(
+    scenario: &Scenario,
+    style: &Style,
+    output: &OutputArgs,
+    stop: &Arc<AtomicBool>,
+) -> Result<(), Failure> {
     let failed = |error: larder_bench::RunError| Failure::Failed(error.to_string());
     let begun = Instant::now();
     match style {
-        Style::Plain => return super::live::measure(scenario, output),
+        Style::Plain => super::live::measure(scenario, output, stop),
         Style::Memaslap { stat_freq_secs } => {
             let form = memaslap::Form::of(scenario, *stat_freq_secs);
             memaslap::heading(scenario, scenario.threads, &mut io::stdout()).map_err(cannot_print)?;
             let mut tables = memaslap::Tables::new(form, io::stdout());
-            let outcome = run_scenario(scenario, &mut tables, &stop).map_err(failed)?;
+            let outcome = run_scenario(scenario, &mut tables, stop).map_err(failed)?;
             memaslap::print(&form, &outcome, &mut io::stdout().lock()).map_err(cannot_print)?;
             warn(&outcome);
             judge(&outcome)
         }
         Style::Memslap { test, threads } => {
-            let outcome = run_scenario(scenario, watcher(output).as_mut(), &stop).map_err(failed)?;
+            let outcome =
+                run_scenario(scenario, watcher(scenario, output, stop).as_mut(), stop).map_err(failed)?;
             report::print(&outcome, &mut io::stdout().lock()).map_err(cannot_print)?;
             let keys = outcome.total.all().keys;
             print_memslap(test, keys, *threads, outcome.elapsed_secs, begun.elapsed().as_secs_f64())

@@ -52,7 +52,13 @@ pub(super) fn collect(args: CollectArgs) -> Result<(), Failure> {
     let scenario = args.load.scenario()?;
     let token = Token::read(&args.token_file).map_err(failed)?;
     let stop = stop_on_signals()?;
-    let outcome = collect_outcomes(&args.agents, &token, &scenario, watcher(&args.output).as_mut(), &stop)
-        .map_err(failed)?;
+    let outcome = collect_outcomes(
+        &args.agents,
+        &token,
+        &scenario,
+        watcher(&scenario, &args.output, &stop).as_mut(),
+        &stop,
+    )
+    .map_err(failed)?;
     show(&outcome, &args.output)
 }

@@ -42,7 +42,9 @@ impl OutputArgs {
         write(self.json.as_deref(), |out| write_json(&report::json(outcome), out))?;
         write(self.csv.as_deref(), |out| report::csv(outcome, out))?;
         write(self.hdr.as_deref(), |out| report::hdr_log(outcome, out))?;
-        Ok(())
+        write(self.html.as_deref(), |out| {
+            out.write_all(report::html(std::slice::from_ref(outcome)).as_bytes())
+        })
     }
 }
 

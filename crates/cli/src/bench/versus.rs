@@ -5,6 +5,7 @@ use larder_bench::compare::{self, Comparison};
 use larder_bench::contestant;
 use larder_bench::contestant::Contestant;
 use larder_bench::contestant::launch::Launch;
+use larder_bench::report::html;
 use larder_bench::search::{self, Bounds, Goal};
 use larder_bench::sweep::{self, Range};
 
@@ -96,28 +97,34 @@ pub(super) struct SearchArgs {
 }
 
 pub(super) fn compare(args: CompareArgs) -> Result<(), Failure> {
+    check_files(&args.output)?;
     let plan = plan(&args.contestants, &args.rounds, &args.load)?;
     let stop = stop_on_signals()?;
-    let comparison = compare::compare(&plan, watcher(&args.output).as_mut(), &stop).map_err(failed)?;
+    let comparison = compare::compare(&plan, watcher(&plan.scenario, &args.output, &stop).as_mut(), &stop)
+        .map_err(failed)?;
     if !args.output.quiet {
         tables::comparison(&comparison, &mut std::io::stdout().lock()).map_err(cannot_print)?;
     }
-    write_all(&args.output, &comparison)?;
+    write_all(&args.output, &comparison, || html::comparison(&comparison))?;
     judge([&comparison])
 }
 
 pub(super) fn sweep(args: SweepArgs) -> Result<(), Failure> {
+    check_files(&args.output)?;
     let plan = plan(&args.contestants, &args.rounds, &args.load)?;
     let stop = stop_on_signals()?;
-    let sweep = sweep::sweep(&plan, &args.range, watcher(&args.output).as_mut(), &stop).map_err(failed)?;
+    let sweep =
+        sweep::sweep(&plan, &args.range, watcher(&plan.scenario, &args.output, &stop).as_mut(), &stop)
+            .map_err(failed)?;
     if !args.output.quiet {
         tables::sweep(&sweep, &mut std::io::stdout().lock()).map_err(cannot_print)?;
     }
-    write_all(&args.output, &sweep)?;
+    write_all(&args.output, &sweep, || html::sweep(&sweep))?;
     judge(sweep.steps.iter().map(|step| &step.comparison))
 }
 
 pub(super) fn search(args: SearchArgs) -> Result<(), Failure> {
+    check_files(&args.output)?;
     let contestant: Contestant = args.contestant.parse().map_err(Failure::Usage)?;
     let (launch, load_cores) = args.cores.places();
     let plan = search::Plan {
@@ -129,11 +136,12 @@ pub(super) fn search(args: SearchArgs) -> Result<(), Failure> {
         load_cores,
     };
     let stop = stop_on_signals()?;
-    let search = search::search(&plan, watcher(&args.output).as_mut(), &stop).map_err(failed)?;
+    let search = search::search(&plan, watcher(&plan.scenario, &args.output, &stop).as_mut(), &stop)
+        .map_err(failed)?;
     if !args.output.quiet {
         tables::search(&search, &mut std::io::stdout().lock()).map_err(cannot_print)?;
     }
-    write_all(&args.output, &search)?;
+    write_all(&args.output, &search, || html::search(&search))?;
     match search.rate_per_sec {
         Some(_) => Ok(()),
         None => Err(Failure::Failed("not even the lowest rate kept the latency".into())),
@@ -164,13 +172,22 @@ impl CoreArgs {
     }
 }
 
-fn write_all(output: &OutputArgs, value: &impl serde::Serialize) -> Result<(), Failure> {
-    for (option, file) in [("--csv", &output.csv), ("--hdr", &output.hdr)] {
-        if file.is_some() {
-            return Err(Failure::Usage(format!("{option} is for single runs")));
-        }
+fn write_all(
+    output: &OutputArgs,
+    value: &impl serde::Serialize,
+    page: impl FnOnce() -> String,
+) -> Result<(), Failure> {
+    write(output.json.as_deref(), |out| write_json(&serde_json::to_value(value)?, out))?;
+    write(output.html.as_deref(), |out| out.write_all(page().as_bytes()))
+}
+
+/// Before anything is measured: what could not be written at the end.
+fn check_files(output: &OutputArgs) -> Result<(), Failure> {
+    let files = [("--csv", &output.csv), ("--hdr", &output.hdr)];
+    match files.iter().find(|(_, file)| file.is_some()) {
+        Some((option, _)) => Err(Failure::Usage(format!("{option} is for single runs"))),
+        None => Ok(()),
     }
-    write(output.json.as_deref(), |out| write_json(&serde_json::to_value(value)?, out))
 }
 
 fn judge<'c>(comparisons: impl IntoIterator<Item = &'c Comparison>) -> Result<(), Failure> {

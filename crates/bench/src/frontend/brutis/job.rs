@@ -241,7 +241,7 @@ fn read_operation(operation: &Element, sets: &Sets) -> Result<Operation, String>
 /// A list that repeats itself, once: one of Brutis's own samples has some thousand operations that are the same four.
 fn shortest_cycle(operations: &[Element]) -> &[Element] {
     let length = (1..=operations.len()).find(|length| {
-        operations.len() % length == 0
+        operations.len().is_multiple_of(*length)
             && operations[*length..].iter().eq(operations[..operations.len() - length].iter())
     });
     &operations[..length.unwrap_or(0)]

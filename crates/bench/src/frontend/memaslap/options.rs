@@ -166,7 +166,10 @@ impl Options {
     pub(super) fn check(&self, servers: &[String]) -> Result<(), Refusal> {
         let replicates = self.replicas > 0;
         let rules = [
-            (self.connections % self.threads != 0, "--concurrency: must be a multiple of --threads"),
+            (
+                !self.connections.is_multiple_of(self.threads),
+                "--concurrency: must be a multiple of --threads",
+            ),
             (self.facebook && self.keys_per_get < 2, "--facebook: needs --division of at least 2"),
             (self.facebook && self.udp, "--facebook: not together with --udp"),
             (self.udp && self.sockets > 1, "--conn_sock: --udp has no TCP sockets"),
