@@ -5,7 +5,6 @@ mod clients;
 mod conform;
 mod diff;
 mod fuzz;
-mod load;
 mod needs;
 mod shell;
 mod soak;

@@ -117,7 +117,11 @@ impl Axis {
             Self::Connections => scenario.groups.iter_mut().for_each(|group| group.connections = count),
             Self::Pipeline => scenario.groups.iter_mut().for_each(|group| group.pipeline = count),
             Self::ValueBytes => {
-                scenario.groups.iter_mut().for_each(|group| group.values.bytes = Sizes::Fixed(value));
+                for group in &mut scenario.groups {
+                    let sets = group.commands.iter_mut().flat_map(|command| &mut command.value_set);
+                    let all = std::iter::once(&mut group.values).chain(sets);
+                    all.for_each(|values| values.bytes = Sizes::Fixed(value));
+                }
             }
             Self::KeysPerGet => {
                 let commands = scenario.groups.iter_mut().flat_map(|group| &mut group.commands);

@@ -12,11 +12,14 @@ pub(super) fn named(scenario: &Scenario) -> Vec<&str> {
     }
     for group in &scenario.groups {
         files.extend(group.trace.iter().map(|trace| trace.file.as_str()));
-        for sizes in [&group.keys.bytes, &group.values.bytes] {
-            if let Sizes::File { file } = sizes {
-                files.push(file);
-            }
-        }
+        let commands = || group.commands.iter();
+        let keys = std::iter::once(&group.keys).chain(commands().flat_map(|command| &command.key_set));
+        let values = std::iter::once(&group.values).chain(commands().flat_map(|command| &command.value_set));
+        let sizes = keys.map(|keys| &keys.bytes).chain(values.map(|values| &values.bytes));
+        files.extend(sizes.filter_map(|sizes| match sizes {
+            Sizes::File { file } => Some(file.as_str()),
+            _ => None,
+        }));
     }
     files
 }
@@ -24,13 +27,17 @@ pub(super) fn named(scenario: &Scenario) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Group, Tls, Trace};
+    use crate::scenario::{Command, Group, Keys, Tls, Trace, Values};
 
     #[test]
     fn no_file_is_overlooked() {
         let mut group = Group::default();
         group.keys.bytes = Sizes::File { file: "keys".into() };
         group.values.bytes = Sizes::File { file: "values".into() };
+        let key_set = Some(Keys { bytes: Sizes::File { file: "command keys".into() }, ..Keys::default() });
+        let value_set =
+            Some(Values { bytes: Sizes::File { file: "command values".into() }, ..Values::default() });
+        group.commands = vec![Command { key_set, value_set, ..Command::default() }];
         group.trace = Some(Trace { file: "trace".into(), ..Trace::default() });
         let mut scenario = Scenario { groups: vec![Group::default(), group], ..Scenario::default() };
         scenario.target.tls = Some(Tls {
@@ -39,6 +46,8 @@ mod tests {
             key_file: Some("key".into()),
             server_name: Some("name".into()),
         });
-        assert_eq!(named(&scenario), ["ca", "certificate", "key", "trace", "keys", "values"]);
+        let expected =
+            ["ca", "certificate", "key", "trace", "keys", "command keys", "values", "command values"];
+        assert_eq!(named(&scenario), expected);
     }
 }

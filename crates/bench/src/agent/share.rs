@@ -1,6 +1,6 @@
 //! Each agent's part of a scenario.
 
-use crate::scenario::{Arrival, Group, Scenario};
+use crate::scenario::{Arrival, Group, Keys, Scenario};
 
 /// The scenario shared out over `agents`, by position.
 ///
@@ -52,11 +52,17 @@ fn part_of(group: &Group, agent: usize, agents: usize, has_own_keys: bool) -> Op
         }
     }
     if has_own_keys {
-        part.keys.count = piece(group.keys.count, agent, agents);
-        let before: u64 = (0..agent).map(|other| piece(group.keys.count, other, agents)).sum();
-        part.keys.first = group.keys.first.saturating_add(before);
+        let key_sets = part.commands.iter_mut().flat_map(|command| &mut command.key_set);
+        std::iter::once(&mut part.keys).chain(key_sets).for_each(|keys| take_own(keys, agent, agents));
     }
     Some(part)
+}
+
+/// Leaves this agent's part of the keys.
+fn take_own(keys: &mut Keys, agent: usize, agents: usize) {
+    let before: u64 = (0..agent).map(|other| piece(keys.count, other, agents)).sum();
+    keys.first = keys.first.saturating_add(before);
+    keys.count = piece(keys.count, agent, agents);
 }
 
 /// What agent number `agent` gets of a whole: all pieces together are the whole, and no two differ by more than 1.
