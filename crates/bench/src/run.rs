@@ -25,7 +25,7 @@ mod ledger;
 mod memory;
 mod plan;
 mod popularity;
-mod roads;
+pub(crate) mod roads;
 mod schedule;
 mod shuffle;
 mod sizes;

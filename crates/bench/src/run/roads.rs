@@ -51,7 +51,8 @@ impl Roads {
         Ok(())
     }
 
-    fn open_blocking(&self, server: usize, protocol: Protocol) -> io::Result<Stream> {
+    /// The same, but it blocks.
+    pub(crate) fn open_blocking(&self, server: usize, protocol: Protocol) -> io::Result<Stream> {
         let mut stream = Stream::connect(&self.addresses[server], self.tls.as_ref(), Some(TIMEOUT))?;
         if let Some(login) = &self.login {
             stream.set_timeout(Some(TIMEOUT))?;

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use larder_client::Stream;
+use larder_client::codec::Protocol;
+
+use crate::run::roads::Roads;
 use crate::scenario::Target;
 
 /// How long a server may take for any step.
@@ -40,47 +43,33 @@ impl Answers {
     }
 }
 
-/// Asks a server. The error says in words why it could not be asked.
+/// Asks a server in the text protocol. The error says in words why it could not be asked.
 pub(super) fn ask(address: &str, target: &Target) -> Result<Answers, String> {
-    if target.tls.is_some() {
-        return Err("it speaks TLS".into());
-    }
-    if address.contains('/') {
-        let (stream, peer) = dial_unix(address).map_err(|error| error.to_string())?;
-        converse(stream, target, peer)
-    } else {
-        let (stream, peer) = dial_tcp(address).map_err(|error| error.to_string())?;
-        converse(stream, target, peer)
-    }
+    let alone = Target { servers: vec![address.to_owned()], ..target.clone() };
+    let roads = Roads::new(&alone).map_err(|error| error.to_string())?;
+    let (stream, peer) = dial(&roads).map_err(|error| error.to_string())?;
+    converse(stream, peer)
 }
 
-fn dial_unix(path: &str) -> io::Result<(UnixStream, Peer)> {
-    let stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_write_timeout(Some(TIMEOUT))?;
-    let listener = rustix::net::sockopt::socket_peercred(&stream)?.pid;
-    Ok((stream, Peer::Unix { pid: listener.as_raw_nonzero().get().unsigned_abs() }))
-}
-
-fn dial_tcp(address: &str) -> io::Result<(TcpStream, Peer)> {
-    let server =
-        address.to_socket_addrs()?.next().ok_or_else(|| io::Error::other("its name has no address"))?;
-    let stream = TcpStream::connect_timeout(&server, TIMEOUT)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_write_timeout(Some(TIMEOUT))?;
-    let local = stream.local_addr()?;
-    Ok((stream, Peer::Tcp { local, server }))
-}
-
-fn converse(stream: impl Read + Write, target: &Target, peer: Peer) -> Result<Answers, String> {
-    let mut lines = BufReader::new(stream);
-    if let Some(login) = &target.login {
-        let secret = format!("{} {}", login.user, login.password);
-        let reply = say(&mut lines, &format!("set login 0 0 {}\r\n{secret}\r\n", secret.len()))?;
-        if reply != "STORED" {
-            return Err(format!("the login was answered {reply:?}"));
+fn dial(roads: &Roads) -> io::Result<(Stream, Peer)> {
+    let stream = roads.open_blocking(0, Protocol::Text)?;
+    stream.set_timeout(Some(TIMEOUT))?;
+    let tcp = |socket: &TcpStream| {
+        Ok::<_, io::Error>(Peer::Tcp { local: socket.local_addr()?, server: socket.peer_addr()? })
+    };
+    let peer = match &stream {
+        Stream::Tcp(socket) => tcp(socket)?,
+        Stream::Tls(session) => tcp(session.get_ref())?,
+        Stream::Unix(socket) => {
+            let listener = rustix::net::sockopt::socket_peercred(socket)?.pid;
+            Peer::Unix { pid: listener.as_raw_nonzero().get().unsigned_abs() }
         }
-    }
+    };
+    Ok((stream, peer))
+}
+
+fn converse(stream: Stream, peer: Peer) -> Result<Answers, String> {
+    let mut lines = BufReader::new(stream);
     let version = say(&mut lines, "version\r\n")?.trim_start_matches("VERSION ").to_owned();
     let mut line = say(&mut lines, "stats\r\n")?;
     let mut stats = BTreeMap::new();

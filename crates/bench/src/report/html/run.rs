@@ -58,7 +58,7 @@ fn tiles(outcome: &Outcome) -> Vec<Tile> {
     let at = |percentile| latency(all.latency_nanos.value_at_percentile(percentile) as f64);
     let mut tiles = vec![
         Tile::new(
-            "requests a second",
+            "requests/s",
             short(all.requests as f64 / secs),
             format!("{} in {}", count(all.requests), duration(secs)),
         ),
