@@ -34,8 +34,8 @@ impl Stream {
     /// of the handshake; afterwards there is none.
     ///
     /// # Errors
-    /// The host is not known, nobody listens, nothing happens within `timeout` (`TimedOut` or `WouldBlock`), or TLS does not come about:
-    /// the certificate is not trusted. With `tls`, a unix socket is refused.
+    /// The host is not known, nobody listens, nothing happens within `timeout` (`TimedOut` or `WouldBlock`), or TLS does
+    /// not come about: the certificate is not trusted. With `tls`, a unix socket is refused.
     pub fn connect(address: &Address, tls: Option<&Tls>, timeout: Option<Duration>) -> io::Result<Self> {
         match (address, tls) {
             (Address::Inet { host, port }, None) => Ok(Self::Tcp(connect(host, *port, timeout)?)),
