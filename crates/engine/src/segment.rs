@@ -1,13 +1,21 @@
 //! Segments: the pieces the log is cut into, who holds them, and the order in which they go.
 //!
-//! A segment holds items of one queue and one TTL group, appended until it is full. It passes through the states
+//! A segment holds items of one queue and one TTL group, appended until it is full. A large item has a run of segments of its
+//! own (`run.rs`), which goes the same way. Who has it, and what comes next:
 //!
-//! ```text
-//! free -> open (one handle appends) -> sealed (in a queue) -> victim (one handle empties it) -> limbo (readers may still be there) -> free
-//! ```
+//! | state | whose | next | by |
+//! |---|---|---|---|
+//! | [`FREE`], bare | the pool's; has no memory | open | `Engine::add_segment`, `take_run` |
+//! | [`FREE`], ready (a run: warm) | the pool's; has memory | open | `Engine::take_segment`, `take_run` |
+//! | | | bare, when the memory is wanted elsewhere | `decommit_segment`, `cool_run` |
+//! | [`OPEN`] | a handle appends to it | waiting | `Open::seal` |
+//! | (a run: still [`FREE`]) | an upload fills it | waiting | `Turn::publish` |
+//! | [`WAITING`] | its queue's | claimed | [`Segments::next_victim`], `most_dead`, `withdraw` |
+//! | [`CLAIMED`] | a handle empties it | waiting again | [`Segments::put_back`]; a run that was read: `seal` |
+//! | | | limbo | `Engine::retire_segment`, `retire` |
+//! | limbo: [`FREE`] (a run: [`CLAIMED`]) | nobody's; readers may still be there | ready, warm | `Engine::reclaim`; a run when its last pin goes |
 //!
-//! A large item has a run of segments of its own (`run.rs`). A run is sealed when it is committed and then waits in the queues
-//! like a segment.
+//! A segment whose last item dies while it waits is claimed and retired on the spot.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};

@@ -2,7 +2,15 @@
 //!
 //! All of it is one movement, [`Turn::change`]: look at what is there, decide, write the new item where nobody sees it, lock the
 //! bucket, make sure that what was there still is, point the index to the new item. What needs no new item happens under the
-//! lock alone.
+//! lock alone. These are all the fields that change in an item that can be found:
+//!
+//! | field | changed by | under the bucket's lock |
+//! |---|---|---|
+//! | CAS value | [`Turn::invalidate`] | yes |
+//! | expiry, where the item has the field | `invalidate`, [`Turn::touch`], [`Turn::fetch`] | yes |
+//! | STALE, TOKEN | `invalidate`; TOKEN also `fetch` | yes |
+//! | DEAD | whoever unlinks or moves it | yes |
+//! | FETCHED, time of the last use | every read that is noticed | no: an update lost costs nothing |
 
 use crate::handle::{Item, Seen, Turn};
 use crate::hash::Hash;
