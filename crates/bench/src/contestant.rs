@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::scenario::{Scenario, Truth};
 
 pub mod launch;
+mod mean;
 
 /// A server with a name.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]

@@ -9,9 +9,10 @@ use std::{env, io, thread};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use super::mean::mean_value_bytes;
 use super::{Contestant, Place};
 use crate::Error;
-use crate::scenario::{Scenario, Sizes, Transport};
+use crate::scenario::{Scenario, Transport};
 
 /// How servers are started.
 #[derive(Clone, Debug)]
@@ -192,11 +193,3 @@ fn accepts(address: &str) -> bool {
 }
 
 const START_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Mean length of the values of the first group.
-fn mean_value_bytes(scenario: &Scenario) -> u64 {
-    match scenario.groups.first().map(|group| &group.values.bytes) {
-        Some(Sizes::Fixed(bytes)) => *bytes,
-        _ => 100,
-    }
-}
