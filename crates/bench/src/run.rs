@@ -4,7 +4,7 @@
 //! check       can the scenario be run at all?
 //! plan        tables that all threads read
 //! thread      a load thread: epoll loop, lanes, sockets, tally; upkeep: what fails, and the end
-//!   lane        a client: draws its requests (popularity, sizes, schedule)
+//!   lane        a client: draws its requests (popularity, sizes, schedule), or plays them (trace)
 //!   ask         writes a request: key, value, command
 //!   socket      bytes out, bytes in
 //!   answer      takes answers and counts them
@@ -33,6 +33,7 @@ mod socket;
 mod stamp;
 mod tally;
 mod thread;
+mod trace;
 mod upkeep;
 mod values;
 mod verify;

@@ -43,7 +43,7 @@ impl Alias {
             return 0;
         }
         let drawn = random.u64(..);
-        let at = ((drawn >> 32) * self.cells.len() as u64 >> 32) as usize;
+        let at = (((drawn >> 32) * self.cells.len() as u64) >> 32) as usize;
         let cell = self.cells[at];
         if (drawn as u32) < cell.own { at } else { cell.other as usize }
     }

@@ -151,7 +151,8 @@ impl Answering<'_> {
     #[inline]
     fn missed(&mut self, asked: &Asked, number: u64, witness: &super::ledger::Witness) {
         let is_get = matches!(asked.kind, Kind::Get | Kind::Gets | Kind::Gat);
-        if self.group.group.look_aside && is_get {
+        let stores = self.group.group.look_aside || asked.follow_up_bytes.is_some();
+        if stores && is_get {
             self.lane.follow_ups.push_back(follow_up(asked, number));
         }
         let key_set = self.group.commands[usize::from(asked.command)].key_set;
@@ -176,5 +177,12 @@ impl Answering<'_> {
 
 /// A store of a key that was got.
 fn follow_up(asked: &Asked, number: u64) -> Request {
-    Request { command: asked.command.into(), kind: Kind::Set, number, value_bytes: None, cas: 0 }
+    Request {
+        command: asked.command.into(),
+        kind: Kind::Set,
+        number,
+        value_bytes: asked.follow_up_bytes,
+        cas: 0,
+        ttl_secs: None,
+    }
 }

@@ -1,12 +1,14 @@
 //! Writes requests.
 
+use larder_client::Pipeline;
 use larder_client::codec::{Arith, Delete, Get, Mode, Store, Touch};
 
 use super::keys::KEY_BYTES_MAX;
 use super::lane::{Lane, Request};
 use super::ledger::{Effect, Witness};
+use super::memory::Memory;
 use super::plan::{CommandPlan, GroupPlan, KeySet, Plan};
-use super::socket::{Asked, Socket};
+use super::socket::Asked;
 use super::stamp;
 use super::tally::ThreadTally;
 use crate::scenario::Kind;
@@ -49,14 +51,16 @@ pub(crate) struct When {
 pub(crate) struct Asking<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) lane: &'a mut Lane,
-    pub(crate) socket: &'a mut Socket,
+    pub(crate) pipeline: &'a mut Pipeline<Asked>,
+    pub(crate) output: &'a mut Vec<u8>,
+    pub(crate) memory: &'a mut Memory,
     pub(crate) scratch: &'a mut Scratch,
     pub(crate) tally: &'a mut ThreadTally,
     pub(crate) when: When,
 }
 
 impl Asking<'_> {
-    /// Appends `request` to what the socket will send. `true`: an answer will come.
+    /// Appends `request` to the output. `true`: an answer will come.
     #[inline]
     pub(crate) fn ask(mut self, request: &Request) -> bool {
         let plan = self.plan;
@@ -71,20 +75,20 @@ impl Asking<'_> {
             command: request.command as u16,
             kind: request.kind,
             is_own: false,
-            quiet_mark: self.socket.memory.quiet_mark(),
+            quiet_mark: self.memory.quiet_mark(),
             witness: Witness::default(),
+            follow_up_bytes: None,
         };
-        self.socket.requests += 1;
         match request.kind {
             Kind::Get | Kind::Gets | Kind::Gat => self.get(group, command, request, asked),
             // It begins with `gets`; the answer brings the rest.
             Kind::Cas if request.cas == 0 => self.get_for_cas(group, command, request, asked),
             Kind::Version => {
-                self.socket.pipeline.version(&mut self.socket.output, Asked { keys: 0, ..asked });
+                self.pipeline.version(self.output, Asked { keys: 0, ..asked });
                 true
             }
             Kind::Noop => {
-                self.socket.pipeline.noop(&mut self.socket.output, Asked { keys: 0, ..asked });
+                self.pipeline.noop(self.output, Asked { keys: 0, ..asked });
                 true
             }
             Kind::Delete | Kind::Incr | Kind::Decr | Kind::Touch => {
@@ -102,7 +106,8 @@ impl Asking<'_> {
     #[inline]
     fn get(&mut self, group: &GroupPlan, command: &CommandPlan, request: &Request, mut asked: Asked) -> bool {
         let keys = &group.key_sets[command.key_set];
-        let ttl_secs = if request.kind == Kind::Gat { command.ttl_secs(self.lane.random()) } else { 0 };
+        asked.follow_up_bytes = request.value_bytes;
+        let ttl_secs = if request.kind == Kind::Gat { self.ttl_secs(command, request) } else { 0 };
         let get = Get {
             with_cas: request.kind == Kind::Gets,
             exptime: (request.kind == Kind::Gat).then(|| ttl_secs.into()),
@@ -114,7 +119,7 @@ impl Asking<'_> {
                 asked.witness = self.read(keys, request, request.number, ttl_secs);
             }
             let key = keys.maker.write(request.number, &mut self.scratch.key);
-            self.socket.pipeline.get(&mut self.socket.output, &get, key, asked);
+            self.pipeline.get(self.output, &get, key, asked);
             return true;
         }
         self.scratch.keys.clear();
@@ -126,7 +131,7 @@ impl Asking<'_> {
             self.scratch.ends.push(self.scratch.keys.len());
             if remembers {
                 let witness = self.read(keys, request, number, ttl_secs);
-                self.socket.memory.keys.push_back((number, witness));
+                self.memory.keys.push_back((number, witness));
             }
             if self.scratch.ends.len() == command.command.keys {
                 break;
@@ -136,7 +141,7 @@ impl Asking<'_> {
         asked.keys = self.scratch.ends.len() as u32;
         let begins = std::iter::once(0).chain(self.scratch.ends.iter().copied());
         let keys = begins.zip(&self.scratch.ends).map(|(begin, &end)| &self.scratch.keys[begin..end]);
-        self.socket.pipeline.multi_get(&mut self.socket.output, &get, keys, asked);
+        self.pipeline.multi_get(self.output, &get, keys, asked);
         true
     }
 
@@ -163,7 +168,7 @@ impl Asking<'_> {
         let get = Get { with_cas: true, ..Get::default() };
         let key = keys.maker.write(request.number, &mut self.scratch.key);
         let asked = Asked { kind: Kind::Gets, witness, ..asked };
-        self.socket.pipeline.get(&mut self.socket.output, &get, key, asked);
+        self.pipeline.get(self.output, &get, key, asked);
         true
     }
 
@@ -177,7 +182,7 @@ impl Asking<'_> {
         let keys = &group.key_sets[command.key_set];
         let options = &command.command;
         let meta_flags = options.meta_flags.as_bytes();
-        let ttl_secs = if request.kind == Kind::Touch { command.ttl_secs(self.lane.random()) } else { 0 };
+        let ttl_secs = if request.kind == Kind::Touch { self.ttl_secs(command, request) } else { 0 };
         if let Some(ledger) = &keys.ledger {
             asked.witness = match request.kind {
                 Kind::Delete => ledger.begin(request.number, true, 0),
@@ -187,7 +192,7 @@ impl Asking<'_> {
         }
         let tag = (!options.noreply).then_some(asked);
         let key = keys.maker.write(request.number, &mut self.scratch.key);
-        let (pipeline, output) = (&mut self.socket.pipeline, &mut self.socket.output);
+        let (pipeline, output) = (&mut *self.pipeline, &mut *self.output);
         match request.kind {
             Kind::Delete => pipeline.delete(output, &Delete { key, compare: None, meta_flags }, tag),
             Kind::Touch => pipeline.touch(output, &Touch { key, exptime: ttl_secs.into(), meta_flags }, tag),
@@ -217,7 +222,7 @@ impl Asking<'_> {
             Some(bytes) => bytes as usize,
             None => values.value_bytes(request.number, self.lane.random()),
         };
-        let ttl_secs = command.ttl_secs(self.lane.random());
+        let ttl_secs = self.ttl_secs(command, request);
         let mut client_flags = options.client_flags;
         if let Some(ledger) = &keys.ledger {
             asked.witness = match mode {
@@ -246,7 +251,7 @@ impl Asking<'_> {
             compare: (request.kind == Kind::Cas).then_some(request.cas),
             meta_flags: if is_itself { options.meta_flags.as_bytes() } else { b"" },
         };
-        self.socket.pipeline.store(&mut self.socket.output, &store, (!noreply).then_some(asked));
+        self.pipeline.store(self.output, &store, (!noreply).then_some(asked));
         let effect = if mode == Mode::Set { Effect::Applied } else { Effect::Nothing };
         self.sent(keys, command, &asked, noreply, effect)
     }
@@ -265,11 +270,11 @@ impl Asking<'_> {
             return true;
         }
         let key_set = (keys.ledger.is_some() && asked.witness.version > 0).then_some(command.key_set);
-        self.socket.memory.send_quiet(key_set, asked.number, asked.witness, effect);
-        if self.socket.memory.is_full() {
-            let quiet_mark = self.socket.memory.quiet_mark();
+        self.memory.send_quiet(key_set, asked.number, asked.witness, effect);
+        if self.memory.is_full() {
+            let quiet_mark = self.memory.quiet_mark();
             let own = Asked { quiet_mark, ..Asked::own(self.when.sent_nanos) };
-            self.socket.pipeline.noop(&mut self.socket.output, own);
+            self.pipeline.noop(self.output, own);
         }
         if self.when.is_counted {
             let figures = self.tally.command(asked.kind);
@@ -278,6 +283,12 @@ impl Asking<'_> {
             figures.value_bytes += u64::from(asked.value_bytes);
         }
         false
+    }
+
+    /// Seconds that what is stored or touched will live. 0: for ever.
+    #[inline]
+    fn ttl_secs(&mut self, command: &CommandPlan, request: &Request) -> u32 {
+        request.ttl_secs.unwrap_or_else(|| command.ttl_secs(self.lane.random()))
     }
 
     /// What is known of a key before it is read.

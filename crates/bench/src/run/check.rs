@@ -1,6 +1,7 @@
 //! What can be run, and what cannot.
 
 use super::RunError;
+use super::sizes::Lengths;
 use crate::Scenario;
 use crate::scenario::{Arrival, Command, Group, Kind, Order, Popularity, Protocol, Transport};
 
@@ -49,26 +50,32 @@ pub(crate) fn check(scenario: &Scenario) -> Result<Scenario, RunError> {
 type Wrong = (String, String);
 
 fn check_group(scenario: &Scenario, group: &Group) -> Result<(), Wrong> {
-    let target = &scenario.target;
+    let (target, truth) = (&scenario.target, &scenario.truth);
     need(group.connections > 0, "connections", "must be 1 or more")?;
     need(group.pipeline > 0, "pipeline", "must be 1 or more")?;
     need(group.sockets > 0, "sockets", "must be 1 or more")?;
-    need(group.transport == Transport::Tcp, "transport", "UDP is not built yet")?;
-    need(group.trace.is_none(), "trace", "is not built yet")?;
+    let is_checked = truth.verify > 0.0 || truth.verify_expiry > 0.0 || truth.misses_fail;
+    need(group.trace.is_none() || !is_checked, "trace", "cannot be checked (truth)")?;
+    need(group.trace.as_ref().is_none_or(|trace| trace.repeat > 0), "trace.repeat", "must be 1 or more")?;
+    need(group.trace.is_none() || group.commands.is_empty(), "command", "the trace has commands of its own")?;
     need(group.keys.count > 0, "keys.count", "must be 1 or more")?;
     need(group.keys.first.checked_add(group.keys.count).is_some(), "keys.first", "is too large")?;
     if group.transport != Transport::Tcp {
         need(target.tls.is_none(), "transport", "there is no TLS over UDP")?;
         need(target.login.is_none(), "transport", "nobody can log in over UDP")?;
         need(
-            group.protocol != Protocol::Meta || group.transport == Transport::Udp,
-            "protocol",
-            "udpgets: text or binary",
-        )?;
-        need(
             target.servers.iter().all(|server| !server.contains('/')),
             "transport",
             "a unix socket knows no UDP",
+        )?;
+        let may_be_long = [&group.values.bytes]
+            .into_iter()
+            .chain(group.commands.iter().filter_map(|command| Some(&command.value_set.as_ref()?.bytes)))
+            .any(|bytes| Lengths::new(bytes, "").is_ok_and(|lengths| lengths.max() > UDP_VALUE_BYTES_MAX));
+        need(
+            group.transport == Transport::UdpGets || !may_be_long,
+            "values.bytes",
+            "more than 1400 bytes do not fit into a datagram",
         )?;
         need(group.reconnect_every == 0, "reconnect_every", "UDP has no connections to be closed")?;
     }
@@ -154,4 +161,6 @@ fn is_share(x: f64) -> bool {
 }
 
 const SECS_DEFAULT: f64 = 10.0;
+/// As much as a datagram carries over Ethernet without being cut; memaslap's limit.
+const UDP_VALUE_BYTES_MAX: u64 = 1400;
 const COMMANDS_MAX: usize = u16::MAX as usize;

@@ -1,6 +1,6 @@
 //! What the main thread and the load threads tell each other.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
@@ -21,11 +21,14 @@ pub(crate) struct Control {
     /// Requests that may still be asked and counted: by all, and by each group.
     left: AtomicU64,
     left_of_groups: Vec<AtomicU64>,
+    /// Connections whose part of a trace has not come to its end.
+    traces_left: AtomicUsize,
 }
 
 impl Control {
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let left_of_groups = scenario.groups.iter().map(|group| group.requests.unwrap_or(u64::MAX));
+        let traces = scenario.groups.iter().filter(|group| group.trace.is_some());
         Self {
             base: Instant::now(),
             begin_nanos: AtomicU64::new(u64::MAX),
@@ -33,6 +36,7 @@ impl Control {
             stop: AtomicBool::new(false),
             left: AtomicU64::new(scenario.until.requests.unwrap_or(u64::MAX)),
             left_of_groups: left_of_groups.map(AtomicU64::new).collect(),
+            traces_left: AtomicUsize::new(traces.map(|group| group.connections).sum()),
         }
     }
 
@@ -62,6 +66,16 @@ impl Control {
 
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
+    }
+
+    /// A connection has played its part of a trace.
+    pub(crate) fn end_trace(&self) {
+        self.traces_left.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Every trace has been played to its end.
+    pub(crate) fn traces_ended(&self) -> bool {
+        self.traces_left.load(Ordering::Relaxed) == 0
     }
 
     /// Takes up to `wanted` of the requests that a group may still ask. 0: none are left.

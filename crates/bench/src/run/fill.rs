@@ -10,6 +10,7 @@ use super::ledger::{Effect, Witness};
 use super::popularity::Part;
 use super::socket::{Asked, Received};
 use super::stamp;
+use super::tally::ThreadTally;
 use super::thread::Thread;
 use crate::scenario::Kind;
 
@@ -44,7 +45,7 @@ impl Thread {
                 let _ = self.reports.send(Report::Filled(std::mem::take(&mut untold)));
             }
             if is_over {
-                self.tally = Box::default();
+                *self.tally = ThreadTally::default();
                 return Ok(());
             }
             events.clear();
@@ -72,7 +73,8 @@ impl Thread {
     fn share(&self, lane: usize) -> Share {
         let lane = &self.lanes[lane];
         let group = &self.plan.groups[lane.group];
-        let sets = group.key_sets.iter().enumerate();
+        // Keys of a trace come with it.
+        let sets = group.key_sets.iter().enumerate().filter(|_| group.recording.is_none());
         let parts = sets.map(|(set, keys)| (set, Part::new(keys.keys.count, lane.share)));
         Share { parts: parts.collect(), again: Vec::new() }
     }
@@ -90,9 +92,10 @@ impl Thread {
         while lane.in_flight < DEPTH
             && let Some((set, number)) = share.next(group)
         {
-            let id = lane.first_socket + self.plan.server_of(number) * group.group.sockets;
+            let sockets = group.tcp_sockets(true) + group.udp_sockets();
+            let id = lane.first_socket + self.plan.server_of(number) * sockets;
             let socket = &mut self.sockets[id];
-            if socket.stream.is_none() || socket.is_blocked {
+            if socket.road.is_none() || socket.is_blocked {
                 share.again.push((set, number));
                 break;
             }
@@ -173,7 +176,7 @@ impl Thread {
 
     fn reopen_all(&mut self, now: u64) {
         for id in 0..self.sockets.len() {
-            if self.sockets[id].stream.is_none() && now >= self.sockets[id].reopen_nanos {
+            if self.sockets[id].road.is_none() && now >= self.sockets[id].reopen_nanos {
                 self.reopen(id, now);
             }
         }

@@ -14,6 +14,8 @@ pub(crate) struct KeyMaker {
     template: [u8; KEY_BYTES_MAX],
     prefix_bytes: usize,
     lengths: Lengths,
+    /// Keys by their index, instead of made ones.
+    names: Option<Vec<Box<[u8]>>>,
 }
 
 impl KeyMaker {
@@ -33,12 +35,22 @@ impl KeyMaker {
         }
         let mut template = [b'0'; KEY_BYTES_MAX];
         template[..prefix.len()].copy_from_slice(prefix);
-        Ok(Self { template, prefix_bytes: prefix.len(), lengths })
+        Ok(Self { template, prefix_bytes: prefix.len(), lengths, names: None })
+    }
+
+    /// From now on a number is an index of `names`, which are up to 250 bytes long.
+    pub(crate) fn use_names(&mut self, names: Vec<Box<[u8]>>) {
+        self.names = Some(names);
     }
 
     /// Key `number`, written into `key`.
     #[inline]
     pub(crate) fn write<'a>(&self, number: u64, key: &'a mut [u8; KEY_BYTES_MAX]) -> &'a [u8] {
+        if let Some(names) = &self.names {
+            let name = &names[number as usize];
+            key[..name.len()].copy_from_slice(name);
+            return &key[..name.len()];
+        }
         let mut digits = itoa::Buffer::new();
         let digits = digits.format(number).as_bytes();
         let bytes = (self.lengths.of(number) as usize).max(self.prefix_bytes + digits.len());

@@ -7,6 +7,7 @@ use fastrand::Rng;
 use super::mix;
 use super::plan::{CommandPlan, GroupPlan, Plan};
 use super::popularity::{Picker, Share};
+use super::trace::Record;
 use crate::scenario::{Kind, Order};
 
 /// One client.
@@ -35,6 +36,8 @@ pub(crate) struct Lane {
     pickers: Vec<Picker>,
     /// With [`Order::Turn`]: the command, and how often it has been asked.
     place: (usize, u64),
+    /// With a trace: requests asked of it in all rounds together.
+    played: usize,
 }
 
 /// What is asked next.
@@ -50,6 +53,8 @@ pub(crate) struct Request {
     pub(crate) value_bytes: Option<u32>,
     /// What `gets` told, for `cas`.
     pub(crate) cas: u64,
+    /// Of a trace: how long what it stores lives.
+    pub(crate) ttl_secs: Option<u32>,
 }
 
 impl Lane {
@@ -71,19 +76,23 @@ impl Lane {
             random: Rng::with_seed(mix(mix(mix(seed) ^ group as u64) ^ index as u64)),
             pickers: group_plan.key_sets.iter().map(|set| Picker::new(&set.keys, seed, share)).collect(),
             place: (0, 0),
+            played: 0,
         }
     }
 
-    /// The next request.
+    /// The next request. `None`: the trace has come to its end.
     #[inline]
-    pub(crate) fn draw(&mut self, plan: &GroupPlan, elapsed_nanos: u64) -> Request {
+    pub(crate) fn draw(&mut self, plan: &GroupPlan, elapsed_nanos: u64) -> Option<Request> {
+        if let Some(recording) = &plan.recording {
+            return self.play(&recording.parts[self.share.index as usize], plan.rounds());
+        }
         let command = match plan.group.order {
             Order::Random => plan.mix.draw(&mut self.random),
             Order::Turn => self.next_in_turn(plan),
         };
         let kind = plan.commands[command].command.kind;
         let number = self.draw_key(plan, command, elapsed_nanos);
-        Request { command, kind, number, value_bytes: None, cas: 0 }
+        Some(Request { command, kind, number, value_bytes: None, cas: 0, ttl_secs: None })
     }
 
     /// A key for this command: its number.
@@ -98,6 +107,15 @@ impl Lane {
     #[inline]
     pub(crate) fn random(&mut self) -> &mut Rng {
         &mut self.random
+    }
+
+    fn play(&mut self, part: &[Record], rounds: usize) -> Option<Request> {
+        if self.played >= part.len() * rounds {
+            return None;
+        }
+        let Record { kind, number, value_bytes, ttl_secs } = part[self.played % part.len()];
+        self.played += 1;
+        Some(Request { command: 0, kind, number, value_bytes, cas: 0, ttl_secs: Some(ttl_secs) })
     }
 
     fn next_in_turn(&mut self, plan: &GroupPlan) -> usize {

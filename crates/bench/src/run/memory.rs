@@ -76,7 +76,7 @@ impl Memory {
     /// Time to ask for a sign, lest too many changes be remembered.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.quiet.len() >= QUIET_MAX && self.quiet.len() % QUIET_MAX == 0
+        self.quiet.len() >= QUIET_MAX && self.quiet.len().is_multiple_of(QUIET_MAX)
     }
 }
 

@@ -11,8 +11,9 @@ use super::mix;
 use super::roads::Roads;
 use super::sizes::Lengths;
 use super::stamp::HEAD_BYTES;
+use super::trace::Recording;
 use super::values::Contents;
-use crate::scenario::{Command, Group, Keys, Kind, Scenario, Truth, Values};
+use crate::scenario::{Command, Group, Keys, Kind, Scenario, Transport, Truth, Values};
 
 /// All of it.
 #[derive(Debug)]
@@ -35,6 +36,8 @@ pub(crate) struct GroupPlan {
     pub(crate) key_sets: Vec<KeySet>,
     /// Values of the group, then those of single commands.
     pub(crate) value_sets: Vec<ValueSet>,
+    /// Is asked instead of what would be drawn.
+    pub(crate) recording: Option<Recording>,
 }
 
 /// One command.
@@ -103,7 +106,9 @@ impl Plan {
 
     /// Keys that the fill phase stores.
     pub(crate) fn keys_to_fill(&self) -> u64 {
-        self.groups.iter().map(|group| group.key_sets.iter().map(|set| set.keys.count).sum::<u64>()).sum()
+        // Keys of a trace come with it.
+        let groups = self.groups.iter().filter(|group| group.recording.is_none());
+        groups.map(|group| group.key_sets.iter().map(|set| set.keys.count).sum::<u64>()).sum()
     }
 
     /// Which server has the key.
@@ -114,15 +119,56 @@ impl Plan {
 }
 
 impl GroupPlan {
+    /// How often the trace is played.
+    pub(crate) fn rounds(&self) -> usize {
+        self.group.trace.as_ref().map_or(0, |trace| trace.repeat as usize)
+    }
+
+    /// TCP sockets of each lane to each server. The fill phase needs one, even if all else goes by UDP.
+    pub(crate) fn tcp_sockets(&self, fills: bool) -> usize {
+        match self.group.transport {
+            Transport::Udp => usize::from(fills),
+            Transport::Tcp | Transport::UdpGets => self.group.sockets,
+        }
+    }
+
+    /// UDP sockets of each lane to each server: one for each request in flight, so that no answer can be taken for another.
+    pub(crate) fn udp_sockets(&self) -> usize {
+        if self.group.transport == Transport::Tcp { 0 } else { self.group.pipeline }
+    }
+
+    /// Whether a request of this kind goes by UDP.
+    #[inline]
+    pub(crate) fn goes_by_udp(&self, kind: Kind) -> bool {
+        match self.group.transport {
+            Transport::Tcp => false,
+            Transport::Udp => true,
+            Transport::UdpGets => matches!(kind, Kind::Get | Kind::Gets),
+        }
+    }
+
     fn new(group: &Group, field: &str, seed: u64) -> Result<Self, RunError> {
         let mut plan = Self {
             mix: Alias::new(&[1.0]),
             commands: Vec::new(),
             key_sets: vec![KeySet::new(&group.keys, &format!("{field}.keys"))?],
             value_sets: vec![ValueSet::new(&group.values, &format!("{field}.values"), seed)?],
+            recording: None,
             group: group.clone(),
         };
-        for (at, command) in group.commands.iter().enumerate() {
+        if let Some(trace) = &group.trace {
+            let mut recording = Recording::read(trace, group.connections)?;
+            if let Some(names) = recording.names.take() {
+                plan.key_sets[0].maker.use_names(names);
+            }
+            let content = &group.values.content;
+            plan.value_sets[0].contents =
+                Contents::new(content, recording.value_bytes_max as usize, mix(seed));
+            // What the trace does not say: whatever a command is without further words.
+            plan.group.commands = vec![Command::default()];
+            plan.recording = Some(recording);
+        }
+        for (at, command) in plan.group.commands.clone().iter().enumerate() {
             let field = format!("{field}.command[{at}]");
             if let Some(keys) = &command.key_set {
                 plan.key_sets.push(KeySet::new(keys, &format!("{field}.key_set"))?);
@@ -144,8 +190,8 @@ impl GroupPlan {
                 plan.key_sets[at].value_set = command.value_set;
             }
         }
-        if !group.commands.is_empty() {
-            let weights: Vec<f64> = group.commands.iter().map(|command| command.weight).collect();
+        if !plan.group.commands.is_empty() {
+            let weights: Vec<f64> = plan.group.commands.iter().map(|command| command.weight).collect();
             plan.mix = Alias::new(&weights);
         }
         Ok(plan)

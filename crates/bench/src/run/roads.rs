@@ -1,6 +1,7 @@
 //! The roads to the servers.
 
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 
@@ -38,6 +39,21 @@ impl Roads {
         let stream = self.open_blocking(server, protocol)?;
         stream.set_nonblocking(true)?;
         Ok(stream)
+    }
+
+    /// A socket that sends datagrams to server `server`.
+    pub(crate) fn open_udp(&self, server: usize) -> io::Result<UdpSocket> {
+        let Address::Inet { host, port } = &self.addresses[server] else {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "no UDP over a unix socket"));
+        };
+        let mut addresses = (host.as_str(), *port).to_socket_addrs()?;
+        let address = addresses.next().ok_or(io::ErrorKind::NotFound)?;
+        let any: IpAddr =
+            if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let socket = UdpSocket::bind((any, 0))?;
+        socket.connect(address)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket)
     }
 
     /// Empties every server.

@@ -1,9 +1,10 @@
 //! One socket: bytes out, bytes in, and what is due on it.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::OwnedFd;
+use std::net::UdpSocket;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use larder_client::codec::{Event, Protocol as Dialect};
+use larder_client::codec::{DatagramPipeline, Event, Protocol as Dialect};
 use larder_client::{Pipeline, Stream};
 use rustix::event::epoll;
 
@@ -21,7 +22,12 @@ pub(crate) struct Socket {
     /// Index of its server.
     pub(crate) server: usize,
     /// `None`: closed; it will be opened again.
-    pub(crate) stream: Option<Stream>,
+    pub(crate) road: Option<Road>,
+    /// UDP. It carries one request at a time.
+    pub(crate) is_udp: bool,
+    datagrams: DatagramPipeline<Asked>,
+    /// Of [`DatagramPipeline::counts`], told so far.
+    disordered: u64,
     /// What waits for an answer.
     pub(crate) pipeline: Pipeline<Asked>,
     /// Requests that are not sent.
@@ -65,6 +71,8 @@ pub(crate) struct Asked {
     pub(crate) quiet_mark: u32,
     /// What is known of its key.
     pub(crate) witness: Witness,
+    /// A get of a trace: length of the value that is stored if it misses.
+    pub(crate) follow_up_bytes: Option<u32>,
 }
 
 impl Asked {
@@ -81,6 +89,25 @@ impl Asked {
             is_own: true,
             quiet_mark: 0,
             witness: Witness::default(),
+            follow_up_bytes: None,
+        }
+    }
+}
+
+/// An open connection, or what stands for one.
+#[derive(Debug)]
+pub(crate) enum Road {
+    /// TCP, TLS, unix socket.
+    Stream(Stream),
+    /// Sends to one server, and hears of no other.
+    Udp(UdpSocket),
+}
+
+impl AsFd for Road {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Stream(stream) => stream.as_fd(),
+            Self::Udp(socket) => socket.as_fd(),
         }
     }
 }
@@ -99,14 +126,19 @@ pub(crate) struct Received {
 pub(crate) struct Lost {
     pub(crate) failure: Failure,
     pub(crate) why: String,
+    /// Requests that wait no more, besides those that are still due.
+    pub(crate) given_up: usize,
 }
 
 impl Socket {
-    pub(crate) fn new(lane: usize, server: usize, protocol: Protocol) -> Self {
+    pub(crate) fn new(lane: usize, server: usize, protocol: Protocol, is_udp: bool) -> Self {
         Self {
             lane,
             server,
-            stream: None,
+            road: None,
+            is_udp,
+            datagrams: DatagramPipeline::new(dialect(protocol)),
+            disordered: 0,
             pipeline: Pipeline::new(dialect(protocol)),
             output: Vec::new(),
             written: 0,
@@ -122,34 +154,78 @@ impl Socket {
     }
 
     /// Takes a fresh connection into use.
-    pub(crate) fn open(&mut self, poll: &OwnedFd, id: usize, stream: Stream) -> io::Result<()> {
-        epoll::add(poll, &stream, epoll::EventData::new_u64(id as u64), epoll::EventFlags::IN)?;
-        self.stream = Some(stream);
+    pub(crate) fn open(&mut self, poll: &OwnedFd, id: usize, road: Road) -> io::Result<()> {
+        epoll::add(poll, &road, epoll::EventData::new_u64(id as u64), epoll::EventFlags::IN)?;
+        self.road = Some(road);
         Ok(())
     }
 
     /// Closes it. What was due is handed back, oldest first.
-    pub(crate) fn close(&mut self) -> impl Iterator<Item = Asked> + use<> {
+    pub(crate) fn close(&mut self) -> Vec<Asked> {
         // Closing takes it out of the poll.
-        self.stream = None;
+        self.road = None;
         self.output.clear();
         self.written = 0;
         self.is_blocked = false;
         self.input.clear();
         self.memory = Memory::default();
         self.requests = 0;
-        self.pipeline.reset()
+        let mut due: Vec<Asked> = self.pipeline.reset().collect();
+        self.datagrams.give_up(|_| true, |asked| due.push(asked));
+        due
+    }
+
+    /// Appends what `ask` asks to what will be sent. `true`: an answer will come.
+    #[inline]
+    pub(crate) fn ask(
+        &mut self,
+        ask: impl FnOnce(&mut Pipeline<Asked>, &mut Vec<u8>, &mut Memory) -> bool,
+    ) -> bool {
+        self.requests += 1;
+        if !self.is_udp {
+            return ask(&mut self.pipeline, &mut self.output, &mut self.memory);
+        }
+        let mut is_answered = false;
+        let memory = &mut self.memory;
+        self.datagrams.request(&mut self.output, |pipeline, output| {
+            is_answered = ask(pipeline, output, memory);
+        });
+        is_answered
+    }
+
+    /// What has waited longest for its answer.
+    pub(crate) fn front(&self) -> Option<&Asked> {
+        if self.is_udp { self.datagrams.front() } else { self.pipeline.front() }
+    }
+
+    /// UDP: gives up what waits for an answer. How many that were.
+    pub(crate) fn give_up(&mut self) -> usize {
+        let mut lost = 0;
+        self.datagrams.give_up(|_| true, |_| lost += 1);
+        self.memory = Memory::default();
+        lost
+    }
+
+    /// UDP: datagrams that came out of order since this was last asked.
+    #[inline]
+    pub(crate) fn take_disordered(&mut self) -> u64 {
+        let disordered = self.datagrams.counts().disordered;
+        disordered - std::mem::replace(&mut self.disordered, disordered)
     }
 
     /// All is sent and answered.
     pub(crate) fn is_idle(&self) -> bool {
-        self.pipeline.is_empty() && self.output.is_empty()
+        self.pipeline.is_empty() && self.datagrams.is_empty() && self.output.is_empty()
     }
 
     /// Sends what the socket takes. The number of bytes; what remains goes when it can be written again.
     #[inline]
     pub(crate) fn flush(&mut self, poll: &OwnedFd, id: usize) -> io::Result<usize> {
-        let Some(stream) = &mut self.stream else { return Ok(0) };
+        let stream = match &mut self.road {
+            Some(Road::Stream(stream)) => stream,
+            Some(Road::Udp(socket)) => return send_datagram(socket, &mut self.output),
+            None => return Ok(0),
+        };
         let before = self.written;
         while self.written < self.output.len() || stream.has_unsent() {
             let sent = match &self.output[self.written..] {
@@ -189,7 +265,11 @@ impl Socket {
         control: &Control,
         mut take: impl FnMut(&mut Memory, u64, Option<&Asked>, Event<'_, Asked>),
     ) -> Result<Received, Lost> {
-        let Some(stream) = &mut self.stream else { return Ok(Received::default()) };
+        let stream = match &mut self.road {
+            Some(Road::Stream(stream)) => stream,
+            Some(Road::Udp(_)) => return self.receive_datagram(scratch, control, take),
+            None => return Ok(Received::default()),
+        };
         let may_hold_more = matches!(stream, Stream::Tls(_));
         let kept = self.input.len();
         // A small piece of an answer moves to where its rest is read to; to a large one the rest is added.
@@ -224,7 +304,8 @@ impl Socket {
                 }
                 Ok(None) => break,
                 Err(violation) => {
-                    return Err(Lost { failure: Failure::Protocol, why: violation.to_string() });
+                    let why = violation.to_string();
+                    return Err(Lost { failure: Failure::Protocol, why, given_up: 0 });
                 }
             }
         }
@@ -239,11 +320,56 @@ impl Socket {
         self.received_bytes += (arrived - kept) as u64;
         Ok(Received { answered_nanos: answered, may_hold_more })
     }
+
+    fn receive_datagram(
+        &mut self,
+        scratch: &mut [u8],
+        control: &Control,
+        mut take: impl FnMut(&mut Memory, u64, Option<&Asked>, Event<'_, Asked>),
+    ) -> Result<Received, Lost> {
+        let Some(Road::Udp(socket)) = &self.road else { return Ok(Received::default()) };
+        let bytes = match socket.recv(scratch) {
+            Ok(bytes) => bytes,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                return Ok(Received::default());
+            }
+            Err(error) => return Err(Lost::closed(error)),
+        };
+        let now = control.now_nanos();
+        let mut answered_nanos = None;
+        let memory = &mut self.memory;
+        let received = self.datagrams.receive(&scratch[..bytes], |pipeline, event| {
+            if let Event::Done(..) = event {
+                answered_nanos = Some(now);
+            }
+            take(memory, now, pipeline.front(), event);
+        });
+        self.received_bytes += bytes as u64;
+        received.map_err(|failure| Lost {
+            failure: Failure::Protocol,
+            why: failure.violation.to_string(),
+            given_up: usize::from(failure.tag.is_some()),
+        })?;
+        Ok(Received { answered_nanos, may_hold_more: true })
+    }
+}
+
+/// Sends the one request in `output`. A datagram that the system does not take is lost like any other.
+fn send_datagram(socket: &UdpSocket, output: &mut Vec<u8>) -> io::Result<usize> {
+    if output.is_empty() {
+        return Ok(0);
+    }
+    let sent = match socket.send(output) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+        sent => sent,
+    };
+    output.clear();
+    sent
 }
 
 impl Lost {
     pub(crate) fn closed(why: impl ToString) -> Self {
-        Self { failure: Failure::Closed, why: why.to_string() }
+        Self { failure: Failure::Closed, why: why.to_string(), given_up: 0 }
     }
 }
 

