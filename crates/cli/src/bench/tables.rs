@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use larder_bench::compare::{Comparison, Metric, Verdict};
+use larder_bench::compare::{Comparison, Metric};
 use larder_bench::report::units;
 use larder_bench::search::Search;
 use larder_bench::sweep::Sweep;
@@ -27,11 +27,7 @@ pub(super) fn comparison(comparison: &Comparison, out: &mut dyn Write) -> io::Re
             let mean = figures.iter().sum::<f64>() / figures.len() as f64;
             write!(out, "  {:<28} {:>14}", metric.heading(), figure(mean))?;
             if let Some(ratio) = standing.ratios.iter().find(|ratio| ratio.metric == metric) {
-                let verdict = match ratio.verdict {
-                    Verdict::NoDifferenceShown => "no difference shown",
-                    Verdict::Better => "better",
-                    Verdict::Worse => "worse",
-                };
+                let verdict = metric.verdict_word(ratio.verdict);
                 write!(
                     out,
                     "   {:.3} of the first's ({:.3} to {:.3}): {verdict}",
