@@ -178,6 +178,7 @@ fn agents_ask_together() {
     assert_eq!(all.requests, 1001);
     assert_eq!(all.latency_nanos.len(), 1001);
     assert!(!outcome.total.has_failed(), "{:?}", outcome.total.examples);
+    assert!(outcome.total.verified > 0);
     assert_eq!((outcome.servers.len(), outcome.client.threads), (1, 2));
     let in_periods: u64 = outcome.periods.iter().map(|period| period.tally.all().requests).sum();
     assert_eq!(in_periods, 1001);
