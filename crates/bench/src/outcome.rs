@@ -15,7 +15,7 @@ pub struct Outcome {
     pub scenario: Scenario,
     /// Wall clock at the start, seconds since 1970.
     pub started_unix_secs: u64,
-    /// From the end of the warm-up to the last answer.
+    /// From the end of the warm-up to the last answer, and no less than `until.secs` if that ended the run.
     pub elapsed_secs: f64,
     /// All of it.
     pub total: Tally,
@@ -171,8 +171,8 @@ impl CommandTally {
     /// Nothing yet.
     pub fn new() -> Self {
         let histogram = || {
-            // Bounds and digits are constants that the library accepts.
-            Histogram::new_with_bounds(1, LATENCY_MAX_NANOS, 3).unwrap_or_else(|_| unreachable!())
+            // It grows as far as it has to: a run of hours keeps one for each period. Three digits are what the library accepts.
+            Histogram::new(3).unwrap_or_else(|_| unreachable!())
         };
         Self {
             requests: 0,
@@ -192,7 +192,9 @@ impl CommandTally {
         self.hits += other.hits;
         self.misses += other.misses;
         self.value_bytes += other.value_bytes;
-        // Same bounds, so nothing can be out of range.
+        // One that was read from a report does not grow until it is told to. Then nothing can be out of range.
+        self.latency_nanos.auto(true);
+        self.service_nanos.auto(true);
         let _ = self.latency_nanos.add(&other.latency_nanos);
         let _ = self.service_nanos.add(&other.service_nanos);
     }

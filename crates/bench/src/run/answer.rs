@@ -1,5 +1,6 @@
 //! Takes answers, and counts them.
 
+use hdrhistogram::Histogram;
 use larder_client::codec::{ErrorKind, ErrorReply, Event, Outcome, Value};
 
 use super::lane::{Lane, Request};
@@ -8,7 +9,7 @@ use super::plan::GroupPlan;
 use super::socket::Asked;
 use super::tally::ThreadTally;
 use super::verify::Judge;
-use crate::outcome::Failure;
+use crate::outcome::{Failure, LATENCY_MAX_NANOS};
 use crate::scenario::Kind;
 
 /// What has to be known to take an answer.
@@ -140,10 +141,9 @@ impl Answering<'_> {
         figures.hits += hits;
         figures.misses += misses;
         figures.value_bytes += u64::from(asked.value_bytes);
-        // The bounds are an hour; what takes longer counts as that.
-        figures.latency_nanos.saturating_record(now_nanos.saturating_sub(asked.due_nanos));
+        record(&mut figures.latency_nanos, now_nanos.saturating_sub(asked.due_nanos));
         if self.is_open {
-            figures.service_nanos.saturating_record(now_nanos.saturating_sub(asked.sent_nanos));
+            record(&mut figures.service_nanos, now_nanos.saturating_sub(asked.sent_nanos));
         }
     }
 
@@ -173,6 +173,12 @@ impl Answering<'_> {
     fn counts(&self, asked: &Asked) -> bool {
         asked.due_nanos >= self.begin_nanos
     }
+}
+
+#[inline]
+fn record(histogram: &mut Histogram<u64>, nanos: u64) {
+    // It grows where it has to, so there is nothing to fail.
+    let _ = histogram.record(nanos.min(LATENCY_MAX_NANOS));
 }
 
 /// A store of a key that was got.

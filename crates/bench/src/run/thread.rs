@@ -57,7 +57,7 @@ pub(crate) struct Thread {
     /// Periods handed over.
     periods: usize,
     pub(super) sweep_nanos: u64,
-    last_nanos: u64,
+    pub(super) last_nanos: u64,
     pub(super) is_ending: bool,
 }
 

@@ -101,6 +101,10 @@ impl Thread {
     #[cold]
     pub(super) fn end(&mut self, now: u64) {
         self.is_ending = true;
+        if now >= self.end_nanos {
+            // A server that fell silent before the end is not spared the rest of the time.
+            self.last_nanos = self.last_nanos.max(self.end_nanos);
+        }
         for lane in &mut self.lanes {
             lane.is_done = true;
         }
