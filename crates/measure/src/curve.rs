@@ -106,6 +106,11 @@ impl Curve {
         self.threshold as f64 / u64::MAX as f64
     }
 
+    /// Keys that the largest of its caches knows of.
+    pub fn followed_keys(&self) -> usize {
+        self.caches.iter().map(|sized| sized.cache.keys()).max().unwrap_or(0)
+    }
+
     /// Plays an access; those of keys that are not followed are left out. `now_secs` never goes back.
     pub fn play(&mut self, access: Access, now_secs: u32) {
         let (Access::Read { key, .. } | Access::Write { key, .. } | Access::Delete { key }) = access;
@@ -129,7 +134,7 @@ impl Curve {
                 Access::Delete { .. } => sized.cache.remove(key),
             }
         }
-        if self.caches.iter().any(|sized| sized.cache.keys() > self.keys_max) {
+        if self.followed_keys() > self.keys_max {
             self.halve_share();
         }
     }

@@ -34,6 +34,8 @@ pub(crate) struct Forecaster {
     curve: Curve,
     /// Reads of all workers up to the last step.
     reads: u64,
+    /// Accesses played, in all.
+    played: u64,
     /// When the accesses were last taken.
     taken: Instant,
     faded: Instant,
@@ -49,7 +51,7 @@ impl Forecaster {
             let curve = Curve::new(log_bytes(memory_bytes), &FACTORS, keys_max);
             shared.measures.follow(curve.threshold());
             let now = Instant::now();
-            Self { curve, reads: 0, taken: now, faded: now }
+            Self { curve, reads: 0, played: 0, taken: now, faded: now }
         })
     }
 
@@ -63,13 +65,21 @@ impl Forecaster {
         self.taken = now;
 
         let reads = shared.reads();
-        self.curve.count_reads(reads.saturating_sub(self.reads));
+        let new_reads = reads.saturating_sub(self.reads);
+        let reads_per_sec = new_reads as f64 / secs;
+        self.curve.count_reads(new_reads);
         self.reads = reads;
+        self.played += accesses.len() as u64;
         let now_secs = shared.clock.now().secs;
         for access in accesses {
             self.curve.play(access, now_secs);
         }
-        if rate > ACCESSES_PER_SEC_MAX {
+        // A new server learns fast; from then on what is played is to be a small part of what is served.
+        let rate_max = (reads_per_sec / READS_PER_ACCESS).max(ACCESSES_PER_SEC);
+        if self.played > ACCESSES_AT_FIRST
+            && rate > rate_max
+            && self.curve.followed_keys() > KEYS_MIN as usize
+        {
             self.curve.halve_share();
         }
         if now - self.faded > FADE_EVERY {
@@ -93,6 +103,9 @@ pub const FACTORS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
 const BYTES_PER_FOLLOWED_KEY: u64 = 32 << 10;
 const KEYS_MIN: u64 = 4 << 10;
 const KEYS_MAX: u64 = 64 << 10;
-/// More than this a second would cost the control thread more than a hundredth of a core.
-const ACCESSES_PER_SEC_MAX: f64 = 10_000.0;
+/// What is played before it is limited: a fifth of a second of work.
+const ACCESSES_AT_FIRST: u64 = 200_000;
+/// Then so many a second, each of which costs about a microsecond, or one for so many reads.
+const ACCESSES_PER_SEC: f64 = 200.0;
+const READS_PER_ACCESS: f64 = 256.0;
 const FADE_EVERY: std::time::Duration = std::time::Duration::from_secs(600);

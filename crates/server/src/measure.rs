@@ -366,14 +366,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keys, and prefixes, that each worker counts: of at most 250 bytes, so less than 400 KiB for each kind.
-const TOP_COUNTERS: usize = 1024;
+/// Keys, and prefixes, that each worker counts: with short keys about 60 KiB for each kind, with the longest 180.
+const TOP_COUNTERS: usize = 512;
 /// Keys that a worker looks at in a second: each costs half a microsecond, together a five-hundredth of its core.
 const SAMPLES_PER_SEC: u32 = 4_000;
 /// Samples after which their number is held against the time.
 const ADAPT_EVERY: u32 = 256;
-/// Accesses that a worker keeps until they are played: 320 KiB.
-const ACCESSES_MAX: usize = 8192;
+/// Accesses that a worker keeps until they are played: 64 KiB.
+const ACCESSES_MAX: usize = 2048;
 /// What takes longer is remembered.
 const SLOW: Duration = Duration::from_millis(1);
 /// Slow batches that each worker remembers.
