@@ -5,9 +5,14 @@ pub(super) fn file(path: &str) -> Option<(&'static str, &'static str)> {
     FILES.iter().find(|(name, ..)| *name == path).map(|(_, content_type, content)| (*content_type, *content))
 }
 
-const FILES: [(&str, &str, &str); 4] = [
+const FILES: [(&str, &str, &str); 7] = [
     ("/", "text/html; charset=utf-8", include_str!("../../assets/page.html")),
     ("/page.css", "text/css; charset=utf-8", include_str!("../../assets/page.css")),
-    ("/page.js", "text/javascript; charset=utf-8", include_str!("../../assets/page.js")),
+    ("/page.js", SCRIPT, include_str!("../../assets/page.js")),
+    ("/chart.js", SCRIPT, include_str!("../../assets/chart.js")),
+    ("/format.js", SCRIPT, include_str!("../../assets/format.js")),
+    ("/memory.js", SCRIPT, include_str!("../../assets/memory.js")),
     ("/icon.svg", "image/svg+xml", include_str!("../../assets/icon.svg")),
 ];
+
+const SCRIPT: &str = "text/javascript; charset=utf-8";

@@ -3,4 +3,5 @@
 mod door;
 mod metrics;
 mod server;
+mod tls;
 mod views;

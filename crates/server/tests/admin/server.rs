@@ -56,7 +56,9 @@ impl Larderd {
             SocketAddr::from((Ipv4Addr::LOCALHOST, port))
         };
         let server = Self { child, cache: address("TCP INET:"), admin: address("ADMIN INET:") };
-        while TcpStream::connect(server.admin).is_err() || server.get("/readyz").status != 200 {
+        // One that speaks TLS cannot be asked as simply.
+        let is_ready = || options.contains(&"--admin-tls") || server.get("/readyz").status == 200;
+        while !is_ready() {
             assert!(Instant::now() < deadline, "larderd is not ready");
             thread::sleep(Duration::from_millis(5));
         }
@@ -70,6 +72,7 @@ impl Larderd {
     /// Sends this, and reads until the server closes.
     pub(crate) fn ask(&self, request: &str) -> Reply {
         let mut stream = TcpStream::connect(self.admin).expect("larderd listens");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("it is no zero");
         converse(&mut stream, request)
     }
 

@@ -1,0 +1,62 @@
+// Numbers as people read them, and elements as browsers do.
+
+const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+
+export function count(number) {
+  if (number == null) return "–";
+  if (number >= 100000) return short.format(number);
+  return number > 0 && number < 10 && number % 1 ? number.toFixed(1) : grouped.format(number);
+}
+
+export function bytes(number) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let unit = 0;
+  while (number >= 1024 && unit < units.length - 1) {
+    number /= 1024;
+    unit += 1;
+  }
+  return `${number >= 100 || unit === 0 || number % 1 === 0 ? Math.round(number) : number.toFixed(1)} ${units[unit]}`;
+}
+
+export function micros(number) {
+  if (number == null) return "–";
+  const [value, unit] = number < 1e3 ? [number, "µs"] : number < 1e6 ? [number / 1e3, "ms"] : [number / 1e6, "s"];
+  return `${value >= 10 ? Math.round(value) : +value.toFixed(1)} ${unit}`;
+}
+
+export function percent(share, digits = 1) {
+  return share == null ? "–" : `${(share * 100).toFixed(digits)} %`;
+}
+
+export function duration(secs) {
+  const units = [[86400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]];
+  const [length, name] = units.find(([length]) => secs >= length) ?? units[3];
+  const number = Math.floor(secs / length);
+  return `${number} ${name}${number === 1 ? "" : "s"}`;
+}
+
+export function clock(unixSecs, withSeconds = true) {
+  const parts = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
+  return new Date(unixSecs * 1000).toLocaleTimeString("en", withSeconds ? { ...parts, second: "2-digit" } : parts);
+}
+
+/** An HTML element with a class, and text or children. Text is never read as HTML. */
+export function element(name, className, ...content) {
+  const made = document.createElement(name);
+  if (className) made.className = className;
+  made.append(...content);
+  return made;
+}
+
+/** An SVG element with attributes. */
+export function shape(name, attributes, text) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+export function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+}
