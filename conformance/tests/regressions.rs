@@ -108,7 +108,7 @@ fn cve_2020_22570_errors_of_mg() -> Result<()> {
     ask(&mut stream, b"mg a O12345678901234567890123456789012\r\n", b"CLIENT_ERROR opaque token too long\r\n")
 }
 
-/// A null pointer, for want of an argument. larder has no LRU to tune.
+/// A null pointer, for want of an argument.
 #[test]
 fn cve_2019_11596_lru_without_arguments() -> Result<()> {
     let server = start(&[])?;
@@ -274,22 +274,140 @@ fn logins_guard_every_door() -> Result<()> {
     Ok(())
 }
 
-/// Fixes of 1.6.42 to 1.6.45 in commands that larder does not have: watch with a failed store, a dump to an idle client, slabs with
-/// bad arguments.
+/// The table of `stats detail` grew without end under keys whose prefixes are all new (76dc58c6b).
+#[test]
+fn prefixes_without_end() -> Result<()> {
+    let server = start(&["-t", "1"])?;
+    let mut stream = connect(&server)?;
+    ask(&mut stream, b"stats detail on\r\n", b"OK\r\n")?;
+    for round in 0..50 {
+        let keys: String = (0..1000).map(|number| format!(" {round}-{number}:x")).collect();
+        ask(&mut stream, format!("get{keys}\r\n").as_bytes(), b"END\r\n")?;
+    }
+    stream.write_all(b"stats detail dump\r\nquit\r\n")?;
+    let mut dump = String::new();
+    stream.read_to_string(&mut dump)?;
+    let prefixes = dump.matches("PREFIX ").count();
+    assert!((1000..=10_000).contains(&prefixes), "{prefixes} of 50,000");
+    is_alive(&server)
+}
+
+/// A watcher that left while lines were written for it was used after it was freed; a failed store by the binary protocol broke the
+/// log (1.6.42 to 1.6.45).
+#[test]
+fn watchers_that_leave() -> Result<()> {
+    let server = start(&[])?;
+    let set_too_large = [&header(0x01, 1, 8, 9 + 2_000_000)[..], &[0; 8], b"a", &[b'x'; 2_000_000]].concat();
+    for _ in 0..20 {
+        let mut watchers = Vec::new();
+        for _ in 0..5 {
+            let mut watcher = connect(&server)?;
+            ask(
+                &mut watcher,
+                b"watch fetchers mutations evictions connevents deletions sysevents\r\n",
+                b"OK\r\n",
+            )?;
+            watchers.push(watcher);
+        }
+        let mut stream = connect(&server)?;
+        let sets = b"set a 0 0 1\r\nx\r\n".repeat(2000);
+        let expected = b"STORED\r\n".repeat(2000);
+        std::thread::scope(|scope| {
+            let setting =
+                scope.spawn(|| ask(&mut stream, &sets, &expected).map_err(|error| error.to_string()));
+            watchers.drain(..3).for_each(drop);
+            setting.join().map_err(|_| "panicked")?
+        })?;
+        assert_status(&converse(&server, &set_too_large)?, &[0x03], 0x01);
+    }
+    is_alive(&server)
+}
+
+/// A dump to a client that does not read, and one to a client that leaves.
+#[test]
+fn dumps_to_idle_clients() -> Result<()> {
+    const ITEMS: usize = 100_000;
+    let server = start(&["-t", "1", "-m", "256"])?;
+    let mut stream = connect(&server)?;
+    let sets: String = (0..ITEMS).map(|number| format!("set key-{number} 0 0 1 noreply\r\nx\r\n")).collect();
+    ask(&mut stream, (sets + "mn\r\n").as_bytes(), b"MN\r\n")?;
+    let mut idle = connect(&server)?;
+    idle.write_all(b"lru_crawler metadump all\r\nmn\r\n")?;
+    for _ in 0..5 {
+        let mut leaver = connect(&server)?;
+        leaver.write_all(b"lru_crawler mgdump hash\r\n")?;
+    }
+    // The only worker serves others meanwhile.
+    for number in 0..100 {
+        ask(
+            &mut stream,
+            format!("get key-{number}\r\n").as_bytes(),
+            format!("VALUE key-{number} 0 1\r\nx\r\nEND\r\n").as_bytes(),
+        )?;
+    }
+    let mut dump = Vec::new();
+    while !dump.ends_with(b"END\r\nMN\r\n") {
+        let mut piece = [0; 65_536];
+        match idle.read(&mut piece)? {
+            0 => return Err("closed".into()),
+            bytes => dump.extend_from_slice(&piece[..bytes]),
+        }
+    }
+    let keys: std::collections::HashSet<_> = dump
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| line.strip_prefix(b"key=")?.split(|byte| *byte == b' ').next())
+        .collect();
+    assert_eq!(keys.len(), ITEMS);
+    Ok(())
+}
+
+/// Bad arguments of slabs and extstore (1.6.42 to 1.6.45).
+#[test]
+fn slabs_with_bad_arguments() -> Result<()> {
+    let server = start(&[])?;
+    let mut stream = connect(&server)?;
+    for (line, reply) in [
+        ("slabs reassign", "ERROR"),
+        ("slabs reassign -1 99999", "BADCLASS invalid src or dst class id"),
+        ("slabs automove x", "CLIENT_ERROR bad command line format"),
+        ("extstore free_memchunks 1 -1", "ERROR"),
+    ] {
+        ask(&mut stream, format!("{line}\r\n").as_bytes(), format!("{reply}\r\n").as_bytes())?;
+    }
+    Ok(())
+}
+
+/// The name of a Unix socket in `stats conns` was read beyond its end (CVE-2019-15026).
+#[test]
+fn cve_2019_15026_unix_sockets_in_stats_conns() -> Result<()> {
+    let path = env::temp_dir().join(format!("larder-conns-{}", std::process::id()));
+    let mut command = Command::new(server::larderd()?);
+    command.arg("-s").arg(&path).args(["-u", "root"]);
+    let mut server = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let mut stream = (0..100)
+        .find_map(|_| {
+            thread::sleep(Duration::from_millis(50));
+            std::os::unix::net::UnixStream::connect(&path).ok()
+        })
+        .ok_or("no server")?;
+    stream.write_all(b"stats conns\r\nquit\r\n")?;
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply)?;
+    server.kill()?;
+    server.wait()?;
+    let listeners = format!(":addr unix:{}\r\n", path.display());
+    assert_eq!(reply.matches(&listeners).count(), 1, "{reply}");
+    assert!(reply.contains(":addr unix:\r\n") && reply.contains(":state conn_parse_cmd\r\n"), "{reply}");
+    fs::remove_file(&path)?;
+    Ok(())
+}
+
+/// What is not there says so.
 #[test]
 fn commands_that_do_not_exist() -> Result<()> {
     let server = start(&[])?;
     let mut stream = connect(&server)?;
-    let lines = [
-        "watch fetchers mutations",
-        "lru_crawler metadump all",
-        "lru_crawler mgdump hash",
-        "slabs reassign",
-        "slabs reassign -1 99999",
-        "slabs automove x",
-        "extstore free_memchunks 1 -1",
-    ];
-    for line in lines {
+    for line in ["extstore", "misbehave", "stats extstore", "stats proxy", "stats sizes_enable"] {
         ask(&mut stream, format!("{line}\r\n").as_bytes(), b"ERROR\r\n")?;
     }
     Ok(())

@@ -36,6 +36,10 @@ impl Budget {
         self.limit_bytes.load(Relaxed)
     }
 
+    pub(crate) fn set_limit_bytes(&self, limit_bytes: u64) {
+        self.limit_bytes.store(limit_bytes, Relaxed);
+    }
+
     pub(crate) fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Relaxed)
     }

@@ -20,6 +20,8 @@ use crate::stats::{Counters, Stats};
 
 const SEGMENT_BYTES_MIN: usize = 16 << 10;
 const SEGMENT_BYTES_MAX: usize = 1 << 20;
+/// How far the limit may be raised later. Address space alone is set aside for it.
+const GROWTH_FACTOR: usize = 4;
 /// At least, unless the memory is too small.
 const SEGMENTS_PER_HANDLE: usize = 16;
 /// Address space for large items, as a multiple of the memory: runs are never moved, so room that is free but in pieces must
@@ -104,8 +106,9 @@ impl Engine {
         let item_segments = (config.item_bytes_max as usize).div_ceil(segment_bytes) + 1;
         // An entry of the index has room for so many addresses.
         let segments_max = crate::index::LOG_BYTES_MAX / segment_bytes;
+        let reserved_segments = (GROWTH_FACTOR * log_segments).min(segments_max / 2);
         let run_segments =
-            (RUN_SPACE_FACTOR * log_segments.max(item_segments)).min(segments_max - log_segments);
+            (RUN_SPACE_FACTOR * log_segments.max(item_segments)).min(segments_max - reserved_segments);
         let budget = Budget::new(config.memory_bytes);
         let buckets = match config.index_power {
             Some(power) => 1 << power.min(32),
@@ -117,9 +120,9 @@ impl Engine {
                 "the index would take most of the memory",
             ));
         }
-        let index = Index::new(memory_bytes, buckets, &budget)?;
+        let index = Index::new(GROWTH_FACTOR * memory_bytes, buckets, &budget)?;
         let ghost = Ghost::new(if config.evict { memory_bytes / 64 } else { 0 })?;
-        let segments = Segments::new(log_segments as u32, run_segments as u32, segment_bytes);
+        let segments = Segments::new(reserved_segments as u32, run_segments as u32, segment_bytes);
         budget.force(ghost.bytes());
         budget.force((log_segments * size_of::<crate::segment::Segment>()) as u64);
         Ok(Arc::new(Self {
@@ -130,11 +133,11 @@ impl Engine {
             free_target: (2 + config.handles_max as u32 / 8).min(log_segments as u32 / 16),
             reserve: if config.evict { 0 } else { config.handles_max.min(log_segments / 8).max(1) },
             hash_key: HashKey::new(config.hash_key),
-            log: Region::reserve((log_segments + run_segments) * segment_bytes)?,
+            log: Region::reserve((reserved_segments + run_segments) * segment_bytes)?,
             index,
             ghost,
             segments,
-            runs: Runs::new(log_segments as u32, run_segments as u32),
+            runs: Runs::new(reserved_segments as u32, run_segments as u32),
             budget,
             epochs: Epochs::new(config.handles_max),
             counters: (0..config.handles_max).map(|_| Counters::default()).collect(),
@@ -156,6 +159,27 @@ impl Engine {
 
     pub(crate) fn take_back_handle(&self, id: usize) {
         self.handles_free.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+    }
+
+    /// Changes [`Config::memory_bytes`] while the cache is in use. With less, items are evicted as stores and background steps come
+    /// by; without eviction nothing can be stored until enough is deleted. False, and nothing has changed: more than four times
+    /// what the cache was built with.
+    pub fn set_memory_limit(&self, memory_bytes: u64) -> bool {
+        let reserved_bytes = self.segments.log_segments as u64 * self.segments.segment_bytes as u64;
+        if memory_bytes > reserved_bytes {
+            return false;
+        }
+        self.budget.set_limit_bytes(memory_bytes);
+        while self.budget.is_exceeded() {
+            let Some(id) = self.segments.with_pool(|pool| pool.take_ready(self.reserve)) else { break };
+            self.decommit_segment(id);
+        }
+        true
+    }
+
+    /// The limit as it is now.
+    pub fn memory_limit(&self) -> u64 {
+        self.budget.limit_bytes()
     }
 
     /// Values of this many bytes and more should come through [`crate::Turn::reserve`] when they do not arrive at once.

@@ -78,11 +78,10 @@ impl Classes {
         if word == b"all" || word == b"hash" {
             return Ok(Self::ALL);
         }
-        word.split(|byte| *byte == b',').try_fold(Self(0), |Self(classes), class| {
-            match number::parse_u32(class) {
-                Some(class) if (1..CLASSES).contains(&(class as usize)) => Ok(Self(classes | 1 << class)),
-                _ => Err(Error::BadClass),
-            }
+        let mut numbers = word.split(|byte| *byte == b',').filter(|number| !number.is_empty());
+        numbers.try_fold(Self(0), |Self(classes), class| match number::parse_u32(class) {
+            Some(class) if (1..CLASSES).contains(&(class as usize)) => Ok(Self(classes | 1 << class)),
+            _ => Err(Error::BadClass),
         })
     }
 }

@@ -31,7 +31,17 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 Ok(()) => return Err(Done::Watch(streams)),
                 Err(error) => Err(error),
             },
-            Admin::MemoryLimit(_) | Admin::Clock(_) => Err(Error::UnknownCommand),
+            Admin::MemoryLimit(megabytes) => {
+                let is_changed = self.cx.shared.engine.set_memory_limit(u64::from(megabytes) << 20);
+                if is_changed { Ok(()) } else { Err(Error::MemoryOutOfBounds) }
+            }
+            #[cfg(debug_assertions)]
+            Admin::Clock(change) => {
+                self.cx.shared.clock.change(change);
+                Ok(())
+            }
+            #[cfg(not(debug_assertions))]
+            Admin::Clock(_) => Err(Error::UnknownCommand),
         };
         Ok(done.map_or_else(Reply::Error, |()| Reply::Ok))
     }

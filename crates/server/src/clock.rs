@@ -3,23 +3,33 @@
 //! It follows the monotonic clock, so that stepping the wall clock neither kills nor revives an item. Wall time is taken
 //! once, at the start: absolute expiry times count from there.
 
+#[cfg(debug_assertions)]
+mod debug;
+
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use larder_engine::{Expiry, Now};
 
 /// The server's clock. Ticks in whole seconds, the first of which is [`FIRST_SEC`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Clock {
     started: Instant,
     /// Wall time of the start, since 1970.
     started_wall: Duration,
+    #[cfg(debug_assertions)]
+    adjustment: debug::Adjustment,
 }
 
 impl Clock {
     /// Starts counting.
     pub fn start() -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { started: Instant::now(), started_wall: wall }
+        Self {
+            started: Instant::now(),
+            started_wall: wall,
+            #[cfg(debug_assertions)]
+            adjustment: debug::Adjustment::default(),
+        }
     }
 
     /// The moment.
@@ -29,12 +39,20 @@ impl Clock {
 
     /// A moment that was taken before.
     pub fn at(&self, instant: Instant) -> Now {
+        #[cfg(debug_assertions)]
+        let instant = self.adjustment.apply(instant);
         let elapsed = instant.saturating_duration_since(self.started);
         let wall = self.started_wall + elapsed;
         Now {
             secs: u32::try_from(elapsed.as_secs()).unwrap_or(u32::MAX).saturating_add(FIRST_SEC),
             micros: u64::try_from(wall.saturating_sub(CAS_EPOCH).as_micros()).unwrap_or(u64::MAX),
         }
+    }
+
+    /// debugtime.
+    #[cfg(debug_assertions)]
+    pub(crate) fn change(&self, change: larder_protocol::admin::Clock) {
+        self.adjustment.change(change);
     }
 
     /// What a client's exptime means (memcached, doc/protocol.txt, "Expiration times"): 0 is never, negative is past, up
@@ -73,7 +91,7 @@ mod tests {
     const NOW: Now = Now { secs: 100, micros: 0 };
 
     fn started_at(unix_secs: u64) -> Clock {
-        Clock { started: Instant::now(), started_wall: Duration::from_secs(unix_secs) }
+        Clock { started_wall: Duration::from_secs(unix_secs), ..Clock::start() }
     }
 
     #[test]

@@ -96,7 +96,7 @@ fn traffic(shared: &Shared, lines: &mut Lines) {
     lines.add_all([
         ("bytes_read", totals.bytes_read),
         ("bytes_written", totals.bytes_written),
-        ("limit_maxbytes", shared.settings.memory_bytes),
+        ("limit_maxbytes", shared.engine.memory_limit()),
         ("accepting_conns", shared.doorkeeper.is_accepting().into()),
         ("listen_disabled_num", closed_times),
         ("time_in_listen_disabled_us", closed_micros),

@@ -11,7 +11,7 @@ use crate::tls::{TlsSettings, Version};
 
 pub(super) fn report(shared: &Shared, lines: &mut Lines) {
     let settings = &shared.settings;
-    lines.add("maxbytes", settings.memory_bytes);
+    lines.add("maxbytes", shared.engine.memory_limit());
     lines.add("maxconns", settings.connections_max);
     lines.add("tcpport", port(settings.tcp_port));
     lines.add("udpport", port(settings.udp_port));
