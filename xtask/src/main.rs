@@ -1,6 +1,7 @@
 //! The chores of the workspace: `cargo xtask help` lists them.
 
 mod bench;
+mod browser;
 mod clients;
 mod conform;
 mod diff;
@@ -36,6 +37,7 @@ fn run(args: &[String]) -> Result<()> {
         "clients" => clients::run(rest),
         "diff" => diff::run(rest),
         "bench" => bench::run(rest),
+        "browser" => browser::run(rest),
         "floor" => larder_bench::floor::main(rest),
         "fuzz" => fuzz::run(rest),
         "soak" => soak::run(rest),
@@ -53,6 +55,7 @@ const USAGE: &str = "usage: cargo xtask CHORE [--help]
   tidy      hygiene of the files
   conform   golden wire scripts: play or record them
   clients   real clients: run them, through every door
+  browser   the live page in Chromium: click through it
   diff      random requests to larderd and memcached, side by side
   bench     measure larderd beside memcached and the floor server
   floor     the floor server: what a server costs that does no work

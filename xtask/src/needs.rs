@@ -19,7 +19,7 @@ enum Probe {
     Runs(&'static [&'static str]),
 }
 
-const NEEDS: [Need; 22] = [
+const NEEDS: [Need; 24] = [
     Need { package: "memcached", probe: Probe::Runs(&["memcached", "-V"]) },
     Need { package: "libmemcached-tools", probe: Probe::File("/usr/bin/memccapable") },
     Need {
@@ -51,6 +51,9 @@ const NEEDS: [Need; 22] = [
     // The JDK, not only its runtime: programs are compiled as they are started.
     Need { package: "default-jdk-headless", probe: Probe::Runs(&["javac", "-version"]) },
     Need { package: "maven", probe: Probe::Runs(&["mvn", "--version"]) },
+    // The live page is looked at with the one, its metrics are checked with the other.
+    Need { package: "chromium", probe: Probe::File("/usr/bin/chromium") },
+    Need { package: "prometheus", probe: Probe::File("/usr/bin/promtool") },
     Need { package: "openssl", probe: Probe::Runs(&["openssl", "version"]) },
     // The reference's users for SASL, and the mechanism PLAIN of those clients that use Cyrus SASL.
     Need { package: "sasl2-bin", probe: Probe::File("/usr/sbin/saslpasswd2") },

@@ -7,7 +7,7 @@ use larder_conformance::script::Side;
 use larder_conformance::{Result, server, suite};
 
 use crate::clients::{Clients, Tally};
-use crate::{diff, needs, shell, soak, tidy};
+use crate::{browser, diff, needs, shell, soak, tidy};
 
 /// Runs all tests. Steps go on after a failure, so that one run tells everything; the end says which failed.
 pub(crate) fn run(args: &[String]) -> Result<()> {
@@ -93,6 +93,7 @@ impl Steps {
                 clients.as_ref().ok_or("the clients are not installed")?.run(&program(side)?, side)
             });
         }
+        self.run("the live page in a browser", || browser::test().map(|line| println!("{line}")));
         self.run("a short soak", || soak::run(&["--secs".to_owned(), SOAK_SECS.to_string()]));
     }
 
