@@ -57,7 +57,7 @@ fn line_and_block_bytes(stream: &[u8]) -> usize {
     end + 1 + line.announced_bytes().map_or(0, |bytes| bytes as usize + 2)
 }
 
-const DIFFERENCES: [Difference; 30] = [
+const DIFFERENCES: [Difference; 31] = [
     Difference { what: "NUL in a line: ends the line for 1.6.18", applies: |line| line.bytes.contains(&0) },
     Difference {
         what: "a line that begins with a space: has no command since 1.6.4x; 1.6.18 skips the space",
@@ -205,6 +205,13 @@ const DIFFERENCES: [Difference; 30] = [
         what: "a long opaque of ma: has ma's one error line since 1.6.4x",
         applies: |line| {
             line.name() == b"ma"
+                && line.flags().any(|(letter, argument)| letter == b'O' && argument.len() > 31)
+        },
+    },
+    Difference {
+        what: "a long opaque with N: larder creates nothing for a command that it refuses",
+        applies: |line| {
+            line.has_flag(b'N')
                 && line.flags().any(|(letter, argument)| letter == b'O' && argument.len() > 31)
         },
     },
