@@ -138,6 +138,8 @@ const night = await open(server.url, { viewport: { width: 390, height: 844 }, de
 for (const [tab, name] of [[dark, "dark"], [phone, "phone"], [night, "phone-dark"]]) {
   await until(tab, () => document.querySelectorAll("#keys li:not(.nothing)").length > 5);
   await check(tab, name);
+  // As it is seen first.
+  await tab.screenshot({ path: join(folder, `${name}-top.png`) });
   await tab.context().close();
 }
 

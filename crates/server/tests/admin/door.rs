@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::server::{Larderd, converse, temporary};
@@ -71,6 +71,28 @@ fn the_command_line_is_checked() {
         let mut larderd = Command::new(env!("CARGO_BIN_EXE_larderd"));
         let output = larderd.args(["-l", "127.0.0.1", "-p", "-1"]).args(options).output();
         assert_eq!(output.expect("larderd is built").status.code(), Some(code), "{options:?}");
+    }
+}
+
+#[test]
+fn a_door_that_others_can_reach_is_warned_of() {
+    for (address, token, is_open) in
+        [("0.0.0.0:0", false, true), ("0.0.0.0:0", true, false), ("127.0.0.1:0", false, false)]
+    {
+        let token_file = temporary("token");
+        fs::write(&token_file, "correct-horse-battery").expect("the temporary directory can be written");
+        let mut larderd = Command::new(env!("CARGO_BIN_EXE_larderd"));
+        larderd.args(["-l", "127.0.0.1", "-p", "-1", "--admin-listen", address]).stderr(Stdio::piped());
+        if token {
+            larderd.arg("--admin-token-file").arg(&token_file);
+        }
+        let mut child = larderd.spawn().expect("larderd is built");
+        std::thread::sleep(Duration::from_millis(500));
+        child.kill().expect("it is ours");
+        let output = child.wait_with_output().expect("it ends");
+        let _ = fs::remove_file(token_file);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(said.contains("warning: admin HTTP at 0.0.0.0:"), is_open, "{said}");
     }
 }
 
