@@ -189,7 +189,9 @@ function showCharts() {
   // A server that has just started does not leave most of the chart empty.
   const startSecs = to - Math.max(60, state.overview.uptime_secs);
   const from = Math.max(to - (isDay ? 86400 : Number(state.span)), startSecs);
-  for (const chart of Object.values(charts)) chart.show(isDay ? state.day : state.seconds, from, to);
+  // As long as the seconds reach back to the start, they tell more.
+  const points = isDay && state.overview.uptime_secs > POINTS_MAX.seconds ? state.day : state.seconds;
+  for (const chart of Object.values(charts)) chart.show(points, from, to);
 }
 
 function showConnections(connections) {
