@@ -87,6 +87,11 @@ impl Client {
         self.nodes.iter().map(|node| &node.server)
     }
 
+    /// The server that a key belongs to. `None`: there is no server.
+    pub fn server_of(&self, key: impl AsRef<[u8]>) -> Option<&Server> {
+        self.ring.server_of(key.as_ref()).map(|node| &self.nodes[node].server)
+    }
+
     /// The value of a key.
     ///
     /// # Errors

@@ -1,0 +1,157 @@
+//! `larder dump`: all items of servers, to a file or to other servers.
+
+use std::fs::OpenOptions;
+use std::io::{self, BufWriter, IsTerminal as _, Write};
+use std::path::{Path, PathBuf};
+
+use indicatif::ProgressBar;
+use larder_client::Address;
+
+use crate::Failure;
+use crate::load;
+use crate::target::Target;
+use crate::transfer::progress;
+use crate::transfer::record::{Record, Writer};
+use crate::transfer::resume::Kept;
+use crate::transfer::sink::{Mode, Sink};
+use crate::transfer::source::Source;
+
+const AFTER_HELP: &str = "\
+Examples:
+  larder dump cache-1 --file cache-1.dump          all items of cache-1; after an interruption: with --resume
+  larder dump cache-1 | ssh host larder load       from one to the other
+  larder dump old-1,old-2 --to new-1,new-2,new-3   to other servers, each key to where it belongs
+
+The servers go on serving. What is stored, changed or deleted while the dump is under way may be in it or not; all else is,
+with value, client flags and expiry. The form of the file is described in docs/tools.md.";
+
+/// Write all items of servers to a file, to standard output, or to other servers
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// Servers, instead of --servers
+    host: Option<String>,
+    /// Write here instead of to standard output
+    #[arg(short, long, conflicts_with = "to")]
+    file: Option<PathBuf>,
+    /// Go on with a file in which a dump was interrupted
+    #[arg(long, requires = "file")]
+    resume: bool,
+    /// Store the items on these servers
+    #[arg(long, value_name = "LIST")]
+    to: Option<String>,
+    /// With --to: keep what is there
+    #[arg(long, requires = "to")]
+    add: bool,
+    /// No progress bar, no summary
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let target = args.target.or(args.host.as_deref())?;
+    if let Some(list) = &args.to {
+        let mode = if args.add { Mode::Keep } else { Mode::Overwrite };
+        let mut sink = Sink::open(&target.or(Some(list))?, mode)?;
+        walk(args, &target, &Kept::nothing(), &mut |record| sink.store(&record))?;
+        sink.flush()?;
+        return load::summary("dump", &sink.counts, args.quiet);
+    }
+    match &args.file {
+        Some(file) => to_file(args, &target, file),
+        None if io::stdout().is_terminal() => {
+            Err(Failure::Usage("a dump is nothing to look at: --file, --to, or a pipe takes it".into()))
+        }
+        None => {
+            let out = BufWriter::new(io::stdout().lock());
+            let writer = Writer::begin(out).map_err(Failure::of_output)?;
+            write(args, &target, &Kept::nothing(), writer, &Failure::of_output)
+        }
+    }
+}
+
+fn to_file(args: &Args, target: &Target, path: &Path) -> Result<(), Failure> {
+    let refuse = |error: io::Error| Failure::Failed(format!("{}: {error}", path.display()));
+    let mut options = OpenOptions::new();
+    let options = options.read(true).write(true);
+    if !args.resume {
+        let file = options.create(true).truncate(true).open(path).map_err(refuse)?;
+        let writer = Writer::begin(BufWriter::new(file)).map_err(refuse)?;
+        return write(args, target, &Kept::nothing(), writer, &refuse);
+    }
+    let mut file = options.open(path).map_err(refuse)?;
+    let kept = Kept::read(&path.display().to_string(), &mut file)?;
+    let writer = Writer::go_on(BufWriter::new(file), kept.records);
+    if kept.is_complete {
+        writer.end().map_err(refuse)?;
+        return Err(Failure::Usage(format!("{}: this dump is complete", path.display())));
+    }
+    write(args, target, &kept, writer, &refuse)
+}
+
+fn write<W: Write>(
+    args: &Args,
+    target: &Target,
+    kept: &Kept,
+    mut writer: Writer<W>,
+    refuse: &dyn Fn(io::Error) -> Failure,
+) -> Result<(), Failure> {
+    walk(args, target, kept, &mut |record| writer.write(&record).map_err(refuse))?;
+    let records = writer.end().map_err(refuse)?;
+    if !args.quiet {
+        eprintln!("larder dump: {records} items");
+    }
+    Ok(())
+}
+
+/// Goes through one server after the other.
+fn walk(
+    args: &Args,
+    target: &Target,
+    kept: &Kept,
+    take: &mut dyn FnMut(Record) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let bar = progress::items(count(target)?, args.quiet);
+    bar.set_position(kept.records);
+    let mut unaskable = 0;
+    for server in target.servers()? {
+        unaskable += walk_server(target, &server.address, kept, &bar, take)?;
+    }
+    bar.finish_and_clear();
+    match unaskable {
+        0 => Ok(()),
+        keys => Err(Failure::Failed(format!(
+            "{keys} keys can be read by the meta protocol only, which is not there"
+        ))),
+    }
+}
+
+fn walk_server(
+    target: &Target,
+    address: &Address,
+    kept: &Kept,
+    bar: &ProgressBar,
+    take: &mut dyn FnMut(Record) -> Result<(), Failure>,
+) -> Result<u64, Failure> {
+    let mut source = Source::open(target, address)?;
+    let mut take = |record| {
+        bar.inc(1);
+        take(record)
+    };
+    while source.read(&mut |key| !kept.has(key), &mut take)? {}
+    Ok(source.unaskable)
+}
+
+/// How many items there are.
+fn count(target: &Target) -> Result<Option<u64>, Failure> {
+    let mut total = 0;
+    for (address, stats) in target.client()?.stats("") {
+        let stats = stats.map_err(|error| Failure::of(&address, &error))?;
+        let items = stats.iter().find(|(name, _)| name == "curr_items");
+        let Some(items) = items.and_then(|(_, value)| value.parse::<u64>().ok()) else { return Ok(None) };
+        total += items;
+    }
+    Ok(Some(total))
+}

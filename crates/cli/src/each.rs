@@ -1,0 +1,26 @@
+//! What `larder touch`, `rm` and `exist` have in common: a yes or no for each key.
+
+use larder_client::{Client, Error};
+
+use crate::Failure;
+use crate::target::{Target, failure_about};
+use crate::troubles::Troubles;
+
+/// Asks about each key. Those that were not found are told; one is enough to fail.
+pub(crate) fn key(
+    tool: &'static str,
+    target: &Target,
+    keys: &[String],
+    ask: impl Fn(&mut Client, &str) -> Result<bool, Error>,
+) -> Result<(), Failure> {
+    let mut client = target.client()?;
+    let mut troubles = Troubles::of(tool);
+    for key in keys {
+        match ask(&mut client, key) {
+            Ok(true) => {}
+            Ok(false) => troubles.not_found(key),
+            Err(error) => troubles.add(failure_about(&client, key, &error)),
+        }
+    }
+    troubles.end()
+}

@@ -1,0 +1,141 @@
+//! `larder error`: what a code of libmemcached, or an error line of a server, means.
+
+use std::io::Write;
+
+use crate::{Failure, output};
+
+/// Tell what an error means
+///
+/// Of a number: the text of libmemcached's `memcached_return_t`, as memerror prints it. Of a line that a server has sent: when
+/// it is sent, and what helps. Without either: all of them.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// A number, or an error line
+    #[arg(value_name = "ERROR")]
+    error: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let error = args.error.join(" ");
+    output::write(|out| {
+        if error.is_empty() {
+            return all(out).map_err(Failure::of_output);
+        }
+        let text = match error.parse::<usize>() {
+            Ok(code) => CODES.get(code).map(|text| (*text).to_owned()),
+            Err(_) => {
+                let wanted = error.trim().to_ascii_lowercase();
+                let line = LINES.iter().find(|(line, _)| wanted.starts_with(&line.to_ascii_lowercase()));
+                line.map(|(_, meaning)| (*meaning).to_owned())
+            }
+        };
+        let text = text.ok_or_else(|| Failure::Failed(format!("{error}: no such error is known")))?;
+        writeln!(out, "{text}").map_err(Failure::of_output)
+    })
+}
+
+fn all(out: &mut dyn Write) -> std::io::Result<()> {
+    for (code, text) in CODES.iter().enumerate() {
+        writeln!(out, "{code:>3}  {text}")?;
+    }
+    for (line, meaning) in LINES {
+        writeln!(out, "\n{line}\n    {meaning}")?;
+    }
+    Ok(())
+}
+
+/// memcached_strerror of libmemcached 1.1.4, by code.
+const CODES: [&str; 49] = [
+    "SUCCESS",
+    "FAILURE",
+    "getaddrinfo() or getnameinfo() HOSTNAME LOOKUP FAILURE",
+    "CONNECTION FAILURE",
+    "CONNECTION BIND FAILURE",
+    "WRITE FAILURE",
+    "READ FAILURE",
+    "UNKNOWN READ FAILURE",
+    "PROTOCOL ERROR",
+    "CLIENT ERROR",
+    "SERVER ERROR",
+    "ERROR was returned by server",
+    "CONNECTION DATA EXISTS",
+    "CONNECTION DATA DOES NOT EXIST",
+    "NOT STORED",
+    "STORED",
+    "NOT FOUND",
+    "MEMORY ALLOCATION FAILURE",
+    "PARTIAL READ",
+    "SOME ERRORS WERE REPORTED",
+    "NO SERVERS DEFINED",
+    "SERVER END",
+    "SERVER DELETE",
+    "SERVER VALUE",
+    "STAT VALUE",
+    "ITEM VALUE",
+    "SYSTEM ERROR",
+    "COULD NOT OPEN UNIX SOCKET",
+    "ACTION NOT SUPPORTED",
+    "A KEY LENGTH OF ZERO WAS PROVIDED",
+    "FETCH WAS NOT COMPLETED",
+    "A TIMEOUT OCCURRED",
+    "ACTION QUEUED",
+    "A BAD KEY WAS PROVIDED/CHARACTERS OUT OF RANGE",
+    "THE HOST TRANSPORT PROTOCOL DOES NOT MATCH THAT OF THE CLIENT",
+    "SERVER IS MARKED DEAD",
+    "ENCOUNTERED AN UNKNOWN STAT KEY",
+    "ITEM TOO BIG",
+    "INVALID ARGUMENTS",
+    "KEY RETURNED FROM SERVER WAS TOO LARGE",
+    "FAILED TO SEND AUTHENTICATION TO SERVER",
+    "AUTHENTICATION FAILURE",
+    "CONTINUE AUTHENTICATION",
+    "ERROR OCCURED WHILE PARSING",
+    "USER INITIATED ERROR OCCURED WHILE PARSING",
+    "DEPRECATED",
+    "OPERATION IN PROCESS",
+    "SERVER HAS FAILED AND IS DISABLED UNTIL TIMED RETRY",
+    "SERVER FAILED TO ALLOCATE OBJECT",
+];
+
+/// Error lines, the longer before the shorter: the first that fits counts. memcached, doc/protocol.txt and its source.
+const LINES: &[(&str, &str)] = &[
+    (
+        "SERVER_ERROR object too large for cache",
+        "The item is larger than the server takes: raise its -I, or store less.",
+    ),
+    (
+        "SERVER_ERROR out of memory storing object",
+        "No memory could be made free: all of it is in use by items that may not be evicted (-M), or by larger classes. Raise -m.",
+    ),
+    (
+        "SERVER_ERROR out of memory",
+        "The server has no memory for the answer or the connection. Raise -m, or read answers faster.",
+    ),
+    (
+        "SERVER_ERROR",
+        "The server failed, for the reason it gives; the connection can go on unless it closes.",
+    ),
+    (
+        "CLIENT_ERROR bad data chunk",
+        "The value did not end where the command said: the length is wrong, or CR LF is missing behind the value.",
+    ),
+    (
+        "CLIENT_ERROR bad command line format",
+        "The words of the command cannot be read: too few, too many, no numbers, or a key of more than 250 bytes.",
+    ),
+    (
+        "CLIENT_ERROR cannot increment or decrement non-numeric value",
+        "The value under this key is not a decimal number of 64 bits.",
+    ),
+    ("CLIENT_ERROR invalid exptime argument", "The time to live is no number."),
+    ("CLIENT_ERROR invalid numeric delta argument", "What is to be added is no number from 0 to 2^64-1."),
+    ("CLIENT_ERROR unauthenticated", "The server wants a login first: --user and --password-file."),
+    ("CLIENT_ERROR authentication failure", "Name or password is wrong."),
+    ("CLIENT_ERROR line too long", "A line of more than 2048 bytes that is no get."),
+    ("CLIENT_ERROR", "The request is wrong, for the reason that the server gives; nothing was changed."),
+    ("BUSY", "Another dump of keys, or crawl, is under way: try again later."),
+    ("ERROR", "The server does not know this command, or it is turned off."),
+    ("NOT_STORED", "No error: the condition of add, replace, append or prepend did not hold."),
+    ("EXISTS", "No error: somebody has changed the item since it was read for cas."),
+    ("NOT_FOUND", "No error: there is no such key (any more)."),
+];

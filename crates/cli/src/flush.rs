@@ -1,0 +1,18 @@
+//! `larder flush`: lets servers forget everything.
+
+use crate::Failure;
+use crate::target::{Target, answers};
+
+/// Let every server forget everything
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Do it in so many seconds
+    #[arg(long, value_name = "SECS", default_value_t = 0)]
+    delay: u32,
+    #[command(flatten)]
+    target: Target,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    answers("flush", args.target.client()?.flush_all(args.delay), |_, ()| Ok(()))
+}

@@ -1,0 +1,61 @@
+//! `larder ping`: whether servers answer, and how soon.
+
+use std::time::{Duration, Instant};
+
+use larder_client::Client;
+use serde_json::{Value, json};
+
+use crate::target::Target;
+use crate::troubles::Troubles;
+use crate::{Failure, output};
+
+/// Ask every server for a sign of life
+///
+/// Prints how long the answer took, over a connection that was open already. Exit code 69: a server does not answer.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// An array of objects
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let mut troubles = Troubles::of("ping");
+    let mut objects = Vec::new();
+    for server in args.target.servers()? {
+        let mut client = args.target.client_of(std::slice::from_ref(server))?;
+        match round_trip(&mut client, &server.address) {
+            Ok(time) if args.json => {
+                objects
+                    .push(json!({"server": server.address.to_string(), "micros": time.as_micros() as u64}));
+            }
+            Ok(time) => output::write(|out| {
+                let millis = time.as_secs_f64() * 1000.0;
+                writeln!(out, "{}: {millis:.3} ms", server.address).map_err(Failure::of_output)
+            })?,
+            Err(failure) => {
+                objects.push(json!({"server": server.address.to_string(), "micros": null}));
+                troubles.add(failure);
+            }
+        }
+    }
+    if args.json {
+        output::write_json(&Value::Array(objects))?;
+    }
+    troubles.end()
+}
+
+/// The second of two: the first connects.
+fn round_trip(client: &mut Client, address: &larder_client::Address) -> Result<Duration, Failure> {
+    let mut time = Duration::ZERO;
+    for _ in 0..2 {
+        let start = Instant::now();
+        for (_, answer) in client.version() {
+            answer.map_err(|error| Failure::of(address, &error))?;
+        }
+        time = start.elapsed();
+    }
+    Ok(time)
+}

@@ -1,0 +1,194 @@
+//! The options that say whom to ask, and how: those of every tool that talks to servers.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use larder_client::client::ByServer;
+use larder_client::{Address, Client, Distribution, Error, Login, Server, Servers, Tls, codec};
+
+use crate::Failure;
+use crate::troubles::Troubles;
+
+/// Whom to ask, and how.
+#[derive(Clone, clap::Args)]
+#[command(next_help_heading = "Servers")]
+pub(crate) struct Target {
+    /// HOST[:PORT[:WEIGHT]], [IPV6]:PORT or the path of a unix socket, with commas between
+    #[arg(short, long, env = "MEMCACHED_SERVERS", default_value = "127.0.0.1:11211", value_name = "LIST")]
+    servers: Servers,
+    /// How keys are spread over the servers, as libmemcached does it
+    #[arg(long, value_enum, default_value_t)]
+    distribution: Spread,
+    /// What to speak
+    #[arg(long, value_enum, default_value_t)]
+    protocol: Dialect,
+    /// Wait this long for a connection, and for an answer
+    #[arg(long, value_name = "SECS", default_value_t = 5.0, value_parser = seconds)]
+    timeout: f64,
+    /// Log in under this name (ASCII authentication; with --protocol binary SASL PLAIN)
+    #[arg(long, value_name = "NAME", requires = "password_file")]
+    user: Option<String>,
+    /// The file whose first line is the password
+    #[arg(long, value_name = "FILE", requires = "user")]
+    password_file: Option<PathBuf>,
+    /// Speak TLS; whatever the server shows is accepted, unless there is a --tls-ca
+    #[arg(long)]
+    tls: bool,
+    /// Trust the certificates of this PEM file only (implies --tls)
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// Show the certificate of this PEM file (implies --tls)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Its key
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// The name that the server's certificate must have, instead of its address (implies --tls)
+    #[arg(long, value_name = "NAME")]
+    tls_name: Option<String>,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum Spread {
+    #[default]
+    Modula,
+    Ketama,
+    KetamaWeighted,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Dialect {
+    #[default]
+    Text,
+    Meta,
+    Binary,
+}
+
+impl Target {
+    /// The same, but of other servers if there are any: those given as words of the command line.
+    pub(crate) fn or(&self, list: Option<&str>) -> Result<Self, Failure> {
+        let Some(list) = list else { return Ok(self.clone()) };
+        let servers = list.parse::<Servers>().map_err(|wrong| Failure::Usage(wrong.to_string()))?;
+        Ok(Self { servers, ..self.clone() })
+    }
+
+    /// The same, but speaking this.
+    pub(crate) fn speaking(&self, protocol: Dialect) -> Self {
+        Self { protocol, ..self.clone() }
+    }
+
+    pub(crate) fn servers(&self) -> Result<&[Server], Failure> {
+        match &self.servers.0[..] {
+            [] => Err(Failure::Usage("there is no server: --servers or MEMCACHED_SERVERS names some".into())),
+            servers => Ok(servers),
+        }
+    }
+
+    /// The server, where there must be one.
+    pub(crate) fn only_server(&self) -> Result<&Address, Failure> {
+        match self.servers()? {
+            [server] => Ok(&server.address),
+            _ => Err(Failure::Usage("this asks one server: name it alone".into())),
+        }
+    }
+
+    pub(crate) fn client(&self) -> Result<Client, Failure> {
+        self.client_of(self.servers()?)
+    }
+
+    /// A client of these servers alone.
+    pub(crate) fn client_of(&self, servers: &[Server]) -> Result<Client, Failure> {
+        let distribution = match self.distribution {
+            Spread::Modula => Distribution::Modula,
+            Spread::Ketama => Distribution::Ketama,
+            Spread::KetamaWeighted => Distribution::KetamaWeighted,
+        };
+        let mut builder = Client::builder()
+            .servers(Servers(servers.to_vec()))
+            .distribution(distribution)
+            .protocol(self.protocol())
+            .timeout(Some(self.timeout()))
+            .connect_timeout(Some(self.timeout()));
+        if let Some(tls) = self.tls()? {
+            builder = builder.tls(tls);
+        }
+        if let Some(login) = self.login()? {
+            builder = builder.login(login);
+        }
+        Ok(builder.build())
+    }
+
+    pub(crate) fn protocol(&self) -> codec::Protocol {
+        match self.protocol {
+            Dialect::Text => codec::Protocol::Text,
+            Dialect::Meta => codec::Protocol::Meta,
+            Dialect::Binary => codec::Protocol::Binary,
+        }
+    }
+
+    pub(crate) fn timeout(&self) -> Duration {
+        Duration::from_secs_f64(self.timeout)
+    }
+
+    pub(crate) fn tls(&self) -> Result<Option<Tls>, Failure> {
+        let wants_tls =
+            self.tls || self.tls_ca.is_some() || self.tls_cert.is_some() || self.tls_name.is_some();
+        if !wants_tls {
+            return Ok(None);
+        }
+        let tls = || {
+            let mut builder = match &self.tls_ca {
+                Some(file) => Tls::trusting(file)?,
+                None => Tls::accepting_anything()?,
+            };
+            if let Some(name) = &self.tls_name {
+                builder = builder.server_name(name)?;
+            }
+            match (&self.tls_cert, &self.tls_key) {
+                (Some(certificate), Some(key)) => builder.with_certificate(certificate, key),
+                _ => Ok(builder.anonymous()),
+            }
+        };
+        tls().map(Some).map_err(|error| Failure::Usage(error.to_string()))
+    }
+
+    pub(crate) fn login(&self) -> Result<Option<Login>, Failure> {
+        let (Some(user), Some(file)) = (&self.user, &self.password_file) else { return Ok(None) };
+        let text = fs::read_to_string(file)
+            .map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))?;
+        let password = text.lines().next().unwrap_or_default().to_owned();
+        Ok(Some(Login { user: user.clone(), password }))
+    }
+}
+
+/// A failure of a request about a key: names the server that it belongs to.
+pub(crate) fn failure_about(client: &Client, key: &str, error: &Error) -> Failure {
+    match client.server_of(key.as_bytes()) {
+        Some(server) => Failure::of(format_args!("{}: {key}", server.address), error),
+        None => Failure::of(key, error),
+    }
+}
+
+/// Hands on what each server said; fails if one of them did, when all have been heard.
+pub(crate) fn answers<T>(
+    tool: &'static str,
+    said: ByServer<T>,
+    mut each: impl FnMut(&Address, T) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut troubles = Troubles::of(tool);
+    for (address, answer) in said {
+        match answer {
+            Ok(answer) => each(&address, answer)?,
+            Err(error) => troubles.add(Failure::of(&address, &error)),
+        }
+    }
+    troubles.end()
+}
+
+/// A number of seconds that is some time and not for ever.
+fn seconds(text: &str) -> Result<f64, String> {
+    let secs: f64 = text.parse().map_err(|_| "a number of seconds".to_owned())?;
+    if (0.001..=86_400.0).contains(&secs) { Ok(secs) } else { Err("0.001 to 86400 seconds".to_owned()) }
+}

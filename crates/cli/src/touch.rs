@@ -1,0 +1,23 @@
+//! `larder touch`: lets keys expire anew.
+
+use crate::target::Target;
+use crate::ttl::Ttl;
+use crate::{Failure, each};
+
+/// Let keys expire anew
+///
+/// Exit code 1: a key was not found.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[arg(required = true, value_name = "KEY")]
+    keys: Vec<String>,
+    /// From now on: seconds, or 5m, 2h, 90d; 0 is for ever
+    #[arg(long, value_name = "TIME", default_value = "0")]
+    ttl: Ttl,
+    #[command(flatten)]
+    target: Target,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    each::key("touch", &args.target, &args.keys, |client, key| client.touch(key, args.ttl.exptime()))
+}

@@ -1,0 +1,173 @@
+//! Servers that take items: each key goes to the server that it belongs to.
+
+use std::collections::HashMap;
+use std::io::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use larder_client::{Address, Client};
+
+use super::record::Record;
+use super::{clock_skew_secs, speaks_meta};
+use crate::Failure;
+use crate::target::Target;
+use crate::ttl::unix_now_secs;
+use crate::wire::Wire;
+
+/// Servers that are being filled.
+pub(crate) struct Sink {
+    target: Target,
+    /// Knows which key belongs where.
+    client: Client,
+    mode: Mode,
+    doors: HashMap<Address, Door>,
+    pub counts: Counts,
+}
+
+/// What to do with keys that are there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Overwrite,
+    Keep,
+}
+
+/// What became of items.
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub stored: u64,
+    /// Were there already, and have been kept.
+    pub kept: u64,
+    /// Had expired.
+    pub expired: u64,
+    /// Were refused.
+    pub refused: u64,
+    /// In the servers' words, of the first.
+    pub first_refusal: Option<String>,
+}
+
+/// A server, and what has been asked of it without having been answered.
+struct Door {
+    wire: Wire,
+    speaks_meta: bool,
+    skew_secs: i64,
+    request: Vec<u8>,
+    /// Keys of `request`, to name the one that is refused.
+    keys: Vec<Vec<u8>>,
+    line: Vec<u8>,
+}
+
+impl Sink {
+    pub(crate) fn open(target: &Target, mode: Mode) -> Result<Self, Failure> {
+        let mut sink = Self {
+            target: target.clone(),
+            client: target.client()?,
+            mode,
+            doors: HashMap::new(),
+            counts: Counts::default(),
+        };
+        // All at once: better to fail before anything has been moved.
+        for server in target.servers()? {
+            sink.doors.insert(server.address.clone(), Door::open(&sink.target, &server.address)?);
+        }
+        Ok(sink)
+    }
+
+    /// Takes an item, which is sent by and by.
+    pub(crate) fn store(&mut self, record: &Record) -> Result<(), Failure> {
+        let server = self.client.server_of(&record.key);
+        let door = server.and_then(|server| self.doors.get_mut(&server.address));
+        let Some(door) = door else { return Err(Failure::Usage("there is no server".into())) };
+        let now_secs = unix_now_secs();
+        if record.expires_at_secs != 0 && record.expires_at_secs <= now_secs {
+            self.counts.expired += 1;
+            return Ok(());
+        }
+        if !door.request(record, self.mode) {
+            self.counts
+                .refuse(&format!("{}: a key that only the meta protocol can say", door.wire.address()));
+            return Ok(());
+        }
+        if door.keys.len() >= BATCH_RECORDS_MAX || door.request.len() >= BATCH_BYTES_MAX {
+            door.send(&mut self.counts)?;
+        }
+        Ok(())
+    }
+
+    /// Sends what is left. All that was taken has been answered then.
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+        self.doors.values_mut().try_for_each(|door| door.send(&mut self.counts))
+    }
+}
+
+impl Door {
+    fn open(target: &Target, address: &Address) -> Result<Self, Failure> {
+        let mut wire = Wire::open(target, address)?;
+        Ok(Self {
+            speaks_meta: speaks_meta(&mut wire)?,
+            skew_secs: clock_skew_secs(target, address)?,
+            wire,
+            request: Vec::new(),
+            keys: Vec::new(),
+            line: Vec::new(),
+        })
+    }
+
+    /// Appends a request; false if there is none for this key.
+    fn request(&mut self, record: &Record, mode: Mode) -> bool {
+        let Record { key, client_flags, expires_at_secs, value } = record;
+        let exptime = match expires_at_secs {
+            0 => 0,
+            // As a moment, so that not a second is lost however long it takes.
+            moment_secs => moment_secs + self.skew_secs,
+        };
+        let is_text = key.iter().all(|byte| *byte > b' ' && *byte != 0x7f);
+        let request = &mut self.request;
+        // Writing to memory does not fail.
+        let _ = if is_text {
+            request.extend_from_slice(if mode == Mode::Keep { b"add " } else { b"set " });
+            request.extend_from_slice(key);
+            write!(request, " {client_flags} {exptime} {}\r\n", value.len())
+        } else if self.speaks_meta {
+            let mode = if mode == Mode::Keep { " ME" } else { "" };
+            let key = STANDARD.encode(key);
+            write!(request, "ms {key} {} b F{client_flags} T{exptime}{mode}\r\n", value.len())
+        } else {
+            return false;
+        };
+        request.extend_from_slice(value);
+        request.extend_from_slice(b"\r\n");
+        self.keys.push(key.clone());
+        true
+    }
+
+    /// Sends, and reads the answers: each is a short line, so they find room however late they are read.
+    fn send(&mut self, counts: &mut Counts) -> Result<(), Failure> {
+        self.wire.send(&self.request)?;
+        self.request.clear();
+        self.request.shrink_to(2 * BATCH_BYTES_MAX);
+        for key in self.keys.drain(..) {
+            self.wire.line(&mut self.line)?;
+            match &self.line[..] {
+                b"STORED" | b"HD" => counts.stored += 1,
+                b"NOT_STORED" | b"NS" => counts.kept += 1,
+                // The only refusals after which a server has read the value, and is ready for the next request.
+                line if line.starts_with(b"SERVER_ERROR") => {
+                    let (address, line) = (self.wire.address(), line.escape_ascii());
+                    counts.refuse(&format!("{address}: {}: {line}", key.escape_ascii()));
+                }
+                line => return Err(self.wire.broken(line)),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Counts {
+    fn refuse(&mut self, why: &str) {
+        self.refused += 1;
+        self.first_refusal.get_or_insert_with(|| why.to_owned());
+    }
+}
+
+const BATCH_RECORDS_MAX: usize = 200;
+const BATCH_BYTES_MAX: usize = 256 << 10;

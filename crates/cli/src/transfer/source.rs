@@ -1,0 +1,242 @@
+//! A server's items, read while it serves.
+//!
+//! One connection lists the keys (`lru_crawler metadump`), another asks for their items, some at a time. Where the server
+//! has the meta protocol, value, flags and time to live are of one moment; else the time to live is that of the list.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use larder_client::Address;
+
+use super::record::{Record, read_key};
+use super::{clock_skew_secs, speaks_meta};
+use crate::Failure;
+use crate::target::Target;
+use crate::ttl::unix_now_secs;
+use crate::wire::Wire;
+
+/// A walk over all items of a server.
+pub(crate) struct Source {
+    listing: Wire,
+    items: Wire,
+    speaks_meta: bool,
+    skew_secs: i64,
+    /// The first line of the list.
+    first: Option<Vec<u8>>,
+    /// The list has ended.
+    is_over: bool,
+    line: Vec<u8>,
+    batch: Vec<Listed>,
+    request: Vec<u8>,
+    /// Keys that were listed and had gone when their items were asked for.
+    pub gone: u64,
+    /// Keys that only the meta protocol can ask for, of a server without it.
+    pub unaskable: u64,
+}
+
+/// A key, as it is listed.
+struct Listed {
+    key: Vec<u8>,
+    /// By our clock; 0: never.
+    expires_at_secs: i64,
+    /// With what belongs to it in the server's memory.
+    item_bytes: u64,
+}
+
+impl Source {
+    /// Begins to list the keys.
+    pub(crate) fn open(target: &Target, address: &Address) -> Result<Self, Failure> {
+        let mut items = Wire::open(target, address)?;
+        let speaks_meta = speaks_meta(&mut items)?;
+        let (listing, first) = list(target, address)?;
+        Ok(Self {
+            listing,
+            first: Some(first),
+            items,
+            speaks_meta,
+            skew_secs: clock_skew_secs(target, address)?,
+            is_over: false,
+            line: Vec::new(),
+            batch: Vec::new(),
+            request: Vec::new(),
+            gone: 0,
+            unaskable: 0,
+        })
+    }
+
+    /// Reads some items; false if there are no more. Keys for which `is_wanted` says no are passed over. Holds in memory what
+    /// is in a batch: a hundred items or a megabyte, or one item that is larger.
+    pub(crate) fn read(
+        &mut self,
+        is_wanted: &mut dyn FnMut(&[u8]) -> bool,
+        take: &mut dyn FnMut(Record) -> Result<(), Failure>,
+    ) -> Result<bool, Failure> {
+        self.batch.clear();
+        let mut batch_bytes = 0;
+        while !self.is_over && self.batch.len() < BATCH_KEYS_MAX && batch_bytes < BATCH_BYTES_MAX {
+            let Some(listed) = self.next_listed()? else { break };
+            if is_wanted(&listed.key) {
+                batch_bytes += listed.item_bytes;
+                self.batch.push(listed);
+            }
+        }
+        let batch = std::mem::take(&mut self.batch);
+        self.request.clear();
+        for listed in &batch {
+            self.ask(&listed.key);
+        }
+        self.items.send(&self.request)?;
+        for listed in &batch {
+            if self.is_askable(&listed.key) {
+                match self.receive(listed)? {
+                    Some(record) => take(record)?,
+                    None => self.gone += 1,
+                }
+            } else {
+                self.unaskable += 1;
+            }
+        }
+        self.batch = batch;
+        Ok(!self.is_over)
+    }
+
+    fn next_listed(&mut self) -> Result<Option<Listed>, Failure> {
+        match self.first.take() {
+            Some(first) => self.line = first,
+            None => self.listing.line(&mut self.line)?,
+        }
+        let line = &self.line[..];
+        if line == b"END" {
+            self.is_over = true;
+            return Ok(None);
+        }
+        match std::str::from_utf8(line).ok().and_then(Listed::read) {
+            Some(mut listed) => {
+                if listed.expires_at_secs != 0 {
+                    listed.expires_at_secs -= self.skew_secs;
+                }
+                Ok(Some(listed))
+            }
+            None => Err(self.listing.broken(&self.line)),
+        }
+    }
+
+    fn ask(&mut self, key: &[u8]) {
+        if self.speaks_meta {
+            self.request.extend_from_slice(b"mg ");
+            if is_text(key) {
+                self.request.extend_from_slice(key);
+            } else {
+                self.request.extend_from_slice(STANDARD.encode(key).as_bytes());
+                self.request.extend_from_slice(b" b");
+            }
+            self.request.extend_from_slice(b" v f t\r\n");
+        } else if is_text(key) {
+            self.request.extend_from_slice(b"get ");
+            self.request.extend_from_slice(key);
+            self.request.extend_from_slice(b"\r\n");
+        }
+    }
+
+    fn is_askable(&self, key: &[u8]) -> bool {
+        self.speaks_meta || is_text(key)
+    }
+
+    fn receive(&mut self, listed: &Listed) -> Result<Option<Record>, Failure> {
+        self.items.line(&mut self.line)?;
+        let line = std::str::from_utf8(&self.line).unwrap_or_default();
+        let words: Vec<_> = line.split(' ').collect();
+        let key = listed.key.clone();
+        let record = match words[..] {
+            ["EN" | "END"] => return Ok(None),
+            ["VA", value_bytes, client_flags, ttl_secs, ..] => {
+                let numbers = (
+                    value_bytes.parse(),
+                    client_flags.strip_prefix('f').and_then(|text| text.parse().ok()),
+                    ttl_secs.strip_prefix('t').and_then(|text| text.parse().ok()),
+                );
+                let (Ok(value_bytes), Some(client_flags), Some(ttl_secs)) = numbers else {
+                    return Err(self.items.broken(&self.line));
+                };
+                let value = self.items.value(value_bytes)?;
+                Record { key, client_flags, expires_at_secs: expiry(listed.expires_at_secs, ttl_secs), value }
+            }
+            ["VALUE", _, client_flags, value_bytes] => {
+                let (Ok(client_flags), Ok(value_bytes)) = (client_flags.parse(), value_bytes.parse()) else {
+                    return Err(self.items.broken(&self.line));
+                };
+                let value = self.items.value(value_bytes)?;
+                self.items.line(&mut self.line)?;
+                if self.line != b"END" {
+                    return Err(self.items.broken(&self.line));
+                }
+                Record { key, client_flags, expires_at_secs: listed.expires_at_secs, value }
+            }
+            _ => return Err(self.items.broken(&self.line)),
+        };
+        Ok(Some(record))
+    }
+}
+
+impl Listed {
+    /// `key=foo exp=1700000000 la=1699999000 cas=5 fetch=no cls=1 size=63`, of which larder needs the key, and `exp` (-1: never).
+    fn read(line: &str) -> Option<Self> {
+        let word = |name: &str| line.split(' ').find_map(|word| word.strip_prefix(name));
+        let expires_at_secs = word("exp=")?.parse::<i64>().ok()?;
+        Some(Self {
+            key: read_key(word("key=")?)?,
+            expires_at_secs: expires_at_secs.max(0),
+            item_bytes: word("size=").and_then(|size| size.parse().ok()).unwrap_or(0),
+        })
+    }
+}
+
+/// When an item expires: what the list said, to the second, unless the item has been changed since.
+fn expiry(listed_secs: i64, ttl_secs: i64) -> i64 {
+    if ttl_secs < 0 {
+        return 0;
+    }
+    let told_secs = unix_now_secs() + ttl_secs;
+    if (listed_secs - told_secs).abs() <= 2 { listed_secs } else { told_secs }
+}
+
+/// Begins to list the keys, when nobody else does so. By the hash table, where the server can: a walk over the LRU can miss
+/// what moves while it is under way, and reading moves items.
+fn list(target: &Target, address: &Address) -> Result<(Wire, Vec<u8>), Failure> {
+    let deadline = Instant::now() + BUSY_MAX;
+    let mut walk = "hash";
+    loop {
+        let mut wire = Wire::open(target, address)?;
+        wire.send(format!("lru_crawler metadump {walk}\r\n").as_bytes())?;
+        let mut first = Vec::new();
+        wire.line(&mut first)?;
+        let refused = match &first[..] {
+            line if line.starts_with(b"key=") || line == b"END" => return Ok((wire, first)),
+            line if line.starts_with(b"BUSY") || line.starts_with(b"LOCKED") => {
+                if Instant::now() < deadline {
+                    thread::sleep(Duration::from_millis(100));
+                    continue;
+                }
+                "somebody else is listing its keys".to_owned()
+            }
+            _ if walk == "hash" => {
+                walk = "all";
+                continue;
+            }
+            line => format!("it does not list its keys: {}", line.escape_ascii()),
+        };
+        return Err(Failure::Failed(format!("{address}: {refused}")));
+    }
+}
+
+/// Whether the text protocol can say this key.
+fn is_text(key: &[u8]) -> bool {
+    key.iter().all(|byte| *byte > b' ' && *byte != 0x7f)
+}
+
+const BATCH_KEYS_MAX: usize = 100;
+const BATCH_BYTES_MAX: u64 = 1 << 20;
+/// How long somebody else's list is waited for.
+const BUSY_MAX: Duration = Duration::from_secs(30);

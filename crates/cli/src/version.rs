@@ -1,0 +1,33 @@
+//! `larder version`: what servers say they are.
+
+use serde_json::{Map, Value};
+
+use crate::target::{Target, answers};
+use crate::{Failure, output};
+
+/// Print the version of every server
+///
+/// larder's own version is told by `larder --version`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// An object: versions by server
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let mut object = Map::new();
+    let result = answers("version", args.target.client()?.version(), |address, version| {
+        if args.json {
+            object.insert(address.to_string(), version.into());
+            return Ok(());
+        }
+        output::write(|out| writeln!(out, "{address} {version}").map_err(Failure::of_output))
+    });
+    if args.json {
+        output::write_json(&Value::Object(object))?;
+    }
+    result
+}
