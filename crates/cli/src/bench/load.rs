@@ -144,11 +144,11 @@ pub(crate) struct LoadArgs {
 
     /// Check the values of this share of the gets (all, without a share)
     #[arg(long, value_name = "SHARE", value_parser = parse::share, num_args = 0..=1, default_missing_value = "1",
-        require_equals = true, help_heading = "Truth")]
+        help_heading = "Truth")]
     verify: Option<f64>,
     /// Check for this share of the gets whether a key has lived as long as its TTL
     #[arg(long, value_name = "SHARE", value_parser = parse::share, num_args = 0..=1, default_missing_value = "1",
-        require_equals = true, help_heading = "Truth")]
+        help_heading = "Truth")]
     verify_expiry: Option<f64>,
     /// A key that was stored and is missing is a failure
     #[arg(long, help_heading = "Truth")]
