@@ -89,16 +89,16 @@ await sleep(11500);
 assert.equal(await page.locator("#empty").isVisible(), false);
 assert.match(await text(page, "#summary"), /Nobody asks/);
 await until(page, () => document.querySelectorAll("#keys li:not(.nothing)").length > 5);
-assert.match(await text(page, "#prefixes"), /product/);
+assert.ok((await text(page, "#prefixes")).includes("product"));
 await until(page, () => document.querySelectorAll("#curve li").length === 5);
-assert.match(await text(page, "#curve-words"), /memory/);
+assert.ok((await text(page, "#curve-words")).includes("memory"));
 await check(page, "loaded");
 
 // Under load.
 rest = load(server.ports.cache, { pauseMillis: 5 });
 await sleep(9000);
 assert.match(await text(page, "#summary"), /Serving [\d.,k]+ requests a second, half of them within/);
-assert.match(await text(page, "#status"), /serving/);
+assert.equal(await text(page, "#status"), "serving");
 assert.ok(await page.locator("#commands tbody tr").count() >= 2);
 await check(page, "load");
 
@@ -117,10 +117,10 @@ for (const name of ["Age", "Lifetime"]) {
 assert.match(await text(page, "#map-legend"), /Never expires/);
 await page.getByRole("button", { name: "In use" }).click();
 await page.locator("#map").hover({ position: { x: 5, y: 5 } });
-assert.match(await text(page, "#map-cell"), /queue/);
+assert.ok((await text(page, "#map-cell")).includes("queue"));
 await page.locator("#map").focus();
 await page.keyboard.press("ArrowRight");
-assert.match(await text(page, "#map-cell"), /queue/);
+assert.ok((await text(page, "#map-cell")).includes("queue"));
 const chart = page.locator("#chart-requests svg");
 await chart.focus();
 await page.keyboard.press("ArrowLeft");

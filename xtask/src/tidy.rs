@@ -197,8 +197,9 @@ impl File {
 
 const SESSION: &str = "crates/server/src/session.rs";
 
-/// Directories that every machine has, and those that examples use.
-const SYSTEM_ROOTS: [&str; 15] = [
+/// Directories that every machine has, those that examples use, and the root of our JSON.
+const SYSTEM_ROOTS: [&str; 16] = [
+    "api",
     "bin",
     "dev",
     "etc",

@@ -64,9 +64,9 @@ fn the_command_line_is_checked() {
     for (options, code) in [
         (&["--admin-listen", "127.0.0.1"][..], 71),
         (&["--admin-listen", "127.0.0.1:x"], 71),
-        (&["--admin-listen", "/nowhere/at/all"], 71),
+        (&["--admin-listen", "/nonexistent/at/all"], 71),
         (&["--admin-listen", "127.0.0.1:0", "--admin-tls"], 64),
-        (&["--admin-listen", "127.0.0.1:0", "--admin-token-file", "/nowhere/at/all"], 1),
+        (&["--admin-listen", "127.0.0.1:0", "--admin-token-file", "/nonexistent/at/all"], 1),
     ] {
         let mut larderd = Command::new(env!("CARGO_BIN_EXE_larderd"));
         let output = larderd.args(["-l", "127.0.0.1", "-p", "-1"]).args(options).output();
