@@ -165,17 +165,6 @@ pub(super) fn receive<'i, T>(
     let (code, rest) = split_word(line.text);
     let outcome = match (kind, code) {
         (Kind::Get | Kind::MultiGet, b"VA") if keys_left > 0 => return value(due, input, &line, rest),
-        // A hit without its value, as the caller's own flags may ask for.
-        (Kind::Get | Kind::MultiGet, b"HD") if keys_left > 0 => {
-            if !find_key(due, kind, rest) {
-                return wrong(ViolationKind::WrongKey);
-            }
-            if kind == Kind::MultiGet {
-                line.take(input);
-                return Ok(None);
-            }
-            due.found()
-        }
         (Kind::Get, b"EN") | (Kind::MultiGet, b"MN") => due.found(),
         (Kind::Arith, b"VA") => {
             let Some(value_bytes) = parse_value_bytes(split_word(rest).0) else {
