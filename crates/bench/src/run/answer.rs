@@ -53,7 +53,11 @@ impl Answering<'_> {
                     self.found(memory, asked, &value);
                 }
             }
-            Event::KeyFailed(error) | Event::QuietFailed(Outcome::Error(error)) => self.refused(&error),
+            Event::KeyFailed(error) => {
+                memory.keys_refused = true;
+                self.refused(&error);
+            }
+            Event::QuietFailed(Outcome::Error(error)) => self.refused(&error),
             // A condition of a quiet command that did not hold.
             Event::QuietFailed(_) | Event::Stat(..) => {}
         }
@@ -88,7 +92,9 @@ impl Answering<'_> {
         {
             memory.keys_seen += 1;
             if memory.keys_seen <= value.index {
-                self.missed(asked, number, &witness);
+                if !memory.keys_refused {
+                    self.missed(asked, number, &witness);
+                }
             } else if let Some(ledger) = &keys.ledger {
                 let values = &self.group.value_sets[command.value_set];
                 self.judge.found(ledger, values, number, asked, &witness, value, self.tally);
@@ -120,11 +126,12 @@ impl Answering<'_> {
                 && let Some((number, witness)) = memory.keys.pop_front()
             {
                 memory.keys_seen += 1;
-                if misses > 0 {
+                if misses > 0 && !memory.keys_refused {
                     self.missed(asked, number, &witness);
                 }
             }
             memory.keys_seen = 0;
+            memory.keys_refused = false;
         }
         if asked.witness.version > 0 {
             let key_set = self.group.commands[usize::from(asked.command)].key_set;

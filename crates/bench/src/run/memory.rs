@@ -11,6 +11,8 @@ pub(crate) struct Memory {
     pub(crate) keys: VecDeque<(u64, Witness)>,
     /// How many of the request whose answer is coming have.
     pub(crate) keys_seen: u32,
+    /// The server refused some of them, and it is not known which: those that are not found may be there.
+    pub(crate) keys_refused: bool,
     /// Changes without an answer that have not been worked off as far as we know. Only where there is a ledger.
     quiet: VecDeque<Quiet>,
     /// Requests without an answer: sent, and known to be worked off.

@@ -20,7 +20,13 @@ impl Thread {
                 }
                 continue;
             }
-            let Some(asked) = socket.front() else { continue };
+            let Some(asked) = socket.front() else {
+                // Requests without an answer are stuck, and only an answer can be missed.
+                if socket.is_blocked {
+                    self.ask_for_sign(id, now);
+                }
+                continue;
+            };
             let waited = now.saturating_sub(asked.sent_nanos);
             if socket.is_udp && waited > timeout.min(UDP_PATIENCE_NANOS) {
                 self.lose_datagrams(id);
@@ -97,7 +103,7 @@ impl Thread {
         socket.open(&self.poll, id, road)
     }
 
-    /// Asks nothing more, and makes sure that what asks for no answer has been worked off.
+    /// Asks nothing more, and makes sure that what asks for no answer has been worked off, and that no answer comes twice.
     #[cold]
     pub(super) fn end(&mut self, now: u64) {
         self.is_ending = true;
@@ -118,13 +124,21 @@ impl Thread {
             group.schedule = None;
         }
         for id in 0..self.sockets.len() {
-            let socket = &mut self.sockets[id];
-            if socket.memory.is_unconfirmed() && socket.road.is_some() && !socket.is_udp {
-                let quiet_mark = socket.memory.quiet_mark();
-                socket.pipeline.noop(&mut socket.output, Asked { quiet_mark, ..Asked::own(now) });
-                self.flush(id);
+            let socket = &self.sockets[id];
+            // Where answers are checked, one too many is found in front of the sign.
+            let is_wanted = socket.memory.is_unconfirmed() || self.plan.verifies();
+            if is_wanted && socket.road.is_some() && !socket.is_udp {
+                self.ask_for_sign(id, now);
             }
         }
+    }
+
+    /// Sends a no-op: its answer shows that all before it has been worked off.
+    fn ask_for_sign(&mut self, id: usize, now: u64) {
+        let socket = &mut self.sockets[id];
+        let quiet_mark = socket.memory.quiet_mark();
+        socket.pipeline.noop(&mut socket.output, Asked { quiet_mark, ..Asked::own(now) });
+        self.flush(id);
     }
 
     /// As in the scenario.
