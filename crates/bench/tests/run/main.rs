@@ -1,5 +1,7 @@
 //! Runs, from end to end: against memcached and larderd, and against servers that are slow, stall, lie or hang.
 
+#![allow(clippy::unwrap_used)]
+
 mod faulty;
 mod servers;
 mod timing;
