@@ -114,6 +114,112 @@ fn an_open_loop_charges_a_stall_to_every_request_that_it_kept_waiting() {
     assert!((900.0..1150.0).contains(&millis(&outcome, 1.0)));
 }
 
+/// Requests that took at least so long.
+fn slower_than(outcome: &Outcome, millis: u64) -> u64 {
+    let latencies = outcome.total.all().latency_nanos;
+    latencies.count_between(millis * 1_000_000, latencies.high())
+}
+
+#[test]
+fn a_closed_loop_sees_a_stall_once_for_each_request_on_its_way() {
+    let stall = (Duration::from_millis(500), Duration::from_secs(1));
+    for (connections, pipeline) in [(1, 1), (10, 1), (2, 4)] {
+        let outcome = run_toml(
+            &slow_server(Duration::from_millis(1), Some(stall)),
+            &format!(
+                "until.secs = 2.0
+                [[group]]
+                connections = {connections}
+                pipeline = {pipeline}
+                command = [{{ kind = \"get\" }}]"
+            ),
+        );
+        let waited = slower_than(&outcome, 800);
+        assert_eq!(waited, connections * pipeline, "{connections} connections, {pipeline} in flight");
+        assert_eq!(outcome.total.all().latency_nanos.len(), outcome.total.all().requests);
+    }
+}
+
+/// Of an even schedule of R requests a second, a stall of S seconds makes R (S - t) wait longer than t.
+#[test]
+fn an_open_loop_counts_each_one_s_part_of_a_stall() {
+    const RATE: u64 = 500;
+    let stall = (Duration::from_millis(500), Duration::from_secs(1));
+    let outcome = run_toml(
+        &slow_server(Duration::ZERO, Some(stall)),
+        &format!(
+            "until.secs = 2.5
+            [[group]]
+            connections = 1
+            pipeline = 1000
+            arrival = {{ loop = \"open\", rate_per_sec = {RATE}.0, spacing = \"even\" }}
+            command = [{{ kind = \"get\" }}]"
+        ),
+    );
+    assert_eq!(outcome.total.all().requests + outcome.total.unsent, RATE * 5 / 2);
+    // The connection has room for all that are due, so each of them is sent in time: what waits is the server's part as well.
+    for millis in [200, 400, 600, 800] {
+        let expected = RATE * (1000 - millis) / 1000;
+        let waited = slower_than(&outcome, millis);
+        assert!(waited.abs_diff(expected) <= RATE / 20, "{waited} of {expected} waited {millis} ms");
+        let service = outcome.total.all().service_nanos;
+        let served = service.count_between(millis * 1_000_000, service.high());
+        assert!(served <= waited && served + RATE / 20 >= waited, "{served} of {waited} at {millis} ms");
+    }
+}
+
+#[test]
+fn more_than_a_server_can_take_waits_ever_longer() {
+    const RATE: f64 = 400.0;
+    const SECS: f64 = 3.0;
+    // One at a time and 5 ms each are no more than 200 a second.
+    let outcome = run_toml(
+        &slow_server(Duration::from_millis(5), None),
+        &format!(
+            "until.secs = {SECS}
+            [[group]]
+            connections = 1
+            arrival = {{ loop = \"open\", rate_per_sec = {RATE}, spacing = \"even\" }}
+            command = [{{ kind = \"get\" }}]"
+        ),
+    );
+    let all = outcome.total.all();
+    assert!(all.requests <= (SECS * 200.0) as u64 + 1, "{}", all.requests);
+    assert_eq!(all.requests + outcome.total.unsent, (RATE * SECS) as u64);
+    // The n-th was due at n / RATE, and the last was sent at the end. Between them the wait grows evenly.
+    let last_millis = (SECS - all.requests as f64 / RATE) * 1000.0;
+    for (quantile, expected) in [(1.0, last_millis), (0.5, last_millis / 2.0), (0.25, last_millis / 4.0)] {
+        let measured = millis(&outcome, quantile);
+        assert!((measured - expected).abs() < 100.0, "{quantile}: {measured} ms instead of {expected} ms");
+    }
+    // The server's part is its 5 ms all the time.
+    let service_millis = all.service_nanos.value_at_quantile(0.5) as f64 / 1e6;
+    assert!((5.0..7.0).contains(&service_millis), "{service_millis}");
+}
+
+#[test]
+fn the_rate_of_an_open_loop_is_held_within_one_percent() {
+    for (rate, secs) in [(1000, 4), (5000, 3)] {
+        let address = slow_server(Duration::ZERO, None);
+        let outcome = run_toml(
+            &address,
+            &format!(
+                "until.secs = {secs}.0
+                [[group]]
+                connections = 50
+                arrival = {{ loop = \"open\", rate_per_sec = {rate}.0, spacing = \"even\" }}
+                command = [{{ kind = \"get\" }}]"
+            ),
+        );
+        let (asked, planned) = (outcome.total.all().requests as f64, f64::from(rate * secs));
+        let off = (asked / outcome.elapsed_secs / f64::from(rate) - 1.0).abs();
+        // A machine too busy to hold it says so.
+        let late = (outcome.total.sent_late + outcome.total.unsent) as f64;
+        assert!(off <= 0.01 || late > planned * 0.01, "{asked} in {} s", outcome.elapsed_secs);
+        assert!((asked + outcome.total.unsent as f64 - planned).abs() <= 2.0, "{asked} of {planned}");
+    }
+}
+
 #[test]
 fn the_rate_is_held() {
     let address = slow_server(Duration::ZERO, None);
