@@ -10,7 +10,6 @@ use super::ledger::{Effect, Witness};
 use super::popularity::Part;
 use super::socket::{Asked, Received};
 use super::stamp;
-use super::tally::ThreadTally;
 use super::thread::Thread;
 use crate::scenario::Kind;
 
@@ -23,7 +22,8 @@ struct Share {
 }
 
 impl Thread {
-    /// Stores this thread's share of the keys. What a server refuses or loses is tried again, as long as anything comes forward.
+    /// Stores this thread's share of the keys. What a server refuses or loses is tried again, as long as
+    /// anything comes forward; but a connection that fails counts.
     pub(super) fn fill(&mut self) -> Result<(), RunError> {
         let mut shares: Vec<Share> = (0..self.lanes.len()).map(|lane| self.share(lane)).collect();
         let patience = (self.plan.truth().timeout_secs * 1e9) as u64;
@@ -45,7 +45,7 @@ impl Thread {
                 let _ = self.reports.send(Report::Filled(std::mem::take(&mut untold)));
             }
             if is_over {
-                *self.tally = ThreadTally::default();
+                self.tally.keep_failures();
                 return Ok(());
             }
             events.clear();
@@ -165,6 +165,8 @@ impl Thread {
             });
         }
         if let Err(lost) = received {
+            let address = self.address(id).to_owned();
+            self.tally.fail(lost.failure, 1, || format!("{address}: {}", lost.why));
             *trouble = lost.why;
             let lane = self.sockets[id].lane;
             for asked in self.drop_socket(id) {

@@ -29,6 +29,14 @@ impl ThreadTally {
         }
     }
 
+    /// Begins anew, but for what failed: that counts whenever it was.
+    pub(crate) fn keep_failures(&mut self) {
+        let mut all = Tally::default();
+        self.drain_into(&mut all);
+        self.rest.failures = all.failures;
+        self.rest.examples = all.examples;
+    }
+
     /// Adds what is counted here to `tally`, and begins anew, keeping its memory.
     pub(crate) fn drain_into(&mut self, tally: &mut Tally) {
         for (figures, kind) in self.commands.iter_mut().zip(ALL_KINDS) {

@@ -21,7 +21,6 @@ use super::schedule::Schedule;
 use super::socket::{Lost, Socket};
 use super::tally::ThreadTally;
 use super::verify::Judge;
-use crate::outcome::Tally;
 use crate::scenario::{Arrival, Spacing};
 
 /// All that one thread has.
@@ -235,10 +234,7 @@ impl Thread {
     fn begin(&mut self) {
         self.begin_nanos = self.control.begin_nanos();
         self.end_nanos = self.control.end_nanos();
-        let mut warm_up = Tally::default();
-        self.tally.drain_into(&mut warm_up);
-        self.tally.rest.failures = warm_up.failures;
-        self.tally.rest.examples = warm_up.examples;
+        self.tally.keep_failures();
         self.start_groups(self.begin_nanos);
     }
 
@@ -548,5 +544,5 @@ pub(super) const SWEEP_NANOS: u64 = 50_000_000;
 const WARM_UP_WAIT_NANOS: u64 = 5_000_000;
 /// A paced loop makes up for no more than this.
 const PACE_SLACK_NANOS: u64 = 100_000_000;
-/// See [`Tally::sent_late`].
+/// See [`crate::outcome::Tally::sent_late`].
 const LATE_NANOS: u64 = 1_000_000;

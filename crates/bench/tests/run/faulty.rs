@@ -244,6 +244,18 @@ fn a_second_answer_to_the_last_request_is_caught() {
 }
 
 #[test]
+fn what_goes_wrong_before_the_clock_starts_counts_as_well() {
+    for dialect in DIALECTS {
+        let server = FaultyServer::start(Fault::AnswerFirstTwice, 30);
+        let more = format!("connections = 1\nprotocol = \"{dialect}\"\n{SINGLE_GETS}");
+        let outcome = run_checked(&server, 200, &more);
+        assert_only(&outcome, &[Failure::Protocol], dialect);
+        assert!(outcome.total.has_failed() && server.committed() > 0, "{dialect}");
+        assert_eq!(outcome.total.all().requests, 200, "{dialect}");
+    }
+}
+
+#[test]
 fn refusals_are_caught() {
     assert_each_is_caught(Fault::Refuse, Failure::ErrorReply, ALL_GETS);
     assert_each_is_caught(Fault::NoMemory, Failure::OutOfMemory, ALL_GETS);

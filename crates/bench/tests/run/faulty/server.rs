@@ -37,6 +37,8 @@ pub(super) enum Fault {
     /// Store or get is answered twice: at once, or after 20 ms.
     AnswerTwice,
     AnswerTwiceLater,
+    /// The first store of a key is answered twice.
+    AnswerFirstTwice,
     /// A get is answered after 900 ms.
     AnswerLate,
     /// A request for no answer is answered.
@@ -213,6 +215,10 @@ impl Cache {
         if is_quiet && !self.strikes(Fault::AnswerQuiet) {
             let then = if self.strikes(Fault::StopReading) { Then::Sleep } else { Then::GoOn };
             return (Vec::new(), then);
+        }
+        let is_first_set = matches!(request.ask, Ask::Set { .. }) && !is_set_again;
+        if is_first_set && self.strikes(Fault::AnswerFirstTwice) {
+            return (answer.repeat(2), Then::GoOn);
         }
         let is_normal = is_get || is_set_again;
         if is_normal && self.strikes(Fault::AnswerTwice) {
