@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use larder_bench::Scenario;
 use larder_conformance::{Result, server};
 use lexopt::prelude::*;
-use rustix::thread::{CpuSet, sched_getaffinity};
 
 mod memory;
 mod scenarios;
@@ -108,22 +107,5 @@ impl Options {
             options.scenarios = scenarios::all();
         }
         Ok(Some(options))
-    }
-}
-
-/// Two cores: one for the server, one for the load.
-struct Cores {
-    server: usize,
-    load: usize,
-}
-
-impl Cores {
-    fn choose() -> Result<Self> {
-        let allowed = sched_getaffinity(None)?;
-        let mut cores = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core));
-        let (Some(server), Some(load)) = (cores.next(), cores.next()) else {
-            return Err("server and load need a core each, and this machine has one".into());
-        };
-        Ok(Self { server, load })
     }
 }

@@ -2,7 +2,7 @@
 
 mod capable;
 mod doors;
-mod install;
+pub(crate) mod install;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -4,9 +4,14 @@ mod bench;
 mod browser;
 mod clients;
 mod conform;
+mod cores;
 mod diff;
+mod experiments;
 mod fuzz;
+mod generators;
+mod java_bench;
 mod needs;
+mod process;
 mod shell;
 mod soak;
 mod test;
@@ -38,6 +43,9 @@ fn run(args: &[String]) -> Result<()> {
         "diff" => diff::run(rest),
         "bench" => bench::run(rest),
         "browser" => browser::run(rest),
+        "experiments" => experiments::run(rest),
+        "java-bench" => java_bench::run(rest),
+        "generators" => generators::run(rest),
         "floor" => larder_bench::floor::main(rest),
         "fuzz" => fuzz::run(rest),
         "soak" => soak::run(rest),
@@ -58,6 +66,9 @@ const USAGE: &str = "usage: cargo xtask CHORE [--help]
   browser   the live page in Chromium: click through it
   diff      random requests to larderd and memcached, side by side
   bench     measure larderd beside memcached and the floor server
+  experiments  published measurements of memcached, made again (docs/experiments.md)
+  java-bench   spymemcached and the Whalin client as they were compared in 2008
+  generators   what load generators cost, larder bench among them
   floor     the floor server: what a server costs that does no work
   fuzz      make up inputs for the parsers
   soak      run larderd for long with values that can be checked";

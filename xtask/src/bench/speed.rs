@@ -12,7 +12,8 @@ use larder_bench::statistics::median;
 use larder_conformance::Result;
 use serde_json::{Value, json};
 
-use super::{Cores, Options};
+use super::Options;
+use crate::cores::Cores;
 
 /// Prints a table for each scenario, and returns its figures.
 pub(super) fn measure(options: &Options, reference: &Path, larderd: &Path) -> Result<Value> {

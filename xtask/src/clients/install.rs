@@ -11,6 +11,20 @@ use super::Program;
 use super::doors::Door::{self, Plain, Sasl, Tls, Token, Udp};
 use crate::shell;
 
+/// Lays the jars of the Java clients, and all that they need, into one folder.
+pub(crate) fn java_jars() -> Result<PathBuf> {
+    let jars = shell::target_dir()?.join("clients/java");
+    let mut maven = Command::new("mvn");
+    maven
+        .args(["-B", "-q", "-f"])
+        .arg(shell::root().join("conformance/clients/java/pom.xml"))
+        .arg(MAVEN_COPY);
+    let mut output = OsString::from("-DoutputDirectory=");
+    output.push(&jars);
+    shell::output(maven.arg(output))?;
+    Ok(jars)
+}
+
 /// Installs every client.
 pub(super) fn programs() -> Result<Vec<Program>> {
     let mut install = Install {
@@ -100,13 +114,7 @@ impl Install {
 
     /// One program for both Java clients: it takes longer to start Java than to run them.
     fn java(&mut self) -> Result<()> {
-        let jars = self.installed.join("java");
-        let mut maven = Command::new("mvn");
-        maven.args(["-B", "-q", "-f"]).arg(self.source("java/pom.xml")).arg(MAVEN_COPY);
-        let mut output = OsString::from("-DoutputDirectory=");
-        output.push(&jars);
-        shell::output(maven.arg(output))?;
-
+        let jars = java_jars()?;
         let program = ["java".into(), "-cp".into(), jars.join("*"), self.source("java/Smoke.java")];
         self.add("spymemcached and Whalin", &[Plain, Sasl], program);
         Ok(())

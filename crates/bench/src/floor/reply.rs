@@ -1,5 +1,7 @@
 //! What the floor server answers to text and meta requests. See memcached, doc/protocol.txt.
 
+use std::cell::Cell;
+
 use larder_protocol::binary::REQUEST_MAGIC;
 
 use super::binary;
@@ -14,6 +16,8 @@ pub(super) struct Values {
     /// `VA <bytes>`.
     meta_header: Vec<u8>,
     pub(super) value: Vec<u8>,
+    /// Requests until now, for those who want to know how many a load has sent.
+    requests: Cell<u64>,
 }
 
 impl Values {
@@ -24,6 +28,7 @@ impl Values {
             text_with_cas: format!(" 0 {value_bytes} 1\r\n{value}\r\n").into_bytes(),
             meta_header: format!("VA {value_bytes}").into_bytes(),
             value: value.into_bytes(),
+            requests: Cell::new(0),
         }
     }
 }
@@ -39,12 +44,15 @@ pub(super) struct Taken {
 
 /// Appends the reply to the request at the head of `input`, of any dialect. `None`: there is no whole one.
 pub(super) fn take(input: &[u8], values: &Values, output: &mut Vec<u8>) -> Option<Taken> {
-    if *input.first()? == REQUEST_MAGIC {
-        return binary::take(input, values, output);
-    }
-    let bytes = memchr::memchr(b'\n', input)? + 1;
-    let line = input[..bytes].trim_ascii_end();
-    Some(Taken { bytes, block_bytes: answer(line, values, output) })
+    let taken = if *input.first()? == REQUEST_MAGIC {
+        binary::take(input, values, output)?
+    } else {
+        let bytes = memchr::memchr(b'\n', input)? + 1;
+        let line = input[..bytes].trim_ascii_end();
+        Taken { bytes, block_bytes: answer(line, values, output) }
+    };
+    values.requests.set(values.requests.get() + 1);
+    Some(taken)
 }
 
 /// Appends the reply to one line; returns how many bytes of data block follow the line.
@@ -76,8 +84,10 @@ fn answer(line: &[u8], values: &Values, output: &mut Vec<u8>) -> usize {
         b"flush_all" => say(rest, b"OK\r\n", output),
         b"version" => output.extend_from_slice(b"VERSION floor\r\n"),
         b"stats" => {
-            let pid = std::process::id();
-            output.extend_from_slice(format!("STAT pid {pid}\r\nEND\r\n").as_bytes());
+            let (pid, requests) = (std::process::id(), values.requests.get());
+            output.extend_from_slice(
+                format!("STAT pid {pid}\r\nSTAT requests {requests}\r\nEND\r\n").as_bytes(),
+            );
         }
         _ => output.extend_from_slice(b"ERROR\r\n"),
     }

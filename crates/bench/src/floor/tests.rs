@@ -101,6 +101,17 @@ fn binary() {
 }
 
 #[test]
+fn requests_are_counted() {
+    let pid = std::process::id();
+    check(
+        "get a b\r\nset a 0 0 1\r\nx\r\nmn\r\nstats\r\n",
+        &format!(
+            "VALUE a 0 3\r\nxxx\r\nVALUE b 0 3\r\nxxx\r\nEND\r\nSTORED\r\nMN\r\nSTAT pid {pid}\r\nSTAT requests 3\r\nEND\r\n"
+        ),
+    );
+}
+
+#[test]
 fn datagrams() {
     with_floor(|address| {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
