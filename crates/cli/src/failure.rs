@@ -58,6 +58,18 @@ impl Failure {
         }
     }
 
+    /// In words; none if it has been told.
+    pub(crate) fn message(&self) -> &str {
+        match self {
+            Self::Told => "",
+            Self::Usage(message)
+            | Self::Failed(message)
+            | Self::Data(message)
+            | Self::Unreachable(message)
+            | Self::Denied(message) => message,
+        }
+    }
+
     /// Tells it.
     pub(crate) fn report(&self, tool: &str) -> ExitCode {
         match self {
@@ -65,12 +77,7 @@ impl Failure {
             Self::Usage(message) => {
                 eprintln!("larder {tool}: {message}\n\nlarder {tool} --help says more.");
             }
-            Self::Failed(message)
-            | Self::Data(message)
-            | Self::Unreachable(message)
-            | Self::Denied(message) => {
-                eprintln!("larder {tool}: {message}");
-            }
+            _ => eprintln!("larder {tool}: {}", self.message()),
         }
         self.exit_code()
     }

@@ -4,6 +4,7 @@
 
 mod arith;
 mod bench;
+mod capable;
 mod cat;
 mod completions;
 mod cp;
@@ -17,12 +18,15 @@ mod get;
 mod load;
 mod man;
 mod output;
+mod parse;
 mod passwd;
 mod ping;
 mod rm;
+mod slab;
 mod stat;
 mod store;
 mod target;
+mod top;
 mod touch;
 mod transfer;
 mod troubles;
@@ -38,8 +42,13 @@ use failure::{EXIT_USAGE, Failure};
 use larder_client::codec::Mode;
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done; 1 not found, not stored, or failed; 64 the command line cannot be understood; 65 a file is not what it
-should be; 69 a server cannot be reached or does not answer; 77 a server does not let in.";
+Exit codes:
+  0   done
+  1   not found, not stored, or failed
+  64  the command line cannot be understood
+  65  a file is not what it should be
+  69  a server cannot be reached, or does not answer
+  77  a server does not let in";
 
 /// The tools of those who run larderd.
 #[derive(Parser)]
@@ -85,6 +94,10 @@ enum Tool {
     Stat(stat::Args),
     Dump(dump::Args),
     Load(load::Args),
+    Capable(capable::Args),
+    Top(top::Args),
+    Slab(slab::Args),
+    Parse(parse::Args),
     Error(error::Args),
     Bench(Box<bench::Args>),
     Passwd(passwd::Args),
@@ -128,6 +141,10 @@ fn main() -> ExitCode {
         Tool::Stat(args) => ending("stat", stat::run(&args)),
         Tool::Dump(args) => ending("dump", dump::run(&args)),
         Tool::Load(args) => ending("load", load::run(&args)),
+        Tool::Capable(args) => ending("capable", capable::run(&args)),
+        Tool::Top(args) => ending("top", top::run(&args)),
+        Tool::Slab(args) => ending("slab", slab::run(&args)),
+        Tool::Parse(args) => ending("parse", parse::run(&args)),
         Tool::Error(args) => ending("error", error::run(&args)),
         Tool::Bench(args) => ending("bench", bench::run(*args)),
         Tool::Passwd(args) => ending("passwd", passwd::run(args)),

@@ -47,10 +47,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         output::write(|out| {
             writeln!(out, "Server: {}", heading(address)).map_err(Failure::of_output)?;
-            for (name, value) in &stats {
-                writeln!(out, "\t {name}: {value}").map_err(Failure::of_output)?;
-            }
-            writeln!(out).map_err(Failure::of_output)
+            stats
+                .iter()
+                .try_for_each(|(name, value)| writeln!(out, "\t{name}: {value}"))
+                .map_err(Failure::of_output)
         })
     });
     if args.json {

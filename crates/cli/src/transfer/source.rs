@@ -1,10 +1,15 @@
 //! A server's items, read while it serves.
 //!
-//! One connection lists the keys (`lru_crawler metadump`), another asks for their items, some at a time. Where the server
+//! First the server lists its keys (`lru_crawler metadump`), then they are asked for, some at a time. While its list is read slowly
+//! memcached keeps locks, so the list waits in a temporary file: larger than memory, perhaps. Where the server
 //! has the meta protocol, value, flags and time to live are of one moment; else the time to live is that of the list.
 
-use std::thread;
+use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::{self, BufRead as _, BufReader, BufWriter, Seek as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::time::{Duration, Instant};
+use std::{env, process, thread};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -19,12 +24,10 @@ use crate::wire::Wire;
 
 /// A walk over all items of a server.
 pub(crate) struct Source {
-    listing: Wire,
+    listing: BufReader<File>,
     items: Wire,
     speaks_meta: bool,
     skew_secs: i64,
-    /// The first line of the list.
-    first: Option<Vec<u8>>,
     /// The list has ended.
     is_over: bool,
     line: Vec<u8>,
@@ -46,14 +49,12 @@ struct Listed {
 }
 
 impl Source {
-    /// Begins to list the keys.
+    /// Lists the keys.
     pub(crate) fn open(target: &Target, address: &Address) -> Result<Self, Failure> {
         let mut items = Wire::open(target, address)?;
         let speaks_meta = speaks_meta(&mut items)?;
-        let (listing, first) = list(target, address)?;
         Ok(Self {
-            listing,
-            first: Some(first),
+            listing: list(target, address)?,
             items,
             speaks_meta,
             skew_secs: clock_skew_secs(target, address)?,
@@ -103,15 +104,12 @@ impl Source {
     }
 
     fn next_listed(&mut self) -> Result<Option<Listed>, Failure> {
-        match self.first.take() {
-            Some(first) => self.line = first,
-            None => self.listing.line(&mut self.line)?,
-        }
-        let line = &self.line[..];
-        if line == b"END" {
+        self.line.clear();
+        self.listing.read_until(b'\n', &mut self.line).map_err(|error| cannot_spool(&error))?;
+        let Some((_, line)) = self.line.split_last() else {
             self.is_over = true;
             return Ok(None);
-        }
+        };
         match std::str::from_utf8(line).ok().and_then(Listed::read) {
             Some(mut listed) => {
                 if listed.expires_at_secs != 0 {
@@ -119,7 +117,7 @@ impl Source {
                 }
                 Ok(Some(listed))
             }
-            None => Err(self.listing.broken(&self.line)),
+            None => Err(self.items.broken(&self.line)),
         }
     }
 
@@ -202,9 +200,9 @@ fn expiry(listed_secs: i64, ttl_secs: i64) -> i64 {
     if (listed_secs - told_secs).abs() <= 2 { listed_secs } else { told_secs }
 }
 
-/// Begins to list the keys, when nobody else does so. By the hash table, where the server can: a walk over the LRU can miss
+/// Lists the keys, when nobody else does so. By the hash table, where the server can: a walk over the LRU can miss
 /// what moves while it is under way, and reading moves items.
-fn list(target: &Target, address: &Address) -> Result<(Wire, Vec<u8>), Failure> {
+fn list(target: &Target, address: &Address) -> Result<BufReader<File>, Failure> {
     let deadline = Instant::now() + BUSY_MAX;
     let mut walk = "hash";
     loop {
@@ -212,8 +210,12 @@ fn list(target: &Target, address: &Address) -> Result<(Wire, Vec<u8>), Failure> 
         wire.send(format!("lru_crawler metadump {walk}\r\n").as_bytes())?;
         let mut first = Vec::new();
         wire.line(&mut first)?;
+        // memcached 1.6.45 and larderd say so before they begin, memcached 1.6.18 does not.
+        if first == b"OK" {
+            wire.line(&mut first)?;
+        }
         let refused = match &first[..] {
-            line if line.starts_with(b"key=") || line == b"END" => return Ok((wire, first)),
+            line if line.starts_with(b"key=") || line == b"END" => return spool(wire, first),
             line if line.starts_with(b"BUSY") || line.starts_with(b"LOCKED") => {
                 if Instant::now() < deadline {
                     thread::sleep(Duration::from_millis(100));
@@ -229,6 +231,32 @@ fn list(target: &Target, address: &Address) -> Result<(Wire, Vec<u8>), Failure> 
         };
         return Err(Failure::Failed(format!("{address}: {refused}")));
     }
+}
+
+/// Reads a list to its end, as fast as it comes.
+fn spool(mut wire: Wire, first: Vec<u8>) -> Result<BufReader<File>, Failure> {
+    let mut spool = BufWriter::new(unnamed_file().map_err(|error| cannot_spool(&error))?);
+    let mut line = first;
+    while line != b"END" {
+        spool.write_all(&line).and_then(|()| spool.write_all(b"\n")).map_err(|error| cannot_spool(&error))?;
+        wire.line(&mut line)?;
+    }
+    let mut file = spool.into_inner().map_err(|error| cannot_spool(error.error()))?;
+    file.rewind().map_err(|error| cannot_spool(&error))?;
+    Ok(BufReader::new(file))
+}
+
+/// A file for ourselves alone, gone when it is closed.
+fn unnamed_file() -> io::Result<File> {
+    let path =
+        env::temp_dir().join(format!("larder-keys-{}-{:x}", process::id(), RandomState::new().hash_one(0)));
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    fs::remove_file(path)?;
+    Ok(file)
+}
+
+fn cannot_spool(error: &io::Error) -> Failure {
+    Failure::Failed(format!("the list of keys in {}: {error}", env::temp_dir().display()))
 }
 
 /// Whether the text protocol can say this key.

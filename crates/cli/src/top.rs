@@ -1,0 +1,69 @@
+//! `larder top`: a fleet at a glance.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`sample`] | what a server says of itself, and the rates between two times |
+//! | [`table`] | columns, order, text |
+//! | [`screen`] | the terminal |
+
+mod sample;
+mod screen;
+mod table;
+
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::target::Target;
+use crate::{Failure, output};
+use sample::{Fleet, Rates};
+use table::Column;
+
+const AFTER_HELP: &str = "\
+On the screen: < and > choose the column to sort by, r turns the order round, q ends.
+With --once: two looks, one interval apart, then a table for scripts. Exit code 69: no server answers.";
+
+/// Watch a fleet of servers: rates, hit ratio, evictions, memory
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// Servers, instead of --servers
+    host: Option<String>,
+    /// Seconds between two looks
+    #[arg(short, long, value_name = "SECS", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=3600))]
+    interval: u16,
+    /// Sort by this column
+    #[arg(long, value_enum, default_value_t)]
+    sort: Column,
+    /// No screen: print the table once
+    #[arg(long)]
+    once: bool,
+    /// With --once: an array of objects
+    #[arg(long, requires = "once")]
+    json: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let target = args.target.or(args.host.as_deref())?;
+    let interval = Duration::from_secs(args.interval.into());
+    let mut fleet = Fleet::of(&target)?;
+    if !args.once {
+        return screen::watch(&mut fleet, interval, args.sort);
+    }
+    fleet.look();
+    thread::sleep(interval);
+    let mut rates = fleet.look();
+    table::sort(&mut rates, args.sort, false);
+    if args.json {
+        output::write_json(&Value::Array(rates.iter().map(table::json).collect()))?;
+    } else {
+        output::write(|out| table::print(out, &rates).map_err(Failure::of_output))?;
+    }
+    match rates.iter().all(|server: &Rates| server.trouble.is_some()) {
+        true => Err(Failure::Unreachable("no server answers".into())),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,152 @@
+//! Tools that look at servers, and tools that need none.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::{Folder, both, command, ended, larder, ok, start_memcached};
+
+#[test]
+fn statistics_are_printed_as_memstat_prints_them() {
+    for server in both() {
+        let (host, port) = (server.address().ip(), server.address().port());
+        let out = ok(&server, &["stat"]);
+        assert!(
+            out.starts_with(&format!("Server: {host} ({port})\n\tpid: {}\n\tuptime: ", server.pid())),
+            "{out}"
+        );
+        assert!(ok(&server, &["stat", "settings"]).contains("\n\tmaxbytes: "));
+        let json: Value = serde_json::from_str(&ok(&server, &["stat", "--json"])).expect("it is JSON");
+        assert_eq!(json[server.address().to_string()]["pid"], server.pid());
+        assert!(json[server.address().to_string()]["version"].is_string());
+        for group in ["items", "slabs", "sizes", "conns"] {
+            ok(&server, &["stat", group]);
+        }
+        assert_eq!(larder(&server, &["stat", "nothing"]).code, 1);
+        assert_eq!(ok(&server, &["stat", "--grep", "curr_conn"]).lines().count(), 2);
+    }
+}
+
+/// Where libmemcached's and memcached's own tools are installed, the same server looks the same through both.
+#[test]
+fn the_forms_are_those_of_the_tools_that_people_know() {
+    let server = start_memcached(&[]);
+    ok(&server, &["set", "a", "b"]);
+    let address = server.address().to_string();
+    if let Ok(memstat) = Command::new("memcstat").arg(format!("--servers={address}")).output() {
+        let names = |text: &str| {
+            text.lines()
+                .map(|line| line.split_once(": ").map_or(line, |line| line.0).to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names(&ok(&server, &["stat"])), names(&String::from_utf8_lossy(&memstat.stdout)));
+    }
+    let script = "/usr/share/memcached/scripts/memcached-tool";
+    if fs::exists(script).is_ok_and(|exists| exists) {
+        let display = Command::new(script).arg(&address).output().expect("it runs");
+        let columns = |text: &str| {
+            // But for the age of the oldest item.
+            text.lines()
+                .map(|line| {
+                    line.split_whitespace()
+                        .enumerate()
+                        .filter(|(at, _)| *at != 2)
+                        .map(|(_, word)| word.to_owned())
+                        .collect::<Vec<_>>()
+                })
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(columns(&ok(&server, &["slab"])), columns(&String::from_utf8_lossy(&display.stdout)));
+    }
+}
+
+#[test]
+fn every_server_is_asked() {
+    let [a, b] = both();
+    let list = format!("{},{},127.0.0.1:1", a.address(), b.address());
+    for tool in ["ping", "version"] {
+        let told = ended(&command(&list, &[tool]).output().expect("larder runs"));
+        assert_eq!((told.code, told.out.lines().count()), (69, 2), "{told:?}");
+        assert!(told.err.contains("127.0.0.1:1: cannot connect"), "{told:?}");
+    }
+    assert_eq!(ok(&a, &["version"]).split(' ').next_back().map(str::trim), Some(&memcached_version()[..]));
+    for server in [&a, &b] {
+        ok(server, &["set", "k", "v"]);
+    }
+    let list = format!("{},{}", a.address(), b.address());
+    assert!(command(&list, &["flush"]).status().expect("larder runs").success());
+    for server in [&a, &b] {
+        assert_eq!(larder(server, &["exist", "k"]).code, 1);
+    }
+    let top = ended(&command(&list, &["top", "--once", "--json"]).output().expect("larder runs"));
+    let json: Value = serde_json::from_str(&top.out).expect("it is JSON");
+    assert_eq!(json.as_array().map(Vec::len), Some(2));
+    assert_eq!(json[0]["limit_bytes"], 64 << 20);
+    let table = ended(&command(&list, &["top", "--once"]).output().expect("larder runs"));
+    assert_eq!(table.out.lines().count(), 3);
+}
+
+fn memcached_version() -> String {
+    let program = larder_conformance::server::memcached().expect("it is installed");
+    let version = larder_conformance::server::version(&program).expect("it tells");
+    version.trim_start_matches("memcached ").to_owned()
+}
+
+/// The texts are memcached_strerror's of libmemcached 1.1.4.
+#[test]
+fn errors_are_explained() {
+    let error =
+        |args: &[&str]| ended(&command("", &[&["error"], args].concat()).output().expect("larder runs"));
+    assert_eq!(error(&["0"]).out, "SUCCESS\n");
+    assert_eq!(error(&["16"]).out, "NOT FOUND\n");
+    assert_eq!(error(&["48"]).out, "SERVER FAILED TO ALLOCATE OBJECT\n");
+    assert!(error(&["SERVER_ERROR", "object", "too", "large", "for", "cache"]).out.contains("-I"));
+    assert_eq!(error(&["49"]).code, 1);
+    assert!(error(&[]).out.lines().count() > 49);
+}
+
+/// What memcparse of libmemcached 1.1.4 accepts and refuses.
+#[test]
+fn configurations_are_parsed() {
+    let parse = |text: &str| ended(&command("", &["parse", text]).output().expect("larder runs"));
+    let good = parse(
+        "--SERVER=localhost:11211/?3 --SERVER=b --DISTRIBUTION=consistent --POLL-TIMEOUT=5 --TCP-KEEPIDLE",
+    );
+    assert_eq!(good.code, 0, "{good:?}");
+    let json: Value = serde_json::from_str(&good.out).expect("it is JSON");
+    assert_eq!(
+        (&json["servers"][0]["server"], &json["servers"][0]["weight"]),
+        (&"localhost:11211".into(), &3.into())
+    );
+    assert_eq!(json["options"]["--POLL-TIMEOUT"], 5);
+    let share = json["servers"][0]["share_of_keys"].as_f64().expect("a number");
+    assert!((0.6..0.9).contains(&share), "{share}");
+    for wrong in [
+        "--DEBUG",
+        "--SERVER=a --POLL-TIMEOUT=x",
+        "--SERVER=a --NUMBER-OF-REPLICAS",
+        "--SERVER=a --TCP-KEEPIDLE=5",
+        "a:1:0",
+        "",
+    ] {
+        assert_eq!(parse(wrong).code, 64, "{wrong}");
+    }
+    assert_eq!(parse("a,b:2:7").code, 0);
+}
+
+#[test]
+fn completions_and_man_pages_are_written() {
+    let folder = Folder::new("man");
+    let directory = folder.path("man");
+    let man = ended(&command("", &["man", &directory]).output().expect("larder runs"));
+    assert_eq!(man.code, 0, "{man:?}");
+    for page in ["larder.1", "larder-get.1", "larder-dump.1", "larder-bench.1"] {
+        let text = fs::read_to_string(format!("{directory}/{page}")).expect("it was written");
+        assert!(text.contains(".TH"), "{page}");
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        let script = ended(&command("", &["completions", shell]).output().expect("larder runs"));
+        assert!(script.code == 0 && script.out.contains("capable"), "{shell}");
+    }
+}

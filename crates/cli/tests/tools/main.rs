@@ -1,0 +1,90 @@
+//! larder's tools as processes, against the memcached that is installed and against larderd.
+
+mod capable;
+mod keys;
+mod look;
+mod transfer;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use larder_conformance::server::{Server, larderd, memcached};
+
+/// One server of each kind.
+fn both() -> [Server; 2] {
+    [start_memcached(&[]), start_larderd(&[])]
+}
+
+fn start_memcached(args: &[&str]) -> Server {
+    Server::start(&memcached().expect("memcached is installed"), args).expect("memcached starts")
+}
+
+fn start_larderd(args: &[&str]) -> Server {
+    Server::start(&larderd().expect("it builds"), args).expect("larderd starts")
+}
+
+/// `larder ...` with these servers.
+fn command(servers: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    command.args(args).env("MEMCACHED_SERVERS", servers).stdin(Stdio::null());
+    command
+}
+
+/// What a tool wrote, and how it ended.
+#[derive(Debug, PartialEq, Eq)]
+struct Ended {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+fn ended(output: &Output) -> Ended {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ended { code: output.status.code().unwrap_or(-1), out: text(&output.stdout), err: text(&output.stderr) }
+}
+
+fn larder(server: &Server, args: &[&str]) -> Ended {
+    ended(&command(&server.address().to_string(), args).output().expect("larder runs"))
+}
+
+/// What a tool writes that must succeed.
+#[track_caller]
+fn ok(server: &Server, args: &[&str]) -> String {
+    let ended = larder(server, args);
+    assert_eq!(ended.code, 0, "{args:?}: {}", ended.err);
+    ended.out
+}
+
+fn larder_fed(server: &Server, args: &[&str], stdin: &[u8]) -> Ended {
+    let mut child = command(&server.address().to_string(), args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("larder runs");
+    // It may refuse before it reads.
+    let _ = child.stdin.take().expect("it is piped").write_all(stdin);
+    ended(&child.wait_with_output().expect("it ends"))
+}
+
+/// A directory of the test's own, gone when dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("larder-tools-{}-{name}", std::process::id()));
+        std::fs::create_dir(&path).expect("the temporary directory can be written");
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
