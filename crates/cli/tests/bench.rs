@@ -48,6 +48,22 @@ fn temporary(name: &str) -> PathBuf {
 }
 
 #[test]
+fn a_trace_is_played_to_its_end() {
+    let floor = Floor::start();
+    let file = temporary("trace.txt");
+    fs::write(&file, "0 get a\n5 set b 3\n9 get c\n").expect("the temporary directory can be written");
+    let name = file.to_str().expect("it is text");
+    let output = bench(&["-s", &floor.address, "--trace", name, "-c", "1", "-t", "1", "--look-aside"]);
+    let _ = fs::remove_file(&file);
+    assert!(output.status.success(), "{}", words(&output.stderr));
+    let line = |name| words(&output.stdout).lines().find(|line| line.starts_with(name)).map(str::to_owned);
+    let requests =
+        |line: Option<String>| line.and_then(|line| Some(line.split_whitespace().nth(1)?.to_owned()));
+    assert_eq!(requests(line("get ")), Some("2".into()));
+    assert_eq!(requests(line("set ")), Some("1".into()));
+}
+
+#[test]
 fn words_that_are_not_understood_end_with_64() {
     for (args, message) in [
         (&["--sec", "5"][..], "--secs"),

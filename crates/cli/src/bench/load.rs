@@ -254,6 +254,7 @@ impl LoadArgs {
             let format = if is_kv { TraceFormat::Kv } else { TraceFormat::Text };
             for group in &mut scenario.groups {
                 group.trace = Some(Trace { file: file.clone(), format, repeat: 1 });
+                group.commands.clear();
             }
         }
     }
