@@ -166,7 +166,7 @@ fn whoever_cannot_be_reached_is_named() {
 }
 
 #[test]
-fn unix_sockets_and_logins_work() {
+fn logins_work() {
     let folder = Folder::new("login");
     let (users, right, wrong) = (folder.path("users"), folder.path("right"), folder.path("wrong"));
     for (file, text) in [(&users, "ann:secret\n"), (&right, "secret\n"), (&wrong, "guess\n")] {
@@ -180,4 +180,24 @@ fn unix_sockets_and_logins_work() {
         let dump = ["dump", "-q", "--user", "ann", "--password-file", &right];
         assert!(ok(&server, &dump).ends_with("item a 0 0 1\nb\nend 1\n"));
     }
+}
+
+#[test]
+fn unix_sockets_work() {
+    let folder = Folder::new("unix");
+    let path = folder.path("socket");
+    let program = larder_conformance::server::memcached().expect("it is installed");
+    // A server on a unix socket names no port that could be waited for.
+    let mut server =
+        std::process::Command::new(program).args(["-u", "root", "-s", &path]).spawn().expect("it starts");
+    let larder = |args: &[&str]| ended(&command(&path, args).output().expect("larder runs"));
+    let answers = (0..500).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        larder(&["ping"]).code == 0
+    });
+    let (set, get, dump) = (larder(&["set", "a", "b"]), larder(&["get", "a"]), larder(&["dump", "-q"]));
+    let _ = server.kill();
+    let _ = server.wait();
+    assert!(answers && set.code == 0, "{set:?}");
+    assert_eq!((&get.out[..], &dump.out[..]), ("b\n", "larder-dump 1\nitem a 0 0 1\nb\nend 1\n"));
 }
