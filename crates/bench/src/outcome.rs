@@ -68,10 +68,12 @@ pub struct Tally {
     /// Open loop: requests that were due and never sent, since no connection was free until the end. They are in no histogram: percentiles
     /// of a run that has some are too low.
     pub unsent: u64,
-    /// Values that were checked, and how many gets checked an expiry.
+    /// Values that were checked.
     pub verified: u64,
     /// Gets that checked an expiry.
     pub expiry_verified: u64,
+    /// Keys that were compared between replicas.
+    pub compared: u64,
 }
 
 /// Examples of failures that are kept.
@@ -226,6 +228,7 @@ impl Tally {
         self.unsent += other.unsent;
         self.verified += other.verified;
         self.expiry_verified += other.expiry_verified;
+        self.compared += other.compared;
     }
 
     /// All commands together.

@@ -9,6 +9,7 @@
 //!   socket      bytes out, bytes in
 //!   answer      takes answers and counts them
 //!   verify      judges them: stamp says what a value is, ledger which version it may have
+//! replicas    compares them when all is over
 //! control     what the main thread and the load threads tell each other
 //! ```
 
@@ -25,6 +26,7 @@ mod ledger;
 mod memory;
 mod plan;
 mod popularity;
+mod replicas;
 pub(crate) mod roads;
 mod schedule;
 mod shuffle;

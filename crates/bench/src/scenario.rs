@@ -61,10 +61,12 @@ pub struct Target {
     /// `host:port`, or the path of a unix socket. A key goes to the server that its hash names (modulo their number),
     /// unless `replicate` says otherwise.
     pub servers: Vec<String>,
-    /// Store on the first so many servers, and read from any of them: replicas. 0: keys are shared out.
+    /// Store on the first so many servers, and read from any of them: replicas. 0: keys are shared out. Each copy of a store
+    /// counts as a request in tables; for `until.requests` and the like all of them are one.
     pub replicate: usize,
     /// With `replicate`: the servers copy among themselves. Each store goes to one of the first `replicate` servers, drawn at
-    /// random, and each get to any of all servers: memaslap's `--rep_write`.
+    /// random, and each get to any of all servers: memaslap's `--rep_write`. A copy may lag, so a check of values takes any version
+    /// that was ever stored, and neither expiries nor misses are checked.
     pub servers_replicate: bool,
     /// TLS over TCP.
     pub tls: Option<Tls>,
@@ -136,7 +138,8 @@ pub struct Truth {
     pub expiry_slack_secs: f64,
     /// A key that was stored, has not expired and was not deleted is missing: a failure. For runs that fit into the server's memory.
     pub misses_fail: bool,
-    /// At the end, ask every replica for every key and compare (with `target.replicate`).
+    /// At the end, ask every replica for every key and compare (with `target.replicate`). What differs has `expiry_slack_secs` to
+    /// settle. Keys whose last changes overlapped are passed over: replicas may have taken these in any order.
     pub compare_replicas: bool,
     /// No answer for so long is a failure, and the connection is opened anew.
     pub timeout_secs: f64,
@@ -378,6 +381,13 @@ pub enum Kind {
     Version,
     /// A no-op (text: `version`).
     Noop,
+}
+
+impl Kind {
+    /// Whether it may change what a server holds.
+    pub fn changes(self) -> bool {
+        !matches!(self, Self::Get | Self::Gets | Self::Version | Self::Noop)
+    }
 }
 
 /// Which keys are asked for.

@@ -155,6 +155,9 @@ fn verdict(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
         let (values, expiries) = (count(total.verified), count(total.expiry_verified));
         writeln!(out, "checked  {values} values, {expiries} expiries")?;
     }
+    if outcome.scenario.truth.compare_replicas {
+        writeln!(out, "compared {} keys between replicas", count(total.compared))?;
+    }
     for warning in &outcome.client.warnings {
         writeln!(out, "\nWARNING: {warning}")?;
     }

@@ -57,6 +57,8 @@ pub(crate) struct Asking<'a> {
     pub(crate) scratch: &'a mut Scratch,
     pub(crate) tally: &'a mut ThreadTally,
     pub(crate) when: When,
+    /// What the first copy of a change has begun: further ones are the same change.
+    pub(crate) begun: &'a mut Option<Witness>,
 }
 
 impl Asking<'_> {
@@ -147,10 +149,9 @@ impl Asking<'_> {
 
     /// A further key of a get of many: of the server of the first one.
     fn next_key(&mut self, group: &GroupPlan, request: &Request) -> u64 {
-        let server = self.plan.server_of(request.number);
         loop {
             let number = self.lane.draw_key(group, request.command, self.when.elapsed_nanos);
-            if self.plan.server_of(number) == server {
+            if self.plan.are_together(number, request.number) {
                 return number;
             }
         }
@@ -184,11 +185,11 @@ impl Asking<'_> {
         let meta_flags = options.meta_flags.as_bytes();
         let ttl_secs = if request.kind == Kind::Touch { self.ttl_secs(command, request) } else { 0 };
         if let Some(ledger) = &keys.ledger {
-            asked.witness = match request.kind {
+            asked.witness = *self.begun.get_or_insert_with(|| match request.kind {
                 Kind::Delete => ledger.begin(request.number, true, 0),
-                Kind::Touch => ledger.begin(request.number, false, ttl_secs),
+                Kind::Touch => ledger.begin_conditional(request.number, ttl_secs),
                 _ => ledger.read(request.number),
-            };
+            });
         }
         let tag = (!options.noreply).then_some(asked);
         let key = keys.maker.write(request.number, &mut self.scratch.key);
@@ -225,10 +226,11 @@ impl Asking<'_> {
         let ttl_secs = self.ttl_secs(command, request);
         let mut client_flags = options.client_flags;
         if let Some(ledger) = &keys.ledger {
-            asked.witness = match mode {
+            asked.witness = *self.begun.get_or_insert_with(|| match mode {
                 Mode::Append | Mode::Prepend => ledger.begin_append(request.number),
+                Mode::Add | Mode::Replace => ledger.begin_conditional(request.number, ttl_secs),
                 _ => ledger.begin(request.number, false, ttl_secs),
-            };
+            });
         }
         let value = if self.plan.verifies() && !values.contents.is_number() {
             client_flags = stamp::client_flags(request.number);
@@ -300,10 +302,12 @@ impl Asking<'_> {
             _ => ledger.read(number),
         };
         let truth = self.plan.truth();
+        let may_lag = self.plan.scenario.target.servers_replicate;
         let mut by_chance = |share: f64| share >= 1.0 || share > 0.0 && self.lane.random().f64() < share;
         Witness {
             checks_value: by_chance(truth.verify),
-            checks_expiry: request.kind != Kind::Gat && by_chance(truth.verify_expiry),
+            floor: if may_lag { 0 } else { witness.floor },
+            checks_expiry: !may_lag && request.kind != Kind::Gat && by_chance(truth.verify_expiry),
             ..witness
         }
     }

@@ -1,6 +1,7 @@
 //! What can be run, and what cannot.
 
 use super::RunError;
+use super::plan::{copies, is_checked};
 use super::sizes::Lengths;
 use crate::Scenario;
 use crate::scenario::{Arrival, Command, Group, Kind, Order, Popularity, Protocol, Transport};
@@ -32,8 +33,12 @@ pub(crate) fn check(scenario: &Scenario) -> Result<Scenario, RunError> {
     let target = &scenario.target;
     ensure(!target.servers.is_empty(), "target.servers", "names no server")?;
     ensure(target.replicate <= target.servers.len(), "target.replicate", "is more than there are servers")?;
-    ensure(target.replicate == 0, "target.replicate", "is not built yet")?;
-    ensure(!truth.compare_replicas, "truth.compare_replicas", "is not built yet")?;
+    ensure(target.replicate > 0 || !target.servers_replicate, "target.servers_replicate", "needs replicate")?;
+    ensure(
+        target.replicate > 0 || !truth.compare_replicas,
+        "truth.compare_replicas",
+        "needs target.replicate",
+    )?;
     ensure(!scenario.groups.is_empty(), "group", "there is none")?;
     for (at, group) in scenario.groups.iter().enumerate() {
         check_group(&scenario, group).map_err(|(field, reason)| RunError::Scenario {
@@ -54,8 +59,7 @@ fn check_group(scenario: &Scenario, group: &Group) -> Result<(), Wrong> {
     need(group.connections > 0, "connections", "must be 1 or more")?;
     need(group.pipeline > 0, "pipeline", "must be 1 or more")?;
     need(group.sockets > 0, "sockets", "must be 1 or more")?;
-    let is_checked = truth.verify > 0.0 || truth.verify_expiry > 0.0 || truth.misses_fail;
-    need(group.trace.is_none() || !is_checked, "trace", "cannot be checked (truth)")?;
+    need(group.trace.is_none() || !is_checked(truth), "trace", "cannot be checked (truth)")?;
     need(group.trace.as_ref().is_none_or(|trace| trace.repeat > 0), "trace.repeat", "must be 1 or more")?;
     need(group.trace.is_none() || group.commands.is_empty(), "command", "the trace has commands of its own")?;
     need(group.keys.count > 0, "keys.count", "must be 1 or more")?;
@@ -78,6 +82,11 @@ fn check_group(scenario: &Scenario, group: &Group) -> Result<(), Wrong> {
             "more than 1400 bytes do not fit into a datagram",
         )?;
         need(group.reconnect_every == 0, "reconnect_every", "UDP has no connections to be closed")?;
+    }
+    if target.replicate > 0 {
+        // Else two changes of a key could overtake each other on their way to one replica and not on that to another.
+        need(group.sockets == 1, "sockets", "with target.replicate: must be 1")?;
+        need(group.transport == Transport::Tcp, "transport", "with target.replicate: must be tcp")?;
     }
     match group.arrival {
         Arrival::Closed => {}
@@ -115,13 +124,13 @@ fn check_group(scenario: &Scenario, group: &Group) -> Result<(), Wrong> {
     let sum: f64 = group.commands.iter().map(|command| command.weight).sum();
     need(group.commands.is_empty() || is_positive(sum), "command", "the weights sum up to nothing")?;
     for (at, command) in group.commands.iter().enumerate() {
-        check_command(group, command)
+        check_command(scenario, group, command)
             .map_err(|(field, reason)| (format!("command[{at}].{field}"), reason))?;
     }
     Ok(())
 }
 
-fn check_command(group: &Group, command: &Command) -> Result<(), Wrong> {
+fn check_command(scenario: &Scenario, group: &Group, command: &Command) -> Result<(), Wrong> {
     need(is_amount(command.weight), "weight", "must be 0 or more")?;
     let is_whole = command.weight >= 1.0 && command.weight.fract() == 0.0;
     need(group.order != Order::Turn || is_whole, "weight", "in turn: must be a whole number from 1")?;
@@ -129,6 +138,20 @@ fn check_command(group: &Group, command: &Command) -> Result<(), Wrong> {
     need(command.keys == 1 || is_get && command.keys > 0, "keys", "only a get has another number than 1")?;
     let is_always_answered = is_get || matches!(command.kind, Kind::Version | Kind::Noop | Kind::Cas);
     need(!command.noreply || !is_always_answered, "noreply", "this command is always answered")?;
+    // A CAS unique is one server's own, and so is the time at which a get touches.
+    let is_one_servers = matches!(command.kind, Kind::Cas | Kind::Gat);
+    need(
+        copies(&scenario.target) == 1 || !is_one_servers,
+        "kind",
+        "cannot be asked of replicas (target.replicate)",
+    )?;
+    // Of a number it is not known whether it was set before a change or after it.
+    let is_count = matches!(command.kind, Kind::Incr | Kind::Decr);
+    need(
+        !scenario.truth.compare_replicas || !is_count,
+        "kind",
+        "cannot be compared (truth.compare_replicas)",
+    )?;
     let is_meta = group.protocol == Protocol::Meta;
     need(command.meta_flags.is_empty() || is_meta, "meta_flags", "only with protocol = \"meta\"")?;
     need(command.ttl.iter().all(|ttl| is_amount(ttl.weight)), "ttl", "a weight must be 0 or more")?;

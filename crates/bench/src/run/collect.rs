@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::RunError;
 use super::control::{Control, Order, Report};
 use super::plan::Plan;
+use super::replicas;
 use super::tally::ThreadTally;
 use crate::Outcome;
 use crate::calibrate::busy_warning;
@@ -82,6 +83,11 @@ impl<'a> Collector<'a> {
         let mut watch = self.load(watcher)?;
         watcher.phase(Phase::Running);
         self.merge(watcher, &mut watch)?;
+        let servers = watch.end(&scenario.target);
+        if scenario.truth.compare_replicas {
+            watcher.phase(Phase::Checking);
+            replicas::compare(self.plan, self.stop, &mut self.total);
+        }
 
         let elapsed_secs = self.last_nanos.saturating_sub(self.control.begin_nanos()) as f64 / 1e9;
         Ok(Outcome {
@@ -89,7 +95,7 @@ impl<'a> Collector<'a> {
             started_unix_secs,
             environment: Environment::here(),
             elapsed_secs,
-            servers: watch.end(&scenario.target),
+            servers,
             client: self.client_cost(elapsed_secs),
             total: self.total,
             periods: self.periods,

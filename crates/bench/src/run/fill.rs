@@ -93,9 +93,10 @@ impl Thread {
             && let Some((set, number)) = share.next(group)
         {
             let sockets = group.tcp_sockets(true) + group.udp_sockets();
-            let id = lane.first_socket + self.plan.server_of(number) * sockets;
-            let socket = &mut self.sockets[id];
-            if socket.road.is_none() || socket.is_blocked {
+            let servers = self.plan.servers_of(number, Kind::Set, lane.random());
+            let first = lane.first_socket;
+            let ids = servers.map(|server| first + server * sockets);
+            if ids.clone().any(|id| !self.sockets[id].has_room()) {
                 share.again.push((set, number));
                 break;
             }
@@ -128,10 +129,13 @@ impl Thread {
                 is_own: false,
                 ..Asked::own(now)
             };
-            socket.pipeline.store(&mut socket.output, &store, Some(asked));
-            lane.in_flight += 1;
-            if !std::mem::replace(&mut socket.is_dirty, true) {
-                self.dirty.push(id);
+            for id in ids {
+                let socket = &mut self.sockets[id];
+                socket.pipeline.store(&mut socket.output, &store, Some(asked));
+                lane.in_flight += 1;
+                if !std::mem::replace(&mut socket.is_dirty, true) {
+                    self.dirty.push(id);
+                }
             }
         }
         self.flush_dirty();

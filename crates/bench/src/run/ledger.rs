@@ -4,7 +4,8 @@
 //! none is in flight, whatever starts then comes after them. So a run of overlapping stores is a *generation*, and when one of its stores
 //! is acknowledged, nothing older than the generation's first may be read any more: that is the key's *floor*. A store whose
 //! fate is unknown (a timeout) may still come into effect at any time; it stays in flight for ever, and the floor
-//! where it is. What is reported is therefore always wrong; what is missed are some errors under overlapping stores.
+//! where it is. Where every change goes to several replicas, all its copies have one number, and the floor rises when the last of them
+//! is answered and nothing else is in flight. What is reported is therefore always wrong; what is missed are some errors under overlapping stores.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -12,6 +13,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[derive(Debug)]
 pub(crate) struct Ledger {
     first: u64,
+    /// Servers that every change goes to.
+    copies: u64,
     entries: Vec<Entry>,
 }
 
@@ -66,9 +69,10 @@ pub(crate) enum Expiry {
 }
 
 impl Ledger {
-    /// For keys `first` to `first + count - 1`.
-    pub(crate) fn new(first: u64, count: usize) -> Self {
-        Self { first, entries: std::iter::repeat_with(Entry::default).take(count).collect() }
+    /// For keys `first` to `first + count - 1`, every change of which goes to `copies` servers.
+    pub(crate) fn new(first: u64, count: usize, copies: usize) -> Self {
+        let entries = std::iter::repeat_with(Entry::default).take(count).collect();
+        Self { first, copies: copies as u64, entries }
     }
 
     /// Before a read is sent.
@@ -80,23 +84,41 @@ impl Ledger {
         Witness { floor, started: last_started(entry.writes.load(Ordering::Acquire)), ..Witness::default() }
     }
 
-    /// Before a store, a delete or a touch is sent. `absents`: after it the key may be missing.
+    /// Before a store, a delete or a touch is sent, or the first of its copies. `absents`: after it the key may be missing.
     pub(crate) fn begin(&self, number: u64, absents: bool, ttl_secs: u32) -> Witness {
+        self.start(number, absents, ttl_secs, false)
+    }
+
+    /// As [`Ledger::begin`], of what a server does or not, by what it has: where replicas may differ already, they still may afterwards.
+    pub(crate) fn begin_conditional(&self, number: u64, ttl_secs: u32) -> Witness {
+        self.start(number, false, ttl_secs, true)
+    }
+
+    /// As [`Ledger::begin_conditional`], of what changes a value and leaves its expiry: a key that may be gone by then is no more certain
+    /// afterwards.
+    pub(crate) fn begin_append(&self, number: u64) -> Witness {
+        let may_be_gone = self.entry(number).absent.load(Ordering::Acquire) > 0;
+        self.start(number, may_be_gone, 0, true)
+    }
+
+    fn start(&self, number: u64, absents: bool, ttl_secs: u32, is_conditional: bool) -> Witness {
         let entry = self.entry(number);
         let floor = entry.floor.load(Ordering::Acquire);
         let mut started = 0;
         let mut generation = 0;
         let _ = entry.writes.fetch_update(Ordering::AcqRel, Ordering::Acquire, |writes| {
             let in_flight = writes & IN_FLIGHT_MAX;
-            let overlap = if in_flight == 0 { 0 } else { (writes >> 12 & OVERLAP_MAX) + 1 };
+            let overlap = writes >> 12 & OVERLAP_MAX;
+            let goes_on = in_flight > 0 || is_conditional && self.copies > 1 && overlap > 0;
+            let overlap = if goes_on { overlap + 1 } else { 0 };
             started = last_started(writes).wrapping_add(1);
             // What cannot be counted any more is never settled.
-            let lost_count = in_flight == IN_FLIGHT_MAX || overlap >= OVERLAP_MAX;
+            let lost_count = in_flight + self.copies > IN_FLIGHT_MAX || overlap >= OVERLAP_MAX;
             generation = if lost_count { 0 } else { started - overlap as u32 };
             Some(
                 u64::from(started) << 32
                     | overlap.min(OVERLAP_MAX) << 12
-                    | (in_flight + 1).min(IN_FLIGHT_MAX),
+                    | (in_flight + self.copies).min(IN_FLIGHT_MAX),
             )
         });
         if absents || ttl_secs > 0 {
@@ -105,30 +127,38 @@ impl Ledger {
         Witness { floor, started, version: started, generation, ttl_secs, ..Witness::default() }
     }
 
-    /// As [`Ledger::begin`], of what changes a value and leaves its expiry: a key that may be gone by then is no more certain afterwards.
-    pub(crate) fn begin_append(&self, number: u64) -> Witness {
-        let may_be_gone = self.entry(number).absent.load(Ordering::Acquire) > 0;
-        self.begin(number, may_be_gone, 0)
-    }
-
     /// The answer to what [`Ledger::begin`] announced has come. One whose answer never comes is not told of.
     pub(crate) fn end(&self, number: u64, witness: &Witness, effect: Effect) {
         let entry = self.entry(number);
         match effect {
-            Effect::Applied => {
+            Effect::Applied if self.copies == 1 => {
                 entry.floor.fetch_max(witness.generation, Ordering::AcqRel);
             }
             Effect::MaybeGone => {
                 entry.absent.fetch_max(witness.version, Ordering::AcqRel);
+                if self.copies > 1 {
+                    // Replicas differ from now on: the key is never settled again.
+                    return;
+                }
             }
-            Effect::Nothing => {}
+            Effect::Applied | Effect::Nothing => {}
         }
-        let _ = entry.writes.fetch_update(Ordering::AcqRel, Ordering::Acquire, |writes| {
+        let before = entry.writes.fetch_update(Ordering::AcqRel, Ordering::Acquire, |writes| {
             // Full counters stay full: see `begin`.
             let is_full =
                 writes & IN_FLIGHT_MAX == IN_FLIGHT_MAX || writes >> 12 & OVERLAP_MAX == OVERLAP_MAX;
             (!is_full && writes & IN_FLIGHT_MAX > 0).then(|| writes - 1)
         });
+        let is_settled = before.is_ok_and(|writes| writes & IN_FLIGHT_MAX == 1);
+        if effect == Effect::Applied && is_settled {
+            entry.floor.fetch_max(witness.generation, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether all changes are answered, and none overlapped those that the value comes from: every replica has taken them in the same order.
+    pub(crate) fn is_settled(&self, number: u64) -> bool {
+        let writes = self.entry(number).writes.load(Ordering::Acquire);
+        writes & IN_FLIGHT_MAX == 0 && writes >> 12 & OVERLAP_MAX == 0
     }
 
     /// Notes when the key expires by what `witness` did. To be called after [`Ledger::end`].
@@ -210,7 +240,7 @@ mod tests {
 
     #[test]
     fn an_acknowledged_store_ends_what_came_before() {
-        let ledger = Ledger::new(10, 2);
+        let ledger = Ledger::new(10, 2, 1);
         assert_eq!(ledger.read(11).floor, 0);
         let first = ledger.begin(11, false, 0);
         assert_eq!((first.version, ledger.read(11).floor), (1, 0));
@@ -225,8 +255,35 @@ mod tests {
     }
 
     #[test]
+    fn replicas_are_sure_of_a_store_when_all_of_them_have_it() {
+        let ledger = Ledger::new(0, 2, 2);
+        let store = ledger.begin(0, false, 0);
+        ledger.end(0, &store, Effect::Applied);
+        assert_eq!((ledger.read(0).floor, ledger.is_settled(0)), (0, false));
+        ledger.end(0, &store, Effect::Applied);
+        assert_eq!((ledger.read(0).floor, ledger.is_settled(0)), (1, true));
+        // Two that overlap may arrive here in this order, and there in that.
+        let stores = [ledger.begin(0, false, 0), ledger.begin(0, false, 0)];
+        for store in stores.iter().chain(&stores) {
+            ledger.end(0, store, Effect::Applied);
+        }
+        assert_eq!((ledger.read(0).floor, ledger.is_settled(0)), (2, false));
+        // Nor does an append make them alike, but a store does.
+        for is_settled in [false, true] {
+            let change = if is_settled { ledger.begin(0, false, 0) } else { ledger.begin_append(0) };
+            ledger.end(0, &change, Effect::Applied);
+            ledger.end(0, &change, Effect::Applied);
+            assert_eq!(ledger.is_settled(0), is_settled);
+        }
+        let store = ledger.begin(1, false, 0);
+        ledger.end(1, &store, Effect::MaybeGone);
+        ledger.end(1, &store, Effect::Applied);
+        assert!(!ledger.is_settled(1));
+    }
+
+    #[test]
     fn of_overlapping_stores_each_may_be_the_last() {
-        let ledger = Ledger::new(0, 1);
+        let ledger = Ledger::new(0, 1, 1);
         let before = ledger.begin(0, false, 0);
         ledger.end(0, &before, Effect::Applied);
         let a = ledger.begin(0, false, 0);
@@ -243,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_store_of_unknown_fate_may_come_any_time() {
-        let ledger = Ledger::new(0, 1);
+        let ledger = Ledger::new(0, 1, 1);
         let _lost = ledger.begin(0, false, 0);
         for _ in 0..3 {
             let next = ledger.begin(0, false, 0);
@@ -254,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_key_must_exist_until_a_delete_starts() {
-        let ledger = Ledger::new(0, 1);
+        let ledger = Ledger::new(0, 1, 1);
         assert!(!ledger.must_exist(0, ledger.read(0).floor));
         let store = ledger.begin(0, false, 0);
         ledger.end(0, &store, Effect::Applied);
@@ -274,7 +331,7 @@ mod tests {
 
     #[test]
     fn appending_makes_no_key_more_certain() {
-        let ledger = Ledger::new(0, 1);
+        let ledger = Ledger::new(0, 1, 1);
         let expiring = ledger.begin(0, false, 5);
         ledger.end(0, &expiring, Effect::Applied);
         let append = ledger.begin_append(0);
@@ -286,7 +343,7 @@ mod tests {
     #[test]
     fn an_expiry_set_while_a_delete_is_on_its_way_is_not_judged() {
         const SEC: u64 = 1_000_000_000;
-        let ledger = Ledger::new(0, 1);
+        let ledger = Ledger::new(0, 1, 1);
         let delete = ledger.begin(0, true, 0);
         let store = ledger.begin(0, false, 100);
         ledger.end(0, &store, Effect::Applied);
@@ -299,7 +356,7 @@ mod tests {
     #[test]
     fn expiry_is_judged_with_slack() {
         const SEC: u64 = 1_000_000_000;
-        let ledger = Ledger::new(0, 1);
+        let ledger = Ledger::new(0, 1, 1);
         let store = ledger.begin(0, false, 10);
         ledger.end(0, &store, Effect::Applied);
         ledger.note_expiry(0, &store, 5 * SEC, 5 * SEC + 1000);

@@ -1,6 +1,7 @@
 //! A scenario, made ready to be asked: what all threads read and none changes.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::RunError;
@@ -13,7 +14,7 @@ use super::sizes::Lengths;
 use super::stamp::HEAD_BYTES;
 use super::trace::Recording;
 use super::values::Contents;
-use crate::scenario::{Command, Group, Keys, Kind, Scenario, Transport, Truth, Values};
+use crate::scenario::{Command, Group, Keys, Kind, Scenario, Target, Transport, Truth, Values};
 
 /// All of it.
 #[derive(Debug)]
@@ -77,8 +78,8 @@ impl Plan {
         let groups = groups.map(|(at, group)| GroupPlan::new(group, &format!("group[{at}]"), scenario.seed));
         let mut groups = groups.collect::<Result<Vec<_>, _>>()?;
         let truth = &scenario.truth;
-        if truth.verify > 0.0 || truth.verify_expiry > 0.0 || truth.misses_fail {
-            open_ledgers(&mut groups)?;
+        if is_checked(truth) {
+            open_ledgers(&mut groups, copies(&scenario.target))?;
         }
         if truth.verify > 0.0 {
             check_verifiable(&groups)?;
@@ -104,18 +105,50 @@ impl Plan {
         self.scenario.target.servers.len()
     }
 
-    /// Keys that the fill phase stores.
+    /// Stores of the fill phase: one for each key and each server that it is stored on.
     pub(crate) fn keys_to_fill(&self) -> u64 {
         // Keys of a trace come with it.
         let groups = self.groups.iter().filter(|group| group.recording.is_none());
-        groups.map(|group| group.key_sets.iter().map(|set| set.keys.count).sum::<u64>()).sum()
+        let keys: u64 =
+            groups.map(|group| group.key_sets.iter().map(|set| set.keys.count).sum::<u64>()).sum();
+        keys * copies(&self.scenario.target) as u64
     }
 
-    /// Which server has the key.
+    /// The servers that a request of this key goes to, each of them: replicas get every change.
     #[inline]
-    pub(crate) fn server_of(&self, number: u64) -> usize {
+    pub(crate) fn servers_of(&self, number: u64, kind: Kind, random: &mut fastrand::Rng) -> Range<usize> {
+        let Target { replicate, servers_replicate, .. } = self.scenario.target;
+        let server = match (kind.changes(), replicate) {
+            _ if self.servers() == 1 => 0,
+            (_, 0) => self.server_of(number),
+            (true, replicas) if !servers_replicate => return 0..replicas,
+            (false, _) if servers_replicate => random.usize(..self.servers()),
+            (_, replicas) => random.usize(..replicas),
+        };
+        server..server + 1
+    }
+
+    /// Whether one server has both keys.
+    #[inline]
+    pub(crate) fn are_together(&self, a: u64, b: u64) -> bool {
+        self.scenario.target.replicate > 0 || self.server_of(a) == self.server_of(b)
+    }
+
+    /// Where keys are shared out: which server has this one.
+    #[inline]
+    fn server_of(&self, number: u64) -> usize {
         if self.servers() == 1 { 0 } else { (mix(number) % self.servers() as u64) as usize }
     }
+}
+
+/// Whether it has to be known what was stored.
+pub(crate) fn is_checked(truth: &Truth) -> bool {
+    truth.verify > 0.0 || truth.verify_expiry > 0.0 || truth.misses_fail || truth.compare_replicas
+}
+
+/// How often every change is asked.
+pub(crate) fn copies(target: &Target) -> usize {
+    if target.servers_replicate { 1 } else { target.replicate.max(1) }
 }
 
 impl GroupPlan {
@@ -233,7 +266,7 @@ impl ValueSet {
 }
 
 /// Gives every key set a ledger. Sets whose keys look alike share one, since they may be the same keys.
-fn open_ledgers(groups: &mut [GroupPlan]) -> Result<(), RunError> {
+fn open_ledgers(groups: &mut [GroupPlan], copies: usize) -> Result<(), RunError> {
     let mut ranges: HashMap<String, (u64, u64)> = HashMap::new();
     for set in groups.iter().flat_map(|group| &group.key_sets) {
         let end = set.keys.first + set.keys.count;
@@ -246,7 +279,7 @@ fn open_ledgers(groups: &mut [GroupPlan]) -> Result<(), RunError> {
             let reason = format!("{} keys are too many to be checked", end - first);
             return Err(RunError::Scenario { field: "truth".into(), reason });
         }
-        ledgers.insert(prefix, Arc::new(Ledger::new(first, (end - first) as usize)));
+        ledgers.insert(prefix, Arc::new(Ledger::new(first, (end - first) as usize, copies)));
     }
     for set in groups.iter_mut().flat_map(|group| &mut group.key_sets) {
         set.ledger = ledgers.get(&set.keys.prefix).cloned();

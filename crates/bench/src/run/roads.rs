@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use larder_client::codec::{Event, Outcome, Pipeline, Protocol};
-use larder_client::{Address, Login, Stream, Tls};
+use larder_client::{Address, Client, Login, Stream, Tls};
 
 use super::RunError;
 use crate::scenario::{self, Target};
@@ -54,6 +54,18 @@ impl Roads {
         socket.connect(address)?;
         socket.set_nonblocking(true)?;
         Ok(socket)
+    }
+
+    /// A client of server `server` alone.
+    pub(crate) fn client(&self, server: usize, protocol: Protocol) -> Client {
+        let mut builder = Client::builder().server(self.addresses[server].clone()).protocol(protocol);
+        if let Some(tls) = &self.tls {
+            builder = builder.tls(tls.clone());
+        }
+        if let Some(login) = &self.login {
+            builder = builder.login(login.clone());
+        }
+        builder.build()
     }
 
     /// Empties every server.

@@ -175,6 +175,12 @@ impl Socket {
         due
     }
 
+    /// Another request can be sent now.
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        self.road.is_some() && !self.is_blocked && (!self.is_udp || self.is_idle())
+    }
+
     /// Appends what `ask` asks to what will be sent. `true`: an answer will come.
     #[inline]
     pub(crate) fn ask(
@@ -373,7 +379,7 @@ impl Lost {
     }
 }
 
-fn dialect(protocol: Protocol) -> Dialect {
+pub(super) fn dialect(protocol: Protocol) -> Dialect {
     match protocol {
         Protocol::Text => Dialect::Text,
         Protocol::Meta => Dialect::Meta,

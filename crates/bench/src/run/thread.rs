@@ -16,12 +16,12 @@ use super::ask::{Asking, Scratch, When};
 use super::control::{Control, Order, Report, Reports};
 use super::lane::Lane;
 use super::mix;
-use super::plan::Plan;
+use super::plan::{GroupPlan, Plan};
 use super::schedule::Schedule;
 use super::socket::{Lost, Socket};
 use super::tally::ThreadTally;
 use super::verify::Judge;
-use crate::scenario::{Arrival, Spacing};
+use crate::scenario::{Arrival, Kind, Spacing};
 
 /// All that one thread has.
 pub(crate) struct Thread {
@@ -429,37 +429,38 @@ impl Thread {
                 }
             },
         };
-        let tcp_sockets = group_plan.tcp_sockets(self.plan.scenario.fill);
-        let udp_sockets = group_plan.udp_sockets();
-        let first = lane.first_socket + self.plan.server_of(request.number) * (tcp_sockets + udp_sockets);
-        let socket_id = if group_plan.goes_by_udp(request.kind) {
-            let all = first + tcp_sockets..first + tcp_sockets + udp_sockets;
-            all.clone().find(|&id| self.sockets[id].is_idle()).unwrap_or(all.start)
-        } else if tcp_sockets == 1 {
-            first
-        } else {
-            first + lane.turn % tcp_sockets
+        let servers = self.plan.servers_of(request.number, request.kind, lane.random());
+        let place = |server: usize, lane: &Lane, sockets: &[Socket]| {
+            place(&self.plan, &self.plan.groups[lane.group], sockets, lane, server, request.kind)
         };
-        let socket = &mut self.sockets[socket_id];
-        if socket.road.is_none() || socket.is_blocked || socket.is_udp && !socket.is_idle() {
+        if servers.clone().any(|server| !self.sockets[place(server, lane, &self.sockets)].has_room()) {
             lane.held = Some(request);
             return false;
         }
-        lane.turn = lane.turn.wrapping_add(1);
         if is_counted {
             group.claimed -= 1;
         }
         let when = When { elapsed_nanos, due_nanos, sent_nanos: now, is_counted };
-        let (plan, scratch, tally) = (&self.plan, &mut self.scratch, &mut self.tally);
-        let is_answered = socket.ask(|pipeline, output, memory| {
-            Asking { plan, lane, pipeline, output, memory, scratch, tally, when }.ask(&request)
-        });
-        if is_answered {
-            lane.in_flight += 1;
+        let random = lane.random().clone();
+        let mut begun = None;
+        for server in servers {
+            // Whatever is drawn for it, each copy is the same.
+            *lane.random() = random.clone();
+            let id = place(server, lane, &self.sockets);
+            let socket = &mut self.sockets[id];
+            let (plan, scratch, tally, begun) = (&self.plan, &mut self.scratch, &mut self.tally, &mut begun);
+            let is_answered = socket.ask(|pipeline, output, memory| {
+                let lane = &mut *lane;
+                Asking { plan, lane, pipeline, output, memory, scratch, tally, when, begun }.ask(&request)
+            });
+            if is_answered {
+                lane.in_flight += 1;
+            }
+            if !std::mem::replace(&mut socket.is_dirty, true) {
+                self.dirty.push(id);
+            }
         }
-        if !std::mem::replace(&mut socket.is_dirty, true) {
-            self.dirty.push(socket_id);
-        }
+        lane.turn = lane.turn.wrapping_add(1);
         true
     }
 
@@ -527,6 +528,29 @@ impl Thread {
         let index = std::mem::replace(&mut self.periods, periods);
         // Nobody listens: see `run`.
         let _ = self.reports.send(Report::Period { thread: self.index, index, periods, tally });
+    }
+}
+
+/// Which socket takes a lane's next request to this server.
+#[inline]
+fn place(
+    plan: &Plan,
+    group: &GroupPlan,
+    sockets: &[Socket],
+    lane: &Lane,
+    server: usize,
+    kind: Kind,
+) -> usize {
+    let tcp_sockets = group.tcp_sockets(plan.scenario.fill);
+    let udp_sockets = group.udp_sockets();
+    let first = lane.first_socket + server * (tcp_sockets + udp_sockets);
+    if group.goes_by_udp(kind) {
+        let mut all = first + tcp_sockets..first + tcp_sockets + udp_sockets;
+        all.find(|&id| sockets[id].is_idle()).unwrap_or(first + tcp_sockets)
+    } else if tcp_sockets == 1 {
+        first
+    } else {
+        first + lane.turn % tcp_sockets
     }
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod faulty;
+mod replicas;
 mod servers;
 mod timing;
 
