@@ -52,6 +52,24 @@ fn failures_and_warnings_are_loud() {
 }
 
 #[test]
+fn requests_that_were_never_sent_are_warned_of() {
+    let mut outcome = sample::outcome("open", 3, 900, sample::open(1000.0));
+    outcome.total.unsent = 1234;
+    outcome.total.sent_late = 2000;
+    let table = text(|out| report::print(&outcome, out));
+    for page in [table.replace("\nWARNING: ", ""), report::html::outcomes(&[outcome.clone()])] {
+        assert!(page.contains("percentiles are too low: 1,234 requests were due and never sent"), "{page}");
+        assert!(page.contains("2,000 requests were sent late"), "{page}");
+    }
+    assert!(table.contains("\nWARNING: percentiles are too low") && !table.contains("FAILED"), "{table}");
+    assert_eq!(report::json(&outcome)["total"]["unsent"], 1234);
+    outcome.periods[0].tally.unsent = 34;
+    let csv = text(|out| report::csv(&outcome, out));
+    let all = csv.lines().find(|line| line.contains(",all,"));
+    assert!(all.is_some_and(|line| line.ends_with(",0,34")), "{csv}");
+}
+
+#[test]
 fn json_is_read_as_it_was_written() {
     for outcome in [sample::outcome("round trip", 5, 900, sample::open(1000.0)), sample::failed()] {
         let written = report::json(&outcome).to_string();

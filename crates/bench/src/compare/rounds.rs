@@ -125,7 +125,7 @@ impl<'a> Entrant<'a> {
             rounds: self.rounds,
             ratios: Vec::new(),
             failures: self.failures,
-            warnings: self.warnings,
+            warnings: [self.warnings, crate::report::words::arrears(&self.total)].concat(),
             total: self.total,
         }
     }

@@ -111,6 +111,7 @@ pub(super) fn network_line(total: &Tally, secs: f64) -> String {
         (total.datagrams_lost, "datagrams without an answer"),
         (total.datagrams_disordered, "datagrams out of order"),
         (total.sent_late, "requests sent late, for want of a free connection"),
+        (total.unsent, "requests never sent"),
     ];
     let counts = counts.into_iter().filter(|&(number, _)| number > 0);
     parts.extend(counts.map(|(number, what)| format!("{} {what}", count(number))));
@@ -158,7 +159,7 @@ fn verdict(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
     if outcome.scenario.truth.compare_replicas {
         writeln!(out, "compared {} keys between replicas", count(total.compared))?;
     }
-    for warning in &outcome.client.warnings {
+    for warning in words::warnings(outcome) {
         writeln!(out, "\nWARNING: {warning}")?;
     }
     if total.has_failed() {

@@ -53,6 +53,34 @@ pub fn failures(tally: &Tally) -> String {
         .join(", ")
 }
 
+/// What makes the figures doubtful, in whole sentences.
+pub fn warnings(outcome: &Outcome) -> Vec<String> {
+    [outcome.client.warnings.clone(), arrears(&outcome.total)].concat()
+}
+
+/// What an open loop sent late or never, if that makes its figures doubtful.
+pub fn arrears(total: &Tally) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if total.unsent > 0 {
+        warnings.push(format!(
+            "percentiles are too low: {} requests were due and never sent, since no connection was free",
+            count(total.unsent)
+        ));
+    }
+    let requests: u64 = total.commands.values().map(|figures| figures.requests).sum();
+    if total.sent_late as f64 > LATE_SHARE_MAX * requests as f64 {
+        warnings.push(format!(
+            "{} requests were sent late, since no connection was free: their waiting is part of the latency, \
+             more connections would show the server's part of it",
+            count(total.sent_late)
+        ));
+    }
+    warnings
+}
+
+/// Beyond this share of requests that were sent late, more than a few percentiles tell of it.
+const LATE_SHARE_MAX: f64 = 0.001;
+
 /// The outcome in a sentence or two, for somebody who reads nothing else.
 pub fn headline(outcome: &Outcome) -> String {
     let all = outcome.total.all();

@@ -106,7 +106,7 @@ fn run_one(
 
 /// memaslap's tables have no place for it.
 fn warn(outcome: &larder_bench::Outcome) {
-    for warning in &outcome.client.warnings {
+    for warning in report::words::warnings(outcome) {
         eprintln!("warning: {warning}");
     }
 }

@@ -45,9 +45,10 @@ pub(super) fn banners(outcome: &Outcome) -> String {
         let heading = format!("Failed: {}", words::failures(&outcome.total));
         html += &parts::banner("bad", &heading, &outcome.total.examples);
     }
-    if !outcome.client.warnings.is_empty() {
+    let warnings = words::warnings(outcome);
+    if !warnings.is_empty() {
         let heading = "These figures may tell of the client rather than of the server";
-        html += &parts::banner("doubt", heading, &outcome.client.warnings);
+        html += &parts::banner("doubt", heading, &warnings);
     }
     html
 }
