@@ -124,8 +124,10 @@ impl Bed {
             });
         }
         if let Some(program) = &self.crusher {
+            // Keys of 19 to 24 bytes.
             let line = format!(
-                "send=ascii_get,recv=blind_recv,conns=50,pipelines={pipeline},key_prefix=key:0000000000000,key_count=1000000,key_randomize=1\n"
+                "send=ascii_get,recv=blind_recv,conns=50,pipelines={pipeline},key_prefix=key:00000000000000,\
+                 key_count=1000000,key_randomize=1\n"
             );
             let file = self.folder.file(&format!("crusher-{pipeline}.conf"), &line)?;
             generators.push(Generator {

@@ -1,6 +1,6 @@
 //! What the floor server answers to text and meta requests. See memcached, doc/protocol.txt.
 
-use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use larder_protocol::binary::REQUEST_MAGIC;
 
@@ -16,8 +16,8 @@ pub(super) struct Values {
     /// `VA <bytes>`.
     meta_header: Vec<u8>,
     pub(super) value: Vec<u8>,
-    /// Requests until now, for those who want to know how many a load has sent.
-    requests: Cell<u64>,
+    /// Requests until now, for those who want to know how many a load has sent. Counted by one thread.
+    requests: AtomicU64,
 }
 
 impl Values {
@@ -28,7 +28,7 @@ impl Values {
             text_with_cas: format!(" 0 {value_bytes} 1\r\n{value}\r\n").into_bytes(),
             meta_header: format!("VA {value_bytes}").into_bytes(),
             value: value.into_bytes(),
-            requests: Cell::new(0),
+            requests: AtomicU64::new(0),
         }
     }
 }
@@ -51,7 +51,7 @@ pub(super) fn take(input: &[u8], values: &Values, output: &mut Vec<u8>) -> Optio
         let line = input[..bytes].trim_ascii_end();
         Taken { bytes, block_bytes: answer(line, values, output) }
     };
-    values.requests.set(values.requests.get() + 1);
+    values.requests.store(values.requests.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     Some(taken)
 }
 
@@ -84,7 +84,7 @@ fn answer(line: &[u8], values: &Values, output: &mut Vec<u8>) -> usize {
         b"flush_all" => say(rest, b"OK\r\n", output),
         b"version" => output.extend_from_slice(b"VERSION floor\r\n"),
         b"stats" => {
-            let (pid, requests) = (std::process::id(), values.requests.get());
+            let (pid, requests) = (std::process::id(), values.requests.load(Ordering::Relaxed));
             output.extend_from_slice(
                 format!("STAT pid {pid}\r\nSTAT requests {requests}\r\nEND\r\n").as_bytes(),
             );
