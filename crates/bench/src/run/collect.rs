@@ -166,6 +166,7 @@ impl<'a> Collector<'a> {
                 self.close_period(watcher, watch);
             }
         }
+        self.trim_last_period();
         Ok(())
     }
 
@@ -173,17 +174,23 @@ impl<'a> Collector<'a> {
         let tally = self.open.remove(0);
         let step = self.plan.scenario.period_secs;
         let begins_secs = self.periods.len() as f64 * step;
-        let is_last = self.open.is_empty() && self.progress.iter().all(|&periods| periods == usize::MAX);
-        let secs = if is_last {
-            self.last_nanos.saturating_sub(self.control.begin_nanos()) as f64 / 1e9 - begins_secs
-        } else {
-            step
-        };
+        // The last period is shorter. A run that ends by the clock says beforehand by how much; of others it is known once all
+        // threads have told when they ended, see `trim_last_period`.
+        let left = self.plan.scenario.until.secs.map_or(step, |until| until - begins_secs);
+        let secs = if left > 0.0 { left.min(step) } else { step };
         self.total.add(&tally);
         let period =
             Period { begins_secs, secs: secs.max(f64::EPSILON), tally, server_cpu_secs: watch.period() };
         watcher.period(&period, &self.total);
         self.periods.push(period);
+    }
+
+    /// Gives the last period the length that it had.
+    fn trim_last_period(&mut self) {
+        let elapsed_secs = self.last_nanos.saturating_sub(self.control.begin_nanos()) as f64 / 1e9;
+        if let Some(last) = self.periods.last_mut() {
+            last.secs = last.secs.min((elapsed_secs - last.begins_secs).max(f64::EPSILON));
+        }
     }
 
     fn client_cost(&self, elapsed_secs: f64) -> ClientCost {

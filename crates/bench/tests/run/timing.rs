@@ -250,3 +250,19 @@ fn the_rate_is_held() {
         assert!(expected.contains(&asked), "{arrival}: {asked}");
     }
 }
+
+/// Rates are told by period: the last one must not be said to be longer than it was.
+#[test]
+fn the_last_period_is_as_long_as_it_was() {
+    let address = slow_server(Duration::from_millis(5), None);
+    for until in ["secs = 1.5", "requests = 500"] {
+        let outcome = run_toml(
+            &address,
+            &format!(
+                "period_secs = 1\nuntil = {{ {until} }}\n[[group]]\nconnections = 2\ncommand = [{{ kind = \"get\" }}]\n"
+            ),
+        );
+        let told: f64 = outcome.periods.iter().map(|period| period.secs).sum();
+        assert!((told - outcome.elapsed_secs).abs() < 0.1, "{until}: {told} s of {} s", outcome.elapsed_secs);
+    }
+}
