@@ -34,11 +34,8 @@ pub fn run(shared: &Shared, crew: &Crew, signals: &Signals) -> io::Result<Stop> 
     let mut crawl = Crawl::default();
     let mut watchers = Watchers::new(shared);
     loop {
-        let mut watched = vec![
-            PollFd::new(signals, PollFlags::IN),
-            PollFd::new(shared.control_wake(), PollFlags::IN),
-            PollFd::new(shared.measures.wake(), PollFlags::IN),
-        ];
+        let mut watched =
+            vec![PollFd::new(signals, PollFlags::IN), PollFd::new(shared.control_wake(), PollFlags::IN)];
         watched.extend(watchers.polled());
         let pause = match () {
             () if shared.crawler.is_running() => &AT_ONCE,
@@ -68,7 +65,6 @@ pub fn run(shared: &Shared, crew: &Crew, signals: &Signals) -> io::Result<Stop> 
             shared.crawler.go_on(shared, &mut crawl, &handle.enter(shared.clock.now()));
         }
         if let Some(forecaster) = &mut forecaster {
-            shared.measures.wake().silence();
             forecaster.step(shared);
         }
         let now_secs = shared.clock.now().secs;

@@ -289,9 +289,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         let key = fetch.key.bytes(&mut self.key_buffer);
         let hash = hash.unwrap_or_else(|| turn.prepare(key));
         let fetched = turn.fetch(key, hash, &how);
-        if self.cx.recorder.follows(hash) {
-            self.follow_read(hash, fetched.as_ref().ok().map(|fetched| fetched.item));
-        }
+        self.follow_read(hash, fetched.as_ref().ok().map(|fetched| fetched.item));
         match fetched {
             Ok(fetched) => {
                 if touch.is_some() {

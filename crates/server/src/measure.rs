@@ -110,8 +110,8 @@ pub struct Measures {
     meters: Vec<Arc<Meter>>,
     /// Keys whose hash is not above this are followed by the curve; 0 while there is none.
     threshold: AtomicU64,
-    /// Rings when a meter has many accesses to play.
-    wake: Wake,
+    /// The control thread's, rung when a meter has many accesses to play.
+    wake: Arc<Wake>,
 }
 
 /// What one worker measured.
@@ -153,8 +153,8 @@ struct SlowRing {
 }
 
 impl Measures {
-    /// For so many workers. Errors: no descriptor to be had.
-    pub(crate) fn new(measured: Measured, workers: usize) -> std::io::Result<Self> {
+    /// For so many workers. `wake` rings when accesses should be taken.
+    pub(crate) fn new(measured: Measured, workers: usize, wake: Arc<Wake>) -> Self {
         let meter = |_| {
             Arc::new(Meter {
                 service: std::array::from_fn(|_| std::array::from_fn(|_| Histogram::new())),
@@ -164,12 +164,7 @@ impl Measures {
                 slow: Mutex::default(),
             })
         };
-        Ok(Self {
-            measured,
-            meters: (0..workers).map(meter).collect(),
-            threshold: AtomicU64::new(0),
-            wake: Wake::new()?,
-        })
+        Self { measured, meters: (0..workers).map(meter).collect(), threshold: AtomicU64::new(0), wake }
     }
 
     /// What is measured.
@@ -240,11 +235,6 @@ impl Measures {
     pub(crate) fn follow(&self, threshold: u64) {
         self.threshold.store(threshold, Relaxed);
     }
-
-    /// Rings when accesses should be taken.
-    pub(crate) fn wake(&self) -> &Wake {
-        &self.wake
-    }
 }
 
 /// What a worker records with. It belongs to the worker's thread.
@@ -262,11 +252,6 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// For use where nothing is measured.
-    pub fn off() -> std::io::Result<Self> {
-        Ok(Arc::new(Measures::new(Measured::default(), 1)?).recorder(0, b':'))
-    }
-
     pub(crate) fn measured(&self) -> Measured {
         self.measures.measured
     }
@@ -383,9 +368,13 @@ const SLOW_MAX: usize = 64;
 mod tests {
     use super::*;
 
+    fn wake() -> Arc<Wake> {
+        Arc::new(Wake::new().expect("a descriptor"))
+    }
+
     #[test]
     fn a_batch_is_recorded_by_class_and_road() {
-        let measures = Arc::new(Measures::new(Measured::ALL, 2).expect("a descriptor"));
+        let measures = Arc::new(Measures::new(Measured::ALL, 2, wake()));
         let recorder = measures.recorder(1, b':');
         recorder.count(&Command::Noop);
         recorder.count(&Command::Noop);
@@ -404,7 +393,7 @@ mod tests {
 
     #[test]
     fn keys_and_their_prefixes_are_sampled() {
-        let measures = Arc::new(Measures::new(Measured::ALL, 1).expect("a descriptor"));
+        let measures = Arc::new(Measures::new(Measured::ALL, 1, wake()));
         let recorder = measures.recorder(0, b':');
         for n in 0..20_000 {
             recorder.key(b"user:1");

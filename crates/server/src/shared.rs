@@ -58,7 +58,7 @@ pub struct Shared {
     /// [`Stop`], as a number; 0: not asked for.
     stop: AtomicU8,
     /// Rings when the control thread has something to do.
-    control_wake: Wake,
+    control_wake: Arc<Wake>,
     /// What the counters showed at the last `stats reset`.
     baseline: Mutex<Totals>,
 }
@@ -66,6 +66,7 @@ pub struct Shared {
 impl Shared {
     /// Puts the shared part together: one set of counters per worker thread. Errors: no descriptor to be had.
     pub fn new(engine: Arc<Engine>, settings: Settings, clock: Clock) -> io::Result<Self> {
+        let control_wake = Arc::new(Wake::new()?);
         let attention = Attention::default();
         attention.set_verbose(settings.verbosity > 1);
         attention.set_counts_prefixes(settings.accepted.detail);
@@ -79,10 +80,10 @@ impl Shared {
             verbosity: AtomicU8::new(settings.verbosity),
             crawler: Crawler::new(settings.accepted.lru_crawler),
             stop: AtomicU8::new(0),
-            control_wake: Wake::new()?,
             baseline: Mutex::default(),
             doorkeeper: Doorkeeper::default(),
-            measures: Arc::new(Measures::new(settings.measured, settings.threads)?),
+            measures: Arc::new(Measures::new(settings.measured, settings.threads, Arc::clone(&control_wake))),
+            control_wake,
             forecast: Forecast::default(),
             guard: None,
             tls: None,
