@@ -199,7 +199,8 @@ fn what_the_exporter_tells_is_told_and_equal() {
         ("connections_total", "total_connections"),
     ] {
         let (then, now) = (metric(&format!("memcached_{name}")), number(&general, line));
-        assert!(then > 0.0 && then <= now, "{name}: {then}, {now}");
+        // A server this young may have used no CPU time that the kernel tells of.
+        assert!((then > 0.0 || name.contains("cpu")) && then <= now, "{name}: {then}, {now}");
     }
     assert!(metrics.contains_key("memcached_current_connections"));
 }
