@@ -20,6 +20,10 @@ use crate::stats::{Counters, Stats};
 
 const SEGMENT_BYTES_MIN: usize = 16 << 10;
 const SEGMENT_BYTES_MAX: usize = 1 << 20;
+/// Segments and runs that come back at a time.
+const RECLAIM_STEP: usize = 4;
+/// Overflow buckets of the index come back once so many wait.
+const BUCKETS_STEP: usize = 16;
 /// How far the limit may be raised later. Address space alone is set aside for it.
 const GROWTH_FACTOR: usize = 4;
 /// At least, unless the memory is too small.
@@ -81,7 +85,11 @@ pub struct Engine {
     /// The time of the last background step.
     ticked_secs: AtomicU32,
 
+    /// Segments and runs.
     limbo: Limbo,
+    /// Overflow buckets of the index. They are many and small: among the segments, whoever wants one would have to work off
+    /// thousands of them first.
+    limbo_buckets: Limbo,
     handles_free: Mutex<Vec<usize>>,
     reset: Mutex<Stats>,
 }
@@ -146,6 +154,7 @@ impl Engine {
             flushed_secs: AtomicU32::new(0),
             ticked_secs: AtomicU32::new(0),
             limbo: Limbo::default(),
+            limbo_buckets: Limbo::default(),
             handles_free: Mutex::new((0..config.handles_max).rev().collect()),
             reset: Mutex::default(),
         }))
@@ -161,8 +170,8 @@ impl Engine {
         self.handles_free.lock().unwrap_or_else(PoisonError::into_inner).push(id);
     }
 
-    /// Changes [`Config::memory_bytes`] while the cache is in use. With less, items are evicted as stores and background steps come
-    /// by; without eviction nothing can be stored until enough is deleted. False, and nothing has changed: more than four times
+    /// Changes [`Config::memory_bytes`] while the cache is in use. With less, items are evicted and memory is given back as stores and
+    /// background steps come by; without eviction nothing can be stored until enough is deleted. False, and nothing has changed: more than four times
     /// what the cache was built with.
     pub fn set_memory_limit(&self, memory_bytes: u64) -> bool {
         let reserved_bytes = self.segments.log_segments as u64 * self.segments.segment_bytes as u64;
@@ -170,10 +179,6 @@ impl Engine {
             return false;
         }
         self.budget.set_limit_bytes(memory_bytes);
-        while self.budget.is_exceeded() {
-            let Some(id) = self.segments.with_pool(|pool| pool.take_ready(self.reserve)) else { break };
-            self.decommit_segment(id);
-        }
         true
     }
 
@@ -333,26 +338,57 @@ impl Engine {
 
     /// Takes memory out of use; it comes back when no turn can see it any more. Unlink it first.
     pub(crate) fn retire(&self, what: Retired) {
-        let bytes = match what {
-            Retired::Segment(id) | Retired::Run(id) => self.segments.memory_bytes(id),
-            Retired::Overflow(_) => 0,
-        };
-        self.limbo.push(what, bytes, &self.epochs);
+        match what {
+            Retired::Segment(id) | Retired::Run(id) => {
+                self.limbo.push(what, self.segments.memory_bytes(id), &self.epochs);
+            }
+            Retired::Overflow(_) => {
+                let waiting = self.limbo_buckets.push(what, 0, &self.epochs);
+                // Whoever adds to them takes off twice as many, so that they never pile up.
+                if waiting.is_multiple_of(BUCKETS_STEP) {
+                    self.reclaim_buckets(2 * BUCKETS_STEP);
+                }
+            }
+        }
     }
 
-    /// Brings back what nobody can see any more.
+    /// Brings back what nobody can see any more; a few at a time, since a request may be waiting for it.
     pub(crate) fn reclaim(&self) {
         if self.limbo.is_empty() {
             return;
         }
-        self.limbo.drain(self.epochs.horizon(), |what| match what {
+        self.limbo.drain(self.epochs.horizon(), RECLAIM_STEP, |what| self.reuse(what));
+    }
+
+    pub(crate) fn reclaim_buckets(&self, count_max: usize) {
+        if !self.limbo_buckets.is_empty() {
+            self.limbo_buckets.drain(self.epochs.horizon(), count_max, |what| self.reuse(what));
+        }
+    }
+
+    fn reuse(&self, what: Retired) {
+        match what {
             Retired::Segment(id) if self.budget.is_exceeded() && !self.is_reserve_low() => {
                 self.decommit_segment(id);
             }
             Retired::Segment(id) => self.segments.with_pool(|pool| pool.put_ready(id)),
             Retired::Run(id) => self.doom_run(id),
             Retired::Overflow(overflow) => self.index.reuse_overflow(overflow),
-        });
+        }
+    }
+
+    /// Gives free memory beyond the limit back to the system, up to so many segments. True: there is more.
+    pub(crate) fn shrink(&self, segments_max: usize) -> bool {
+        for _ in 0..segments_max {
+            if !self.budget.is_exceeded() {
+                return false;
+            }
+            let Some(id) = self.segments.with_pool(|pool| pool.take_ready(self.reserve)) else {
+                return false;
+            };
+            self.decommit_segment(id);
+        }
+        true
     }
 
     /// Is memory on its way back?

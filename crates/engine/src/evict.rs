@@ -19,8 +19,10 @@ use crate::stats::QueueCounters;
 
 /// How many bytes of a victim are looked at for each byte stored, while free segments are few.
 const WORK_FACTOR: usize = 4;
-/// A store that finds no free segment at all empties up to so many before it gives up.
-const VICTIMS_MAX: usize = 8;
+/// What one request empties at most, in bytes of victims, before it lets others run: some hundred microseconds with small items.
+const STEP_BYTES: usize = 64 << 10;
+/// Giving a segment back to the system takes the background step as long as so many items.
+const SHRINK_ITEMS: usize = 256;
 /// Items whose index lines are fetched ahead of the work on them.
 const BATCH: usize = 8;
 /// An item used so recently counts as active when it is evicted (as memcached's `evicted_active`).
@@ -52,6 +54,8 @@ impl Handle {
     pub fn maintain(&mut self, now: Now, items_max: usize) -> bool {
         self.engine.tick(now);
         self.engine.reclaim();
+        self.engine.reclaim_buckets(items_max);
+        let is_shrinking = self.engine.shrink(items_max / SHRINK_ITEMS);
         let turn = self.enter(now);
         let bytes_max = items_max * 64;
         let mut done = turn.empty_some(bytes_max, true);
@@ -66,7 +70,7 @@ impl Handle {
         turn.report_items(0);
         drop(turn);
         self.engine.reclaim();
-        done >= bytes_max
+        done >= bytes_max || is_shrinking
     }
 }
 
@@ -75,7 +79,7 @@ impl Turn<'_> {
     pub(crate) fn append(&self, queue: usize, expiry: Expiry, bytes: usize) -> Result<usize, NoRoom> {
         self.report_items(64);
         if self.engine().is_low() {
-            self.empty_some(bytes * WORK_FACTOR, false);
+            self.empty_some((bytes * WORK_FACTOR).min(STEP_BYTES), false);
         }
         self.make_room(self.engine().segments.segment_bytes, || {
             let mut writer = self.handle.writer.borrow_mut();
@@ -96,19 +100,16 @@ impl Turn<'_> {
         self.make_room(bytes, || if take() { Ok(()) } else { Err(Lack::Memory) })
     }
 
-    /// Tries, and while that fails empties segments, until there are `bytes` to come. What is emptied now comes back no
-    /// sooner than what is in limbo already, so evicting more would help nobody.
+    /// Tries; where there is no memory, empties a little and lets others run before whoever asks tries again. What is emptied now
+    /// comes back no sooner than what is in limbo already, so while enough is there evicting more would help nobody.
     fn make_room<R>(&self, bytes: usize, mut attempt: impl FnMut() -> Result<R, Lack>) -> Result<R, NoRoom> {
-        let mut victims_left = VICTIMS_MAX;
-        loop {
-            match attempt() {
-                Ok(room) => return Ok(room),
-                Err(Lack::Memory) if self.engine().is_coming(bytes) => return Err(NoRoom::TryAgain),
-                Err(Lack::Memory | Lack::Space) if victims_left == 0 => break,
-                Err(Lack::Memory | Lack::Space) => {}
-            }
-            let is_done = self.empty_some(self.engine().segments.segment_bytes, false) == 0;
-            victims_left = if is_done { 0 } else { victims_left - 1 };
+        match attempt() {
+            Ok(room) => return Ok(room),
+            Err(Lack::Memory) if self.engine().is_coming(bytes) => return Err(NoRoom::TryAgain),
+            Err(Lack::Memory | Lack::Space) => {}
+        }
+        if self.empty_some(STEP_BYTES, false) > 0 {
+            return attempt().or(Err(NoRoom::TryAgain));
         }
         let has_begun = self.engine().evict && self.handle.writer.borrow().victim.is_some();
         if has_begun || self.engine().is_reclaiming() {

@@ -207,7 +207,8 @@ impl Index {
         }
         // Somebody else is at it: enough.
         let Ok(_splitting) = self.splitting.try_lock() else { return };
-        let splits = 2 + items.max(0) as u64 / 2;
+        // More than the items need, so that it catches up; few enough that nobody waits for it.
+        let splits = 2 + items.max(0) as u64 / 4;
         for _ in 0..splits {
             if !self.is_growing() || !self.split(budget, &hash_at, &mut retire) {
                 break;

@@ -27,18 +27,20 @@ pub(crate) struct Limbo {
 }
 
 impl Limbo {
-    /// Takes in what was unlinked before.
-    pub(crate) fn push(&self, what: Retired, bytes: u64, epochs: &Epochs) {
+    /// Takes in what was unlinked before. Returns how much waits now.
+    pub(crate) fn push(&self, what: Retired, bytes: u64, epochs: &Epochs) -> usize {
         self.bytes.fetch_add(bytes, Relaxed);
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         // Tagged under the lock, so that tags are in order.
         waiting.push_back((epochs.retire(), bytes, what));
-        self.count.store(waiting.len(), Relaxed);
+        let count = waiting.len();
+        self.count.store(count, Relaxed);
+        count
     }
 
-    /// Hands everything that was tagged below `horizon` to `reuse`.
-    pub(crate) fn drain(&self, horizon: u64, reuse: impl Fn(Retired)) {
-        loop {
+    /// Hands what was tagged below `horizon` to `reuse`, up to `count_max`: the oldest first.
+    pub(crate) fn drain(&self, horizon: u64, count_max: usize, reuse: impl Fn(Retired)) {
+        for _ in 0..count_max {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             if waiting.front().is_none_or(|&(tag, ..)| tag >= horizon) {
                 return;

@@ -105,5 +105,5 @@ const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 const FADE_SECS: u32 = 30;
 const MAINTENANCE_INTERVAL: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// Items a step looks at: some hundred microseconds of work.
-const MAINTENANCE_ITEMS: usize = 4096;
-const MAINTENANCE_STEPS_MAX: u32 = 64;
+const MAINTENANCE_ITEMS: usize = 1024;
+const MAINTENANCE_STEPS_MAX: u32 = 256;

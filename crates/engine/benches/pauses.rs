@@ -1,0 +1,425 @@
+//! The longest operation while the engine is at something large: growth of the index, eviction, compaction, a flush, a million items
+//! that expire at once, a smaller memory limit.
+//!
+//! ```text
+//! cargo bench -p larder-engine --bench pauses [-- EVENT...]
+//! ```
+//!
+//! One thread asks as a worker of larderd does, one request a turn, and each operation is timed by the thread's own CPU clock: what
+//! the machine does besides is not in it. What CPU time cannot show, waiting for a lock, shows as a voluntary context switch; they
+//! are counted. A second thread gives the engine its background step once a second, as larderd's main thread does; its longest turn
+//! is told too, since memory waits for the end of turns.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+use larder_engine::{Config, Engine, Expiry, Handle, NoRoom, Now, Store, Stored, Turn, Upload};
+use rustix::time::{ClockId, clock_gettime};
+
+const MIB: u64 = 1 << 20;
+
+const EVENTS: [(&str, fn()); 11] = [
+    ("idle", idle),
+    ("growth", growth),
+    ("eviction-small", eviction_small),
+    ("eviction-mixed", eviction_mixed),
+    ("compaction", compaction),
+    ("compaction-full", compaction_full),
+    ("flush", flush),
+    ("expiry", expiry),
+    ("limit", limit),
+    ("limit-empty", limit_empty),
+    ("full", full),
+];
+
+fn main() {
+    // Cargo says `--bench`.
+    let chosen: Vec<String> = env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
+    if let Some(unknown) = chosen.iter().find(|name| EVENTS.iter().all(|(event, _)| event != name)) {
+        eprintln!("no event is called {unknown:?}");
+        std::process::exit(2);
+    }
+    println!(
+        "{:<16} {:>10} {:>8} {:>8} {:>9} {:>9} {:>8} {:>8} {:>9}",
+        "CPU time, us", "operations", "p50", "p99.9", "p99.99", "longest", "> 1 ms", "waits", "backgr."
+    );
+    for (name, event) in EVENTS {
+        if chosen.is_empty() || chosen.iter().any(|word| word == name) {
+            event();
+        }
+    }
+}
+
+/// Gets and sets of keys that are there, and nothing else: what the clock and the machine cost.
+fn idle() {
+    let mut probe = Probe::new(512 * MIB, true);
+    probe.fill(0..1_000_000, 32);
+    probe.begin("idle");
+    for number in numbers(2_000_000, 1_000_000) {
+        probe.get(number);
+    }
+    probe.end();
+}
+
+fn growth() {
+    let mut probe = Probe::new(2048 * MIB, true);
+    probe.begin("growth");
+    for number in 0..10_000_000 {
+        probe.set(number, 32, Expiry::NEVER);
+    }
+    probe.end();
+}
+
+fn eviction_small() {
+    let mut probe = Probe::new(512 * MIB, true);
+    probe.fill(0..6_000_000, 32);
+    probe.begin("eviction-small");
+    for number in 6_000_000..12_000_000 {
+        probe.set(number, 32, Expiry::NEVER);
+        probe.get(number - 500_000);
+    }
+    probe.end();
+}
+
+/// Small items fill the memory; then come values of all sizes, up to 1 MiB.
+fn eviction_mixed() {
+    let mut probe = Probe::new(512 * MIB, true);
+    probe.fill(0..6_000_000, 32);
+    probe.begin("eviction-mixed");
+    for number in 0..400_000u64 {
+        let value_bytes = match number % 100 {
+            0 => 1_000_000,
+            1..5 => 300_000,
+            5..30 => 10_000,
+            _ => 32,
+        };
+        probe.set(10_000_000 + number, value_bytes, Expiry::NEVER);
+        probe.get(10_000_000 + number / 2);
+        // And small ones again, so that the next large one finds small ones to evict.
+        for small in 0..20 {
+            probe.set(20_000_000 + number * 20 + small, 32, Expiry::NEVER);
+        }
+    }
+    probe.end();
+}
+
+/// The same keys again and again, with room to spare: segments that lost half their bytes are compacted.
+fn compaction() {
+    let mut probe = Probe::new(512 * MIB, true);
+    probe.fill(0..2_000_000, 100);
+    probe.begin("compaction");
+    for number in numbers(6_000_000, 2_000_000) {
+        probe.set(number, 100, Expiry::NEVER);
+    }
+    probe.end();
+}
+
+/// The same without eviction and with little room: all room comes from compaction.
+fn compaction_full() {
+    let mut probe = Probe::new(512 * MIB, false);
+    probe.fill(0..3_000_000, 100);
+    probe.begin("compaction-full");
+    for number in numbers(3_000_000, 3_000_000) {
+        probe.set(number, 100, Expiry::NEVER);
+    }
+    probe.end();
+}
+
+fn flush() {
+    let mut probe = Probe::new(1024 * MIB, true);
+    probe.fill(0..5_000_000, 32);
+    probe.begin("flush");
+    probe.flush();
+    probe.ask_for(Duration::from_secs(8), 5_000_000);
+    probe.end();
+}
+
+fn expiry() {
+    let mut probe = Probe::new(1024 * MIB, true);
+    probe.fill(0..4_000_000, 32);
+    let at = Expiry::at(probe.now().secs + 8);
+    for number in 0..1_000_000 {
+        probe.set(number * 4, 32, at);
+    }
+    probe.begin("expiry");
+    probe.ask_for(Duration::from_secs(14), 4_000_000);
+    probe.end();
+}
+
+/// `cache_memlimit` with a full cache.
+fn limit() {
+    let mut probe = Probe::new(1024 * MIB, true);
+    probe.fill(0..12_000_000, 32);
+    probe.begin("limit");
+    probe.set_memory_limit(256 * MIB);
+    for number in 12_000_000..15_000_000 {
+        probe.set(number, 32, Expiry::NEVER);
+        probe.get(number - 200_000);
+    }
+    probe.ask_for(Duration::from_secs(3), 15_000_000);
+    probe.end();
+}
+
+/// `cache_memlimit` after a flush has freed everything: nothing to evict, all to give back.
+fn limit_empty() {
+    let mut probe = Probe::new(1024 * MIB, true);
+    probe.fill(0..900_000, 1000);
+    probe.flush();
+    probe.ask_for(Duration::from_secs(10), 900_000);
+    probe.begin("limit-empty");
+    probe.set_memory_limit(64 * MIB);
+    for number in 0..1_000_000 {
+        probe.set(number, 32, Expiry::NEVER);
+    }
+    probe.end();
+}
+
+/// Stores that find no room, without eviction.
+fn full() {
+    let mut probe = Probe::new(1024 * MIB, false);
+    probe.fill(0..14_000_000, 32);
+    probe.begin("full");
+    for number in 14_000_000..14_300_000 {
+        probe.set(number, 32, Expiry::NEVER);
+    }
+    probe.end();
+}
+
+/// A worker of larderd, and the thread that does the background work beside it.
+struct Probe {
+    handle: Handle,
+    background: Arc<Background>,
+    keeper: Option<thread::JoinHandle<()>>,
+    started: Instant,
+    value: Vec<u8>,
+    name: &'static str,
+    cpu_nanos: Vec<u32>,
+    waits: u64,
+}
+
+#[derive(Default)]
+struct Background {
+    is_over: AtomicBool,
+    longest_nanos: AtomicU64,
+}
+
+impl Probe {
+    fn new(memory_bytes: u64, evict: bool) -> Self {
+        let engine = Engine::new(Config {
+            memory_bytes,
+            item_bytes_max: 2 << 20,
+            evict,
+            handles_max: 5, // larderd with four workers
+            index_power: None,
+            hash_key: [1, 2],
+        })
+        .unwrap();
+        let started = Instant::now();
+        let background = Arc::new(Background::default());
+        let mut keeper = engine.handle().unwrap();
+        let shared = Arc::clone(&background);
+        let keeper = thread::spawn(move || {
+            while !shared.is_over.load(Relaxed) {
+                thread::sleep(Duration::from_secs(1));
+                for _ in 0..256 {
+                    let before = cpu_time();
+                    let is_more = keeper.maintain(now(started), 1024);
+                    shared.longest_nanos.fetch_max(nanos(cpu_time() - before).into(), Relaxed);
+                    if !is_more {
+                        break;
+                    }
+                }
+            }
+        });
+        Self {
+            handle: engine.handle().unwrap(),
+            background,
+            keeper: Some(keeper),
+            started,
+            value: vec![7; 1 << 20],
+            name: "",
+            cpu_nanos: Vec::new(),
+            waits: 0,
+        }
+    }
+
+    fn now(&self) -> Now {
+        now(self.started)
+    }
+
+    /// Not measured.
+    fn fill(&mut self, keys: std::ops::Range<u64>, value_bytes: usize) {
+        for number in keys {
+            self.set(number, value_bytes, Expiry::NEVER);
+        }
+    }
+
+    fn begin(&mut self, name: &'static str) {
+        self.name = name;
+        self.cpu_nanos.clear();
+        self.cpu_nanos.reserve(40_000_000);
+        self.waits = voluntary_switches();
+        self.background.longest_nanos.store(0, Relaxed);
+    }
+
+    fn end(mut self) {
+        let waits = voluntary_switches() - self.waits;
+        let background = self.background.longest_nanos.load(Relaxed);
+        self.cpu_nanos.sort_unstable();
+        let all = &self.cpu_nanos;
+        let micros = |nanos: u32| f64::from(nanos) / 1e3;
+        let at = |share: f64| micros(all[((all.len() as f64 * share) as usize).min(all.len() - 1)]);
+        println!(
+            "{:<16} {:>10} {:>8.2} {:>8.1} {:>9.1} {:>9.1} {:>8} {waits:>8} {:>9.0}",
+            self.name,
+            all.len(),
+            at(0.5),
+            at(0.999),
+            at(0.9999),
+            at(1.0),
+            all.len() - all.partition_point(|&nanos| nanos <= 1_000_000),
+            background as f64 / 1e3,
+        );
+        self.background.is_over.store(true, Relaxed);
+        if let Some(keeper) = self.keeper.take() {
+            keeper.join().unwrap();
+        }
+    }
+
+    /// One operation in a turn of its own, timed.
+    fn operation<R>(&mut self, work: impl FnOnce(&Turn<'_>) -> R) -> R {
+        let now = self.now();
+        let before = cpu_time();
+        let turn = self.handle.enter(now);
+        let result = work(&turn);
+        drop(turn);
+        self.cpu_nanos.push(nanos(cpu_time() - before));
+        result
+    }
+
+    fn flush(&mut self) {
+        let engine = Arc::clone(self.handle.engine());
+        self.operation(|turn| engine.flush(turn.now(), None));
+    }
+
+    fn set_memory_limit(&mut self, memory_bytes: u64) {
+        let engine = Arc::clone(self.handle.engine());
+        self.operation(|_| assert!(engine.set_memory_limit(memory_bytes)));
+    }
+
+    fn get(&mut self, number: u64) {
+        let key = key(number);
+        self.operation(|turn| {
+            let hash = turn.prepare(&key);
+            turn.prefetch_item(hash);
+            turn.get(&key, hash).is_ok()
+        });
+    }
+
+    /// A large value comes in pieces, as it does from a socket; between them, and after each `TryAgain`, others have their turn.
+    fn set(&mut self, number: u64, value_bytes: usize, expiry: Expiry) {
+        let key = key(number);
+        let value = std::mem::take(&mut self.value);
+        let store = Store { expiry, ..Store::set(&key, &value[..value_bytes]) };
+        if value_bytes < self.handle.engine().large_value_bytes() as usize {
+            self.retry(|turn| match turn.store(turn.prepare(&key), &store) {
+                Stored::TryAgain => Err(NoRoom::TryAgain),
+                _ => Ok(()),
+            });
+        } else if let Some(upload) = self.retry(|turn| turn.reserve(&store, value_bytes as u32)) {
+            self.upload(&store, upload, &value);
+        }
+        self.value = value;
+    }
+
+    fn upload(&mut self, store: &Store<'_>, mut upload: Upload, value: &[u8]) {
+        while upload.missing_bytes() > 0 {
+            let is_filled = self.retry(|turn| {
+                let window = turn.window(&mut upload)?;
+                let count = window.len().min(READ_BYTES);
+                window[..count].copy_from_slice(&value[..count]);
+                upload.advance(count);
+                Ok(())
+            });
+            if is_filled.is_none() {
+                return;
+            }
+        }
+        let mut upload = Some(upload);
+        self.retry(|turn| match turn.commit(turn.prepare(store.key), store, &mut upload) {
+            Stored::TryAgain => Err(NoRoom::TryAgain),
+            _ => Ok(()),
+        });
+    }
+
+    /// Until it is more than "try again"; `None`: there is no room.
+    fn retry<R>(&mut self, mut work: impl FnMut(&Turn<'_>) -> Result<R, NoRoom>) -> Option<R> {
+        for _ in 0..100_000 {
+            match self.operation(&mut work) {
+                Ok(result) => return Some(result),
+                Err(NoRoom::TryAgain) => {}
+                Err(_) => return None,
+            }
+        }
+        None
+    }
+
+    /// Gets of random keys, and one set in ten.
+    fn ask_for(&mut self, duration: Duration, keys: u64) {
+        let end = Instant::now() + duration;
+        let mut numbers = numbers(u64::MAX, keys);
+        while Instant::now() < end {
+            for _ in 0..1000 {
+                self.get(numbers.next().unwrap());
+            }
+            for _ in 0..100 {
+                self.set(numbers.next().unwrap(), 32, Expiry::NEVER);
+            }
+        }
+    }
+}
+
+/// What larderd reads at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// So many numbers below `below`, in an order without order (Knuth's multiplier).
+fn numbers(count: u64, below: u64) -> impl Iterator<Item = u64> {
+    (0..count).map(move |n| ((n + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20) % below)
+}
+
+/// 24 bytes.
+fn key(number: u64) -> [u8; 24] {
+    let mut key = *b"key:00000000000000000000";
+    let mut rest = number;
+    for digit in key[4..].iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    key
+}
+
+fn now(started: Instant) -> Now {
+    let elapsed = started.elapsed();
+    Now { secs: 1 + elapsed.as_secs() as u32, micros: 1 + elapsed.as_micros() as u64 }
+}
+
+/// What this thread has used.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn nanos(duration: Duration) -> u32 {
+    duration.as_nanos().try_into().unwrap_or(u32::MAX)
+}
+
+/// How often this thread has waited.
+fn voluntary_switches() -> u64 {
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).unwrap();
+    line.trim().parse().unwrap()
+}
