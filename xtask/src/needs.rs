@@ -19,7 +19,7 @@ enum Probe {
     Runs(&'static [&'static str]),
 }
 
-const NEEDS: [Need; 24] = [
+const NEEDS: [Need; 25] = [
     Need { package: "memcached", probe: Probe::Runs(&["memcached", "-V"]) },
     Need { package: "libmemcached-tools", probe: Probe::File("/usr/bin/memccapable") },
     Need {
@@ -55,6 +55,8 @@ const NEEDS: [Need; 24] = [
     Need { package: "chromium", probe: Probe::File("/usr/bin/chromium") },
     Need { package: "prometheus", probe: Probe::File("/usr/bin/promtool") },
     Need { package: "openssl", probe: Probe::Runs(&["openssl", "version"]) },
+    // Its opinion of the units, and its way to pass sockets.
+    Need { package: "systemd", probe: Probe::File("/usr/bin/systemd-analyze") },
     // The reference's users for SASL, and the mechanism PLAIN of those clients that use Cyrus SASL.
     Need { package: "sasl2-bin", probe: Probe::File("/usr/sbin/saslpasswd2") },
     Need { package: "libsasl2-modules", probe: Probe::File("/usr/share/doc/libsasl2-modules") },

@@ -33,7 +33,12 @@ impl<'t> Executor<'_, '_, '_, 't> {
             },
             Admin::MemoryLimit(megabytes) => {
                 let is_changed = self.cx.shared.engine.set_memory_limit(u64::from(megabytes) << 20);
-                if is_changed { Ok(()) } else { Err(Error::MemoryOutOfBounds) }
+                if is_changed {
+                    tracing::info!(megabytes, "memory limit changed");
+                    Ok(())
+                } else {
+                    Err(Error::MemoryOutOfBounds)
+                }
             }
             #[cfg(debug_assertions)]
             Admin::Clock(change) => {

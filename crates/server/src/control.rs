@@ -15,7 +15,7 @@ use crate::forecast::Forecaster;
 use crate::log::Watchers;
 use crate::shared::Shared;
 use crate::signals::{Asked, Signals};
-use crate::tls::Tls;
+use crate::systemd::Supervisor;
 
 /// How the server was asked to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum Stop {
 }
 
 /// Runs until a signal or the `shutdown` command stops the server. Errors: the kernel refuses to wait.
-pub fn run(shared: &Shared, crew: &Crew, signals: &Signals) -> io::Result<Stop> {
+pub fn run(shared: &Shared, crew: &Crew, signals: &Signals, supervisor: &mut Supervisor) -> io::Result<Stop> {
     let mut handle = shared.engine.handle().ok_or_else(|| io::Error::other("no engine handle left"))?;
     let mut forecaster = Forecaster::new(shared);
     let mut maintained_secs = 0;
@@ -50,16 +50,21 @@ pub fn run(shared: &Shared, crew: &Crew, signals: &Signals) -> io::Result<Stop> 
             shared.control_wake().silence();
         }
         drop(watched);
+        supervisor.live();
         watchers.serve(shared, crew);
         while let Some(asked) = signals.next() {
             match asked {
-                Asked::Stop => return Ok(Stop::Now),
-                Asked::StopGracefully => return Ok(Stop::Gracefully),
-                Asked::Reload => reload(shared),
+                Asked::Stop(signal) => return Ok(stopping(Stop::Now, signal, supervisor)),
+                Asked::StopGracefully(signal) => return Ok(stopping(Stop::Gracefully, signal, supervisor)),
+                Asked::Reload => {
+                    supervisor.reloading();
+                    reload(shared);
+                    supervisor.reloaded();
+                }
             }
         }
         if let Some(stop) = shared.requested_shutdown() {
-            return Ok(stop);
+            return Ok(stopping(stop, "the shutdown command", supervisor));
         }
         if shared.crawler.is_running() {
             shared.crawler.go_on(shared, &mut crawl, &handle.enter(shared.clock.now()));
@@ -79,13 +84,26 @@ pub fn run(shared: &Shared, crew: &Crew, signals: &Signals) -> io::Result<Stop> 
     }
 }
 
+fn stopping(stop: Stop, reason: &str, supervisor: &Supervisor) -> Stop {
+    supervisor.stopping();
+    match stop {
+        Stop::Now => tracing::info!(reason, "Stopping"),
+        Stop::Gracefully => tracing::info!(reason, "Gracefully stopping"),
+    }
+    stop
+}
+
 /// Reads the files anew that may change while the server runs.
 fn reload(shared: &Shared) {
     if let Some(guard) = &shared.guard {
         guard.reload();
     }
-    if let Some(Err(error)) = shared.tls.as_ref().map(Tls::reload) {
-        eprintln!("larderd: {error}; the old certificates stay");
+    if let Some(token) = &shared.admin_token {
+        token.reload();
+    }
+    if let Some(tls) = &shared.tls {
+        // What goes wrong is told there, and changes nothing.
+        let _ = tls.reload();
     }
 }
 

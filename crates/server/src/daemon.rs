@@ -7,9 +7,10 @@ use crate::options::{EXIT_FAILURE, Refusal};
 use crate::settings::Settings;
 
 /// Goes to the background: a new session, `/` as directory (unless `-r`: a core file belongs where we started),
-/// nothing on stdio (unless `-v`). Only while there is one thread. Errors: exit code 1.
+/// nothing on stdio (unless `-v` or `--log-level` wants something told). Only while there is one thread. Errors: exit code 1.
 pub fn detach(settings: &Settings) -> Result<(), Refusal> {
-    nix::unistd::daemon(settings.core_dumps, settings.verbosity > 0).map_err(|error| {
+    let keeps_stdio = settings.verbosity > 0 || settings.journal.level.is_some();
+    nix::unistd::daemon(settings.core_dumps, keeps_stdio).map_err(|error| {
         Refusal::new(EXIT_FAILURE, format!("failed to daemon() in order to daemonize: {error}"))
     })
 }
@@ -23,7 +24,7 @@ impl PidFile {
     /// and does not keep the server from starting, as with memcached.
     pub fn write(path: &Path) -> Option<Self> {
         if let Some(pid) = running(path) {
-            eprintln!("WARNING: The pid file contained the following (running) pid: {pid}");
+            tracing::warn!("The pid file contained the following (running) pid: {pid}");
         }
         let mut unfinished = path.as_os_str().to_owned();
         unfinished.push(".tmp");
@@ -32,7 +33,7 @@ impl PidFile {
         match written {
             Ok(()) => Some(Self(path.to_owned())),
             Err(error) => {
-                eprintln!("Could not write the pid file {}: {error}", path.display());
+                tracing::error!("Could not write the pid file {}: {error}", path.display());
                 None
             }
         }

@@ -609,11 +609,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         match self.cx.shared.tls.as_ref().map(Tls::reload) {
             None => Reply::Error(Error::NoTls),
             Some(Ok(())) => Reply::Ok,
-            Some(Err(error)) => {
-                // It names files, which are no client's business.
-                eprintln!("larderd: {error}; the old certificates stay");
-                Reply::Error(Error::NoCertificates)
-            }
+            Some(Err(_)) => Reply::Error(Error::NoCertificates),
         }
     }
 

@@ -1,7 +1,8 @@
 //! The doors that anybody can walk in by, and the word of warning about each.
 
+use std::net::SocketAddr;
+
 use crate::listen::{Address, Listener};
-use crate::udp;
 use crate::web::Web;
 
 /// One line for each admin listener that more than this machine can reach, and that tells strangers how the server is doing.
@@ -15,7 +16,7 @@ pub fn admin_warnings(web: &Web) -> Vec<String> {
     });
     open.map(|address| {
         format!(
-            "larderd: warning: admin HTTP at {address} is open to whoever can reach it: no --admin-token-file; \
+            "admin HTTP at {address} is open to whoever can reach it: no --admin-token-file; \
              127.0.0.1 keeps it to this machine"
         )
     })
@@ -26,11 +27,11 @@ pub fn admin_warnings(web: &Web) -> Vec<String> {
 /// are. There is nothing to say if all must log in.
 ///
 /// Unix sockets have a file's owner and mode.
-pub fn warnings(listeners: &[Listener], udp: &[udp::Socket], is_guarded: bool) -> Vec<String> {
-    let datagrams = udp.iter().map(udp::Socket::address).filter(|address| !address.ip().is_loopback());
+pub fn warnings(listeners: &[Listener], udp: &[SocketAddr], is_guarded: bool) -> Vec<String> {
+    let datagrams = udp.iter().filter(|address| !address.ip().to_canonical().is_loopback());
     let datagrams = datagrams.map(|address| {
         format!(
-            "larderd: warning: UDP {address} is open to whoever can reach it, in any name (docs/udp.md); \
+            "UDP {address} is open to whoever can reach it, in any name (docs/udp.md); \
              -l 127.0.0.1 keeps it to this machine"
         )
     });
@@ -41,7 +42,7 @@ pub fn warnings(listeners: &[Listener], udp: &[udp::Socket], is_guarded: bool) -
     });
     open.map(|address| {
         format!(
-            "larderd: warning: {address} is open to whoever can reach it: no login (-Y, -S), no TLS (-Z); \
+            "{address} is open to whoever can reach it: no login (-Y, -S), no TLS (-Z); \
              -l 127.0.0.1 keeps it to this machine"
         )
     })

@@ -83,12 +83,15 @@ impl Guard {
         &self.path
     }
 
-    /// Reads the file again. Who is in stays in. If the file cannot be used the passwords stay as they are, and stderr says why.
+    /// Reads the file again. Who is in stays in. If the file cannot be used the passwords stay as they are, and the journal says why.
     pub fn reload(&self) {
         match read(&self.path, self.scheme, &self.secret) {
-            Ok(table) => *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table),
+            Ok(table) => {
+                *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
+                tracing::info!(file = %self.path.display(), "passwords read again");
+            }
             Err(error) => {
-                eprintln!("larderd: password file {}: {error}; the old passwords stay", self.path.display());
+                tracing::error!("password file {}: {error}; the old passwords stay", self.path.display());
             }
         }
     }

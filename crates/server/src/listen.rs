@@ -1,9 +1,11 @@
 //! Where clients come in: binds the TCP addresses or the Unix socket of the command line.
 
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use larder_protocol::Dialect;
@@ -14,7 +16,6 @@ use crate::options::{EXIT_OS_ERROR, EXIT_USAGE, Refusal};
 use crate::roster;
 use crate::settings::{Port, Settings};
 use crate::tls::ClientCertificates;
-use crate::udp;
 
 /// A socket that clients connect to. Nonblocking.
 #[derive(Debug)]
@@ -27,6 +28,24 @@ pub struct Listener {
     pub dialect: Option<Dialect>,
     /// What it wants of its clients' certificates; `None`: it does not speak TLS.
     pub tls: Option<ClientCertificates>,
+}
+
+impl Listener {
+    /// One that somebody else has opened. Its clients are as options for all say. Errors: the system tells no address of it.
+    pub(crate) fn passed(fd: OwnedFd, settings: &Settings) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&fd, true)?;
+        let bound = rustix::net::getsockname(&fd)?;
+        let address = match SocketAddr::try_from(bound.clone()) {
+            Ok(address) => {
+                accept_eagerly(&fd)?;
+                Address::Tcp(address)
+            }
+            Err(_) => Address::Unix(unix_name(&SocketAddrUnix::try_from(bound)?)),
+        };
+        let has_tls = settings.tls.is_enabled && matches!(address, Address::Tcp(_));
+        let tls = has_tls.then(|| settings.tls.client_certificates());
+        Ok(Self { fd, address, dialect: settings.dialect, tls })
+    }
 }
 
 /// What a listener listens on.
@@ -102,7 +121,7 @@ pub fn bind(settings: &Settings) -> Result<Vec<Listener>, Refusal> {
 pub fn write_port_file(
     path: &Path,
     listeners: &[Listener],
-    udp: &[udp::Socket],
+    udp: &[SocketAddr],
     admin: &[Listener],
 ) -> io::Result<()> {
     let tcp = |name| {
@@ -111,7 +130,7 @@ pub fn write_port_file(
             Address::Unix(_) => None,
         }
     };
-    let udp = udp.iter().map(|socket| ("UDP", socket.address()));
+    let udp = udp.iter().map(|address| ("UDP", *address));
     let addresses =
         listeners.iter().filter_map(tcp("TCP")).chain(udp).chain(admin.iter().filter_map(tcp("ADMIN")));
     let mut lines = String::new();
@@ -288,13 +307,26 @@ fn bind_tcp(address: SocketAddr, dialect: Option<Dialect>, backlog: i32) -> io::
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&fd, true)?;
     }
-    // Linux hands both on to the connections accepted here.
-    sockopt::set_socket_keepalive(&fd, true)?;
-    sockopt::set_tcp_nodelay(&fd, true)?;
+    accept_eagerly(&fd)?;
     rustix::net::bind(&fd, &address)?;
     rustix::net::listen(&fd, backlog)?;
     let bound = SocketAddr::try_from(rustix::net::getsockname(&fd)?)?;
     Ok(Listener { fd, address: Address::Tcp(bound), dialect, tls: None })
+}
+
+/// Sets what connections of TCP are to have. Linux hands it on to those that are accepted here.
+fn accept_eagerly(fd: &OwnedFd) -> io::Result<()> {
+    sockopt::set_socket_keepalive(fd, true)?;
+    Ok(sockopt::set_tcp_nodelay(fd, true)?)
+}
+
+/// The path of a Unix socket; an abstract name with `@` in front.
+fn unix_name(address: &SocketAddrUnix) -> PathBuf {
+    let path = address.path_bytes().map(|path| OsStr::from_bytes(path).into());
+    path.unwrap_or_else(|| {
+        let name = [b"@", address.abstract_name().unwrap_or_default()].concat();
+        OsString::from_vec(name).into()
+    })
 }
 
 pub(crate) fn bind_unix(path: &Path, settings: &Settings) -> io::Result<Listener> {

@@ -3,8 +3,10 @@
 #![forbid(unsafe_code)]
 
 use std::io::{self, Write as _};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Instant;
 
 use larder_engine::{Config, Engine};
 use larder_server::clock::Clock;
@@ -12,18 +14,18 @@ use larder_server::confine;
 use larder_server::control::{self, Stop};
 use larder_server::crew::Crew;
 use larder_server::daemon::{self, PidFile};
-use larder_server::exposure;
+use larder_server::doors::Doors;
 use larder_server::guard::Guard;
-use larder_server::listen;
-use larder_server::options::{self, EXIT_FAILURE, EXIT_OS_ERROR, Outcome, Refusal};
+use larder_server::journal;
+use larder_server::options::{self, EXIT_OS_ERROR, Outcome, Refusal};
 use larder_server::privilege;
 use larder_server::random;
 use larder_server::settings::Settings;
 use larder_server::shared::Shared;
 use larder_server::signals::Signals;
+use larder_server::systemd::Supervisor;
 use larder_server::tls::Tls;
-use larder_server::udp;
-use larder_server::web::Web;
+use larder_server::web::TokenFile;
 use larder_server::worker::Worker;
 
 fn main() -> ExitCode {
@@ -38,7 +40,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(Refusal { exit_code, message }) => {
-            eprintln!("{message}");
+            journal::refuse(&message);
             ExitCode::from(exit_code)
         }
     }
@@ -48,30 +50,19 @@ fn main() -> ExitCode {
 /// that whoever started us learns of it; what needs root comes before rights are given up; threads come last, since the
 /// steps before are for a process with one.
 fn serve(settings: Settings) -> Result<(), Refusal> {
-    if settings.verbosity > 0 {
-        settings.notes.iter().for_each(|note| eprintln!("larderd: {note}"));
-    }
+    journal::open(&settings.journal, settings.verbosity);
+    settings.notes.iter().for_each(|note| tracing::info!("{note}"));
+    let supervisor = Supervisor::of_environment();
     if settings.core_dumps {
         privilege::allow_core_dumps()?;
     }
     let target = privilege::target(&settings)?;
-    let guard = Guard::new(&settings)?;
-    let tls = Tls::load(&settings.tls)?;
-    let listeners = listen::bind(&settings)?;
-    let udp = udp::bind(&settings)?;
-    let web = Web::bind(&settings)?;
-    let admin = web.as_ref().map_or(&[][..], Web::listeners);
-    // All workers' sockets have the same addresses.
-    let udp_of_one = udp.first().map_or(&[][..], Vec::as_slice);
-    let sockets = listeners.len() + udp.iter().map(Vec::len).sum::<usize>();
-    let descriptors = settings.connections_max as usize
-        + sockets
-        + settings.own_descriptors()
-        + web.as_ref().map_or(0, Web::descriptors);
+    let secrets = Secrets::read(&settings)?;
+    let doors = Doors::open(&settings)?;
+    let descriptors = settings.connections_max as usize + settings.own_descriptors() + doors.descriptors();
     privilege::allow_descriptors(descriptors as u64)?;
     if let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME") {
-        listen::write_port_file(path.as_ref(), &listeners, udp_of_one, admin)
-            .map_err(|error| Refusal::new(EXIT_FAILURE, format!("Failed to write the port file: {error}")))?;
+        doors.write_port_file(path.as_ref())?;
     }
     let engine = Engine::new(config(&settings)?).map_err(|error| {
         Refusal::new(
@@ -80,13 +71,10 @@ fn serve(settings: Settings) -> Result<(), Refusal> {
         )
     })?;
     if let Some(target) = &target {
-        target.hand_over(&listeners)?;
-        target.hand_over(admin)?;
+        doors.hand_over(target)?;
     }
-    let warnings = exposure::warnings(&listeners, udp_of_one, guard.is_some());
-    for warning in warnings.into_iter().chain(web.iter().flat_map(exposure::admin_warnings)) {
-        eprintln!("{warning}");
-    }
+    announce(&settings);
+    doors.announce(&settings, secrets.guard.is_some());
     if settings.daemon {
         daemon::detach(&settings)?;
     }
@@ -101,44 +89,68 @@ fn serve(settings: Settings) -> Result<(), Refusal> {
         target.assume()?;
     }
     if settings.drop_privileges {
-        let passwords = guard.iter().map(|guard| guard.path().to_owned());
-        let reloaded: Vec<_> = passwords.chain(tls.iter().flat_map(Tls::files)).collect();
-        confine::confine(&reloaded)?;
+        confine::confine(&secrets.files())?;
     }
 
-    let stop = work(settings.clone(), engine, guard, tls, Bound { listeners, udp, web }, &signals)
+    let is_daemon = settings.daemon;
+    work(settings, engine, secrets, doors, &signals, supervisor)
         .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to start: {error}")))?;
-    if stop == Stop::Gracefully {
-        eprintln!("Gracefully stopping");
-    } else if settings.verbosity > 0 {
-        eprintln!("Exiting normally");
-    }
-    if let Some(pid_file) = pid_file.filter(|_| settings.daemon) {
+    if let Some(pid_file) = pid_file.filter(|_| is_daemon) {
         // The user we became may not be allowed to.
         let _ = pid_file.remove();
     }
     Ok(())
 }
 
-/// All that clients and operators come in by.
-struct Bound {
-    listeners: Vec<listen::Listener>,
-    /// By worker.
-    udp: Vec<Vec<udp::Socket>>,
-    web: Option<Web>,
+/// What is read from files that SIGHUP has read again.
+struct Secrets {
+    guard: Option<Guard>,
+    tls: Option<Tls>,
+    admin_token: Option<TokenFile>,
 }
 
-/// Starts the workers and waits for the end. They end with the process, unless they are to finish what they are at.
+impl Secrets {
+    fn read(settings: &Settings) -> Result<Self, Refusal> {
+        let (guard, tls) = (Guard::new(settings)?, Tls::load(&settings.tls)?);
+        Ok(Self { guard, tls, admin_token: TokenFile::read(&settings.web)? })
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let passwords = self.guard.iter().map(|guard| guard.path().to_owned());
+        let token = self.admin_token.iter().map(|token| token.path().to_owned());
+        passwords.chain(token).chain(self.tls.iter().flat_map(Tls::files)).collect()
+    }
+}
+
+fn announce(settings: &Settings) {
+    let given: Vec<_> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        threads = settings.threads,
+        memory_mib = settings.memory_bytes >> 20,
+        connections_max = settings.connections_max,
+        options = given.join(" "),
+        "larderd starts"
+    );
+}
+
+/// Starts the workers, waits for the end, and lets them finish what they are at if that was asked for; else they end with the process.
 fn work(
     settings: Settings,
     engine: Arc<Engine>,
-    guard: Option<Guard>,
-    tls: Option<Tls>,
-    Bound { listeners, udp, web }: Bound,
+    secrets: Secrets,
+    doors: Doors,
     signals: &Signals,
-) -> io::Result<Stop> {
+    mut supervisor: Supervisor,
+) -> io::Result<()> {
     let threads = settings.threads;
-    let shared = Arc::new(Shared::new(engine, settings, Clock::start())?.with_guard(guard).with_tls(tls));
+    let addresses = doors.addresses();
+    let Doors { listeners, udp, web } = doors;
+    let shared = Shared::new(engine, settings, Clock::start())?
+        .with_guard(secrets.guard)
+        .with_tls(secrets.tls)
+        .with_admin_token(secrets.admin_token);
+    let shared = Arc::new(shared);
     shared.roster.add_sockets(&listeners, &udp);
     let crew = Arc::new(Crew::new(threads, listeners)?);
     let mut workers = Vec::new();
@@ -148,7 +160,7 @@ fn work(
         workers.push(thread.spawn(move || {
             // A server without one of its workers would leave clients hanging.
             if let Err(error) = worker.run() {
-                eprintln!("larderd: worker {index}: {error}");
+                tracing::error!("worker {index}: {error}");
                 std::process::exit(EXIT_OS_ERROR.into());
             }
         })?);
@@ -156,14 +168,18 @@ fn work(
     if let Some(web) = web {
         web.start(Arc::clone(&shared), Arc::clone(&crew))?;
     }
-    let stop = control::run(&shared, &crew, signals)?;
+    tracing::info!(pid = std::process::id(), "Serving");
+    supervisor.ready(&format!("Serving {addresses}"));
+    let stop = control::run(&shared, &crew, signals, &mut supervisor)?;
+    let asked = Instant::now();
     if stop == Stop::Gracefully {
         crew.stop();
         for worker in workers {
             let _ = worker.join();
         }
     }
-    Ok(stop)
+    tracing::info!(stop_millis = asked.elapsed().as_millis() as u64, "Exiting normally");
+    Ok(())
 }
 
 fn config(settings: &Settings) -> Result<Config, Refusal> {

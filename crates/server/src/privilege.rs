@@ -67,7 +67,7 @@ impl Target {
         setgid(self.gid).map_err(refuse)?;
         setuid(self.uid).map_err(refuse)?;
         if !self.was_asked_for {
-            eprintln!("larderd: started as root without -u: running as user {}", self.name);
+            tracing::warn!("started as root without -u: running as user {}", self.name);
         }
         Ok(())
     }
@@ -101,6 +101,6 @@ pub fn allow_core_dumps() -> Result<(), Refusal> {
 /// Keeps all memory resident (`-k`), and says so if the system does not allow it, as memcached does.
 pub fn lock_memory() {
     if rustix::mm::mlockall(rustix::mm::MlockAllFlags::CURRENT | rustix::mm::MlockAllFlags::FUTURE).is_err() {
-        eprintln!("warning: -k invalid, mlockall() failed");
+        tracing::warn!("-k invalid, mlockall() failed");
     }
 }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use larder_protocol::Dialect;
 
+use crate::journal::JournalSettings;
 use crate::measure::Measured;
-
 use crate::tls::TlsSettings;
 use crate::web::WebSettings;
 
@@ -79,6 +79,8 @@ pub struct Settings {
     pub noreply_close_on_error: bool,
     /// Verbosity at the start (`-v`); `verbosity` changes the one in [`crate::shared::Shared`].
     pub verbosity: u8,
+    /// What goes to stderr, and how (`--log-*`).
+    pub journal: JournalSettings,
 
     // The process.
     /// Run in the background (`-d`).
@@ -224,6 +226,7 @@ impl Default for Settings {
             watch: true,
             noreply_close_on_error: false,
             verbosity: 0,
+            journal: JournalSettings::default(),
             daemon: false,
             pid_file: None,
             user: None,

@@ -16,6 +16,7 @@ use crate::crawler::Crawler;
 use crate::doorkeeper::Doorkeeper;
 use crate::forecast::Forecast;
 use crate::guard::Guard;
+use crate::journal::{self, Rarely};
 use crate::log::{Event, Log};
 use crate::measure::{Measures, Recorder};
 use crate::prefixes::Prefixes;
@@ -23,6 +24,7 @@ use crate::roster::Roster;
 use crate::settings::Settings;
 use crate::tls::Tls;
 use crate::wake::Wake;
+use crate::web::TokenFile;
 
 /// The server as its workers see it.
 pub struct Shared {
@@ -40,6 +42,8 @@ pub struct Shared {
     pub guard: Option<Guard>,
     /// The certificates, if TLS is on.
     pub tls: Option<Tls>,
+    /// What operators name who ask by HTTP, if anything.
+    pub(crate) admin_token: Option<TokenFile>,
     /// The search for expired items that clients may ask for.
     pub crawler: Crawler,
     /// What is measured beyond counting.
@@ -54,6 +58,8 @@ pub struct Shared {
     pub prefixes: Prefixes,
     /// Who is connected.
     pub roster: Roster,
+    /// Connections that could not be accepted, for the journal.
+    pub(crate) turned_away: Rarely,
     verbosity: AtomicU8,
     /// [`Stop`], as a number; 0: not asked for.
     stop: AtomicU8,
@@ -68,7 +74,7 @@ impl Shared {
     pub fn new(engine: Arc<Engine>, settings: Settings, clock: Clock) -> io::Result<Self> {
         let control_wake = Arc::new(Wake::new()?);
         let attention = Attention::default();
-        attention.set_verbose(settings.verbosity > 1);
+        attention.set_verbose(settings.journal.is_verbose(settings.verbosity));
         attention.set_counts_prefixes(settings.accepted.detail);
         Ok(Self {
             attention,
@@ -77,6 +83,7 @@ impl Shared {
             log: Log::new(settings.threads + 1, settings.accepted.worker_logbuf_bytes as usize),
             prefixes: Prefixes::new(settings.threads, settings.accepted.prefix_delimiter as u8),
             roster: Roster::default(),
+            turned_away: Rarely::default(),
             verbosity: AtomicU8::new(settings.verbosity),
             crawler: Crawler::new(settings.accepted.lru_crawler),
             stop: AtomicU8::new(0),
@@ -87,6 +94,7 @@ impl Shared {
             forecast: Forecast::default(),
             guard: None,
             tls: None,
+            admin_token: None,
             engine,
             settings,
             clock,
@@ -103,7 +111,12 @@ impl Shared {
         Self { tls, ..self }
     }
 
-    /// 0 says nothing, 1 warnings (`-v`), 2 connections and commands (`-vv`).
+    /// The same, with a token for operators.
+    pub fn with_admin_token(self, admin_token: Option<TokenFile>) -> Self {
+        Self { admin_token, ..self }
+    }
+
+    /// What was asked for: 1 says what happens to the server (`-v`), 2 also connections and commands (`-vv`).
     pub fn verbosity(&self) -> u8 {
         self.verbosity.load(Relaxed)
     }
@@ -111,7 +124,8 @@ impl Shared {
     /// Sets the verbosity (the `verbosity` command).
     pub fn set_verbosity(&self, level: u8) {
         self.verbosity.store(level, Relaxed);
-        self.attention.set_verbose(level > 1);
+        journal::set_verbosity(&self.settings.journal, level);
+        self.attention.set_verbose(self.settings.journal.is_verbose(level));
     }
 
     /// Asks the server to stop. Returns at once; the process ends within about a second.

@@ -11,10 +11,10 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// SIGINT, SIGTERM.
-    Stop,
+    /// SIGINT, SIGTERM, by name.
+    Stop(&'static str),
     /// SIGUSR1.
-    StopGracefully,
+    StopGracefully(&'static str),
     /// SIGHUP: read files with secrets anew.
     Reload,
 }
@@ -38,9 +38,9 @@ impl Signals {
     pub fn next(&self) -> Option<Asked> {
         let signal = self.0.read_signal().ok()??;
         match Signal::try_from(signal.ssi_signo as i32).ok()? {
-            Signal::SIGUSR1 => Some(Asked::StopGracefully),
+            signal @ Signal::SIGUSR1 => Some(Asked::StopGracefully(signal.as_str())),
             Signal::SIGHUP => Some(Asked::Reload),
-            _ => Some(Asked::Stop),
+            signal => Some(Asked::Stop(signal.as_str())),
         }
     }
 }

@@ -59,9 +59,12 @@ impl Tls {
     }
 
     /// Reads the certificates anew (`refresh_certs`, SIGHUP). New connections get the new ones, those there are keep
-    /// theirs. Errors: as [`Tls::load`]; then the old ones stay.
+    /// theirs. Errors: as [`Tls::load`]; then the old ones stay, and the journal says why: it names files, which are no client's
+    /// business.
     pub fn reload(&self) -> Result<(), LoadError> {
-        let contexts = Contexts::load(&self.settings)?;
+        let contexts = Contexts::load(&self.settings)
+            .inspect_err(|error| tracing::error!("{error}; the old certificates stay"))?;
+        tracing::info!("certificates read again");
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         *current = Loaded { contexts, at: Instant::now() };
         Ok(())

@@ -1,17 +1,47 @@
-//! The verbose log (`-vv`): commands and replies on stderr, as memcached writes them.
+//! The verbose log (`-vv`): connections, commands and replies, in memcached's words.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::marker::PhantomData;
 use std::os::fd::RawFd;
 
 use larder_engine::Item;
-use larder_protocol::{Form, Reply, Sink};
+use larder_protocol::{Dialect, Form, Reply, Sink};
+
+use crate::journal;
+
+/// A socket is listened on.
+pub(crate) fn listening(fd: RawFd, dialect: Option<Dialect>) {
+    write(&[format!("<{fd} server listening ({})", protocol(dialect, "auto-negotiate")).as_bytes()]);
+}
+
+/// A UDP socket is.
+pub(crate) fn listening_for_datagrams(fd: RawFd) {
+    write(&[format!("<{fd} server listening (udp)").as_bytes()]);
+}
+
+/// A client has come.
+pub(crate) fn arrival(fd: RawFd, dialect: Option<Dialect>) {
+    let protocol = protocol(dialect, "auto-negotiating");
+    write(&[format!("<{fd} new {protocol} client connection").as_bytes()]);
+}
+
+/// A client has gone.
+pub(crate) fn departure(fd: RawFd) {
+    write(&[format!("<{fd} connection closed.").as_bytes()]);
+}
+
+fn protocol(dialect: Option<Dialect>, negotiated: &'static str) -> &'static str {
+    match dialect {
+        None => negotiated,
+        Some(Dialect::Text) => "ascii",
+        Some(Dialect::Binary) => "binary",
+    }
+}
 
 /// A client's first bytes told what it speaks.
 pub(crate) fn dialect(fd: RawFd, is_binary: bool) {
     let name = if is_binary { "binary" } else { "ascii" };
-    eprintln!("{fd}: Client using the {name} protocol");
+    journal::wire(format!("{fd}: Client using the {name} protocol").as_bytes());
 }
 
 /// A command line, or the header of a binary request.
@@ -63,11 +93,8 @@ fn packet(title: &str, margin: &str, bytes: &[u8]) {
     write(&[text.as_bytes()]);
 }
 
-/// One line, whole, whatever bytes it has.
 fn write(parts: &[&[u8]]) {
-    let line = [&parts.concat()[..], b"\n"].concat();
-    // Nobody is left to be told that stderr is closed.
-    let _ = std::io::stderr().lock().write_all(&line);
+    journal::wire(&parts.concat());
 }
 
 /// A reply without values.

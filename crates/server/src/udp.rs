@@ -24,7 +24,7 @@ use larder_protocol::{Dialect, Error, Reply, udp};
 use self::gate::{Admitted, Gate};
 use self::inbox::Inbox;
 use self::outbox::Outbox;
-pub use self::socket::{Socket, bind};
+pub use self::socket::{Socket, bind, share};
 use crate::connection::{Bench, let_others_run};
 use crate::frame::Frame;
 use crate::measure::Road;

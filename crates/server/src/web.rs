@@ -28,32 +28,33 @@ use std::io;
 use std::sync::Arc;
 
 pub use settings::WebSettings;
+pub use token::TokenFile;
 
 use crate::crew::Crew;
 use crate::listen::Listener;
 use crate::options::{EXIT_USAGE, Refusal};
 use crate::settings::Settings;
 use crate::shared::Shared;
-use token::Token;
 
-/// Listeners that are bound, and who is let in: what must be done while the process still has its rights.
+/// Listeners that are bound: what must be done while the process still has its rights.
 pub struct Web {
     listeners: Vec<Listener>,
-    token: Option<Token>,
+    is_guarded: bool,
 }
 
 impl Web {
-    /// Binds what `--admin-listen` names, and reads the token. `None`: nothing is asked for. Errors: exit code 71 for an address,
-    /// 1 for the token's file, 64 for TLS without certificates.
-    pub fn bind(settings: &Settings) -> Result<Option<Self>, Refusal> {
-        if settings.web.listen.is_empty() {
+    /// Binds what `--admin-listen` names, beside those listeners that were `passed` to us. `None`: nothing is asked for. Errors: exit
+    /// code 71 for an address, 64 for TLS without certificates.
+    pub fn bind(settings: &Settings, passed: Vec<Listener>) -> Result<Option<Self>, Refusal> {
+        if settings.web.listen.is_empty() && passed.is_empty() {
             return Ok(None);
         }
         if settings.web.tls && !settings.tls.is_enabled {
             return Err(Refusal::new(EXIT_USAGE, "larderd: --admin-tls has no certificates without -Z"));
         }
-        let token = settings.web.token_file.as_deref().map(Token::read).transpose()?;
-        Ok(Some(Self { listeners: door::bind(settings)?, token }))
+        let mut listeners = passed;
+        listeners.extend(door::bind(settings)?);
+        Ok(Some(Self { listeners, is_guarded: settings.web.token_file.is_some() }))
     }
 
     /// The listeners.
@@ -63,7 +64,7 @@ impl Web {
 
     /// Is a token asked for?
     pub fn is_guarded(&self) -> bool {
-        self.token.is_some()
+        self.is_guarded
     }
 
     /// Descriptors that it may need.
@@ -75,8 +76,8 @@ impl Web {
     /// Serves on a thread of its own, to the end of the process. Errors: no thread or no descriptor to be had.
     pub fn start(self, shared: Arc<Shared>, crew: Arc<Crew>) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-        let doors = door::open(self.listeners, self.token.is_some(), &shared.settings);
-        let state = Arc::new(state::State::new(shared, crew, self.token));
+        let doors = door::open(self.listeners, self.is_guarded, &shared.settings);
+        let state = Arc::new(state::State::new(shared, crew));
         let thread = std::thread::Builder::new().name("larder-admin".to_owned());
         thread.spawn(move || runtime.block_on(serve::run(doors, state)))?;
         Ok(())

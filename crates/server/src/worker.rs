@@ -7,11 +7,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use larder_protocol::Dialect;
 use larder_protocol::admin::Streams;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -26,6 +25,7 @@ use crate::roster::{Client, Peer};
 use crate::session::{CloseReason, Session};
 use crate::shared::Shared;
 use crate::tls::{self, Channel, ClientCertificates};
+use crate::trace;
 use crate::udp;
 use crate::wire::Wire;
 
@@ -220,6 +220,7 @@ impl Worker {
             // Whoever is not to be refused is accepted only when there is a place.
             if !refuses && !doorkeeper.admit(limit) {
                 doorkeeper.shut();
+                self.turn_away("-c is reached");
                 // One may have left before we shut, and found nothing to reopen.
                 if doorkeeper.open_connections() < limit {
                     doorkeeper.reopen();
@@ -231,6 +232,7 @@ impl Worker {
             match rustix::net::acceptfrom_with(fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok((fd, _)) if refuses && !doorkeeper.admit(limit) => {
                     self.counters.rejected_connections.add(1);
+                    self.turn_away("-c is reached");
                     // The socket is new: if it does not take one line at once, its client has gone.
                     let _ = rustix::io::write(&fd, REFUSAL);
                 }
@@ -250,9 +252,7 @@ impl Worker {
                         Errno::AGAIN => return,
                         // Without a pause epoll would report the listener again and again.
                         Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => {
-                            if shared.verbosity() > 0 {
-                                eprintln!("Too many open connections");
-                            }
+                            self.turn_away("no descriptors left");
                             doorkeeper.shut();
                             return self.stop_listening();
                         }
@@ -261,6 +261,14 @@ impl Worker {
                     }
                 }
             }
+        }
+    }
+
+    /// Notes that a client could not be let in. memcached's words.
+    fn turn_away(&self, reason: &str) {
+        if let Some(times) = self.shared.turned_away.happened(self.shared.clock.now().secs) {
+            let connections = self.shared.doorkeeper.open_connections();
+            tracing::warn!(reason, connections, times, "Too many open connections");
         }
     }
 
@@ -276,13 +284,8 @@ impl Worker {
 
     fn adopt(&mut self, Newcomer { fd, listener, peer }: Newcomer) {
         let Listener { address, dialect, tls, .. } = &self.crew.listeners()[listener];
-        if self.shared.verbosity() > 1 {
-            let protocol = match dialect {
-                None => "auto-negotiating",
-                Some(Dialect::Text) => "ascii",
-                Some(Dialect::Binary) => "binary",
-            };
-            eprintln!("<{} new {protocol} client connection", fd.as_raw_fd());
+        if self.shared.attention.is_verbose() {
+            trace::arrival(fd.as_raw_fd(), *dialect);
         }
         let Ok(channel) = tls.map(|certificates| self.channel(certificates)).transpose() else {
             return self.forget();
@@ -328,8 +331,8 @@ impl Worker {
         self.shared.tell(self.index, &Event::Departure { client: connection.client(), reason });
         // Dropping the descriptor also takes it out of epoll: nobody else holds the socket.
         drop(connection);
-        if self.shared.verbosity() > 1 {
-            eprintln!("<{fd} connection closed.");
+        if self.shared.attention.is_verbose() {
+            trace::departure(fd as RawFd);
         }
         self.forget();
     }

@@ -98,7 +98,7 @@ fn int_and_term_stop_with_exit_code_0() {
     for (signal, verbose, says) in [
         (Signal::INT, "-v", "Exiting normally"),
         (Signal::TERM, "-v", "Exiting normally"),
-        (Signal::USR1, "-t1", "Gracefully stopping"),
+        (Signal::USR1, "-v", "Gracefully stopping"),
     ] {
         let mut server = UnixServer::start(folder.file("socket"), &[verbose]);
         let asked = Instant::now();

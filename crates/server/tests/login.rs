@@ -240,7 +240,7 @@ fn open_doors_are_named_once_each() {
         thread::sleep(Duration::from_millis(200));
         child.kill().expect("it runs");
         let output = child.wait_with_output().expect("it has ended");
-        String::from_utf8_lossy(&output.stderr).lines().filter(|line| line.contains("warning: ")).count()
+        String::from_utf8_lossy(&output.stderr).lines().filter(|line| line.contains(" WARN ")).count()
     };
     assert_eq!(warnings(&["-l", "0.0.0.0"]), 1);
     assert_eq!(warnings(&["-l", "127.0.0.1,0.0.0.0,127.0.0.2"]), 1);

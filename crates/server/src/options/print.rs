@@ -61,8 +61,15 @@ pub(super) fn manual() -> String {
                .TP
                .B MEMCACHED_SASL_PWDB
                The password file of -S: one user and password a line, with a colon between.
+               .TP
+               .B LISTEN_FDS, LISTEN_PID, LISTEN_FDNAMES
+               Sockets that were opened by systemd: then -l, -p, -s and -U have no effect. One of the name admin serves HTTP.
+               .TP
+               .B NOTIFY_SOCKET, WATCHDOG_USEC
+               Where systemd is told how the server is, and how often.
                .SH SIGNALS\n\
-               SIGINT, SIGTERM and SIGUSR1 stop the server. SIGHUP lets it read password files again.\n\
+               SIGINT, SIGTERM and SIGUSR1 stop the server, the last when it has finished what it is at. SIGHUP lets it\n\
+               read passwords, certificates and the token of \\-\\-admin\\-token\\-file again.\n\
                .SH EXIT STATUS\n\
                0 after a stop or a printing option, 1 for a bad value, 64 for options that exclude each other or that\n\
                this version refuses, 67 for an unknown user, 71 when an address cannot be listened on.\n";

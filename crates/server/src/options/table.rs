@@ -4,6 +4,7 @@ use larder_protocol::Dialect;
 
 use super::Value::{Needed, None as NoValue, Possible};
 use super::{Act, EXIT_FAILURE, EXIT_USAGE, Refusal, Row, Status, extended, number, number_in, port, print};
+use crate::journal;
 
 /// Finds an option by its letter.
 pub(super) fn by_short(short: char) -> Result<&'static Row, Refusal> {
@@ -144,7 +145,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "verbose",
         Possible("<num>"),
         "0",
-        "say more: -v warnings, -vv also connections",
+        "say more: -v is --log-level=info, -vv is --log-level=debug",
         |d, v| {
             d.settings.verbosity = match v {
                 "" => d.settings.verbosity.saturating_add(1),
@@ -367,6 +368,37 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "over UDP, send sources no more than they sent until they return a cookie",
         |d, _| {
             d.settings.udp_cookie = true;
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
+        "log-level",
+        Needed("<level>"),
+        "warn",
+        "say on stderr what is as bad as this: error, warn, info or debug (docs/logs.md)",
+        |d, v| {
+            let level = journal::level(v).ok_or_else(|| {
+                Refusal::new(EXIT_USAGE, format!("larderd: --log-level={v}: error, warn, info or debug"))
+            })?;
+            d.settings.journal.level = Some(level);
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
+        "log-format",
+        Needed("<form>"),
+        "text",
+        "how it is said: text, or json, one object a line",
+        |d, v| {
+            d.settings.journal.form = match v {
+                "text" => journal::Form::Text,
+                "json" => journal::Form::Json,
+                _ => {
+                    return Err(Refusal::new(EXIT_USAGE, format!("larderd: --log-format={v}: text or json")));
+                }
+            };
             Ok(())
         },
     ),

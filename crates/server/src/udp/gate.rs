@@ -44,7 +44,7 @@ impl Gate {
             return None;
         }
         let Some(cookies) = &self.cookies else {
-            let allowance = self.budget.grant(source.ip(), datagram.len(), now_secs);
+            let allowance = self.budget.grant(source.ip().to_canonical(), datagram.len(), now_secs);
             return Some(Admitted { source, request_id, payload, allowance, cookie: None });
         };
         let (cookie, payload) = match reserved {
@@ -70,7 +70,7 @@ impl Gate {
 /// Clients use neither the ports of servers nor those below 1024, where echo and its like live.
 fn is_server(source: SocketAddr, port: u16) -> bool {
     const MEMCACHED: u16 = 11211;
-    let is_unspecified = match source.ip() {
+    let is_unspecified = match source.ip().to_canonical() {
         IpAddr::V4(ip) => ip.is_unspecified() || ip.is_broadcast() || ip.is_multicast(),
         IpAddr::V6(ip) => ip.is_unspecified() || ip.is_multicast(),
     };
@@ -106,6 +106,23 @@ mod tests {
             ["127.0.0.1:4000", "127.0.0.1:11211", "192.0.2.1:7", "192.0.2.1:0", "0.0.0.0:5000", "[::]:5000"]
         {
             assert_eq!(gate.admit(PLAIN, source(dropped), PORT, 5), None, "{dropped}");
+        }
+    }
+
+    /// As a socket of both families names who comes by IPv4.
+    #[test]
+    fn ipv4_within_ipv6_is_ipv4() {
+        let mut gate = Gate::new([1, 2], false);
+        for dropped in ["[::ffff:0.0.0.0]:5000", "[::ffff:255.255.255.255]:5000", "[::ffff:224.0.0.1]:5000"] {
+            assert_eq!(gate.admit(PLAIN, source(dropped), PORT, 5), None, "{dropped}");
+        }
+        let near = gate.admit(PLAIN, source("[::ffff:127.0.0.1]:5000"), PORT, 5).expect("let in");
+        assert_eq!(near.allowance, Allowance::unbound());
+        // Of two sources neither has the other's credit.
+        for far in ["[::ffff:192.0.2.1]:5000", "[::ffff:198.51.100.7]:5000"] {
+            let mut far = gate.admit(PLAIN, source(far), PORT, 5).expect("let in");
+            assert!(far.allowance.spend(3 * PLAIN.len()));
+            gate.keep(&far.allowance);
         }
     }
 

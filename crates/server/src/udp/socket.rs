@@ -24,6 +24,14 @@ pub struct Socket {
 }
 
 impl Socket {
+    /// One that somebody else has bound. Errors: it has no address.
+    pub(crate) fn passed(fd: OwnedFd, dialect: Option<Dialect>) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&fd, true)?;
+        make_room(&fd)?;
+        let address = SocketAddr::try_from(rustix::net::getsockname(&fd)?)?;
+        Ok(Self { fd, address, dialect })
+    }
+
     /// What it is bound to.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -73,6 +81,16 @@ pub fn bind(settings: &Settings) -> Result<Vec<Vec<Socket>>, Refusal> {
     Ok(workers)
 }
 
+/// Shares sockets that were passed to us out among the workers, each to one: others at the same address could be bound by the user who
+/// bound it alone.
+pub fn share(sockets: Vec<Socket>, threads: usize) -> Vec<Vec<Socket>> {
+    let mut workers: Vec<Vec<Socket>> = (0..threads).map(|_| Vec::new()).collect();
+    for (index, socket) in sockets.into_iter().enumerate() {
+        workers[index % threads].push(socket);
+    }
+    workers
+}
+
 /// One socket for each worker. The first is bound before it says that it shares: so a port that is taken, by another
 /// server of the same user say, is noticed.
 fn bind_group(address: SocketAddr, dialect: Option<Dialect>, sockets: usize) -> io::Result<Vec<Socket>> {
@@ -97,10 +115,14 @@ fn socket(address: SocketAddr) -> io::Result<OwnedFd> {
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&fd, true)?;
     }
-    // The kernel gives as much of it as its own limits allow.
-    sockopt::set_socket_recv_buffer_size(&fd, BUFFER_BYTES)?;
-    sockopt::set_socket_send_buffer_size(&fd, BUFFER_BYTES)?;
+    make_room(&fd)?;
     Ok(fd)
+}
+
+/// The kernel gives as much of it as its own limits allow.
+fn make_room(fd: &OwnedFd) -> io::Result<()> {
+    sockopt::set_socket_recv_buffer_size(fd, BUFFER_BYTES)?;
+    Ok(sockopt::set_socket_send_buffer_size(fd, BUFFER_BYTES)?)
 }
 
 /// What the kernel may hold for a socket: bursts of many clients.

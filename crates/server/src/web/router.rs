@@ -34,7 +34,7 @@ pub(super) fn answer<B>(request: &Request<B>, door: &Door, state: &State) -> Rep
     if let Some((content_type, content)) = page::file(path) {
         return found(content_type, Bytes::from_static(content.as_bytes()));
     }
-    if state.token.as_ref().is_some_and(|token| !token.is_named_in(request.headers())) {
+    if state.shared.admin_token.as_ref().is_some_and(|token| !token.is_named_in(request.headers())) {
         let mut refusal = plain(StatusCode::UNAUTHORIZED, "a bearer token is needed\n");
         refusal.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         return refusal;

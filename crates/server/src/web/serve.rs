@@ -32,7 +32,7 @@ pub(super) async fn run(doors: Vec<Door>, state: Arc<State>) {
         let (places, state) = (Arc::clone(&places), Arc::clone(&state));
         tokio::spawn(async move {
             if let Err(error) = attend(door, &places, &state).await {
-                eprintln!("larderd: admin HTTP: {error}");
+                tracing::error!("admin HTTP: {error}");
             }
         });
     }

@@ -7,7 +7,6 @@ use larder_engine::Stats;
 use larder_measure::Snapshot;
 
 use super::history::History;
-use super::token::Token;
 use crate::counters::Totals;
 use crate::crew::Crew;
 use crate::measure::{Class, Road};
@@ -17,7 +16,6 @@ use crate::shared::Shared;
 pub(super) struct State {
     pub(super) shared: Arc<Shared>,
     pub(super) crew: Arc<Crew>,
-    pub(super) token: Option<Token>,
     history: Mutex<History>,
 }
 
@@ -36,9 +34,9 @@ pub(super) struct Reading {
 }
 
 impl State {
-    pub(super) fn new(shared: Arc<Shared>, crew: Arc<Crew>, token: Option<Token>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, crew: Arc<Crew>) -> Self {
         let first = Reading::take(&shared);
-        Self { shared, crew, token, history: Mutex::new(History::new(first)) }
+        Self { shared, crew, history: Mutex::new(History::new(first)) }
     }
 
     /// Takes the reading of this second.

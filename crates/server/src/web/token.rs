@@ -1,42 +1,91 @@
 //! The bearer token (RFC 6750) of `--admin-token-file`.
 
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
 
 use hyper::header::{AUTHORIZATION, HeaderMap};
 use subtle::ConstantTimeEq as _;
 
+use super::WebSettings;
 use crate::options::{EXIT_FAILURE, Refusal};
 
+/// The file of a token, and the token that it holds.
+#[derive(Debug)]
+pub struct TokenFile {
+    path: PathBuf,
+    token: RwLock<Token>,
+}
+
+impl TokenFile {
+    /// Reads the file, if there is to be one. Before rights are given up: it may be root's to read. Errors: exit code 1.
+    pub fn read(settings: &WebSettings) -> Result<Option<Self>, Refusal> {
+        let Some(path) = &settings.token_file else { return Ok(None) };
+        let refuse =
+            |reason| Refusal::new(EXIT_FAILURE, format!("larderd: token file {}: {reason}", path.display()));
+        let token = Token::read(path).map_err(refuse)?;
+        // The directory changes when the server goes to the background.
+        let path = std::path::absolute(path).map_err(|error| refuse(error.to_string()))?;
+        Ok(Some(Self { path, token: RwLock::new(token) }))
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads the file again. If it cannot be used the token stays, and the journal says why.
+    pub(crate) fn reload(&self) {
+        match Token::read(&self.path) {
+            Ok(token) => {
+                *self.token.write().unwrap_or_else(PoisonError::into_inner) = token;
+                tracing::info!(file = %self.path.display(), "admin token read again");
+            }
+            Err(reason) => {
+                tracing::error!("token file {}: {reason}; the old token stays", self.path.display());
+            }
+        }
+    }
+
+    /// Does the request name the token?
+    pub(super) fn is_named_in(&self, headers: &HeaderMap) -> bool {
+        self.token.read().unwrap_or_else(PoisonError::into_inner).is_named_in(headers)
+    }
+}
+
 /// A secret that requests have to name.
-pub(super) struct Token(Vec<u8>);
+struct Token(Vec<u8>);
 
 impl Token {
-    /// Reads the token: the file's content without blanks and line ends around it. Errors: exit code 1.
-    pub(super) fn read(path: &Path) -> Result<Self, Refusal> {
-        let refuse = |reason: String| {
-            Refusal::new(EXIT_FAILURE, format!("larderd: token file {}: {reason}", path.display()))
-        };
-        let content = std::fs::read(path).map_err(|error| refuse(error.to_string()))?;
+    /// Reads the token: the file's content without blanks and line ends around it. Errors: what is wrong with it.
+    fn read(path: &Path) -> Result<Self, String> {
+        let content = std::fs::read(path).map_err(|error| error.to_string())?;
         let token = content.trim_ascii();
         if !(TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX).contains(&token.len()) {
-            let bounds = format!("a token has {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} characters");
-            return Err(refuse(bounds));
+            return Err(format!("a token has {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} characters"));
         }
         // Others could not be sent in a header.
         if !token.iter().all(u8::is_ascii_graphic) {
-            return Err(refuse("a token is one word of printable ASCII".to_owned()));
+            return Err("a token is one word of printable ASCII".to_owned());
         }
         Ok(Self(token.to_owned()))
     }
 
     /// Does the request name it? Takes as long whether it is nearly right or not at all; only its length could be learned.
-    pub(super) fn is_named_in(&self, headers: &HeaderMap) -> bool {
+    fn is_named_in(&self, headers: &HeaderMap) -> bool {
         let Some((scheme, token)) =
             headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().split_at_checked(SCHEME.len()))
         else {
             return false;
         };
         scheme.eq_ignore_ascii_case(SCHEME) && bool::from(token.trim_ascii_start().ct_eq(&self.0))
+    }
+}
+
+/// Without the secret.
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token")
     }
 }
 

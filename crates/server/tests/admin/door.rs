@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::server::{Larderd, converse, temporary};
+use crate::server::{Larderd, converse, eventually, temporary};
 
 const PATHS: [&str; 8] = [
     "/metrics",
@@ -43,6 +43,39 @@ fn nothing_is_told_without_the_token() {
     // Probes of orchestrators, and the page that asks for the token.
     for path in ["/healthz", "/readyz", "/", "/page.js", "/page.css"] {
         assert_eq!(server.get(path).status, 200, "{path}");
+    }
+}
+
+/// Also by a server that can open no other file any more.
+#[test]
+fn a_new_token_takes_the_place_of_the_old_one_at_sighup() {
+    for options in ["maxconns_fast", "drop_privileges"] {
+        let folder = temporary("tokens");
+        fs::create_dir(&folder).expect("the temporary directory can be written");
+        let token_file = folder.join("token");
+        let write = |token: &str| {
+            fs::write(folder.join("new"), token).expect("the folder is ours");
+            fs::rename(folder.join("new"), &token_file).expect("the folder is ours");
+        };
+        write("correct-horse-battery");
+        let path = token_file.to_str().expect("it is text");
+        let server = Larderd::start(&["--admin-token-file", path, "-o", options]);
+        let status = |token: &str| {
+            let header = format!("Authorization: Bearer {token}\r\nConnection: close\r\n");
+            server.ask(&format!("GET /api/overview HTTP/1.1\r\nHost: a\r\n{header}\r\n")).status
+        };
+        write("battery-staple-horse");
+        server.reload();
+        eventually(|| status("battery-staple-horse") == 200);
+        assert_eq!(status("correct-horse-battery"), 401);
+        // One that is none changes nothing, nor does its absence let everybody in.
+        write("short");
+        server.reload();
+        fs::remove_file(&token_file).expect("the folder is ours");
+        server.reload();
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!((status("battery-staple-horse"), status("short"), status("")), (200, 401, 401));
+        let _ = fs::remove_dir_all(folder);
     }
 }
 
@@ -92,7 +125,7 @@ fn a_door_that_others_can_reach_is_warned_of() {
         let output = child.wait_with_output().expect("it ends");
         let _ = fs::remove_file(token_file);
         let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(said.contains("warning: admin HTTP at 0.0.0.0:"), is_open, "{said}");
+        assert_eq!(said.contains(" WARN admin HTTP at 0.0.0.0:"), is_open, "{said}");
     }
 }
 

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 /// Dropping it kills the process.
 pub(crate) struct Larderd {
     child: Child,
@@ -65,6 +67,11 @@ impl Larderd {
         server
     }
 
+    /// Lets it read files again. Returns before it has.
+    pub(crate) fn reload(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::HUP).expect("it runs");
+    }
+
     pub(crate) fn get(&self, path: &str) -> Reply {
         self.ask(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
     }
@@ -107,6 +114,16 @@ pub(crate) fn converse(stream: &mut (impl Read + Write), request: &str) -> Reply
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
     Reply { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
+}
+
+/// Waits until `is_so`, for ten seconds at most.
+#[track_caller]
+pub(crate) fn eventually(mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not within 10 s");
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 fn is_root() -> bool {

@@ -1,0 +1,207 @@
+//! What the operator is told on stderr (docs/logs.md): events, each with a level, as lines of text or of JSON; and the verbose log
+//! (`-vv`) in memcached's own words.
+//!
+//! Events are `tracing`'s. What is not wanted costs a look at one word, and nothing here is on the path of a request unless `-vv` has
+//! put it there.
+
+use std::fmt;
+use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::format::{self, FormatEvent, FormatFields, Writer};
+use tracing_subscriber::fmt::{self as lines, FmtContext};
+use tracing_subscriber::layer::{Layer, SubscriberExt as _};
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{Registry, reload};
+
+/// What `--log-level` and `--log-format` say.
+#[derive(Clone, Debug, Default)]
+pub struct JournalSettings {
+    /// The least level that is told; `None`: warnings. `-v` may make it more.
+    pub level: Option<LevelFilter>,
+    /// What lines look like.
+    pub form: Form,
+}
+
+/// What lines look like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// Time, level, message, `name=value`. For systemd's journal, which has a time of its own, the level as a number in front.
+    #[default]
+    Text,
+    /// An object with `timestamp`, `level`, `message` and what else the event has.
+    Json,
+}
+
+impl JournalSettings {
+    /// What is told at this verbosity: `-v` is as good as `--log-level=info`, `-vv` as `--log-level=debug`.
+    fn filter(&self, verbosity: u8) -> LevelFilter {
+        let wanted = match verbosity {
+            0 => LevelFilter::OFF,
+            1 => LevelFilter::INFO,
+            _ => LevelFilter::DEBUG,
+        };
+        self.level.unwrap_or(LevelFilter::WARN).max(wanted)
+    }
+
+    /// Are connections and commands told?
+    pub(crate) fn is_verbose(&self, verbosity: u8) -> bool {
+        self.filter(verbosity) >= LevelFilter::DEBUG
+    }
+}
+
+/// The level of this name.
+pub(crate) fn level(name: &str) -> Option<LevelFilter> {
+    match name {
+        "error" => Some(LevelFilter::ERROR),
+        "warn" => Some(LevelFilter::WARN),
+        "info" => Some(LevelFilter::INFO),
+        "debug" => Some(LevelFilter::DEBUG),
+        _ => None,
+    }
+}
+
+/// The process has one.
+static JOURNAL: OnceLock<Journal> = OnceLock::new();
+
+struct Journal {
+    form: Form,
+    filter: reload::Handle<LevelFilter, Registry>,
+}
+
+/// Opens the journal: before this, events are lost. Once in a process.
+pub fn open(settings: &JournalSettings, verbosity: u8) {
+    let (filter, handle) = reload::Layer::new(settings.filter(verbosity));
+    let layer = lines::layer().with_writer(io::stderr).with_ansi(false);
+    let layer = match settings.form {
+        Form::Json => {
+            let form = format::format().with_target(false).json().flatten_event(true);
+            let form = form.with_current_span(false).with_span_list(false);
+            layer.event_format(form).fmt_fields(format::JsonFields::new()).boxed()
+        }
+        Form::Text if is_systemds() => layer.event_format(Numbered).boxed(),
+        Form::Text => layer.event_format(format::format().with_target(false)).boxed(),
+    };
+    let journal = Journal { form: settings.form, filter: handle };
+    if JOURNAL.set(journal).is_ok() {
+        // Fails only if there is another subscriber, which is then the one to tell.
+        let _ = tracing::subscriber::set_global_default(Registry::default().with(filter).with(layer));
+    }
+}
+
+/// From now on this is told (the `verbosity` command).
+pub(crate) fn set_verbosity(settings: &JournalSettings, verbosity: u8) {
+    if let Some(journal) = JOURNAL.get() {
+        let _ = journal.filter.reload(settings.filter(verbosity));
+    }
+}
+
+/// Tells why the server does not start: as memcached would, or in JSON if that was asked for.
+pub fn refuse(message: &str) {
+    match JOURNAL.get() {
+        Some(Journal { form: Form::Json, .. }) => tracing::error!("{message}"),
+        _ => {
+            let _ = writeln!(io::stderr(), "{message}");
+        }
+    }
+}
+
+/// A line in memcached's words, whole, whatever bytes it has: for when somebody wants them (`Attention::is_verbose`).
+pub(crate) fn wire(line: &[u8]) {
+    if let Some(Journal { form: Form::Json, .. }) = JOURNAL.get() {
+        tracing::debug!("{}", String::from_utf8_lossy(line));
+    } else {
+        // Nobody is left to be told that stderr is closed.
+        let _ = io::stderr().lock().write_all(&[line, b"\n"].concat());
+    }
+}
+
+/// Does stderr go to systemd's journal? systemd.exec(5), `$JOURNAL_STREAM`.
+fn is_systemds() -> bool {
+    let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
+    let stderr = std::fs::metadata("/proc/self/fd/2");
+    stderr.is_ok_and(|stderr| stream == format!("{}:{}", stderr.dev(), stderr.ino()))
+}
+
+/// A line with the level in front as syslog numbers them: sd-daemon(3).
+struct Numbered;
+
+impl<S, N> FormatEvent<S, N> for Numbered
+where
+    S: Subscriber + for<'s> LookupSpan<'s>,
+    N: for<'w> FormatFields<'w> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let number = match *event.metadata().level() {
+            Level::ERROR => 3,
+            Level::WARN => 4,
+            Level::INFO => 6,
+            _ => 7,
+        };
+        write!(writer, "<{number}>")?;
+        let form = format::format().with_target(false).without_time().with_level(false);
+        form.format_event(context, writer, event)
+    }
+}
+
+/// Keeps what happens again and again from filling the journal.
+#[derive(Debug, Default)]
+pub(crate) struct Rarely {
+    told_secs: AtomicU32,
+    untold: AtomicU64,
+}
+
+impl Rarely {
+    /// It happened: is it to be told? If so, how often it happened since it was told last, this time included.
+    pub(crate) fn happened(&self, now_secs: u32) -> Option<u64> {
+        let times = self.untold.fetch_add(1, Relaxed) + 1;
+        let told_secs = self.told_secs.load(Relaxed);
+        if told_secs != 0 && now_secs < told_secs.saturating_add(RARELY_SECS) {
+            return None;
+        }
+        // Of several threads one tells.
+        self.told_secs.compare_exchange(told_secs, now_secs.max(1), Relaxed, Relaxed).ok()?;
+        self.untold.fetch_sub(times, Relaxed);
+        Some(times)
+    }
+}
+
+/// What happens all the time is told so often.
+const RARELY_SECS: u32 = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_happens_all_the_time_is_told_once_in_a_while_and_counted() {
+        let rarely = Rarely::default();
+        assert_eq!(rarely.happened(0), Some(1));
+        assert_eq!((rarely.happened(1), rarely.happened(RARELY_SECS)), (None, None));
+        assert_eq!(rarely.happened(1 + RARELY_SECS), Some(3));
+        assert_eq!(rarely.happened(1 + RARELY_SECS), None);
+    }
+
+    #[test]
+    fn the_chattier_of_both_options_counts() {
+        for (level, verbosity, told) in [
+            (None, 0, LevelFilter::WARN),
+            (None, 1, LevelFilter::INFO),
+            (None, 2, LevelFilter::DEBUG),
+            (Some(LevelFilter::ERROR), 0, LevelFilter::ERROR),
+            (Some(LevelFilter::ERROR), 1, LevelFilter::INFO),
+            (Some(LevelFilter::DEBUG), 1, LevelFilter::DEBUG),
+        ] {
+            assert_eq!(JournalSettings { level, form: Form::Text }.filter(verbosity), told);
+        }
+    }
+}
