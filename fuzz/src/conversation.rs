@@ -117,8 +117,14 @@ impl Server {
             };
             let turn = self.handle.enter(NOW);
             let mut output = Output::default();
-            let fed =
-                client.session.feed(&context, &turn, &client.unconsumed, &mut output, self.requests_max);
+            let fed = client.session.feed(
+                &context,
+                &turn,
+                &client.unconsumed,
+                None,
+                &mut output,
+                self.requests_max,
+            );
             assert!(output.len_bytes() <= OUTPUT_BYTES_MAX + 2 * ITEM_BYTES_MAX as usize, "too much at once");
             client.unconsumed.drain(..fed.consumed);
             let mut written = 0;

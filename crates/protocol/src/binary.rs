@@ -40,6 +40,13 @@ pub fn parse(input: &[u8]) -> Parsed<'_> {
     }
 }
 
+/// See [`crate::Dialect::first_key`].
+pub(crate) fn first_key(input: &[u8]) -> Option<&[u8]> {
+    let (header, body) = input.split_first_chunk::<HEADER_BYTES>()?;
+    let header = Header::of(header);
+    body.get(header.extras_bytes..)?.get(..header.key_bytes).filter(|key| !key.is_empty())
+}
+
 /// A request's header.
 struct Header {
     magic: u8,

@@ -24,4 +24,13 @@ impl Dialect {
             Self::Binary => binary::parse(input),
         }
     }
+
+    /// The key of the request at the head of `input`, if it is plain to see. A hint, for fetching memory ahead: the
+    /// request may turn out to be malformed, or to have no key.
+    pub fn first_key(self, input: &[u8]) -> Option<&[u8]> {
+        match self {
+            Self::Text => text::first_key(input),
+            Self::Binary => binary::first_key(input),
+        }
+    }
 }

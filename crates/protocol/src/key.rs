@@ -106,7 +106,7 @@ impl<'a> Iterator for Keys<'a> {
 
 /// The first word and what follows it and its spaces. No leading spaces expected.
 pub(crate) fn split_word(line: &[u8]) -> (&[u8], &[u8]) {
-    match line.iter().position(|byte| *byte == b' ') {
+    match memchr::memchr(b' ', line) {
         Some(end) => (&line[..end], trim_start(&line[end..])),
         None => (line, &[]),
     }

@@ -60,6 +60,48 @@ pub(crate) fn write<S: Sink>(number: impl itoa::Integer, sink: &mut S) {
     sink.bytes(itoa::Buffer::new().format(number).as_bytes());
 }
 
+/// The end of a line: numbers with a space before each, and CRLF. Put together from its last byte on, as digits are, and so
+/// written in one piece.
+pub(crate) struct Tail {
+    buffer: [u8; TAIL_BYTES_MAX],
+    from: usize,
+}
+
+impl Default for Tail {
+    fn default() -> Self {
+        let mut buffer = [0; TAIL_BYTES_MAX];
+        buffer[TAIL_BYTES_MAX - 2..].copy_from_slice(b"\r\n");
+        Self { buffer, from: TAIL_BYTES_MAX - 2 }
+    }
+}
+
+impl Tail {
+    /// Puts a space and a number before what is there. There is room for three.
+    #[inline]
+    pub(crate) fn prepend(&mut self, mut number: u64) {
+        loop {
+            self.push(b'0' + (number % 10) as u8);
+            number /= 10;
+            if number == 0 {
+                break;
+            }
+        }
+        self.push(b' ');
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.buffer[self.from..]
+    }
+
+    fn push(&mut self, byte: u8) {
+        self.from -= 1;
+        self.buffer[self.from] = byte;
+    }
+}
+
+/// Three spaces and numbers of twenty digits, and the end of the line.
+const TAIL_BYTES_MAX: usize = 3 * 21 + 2;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,6 +122,21 @@ mod tests {
         for bad in [&b"2147483648"[..], b"-2147483649", b"-", b"--1", b"+1", b"", b"000000000001"] {
             assert_eq!(parse_i32(bad), None, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_tail_is_put_together_backwards() {
+        let mut tail = Tail::default();
+        assert_eq!(tail.bytes(), b"\r\n");
+        for number in [u64::MAX, 0, 1_048_576] {
+            tail.prepend(number);
+        }
+        assert_eq!(tail.bytes(), b" 1048576 0 18446744073709551615\r\n");
+        let mut longest = Tail::default();
+        for number in [u64::MAX; 3] {
+            longest.prepend(number);
+        }
+        assert_eq!(longest.bytes().len(), TAIL_BYTES_MAX);
     }
 
     #[test]

@@ -32,6 +32,26 @@ pub fn parse(input: &[u8], scanned: usize) -> Parsed<'_> {
     }
 }
 
+/// The key of the line at the head of `input`, and the line's length, if that line is `get <key>` with one space and no more:
+/// most of what caches are asked. All else is for [`parse`], which understands this as well.
+#[inline]
+pub fn parse_plain_get(input: &[u8]) -> Option<(Key<'_>, usize)> {
+    let rest = input.strip_prefix(b"get ")?;
+    let end = memchr::memchr2(b' ', b'\n', rest)?;
+    if rest[end] == b' ' {
+        return None;
+    }
+    let key = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
+    Some((Key::new(key)?, input.len() - rest.len() + end + 1))
+}
+
+/// See [`crate::Dialect::first_key`]: but for gat and gats, the second word.
+pub(crate) fn first_key(input: &[u8]) -> Option<&[u8]> {
+    let (name, rest) = split_word(&input[..input.len().min(FIRST_WORDS_BYTES)]);
+    let end = rest.iter().position(|byte| matches!(byte, b' ' | b'\r' | b'\n'))?;
+    (end > 0 && !name.contains(&b'\n')).then(|| &rest[..end])
+}
+
 /// The first line of `input` without its end (LF or CRLF), and its length with it.
 pub fn split_line(input: &[u8], scanned: usize) -> Option<(&[u8], usize)> {
     let end = scanned + memchr::memchr(b'\n', input.get(scanned..)?)?;
@@ -273,15 +293,13 @@ pub(crate) fn encode<S: Sink>(form: TextForm, reply: &Reply<'_, S::Value>, sink:
         Reply::Hit(hit) | Reply::Fetched(hit, _) => {
             sink.bytes(b"VALUE ");
             sink.bytes(hit.key);
-            sink.bytes(b" ");
-            number::write(hit.client_flags, sink);
-            sink.bytes(b" ");
-            number::write(hit.value_bytes, sink);
+            let mut tail = number::Tail::default();
             if form.with_cas {
-                sink.bytes(b" ");
-                number::write(hit.cas, sink);
+                tail.prepend(hit.cas);
             }
-            sink.bytes(b"\r\n");
+            tail.prepend(hit.value_bytes as u64);
+            tail.prepend(hit.client_flags.into());
+            sink.bytes(tail.bytes());
             sink.value(&hit.value);
             sink.bytes(b"\r\n");
         }
@@ -325,5 +343,7 @@ const LINE_BYTES_MAX: usize = 2048;
 const GET_LINE_BYTES_MAX: usize = 16 << 20;
 /// Spaces before such a list.
 const LEADING_SPACES_MAX: usize = 100;
+/// More than the name of a command and a key.
+const FIRST_WORDS_BYTES: usize = 260;
 /// Words of a line that are looked at, the command included. Lists of keys are longer.
 const WORDS_MAX: usize = 23;

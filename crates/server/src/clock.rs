@@ -6,16 +6,40 @@
 #[cfg(debug_assertions)]
 mod debug;
 
+use std::sync::LazyLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use larder_engine::{Expiry, Now};
 
+/// A moment of the monotonic clock: one number, so that two of them are told apart by one subtraction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment {
+    nanos: u64,
+}
+
+impl Moment {
+    /// Reads the clock.
+    pub fn now() -> Self {
+        static ZERO: LazyLock<Instant> = LazyLock::new(Instant::now);
+        let zero = *ZERO;
+        let elapsed = Instant::now().saturating_duration_since(zero);
+        Self { nanos: elapsed.as_secs() * NANOS_PER_SEC + u64::from(elapsed.subsec_nanos()) }
+    }
+
+    /// Nanoseconds from an earlier moment to this one.
+    pub fn nanos_since(self, earlier: Self) -> u64 {
+        self.nanos.saturating_sub(earlier.nanos)
+    }
+}
+
 /// The server's clock. Ticks in whole seconds, the first of which is [`FIRST_SEC`].
 #[derive(Debug)]
 pub struct Clock {
-    started: Instant,
+    started: Moment,
     /// Wall time of the start, since 1970.
     started_wall: Duration,
+    /// The same, in microseconds since [`CAS_EPOCH`].
+    started_micros: u64,
     #[cfg(debug_assertions)]
     adjustment: debug::Adjustment,
 }
@@ -25,27 +49,27 @@ impl Clock {
     pub fn start() -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
-            started: Instant::now(),
+            started: Moment::now(),
             started_wall: wall,
+            started_micros: u64::try_from(wall.saturating_sub(CAS_EPOCH).as_micros()).unwrap_or(u64::MAX),
             #[cfg(debug_assertions)]
             adjustment: debug::Adjustment::default(),
         }
     }
 
-    /// The moment.
+    /// The time.
     pub fn now(&self) -> Now {
-        self.at(Instant::now())
+        self.at(Moment::now())
     }
 
-    /// A moment that was taken before.
-    pub fn at(&self, instant: Instant) -> Now {
+    /// The time at a moment that was taken before.
+    pub fn at(&self, moment: Moment) -> Now {
         #[cfg(debug_assertions)]
-        let instant = self.adjustment.apply(instant);
-        let elapsed = instant.saturating_duration_since(self.started);
-        let wall = self.started_wall + elapsed;
+        let moment = self.adjustment.apply(moment);
+        let elapsed_nanos = moment.nanos_since(self.started);
         Now {
-            secs: u32::try_from(elapsed.as_secs()).unwrap_or(u32::MAX).saturating_add(FIRST_SEC),
-            micros: u64::try_from(wall.saturating_sub(CAS_EPOCH).as_micros()).unwrap_or(u64::MAX),
+            secs: u32::try_from(elapsed_nanos / NANOS_PER_SEC).unwrap_or(u32::MAX).saturating_add(FIRST_SEC),
+            micros: self.started_micros.saturating_add(elapsed_nanos / 1_000),
         }
     }
 
@@ -83,6 +107,7 @@ pub const FIRST_SEC: u32 = 2;
 const RELATIVE_SECS_MAX: i64 = 60 * 60 * 24 * 30;
 /// 2026-01-01 00:00:00 UTC, since 1970: CAS values count microseconds from here.
 const CAS_EPOCH: Duration = Duration::from_secs(1_767_225_600);
+const NANOS_PER_SEC: u64 = 1_000_000_000;
 
 #[cfg(test)]
 mod tests {

@@ -6,14 +6,16 @@
 
 use std::io::{self, IoSlice};
 use std::mem;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
-use std::time::Instant;
 
-use larder_engine::Handle;
+use larder_engine::{Handle, Hash};
 use larder_protocol::admin::Streams;
 
+use crate::clock::Moment;
 use crate::counters::Counters;
+use crate::frame::Foreseen;
 use crate::log::Watcher;
 use crate::measure::{Recorder, Road};
 use crate::output::{Output, Unsent};
@@ -65,7 +67,9 @@ pub(crate) struct Bench<'w> {
     pub(crate) counters: &'w Counters,
     pub(crate) recorder: &'w Recorder,
     /// When epoll reported what is being served.
-    pub(crate) woken: Instant,
+    pub(crate) woken: Moment,
+    /// When what is being answered had been received.
+    pub(crate) heard: Moment,
     /// The worker's number.
     pub(crate) worker: usize,
     pub(crate) handle: &'w mut Handle,
@@ -128,41 +132,67 @@ impl Connection {
             && now_secs.saturating_sub(self.client.heard_secs()) > timeout_secs
     }
 
-    /// Goes on with it: sends what is left over; then feeds what is left over, or else reads and feeds that. A
-    /// connection that is alone may go on beyond its share of requests.
-    pub(crate) fn serve(&mut self, bench: &mut Bench<'_>, is_alone: bool) -> Next {
+    /// Goes on with it, up to where it has something to answer: sends what is left over; then reads, unless what is left over
+    /// has to be fed first. Says where in the scratch buffer, from `from` on, what it read lies; or what becomes of it instead.
+    pub(crate) fn hear(&mut self, bench: &mut Bench<'_>, from: usize) -> Result<Range<usize>, Next> {
+        let heard = self.listen(bench, from);
+        if heard.is_err() {
+            self.show_state();
+        }
+        heard
+    }
+
+    /// Answers what it heard. A connection that is alone may go on beyond its share of requests.
+    pub(crate) fn answer(
+        &mut self,
+        bench: &mut Bench<'_>,
+        heard: Range<usize>,
+        ahead: Option<Hash>,
+        is_alone: bool,
+    ) -> Next {
         self.client.set_state(State::ParseCommand);
-        let next = self.go_on(bench, is_alone);
-        self.client.set_state(match next {
-            _ if self.is_blocked() => State::Write,
-            _ if !self.session.is_waiting() => State::Value,
-            _ => State::Read,
-        });
+        let next = self.feed(bench, heard, ahead, if is_alone { ROUNDS_ALONE } else { 1 });
+        self.show_state();
         next
     }
 
-    fn go_on(&mut self, bench: &mut Bench<'_>, is_alone: bool) -> Next {
+    /// The first key that `heard` asks for, if that is plain to see: to be fetched ahead.
+    pub(crate) fn foresee<'i>(&self, heard: &'i [u8]) -> Option<&'i [u8]> {
+        if self.input.bytes.is_empty() { self.session.foresee(heard) } else { None }
+    }
+
+    fn listen(&mut self, bench: &mut Bench<'_>, from: usize) -> Result<Range<usize>, Next> {
         match self.send_unsent(bench) {
             Ok(true) => {}
-            Ok(false) => return Next::Wait(Interest::Writable),
-            Err(_) => return Next::Close(CloseReason::Error),
+            Ok(false) => return Err(Next::Wait(Interest::Writable)),
+            Err(_) => return Err(Next::Close(CloseReason::Error)),
         }
         if let Some(reason) = self.closing {
-            return Next::Close(reason);
+            return Err(Next::Close(reason));
         }
-        let mut received = 0;
-        if !self.input.is_unfed {
-            received = match self.receive(bench) {
-                Received::Bytes(n) => n,
-                Received::Nothing => return Next::Wait(self.awaited()),
-                Received::Busy => {
-                    let_others_run();
-                    return Next::Queue;
-                }
-                Received::End(reason) => return Next::Close(reason),
-            };
+        if self.input.is_unfed {
+            return Ok(from..from);
         }
-        self.feed(bench, received, if is_alone { ROUNDS_ALONE } else { 1 })
+        match self.receive(bench, from) {
+            Received::Bytes(n) => Ok(from..from + n),
+            Received::Nothing => Err(Next::Wait(self.awaited())),
+            Received::Busy => {
+                let_others_run();
+                Err(Next::Queue)
+            }
+            Received::End(reason) => Err(Next::Close(reason)),
+        }
+    }
+
+    /// For whoever asks what connections do.
+    fn show_state(&self) {
+        self.client.set_state(if self.is_blocked() {
+            State::Write
+        } else if !self.session.is_waiting() {
+            State::Value
+        } else {
+            State::Read
+        });
     }
 
     /// Who it is.
@@ -182,15 +212,15 @@ impl Connection {
         self.wire.say_goodbye();
     }
 
-    /// Reads once: into the value whose bytes are arriving, or else into the scratch buffer.
-    fn receive(&mut self, bench: &mut Bench<'_>) -> Received {
+    /// Reads once: into the value whose bytes are arriving, or else into the scratch buffer, from `from` on.
+    fn receive(&mut self, bench: &mut Bench<'_>, from: usize) -> Received {
         if self.wire.is_plain() && !self.session.is_waiting() && self.input.bytes.is_empty() {
             match self.receive_value(bench) {
                 Received::Bytes(_) => {}
                 other => return other,
             }
         }
-        let received = self.wire.receive(bench.scratch, bench.tls, bench.counters);
+        let received = self.wire.receive(&mut bench.scratch[from..], bench.tls, bench.counters);
         if let Received::Bytes(n) = received {
             bench.counters.bytes_read.add(n as u64);
         }
@@ -228,31 +258,39 @@ impl Connection {
         Received::Busy
     }
 
-    /// Feeds the session: what was kept, and then the first `received` bytes of the scratch buffer. Sends its answers
-    /// after each round.
-    fn feed(&mut self, bench: &mut Bench<'_>, received: usize, rounds_max: u32) -> Next {
+    /// Feeds the session: what was kept, and then what was heard. Sends its answers after each round.
+    fn feed(
+        &mut self,
+        bench: &mut Bench<'_>,
+        heard: Range<usize>,
+        ahead: Option<Hash>,
+        rounds_max: u32,
+    ) -> Next {
         let Input { bytes: mut kept, mut from, .. } = mem::take(&mut self.input);
         let is_kept = !kept.is_empty();
         if is_kept {
-            kept.extend_from_slice(&bench.scratch[..received]);
+            kept.extend_from_slice(&bench.scratch[heard.clone()]);
         }
-        let input = if is_kept { &kept[..] } else { &bench.scratch[..received] };
+        let input = if is_kept { &kept[..] } else { &bench.scratch[heard.clone()] };
+        let mut foreseen = ahead.and_then(|hash| Some(Foreseen { key: self.session.foresee(input)?, hash }));
 
         let context = bench.context(&self.client);
         let mut rounds = 0;
         let (next, is_unfed) = loop {
-            let begun = Instant::now();
-            if rounds == 0 && received > 0 && bench.recorder.measured().latency {
-                bench.recorder.waited(begun - bench.woken);
+            let begun = if rounds == 0 { bench.heard } else { Moment::now() };
+            if rounds == 0 && !heard.is_empty() && bench.recorder.measured().latency {
+                bench.recorder.waited(begun.nanos_since(bench.woken));
             }
             let turn = bench.handle.enter(bench.shared.clock.at(begun));
             self.client.hear(turn.now().secs);
             let mut output = Output::new(mem::take(bench.output));
             let requests_max = bench.shared.settings.requests_per_event;
-            let fed = self.session.feed(&context, &turn, &input[from..], &mut output, requests_max);
+            let foreseen = foreseen.take();
+            let fed = self.session.feed(&context, &turn, &input[from..], foreseen, &mut output, requests_max);
             from += fed.consumed;
             if fed.requests > 0 && bench.recorder.measured().latency {
-                bench.recorder.finish(self.road(), begun.elapsed(), turn.now().secs);
+                let took_nanos = Moment::now().nanos_since(begun);
+                bench.recorder.finish(self.road(), took_nanos, turn.now().secs);
             }
             if let Verdict::Watch(streams) = fed.verdict {
                 // Sent by the control thread, once it tells what happens.
@@ -371,12 +409,18 @@ fn send(
     let len_bytes = output.len_bytes();
     let mut written = 0;
     while written < len_bytes {
-        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-        let filled = output.slices(written, &mut slices);
-        match wire.write(&slices[..filled], buffers)? {
-            0 => break,
-            n => written += n,
+        let sent = match output.plain(written) {
+            Some(bytes) => wire.write(&[IoSlice::new(bytes)], buffers)?,
+            None => {
+                let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+                let filled = output.slices(written, &mut slices);
+                wire.write(&slices[..filled], buffers)?
+            }
+        };
+        if sent == 0 {
+            break;
         }
+        written += sent;
     }
     counters.bytes_written.add(written as u64);
     Ok(written)

@@ -16,6 +16,7 @@ use crate::VERSION;
 use crate::control::Stop;
 use crate::counters::Counters;
 use crate::dump::Dump;
+use crate::frame::Foreseen;
 use crate::log::Event;
 use crate::measure::Recorder;
 use crate::output::Output;
@@ -55,6 +56,8 @@ pub struct Executor<'e, 'c, 'h, 't> {
     pub turn: &'t Turn<'h>,
     /// Where replies go.
     pub out: &'e mut Output<'t>,
+    /// The key of the first request, if its memory is being fetched already.
+    pub foreseen: Option<Foreseen<'e>>,
     /// Room for a key that comes in base64.
     pub key_buffer: KeyBuffer,
     /// Memory that could not be had yet will not be waited for any longer.
@@ -201,7 +204,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
     // get <key>, with all that belongs to it
     fn get_one(&mut self, get: command::Get<'_>, hash: Option<Hash>, form: &Form<'_>) -> Done {
         for key in get.keys {
-            match self.get(key, self.hash(key.written(), hash), get.exptime, form) {
+            match self.get_or_touch(key, self.hash(key.written(), hash), get.exptime, form) {
                 Ok(()) => {}
                 Err(GetFailed::TryAgain) => return Done::TryAgain,
                 Err(GetFailed::OutOfMemory) => return Done::Answered,
@@ -214,35 +217,54 @@ impl<'t> Executor<'_, '_, '_, 't> {
     }
 
     /// Looks up one of the keys of a [`Command::Get`] and writes it if it is there.
-    #[inline]
-    pub fn get(
+    pub fn get_or_touch(
         &mut self,
         key: Key<'_>,
         hash: Hash,
         exptime: Option<i64>,
         form: &Form<'_>,
     ) -> Result<(), GetFailed> {
+        match exptime {
+            None => {
+                self.get(key, hash, form);
+                Ok(())
+            }
+            Some(exptime) => self.get_and_touch(key, hash, exptime, form),
+        }
+    }
+
+    /// get
+    #[inline]
+    pub fn get(&mut self, key: Key<'_>, hash: Hash, form: &Form<'_>) {
         let counters = self.cx.counters;
-        let Some(exptime) = exptime else {
-            counters.cmd_get.add(1);
-            let found = self.turn.get(key.written(), hash);
-            self.follow_read(hash, found.ok());
-            if self.cx.shared.attention.is_paid() {
-                self.observe_get(key.written(), found);
+        counters.cmd_get.add(1);
+        let found = self.turn.get(key.written(), hash);
+        self.follow_read(hash, found.ok());
+        if self.cx.shared.attention.is_paid() {
+            self.observe_get(key.written(), found);
+        }
+        match found {
+            Ok(item) => {
+                counters.get_hits.add(1);
+                form.encode(&Reply::Hit(self.hit(item)), self.out);
             }
-            match found {
-                Ok(item) => {
-                    counters.get_hits.add(1);
-                    form.encode(&Reply::Hit(self.hit(item)), self.out);
-                }
-                Err(miss) => {
-                    counters.get_misses.add(1);
-                    self.count_miss(miss);
-                    form.encode(&Reply::Miss, self.out);
-                }
+            Err(miss) => {
+                counters.get_misses.add(1);
+                self.count_miss(miss);
+                form.encode(&Reply::Miss, self.out);
             }
-            return Ok(());
-        };
+        }
+    }
+
+    // gat
+    fn get_and_touch(
+        &mut self,
+        key: Key<'_>,
+        hash: Hash,
+        exptime: i64,
+        form: &Form<'_>,
+    ) -> Result<(), GetFailed> {
+        let counters = self.cx.counters;
         let touched = self.turn.touch(key.written(), hash, self.expiry(exptime));
         self.follow_read(hash, touched.as_ref().ok().copied());
         if self.cx.shared.attention.is_paid()
@@ -657,6 +679,15 @@ impl<'t> Executor<'_, '_, '_, 't> {
 
     fn expiry(&self, exptime: i64) -> Expiry {
         self.cx.shared.clock.expiry(exptime, self.turn.now())
+    }
+
+    /// Hashes a key and starts fetching its memory, unless that was done already.
+    #[inline]
+    pub(crate) fn prepare(&mut self, key: &[u8]) -> Hash {
+        match self.foreseen.take() {
+            Some(foreseen) if std::ptr::eq(foreseen.key, key) => foreseen.hash,
+            _ => self.turn.prepare(key),
+        }
     }
 
     fn hash(&self, key: &[u8], hash: Option<Hash>) -> Hash {

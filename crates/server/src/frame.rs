@@ -14,6 +14,14 @@ pub(crate) struct Framed<'a> {
     pub(crate) end: usize,
 }
 
+/// A key of the input whose memory is being fetched already.
+#[derive(Clone, Copy)]
+pub struct Foreseen<'i> {
+    /// Where it lies in the input.
+    pub(crate) key: &'i [u8],
+    pub(crate) hash: Hash,
+}
+
 /// What the head of the input holds.
 pub(crate) enum Frame<'a> {
     /// A request and the value that belongs to it.

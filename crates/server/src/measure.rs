@@ -5,13 +5,14 @@
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use larder_engine::Hash;
 use larder_measure::top::Hot;
 use larder_measure::{Access, Histogram, Sampler, Snapshot, Top};
 use larder_protocol::command::Command;
 
+use crate::clock::Moment;
 use crate::wake::Wake;
 
 /// What is measured.
@@ -63,7 +64,9 @@ impl Class {
         }
     }
 
-    fn of(command: &Command<'_>) -> Self {
+    /// Which one a command belongs to.
+    #[inline]
+    pub fn of(command: &Command<'_>) -> Self {
         match command {
             Command::Get(_) | Command::Fetch(_) | Command::Peek(_) => Self::Get,
             Command::Store(_) => Self::Store,
@@ -180,7 +183,7 @@ impl Measures {
             counts: Default::default(),
             sampler: RefCell::new(Sampler::new(1, worker as u64 + 1)),
             picked: Cell::new(0),
-            adapted: Cell::new(Instant::now()),
+            adapted: Cell::new(Moment::now()),
             prefix_delimiter,
         }
     }
@@ -247,7 +250,7 @@ pub struct Recorder {
     sampler: RefCell<Sampler>,
     /// Keys picked since the sampler was last told the time, and when that was.
     picked: Cell<u32>,
-    adapted: Cell<Instant>,
+    adapted: Cell<Moment>,
     prefix_delimiter: u8,
 }
 
@@ -256,37 +259,37 @@ impl Recorder {
         self.measures.measured
     }
 
-    /// A request was answered.
+    /// Requests were answered.
     #[inline]
-    pub(crate) fn count(&self, command: &Command<'_>) {
+    pub(crate) fn count(&self, class: Class, requests: u32) {
         if self.measures.measured.latency {
-            let count = &self.counts[Class::of(command) as usize];
-            count.set(count.get() + 1);
+            let count = &self.counts[class as usize];
+            count.set(count.get() + requests);
         }
     }
 
-    /// All requests counted since the last time took `took`, from their bytes to their replies.
-    pub(crate) fn finish(&self, road: Road, took: Duration, now_secs: u32) {
-        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+    /// All requests counted since the last time took so long, from their bytes to their replies.
+    pub(crate) fn finish(&self, road: Road, took_nanos: u64, now_secs: u32) {
         let mut most = (0, Class::Other);
         let mut requests = 0;
         for class in Class::ALL {
             let count = self.counts[class as usize].take();
             if count > 0 {
-                self.meter.service[road as usize][class as usize].record(nanos, count.into());
+                self.meter.service[road as usize][class as usize].record(took_nanos, count.into());
                 requests += count;
                 most = if count > most.0 { (count, class) } else { most };
             }
         }
-        if took >= SLOW && requests > 0 {
+        if took_nanos >= SLOW_NANOS && requests > 0 {
+            let took = Duration::from_nanos(took_nanos);
             let slow = Slow { at_secs: now_secs, class: most.1, road, requests, took };
             lock(&self.meter.slow).push(slow);
         }
     }
 
     /// A socket had something to read for so long before its worker came to it.
-    pub(crate) fn waited(&self, waited: Duration) {
-        self.meter.wait.record(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX), 1);
+    pub(crate) fn waited(&self, waited_nanos: u64) {
+        self.meter.wait.record(waited_nanos, 1);
     }
 
     /// A key was asked for.
@@ -302,9 +305,8 @@ impl Recorder {
         let times = self.sampler.borrow().interval().into();
         self.picked.set(self.picked.get() + 1);
         if self.picked.get() == ADAPT_EVERY {
-            let now = Instant::now();
-            let nanos = (now - self.adapted.replace(now)).as_nanos();
-            let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
+            let now = Moment::now();
+            let nanos = now.nanos_since(self.adapted.replace(now));
             self.sampler.borrow_mut().adapt(self.picked.take(), nanos, SAMPLES_PER_SEC);
         }
         // Somebody may be reading: then it is one sample less.
@@ -360,7 +362,7 @@ const ADAPT_EVERY: u32 = 256;
 /// Accesses that a worker keeps until they are played: 64 KiB.
 const ACCESSES_MAX: usize = 2048;
 /// What takes longer is remembered.
-const SLOW: Duration = Duration::from_millis(1);
+const SLOW_NANOS: u64 = 1_000_000;
 /// Slow batches that each worker remembers.
 const SLOW_MAX: usize = 64;
 
@@ -376,14 +378,10 @@ mod tests {
     fn a_batch_is_recorded_by_class_and_road() {
         let measures = Arc::new(Measures::new(Measured::ALL, 2, wake()));
         let recorder = measures.recorder(1, b':');
-        recorder.count(&Command::Noop);
-        recorder.count(&Command::Noop);
-        recorder.count(&Command::Touch(larder_protocol::command::Touch {
-            key: larder_protocol::Key::new(b"a").expect("it is short"),
-            exptime: 0,
-        }));
-        recorder.finish(Road::Tls, Duration::from_millis(2), 7);
-        recorder.finish(Road::Tls, Duration::from_millis(2), 8);
+        recorder.count(Class::of(&Command::Noop), 2);
+        recorder.count(Class::Touch, 1);
+        recorder.finish(Road::Tls, 2_000_000, 7);
+        recorder.finish(Road::Tls, 2_000_000, 8);
         assert_eq!(measures.service(Road::Tls, Class::Other).count(), 2);
         assert_eq!(measures.service(Road::Tls, Class::Touch).count(), 1);
         assert_eq!(measures.service(Road::Tcp, Class::Touch).count(), 0);

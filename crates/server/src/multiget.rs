@@ -34,7 +34,7 @@ pub(crate) fn look_up(executor: &mut Executor<'_, '_, '_, '_>, get: Get<'_>, for
             if executor.out.len_bytes() >= OUTPUT_BYTES_MAX {
                 return LookedUp::Stopped { rest_bytes, verdict: Verdict::Yield };
             }
-            match executor.get(key, hash, exptime, form) {
+            match executor.get_or_touch(key, hash, exptime, form) {
                 Ok(()) => {}
                 Err(GetFailed::TryAgain) => {
                     return LookedUp::Stopped { rest_bytes, verdict: Verdict::TryAgain };

@@ -52,6 +52,11 @@ impl<'t> Output<'t> {
         self.bytes.len() + self.gathered_bytes
     }
 
+    /// What follows the first `written` bytes, if it is all in one piece.
+    pub fn plain(&self, written: usize) -> Option<&[u8]> {
+        if self.gathered.is_empty() { self.bytes.get(written..) } else { None }
+    }
+
     /// Fills `slices` with what follows the first `written` bytes and says how many it filled: less than all there are
     /// if the rest fits.
     pub fn slices<'s>(&'s self, written: usize, slices: &mut [IoSlice<'s>]) -> usize {

@@ -1,9 +1,10 @@
 //! One client's conversation: bytes in, replies out, no socket.
 //!
-//! The walk of a GET: the worker reads and calls [`Session::feed`], `serve` frames every whole request that arrived
-//! (`Frame::of`, `Dialect::parse`: they borrow), `Turn::prepare` and `Turn::prefetch_item` fetch their memory ahead, then in order
-//! [`Executor::execute`] calls `Executor::get`, which asks `Turn::get` and writes the item with [`Form::encode`] into the
-//! [`Output`]; the worker sends that with one gathered write.
+//! The walk of a GET: the worker reads and calls [`Session::feed`]. A run of `get <key>` lines is taken in by [`gets`]; of all
+//! else `serve` frames every whole request that arrived (`Frame::of`, `Dialect::parse`: they borrow). `Turn::prepare` and
+//! `Turn::prefetch_item` fetch their memory ahead, then in order [`Executor::execute`] calls `Executor::get` (a run calls it at
+//! once), which asks `Turn::get` and writes the item with [`Form::encode`] into the [`Output`]; the worker sends that with one
+//! gathered write.
 //!
 //! The walk of a SET: the same way to [`Executor::execute`], with the value where it lies in the input, and on to
 //! `Executor::store` and `Turn::store`. A value that has not arrived whole becomes an `Arrival`: from then on the worker
@@ -21,8 +22,11 @@ use crate::arrival::{Arrival, Arrived};
 use crate::dump::Dump;
 pub use crate::execute::{CloseReason, Context};
 use crate::execute::{Done, Executor, Value};
+pub use crate::frame::Foreseen;
 use crate::frame::{Frame, Framed, line_end_bytes, single_key};
+use crate::gets;
 use crate::login::Login;
+use crate::measure::Class;
 use crate::multiget::{self, LookedUp};
 use crate::output::Output;
 use crate::trace;
@@ -106,13 +110,22 @@ impl Session {
         Self { is_datagram: true, ..Self::new(dialect) }
     }
 
+    /// The first key that `input` asks for, if it begins with a request and that is plain to see: a hint.
+    pub(crate) fn foresee<'i>(&self, input: &'i [u8]) -> Option<&'i [u8]> {
+        match (&self.state, self.dialect) {
+            (State::Command, Some(dialect)) => dialect.first_key(input),
+            _ => None,
+        }
+    }
+
     /// Answers what `input` asks: what the last call left over and what came since. At most `requests_max` requests and
-    /// about [`OUTPUT_BYTES_MAX`] bytes of replies.
+    /// about [`OUTPUT_BYTES_MAX`] bytes of replies. `foreseen`: what came of [`Session::foresee`] for this input.
     pub fn feed<'t>(
         &mut self,
         cx: &Context<'_>,
         turn: &'t Turn<'_>,
         input: &[u8],
+        foreseen: Option<Foreseen<'_>>,
         out: &mut Output<'t>,
         requests_max: u32,
     ) -> Fed {
@@ -120,6 +133,7 @@ impl Session {
             cx,
             turn,
             out,
+            foreseen,
             key_buffer: [0; KEY_BYTES_MAX],
             gives_up: self.patience.is_over(turn),
             dump: None,
@@ -227,6 +241,11 @@ impl Session {
             }
             dialect
         });
+        let is_plain =
+            dialect == Dialect::Text && self.scanned_bytes == 0 && !executor.cx.shared.attention.is_paid();
+        if is_plain && let Some(step) = gets::serve(executor, input, requests_max) {
+            return step;
+        }
         let mut batch = ArrayVec::<Framed<'_>, BATCH_REQUESTS_MAX>::new();
         let batch_max = BATCH_REQUESTS_MAX.min(usize::try_from(requests_max).unwrap_or(usize::MAX));
         let mut framed_bytes = 0;
@@ -242,7 +261,7 @@ impl Session {
             framed_bytes += bytes;
             let hash = single_key(&request.command).map(|key| {
                 executor.cx.recorder.key(key);
-                executor.turn.prepare(key)
+                executor.prepare(key)
             });
             batch.push(Framed { request, value, hash, end: framed_bytes });
         }
@@ -295,7 +314,7 @@ impl Session {
             }
             step.consumed = *end;
             step.requests += 1;
-            executor.cx.recorder.count(&request.command);
+            executor.cx.recorder.count(Class::of(&request.command), 1);
             executor.gives_up = false;
             if let Done::Close(reason) = done {
                 step.verdict = Some(Verdict::Close(reason));
@@ -513,7 +532,7 @@ impl Step {
 }
 
 /// Requests that are framed and fetched ahead together.
-const BATCH_REQUESTS_MAX: usize = 32;
+pub(crate) const BATCH_REQUESTS_MAX: usize = 32;
 /// Replies are sent once there are so many bytes of them; one reply may go beyond.
 pub const OUTPUT_BYTES_MAX: usize = 256 << 10;
 /// How long a request waits for memory that is being reclaimed, before it is told that there is none. Turns last

@@ -213,7 +213,7 @@ impl Default for Settings {
             connections_max: 1024,
             maxconns_fast: true,
             threads: 4,
-            requests_per_event: 20,
+            requests_per_event: 128,
             idle_timeout_secs: 0,
             memory_bytes: 64 << 20,
             evict: true,

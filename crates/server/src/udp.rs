@@ -16,7 +16,6 @@ mod outbox;
 mod socket;
 
 use std::sync::Arc;
-use std::time::Instant;
 use std::{io, mem};
 
 use larder_protocol::{Dialect, Error, Reply, udp};
@@ -25,6 +24,7 @@ use self::gate::{Admitted, Gate};
 use self::inbox::Inbox;
 use self::outbox::Outbox;
 pub use self::socket::{Socket, bind, share};
+use crate::clock::Moment;
 use crate::connection::{Bench, let_others_run};
 use crate::frame::Frame;
 use crate::measure::Road;
@@ -111,13 +111,14 @@ impl Desk {
         let (mut start, mut from) = (0, 0);
         let mut tries = 0;
         while from < payload.len() {
-            let begun = Instant::now();
+            let begun = Moment::now();
             let turn = bench.handle.enter(bench.shared.clock.at(begun));
             let mut output = Output::new(mem::take(bench.output));
-            let fed = session.feed(&context, &turn, &payload[from..], &mut output, 1);
+            let fed = session.feed(&context, &turn, &payload[from..], None, &mut output, 1);
             from += fed.consumed;
             if fed.requests > 0 && bench.recorder.measured().latency {
-                bench.recorder.finish(Road::Udp, begun.elapsed(), turn.now().secs);
+                let took_nanos = Moment::now().nanos_since(begun);
+                bench.recorder.finish(Road::Udp, took_nanos, turn.now().secs);
             }
             self.reply.push(&output);
             *bench.output = output.into_buffer();

@@ -4,6 +4,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
 
 use crate::counters::Counters;
 use crate::session::CloseReason;
@@ -89,9 +90,9 @@ impl AsFd for Wire {
 
 pub(crate) fn read(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Received {
     loop {
-        return match rustix::io::read(fd, &mut *buffer) {
-            Ok(0) => Received::End(CloseReason::Normal),
-            Ok(n) => Received::Bytes(n),
+        return match rustix::net::recv(fd, &mut *buffer, RecvFlags::empty()) {
+            Ok((0, _)) => Received::End(CloseReason::Normal),
+            Ok((n, _)) => Received::Bytes(n),
             Err(Errno::INTR) => continue,
             Err(Errno::AGAIN) => Received::Nothing,
             Err(_) => Received::End(CloseReason::Error),
@@ -103,7 +104,7 @@ pub(crate) fn read(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Received {
 pub(crate) fn write(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     loop {
         let written = match slices {
-            [slice] => rustix::io::write(fd, slice),
+            [slice] => rustix::net::send(fd, slice, SendFlags::NOSIGNAL),
             _ => rustix::io::writev(fd, slices),
         };
         return match written {

@@ -16,12 +16,14 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
+use crate::clock::Moment;
 use crate::connection::{Bench, Connection, Interest, Next, SCRATCH_BYTES};
 use crate::counters::Counters;
 use crate::crew::{Crew, Newcomer};
 use crate::listen::Listener;
 use crate::log::Event;
 use crate::roster::{Client, Peer};
+use crate::round::{Member, Round};
 use crate::session::{CloseReason, Session};
 use crate::shared::Shared;
 use crate::tls::{self, Channel, ClientCertificates};
@@ -97,7 +99,7 @@ impl Worker {
         let (shared, counters) = (Arc::clone(&self.shared), Arc::clone(&self.counters));
         while !self.crew.is_stopping() {
             self.wait(&mut events, handle.is_holding())?;
-            let woken = Instant::now();
+            let woken = Moment::now();
             if events.is_empty() && self.ready.is_empty() && handle.is_holding() {
                 handle.rest();
             }
@@ -107,12 +109,14 @@ impl Worker {
                 counters: &counters,
                 recorder: &recorder,
                 woken,
+                heard: woken,
                 worker: self.index,
                 handle: &mut handle,
                 scratch: &mut scratch,
                 output: &mut output,
                 tls: &mut tls,
             };
+            let mut round = Round::default();
             let is_alone = events.len() + self.ready.len() == 1;
             // Those that queued before this round; the ones this round adds wait for the next.
             let queued = self.ready.len();
@@ -121,14 +125,21 @@ impl Worker {
                     WAKE => self.look_into_inbox(),
                     token if token >= UDP_SOCKETS => udp.serve((token - UDP_SOCKETS) as usize, bench),
                     token if token >= LISTENERS => self.accept((token - LISTENERS) as usize),
-                    token => self.serve(token as usize, bench, is_alone, false),
+                    token => self.hear(token as usize, bench, &mut round, false),
+                }
+                if round.is_full() {
+                    self.answer(&mut round, bench, is_alone);
                 }
             }
             for _ in 0..queued {
                 if let Some(fd) = self.ready.pop_front() {
-                    self.serve(fd, bench, is_alone, true);
+                    self.hear(fd, bench, &mut round, true);
+                }
+                if round.is_full() {
+                    self.answer(&mut round, bench, is_alone);
                 }
             }
+            self.answer(&mut round, bench, is_alone);
             events.clear();
             self.shared.tell_evictions(self.index, &mut handle);
             self.tick();
@@ -155,14 +166,51 @@ impl Worker {
         }
     }
 
-    /// Serves a connection because its socket is ready, or because its turn in the queue has come.
-    fn serve(&mut self, fd: usize, bench: &mut Bench<'_>, is_alone: bool, is_its_turn: bool) {
+    /// Hears a connection because its socket is ready, or because its turn in the queue has come. It joins the round if it has
+    /// something to answer.
+    fn hear(&mut self, fd: usize, bench: &mut Bench<'_>, round: &mut Round, is_its_turn: bool) {
         let Some(connection) = self.connections.get_mut(fd).and_then(Option::as_deref_mut) else { return };
         if connection.is_queued && !is_its_turn {
             return;
         }
         connection.is_queued = false;
-        match connection.serve(bench, is_alone) {
+        match connection.hear(bench, round.room_from()) {
+            Ok(heard) => round.join(fd, heard),
+            Err(next) => self.go_on(fd, next),
+        }
+    }
+
+    /// Answers those who were heard: starts fetching what they ask for, and then serves them one after the other.
+    fn answer(&mut self, round: &mut Round, bench: &mut Bench<'_>, is_alone: bool) {
+        let members = round.members();
+        if members.is_empty() {
+            return;
+        }
+        bench.heard = Moment::now();
+        if members.len() > 1 {
+            let turn = bench.handle.enter(bench.shared.clock.at(bench.heard));
+            for member in &mut *members {
+                let connection = self.connections[member.fd].as_deref();
+                let heard = &bench.scratch[member.heard.clone()];
+                let key = connection.and_then(|connection| connection.foresee(heard));
+                member.ahead = key.map(|key| turn.prepare(key));
+            }
+            for hash in members.iter().filter_map(|member| member.ahead) {
+                turn.prefetch_item(hash);
+            }
+        }
+        for Member { fd, heard, ahead } in members {
+            let Some(connection) = self.connections[*fd].as_deref_mut() else { continue };
+            let next = connection.answer(bench, heard.clone(), *ahead, is_alone);
+            self.go_on(*fd, next);
+        }
+        round.clear();
+    }
+
+    /// Does with a connection what is to become of it.
+    fn go_on(&mut self, fd: usize, next: Next) {
+        let Some(connection) = self.connections.get_mut(fd).and_then(Option::as_deref_mut) else { return };
+        match next {
             Next::Wait(interest) => {
                 if connection.interest != interest {
                     connection.interest = interest;

@@ -79,7 +79,7 @@ impl Server {
             };
             let turn = self.handle.enter(self.shared.clock.now());
             let mut output = Output::default();
-            let fed = client.session.feed(&context, &turn, &client.unconsumed, &mut output, 20);
+            let fed = client.session.feed(&context, &turn, &client.unconsumed, None, &mut output, 20);
             client.unconsumed.drain(..fed.consumed);
             client.replies.extend(bytes_of(&output));
             match fed.verdict {
@@ -476,7 +476,7 @@ fn what_was_not_sent_can_be_sent_later() {
         let mut unsent: Unsent = {
             let turn = server.handle.enter(server.shared.clock.now());
             let mut output = Output::default();
-            let fed = client.session.feed(&context, &turn, b"get b a\r\n", &mut output, 20);
+            let fed = client.session.feed(&context, &turn, b"get b a\r\n", None, &mut output, 20);
             assert_eq!(fed.consumed, 9);
             output.unsent(written)
         };

@@ -225,7 +225,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         Some('R'),
         "max-reqs-per-event",
         Needed("<num>"),
-        "20",
+        "128",
         "requests of one connection before others have their turn",
         |d, v| {
             let message = "Number of requests per event must be greater than 0";

@@ -1,0 +1,52 @@
+//! A run of `get <key>` lines, which is most of what caches are asked: taken in with one look at each, fetched ahead together,
+//! and answered in order. It does what [`crate::session`] would do with each of them as a request of any kind, and leaves the
+//! first that is something else to it.
+
+use arrayvec::ArrayVec;
+use larder_protocol::{Form, Reply, text};
+
+use crate::execute::Executor;
+use crate::measure::Class;
+use crate::session::{BATCH_REQUESTS_MAX, OUTPUT_BYTES_MAX, Step, Verdict};
+
+/// How a plain get wants to be answered.
+const FORM: Form<'_> = Form::Text(text::TextForm { noreply: false, with_cas: false });
+
+/// Answers the run at the head of `input`, if there is one: at most `requests_max` requests of it, and one batch.
+pub(crate) fn serve(
+    executor: &mut Executor<'_, '_, '_, '_>,
+    input: &[u8],
+    requests_max: u32,
+) -> Option<Step> {
+    let run_max = BATCH_REQUESTS_MAX.min(usize::try_from(requests_max).unwrap_or(usize::MAX));
+    let mut run = ArrayVec::<_, BATCH_REQUESTS_MAX>::new();
+    let mut end = 0;
+    while run.len() < run_max
+        && let Some((key, line_bytes)) = text::parse_plain_get(&input[end..])
+    {
+        end += line_bytes;
+        executor.cx.recorder.key(key.written());
+        run.push((key, executor.prepare(key.written()), end));
+    }
+    if run.is_empty() {
+        return None;
+    }
+    if run.len() > 1 {
+        for (_, hash, _) in &run {
+            executor.turn.prefetch_item(*hash);
+        }
+    }
+    let mut step = Step { consumed: 0, requests: 0, verdict: None };
+    for (key, hash, end) in run {
+        executor.get(key, hash, &FORM);
+        FORM.encode(&Reply::End, executor.out);
+        step.consumed = end;
+        step.requests += 1;
+        if executor.out.len_bytes() >= OUTPUT_BYTES_MAX {
+            step.verdict = Some(Verdict::Yield);
+            break;
+        }
+    }
+    executor.cx.recorder.count(Class::Get, step.requests);
+    Some(step)
+}

@@ -1,0 +1,58 @@
+//! Connections that are heard one after the other, and then answered together: what they ask for is fetched ahead for all of
+//! them, so that none waits alone for memory.
+
+use std::ops::Range;
+
+use arrayvec::ArrayVec;
+use larder_engine::Hash;
+
+use crate::connection::SCRATCH_BYTES;
+
+/// Connections heard and not answered yet.
+#[derive(Default)]
+pub(crate) struct Round {
+    members: ArrayVec<Member, MEMBERS_MAX>,
+    /// How much of the scratch buffer holds what they said.
+    filled_bytes: usize,
+}
+
+/// A connection that was heard.
+pub(crate) struct Member {
+    /// Its descriptor.
+    pub(crate) fd: usize,
+    /// Where in the scratch buffer.
+    pub(crate) heard: Range<usize>,
+    /// Of the first key that it asks for, if that was plain to see.
+    pub(crate) ahead: Option<Hash>,
+}
+
+impl Round {
+    /// Where in the scratch buffer the next one is to be heard.
+    pub(crate) fn room_from(&self) -> usize {
+        self.filled_bytes
+    }
+
+    pub(crate) fn join(&mut self, fd: usize, heard: Range<usize>) {
+        self.filled_bytes = heard.end;
+        self.members.push(Member { fd, heard, ahead: None });
+    }
+
+    /// No room for another that says much?
+    pub(crate) fn is_full(&self) -> bool {
+        self.members.is_full() || self.filled_bytes > SCRATCH_BYTES / 2
+    }
+
+    /// Those who are to be answered.
+    pub(crate) fn members(&mut self) -> &mut [Member] {
+        &mut self.members
+    }
+
+    /// All are answered.
+    pub(crate) fn clear(&mut self) {
+        self.members.clear();
+        self.filled_bytes = 0;
+    }
+}
+
+/// More than can be fetched from memory at once gain nothing, and the first waits for the last to be heard.
+const MEMBERS_MAX: usize = 16;
