@@ -107,6 +107,7 @@ impl Turn<'_> {
     pub fn get(&self, key: &[u8], hash: Hash) -> Result<Item<'_>, Miss> {
         let seen = self.look_alive(key, hash)?;
         self.note_use(&seen);
+        self.count_hit(&seen);
         Ok(self.item(&seen))
     }
 
@@ -141,6 +142,9 @@ impl Turn<'_> {
             }
             if !how.unnoticed {
                 self.note_use(&seen);
+            }
+            if how.touch.is_none() {
+                self.count_hit(&seen);
             }
             return Ok(fetched);
         }
@@ -211,6 +215,10 @@ impl Turn<'_> {
     pub(crate) fn note_use(&self, seen: &Seen<'_>) {
         seen.found.note_use();
         seen.raw.note_use(self.now.secs);
+    }
+
+    /// As memcached counts: what also touches is a touch, and no hit.
+    fn count_hit(&self, seen: &Seen<'_>) {
         self.counters().queues[self.engine().queue_at(seen.offset)].hits.add(1);
     }
 

@@ -131,7 +131,7 @@ pub struct QueueStats {
     pub reclaimed: u64,
     /// ... never fetched.
     pub expired_unfetched: u64,
-    /// Hits on items here.
+    /// Items found here by those who did not touch them as well.
     pub hits: u64,
 }
 

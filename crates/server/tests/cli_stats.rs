@@ -193,3 +193,14 @@ fn items_and_slabs_tell_of_what_is_stored() {
     assert_eq!(number("1:used_chunks") + number("1:free_chunks"), number("1:total_chunks"));
     assert!(lines(&server, &["stats nonsense\r\n"]).is_empty());
 }
+
+/// memcached counts what touches an item as a touch alone, in `stats` and in `stats slabs` alike.
+#[test]
+fn a_touch_is_no_hit_of_its_class() {
+    let server = start("-t 1");
+    let commands = ["set a 0 0 1\r\n1\r\n", "mg a\r\n", "mg a T60\r\n", "touch a 60\r\n", "stats slabs\r\n"];
+    let slabs = lines(&server, &commands);
+    assert_eq!((value(&slabs, "1:get_hits"), value(&slabs, "1:touch_hits")), ("1", "2"));
+    let stats = lines(&server, &["stats\r\n"]);
+    assert_eq!((value(&stats, "get_hits"), value(&stats, "touch_hits")), ("1", "2"));
+}

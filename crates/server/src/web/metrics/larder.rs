@@ -90,7 +90,10 @@ fn queues(state: &State, text: &mut Text) {
     by_queue(Metric::gauge("larder_queue_age_seconds", "Age of the oldest segment."), |queue| {
         queue.age_secs.into()
     });
-    by_queue(Metric::counter("larder_queue_hits_total", "Hits on items there."), |queue| queue.hits);
+    by_queue(
+        Metric::counter("larder_queue_hits_total", "Items found there, but for those who also touched them."),
+        |queue| queue.hits,
+    );
     by_queue(Metric::counter("larder_queue_evictions_total", "Live items evicted from there."), |queue| {
         queue.evictions
     });
