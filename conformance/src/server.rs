@@ -19,6 +19,7 @@ pub struct Server {
     child: Child,
     address: SocketAddr,
     udp_address: Option<SocketAddr>,
+    admin_address: Option<SocketAddr>,
 }
 
 impl Server {
@@ -46,7 +47,8 @@ impl Server {
             if let Some(port) = port_file.port("TCP") {
                 let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
                 let udp_address = port_file.port("UDP").map(local);
-                return Ok(Self { child, address: local(port), udp_address });
+                let admin_address = port_file.port("ADMIN").map(local);
+                return Ok(Self { child, address: local(port), udp_address, admin_address });
             }
             if let Some(status) = child.try_wait()? {
                 return Err(format!("{} did not start: {status}", program.display()).into());
@@ -68,6 +70,11 @@ impl Server {
     /// Where it listens for datagrams, if it was started with `-U`.
     pub fn udp_address(&self) -> Option<SocketAddr> {
         self.udp_address
+    }
+
+    /// Where larderd listens for operators, if it was started with `--admin-listen`.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin_address
     }
 
     /// A new connection, with Nagle's algorithm off so that each write travels alone.

@@ -3,6 +3,7 @@
 mod capable;
 mod doors;
 pub(crate) mod install;
+mod operators;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -38,7 +39,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 
     needs::install()?;
     let mut clients = Clients::install()?;
-    clients.programs.retain(|program| program.title().contains(&filter));
+    clients.filter = filter;
     let program = match (program, side) {
         (Some(program), _) => program,
         (None, Side::Larder) => server::larderd()?,
@@ -56,6 +57,10 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 pub(crate) struct Clients {
     programs: Vec<Program>,
     doors: Doors,
+    /// memcached_exporter.
+    exporter: PathBuf,
+    /// Part of the names of those that are run.
+    filter: String,
 }
 
 /// A program and the door it comes through. It is told host, port, and what the door asks for.
@@ -74,16 +79,24 @@ pub(crate) struct Tally {
 
 impl Clients {
     pub(crate) fn install() -> Result<Self> {
-        Ok(Self { programs: install::programs()?, doors: Doors::make()? })
+        Ok(Self {
+            programs: install::programs()?,
+            doors: Doors::make()?,
+            exporter: install::exporter()?,
+            filter: String::new(),
+        })
     }
 
     /// Runs every program against a server of its own, a few at a time, for most of them wait for a value to expire. Then
-    /// memccapable.
+    /// memccapable and the operators' tools.
     pub(crate) fn run(&self, server: &Path, side: Side) -> Result<Tally> {
+        let wanted = |name: &str| name.contains(&self.filter);
+        let programs: Vec<&Program> =
+            self.programs.iter().filter(|program| wanted(&program.title())).collect();
         let next = AtomicUsize::new(0);
         let work = || {
             let mut results = Vec::new();
-            while let Some(program) = self.programs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            while let Some(program) = programs.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let result = self.run_one(program, server).map_err(|error| error.to_string());
                 results.push((program.title(), result));
             }
@@ -99,7 +112,10 @@ impl Clients {
             }
             Result::Ok(())
         })?;
-        capable::run(&mut tally, self.doors.start(server, Door::Plain)?.address(), side)?;
+        if wanted("memccapable") {
+            capable::run(&mut tally, self.doors.start(server, Door::Plain)?.address(), side)?;
+        }
+        operators::run(&mut tally, &self.exporter, server, side, wanted)?;
         Ok(tally)
     }
 

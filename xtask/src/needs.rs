@@ -19,7 +19,7 @@ enum Probe {
     Runs(&'static [&'static str]),
 }
 
-const NEEDS: [Need; 25] = [
+const NEEDS: [Need; 24] = [
     Need { package: "memcached", probe: Probe::Runs(&["memcached", "-V"]) },
     Need { package: "libmemcached-tools", probe: Probe::File("/usr/bin/memccapable") },
     Need {
@@ -43,6 +43,7 @@ const NEEDS: [Need; 25] = [
     Need { package: "nodejs", probe: Probe::Runs(&["node", "--version"]) },
     Need { package: "npm", probe: Probe::Runs(&["npm", "--version"]) },
     Need { package: "golang-go", probe: Probe::Runs(&["go", "version"]) },
+    Need { package: "collectd-core", probe: Probe::File("/usr/sbin/collectd") },
     Need { package: "php-cli", probe: Probe::Runs(&["php", "--version"]) },
     Need { package: "php-memcached", probe: Probe::Runs(&["php", "-r", "new Memcached();"]) },
     Need { package: "php-memcache", probe: Probe::Runs(&["php", "-r", "new Memcache();"]) },

@@ -25,6 +25,15 @@ pub(crate) fn java_jars() -> Result<PathBuf> {
     Ok(jars)
 }
 
+/// Builds memcached_exporter, which is a program and no client.
+pub(super) fn exporter() -> Result<PathBuf> {
+    let program = shell::target_dir()?.join("clients/memcached_exporter");
+    let mut build = Command::new("go");
+    build.args(["build", "-buildvcs=false", "-o"]).arg(&program).arg(EXPORTER);
+    shell::run(build.current_dir(shell::root().join("conformance/operators/memcached_exporter")))?;
+    Ok(program)
+}
+
 /// Installs every client.
 pub(super) fn programs() -> Result<Vec<Program>> {
     let mut install = Install {
@@ -144,3 +153,4 @@ impl Install {
 }
 
 const MAVEN_COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
+const EXPORTER: &str = "github.com/prometheus/memcached_exporter/cmd/memcached_exporter";

@@ -1,0 +1,112 @@
+//! memcached_exporter, of Prometheus.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use larder_conformance::Result;
+use larder_conformance::script::Side;
+
+use super::Target;
+use super::view::{View, varies};
+
+/// All that the exporter tells of a server.
+pub(super) fn scrape(target: &Target) -> Result<View> {
+    let mut view = View::default();
+    for (name, labels, value) in series(&run(target)?)? {
+        let is_of_class = labels.iter().any(|label| label.starts_with("slab="));
+        // Of larder's version there is nothing to compare but that it is told.
+        let labels: Vec<&str> = labels
+            .iter()
+            .map(String::as_str)
+            .filter(|label| !label.starts_with("slab=") && !label.starts_with("version="))
+            .collect();
+        // `stats` has no such beginning, and names are compared in one way.
+        let name = name.trim_start_matches("memcached_");
+        let series = format!("{{{}}} {name}", labels.join(","));
+        if is_of_class { view.add_of_class(series, &value) } else { view.add(series, value) }
+    }
+    Ok(view)
+}
+
+/// Whether larderd's own metrics are what the exporter tells of larderd; returns how many series both have.
+pub(super) fn held_against_metrics(target: &Target, admin: SocketAddr) -> Result<usize> {
+    let (exported, own) = (series(&run(target)?)?, series(&get(admin)?)?);
+    let mut differences = Vec::new();
+    let mut count = 0;
+    for (name, labels, expected) in exported {
+        if name == "memcached_exporter_build_info" {
+            continue;
+        }
+        count += 1;
+        match own.iter().find(|series| series.0 == name && series.1 == labels) {
+            None => differences.push(format!("{name} {labels:?} is missing")),
+            Some((.., value))
+                if *value == expected || varies(name.trim_start_matches("memcached_"), Side::Reference) => {}
+            Some((.., value)) => {
+                differences.push(format!("{name} {labels:?} is {value}, not {expected}"));
+            }
+        }
+    }
+    if differences.is_empty() { Ok(count) } else { Err(differences.join("; ").into()) }
+}
+
+/// Starts the exporter and asks it once.
+fn run(target: &Target) -> Result<String> {
+    // Free a moment ago; the exporter does not say which port it took.
+    let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+    let exporter = Command::new(&target.exporter)
+        .arg(format!("--memcached.address={}", target.name()))
+        .arg(format!("--web.listen-address={address}"))
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("{}: {error}", target.exporter.display()))?;
+    let _running = Running(exporter);
+    let deadline = Instant::now() + TIMEOUT;
+    loop {
+        match get(address) {
+            Err(error) if Instant::now() > deadline => return Err(error),
+            Err(_) => thread::sleep(Duration::from_millis(20)),
+            Ok(text) => return Ok(text),
+        }
+    }
+}
+
+fn get(address: SocketAddr) -> Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    // HTTP/1.0, so that the answer comes in one piece.
+    write!(stream, "GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
+    let mut response = String::new();
+    stream.read_to_string(&mut response)?;
+    let (head, body) = response.split_once("\r\n\r\n").ok_or("no answer to GET /metrics")?;
+    if head.contains(" 200 ") { Ok(body.to_owned()) } else { Err(head.to_owned().into()) }
+}
+
+/// The series of memcached_exporter: name, sorted labels, value.
+fn series(text: &str) -> Result<Vec<(String, Vec<String>, String)>> {
+    let mut all = Vec::new();
+    for line in text.lines().filter(|line| line.starts_with("memcached_")) {
+        let (series, value) = line.rsplit_once(' ').ok_or_else(|| format!("{line:?} has no value"))?;
+        let (name, labels) = series.trim_end_matches('}').split_once('{').unwrap_or((series, ""));
+        let mut labels: Vec<String> = labels.split(',').map(str::to_owned).collect();
+        labels.sort_unstable();
+        // One form for what is printed as 64, 64.0 or 6.4e1.
+        let value: f64 = value.parse().map_err(|_| format!("{line:?} has no number"))?;
+        all.push((name.to_owned(), labels, value.to_string()));
+    }
+    Ok(all)
+}
+
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const TIMEOUT: Duration = Duration::from_secs(10);
