@@ -2,10 +2,12 @@
 //!
 //! | module | what it is |
 //! |---|---|
+//! | [`latency`] | how long requests took |
 //! | [`sample`] | what a server says of itself, and the rates between two times |
 //! | [`table`] | columns, order, text |
 //! | [`screen`] | the terminal |
 
+mod latency;
 mod sample;
 mod screen;
 mod table;

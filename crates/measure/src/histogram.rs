@@ -104,6 +104,12 @@ impl Snapshot {
             .map(bound_of)
     }
 
+    /// How many took so long: the greatest duration of each bucket that is not empty, in nanoseconds, and its count.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
+        let counts = self.counts.iter().enumerate();
+        counts.filter(|(_, count)| **count > 0).map(|(bucket, count)| (bound_of(bucket), *count))
+    }
+
     /// How many took at most `nanos`, as far as the buckets tell: for cumulative histograms with bounds of their own.
     pub fn count_up_to(&self, nanos: u64) -> u64 {
         self.counts
@@ -183,6 +189,8 @@ mod tests {
             let told = snapshot.quantile_nanos(share).expect("it is not empty");
             assert!(told >= exact && told as f64 <= exact as f64 * 1.07, "{share}: {told}, {exact}");
         }
+        assert_eq!(snapshot.buckets().map(|(_, count)| count).sum::<u64>(), 10_000);
+        assert!(snapshot.buckets().all(|(bound, count)| snapshot.count_up_to(bound) >= count));
         assert_eq!(Snapshot::new().quantile_nanos(0.5), None);
         assert_eq!(snapshot.since(&snapshot).count(), 0);
     }

@@ -49,7 +49,7 @@ fn main() -> ExitCode {
 /// From the settings to a running server, to its end. What can be refused comes before the step into the background, so
 /// that whoever started us learns of it; what needs root comes before rights are given up; threads come last, since the
 /// steps before are for a process with one.
-fn serve(settings: Settings) -> Result<(), Refusal> {
+fn serve(mut settings: Settings) -> Result<(), Refusal> {
     journal::open(&settings.journal, settings.verbosity);
     settings.notes.iter().for_each(|note| tracing::info!("{note}"));
     let supervisor = Supervisor::of_environment();
@@ -58,7 +58,7 @@ fn serve(settings: Settings) -> Result<(), Refusal> {
     }
     let target = privilege::target(&settings)?;
     let secrets = Secrets::read(&settings)?;
-    let doors = Doors::open(&settings)?;
+    let doors = Doors::open(&mut settings)?;
     let descriptors = settings.connections_max as usize + settings.own_descriptors() + doors.descriptors();
     privilege::allow_descriptors(descriptors as u64)?;
     if let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME") {

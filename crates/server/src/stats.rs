@@ -3,6 +3,7 @@
 
 mod connections;
 mod general;
+mod latency;
 mod queues;
 mod settings;
 
@@ -68,6 +69,7 @@ pub(crate) fn lines(shared: &Shared, sub_command: Option<&[u8]>) -> Option<Vec<(
     match sub_command {
         None => general::report(shared, &mut lines),
         Some(b"settings") => settings::report(shared, &mut lines),
+        Some(b"latency") => latency::report(shared, &mut lines),
         Some(b"items") => queues::report_items(&shared.engine.stats(), &mut lines),
         Some(b"slabs") => queues::report_slabs(&shared.engine.stats(), &shared.totals(), &mut lines),
         Some(_) => return None,

@@ -79,6 +79,36 @@ fn stats_has_memcacheds_names_in_its_order() {
 }
 
 #[test]
+fn latencies_are_told_by_command_and_transport() {
+    let server = start("-t 1");
+    let commands =
+        ["get a\r\n", "get b\r\n", "get c\r\n", "delete a\r\n", "stats reset\r\n", "stats latency\r\n"];
+    let told = lines(&server, &commands);
+    let number = |name: &str| value(&told, name).parse::<u64>().expect("a number");
+    assert_eq!((number("get:tcp:count"), number("delete:tcp:count")), (3, 1));
+    let buckets = value(&told, "get:tcp:buckets").split(',').map(|bucket| {
+        let (bound_nanos, count) = bucket.split_once('=').expect("a pair");
+        (bound_nanos.parse::<u64>().expect("a number"), count.parse::<u64>().expect("a number"))
+    });
+    let buckets: Vec<_> = buckets.collect();
+    assert_eq!(buckets.iter().map(|(_, count)| count).sum::<u64>(), 3);
+    // Of three the second is in the middle, and the third is above 99 of 100.
+    let of_rank = |rank| {
+        let mut reached = 0;
+        let bucket = buckets.iter().find(|(_, count)| {
+            reached += count;
+            reached >= rank
+        });
+        bucket.expect("there are three").0
+    };
+    assert_eq!((number("get:tcp:p50_nanos"), number("get:tcp:p99_nanos")), (of_rank(2), of_rank(3)));
+    assert!(number("get:tcp:sum_nanos") <= 3 * of_rank(3).max(256));
+    assert!(!names(&told).iter().any(|name| name.starts_with("store:") || name.contains(":tls:")));
+    let silent = start("-t 1 -o no_latency_histograms");
+    assert!(lines(&silent, &["get a\r\n", "stats latency\r\n"]).is_empty());
+}
+
+#[test]
 fn stats_tells_what_a_fresh_server_is() {
     let lines = lines(&start("-t 3 -c 77 -m 100"), &["stats\r\n"]);
     for (name, expected) in [

@@ -1,7 +1,7 @@
 //! larderd as systemd runs it: the test plays systemd, and systemd's own tools have their say where they are installed.
 
 use std::fs;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
@@ -127,6 +127,15 @@ fn every_kind_of_socket_is_served_and_the_life_of_the_server_told() {
     let served = format!("tcp:{} unix:{}", address(&tcp), folder.file("socket").display());
     assert!(ready.starts_with("READY=1\nSTATUS=") && ready.contains(&served), "{ready}");
 
+    let mut settings = TcpStream::connect(address(&tcp)).expect("it listens");
+    settings.write_all(b"stats settings\r\nquit\r\n").expect("it reads");
+    let mut told = String::new();
+    settings.read_to_string(&mut told).expect("it answers");
+    for (name, port) in
+        [("tcpport", address(&tcp).port()), ("udpport", udp.local_addr().expect("bound").port())]
+    {
+        assert!(told.contains(&format!("STAT {name} {port}\r\n")), "{told}");
+    }
     expect(TcpStream::connect(address(&tcp)).expect("it listens"), b"set a 0 0 1\r\nb\r\n", b"STORED\r\n");
     let value = b"VALUE a 0 1\r\nb\r\nEND\r\n";
     expect(UnixStream::connect(folder.file("socket")).expect("it listens"), b"get a\r\n", value);

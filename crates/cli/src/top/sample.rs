@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use larder_client::{Client, Server};
 
+use super::latency::Latency;
 use crate::Failure;
 use crate::target::Target;
 
@@ -24,6 +25,7 @@ struct Member {
 struct Sample {
     at: Instant,
     stats: HashMap<String, String>,
+    latency: Option<Latency>,
 }
 
 /// A server between two looks. Per second, unless it says otherwise.
@@ -44,6 +46,9 @@ pub(super) struct Rates {
     pub items: u64,
     pub used_bytes: u64,
     pub limit_bytes: u64,
+    /// How long requests took in the server, half of them and 99 of 100; `None`: it does not say, or there were none.
+    pub p50_micros: Option<f64>,
+    pub p99_micros: Option<f64>,
     /// How long `stats` took to be answered, over a connection that was open.
     pub answer_millis: f64,
 }
@@ -71,7 +76,7 @@ impl Member {
     fn look(&mut self) -> Rates {
         let server = self.server.address.to_string();
         let begin = Instant::now();
-        let stats = match self.client.stats("").pop() {
+        let stats: HashMap<_, _> = match self.client.stats("").pop() {
             Some((_, Ok(stats))) => stats.into_iter().collect(),
             Some((_, Err(error))) => {
                 self.before = None;
@@ -79,12 +84,23 @@ impl Member {
             }
             None => return Rates { server, ..Rates::default() },
         };
-        let sample = Sample { at: Instant::now(), stats };
+        let answer_millis = begin.elapsed().as_secs_f64() * 1000.0;
+        let is_larder = stats.get("version").is_some_and(|version| version.contains("-larder-"));
+        let latency = if is_larder { self.latency() } else { None };
+        let sample = Sample { at: Instant::now(), stats, latency };
         let mut rates = sample.rates(self.before.as_ref());
         rates.server = server;
-        rates.answer_millis = begin.elapsed().as_secs_f64() * 1000.0;
+        rates.answer_millis = answer_millis;
         self.before = Some(sample);
         rates
+    }
+}
+
+impl Member {
+    /// What a server tells that tells more than memcached.
+    fn latency(&mut self) -> Option<Latency> {
+        let (_, stats) = self.client.stats("latency").pop()?;
+        Latency::read(&stats.ok()?)
     }
 }
 
@@ -101,6 +117,11 @@ impl Sample {
             now.checked_sub(then).unwrap_or(now)
         };
         let per_sec = |name: &str| if secs > 0.0 { grown(name) as f64 / secs } else { 0.0 };
+        let service = match (&self.latency, before.and_then(|before| before.latency.as_ref())) {
+            (Some(now), Some(then)) => Some(now.since(then)),
+            _ => None,
+        };
+        let micros = |share| service.as_ref().and_then(|service| service.quantile_micros(share));
         let (hits, misses) = (grown("get_hits") as f64, grown("get_misses") as f64);
         Rates {
             version: self.stats.get("version").cloned().unwrap_or_default(),
@@ -114,6 +135,8 @@ impl Sample {
             items: self.number("curr_items"),
             used_bytes: self.number("bytes"),
             limit_bytes: self.number("limit_maxbytes"),
+            p50_micros: micros(0.5),
+            p99_micros: micros(0.99),
             ..Rates::default()
         }
     }
@@ -127,7 +150,7 @@ mod tests {
 
     fn sample(at: Instant, stats: &[(&str, &str)]) -> Sample {
         let stats = stats.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Sample { at, stats: stats.collect() }
+        Sample { at, stats: stats.collect(), latency: None }
     }
 
     #[test]

@@ -21,11 +21,13 @@ pub(super) enum Column {
     Connections,
     Items,
     Memory,
+    P50,
+    P99,
     Answer,
 }
 
 impl Column {
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 13] = [
         Self::Server,
         Self::Gets,
         Self::Sets,
@@ -36,6 +38,8 @@ impl Column {
         Self::Connections,
         Self::Items,
         Self::Memory,
+        Self::P50,
+        Self::P99,
         Self::Answer,
     ];
 
@@ -51,6 +55,8 @@ impl Column {
             Self::Connections => "CONNS",
             Self::Items => "ITEMS",
             Self::Memory => "MEMORY",
+            Self::P50 => "P50",
+            Self::P99 => "P99",
             Self::Answer => "ANSWER",
         }
     }
@@ -81,6 +87,8 @@ impl Column {
             Self::Memory => {
                 format!("{} of {}", short(rates.used_bytes as f64), short(rates.limit_bytes as f64))
             }
+            Self::P50 => micros(rates.p50_micros),
+            Self::P99 => micros(rates.p99_micros),
             Self::Answer => format!("{:.2} ms", rates.answer_millis),
         }
     }
@@ -98,6 +106,8 @@ impl Column {
             Self::Connections => rates.connections as f64,
             Self::Items => rates.items as f64,
             Self::Memory => rates.used_bytes as f64,
+            Self::P50 => rates.p50_micros.unwrap_or(-1.0),
+            Self::P99 => rates.p99_micros.unwrap_or(-1.0),
             Self::Answer => rates.answer_millis,
         };
         key(b).total_cmp(&key(a)).then_with(|| a.server.cmp(&b.server))
@@ -145,8 +155,19 @@ pub(super) fn json(rates: &Rates) -> Value {
         "items": rates.items,
         "used_bytes": rates.used_bytes,
         "limit_bytes": rates.limit_bytes,
+        "p50_micros": rates.p50_micros,
+        "p99_micros": rates.p99_micros,
         "answer_millis": rates.answer_millis,
     })
+}
+
+fn micros(micros: Option<f64>) -> String {
+    match micros {
+        None => "-".to_owned(),
+        Some(micros) if micros < 9.95 => format!("{micros:.1} us"),
+        Some(micros) if micros < 9999.5 => format!("{micros:.0} us"),
+        Some(micros) => format!("{:.0} ms", micros / 1000.0),
+    }
 }
 
 /// Three digits and a unit.

@@ -1,8 +1,9 @@
 //! Tools that look at servers, and tools that need none.
 
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
+use larder_conformance::server::Server;
 use serde_json::Value;
 
 use crate::{Folder, both, command, ended, larder, ok, start_memcached};
@@ -85,6 +86,31 @@ fn every_server_is_asked() {
     assert_eq!(json[0]["limit_bytes"], 64 << 20);
     let table = ended(&command(&list, &["top", "--once"]).output().expect("larder runs"));
     assert_eq!(table.out.lines().count(), 3);
+}
+
+/// memcached does not tell how long requests take.
+#[test]
+fn top_tells_how_long_requests_took_since_the_last_look() {
+    let [memcached, larderd] = both();
+    let list = format!("{},{}", memcached.address(), larderd.address());
+    let mut top = command(&list, &["top", "--once", "--json"]);
+    let mut top = top.stdout(Stdio::piped()).spawn().expect("larder runs");
+    while top.try_wait().expect("it is ours").is_none() {
+        for server in [&memcached, &larderd] {
+            ok(server, &["ping"]);
+        }
+    }
+    let out = ended(&top.wait_with_output().expect("it ends")).out;
+    let json: Value = serde_json::from_str(&out).expect("it is JSON");
+    let of = |server: &Server| {
+        let servers = json.as_array().expect("an array");
+        let told = servers.iter().find(|told| told["server"] == server.address().to_string());
+        let told = told.unwrap_or_else(|| panic!("{server} is not in {out}", server = server.address()));
+        (told["p50_micros"].as_f64(), told["p99_micros"].as_f64())
+    };
+    assert_eq!(of(&memcached), (None, None));
+    let (Some(p50), Some(p99)) = of(&larderd) else { panic!("{out}") };
+    assert!(0.0 < p50 && p50 <= p99, "{out}");
 }
 
 fn memcached_version() -> String {

@@ -1,13 +1,14 @@
 //! Sockets that were opened before we were started: sd_listen_fds(3). So clients can connect while larderd is started anew, and it
 //! needs no right to bind.
 
+use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use listenfd::ListenFd;
 
-use crate::listen::Listener;
+use crate::listen::{Address, Listener};
 use crate::options::{EXIT_OS_ERROR, EXIT_USAGE, Refusal};
-use crate::settings::Settings;
+use crate::settings::{Port, Settings};
 use crate::udp;
 
 /// What was passed to us.
@@ -56,6 +57,22 @@ impl Sockets {
     /// Does it leave nothing for `-l` and `-p` to say?
     pub fn serve_clients(&self) -> bool {
         !self.listeners.is_empty() || !self.udp.is_empty()
+    }
+
+    /// Makes the settings name what was passed in the place of what they asked for: `stats settings` tells of it.
+    pub(crate) fn describe(&self, settings: &mut Settings) {
+        let tcp = self.listeners.iter().filter_map(|listener| match &listener.address {
+            Address::Tcp(address) => Some(*address),
+            Address::Unix(_) => None,
+        });
+        let port_of = |address: Option<SocketAddr>| address.map_or(Port::Off, |a| Port::Fixed(a.port()));
+        settings.tcp_port = port_of(tcp.clone().next());
+        settings.udp_port = port_of(self.udp.first().map(udp::Socket::address));
+        settings.listen = tcp.map(|address| address.to_string()).collect();
+        settings.unix_socket = self.listeners.iter().find_map(|listener| match &listener.address {
+            Address::Unix(path) => Some(path.clone()),
+            Address::Tcp(_) => None,
+        });
     }
 
     fn warn_of_options(&self, settings: &Settings) {
