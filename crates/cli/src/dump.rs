@@ -11,6 +11,7 @@ use crate::Failure;
 use crate::load;
 use crate::target::Target;
 use crate::transfer::progress;
+use crate::transfer::receipt::Receipt;
 use crate::transfer::record::{Record, Writer};
 use crate::transfer::resume::Kept;
 use crate::transfer::sink::{Mode, Sink};
@@ -21,6 +22,7 @@ Examples:
   larder dump cache-1 --file cache-1.dump          all items of cache-1; after an interruption: with --resume
   larder dump cache-1 | ssh host larder load       from one to the other
   larder dump old-1,old-2 --to new-1,new-2,new-3   to other servers, each key to where it belongs
+  larder dump old --to new --progress moved        the same again goes on after an interruption
 
 The servers go on serving. What is stored, changed or deleted while the dump is under way may be in it or not; all else is,
 with value, client flags and expiry. The form of the file is described in docs/tools.md.";
@@ -40,6 +42,9 @@ pub(crate) struct Args {
     /// Store the items on these servers
     #[arg(long, value_name = "LIST")]
     to: Option<String>,
+    /// With --to: note in this file what has been moved, and go on where it says; removed in the end
+    #[arg(long, value_name = "FILE", requires = "to")]
+    progress: Option<PathBuf>,
     /// With --to: keep what is there
     #[arg(long, requires = "to")]
     add: bool,
@@ -53,11 +58,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let target = args.target.or(args.host.as_deref())?;
     if let Some(list) = &args.to {
-        let mode = if args.add { Mode::Keep } else { Mode::Overwrite };
-        let mut sink = Sink::open(&target.or(Some(list))?, mode)?;
-        walk(args, &target, &Kept::nothing(), &mut |record| sink.store(&record))?;
-        sink.flush()?;
-        return load::summary("dump", &sink.counts, args.quiet);
+        return to_servers(args, &target, list);
     }
     match &args.file {
         Some(file) => to_file(args, &target, file),
@@ -70,6 +71,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             write(args, &target, &Kept::nothing(), writer, &Failure::of_output)
         }
     }
+}
+
+fn to_servers(args: &Args, target: &Target, list: &str) -> Result<(), Failure> {
+    let mode = if args.add { Mode::Keep } else { Mode::Overwrite };
+    let mut sink = Sink::open(&target.or(Some(list))?, mode)?;
+    let mut moved = Kept::nothing();
+    if let Some(path) = &args.progress {
+        let (receipt, kept) = Receipt::open(path, list)?;
+        sink.write_receipt(receipt);
+        moved = kept;
+    }
+    walk(args, target, &moved, &mut |record| sink.store(&record))?;
+    load::summary("dump", &sink.finish()?, args.quiet)
 }
 
 fn to_file(args: &Args, target: &Target, path: &Path) -> Result<(), Failure> {

@@ -5,10 +5,12 @@
 //! | [`record`] | an item on its way, and the file that holds many |
 //! | [`source`] | a server's items, read while it serves |
 //! | [`sink`] | servers that take items |
+//! | [`receipt`] | what has been moved so far |
 //! | [`resume`] | a file that a dump was interrupted in |
 //! | [`progress`] | how far it is |
 
 pub(crate) mod progress;
+pub(crate) mod receipt;
 pub(crate) mod record;
 pub(crate) mod resume;
 pub(crate) mod sink;

@@ -122,7 +122,7 @@ impl<R: BufRead> Reader<R> {
 
 /// A key as in memcached's `lru_crawler metadump`: what is not a letter, a digit or one of `-._~` as `%` and two
 /// hexadecimal digits.
-fn write_key(out: &mut impl Write, key: &[u8]) -> io::Result<()> {
+pub(crate) fn write_key(out: &mut impl Write, key: &[u8]) -> io::Result<()> {
     for byte in key {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.write_all(&[*byte])?,

@@ -1,4 +1,4 @@
-//! A file that a dump was interrupted in: what it has, so that a dump can go on behind it.
+//! What an interrupted dump has done already: the keys that a file has, so that a dump can go on behind it.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -10,7 +10,7 @@ use siphasher::sip128::SipHasher13;
 use super::record::{Reader, Unreadable};
 use crate::Failure;
 
-/// The keys that a file has already. Holds 16 bytes for each.
+/// The keys that need not be asked for again. Holds 16 bytes for each.
 pub(crate) struct Kept {
     secrets: (u64, u64),
     fingerprints: HashSet<u128>,
@@ -36,21 +36,24 @@ impl Kept {
         let mut reader = Reader::begin(BufReader::new(&mut *file)).map_err(refuse)?;
         loop {
             match reader.read() {
-                Ok(Some(record)) => {
-                    kept.fingerprints.insert(kept.fingerprint(&record.key));
-                }
+                Ok(Some(record)) => kept.add(&record.key),
                 Ok(None) | Err(Unreadable::Cut) => break,
                 Err(unreadable) => return Err(refuse(unreadable)),
             }
         }
-        (kept.records, kept.is_complete) = (reader.records, reader.is_complete);
+        kept.is_complete = reader.is_complete;
         let position_bytes = reader.position_bytes;
         let cut = file.set_len(position_bytes).and_then(|()| file.seek(SeekFrom::Start(position_bytes)));
         cut.map_err(|error| Failure::Failed(format!("{name}: {error}")))?;
         Ok(kept)
     }
 
-    /// Whether the file has this key.
+    pub(crate) fn add(&mut self, key: &[u8]) {
+        self.fingerprints.insert(self.fingerprint(key));
+        self.records += 1;
+    }
+
+    /// Whether this key is one of them.
     pub(crate) fn has(&self, key: &[u8]) -> bool {
         !self.fingerprints.is_empty() && self.fingerprints.contains(&self.fingerprint(key))
     }

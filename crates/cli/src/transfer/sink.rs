@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use larder_client::{Address, Client};
 
+use super::receipt::Receipt;
 use super::record::Record;
 use super::{clock_skew_secs, speaks_meta};
 use crate::Failure;
@@ -21,6 +22,8 @@ pub(crate) struct Sink {
     client: Client,
     mode: Mode,
     doors: HashMap<Address, Door>,
+    /// Where to note what has been stored.
+    receipt: Option<Receipt>,
     pub counts: Counts,
 }
 
@@ -63,6 +66,7 @@ impl Sink {
             client: target.client()?,
             mode,
             doors: HashMap::new(),
+            receipt: None,
             counts: Counts::default(),
         };
         // All at once: better to fail before anything has been moved.
@@ -70,6 +74,11 @@ impl Sink {
             sink.doors.insert(server.address.clone(), Door::open(&sink.target, &server.address)?);
         }
         Ok(sink)
+    }
+
+    /// Notes from now on what has been stored.
+    pub(crate) fn write_receipt(&mut self, receipt: Receipt) {
+        self.receipt = Some(receipt);
     }
 
     /// Takes an item, which is sent by and by.
@@ -88,14 +97,21 @@ impl Sink {
             return Ok(());
         }
         if door.keys.len() >= BATCH_RECORDS_MAX || door.request.len() >= BATCH_BYTES_MAX {
-            door.send(&mut self.counts)?;
+            door.send(&mut self.counts, self.receipt.as_mut())?;
         }
         Ok(())
     }
 
     /// Sends what is left. All that was taken has been answered then.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
-        self.doors.values_mut().try_for_each(|door| door.send(&mut self.counts))
+        self.doors.values_mut().try_for_each(|door| door.send(&mut self.counts, self.receipt.as_mut()))
+    }
+
+    /// Ends what was noted: there is nothing left to be stored.
+    pub(crate) fn finish(mut self) -> Result<Counts, Failure> {
+        self.flush()?;
+        self.receipt.map_or(Ok(()), Receipt::discard)?;
+        Ok(self.counts)
     }
 }
 
@@ -141,15 +157,22 @@ impl Door {
     }
 
     /// Sends, and reads the answers: each is a short line, so they find room however late they are read.
-    fn send(&mut self, counts: &mut Counts) -> Result<(), Failure> {
+    fn send(&mut self, counts: &mut Counts, receipt: Option<&mut Receipt>) -> Result<(), Failure> {
         self.wire.send(&self.request)?;
         self.request.clear();
         self.request.shrink_to(2 * BATCH_BYTES_MAX);
+        let mut stored = Vec::new();
         for key in self.keys.drain(..) {
             self.wire.line(&mut self.line)?;
             match &self.line[..] {
-                b"STORED" | b"HD" => counts.stored += 1,
-                b"NOT_STORED" | b"NS" => counts.kept += 1,
+                b"STORED" | b"HD" => {
+                    counts.stored += 1;
+                    stored.push(key);
+                }
+                b"NOT_STORED" | b"NS" => {
+                    counts.kept += 1;
+                    stored.push(key);
+                }
                 // The only refusals after which a server has read the value, and is ready for the next request.
                 line if line.starts_with(b"SERVER_ERROR") => {
                     let (address, line) = (self.wire.address(), line.escape_ascii());
@@ -158,7 +181,7 @@ impl Door {
                 line => return Err(self.wire.broken(line)),
             }
         }
-        Ok(())
+        receipt.map_or(Ok(()), |receipt| receipt.note(stored.iter().map(Vec::as_slice)))
     }
 }
 

@@ -140,6 +140,79 @@ fn an_interrupted_dump_goes_on_and_is_whole_in_the_end() {
 }
 
 #[test]
+fn a_move_that_was_killed_goes_on_and_moves_nothing_twice() {
+    const MOVED: usize = 50_000;
+    let now_secs = now_secs();
+    let from = start_memcached(&["-m", "256"]);
+    fill(&from, MOVED, now_secs);
+    let to = start_larderd(&["-m", "256"]);
+    let folder = Folder::new("move");
+    let progress = folder.path("progress");
+    let address = to.address().to_string();
+    let args = ["dump", "-q", "--to", &address, "--progress", &progress];
+    let mut child = command(&from.address().to_string(), &args).spawn().expect("larder runs");
+    while fs::metadata(&progress).map_or(0, |file| file.len()) < 100_000 {
+        assert!(child.try_wait().expect("it is ours").is_none(), "too quick to be killed in time");
+        std::thread::yield_now();
+    }
+    child.kill().expect("it is ours");
+    child.wait().expect("it is ours");
+    // Where a crash of the machine may have cut it.
+    let noted = fs::read(&progress).expect("it is there");
+    fs::write(&progress, &noted[..noted.len() - 3]).expect("the folder is ours");
+    let stored = |server: &Server| {
+        let told = ok(server, &["stat", "--grep", "cmd_set"]);
+        told.trim().rsplit(' ').next().and_then(|n| n.parse::<usize>().ok()).expect("a number")
+    };
+    let first = stored(&to);
+    let lines = noted.iter().filter(|byte| **byte == b'\n').count() - 1;
+    assert!(lines <= first && first < MOVED, "{lines} of {first}");
+    // What a client has stored since on the new server is not overwritten.
+    let text = String::from_utf8_lossy(&noted).into_owned();
+    let moved = text.lines().nth(1).expect("more than nothing").to_owned();
+    let key = moved.replace("%2F", "/").replace("%25", "%");
+    ok(&to, &["set", &key, "of a client"]);
+
+    assert_eq!(larder(&from, &args).code, 0);
+    assert!(!fs::exists(&progress).expect("the folder is ours"));
+    assert_eq!(ok(&to, &["cat", &key]), "of a client");
+    // Once each, but for what was on its way when it was killed.
+    let all = stored(&to) - 1;
+    assert!((MOVED..MOVED + first - lines + 2).contains(&all), "{all} for {MOVED}, {lines} of {first}");
+}
+
+#[test]
+fn the_file_of_progress_is_no_other_file() {
+    let (from, to) = (start_memcached(&[]), start_memcached(&[]));
+    ok(&from, &["set", "a", "b"]);
+    let folder = Folder::new("progress");
+    let file = folder.path("progress");
+    let address = to.address().to_string();
+    let args = ["dump", "-q", "--to", &address, "--progress", &file];
+    let heading = format!("larder-progress 1 {address}\n");
+    for (content, code) in [
+        ("precious\n", 65),
+        ("precious", 65),
+        ("larder-progress 1 elsewhere\n", 64),
+        (&format!("{heading}%zz\n")[..], 65),
+        (&heading, 0),
+        (&heading[..20], 0),
+        ("", 0),
+    ] {
+        fs::write(&file, content).expect("the folder is ours");
+        let told = larder(&from, &args);
+        assert_eq!(told.code, code, "{content:?}: {told:?}");
+        match code {
+            0 => assert!(!fs::exists(&file).expect("the folder is ours")),
+            _ => assert_eq!(fs::read_to_string(&file).expect("it is kept"), content),
+        }
+    }
+    fs::write(&file, format!("{heading}a\n")).expect("the folder is ours");
+    ok(&to, &["flush"]);
+    assert_eq!((larder(&from, &args).code, larder(&to, &["exist", "a"]).code), (0, 1));
+}
+
+#[test]
 fn a_process_that_was_killed_can_be_resumed() {
     let now_secs = now_secs();
     let from = start_memcached(&["-m", "256"]);
