@@ -1,6 +1,7 @@
 //! larder's tools as processes, against the memcached that is installed and against larderd.
 
 mod capable;
+mod doors;
 mod keys;
 mod look;
 mod transfer;

@@ -1,0 +1,178 @@
+//! Tools at doors that are locked: TLS, logins, and both.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use larder_conformance::server::Server;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+
+use crate::{Ended, Folder, command, ended, larder, larder_fed, ok, start_larderd, start_memcached};
+
+/// An authority, and what it has signed for `localhost` and for a client.
+struct Certificates {
+    folder: Folder,
+}
+
+impl Certificates {
+    fn new(name: &str) -> Self {
+        let folder = Folder::new(name);
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let ca_key = KeyPair::generate().expect("a key");
+        let write = |file: &str, text: &str| {
+            fs::write(folder.path(file), text).expect("the folder is ours");
+            // Whoever the server becomes may read it.
+            fs::set_permissions(folder.path(file), fs::Permissions::from_mode(0o644)).expect("it is ours");
+        };
+        write("ca.pem", &params.self_signed(&ca_key).expect("a certificate").pem());
+        let issuer = Issuer::new(params, ca_key);
+        for name in ["localhost", "client"] {
+            let key = KeyPair::generate().expect("a key");
+            let params = CertificateParams::new([name.to_owned()]).expect("a name");
+            let certificate = params.signed_by(&key, &issuer).expect("a certificate");
+            write(&format!("{name}.pem"), &certificate.pem());
+            write(&format!("{name}.key"), &key.serialize_pem());
+        }
+        Self { folder }
+    }
+
+    fn path(&self, file: &str) -> String {
+        self.folder.path(file)
+    }
+
+    /// larderd behind TLS, with these further options.
+    fn larderd(&self, ssl: &str, args: &[&str]) -> Server {
+        let (chain, key, ca) = (self.path("localhost.pem"), self.path("localhost.key"), self.path("ca.pem"));
+        let options = format!("ssl_chain_cert={chain},ssl_key={key},ssl_ca_cert={ca}{ssl}");
+        start_larderd(&[&["-Z", "-o", &options], args].concat())
+    }
+}
+
+fn with(server: &Server, args: &[&str], door: &[&str]) -> Ended {
+    larder(server, &[args, door].concat())
+}
+
+/// Every tool that talks to a server, through this door.
+#[track_caller]
+fn expect_service(server: &Server, door: &[&str], folder: &Folder) {
+    let ok = |args: &[&str]| ok(server, &[args, door].concat());
+    ok(&["set", "a", "one"]);
+    assert_eq!(ok(&["get", "a"]), "one\n");
+    assert_eq!(ok(&["cat", "a"]), "one");
+    ok(&["append", "a", "!"]);
+    ok(&["touch", "a", "--ttl", "1h"]);
+    ok(&["exist", "a"]);
+    ok(&["add", "n", "41"]);
+    assert_eq!(ok(&["incr", "n"]), "42\n");
+    assert_eq!(ok(&["ping"]).lines().count(), 1);
+    assert_eq!(ok(&["version"]).lines().count(), 1);
+    assert!(ok(&["stat"]).contains("\tcurr_items: 2\n"));
+    assert!(ok(&["slab"]).contains("Item_Size"));
+    assert_eq!(ok(&["top", "--once"]).lines().count(), 2);
+    let file = folder.path("dump");
+    ok(&["dump", "-q", "--file", &file]);
+    ok(&["rm", "a"]);
+    ok(&["flush"]);
+    ok(&["load", "-q", "--file", &file]);
+    assert_eq!(ok(&["cat", "a", "n"]), "one!42");
+    fs::remove_file(file).expect("it was written");
+}
+
+#[test]
+fn tools_speak_tls_and_trust_whom_they_are_told_to() {
+    let certificates = Certificates::new("tls");
+    let server = certificates.larderd("", &[]);
+    let (ca, stranger) = (certificates.path("ca.pem"), certificates.path("client.pem"));
+    let door = ["--tls-ca", &ca, "--tls-name", "localhost"];
+    expect_service(&server, &door, &certificates.folder);
+    // Whatever is shown will do, if nobody says what to trust.
+    assert_eq!(with(&server, &["exist", "a"], &["--tls"]).code, 0);
+    for (wrong, code) in [
+        (&["--tls-ca", &ca, "--tls-name", "elsewhere"][..], 69),
+        (&["--tls-ca", &stranger, "--tls-name", "localhost"], 69),
+        (&["--tls-ca", "/nonexistent"], 64),
+        (&["--timeout", "2"], 69),
+    ] {
+        let told = with(&server, &["exist", "a"], wrong);
+        assert_eq!(told.code, code, "{wrong:?}: {told:?}");
+        assert!(!told.err.is_empty(), "{wrong:?}");
+    }
+    let capable = with(&server, &["capable", &server.address().to_string(), "--grep", "meta"], &door);
+    assert!(capable.out.contains("yes mg"), "{capable:?}");
+}
+
+#[test]
+fn tools_show_a_certificate_where_one_is_wanted() {
+    let certificates = Certificates::new("mutual");
+    let server = certificates.larderd(",ssl_verify_mode=2", &[]);
+    let [ca, certificate, key] = ["ca.pem", "client.pem", "client.key"].map(|file| certificates.path(file));
+    let anonymous = ["--tls-ca", &ca[..], "--tls-name", "localhost"];
+    let door = [&anonymous[..], &["--tls-cert", &certificate, "--tls-key", &key]].concat();
+    expect_service(&server, &door, &certificates.folder);
+    assert_eq!(with(&server, &["exist", "a"], &anonymous).code, 69);
+}
+
+/// Both servers take memcached's password file, by the text protocol (`-Y`).
+#[test]
+fn tools_log_in() {
+    let folder = Folder::new("login");
+    let files = [("passwords", "ann:one\n"), ("right", "one\n"), ("wrong", "three\n")].map(|(file, text)| {
+        fs::write(folder.path(file), text).expect("the folder is ours");
+        folder.path(file)
+    });
+    let [passwords, right, wrong] = &files;
+    for server in [start_memcached(&["-Y", passwords]), start_larderd(&["-Y", passwords])] {
+        let login = |file| ["--user", "ann", "--password-file", file];
+        expect_service(&server, &login(right), &folder);
+        assert_eq!(with(&server, &["exist", "a"], &login(wrong)).code, 77);
+        assert_eq!(with(&server, &["exist", "a"], &[]).code, 77);
+        assert_eq!(with(&server, &["exist", "a"], &login("/nonexistent")).code, 64);
+    }
+}
+
+/// And by SASL, where the protocol is the binary one.
+#[test]
+fn tools_log_in_by_sasl_behind_tls() {
+    let certificates = Certificates::new("sasl");
+    let [passwords, password] = ["passwords", "password"].map(|file| certificates.path(file));
+    fs::write(&passwords, "ann:one\n").expect("the folder is ours");
+    fs::write(&password, "one\n").expect("the folder is ours");
+    let larderd = larder_conformance::server::larderd().expect("it builds");
+    let mut start = larder_conformance::server::command(&larderd);
+    let (chain, key) = (certificates.path("localhost.pem"), certificates.path("localhost.key"));
+    start.args(["-S", "-Z", "-o", &format!("ssl_chain_cert={chain},ssl_key={key}")]);
+    start.env("MEMCACHED_SASL_PWDB", &passwords);
+    let server = Server::start_command(start).expect("larderd starts");
+    let ca = certificates.path("ca.pem");
+    let tls = ["--protocol", "binary", "--tls-ca", &ca, "--tls-name", "localhost"];
+    let door = [&tls[..], &["--user", "ann", "--password-file", &password]].concat();
+    for (args, out) in [(&["set", "a", "one"][..], ""), (&["get", "a"], "one\n"), (&["exist", "a"], "")] {
+        let told = with(&server, args, &door);
+        assert_eq!((told.code, &told.out[..]), (0, out), "{args:?}: {told:?}");
+    }
+    assert!(with(&server, &["stat"], &door).out.contains("\tcurr_items: 1\n"));
+    assert_eq!(with(&server, &["exist", "a"], &tls).code, 77);
+}
+
+/// From an open memcached to a larderd with every lock, and back.
+#[test]
+fn items_move_through_locked_doors() {
+    let certificates = Certificates::new("move");
+    let [passwords, password] = ["passwords", "password"].map(|file| certificates.path(file));
+    fs::write(&passwords, "ann:one\n").expect("the folder is ours");
+    fs::write(&password, "one\n").expect("the folder is ours");
+    let (open, back) = (start_memcached(&[]), start_memcached(&[]));
+    let locked = certificates.larderd("", &["-Y", &passwords]);
+    for n in 0..10 {
+        ok(&open, &["set", &format!("key-{n}"), &format!("value-{n}"), "--ttl", "1h"]);
+    }
+    let ca = certificates.path("ca.pem");
+    let door = ["--tls-ca", &ca, "--tls-name", "localhost", "--user", "ann", "--password-file", &password];
+    let dump = command(&open.address().to_string(), &["dump", "-q"]).output().expect("larder runs");
+    assert_eq!(larder_fed(&locked, &[&["load", "-q"], &door[..]].concat(), &dump.stdout).code, 0);
+    let dump = command(&locked.address().to_string(), &[&["dump", "-q"], &door[..]].concat()).output();
+    let dump = dump.expect("larder runs");
+    assert_eq!(ended(&dump).code, 0);
+    assert_eq!(larder_fed(&back, &["load", "-q"], &dump.stdout).code, 0);
+    assert_eq!(ok(&back, &["cat", "key-0", "key-9"]), "value-0value-9");
+}
