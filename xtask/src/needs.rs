@@ -19,7 +19,7 @@ enum Probe {
     Runs(&'static [&'static str]),
 }
 
-const NEEDS: [Need; 24] = [
+const NEEDS: &[Need] = &[
     Need { package: "memcached", probe: Probe::Runs(&["memcached", "-V"]) },
     Need { package: "libmemcached-tools", probe: Probe::File("/usr/bin/memccapable") },
     Need {
