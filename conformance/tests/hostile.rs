@@ -6,6 +6,8 @@
 mod talk;
 #[path = "hostile/trace.rs"]
 mod trace;
+#[path = "hostile/watch.rs"]
+mod watch;
 
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
