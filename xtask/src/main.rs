@@ -11,6 +11,7 @@ mod fuzz;
 mod generators;
 mod java_bench;
 mod needs;
+mod packaging;
 mod process;
 mod shell;
 mod soak;
@@ -43,6 +44,7 @@ fn run(args: &[String]) -> Result<()> {
         "diff" => diff::run(rest),
         "bench" => bench::run(rest),
         "browser" => browser::run(rest),
+        "packaging" => packaging::run(rest),
         "experiments" => experiments::run(rest),
         "java-bench" => java_bench::run(rest),
         "generators" => generators::run(rest),
@@ -64,6 +66,7 @@ const USAGE: &str = "usage: cargo xtask CHORE [--help]
   conform   golden wire scripts: play or record them
   clients   real clients: run them, through every door
   browser   the live page in Chromium: click through it
+  packaging Dockerfile and Helm chart: lint them
   diff      random requests to larderd and memcached, side by side
   bench     measure larderd beside memcached and the floor server
   experiments  published measurements of memcached, made again (docs/experiments.md)

@@ -22,6 +22,24 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Err(format!("{}: {}\n{text}{errors}", shown(command), output.status).trim_end().into())
 }
 
+/// Builds a package of a Go module that lies in `source`.
+pub(crate) fn go_build(program: &Path, source: &Path, package: &str) -> Result<()> {
+    let mut build = Command::new("go");
+    build.args(["build", "-buildvcs=false", "-o"]).arg(program).arg(package);
+    run(build.current_dir(source))
+}
+
+/// Makes a Python environment with what a file of requirements names; returns its interpreter.
+pub(crate) fn python(environment: &Path, requirements: &Path) -> Result<PathBuf> {
+    let python = environment.join("bin/python");
+    if !python.exists() {
+        run(Command::new("python3").args(["-m", "venv"]).arg(environment))?;
+    }
+    let mut pip = Command::new(&python);
+    run(pip.args(["-m", "pip", "install", "--quiet", "--requirement"]).arg(requirements))?;
+    Ok(python)
+}
+
 /// Cargo, the one that runs us.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

@@ -7,7 +7,7 @@ use larder_conformance::script::Side;
 use larder_conformance::{Result, server, suite};
 
 use crate::clients::{Clients, Tally};
-use crate::{browser, diff, needs, shell, soak, tidy};
+use crate::{browser, diff, needs, packaging, shell, soak, tidy};
 
 /// Runs all tests. Steps go on after a failure, so that one run tells everything; the end says which failed.
 pub(crate) fn run(args: &[String]) -> Result<()> {
@@ -94,6 +94,7 @@ impl Steps {
             });
         }
         self.run("the live page in a browser", || browser::test().map(|line| println!("{line}")));
+        self.run("Dockerfile and Helm chart", packaging::test);
         self.run("a short soak", || soak::run(&["--secs".to_owned(), SOAK_SECS.to_string()]));
     }
 

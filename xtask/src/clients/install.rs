@@ -28,9 +28,8 @@ pub(crate) fn java_jars() -> Result<PathBuf> {
 /// Builds memcached_exporter, which is a program and no client.
 pub(super) fn exporter() -> Result<PathBuf> {
     let program = shell::target_dir()?.join("clients/memcached_exporter");
-    let mut build = Command::new("go");
-    build.args(["build", "-buildvcs=false", "-o"]).arg(&program).arg(EXPORTER);
-    shell::run(build.current_dir(shell::root().join("conformance/operators/memcached_exporter")))?;
+    let source = shell::root().join("conformance/operators/memcached_exporter");
+    shell::go_build(&program, &source, EXPORTER)?;
     Ok(program)
 }
 
@@ -100,9 +99,7 @@ impl Install {
 
     fn go(&mut self) -> Result<()> {
         let program = self.installed.join("gomemcache-smoke");
-        let mut build = Command::new("go");
-        build.args(["build", "-buildvcs=false", "-o"]).arg(&program).arg(".");
-        shell::run(build.current_dir(self.source("gomemcache")))?;
+        shell::go_build(&program, &self.source("gomemcache"), ".")?;
         self.add("gomemcache", &[Plain, Tls], [program]);
         Ok(())
     }
@@ -131,15 +128,7 @@ impl Install {
 
     /// A Python environment with the package that the folder of this name asks for; returns its interpreter.
     fn environment(&self, name: &str) -> Result<PathBuf> {
-        let environment = self.installed.join(name);
-        let python = environment.join("bin/python");
-        if !python.exists() {
-            shell::run(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
-        }
-        let mut pip = Command::new(&python);
-        pip.args(["-m", "pip", "install", "--quiet", "--requirement"]);
-        shell::run(pip.arg(self.source(name).join("requirements.txt")))?;
-        Ok(python)
+        shell::python(&self.installed.join(name), &self.source(name).join("requirements.txt"))
     }
 
     fn add(&mut self, name: &'static str, doors: &[Door], command: impl IntoIterator<Item = PathBuf>) {

@@ -1,0 +1,25 @@
+# larderd and larder in a small image, without a shell and without root. docs/operations.md tells how to use it.
+
+FROM rust:1.88-slim-bookworm AS build
+WORKDIR /src
+COPY . .
+RUN cargo build --release --locked --package larder-server --package larder-cli \
+    && install -D --strip --target-directory=/image/usr/bin target/release/larderd target/release/larder \
+    && install -D --mode=644 --target-directory=/image/usr/share/doc/larder LICENSE-MIT LICENSE-APACHE
+
+# The C library and nothing else.
+FROM gcr.io/distroless/cc-debian12:nonroot
+LABEL org.opencontainers.image.title="larder" \
+      org.opencontainers.image.description="An in-memory cache in the place of memcached" \
+      org.opencontainers.image.licenses="MIT OR Apache-2.0"
+COPY --from=build /image /
+# nonroot, as a number, so that orchestrators can tell that it is not root.
+USER 65532:65532
+# Clients, and operators' HTTP if --admin-listen=*:9150 asks for it.
+EXPOSE 11211 9150
+STOPSIGNAL SIGTERM
+# At another address, MEMCACHED_SERVERS tells where.
+HEALTHCHECK --interval=10s --timeout=3s --start-period=5s CMD ["/usr/bin/larder", "ping"]
+# What is given to `docker run` are larderd's options, which are memcached's.
+ENTRYPOINT ["/usr/bin/larderd", "--log-level=info"]
+CMD ["-m", "64"]

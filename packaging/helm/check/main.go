@@ -1,0 +1,172 @@
+// Checks a Helm chart without a cluster: lints it as `helm lint --strict` does, renders it with its default values and with each
+// file of its folder `ci`, reads what comes out as Kubernetes' own types, in which a field that there is not is an error, and lets
+// larderd read the options that it would be started with.
+//
+//	check CHART LARDERD
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/lint/support"
+	"helm.sh/helm/v3/pkg/releaseutil"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+func main() {
+	if err := check(os.Args[1], os.Args[2]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func check(folder, larderd string) error {
+	files, err := filepath.Glob(filepath.Join(folder, "ci", "*-values.yaml"))
+	if err != nil {
+		return err
+	}
+	objects := 0
+	for _, file := range append([]string{""}, files...) {
+		values := chartutil.Values{}
+		if file != "" {
+			if values, err = chartutil.ReadValuesFile(file); err != nil {
+				return err
+			}
+		}
+		n, err := checkWith(folder, larderd, values)
+		if err != nil {
+			return fmt.Errorf("%s with %q: %w", folder, filepath.Base(file), err)
+		}
+		objects += n
+	}
+	for _, wrong := range impossible {
+		if _, err := render(folder, wrong); err == nil {
+			return fmt.Errorf("%s takes %v", folder, wrong)
+		}
+	}
+	fmt.Printf("%d objects of %d renderings\n", objects, len(files)+1)
+	return nil
+}
+
+// What the schema of the values has to refuse.
+var impossible = []chartutil.Values{
+	{"replicas": 3},
+	{"replicaCount": "three"},
+	{"memoryMebibytes": 0},
+	{"log": map[string]any{"level": "loud"}},
+	{"tls": map[string]any{"enabled": true}},
+	{"auth": map[string]any{"mode": "ascii"}},
+	{"service": map[string]any{"port": 80}},
+}
+
+// How many objects come of these values.
+func checkWith(folder, larderd string, values chartutil.Values) (int, error) {
+	for _, message := range lint.All(folder, values, "cache", true).Messages {
+		if message.Severity > support.InfoSev {
+			return 0, message
+		}
+	}
+	rendered, err := render(folder, values)
+	if err != nil {
+		return 0, err
+	}
+	objects := 0
+	for name, text := range rendered {
+		if filepath.Base(name) == "NOTES.txt" {
+			if strings.TrimSpace(text) == "" {
+				return 0, fmt.Errorf("%s is empty", name)
+			}
+			continue
+		}
+		for _, manifest := range releaseutil.SplitManifests(text) {
+			if strings.Contains(manifest, "kind: ServiceMonitor") {
+				// Of the Prometheus operator, whose types are not Kubernetes'.
+				objects++
+				continue
+			}
+			object, _, err := strict.Decode([]byte(manifest), nil, nil)
+			if err != nil {
+				return 0, fmt.Errorf("%s: %w\n%s", name, err, manifest)
+			}
+			if set, ok := object.(*appsv1.StatefulSet); ok {
+				if err := checkServers(set, larderd); err != nil {
+					return 0, fmt.Errorf("%s: %w", name, err)
+				}
+			}
+			objects++
+		}
+	}
+	return objects, nil
+}
+
+// Refuses fields that there are not, and those that are there twice.
+var strict runtime.Serializer = json.NewSerializerWithOptions(
+	json.DefaultMetaFactory, scheme.Scheme, scheme.Scheme, json.SerializerOptions{Yaml: true, Strict: true})
+
+func render(folder string, values chartutil.Values) (map[string]string, error) {
+	var loaded *chart.Chart
+	loaded, err := loader.Load(folder)
+	if err != nil {
+		return nil, err
+	}
+	release := chartutil.ReleaseOptions{Name: "cache", Namespace: "web", Revision: 1, IsInstall: true}
+	all, err := chartutil.ToRenderValues(loaded, values, release, nil)
+	if err != nil {
+		return nil, err
+	}
+	return engine.Engine{Strict: true}.Render(loaded, all)
+}
+
+// What the types cannot tell.
+func checkServers(set *appsv1.StatefulSet, larderd string) error {
+	pod := set.Spec.Template
+	selector := labels.SelectorFromSet(set.Spec.Selector.MatchLabels)
+	if !selector.Matches(labels.Set(pod.Labels)) {
+		return fmt.Errorf("the selector %v does not find its pods", selector)
+	}
+	container := pod.Spec.Containers[0]
+	// The last option prints the version, once all before it have been read.
+	read := exec.Command(larderd, append(slices.Clone(container.Args), "-V")...)
+	if said, err := read.CombinedOutput(); err != nil {
+		return fmt.Errorf("larderd %v: %s", container.Args, said)
+	}
+	for _, arg := range container.Args {
+		mebibytes, found := strings.CutPrefix(arg, "--memory-limit=")
+		if !found {
+			continue
+		}
+		cache := resource.MustParse(mebibytes + "Mi")
+		if limit := container.Resources.Limits.Memory(); limit.Cmp(cache) <= 0 {
+			return fmt.Errorf("a cache of %v does not fit into %v", cache.String(), limit)
+		}
+	}
+	mounted := map[string]bool{}
+	for _, mount := range container.VolumeMounts {
+		mounted[mount.Name] = true
+	}
+	for _, volume := range pod.Spec.Volumes {
+		if !mounted[volume.Name] {
+			return fmt.Errorf("the volume %s is mounted nowhere", volume.Name)
+		}
+		delete(mounted, volume.Name)
+	}
+	if len(mounted) > 0 {
+		return fmt.Errorf("mounts without volumes: %v", mounted)
+	}
+	return nil
+}

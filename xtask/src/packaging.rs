@@ -1,0 +1,55 @@
+//! What larder is shipped in, checked without running it: the Dockerfile by hadolint, the Helm chart by Helm's own library
+//! (`packaging/helm/check`), and the options in both by larderd. The units of systemd are checked by larderd's own tests.
+
+use std::fs;
+use std::process::Command;
+
+use larder_conformance::{Result, server};
+
+use crate::{needs, shell};
+
+/// `cargo xtask packaging`.
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    match args {
+        [] => {
+            needs::install()?;
+            test()
+        }
+        _ => Err(USAGE.into()),
+    }
+}
+
+/// Checks all of it. Building the checker of the chart takes two minutes of processor time when it is not there.
+pub(crate) fn test() -> Result<()> {
+    dockerfile()?;
+    chart()
+}
+
+fn dockerfile() -> Result<()> {
+    let requirements = shell::root().join("packaging/requirements.txt");
+    let python = shell::python(&shell::target_dir()?.join("hadolint"), &requirements)?;
+    let dockerfile = shell::root().join("Dockerfile");
+    shell::run(
+        Command::new(python.with_file_name("hadolint")).arg("--failure-threshold=style").arg(&dockerfile),
+    )?;
+    // What the image starts, if nobody says otherwise: the last option prints the version, once all before it have been read.
+    let text = fs::read_to_string(dockerfile)?;
+    let words = |instruction: &str| -> Result<Vec<String>> {
+        let line = text.lines().rev().find_map(|line| line.strip_prefix(instruction));
+        Ok(serde_json::from_str(line.ok_or_else(|| format!("no {instruction} in the Dockerfile"))?)?)
+    };
+    let options = [words("ENTRYPOINT ")?.split_off(1), words("CMD ")?].concat();
+    shell::output(Command::new(server::larderd()?).args(options).arg("-V"))?;
+    Ok(())
+}
+
+fn chart() -> Result<()> {
+    let helm = shell::root().join("packaging/helm");
+    let check = shell::target_dir()?.join("chart-check");
+    shell::go_build(&check, &helm.join("check"), ".")?;
+    print!("{}", shell::output(Command::new(check).arg(helm.join("larder")).arg(server::larderd()?))?);
+    Ok(())
+}
+
+const USAGE: &str = "usage: cargo xtask packaging
+Lints the Dockerfile, lints and renders the Helm chart, and lets larderd read the options that stand in them.";
