@@ -1,7 +1,5 @@
 //! The keyed hash. SipHash-1-3 with a random key: whoever does not know the key cannot choose keys that collide.
 
-use std::hash::Hasher as _;
-
 use siphasher::sip::SipHasher13;
 
 /// A hashed key.
@@ -24,8 +22,6 @@ impl HashKey {
     }
 
     pub(crate) fn hash(&self, key: &[u8]) -> Hash {
-        let mut hasher = self.0;
-        hasher.write(key);
-        Hash(hasher.finish())
+        Hash(self.0.hash(key))
     }
 }

@@ -71,6 +71,13 @@ impl Region {
         unsafe { os::decommit(self.base.add(offset), bytes) }
     }
 
+    /// Hints that these bytes, or some of them, will be written soon: where the log goes on, the next item follows.
+    pub(crate) fn prefetch_range(&self, offset: usize, bytes: usize) {
+        for line in (offset..offset + bytes.min(PREFETCHED_BYTES_MAX)).step_by(64) {
+            self.prefetch(line);
+        }
+    }
+
     /// Hints that the line holding `offset` will be read soon.
     pub(crate) fn prefetch(&self, offset: usize) {
         if offset < self.bytes {
@@ -86,6 +93,9 @@ impl Drop for Region {
         unsafe { os::release(self.base, self.bytes) }
     }
 }
+
+/// As much as a core can have on its way at once.
+const PREFETCHED_BYTES_MAX: usize = 2048;
 
 /// Hints that a cache line will be read soon.
 fn prefetch(pointer: *const u8) {

@@ -197,7 +197,10 @@ pub(crate) struct Segments {
     pub(crate) all: Box<[Segment]>,
     /// Segments below this number belong to the log proper; runs come after.
     pub(crate) log_segments: u32,
+    /// A power of two.
     pub(crate) segment_bytes: usize,
+    /// Its logarithm: every look-up asks which segment an item lies in.
+    segment_power: u32,
     pool: Mutex<Pool>,
     queues: Mutex<Queues>,
     /// Segments ready to be opened: a hint that needs no lock.
@@ -210,6 +213,7 @@ impl Segments {
             all: (0..log_segments + run_segments).map(|_| Segment::default()).collect(),
             log_segments,
             segment_bytes,
+            segment_power: segment_bytes.ilog2(),
             pool: Mutex::new(Pool::new(log_segments)),
             queues: Mutex::default(),
             ready_count: AtomicU32::new(0),
@@ -222,11 +226,11 @@ impl Segments {
 
     /// The segment, or the run's first segment, that holds an offset at which an item starts.
     pub(crate) fn id_at(&self, offset: usize) -> Id {
-        (offset / self.segment_bytes) as Id
+        (offset >> self.segment_power) as Id
     }
 
     pub(crate) fn start(&self, id: Id) -> usize {
-        id as usize * self.segment_bytes
+        (id as usize) << self.segment_power
     }
 
     pub(crate) fn is_run(&self, id: Id) -> bool {

@@ -584,6 +584,7 @@ impl Turn<'_> {
             fill(raw.value_mut());
             raw
         };
+        self.engine().log.prefetch_range(offset + shape.size(), shape.size());
         Ok(Draft::Small { offset, raw })
     }
 

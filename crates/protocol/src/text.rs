@@ -1,6 +1,8 @@
 //! The classic text dialect, and the lines that the meta commands share with it. Source of the grammar: memcached,
 //! doc/protocol.txt; in the grammars, `<key>*` stands for one or more keys.
 
+use std::iter::once;
+
 use arrayvec::ArrayVec;
 
 use crate::command::{
@@ -252,7 +254,15 @@ fn control(line: &[u8]) -> Option<Request<'_>> {
 type LineWords<'a> = ArrayVec<&'a [u8], WORDS_MAX>;
 
 fn words(line: &[u8]) -> LineWords<'_> {
-    line.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).take(WORDS_MAX).collect()
+    let mut words = LineWords::new();
+    let mut from = 0;
+    for end in memchr::memchr_iter(b' ', line).chain(once(line.len())) {
+        if end > from && words.try_push(&line[from..end]).is_err() {
+            break;
+        }
+        from = end + 1;
+    }
+    words
 }
 
 fn is_noreply(words: &LineWords<'_>) -> bool {
