@@ -354,10 +354,14 @@ impl Engine {
 
     /// Brings back what nobody can see any more; a few at a time, since a request may be waiting for it.
     pub(crate) fn reclaim(&self) {
-        if self.limbo.is_empty() {
-            return;
+        self.reclaim_some(RECLAIM_STEP);
+    }
+
+    /// The same, up to so many.
+    pub(crate) fn reclaim_some(&self, count_max: usize) {
+        if !self.limbo.is_empty() {
+            self.limbo.drain(self.epochs.horizon(), count_max, |what| self.reuse(what));
         }
-        self.limbo.drain(self.epochs.horizon(), RECLAIM_STEP, |what| self.reuse(what));
     }
 
     pub(crate) fn reclaim_buckets(&self, count_max: usize) {

@@ -53,7 +53,7 @@ impl Handle {
     /// hand, compacts. Looks at about `items_max` items. Returns whether there is more to do at once.
     pub fn maintain(&mut self, now: Now, items_max: usize) -> bool {
         self.engine.tick(now);
-        self.engine.reclaim();
+        self.engine.reclaim_some(items_max);
         self.engine.reclaim_buckets(items_max);
         let is_shrinking = self.engine.shrink(items_max / SHRINK_ITEMS);
         let turn = self.enter(now);
@@ -69,7 +69,7 @@ impl Handle {
         turn.crawl(items_max);
         turn.report_items(0);
         drop(turn);
-        self.engine.reclaim();
+        self.engine.reclaim_some(items_max);
         done >= bytes_max || is_shrinking
     }
 }
