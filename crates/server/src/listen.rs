@@ -28,6 +28,8 @@ pub struct Listener {
     pub dialect: Option<Dialect>,
     /// What it wants of its clients' certificates; `None`: it does not speak TLS.
     pub tls: Option<ClientCertificates>,
+    /// Somebody else has opened it, and says whose it is.
+    pub is_passed: bool,
 }
 
 impl Listener {
@@ -44,7 +46,7 @@ impl Listener {
         };
         let has_tls = settings.tls.is_enabled && matches!(address, Address::Tcp(_));
         let tls = has_tls.then(|| settings.tls.client_certificates());
-        Ok(Self { fd, address, dialect: settings.dialect, tls })
+        Ok(Self { fd, address, dialect: settings.dialect, tls, is_passed: true })
     }
 }
 
@@ -311,7 +313,7 @@ fn bind_tcp(address: SocketAddr, dialect: Option<Dialect>, backlog: i32) -> io::
     rustix::net::bind(&fd, &address)?;
     rustix::net::listen(&fd, backlog)?;
     let bound = SocketAddr::try_from(rustix::net::getsockname(&fd)?)?;
-    Ok(Listener { fd, address: Address::Tcp(bound), dialect, tls: None })
+    Ok(Listener { fd, address: Address::Tcp(bound), dialect, tls: None, is_passed: false })
 }
 
 /// Sets what connections of TCP are to have. Linux hands it on to those that are accepted here.
@@ -339,7 +341,8 @@ pub(crate) fn bind_unix(path: &Path, settings: &Settings) -> io::Result<Listener
     // Nobody can connect before listen, so nobody slips in by the mode that the umask left.
     rustix::fs::chmod(path, Mode::from_raw_mode(settings.unix_mode))?;
     rustix::net::listen(&fd, settings.backlog)?;
-    Ok(Listener { fd, address: Address::Unix(path.to_owned()), dialect: settings.dialect, tls: None })
+    let address = Address::Unix(path.to_owned());
+    Ok(Listener { fd, address, dialect: settings.dialect, tls: None, is_passed: false })
 }
 
 fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {

@@ -40,7 +40,7 @@ pub fn target(settings: &Settings) -> Result<Option<Target>, Refusal> {
 impl Target {
     /// Gives Unix sockets that root has bound to the user. Errors: exit code 71.
     pub fn hand_over(&self, listeners: &[Listener]) -> Result<(), Refusal> {
-        for listener in listeners {
+        for listener in listeners.iter().filter(|listener| !listener.is_passed) {
             if let Address::Unix(path) = &listener.address {
                 std::os::unix::fs::chown(path, Some(self.uid.as_raw()), Some(self.gid.as_raw())).map_err(
                     |error| {

@@ -1,6 +1,8 @@
 //! What larderd says on stderr: nothing, lines for people, JSON for machines, and memcached's own words for tools that read them.
 
+use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -8,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use larder_conformance::server::{self, Server};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde_json::Value;
 
 /// A server whose words are read as they come.
@@ -192,6 +194,47 @@ fn who_is_turned_away_is_told_once_in_a_while() {
     assert_eq!(said.len(), 1, "{said:#?}");
     let words = "WARN Too many open connections reason=\"-c is reached\" connections=1 times=1";
     assert!(said[0].ends_with(words), "{said:#?}");
+}
+
+#[test]
+fn that_no_descriptors_are_left_is_told() {
+    // Of one user, so that the limit of the one may be set by the other.
+    let talker = Talker::larderd(&["-t", "1", "-u", "root"]);
+    talker.ask("version\r\n", 8);
+    let pid = talker.server.pid();
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs").count() as u64;
+    let limit = Rlimit { current: Some(open), maximum: Some(open) };
+    let pid = Pid::from_raw(pid as i32).expect("it is not 0");
+    prlimit(Some(pid), Resource::Nofile, limit).expect("it may be lowered");
+    let _clients: Vec<_> =
+        (0..3).map(|_| talker.server.connect().expect("the kernel lets it wait")).collect();
+    let said = talker.until("Too many open connections");
+    assert!(
+        said.iter().any(|line| line.contains("WARN") && line.contains("no descriptors left")),
+        "{said:#?}"
+    );
+}
+
+/// systemd.exec(5), `$JOURNAL_STREAM`; sd-daemon(3), the numbers.
+#[test]
+fn systemds_journal_gets_the_level_as_it_reads_it() {
+    let path = std::env::temp_dir().join(format!("larderd-journal-{}", std::process::id()));
+    let file = File::create(&path).expect("the temporary directory can be written");
+    let of_file = file.metadata().expect("it is open");
+    let stream = format!("{}:{}", of_file.dev(), of_file.ino());
+    for (stream, starts) in [(&stream[..], ["<6>listening address=", "<4>"]), ("1:1", ["2", "2"])] {
+        file.set_len(0).expect("it is ours");
+        let mut command = server::command(Path::new(env!("CARGO_BIN_EXE_larderd")));
+        // An address that anybody can reach is warned of.
+        command.args(["-v", "-l", "0.0.0.0"]).env("JOURNAL_STREAM", stream);
+        command.stderr(OpenOptions::new().append(true).open(&path).expect("it is there"));
+        drop(Server::start_command(command).expect("it starts"));
+        let said = std::fs::read_to_string(&path).expect("it is there");
+        for start in starts {
+            assert!(said.lines().any(|line| line.starts_with(start)), "{start}: {said}");
+        }
+    }
+    let _ = std::fs::remove_file(path);
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd as _};
-use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -117,10 +119,14 @@ fn every_kind_of_socket_is_served_and_the_life_of_the_server_told() {
     let address = |listener: &TcpListener| listener.local_addr().expect("it is bound");
     let supervisor = Supervisor::listen(&folder.file("notify"));
 
-    let sockets: [&dyn AsFd; 4] = [&tcp, &unix, &udp, &admin];
+    let name = format!("larderd-{}", std::process::id());
+    let name = SocketAddr::from_abstract_name(name).expect("it is short");
+    let nameless = UnixListener::bind_addr(&name).expect("nobody has it");
+
+    let sockets: [&dyn AsFd; 5] = [&tcp, &unix, &udp, &admin, &nameless];
     // Confined it can open no socket, so it must have one to tell by.
     let args = ["-o", "drop_privileges", "-l", "192.0.2.1", "-v"];
-    let mut command = activated(&sockets, "larderd:larderd:larderd:admin", &args);
+    let mut command = activated(&sockets, "larderd:larderd:larderd:admin:larderd", &args);
     command.env("NOTIFY_SOCKET", folder.file("notify")).stderr(Stdio::piped());
     let mut larderd = Larderd(command.spawn().expect("bash is there"));
     let ready = supervisor.hear();
@@ -139,6 +145,10 @@ fn every_kind_of_socket_is_served_and_the_life_of_the_server_told() {
     expect(TcpStream::connect(address(&tcp)).expect("it listens"), b"set a 0 0 1\r\nb\r\n", b"STORED\r\n");
     let value = b"VALUE a 0 1\r\nb\r\nEND\r\n";
     expect(UnixStream::connect(folder.file("socket")).expect("it listens"), b"get a\r\n", value);
+    expect(UnixStream::connect_addr(&name).expect("it listens"), b"get a\r\n", value);
+    // Whose it is was systemd's to say.
+    let owner = |path: &Path| fs::metadata(path).expect("it is there").uid();
+    assert_eq!(owner(&folder.file("socket")), owner(&folder.0));
     let health = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
     expect(TcpStream::connect(address(&admin)).expect("it listens"), health, b"HTTP/1.1 200 OK\r\n");
     let client = UdpSocket::bind("127.0.0.1:0").expect("loopback can be bound");
@@ -208,10 +218,10 @@ fn a_datagram_of_either_family_is_answered_at_a_common_socket() {
     command.env("NOTIFY_SOCKET", folder.file("notify")).stderr(Stdio::null());
     let _larderd = Larderd(command.spawn().expect("bash is there"));
     supervisor.hear();
-    for ip in [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()] {
-        let client = UdpSocket::bind(SocketAddr::new(ip, 0)).expect("loopback can be bound");
+    for ip in [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
+        let client = UdpSocket::bind((ip, 0)).expect("loopback can be bound");
         client.set_read_timeout(Some(Duration::from_secs(10))).expect("it is no zero");
-        client.send_to(b"\0\x01\0\0\0\x01\0\0get a\r\n", SocketAddr::new(ip, port)).expect("it is sent");
+        client.send_to(b"\0\x01\0\0\0\x01\0\0get a\r\n", (ip, port)).expect("it is sent");
         let mut datagram = [0; 64];
         let bytes = client.recv(&mut datagram).expect("it answers");
         assert_eq!(&datagram[..bytes], b"\0\x01\0\0\0\x01\0\0END\r\n");
