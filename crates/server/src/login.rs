@@ -109,7 +109,7 @@ impl Login {
             }
             Outcome::Failed => {
                 counters.auth_cmds.add(1);
-                counters.auth_errors.add(1);
+                note_failure(executor);
                 executor.answer(form, &Reply::Error(Error::AuthFailure))
             }
         }
@@ -126,10 +126,20 @@ impl Login {
         let is_right = guard.check(user, password)?;
         executor.cx.counters.auth_cmds.add(1);
         if !is_right {
-            executor.cx.counters.auth_errors.add(1);
+            note_failure(executor);
         }
         self.is_done = is_right;
         Some(is_right)
+    }
+}
+
+/// Counts a login that failed, and tells of it now and then: who tries passwords must not fill the journal. Whom they tried to be is not
+/// told, since people type their password there.
+fn note_failure(executor: &Executor<'_, '_, '_, '_>) {
+    let cx = executor.cx;
+    cx.counters.auth_errors.add(1);
+    if let Some(times) = cx.shared.failed_logins.happened(cx.shared.clock.now().secs) {
+        tracing::warn!(client = %cx.client.peer, times, "login failed");
     }
 }
 

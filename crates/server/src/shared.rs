@@ -60,6 +60,8 @@ pub struct Shared {
     pub roster: Roster,
     /// Connections that could not be accepted, for the journal.
     pub(crate) turned_away: Rarely,
+    /// Logins that failed, for the journal.
+    pub(crate) failed_logins: Rarely,
     verbosity: AtomicU8,
     /// [`Stop`], as a number; 0: not asked for.
     stop: AtomicU8,
@@ -84,6 +86,7 @@ impl Shared {
             prefixes: Prefixes::new(settings.threads, settings.accepted.prefix_delimiter as u8),
             roster: Roster::default(),
             turned_away: Rarely::default(),
+            failed_logins: Rarely::default(),
             verbosity: AtomicU8::new(settings.verbosity),
             crawler: Crawler::new(settings.accepted.lru_crawler),
             stop: AtomicU8::new(0),

@@ -197,6 +197,23 @@ fn who_is_turned_away_is_told_once_in_a_while() {
 }
 
 #[test]
+fn failed_logins_are_told_without_what_was_typed() {
+    let passwords = std::env::temp_dir().join(format!("larderd-journal-{}-passwords", std::process::id()));
+    std::fs::write(&passwords, "ann:one\n").expect("the temporary directory can be written");
+    let talker = Talker::larderd(&["-Y", passwords.to_str().expect("it is text")]);
+    for _ in 0..5 {
+        talker.ask("set x 0 0 10\r\nann secret\r\n", "CLIENT_ERROR authentication failure\r\n".len());
+    }
+    let said = talker.rest();
+    let _ = std::fs::remove_file(passwords);
+    assert_eq!(said.len(), 1, "{said:#?}");
+    assert!(
+        said[0].contains("WARN login failed client=tcp:127.0.0.1:") && said[0].ends_with(" times=1"),
+        "{said:#?}"
+    );
+}
+
+#[test]
 fn that_no_descriptors_are_left_is_told() {
     // Of one user, so that the limit of the one may be set by the other.
     let talker = Talker::larderd(&["-t", "1", "-u", "root"]);
