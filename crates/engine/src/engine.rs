@@ -17,6 +17,7 @@ use crate::request::{Miss, Now};
 use crate::run::Runs;
 use crate::segment::{CLAIMED, GROUPS, Id, LARGE, MAIN, OPEN, SMALL, Segments, WAITING};
 use crate::stats::{Counters, Stats};
+use crate::worth::CLASSES;
 
 const SEGMENT_BYTES_MIN: usize = 16 << 10;
 const SEGMENT_BYTES_MAX: usize = 1 << 20;
@@ -60,6 +61,8 @@ pub struct Engine {
     pub(crate) evict: bool,
     /// TTL groups in use.
     pub(crate) groups: usize,
+    /// Classes of worth in use.
+    pub(crate) classes: usize,
     /// So few segments that handles which keep some open while they do nothing may leave none to others.
     pub(crate) is_crowded: bool,
     /// Free segments to keep at hand, so that a store need not wait for readers to leave an evicted one.
@@ -138,6 +141,7 @@ impl Engine {
             evict: config.evict,
             is_crowded: log_segments < SEGMENTS_PER_HANDLE * config.handles_max,
             groups: if log_segments / config.handles_max >= 48 { GROUPS } else { 2 },
+            classes: classes(log_segments, &config),
             free_target: (2 + config.handles_max as u32 / 8).min(log_segments as u32 / 16),
             reserve: if config.evict { 0 } else { config.handles_max.min(log_segments / 8).max(1) },
             hash_key: HashKey::new(config.hash_key),
@@ -457,6 +461,16 @@ impl Engine {
             queue.age_secs = queue.age_secs.max(now_secs.saturating_sub(segment.opened_secs.load(Relaxed)));
         }
         stats
+    }
+}
+
+/// How finely items are told apart by their worth: every handle may keep a segment open for each class.
+fn classes(log_segments: usize, config: &Config) -> usize {
+    match log_segments / config.handles_max {
+        // Nothing is chosen.
+        _ if !config.evict => 1,
+        0..48 => 2,
+        _ => CLASSES,
     }
 }
 

@@ -12,10 +12,14 @@ use crate::hash::Hash;
 use crate::index::{Bucket, Entry, Found};
 use crate::item::{DEAD, FETCHED};
 use crate::limbo::Retired;
+use crate::memory::PAGE_BYTES;
+use crate::queues::Treatment;
 use crate::request::{Expiry, NoRoom, Now};
 use crate::run::{Lack, Run};
-use crate::segment::{Id, MAIN, SMALL, Treatment, WAITING};
+use crate::segment::{Id, MAIN, SMALL, WAITING};
 use crate::stats::QueueCounters;
+use crate::worth;
+use crate::write::Guest;
 
 /// How many bytes of a victim are looked at for each byte stored, while free segments are few.
 const WORK_FACTOR: usize = 4;
@@ -43,6 +47,13 @@ pub(crate) struct Crawl {
     id: Id,
     life: u32,
     offset: usize,
+}
+
+/// How an item goes on that is kept.
+struct To {
+    queue: usize,
+    weight: u32,
+    uses: u8,
 }
 
 /// Why an item has to stay where it is for now.
@@ -81,9 +92,10 @@ impl Turn<'_> {
         if self.engine().is_low() {
             self.empty_some((bytes * WORK_FACTOR).min(STEP_BYTES), false);
         }
+        let guest = Guest { queue, weight: self.engine().segments.novelty.at_first(queue), expiry, bytes };
         self.make_room(self.engine().segments.segment_bytes, || {
             let mut writer = self.handle.writer.borrow_mut();
-            let place = writer.append(self.engine(), queue, expiry, bytes, self.now(), false);
+            let place = writer.append(self.engine(), guest, self.now(), false);
             place.ok_or(Lack::Memory)
         })
     }
@@ -91,6 +103,8 @@ impl Turn<'_> {
     /// A run for an item of `item_bytes`, with memory for its first `bytes` at least.
     pub(crate) fn take_run(&self, item_bytes: usize, bytes: usize) -> Result<Run, NoRoom> {
         self.report_items(64);
+        // Runs have whole pages: room for less is none.
+        let bytes = bytes.next_multiple_of(PAGE_BYTES);
         self.make_room(bytes, || self.engine().take_run(item_bytes, bytes))
     }
 
@@ -209,17 +223,19 @@ impl Turn<'_> {
         }
         let from = usize::from(engine.segments.get(victim.id).queue.load(Relaxed)) & 1;
         let uses = found.entry.uses();
-        let (to, uses) = match (victim.treatment, from) {
-            (Treatment::Evict, _) if uses == 0 => {
+        let to = match victim.treatment {
+            Treatment::Evict if uses == 0 => {
                 self.evict(bucket, hash, found, from);
                 return Ok(());
             }
-            (Treatment::Evict, SMALL) => (MAIN, 0),
-            (Treatment::Evict, _) => (MAIN, uses - 1),
+            // Its uses were its fare.
+            Treatment::Evict => To { queue: MAIN, weight: worth::of_uses(uses), uses: 0 },
             // A `Clear` meets a living item when it was touched a moment ago.
-            (Treatment::Compact | Treatment::Clear, _) => (from, uses),
+            Treatment::Compact | Treatment::Clear => {
+                To { queue: from, weight: engine.segments.novelty.at_first(from), uses }
+            }
         };
-        match self.relocate(bucket, hash, found, to, uses) {
+        match self.relocate(bucket, hash, found, to) {
             Ok(()) => {
                 let moved = match (victim.treatment, from) {
                     (Treatment::Evict, SMALL) => &self.counters().moves_to_main,
@@ -236,21 +252,25 @@ impl Turn<'_> {
         Ok(())
     }
 
+    /// The queue of a new key: small, unless the ghost knows it.
+    pub(crate) fn queue_of_new(&self, hash: Hash) -> usize {
+        match self.engine().ghost.recall(hash) {
+            Some(from) => {
+                self.handle.writer.borrow_mut().lesson.note_return(from);
+                MAIN
+            }
+            None => SMALL,
+        }
+    }
+
     /// Copies an item to an open segment and points the index there.
     #[allow(unsafe_code)]
-    fn relocate(
-        &self,
-        bucket: &Bucket<'_>,
-        hash: Hash,
-        found: &Found<'_>,
-        queue: usize,
-        uses: u8,
-    ) -> Result<(), NoPlace> {
+    fn relocate(&self, bucket: &Bucket<'_>, hash: Hash, found: &Found<'_>, to: To) -> Result<(), NoPlace> {
         let engine = self.engine();
         let (offset, raw) = (found.entry.offset(), engine.item(found.entry));
         let mut writer = self.handle.writer.borrow_mut();
-        let target =
-            writer.append(engine, queue, raw.expiry(), raw.size(), self.now(), true).ok_or(NoPlace)?;
+        let guest = Guest { queue: to.queue, weight: to.weight, expiry: raw.expiry(), bytes: raw.size() };
+        let target = writer.append(engine, guest, self.now(), true).ok_or(NoPlace)?;
         drop(writer);
         let mark_of = |offset| engine.segments.get(engine.segments.id_at(offset)).flush_mark.load(Relaxed);
         if mark_of(target) != mark_of(offset) {
@@ -261,7 +281,7 @@ impl Turn<'_> {
         }
         // SAFETY: `append` gave us these bytes alone.
         let copy = unsafe { raw.copy_to(&engine.log, target) };
-        bucket.replace(found, Entry::new(hash, target, uses));
+        bucket.replace(found, Entry::new(hash, target, to.uses));
         self.count_moved(offset, raw, target, copy);
         Ok(())
     }
@@ -273,9 +293,11 @@ impl Turn<'_> {
 
     fn evict(&self, bucket: &Bucket<'_>, hash: Hash, found: &Found<'_>, from: usize) {
         let (offset, raw) = (found.entry.offset(), self.engine().item(found.entry));
-        if from == SMALL {
-            self.engine().ghost.remember(hash);
-        }
+        self.engine().ghost.remember(hash, from);
+        let items = self.engine().index.items();
+        self.engine().ghost.fit(items);
+        let novelty = &self.engine().segments.novelty;
+        self.handle.writer.borrow_mut().lesson.note_eviction(from, items, novelty);
         let idle_secs = self.now().secs.saturating_sub(raw.used_secs());
         let fetched = raw.marks() & FETCHED != 0;
         let counters = self.counters();
@@ -303,9 +325,11 @@ impl Turn<'_> {
             if engine.liveness(victim.next, raw, self.now()).is_err() {
                 self.drop_dead(&bucket, &found);
             } else if victim.treatment != Treatment::Evict || found.entry.uses() > 0 {
-                let uses = if from == SMALL { 0 } else { found.entry.uses().saturating_sub(1) };
+                let is_evicted = victim.treatment == Treatment::Evict;
+                let uses = if is_evicted { 0 } else { found.entry.uses() };
                 bucket.replace(&found, Entry::new(hash, victim.next, uses));
-                if victim.treatment == Treatment::Evict {
+                if is_evicted {
+                    segment.weight.store(worth::of_uses(found.entry.uses()), Relaxed);
                     segment.queue.store(MAIN as u8, Relaxed);
                     let moves = if from == SMALL {
                         &self.counters().moves_to_main

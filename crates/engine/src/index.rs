@@ -216,12 +216,16 @@ impl Index {
         }
     }
 
+    /// As many items as were reported.
+    pub(crate) fn items(&self) -> u64 {
+        // A handle may have reported removals before another reported the same items' arrival.
+        (self.items.load(Relaxed) as i64).max(0) as u64
+    }
+
     /// More items than the buckets should hold?
     pub(crate) fn is_growing(&self) -> bool {
         let count = self.count.load(Relaxed);
-        // A handle may have reported removals before another reported the same items' arrival.
-        let items = (self.items.load(Relaxed) as i64).max(0) as u64;
-        items > count * ITEMS_PER_BUCKET && (count as usize) < self.buckets.count()
+        self.items() > count * ITEMS_PER_BUCKET && (count as usize) < self.buckets.count()
     }
 
     /// Buckets, not counting overflow.

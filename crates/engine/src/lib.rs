@@ -12,7 +12,8 @@
 //! | `item` | an item as it lies in memory |
 //! | `store` | everything that changes an item |
 //! | `write` | open segments: where new items go |
-//! | `segment` | segments, their queues, the order of eviction |
+//! | `segment` | segments, and who holds them |
+//! | `queues`, `worth` | the order in which they go: what is kept, and for how long |
 //! | `evict` | emptying segments: eviction, expiry, compaction, background work |
 //! | `run`, `upload` | large items: where they live, how they arrive |
 //! | `evicted` | what was evicted, for those who watch |
@@ -54,6 +55,7 @@ mod item;
 mod limbo;
 mod lines;
 mod memory;
+mod queues;
 mod request;
 mod run;
 mod segment;
@@ -63,6 +65,7 @@ mod survey;
 mod sync;
 mod upload;
 mod walk;
+mod worth;
 mod write;
 
 pub use engine::{Config, Engine};

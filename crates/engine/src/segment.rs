@@ -1,7 +1,7 @@
-//! Segments: the pieces the log is cut into, who holds them, and the order in which they go.
+//! Segments: the pieces the log is cut into, and who holds them.
 //!
-//! A segment holds items of one queue and one TTL group, appended until it is full. A large item has a run of segments of its
-//! own (`run.rs`), which goes the same way. Who has it, and what comes next:
+//! A segment holds items of one queue, one TTL group and one class of worth, appended until it is full. A large item has a run
+//! of segments of its own (`run.rs`), which goes the same way. Who has it, and what comes next:
 //!
 //! | state | whose | next | by |
 //! |---|---|---|---|
@@ -17,18 +17,19 @@
 //!
 //! A segment whose last item dies while it waits is claimed and retired on the spot.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
+use crate::queues::Queues;
 use crate::request::{Expiry, Now};
+use crate::worth::Novelty;
 
 /// TTL groups: items that expire at about the same time share segments, and go together. Group 0 never expires; the others
 /// live up to a minute, 8 minutes, an hour, 8 hours, and longer.
 pub(crate) const GROUPS: usize = 6;
 pub(crate) const GROUP_SECS: [u32; GROUPS] = [u32::MAX, 60, 480, 3600, 8 * 3600, u32::MAX];
 
-/// Where new keys go: about a tenth of the memory.
+/// Where new keys go.
 pub(crate) const SMALL: usize = 0;
 /// Where keys go that were read again, or that come back soon after they were evicted.
 pub(crate) const MAIN: usize = 1;
@@ -77,6 +78,10 @@ pub(crate) struct Segment {
     pub(crate) pins: AtomicU32,
     /// Runs: address space in segments.
     pub(crate) run_segments: AtomicU32,
+    /// Sum of the weights of what was appended (`worth.rs`); for a run that of its item.
+    pub(crate) weight: AtomicU32,
+    /// The queues' clock when it was opened.
+    pub(crate) opened_clock: AtomicU64,
 }
 
 /// Nobody's, or in limbo.
@@ -104,6 +109,7 @@ impl Segment {
         self.expiry_max.store(0, Relaxed);
         self.opened_secs.store(now.secs, Relaxed);
         self.pins.store(0, Relaxed);
+        self.weight.store(0, Relaxed);
     }
 
     /// An item with this expiry lives here.
@@ -123,26 +129,6 @@ impl Segment {
     pub(crate) fn is_expired(&self, now: Now) -> bool {
         self.expiry_max.load(Relaxed) <= now.secs
     }
-}
-
-/// One place in a queue.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    pub(crate) id: Id,
-    life: u32,
-    /// Order of arrival, over all queues.
-    arrival: u64,
-}
-
-/// Which segment to empty, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Treatment {
-    /// Drop what was not read; keep what was.
-    Evict,
-    /// Keep everything alive: the dead bytes are what is wanted.
-    Compact,
-    /// Everything is dead.
-    Clear,
 }
 
 /// Free segments. Locked once per segment.
@@ -180,18 +166,6 @@ impl Pool {
     }
 }
 
-/// The order in which segments go. Locked once per segment or run.
-#[derive(Default)]
-pub(crate) struct Queues {
-    /// By queue and TTL group, oldest first. May hold places of segments that are gone.
-    places: [[VecDeque<Place>; GROUPS]; 2],
-    /// Sealed segments that lost more than half of their bytes.
-    sparse: VecDeque<Place>,
-    /// Memory held per queue.
-    bytes: [u64; 2],
-    arrivals: u64,
-}
-
 /// All segments.
 pub(crate) struct Segments {
     pub(crate) all: Box<[Segment]>,
@@ -202,7 +176,10 @@ pub(crate) struct Segments {
     /// Its logarithm: every look-up asks which segment an item lies in.
     segment_power: u32,
     pool: Mutex<Pool>,
-    queues: Mutex<Queues>,
+    pub(crate) queues: Mutex<Queues>,
+    /// The due time of what was emptied last: see `queues.rs`. Written under the queues' lock.
+    pub(crate) clock: AtomicU64,
+    pub(crate) novelty: Novelty,
     /// Segments ready to be opened: a hint that needs no lock.
     pub(crate) ready_count: AtomicU32,
 }
@@ -216,6 +193,8 @@ impl Segments {
             segment_power: segment_bytes.ilog2(),
             pool: Mutex::new(Pool::new(log_segments)),
             queues: Mutex::default(),
+            clock: AtomicU64::new(0),
+            novelty: Novelty::default(),
             ready_count: AtomicU32::new(0),
         }
     }
@@ -245,151 +224,7 @@ impl Segments {
         result
     }
 
-    /// Puts a segment or run at the end of its queue.
-    pub(crate) fn seal(&self, id: Id) {
-        let mut queues = self.queues();
-        queues.arrivals += 1;
-        let place = Place { id, life: self.get(id).life.load(Relaxed), arrival: queues.arrivals };
-        self.let_wait(&mut queues, id).push_back(place);
-        // What was overwritten at once is dead before its segment is full.
-        if !self.is_run(id) && self.is_sparse(id) {
-            self.push_sparse(&mut queues, place);
-        }
-    }
-
-    /// Puts a victim back where it came from: its emptying could not be finished.
-    pub(crate) fn put_back(&self, id: Id) {
-        let mut queues = self.queues();
-        let place = Place { id, life: self.get(id).life.load(Relaxed), arrival: 0 };
-        self.let_wait(&mut queues, id).push_front(place);
-    }
-
-    /// From here on the segment may be claimed. Returns the line in which it is to have a place.
-    fn let_wait<'q>(&self, queues: &'q mut Queues, id: Id) -> &'q mut VecDeque<Place> {
-        let segment = self.get(id);
-        let queue = usize::from(segment.queue.load(Relaxed));
-        queues.bytes[queue] += self.memory_bytes(id);
-        segment.state.store(WAITING, Release);
-        let line = &mut queues.places[queue][usize::from(segment.group.load(Relaxed))];
-        if line.len() > 2 * self.all.len() {
-            line.retain(|place| self.is_waiting(place));
-        }
-        line
-    }
-
-    /// A sealed segment lost bytes: remember it if it has become sparse.
-    pub(crate) fn note_sparse(&self, id: Id) {
-        let place = Place { id, life: self.get(id).life.load(Relaxed), arrival: 0 };
-        self.push_sparse(&mut self.queues(), place);
-    }
-
-    fn push_sparse(&self, queues: &mut Queues, place: Place) {
-        if queues.sparse.len() >= self.all.len() {
-            queues.sparse.retain(|place| self.is_waiting(place));
-        }
-        queues.sparse.push_back(place);
-    }
-
-    /// Takes a segment or run out of its queue before its time (what it held was deleted or replaced). False if another has
-    /// it already.
-    pub(crate) fn withdraw(&self, id: Id) -> bool {
-        let mut queues = self.queues();
-        self.claim(&mut queues, id)
-    }
-
-    /// Chooses what to empty next: what is dead already, then what is mostly dead, then the oldest of the small queue if
-    /// that has more than its share, else of the main queue (S3-FIFO, SOSP 2023). With `only_dead` nothing that lives is
-    /// evicted or moved.
-    pub(crate) fn next_victim(
-        &self,
-        now: Now,
-        flush_mark: u32,
-        only_dead: bool,
-        evict: bool,
-    ) -> Option<(Id, Treatment)> {
-        let mut queues = self.queues();
-        self.drop_stale_fronts(&mut queues);
-        let is_dead = |place: &&Place| {
-            let segment = self.get(place.id);
-            segment.is_expired(now) || segment.flush_mark.load(Relaxed) != flush_mark
-        };
-        let fronts = |queues: &Queues| -> Vec<(usize, Place)> {
-            let lines = queues.places.iter().enumerate();
-            lines
-                .flat_map(|(queue, lines)| lines.iter().filter_map(move |line| Some((queue, *line.front()?))))
-                .collect()
-        };
-        let fronts = fronts(&queues);
-        if let Some((_, place)) = fronts.iter().find(|(_, place)| is_dead(&place)) {
-            return self.claim(&mut queues, place.id).then_some((place.id, Treatment::Clear));
-        }
-        if only_dead {
-            return None;
-        }
-        while let Some(place) = queues.sparse.pop_front() {
-            if self.is_waiting(&place) && self.is_sparse(place.id) && self.claim(&mut queues, place.id) {
-                return Some((place.id, Treatment::Compact));
-            }
-        }
-        if !evict {
-            return None;
-        }
-        let oldest = |queue| {
-            let waiting = fronts.iter().filter(|(of, _)| *of == queue);
-            waiting.min_by_key(|(_, place)| place.arrival).map(|(_, place)| place.id)
-        };
-        let small_is_over = queues.bytes[SMALL] * 10 > queues.bytes[SMALL] + queues.bytes[MAIN];
-        let order = if small_is_over { [SMALL, MAIN] } else { [MAIN, SMALL] };
-        let id = order.into_iter().find_map(oldest)?;
-        self.claim(&mut queues, id).then_some((id, Treatment::Evict))
-    }
-
-    /// Without eviction: the waiting segment with the most dead bytes, if it has enough to be worth moving the rest.
-    pub(crate) fn most_dead(&self) -> Option<Id> {
-        let dead = |id: &Id| {
-            let segment = self.get(*id);
-            segment.filled_bytes.load(Relaxed).saturating_sub(segment.live_bytes.load(Relaxed))
-        };
-        let waiting = (0..self.log_segments).filter(|&id| self.get(id).state.load(Acquire) == WAITING);
-        let id = waiting.max_by_key(dead)?;
-        let enough = dead(&id) >= self.segment_bytes as u64 / 16;
-        (enough && self.claim(&mut self.queues(), id)).then_some(id)
-    }
-
-    fn queues(&self) -> MutexGuard<'_, Queues> {
-        // Nothing in here panics half-way.
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn memory_bytes(&self, id: Id) -> u64 {
         if self.is_run(id) { self.get(id).filled_bytes.load(Relaxed) } else { self.segment_bytes as u64 }
-    }
-
-    fn is_waiting(&self, place: &Place) -> bool {
-        let segment = self.get(place.id);
-        segment.life.load(Relaxed) == place.life && segment.state.load(Relaxed) == WAITING
-    }
-
-    fn is_sparse(&self, id: Id) -> bool {
-        self.get(id).live_bytes.load(Relaxed) * 2 < self.segment_bytes as u64
-    }
-
-    /// Makes a waiting segment the caller's; its places in the queues go stale, for good.
-    fn claim(&self, queues: &mut Queues, id: Id) -> bool {
-        let segment = self.get(id);
-        let won = segment.state.compare_exchange(WAITING, CLAIMED, AcqRel, Relaxed).is_ok();
-        if won {
-            segment.life.fetch_add(1, Relaxed);
-            queues.bytes[usize::from(segment.queue.load(Relaxed))] -= self.memory_bytes(id);
-        }
-        won
-    }
-
-    fn drop_stale_fronts(&self, queues: &mut Queues) {
-        for line in queues.places.iter_mut().flatten() {
-            while line.front().is_some_and(|place| !self.is_waiting(place)) {
-                line.pop_front();
-            }
-        }
     }
 }

@@ -21,7 +21,7 @@ use crate::request::{
     Arith, Compare, Counted, Deleted, Expiry, Fail, Fetched, Invalidate, Miss, Mode, NoRoom, Store, Stored,
     Token,
 };
-use crate::segment::{MAIN, SMALL, WAITING};
+use crate::segment::{SMALL, WAITING};
 use crate::upload::Upload;
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -521,7 +521,7 @@ impl Turn<'_> {
         let segments = &self.engine().segments;
         match old {
             Some(old) => usize::from(segments.get(segments.id_at(old.offset)).queue.load(Relaxed)) & 1,
-            None if self.engine().evict && self.engine().ghost.knows(hash) => MAIN,
+            None if self.engine().evict => self.queue_of_new(hash),
             None => SMALL,
         }
     }

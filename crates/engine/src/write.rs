@@ -5,14 +5,17 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::engine::Engine;
 use crate::request::{Expiry, Now};
 use crate::segment::{FREE, GROUPS, Id, group_of, open_secs_max};
+use crate::worth::{CLASSES, class_of};
 
 /// What a handle keeps for itself.
 #[derive(Default)]
 pub(crate) struct Writer {
-    /// By queue and TTL group.
-    open: [[Option<Open>; GROUPS]; 2],
+    /// By queue, TTL group and class of worth.
+    open: [[[Option<Open>; CLASSES]; GROUPS]; 2],
     /// The segment this handle is emptying.
     pub(crate) victim: Option<crate::evict::Victim>,
+    /// What its evictions taught it.
+    pub(crate) lesson: crate::worth::Lesson,
     /// The last CAS value given.
     pub(crate) last_cas: u64,
     /// Items linked (less unlinked) that the index has not been told of.
@@ -23,12 +26,24 @@ pub(crate) struct Writer {
     pub(crate) crawl: crate::evict::Crawl,
 }
 
+/// An item that wants a place.
+#[derive(Clone, Copy)]
+pub(crate) struct Guest {
+    pub(crate) queue: usize,
+    /// See `worth.rs`.
+    pub(crate) weight: u32,
+    pub(crate) expiry: Expiry,
+    pub(crate) bytes: usize,
+}
+
 /// A segment being appended to, by one handle.
 #[derive(Clone, Copy)]
 struct Open {
     id: Id,
     next: usize,
     end: usize,
+    /// Of all that was appended.
+    weight: u32,
     flush_mark: u32,
     opened_secs: u32,
 }
@@ -39,15 +54,15 @@ impl Writer {
     pub(crate) fn append(
         &mut self,
         engine: &Engine,
-        queue: usize,
-        expiry: Expiry,
-        bytes: usize,
+        guest: Guest,
         now: Now,
         for_compaction: bool,
     ) -> Option<usize> {
+        let Guest { queue, weight, expiry, bytes } = guest;
         let group = group_of(expiry, now, engine.groups);
+        let class = class_of(bytes as u64, weight) * engine.classes / CLASSES;
         let mark = engine.flush_mark.load(Relaxed);
-        let slot = &mut self.open[queue][group];
+        let slot = &mut self.open[queue][group][class];
         if let Some(open) = slot {
             let is_fit = open.end - open.next >= bytes
                 && open.flush_mark == mark
@@ -62,13 +77,13 @@ impl Writer {
             *slot =
                 engine.take_segment(for_compaction).map(|id| Open::new(engine, id, queue, group, mark, now));
         }
-        if let Some(at) = self.open[queue][group].as_mut().and_then(|open| open.take(bytes)) {
+        if let Some(at) = slot.as_mut().and_then(|open| open.take(bytes, weight)) {
             engine.segments.get(engine.segments.id_at(at)).note_expiry(expiry);
             return Some(at);
         }
-        // No segment to be had. Grouping by TTL is a convenience: any open one of this flush mark will do.
-        let others = self.open[queue].iter_mut().flatten().filter(|open| open.flush_mark == mark);
-        let at = others.into_iter().find_map(|open| open.take(bytes))?;
+        // No segment to be had. Lines are a convenience: any open one of this flush mark will do.
+        let others = self.open[queue].iter_mut().flatten().flatten().filter(|open| open.flush_mark == mark);
+        let at = others.into_iter().find_map(|open| open.take(bytes, weight))?;
         engine.segments.get(engine.segments.id_at(at)).note_expiry(expiry);
         Some(at)
     }
@@ -76,18 +91,22 @@ impl Writer {
     /// Takes back the most recent `append`, whose item will not be needed.
     pub(crate) fn take_back(&mut self, engine: &Engine, offset: usize) {
         let id = engine.segments.id_at(offset);
-        if let Some(open) = self.open.iter_mut().flatten().flatten().find(|open| open.id == id) {
+        if let Some(open) = self.slots().flatten().find(|open| open.id == id) {
             open.next = offset;
         }
     }
 
+    fn slots(&mut self) -> impl Iterator<Item = &mut Option<Open>> {
+        self.open.iter_mut().flatten().flatten()
+    }
+
     pub(crate) fn is_holding(&self) -> bool {
-        self.victim.is_some() || self.open.iter().flatten().any(Option::is_some)
+        self.victim.is_some() || self.open.iter().flatten().flatten().any(Option::is_some)
     }
 
     /// Seals everything.
     pub(crate) fn close(&mut self, engine: &Engine) {
-        for open in self.open.iter_mut().flatten().filter_map(Option::take) {
+        for open in self.slots().filter_map(Option::take) {
             open.seal(engine);
         }
         if let Some(victim) = self.victim.take() {
@@ -98,21 +117,25 @@ impl Writer {
 
 impl Open {
     fn new(engine: &Engine, id: Id, queue: usize, group: usize, flush_mark: u32, now: Now) -> Self {
-        engine.segments.get(id).open(queue, group, flush_mark, now);
+        let segment = engine.segments.get(id);
+        segment.open(queue, group, flush_mark, now);
+        segment.opened_clock.store(engine.segments.clock.load(Relaxed), Relaxed);
         let start = engine.segments.start(id);
         Self {
             id,
             next: start,
             end: start + engine.segments.segment_bytes,
+            weight: 0,
             flush_mark,
             opened_secs: now.secs,
         }
     }
 
-    fn take(&mut self, bytes: usize) -> Option<usize> {
+    fn take(&mut self, bytes: usize, weight: u32) -> Option<usize> {
         let at = self.next;
         (self.end - at >= bytes).then(|| {
             self.next += bytes;
+            self.weight += weight;
             at
         })
     }
@@ -121,6 +144,7 @@ impl Open {
         let filled = self.next - engine.segments.start(self.id);
         let segment = engine.segments.get(self.id);
         segment.filled_bytes.store(filled as u64, Relaxed);
+        segment.weight.store(self.weight, Relaxed);
         if filled == 0 {
             // Everything in it was taken back: nobody ever saw it.
             segment.state.store(FREE, Relaxed);

@@ -1,0 +1,195 @@
+//! The order in which segments go.
+//!
+//! Each segment (and each large item) is worth keeping for a time that grows with how often its items are read, and shrinks with their
+//! size: its credit. Sealed, it is due when the clock has gone on by that much from where it was when the segment was opened. What is
+//! due first is emptied first, and the clock goes to that time: the more is stored, the faster it runs. This is GreedyDual-Size with
+//! frequency (Cao and Irani, USITS 1997; Cherkasova, HPL-98-69) for whole segments. Items of like worth share segments, and wait in one line: within
+//! it they are due in the order in which they came, so choosing means looking at the front of each line.
+//!
+//! As in S3-FIFO (Yang et al., SOSP 2023) a read only sets a mark, which counts when the item is looked at again: what was read
+//! is copied to the main queue with the credit of its reads, what was not goes.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::*;
+use std::sync::{MutexGuard, PoisonError};
+
+use crate::request::Now;
+use crate::segment::{CLAIMED, GROUPS, Id, Segments, WAITING};
+use crate::worth::{self, CLASSES};
+
+/// One place in a queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) id: Id,
+    life: u32,
+    /// By the queues' clock.
+    due: u64,
+}
+
+/// Which segment to empty, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Treatment {
+    /// Drop what was not read; keep what was.
+    Evict,
+    /// Keep everything alive: the dead bytes are what is wanted.
+    Compact,
+    /// Everything is dead.
+    Clear,
+}
+
+/// The lines of segments that wait. Locked once per segment or run.
+pub(crate) struct Queues {
+    /// By queue, TTL group and class of worth, oldest first. May hold places of segments that are gone.
+    lines: Vec<VecDeque<Place>>,
+    /// Sealed segments that lost more than half of their bytes.
+    sparse: VecDeque<Place>,
+}
+
+impl Default for Queues {
+    fn default() -> Self {
+        Self { lines: vec![VecDeque::new(); 2 * GROUPS * CLASSES], sparse: VecDeque::new() }
+    }
+}
+
+impl Segments {
+    /// Puts a segment or run at the end of its queue.
+    pub(crate) fn seal(&self, id: Id) {
+        let mut queues = self.queues();
+        let segment = self.get(id);
+        if self.is_run(id) {
+            if segment.weight.load(Relaxed) == 0 {
+                let queue = usize::from(segment.queue.load(Relaxed));
+                segment.weight.store(self.novelty.at_first(queue), Relaxed);
+            }
+            segment.opened_clock.store(self.clock.load(Relaxed), Relaxed);
+        }
+        let credit = worth::credit_of(segment.filled_bytes.load(Relaxed), segment.weight.load(Relaxed));
+        let due = segment.opened_clock.load(Relaxed) + credit;
+        let place = Place { id, life: segment.life.load(Relaxed), due };
+        self.let_wait(&mut queues, id).push_back(place);
+        // What was overwritten at once is dead before its segment is full.
+        if !self.is_run(id) && self.is_sparse(id) {
+            self.push_sparse(&mut queues, place);
+        }
+    }
+
+    /// Puts a victim back where it came from: its emptying could not be finished.
+    pub(crate) fn put_back(&self, id: Id) {
+        let mut queues = self.queues();
+        let place = Place { id, life: self.get(id).life.load(Relaxed), due: 0 };
+        self.let_wait(&mut queues, id).push_front(place);
+    }
+
+    /// From here on the segment may be claimed. Returns the line in which it is to have a place.
+    fn let_wait<'q>(&self, queues: &'q mut Queues, id: Id) -> &'q mut VecDeque<Place> {
+        let segment = self.get(id);
+        let (queue, group) = (segment.queue.load(Relaxed), segment.group.load(Relaxed));
+        let class = worth::class_of(segment.filled_bytes.load(Relaxed), segment.weight.load(Relaxed));
+        segment.state.store(WAITING, Release);
+        let line = (usize::from(queue) * GROUPS + usize::from(group)) * CLASSES + class;
+        let line = &mut queues.lines[line];
+        if line.len() > 2 * self.all.len() {
+            line.retain(|place| self.is_waiting(place));
+        }
+        line
+    }
+
+    /// A sealed segment lost bytes: remember it if it has become sparse.
+    pub(crate) fn note_sparse(&self, id: Id) {
+        let place = Place { id, life: self.get(id).life.load(Relaxed), due: 0 };
+        self.push_sparse(&mut self.queues(), place);
+    }
+
+    fn push_sparse(&self, queues: &mut Queues, place: Place) {
+        if queues.sparse.len() >= self.all.len() {
+            queues.sparse.retain(|place| self.is_waiting(place));
+        }
+        queues.sparse.push_back(place);
+    }
+
+    /// Takes a segment or run out of its queue before its time (what it held was deleted or replaced). False if another has
+    /// it already.
+    pub(crate) fn withdraw(&self, id: Id) -> bool {
+        let _queues = self.queues();
+        self.claim(id)
+    }
+
+    /// Chooses what to empty next: what is dead already, then what is mostly dead, then what is due first. With `only_dead`
+    /// nothing that lives is evicted or moved.
+    pub(crate) fn next_victim(
+        &self,
+        now: Now,
+        flush_mark: u32,
+        only_dead: bool,
+        evict: bool,
+    ) -> Option<(Id, Treatment)> {
+        let mut queues = self.queues();
+        self.drop_stale_fronts(&mut queues);
+        let is_dead = |place: &&Place| {
+            let segment = self.get(place.id);
+            segment.is_expired(now) || segment.flush_mark.load(Relaxed) != flush_mark
+        };
+        let fronts = || queues.lines.iter().filter_map(|line| line.front());
+        if let Some(&place) = fronts().find(is_dead) {
+            return self.claim(place.id).then_some((place.id, Treatment::Clear));
+        }
+        if only_dead {
+            return None;
+        }
+        while let Some(place) = queues.sparse.pop_front() {
+            if self.is_waiting(&place) && self.is_sparse(place.id) && self.claim(place.id) {
+                return Some((place.id, Treatment::Compact));
+            }
+        }
+        if !evict {
+            return None;
+        }
+        let place = *queues.lines.iter().filter_map(|line| line.front()).min_by_key(|place| place.due)?;
+        self.clock.fetch_max(place.due, Relaxed);
+        self.claim(place.id).then_some((place.id, Treatment::Evict))
+    }
+
+    /// Without eviction: the waiting segment with the most dead bytes, if it has enough to be worth moving the rest.
+    pub(crate) fn most_dead(&self) -> Option<Id> {
+        let dead = |id: &Id| {
+            let segment = self.get(*id);
+            segment.filled_bytes.load(Relaxed).saturating_sub(segment.live_bytes.load(Relaxed))
+        };
+        let waiting = (0..self.log_segments).filter(|&id| self.get(id).state.load(Acquire) == WAITING);
+        let id = waiting.max_by_key(dead)?;
+        let enough = dead(&id) >= self.segment_bytes as u64 / 16;
+        (enough && self.withdraw(id)).then_some(id)
+    }
+
+    fn queues(&self) -> MutexGuard<'_, Queues> {
+        // Nothing in here panics half-way.
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_waiting(&self, place: &Place) -> bool {
+        let segment = self.get(place.id);
+        segment.life.load(Relaxed) == place.life && segment.state.load(Relaxed) == WAITING
+    }
+
+    fn is_sparse(&self, id: Id) -> bool {
+        self.get(id).live_bytes.load(Relaxed) * 2 < self.segment_bytes as u64
+    }
+
+    /// Makes a waiting segment the caller's; its places in the queues go stale, for good.
+    fn claim(&self, id: Id) -> bool {
+        let segment = self.get(id);
+        let won = segment.state.compare_exchange(WAITING, CLAIMED, AcqRel, Relaxed).is_ok();
+        if won {
+            segment.life.fetch_add(1, Relaxed);
+        }
+        won
+    }
+
+    fn drop_stale_fronts(&self, queues: &mut Queues) {
+        for line in &mut queues.lines {
+            while line.front().is_some_and(|place| !self.is_waiting(place)) {
+                line.pop_front();
+            }
+        }
+    }
+}

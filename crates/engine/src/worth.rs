@@ -1,0 +1,99 @@
+//! What it is worth to keep an item: how often it is asked for, for each byte that it takes.
+//!
+//! Misses are counted by requests, so of two items that are read alike the smaller is worth more: two of half the size save
+//! twice the misses in the same memory.
+//!
+//! How much a key is worth that was never read yet depends on the workload: in a scan nothing, among news much. It is learned from the
+//! ghost, as ARC does (Megiddo and Modha, FAST 2003): where keys that left the small queue come back more often than keys that left
+//! the main queue, new ones get a longer stay, else a shorter one.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use crate::segment::{MAIN, SMALL};
+
+/// The weight of an item that was read once since it was last looked at, or whose key came back soon after it was evicted.
+const READ: u32 = 1 << 10;
+const NOVELTY_MIN: u32 = READ / 8;
+const NOVELTY_MAX: u32 = READ * 2;
+
+/// Classes of worth, each up to four times the next: items of a class share segments.
+pub(crate) const CLASSES: usize = 7;
+
+/// The weight of an item that was read so often (at most three times are counted).
+pub(crate) fn of_uses(uses: u8) -> u32 {
+    u32::from(uses) * READ
+}
+
+/// Which class items belong to that take `bytes` together and weigh `weight`.
+pub(crate) fn class_of(bytes: u64, weight: u32) -> usize {
+    let bytes_per_read = bytes * u64::from(READ) / u64::from(weight.max(1));
+    // Up to 256 bytes, 1, 4, 16, 64, 256 KiB, and more.
+    (bytes_per_read.max(1).ilog2() as usize / 2).saturating_sub(3).min(CLASSES - 1)
+}
+
+/// For how long, by the queues' clock, memory of `bytes` is worth keeping.
+pub(crate) fn credit_of(bytes: u64, weight: u32) -> u64 {
+    (u64::from(weight) << 24) / bytes.max(1)
+}
+
+/// The weight of an item that nobody has read yet.
+pub(crate) struct Novelty(AtomicU32);
+
+impl Default for Novelty {
+    fn default() -> Self {
+        Self(AtomicU32::new(READ))
+    }
+}
+
+impl Novelty {
+    /// The weight of an item that enters a queue.
+    pub(crate) fn at_first(&self, queue: usize) -> u32 {
+        let novelty = self.0.load(Relaxed);
+        if queue == SMALL { novelty } else { novelty.max(READ) }
+    }
+
+    fn change(&self, is_more: bool) {
+        let novelty = self.0.load(Relaxed);
+        let step = novelty / 20;
+        let changed = if is_more { novelty + step } else { novelty - step };
+        // What a race loses is one step.
+        self.0.store(changed.clamp(NOVELTY_MIN, NOVELTY_MAX), Relaxed);
+    }
+}
+
+/// What a handle learned about keys that left a queue, by queue, with the past fading.
+#[derive(Default)]
+pub(crate) struct Lesson {
+    evicted: [f32; 2],
+    returned: [f32; 2],
+    /// Evictions since the last conclusion.
+    fresh: u64,
+}
+
+impl Lesson {
+    /// A key came back that had left a queue.
+    pub(crate) fn note_return(&mut self, from: usize) {
+        self.returned[from] += 1.0;
+    }
+
+    /// An item left a queue. Every so often what is known leads to another `novelty`.
+    pub(crate) fn note_eviction(&mut self, from: usize, items: u64, novelty: &Novelty) {
+        self.evicted[from] += 1.0;
+        self.fresh += 1;
+        if self.fresh < (items / STEPS_PER_TURNOVER).max(EVICTIONS_PER_STEP_MIN) {
+            return;
+        }
+        self.fresh = 0;
+        let share = |queue: usize| self.returned[queue] / self.evicted[queue].max(1.0);
+        novelty.change(share(SMALL) > share(MAIN));
+        for sum in self.evicted.iter_mut().chain(&mut self.returned) {
+            *sum *= MEMORY;
+        }
+    }
+}
+
+/// Conclusions while as many items are evicted as there are.
+const STEPS_PER_TURNOVER: u64 = 64;
+const EVICTIONS_PER_STEP_MIN: u64 = 16;
+/// What is kept of the past at each conclusion.
+const MEMORY: f32 = 0.95;
