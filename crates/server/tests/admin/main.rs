@@ -1,6 +1,7 @@
 //! The operator's side over HTTP: who is let in, what is told, and what never is.
 
 mod door;
+mod keys;
 mod metrics;
 mod server;
 mod tls;
