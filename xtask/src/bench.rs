@@ -3,28 +3,39 @@
 use std::fs;
 use std::path::PathBuf;
 
-use larder_bench::Scenario;
 use larder_conformance::{Result, server};
 use lexopt::prelude::*;
+use serde_json::Map;
 
+use rows::{Row, Work};
+use speed::Bench;
+
+mod engine;
+mod goal;
+mod idle;
+mod latency;
 mod memory;
-mod scenarios;
+mod rows;
 mod speed;
+mod summary;
+mod working_set;
 
 const HELP: &str = "\
 Compares larderd with memcached and with the floor server (the same epoll, read and write with no cache behind).
 
-usage: cargo xtask bench [options]
+usage: cargo xtask bench [options] [ROW...]
 
+  --list           the rows, what they ask, and what larderd is to reach
   --quick          short rounds, for a first impression
-  --rounds N       rounds of each scenario (default 5); the medians are printed
+  --rounds N       rounds of each row (default 5); the medians are printed
   --secs S         length of a round (default 2)
-  --scenario NAME  only this one (may repeat): get get-hot get-pipelined get-udp multiget set mixed olio-100 olio-2048
-                   olio-4096
-  --memory         memory per item, and items held at -m 1024 before the first eviction, instead of speed
+  --memory         the same as the row `memory`
   --json FILE      write the figures there, too
+  --markdown FILE  write the table at the end there, too
   --server PATH    the larderd to measure (default: this workspace's)
   --reference PATH the memcached to compare with (default: the installed one)
+
+Without a name, every row.
 
 Method. Every server runs with one worker thread (-t 1, -m 2048) pinned to one core of this machine; the load (larder bench),
 one thread, is pinned to another. Keys have 24 bytes and are all present at the start; where all requests are sets, all keys are
@@ -32,52 +43,85 @@ stored as often as it takes to go through the server's memory once. The load is 
 requests in flight, and sends the next when an answer has come. The servers take turns within each round, in an order that
 changes, so that whatever else the machine does hits all of them. The figure to trust is the server's CPU time (user and system, all
 of its threads) for a million operations, a get of n keys counted as n: it does not depend on how fast the load is. Behind
-larderd's stands the interval of its ratio to memcached's, at 95 % (Student's t on the logarithms of the rounds' ratios). Throughput is
-given as well; where the server's core is not busy all the time, it is the load's.";
+larderd's stands the interval of its ratio to memcached's and to the floor's, at 95 % (Student's t on the logarithms of the rounds' ratios).
+Throughput is given as well; where the server's core is not busy all the time, it is the load's.";
 
-/// Measures and prints. Errors: no such scenario, a server that does not start, or one that answers wrongly.
+/// Measures and prints. Errors: no such row, a server that does not start, or one that answers wrongly.
 pub(crate) fn run(args: &[String]) -> Result<()> {
-    let Some(options) = Options::parse(args)? else {
-        println!("{HELP}");
-        return Ok(());
-    };
+    let Some(options) = Options::parse(args)? else { return Ok(()) };
     let reference = options.reference.clone().map_or_else(server::memcached, Ok)?;
     let larderd = options.server.clone().map_or_else(server::larderd, Ok)?;
     for (name, path) in [("memcached", &reference), ("larderd", &larderd)] {
         println!("{name:<10} {} ({})", server::version(path).unwrap_or_default(), path.display());
     }
+    println!("{:<10} no cache behind it", "floor");
+    println!("{} rounds of {} s", options.rounds, options.round_secs);
 
-    let figures = if options.memory {
-        memory::measure([("memcached", &reference), ("larderd", &larderd)])?
-    } else {
-        speed::measure(&options, &reference, &larderd)?
-    };
-    if let Some(file) = &options.json {
-        let text = serde_json::to_string_pretty(&figures)? + "\n";
-        fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+    let bench = Bench::new(&reference, &larderd, options.rounds, options.round_secs)?;
+    let mut figures = Map::new();
+    let mut lines = Vec::new();
+    for row in &options.rows {
+        println!("\n{}: {}", row.name, row.what);
+        let measured = measure(&bench, row)?;
+        for line in &measured.lines {
+            println!("  -> {line}");
+        }
+        lines.extend(measured.lines);
+        figures.insert(row.name.into(), measured.figures);
+        // After every row: what was measured is not lost with the next.
+        if let Some(file) = &options.json {
+            write(file, &(serde_json::to_string_pretty(&figures)? + "\n"))?;
+        }
+        if let Some(file) = &options.markdown {
+            write(file, &summary::markdown(&lines))?;
+        }
     }
+    println!("\n{}", summary::markdown(&lines));
     Ok(())
+}
+
+/// What came of a row.
+struct Measured {
+    /// For programs.
+    figures: serde_json::Value,
+    /// For the table.
+    lines: Vec<summary::Line>,
+}
+
+fn measure(bench: &Bench, row: &Row) -> Result<Measured> {
+    match &row.work {
+        Work::Load(scenario) => speed::measure(bench, row, scenario),
+        Work::Latency => latency::measure(bench, row),
+        Work::Idle => idle::measure(bench, row),
+        Work::WorkingSet => working_set::measure(bench, row),
+        Work::Memory => memory::measure(bench, row),
+        Work::Engine(name) => engine::measure(name, row),
+    }
+}
+
+fn write(file: &PathBuf, text: &str) -> Result<()> {
+    Ok(fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))?)
 }
 
 struct Options {
     rounds: usize,
     round_secs: f64,
-    scenarios: Vec<Scenario>,
-    memory: bool,
+    rows: Vec<Row>,
     json: Option<PathBuf>,
+    markdown: Option<PathBuf>,
     server: Option<PathBuf>,
     reference: Option<PathBuf>,
 }
 
 impl Options {
-    /// `None`: help was asked for.
+    /// `None`: what was asked for has been printed.
     fn parse(args: &[String]) -> Result<Option<Self>> {
         let mut options = Self {
             rounds: 5,
             round_secs: 2.0,
-            scenarios: Vec::new(),
-            memory: false,
+            rows: Vec::new(),
             json: None,
+            markdown: None,
             server: None,
             reference: None,
         };
@@ -90,21 +134,27 @@ impl Options {
                 }
                 Long("rounds") => options.rounds = parser.value()?.parse::<usize>()?.max(1),
                 Long("secs") => options.round_secs = parser.value()?.parse()?,
-                Long("scenario") => {
-                    let name = parser.value()?.string()?;
-                    let known = scenarios::all().into_iter().find(|scenario| scenario.name == name);
-                    options.scenarios.push(known.ok_or_else(|| format!("no scenario is called {name:?}"))?);
-                }
-                Long("memory") => options.memory = true,
+                Long("memory") => options.rows.push(rows::find("memory")?),
+                Value(name) => options.rows.push(rows::find(&name.string()?)?),
                 Long("json") => options.json = Some(parser.value()?.into()),
+                Long("markdown") => options.markdown = Some(parser.value()?.into()),
                 Long("server") => options.server = Some(parser.value()?.into()),
                 Long("reference") => options.reference = Some(parser.value()?.into()),
-                Long("help") => return Ok(None),
+                Long("list") => {
+                    for row in rows::all() {
+                        println!("{:<19} {} [{}]", row.name, row.what, row.goal);
+                    }
+                    return Ok(None);
+                }
+                Long("help") => {
+                    println!("{HELP}");
+                    return Ok(None);
+                }
                 _ => return Err(arg.unexpected().into()),
             }
         }
-        if options.scenarios.is_empty() {
-            options.scenarios = scenarios::all();
+        if options.rows.is_empty() {
+            options.rows = rows::all();
         }
         Ok(Some(options))
     }

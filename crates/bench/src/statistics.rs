@@ -13,16 +13,18 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// A ratio with the interval in which the true one lies, as sure as was asked.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Interval {
+pub struct Interval {
     /// Geometric mean.
     pub ratio: f64,
+    /// Lower end.
     pub low: f64,
+    /// Upper end.
     pub high: f64,
 }
 
 /// The ratio of `figures` to `base`, paired by position. `None` with fewer than two pairs, or where a figure is not positive
 /// and so has no ratio.
-pub(crate) fn paired_ratio(base: &[f64], figures: &[f64], confidence: f64) -> Option<Interval> {
+pub fn paired_ratio(base: &[f64], figures: &[f64], confidence: f64) -> Option<Interval> {
     let logs: Vec<f64> = base.iter().zip(figures).map(|(&base, &figure)| (figure / base).ln()).collect();
     if base.len() != figures.len() || logs.len() < 2 || !logs.iter().all(|log| log.is_finite()) {
         return None;

@@ -22,7 +22,7 @@ use crate::worth::CLASSES;
 const SEGMENT_BYTES_MIN: usize = 16 << 10;
 const SEGMENT_BYTES_MAX: usize = 1 << 20;
 /// Segments and runs that come back at a time.
-const RECLAIM_STEP: usize = 4;
+const RECLAIM_STEP: usize = 2;
 /// Overflow buckets of the index come back once so many wait.
 const BUCKETS_STEP: usize = 16;
 /// How far the limit may be raised later. Address space alone is set aside for it.
@@ -260,20 +260,21 @@ impl Engine {
 
     /// Fewer free segments than there should be, even when what is in limbo has come back?
     pub(crate) fn is_low(&self) -> bool {
-        self.has_less_than(u64::from(self.free_target) * self.segments.segment_bytes as u64, 0)
+        let wanted_bytes = u64::from(self.free_target) * self.segments.segment_bytes as u64;
+        self.budget.limit_bytes() + self.spare_bytes() < self.budget.used_bytes() + wanted_bytes
     }
 
-    /// Will a store find so much memory when the turns that run now have ended?
+    /// Will a store find so much memory when the turns that run now have ended? Also where the limit was lowered, and more has to
+    /// go than comes back.
     pub(crate) fn is_coming(&self, bytes: usize) -> bool {
-        !self.has_less_than(bytes as u64, self.reserve)
+        let unused_bytes = self.budget.limit_bytes().saturating_sub(self.budget.used_bytes());
+        unused_bytes + self.spare_bytes() >= (bytes + self.reserve * self.segments.segment_bytes) as u64
     }
 
-    fn has_less_than(&self, bytes: u64, reserve: usize) -> bool {
-        let segment_bytes = self.segments.segment_bytes as u64;
-        let ready_bytes = u64::from(self.segments.ready_count.load(Relaxed)) * segment_bytes;
-        let spare_bytes = ready_bytes + self.runs.warm_bytes() + self.limbo.bytes();
-        let wanted_bytes = bytes + reserve as u64 * segment_bytes;
-        self.budget.limit_bytes() + spare_bytes < self.budget.used_bytes() + wanted_bytes
+    /// Memory that is free, or will be.
+    fn spare_bytes(&self) -> u64 {
+        let ready_segments = u64::from(self.segments.ready_count.load(Relaxed));
+        ready_segments * self.segments.segment_bytes as u64 + self.runs.warm_bytes() + self.limbo.bytes()
     }
 
     /// A free segment, with memory, in nobody's sight. Leaves the reserve alone unless it is for compaction.
@@ -297,6 +298,11 @@ impl Engine {
         self.add_segment()
     }
 
+    /// Free segments for whoever needs one next?
+    fn has_ready(&self) -> bool {
+        self.segments.ready_count.load(Relaxed) >= self.free_target
+    }
+
     fn is_reserve_low(&self) -> bool {
         (self.segments.ready_count.load(Relaxed) as usize) < self.reserve
     }
@@ -316,6 +322,7 @@ impl Engine {
 
     /// Charges memory for a run, giving up free segments for it if need be.
     pub(crate) fn take_bytes(&self, bytes: u64) -> bool {
+        let mut given_bytes = 0;
         loop {
             if self.take_budget(bytes) {
                 return true;
@@ -324,6 +331,12 @@ impl Engine {
             match self.segments.with_pool(|pool| pool.take_ready(self.reserve)) {
                 Some(id) => self.decommit_segment(id),
                 None => return self.take_budget(bytes),
+            }
+            given_bytes += self.segments.segment_bytes as u64;
+            // The limit was lowered: until what is beyond it has gone, memory only changes hands.
+            if given_bytes >= bytes && self.budget.is_exceeded() {
+                self.budget.force(bytes);
+                return true;
             }
         }
     }
@@ -356,7 +369,7 @@ impl Engine {
         }
     }
 
-    /// Brings back what nobody can see any more; a few at a time, since a request may be waiting for it.
+    /// Brings back what nobody can see any more; a little at a time, since a request waits for it.
     pub(crate) fn reclaim(&self) {
         self.reclaim_some(RECLAIM_STEP);
     }
@@ -376,7 +389,10 @@ impl Engine {
 
     fn reuse(&self, what: Retired) {
         match what {
-            Retired::Segment(id) if self.budget.is_exceeded() && !self.is_reserve_low() => {
+            // Beyond the limit memory goes back to the system, but for what somebody may be waiting for.
+            Retired::Segment(id)
+                if self.budget.is_exceeded() && !self.is_reserve_low() && self.has_ready() =>
+            {
                 self.decommit_segment(id);
             }
             Retired::Segment(id) => self.segments.with_pool(|pool| pool.put_ready(id)),

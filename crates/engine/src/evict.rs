@@ -23,8 +23,8 @@ use crate::write::Guest;
 
 /// How many bytes of a victim are looked at for each byte stored, while free segments are few.
 const WORK_FACTOR: usize = 4;
-/// What one request empties at most, in bytes of victims, before it lets others run: some hundred microseconds with small items.
-const STEP_BYTES: usize = 64 << 10;
+/// What one request empties at most, in bytes of victims, before it lets others run: a hundred microseconds with small items.
+const STEP_BYTES: usize = 32 << 10;
 /// Giving a segment back to the system takes the background step as long as so many items.
 const SHRINK_ITEMS: usize = 256;
 /// Items whose index lines are fetched ahead of the work on them.

@@ -59,8 +59,9 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     let target = privilege::target(&settings)?;
     let secrets = Secrets::read(&settings)?;
     let doors = Doors::open(&mut settings)?;
-    let descriptors = settings.connections_max as usize + settings.own_descriptors() + doors.descriptors();
-    privilege::allow_descriptors(descriptors as u64)?;
+    let connections = settings.connections_max as usize;
+    let descriptors = connections + settings.own_descriptors() + doors.descriptors();
+    privilege::allow_descriptors(descriptors as u64, connections as u64)?;
     if let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME") {
         doors.write_port_file(path.as_ref())?;
     }

@@ -73,19 +73,33 @@ impl Target {
     }
 }
 
-/// Raises the limit on descriptors to `wanted`. Errors: the system allows fewer; exit code 71.
-pub fn allow_descriptors(wanted: u64) -> Result<(), Refusal> {
+/// Raises the limit on descriptors to `wanted`, or as far as the system allows if that is `needed` at least: then the last connections
+/// may find none left. Errors: the system allows fewer; exit code 71.
+pub fn allow_descriptors(wanted: u64, needed: u64) -> Result<(), Refusal> {
     let limit = getrlimit(Resource::Nofile);
     // None: no limit.
     if limit.current.is_none_or(|current| current >= wanted) {
         return Ok(());
     }
-    let maximum = limit.maximum.map(|maximum| maximum.max(wanted));
-    setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum }).map_err(|_| {
-        let message =
-            "failed to set rlimit for open files. Try starting as root or requesting smaller maxconns value.";
-        Refusal::new(EXIT_OS_ERROR, message)
-    })
+    let raise = |current: u64| {
+        let maximum = limit.maximum.map(|maximum| maximum.max(current));
+        setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum })
+    };
+    if raise(wanted).is_ok() {
+        return Ok(());
+    }
+    match limit.maximum {
+        Some(maximum) if maximum >= needed && raise(maximum).is_ok() => {
+            tracing::warn!(
+                "the system allows {maximum} open files, fewer than the {wanted} that -c asks for"
+            );
+            Ok(())
+        }
+        _ => {
+            let message = "failed to set rlimit for open files. Try starting as root or requesting smaller maxconns value.";
+            Err(Refusal::new(EXIT_OS_ERROR, message))
+        }
+    }
 }
 
 /// Lets a crash leave a core file (`-r`), also after a change of user. Errors: exit code 71.

@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -59,6 +60,16 @@ fn connections_beyond_the_limit_are_told_and_closed() {
     eventually(|| {
         Stats::of(server.address()).and_then(|stats| stats.get("rejected_connections")).is_ok_and(|n| n >= 1)
     });
+}
+
+/// memcached asks the system for no more than `-c` says; so who was given just that must not be refused.
+#[test]
+fn as_many_connections_as_open_files_are_enough_to_start() {
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"ulimit -n 300 && exec "$0" "$@""#, env!("CARGO_BIN_EXE_larderd")]);
+    command.args("-l 127.0.0.1 -p -1 -U 0 -t 2 -c 300".split(' '));
+    let server = Server::start_command(command).expect("larderd starts");
+    ask(&mut connect(&server), "get a\r\n", "END\r\n");
 }
 
 #[test]

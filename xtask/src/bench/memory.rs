@@ -10,35 +10,94 @@ use larder_conformance::server::Server;
 use larder_conformance::stats::Stats;
 use serde_json::{Value, json};
 
+use super::Measured;
+use super::rows::Row;
+use super::speed::Bench;
+use super::summary::Line;
+
 /// Prints the table, and returns its figures.
-pub(super) fn measure(programs: [(&str, &Path); 2]) -> Result<Value> {
-    println!("\nkeys of {KEY_BYTES} B; overhead = resident memory of the process / items - key - value");
+pub(super) fn measure(bench: &Bench, row: &Row) -> Result<Measured> {
+    println!("  keys of {KEY_BYTES} B; overhead = resident memory of the process / items - key - value");
     println!(
         "  {:<10} {:>8} {:>10} {:>12} {:>10} {:>17} {:>10}",
         "", "value B", "items", "RSS B/item", "overhead", "held at -m 1024", "RSS MiB"
     );
-    let mut figures = Vec::new();
-    for (items, value_bytes) in [(2_000_000, 32), (1_000_000, 1024)] {
-        for (name, program) in programs {
-            let rss_per_item = rss_per_item(program, items, value_bytes)?;
-            let overhead = rss_per_item - (KEY_BYTES + value_bytes) as f64;
-            let (held, rss) = held_before_eviction(program, value_bytes)?;
-            let rss_mib = rss as f64 / f64::from(1 << 20);
-            println!(
-                "  {name:<10} {value_bytes:>8} {items:>10} {rss_per_item:>12.1} {overhead:>10.1} {held:>17} {rss_mib:>10.0}",
-            );
-            figures.push(json!({
-                "server": name,
-                "value_bytes": value_bytes,
-                "items": items,
-                "rss_bytes_per_item": rss_per_item,
-                "overhead_bytes_per_item": overhead,
-                "items_held_at_1024_mib": held,
-                "rss_bytes_at_1024_mib": rss,
-            }));
-        }
+    let (mut figures, mut lines) = (Vec::new(), Vec::new());
+    for size in SIZES {
+        let memcached = cost("memcached", &bench.memcached, &size)?;
+        let larderd = cost("larderd", &bench.larderd, &size)?;
+        figures.extend([memcached.json(), larderd.json()]);
+        let line = |what: &str, unit, of: fn(&Cost) -> f64, goal: String, is_met| Line {
+            what: format!("{} of {KEY_BYTES} + {} B", what, size.value_bytes),
+            unit,
+            memcached: Some(of(&memcached)),
+            larderd: of(&larderd),
+            floor: None,
+            interval: None,
+            goal,
+            is_met: Some(is_met),
+        };
+        lines.push(line(
+            "overhead of an item",
+            "B",
+            |cost| cost.overhead_bytes,
+            format!("{} B", size.overhead_goal_bytes),
+            larderd.overhead_bytes <= size.overhead_goal_bytes,
+        ));
+        lines.push(line(
+            "items held at -m 1024,",
+            "items",
+            |cost| cost.held as f64,
+            format!("{}, process at most 5 % over -m", size.held_goal),
+            larderd.held >= size.held_goal && larderd.held_rss_bytes <= (1024 << 20) / 100 * 105,
+        ));
     }
-    Ok(figures.into())
+    println!("  ({})", row.goal);
+    Ok(Measured { figures: figures.into(), lines })
+}
+
+/// A size of values, and what larderd is to reach with it.
+struct Size {
+    items: u64,
+    value_bytes: u64,
+    overhead_goal_bytes: f64,
+    held_goal: u64,
+}
+
+/// What items of a size cost one server.
+struct Cost {
+    name: &'static str,
+    value_bytes: u64,
+    rss_bytes_per_item: f64,
+    overhead_bytes: f64,
+    held: u64,
+    held_rss_bytes: u64,
+}
+
+impl Cost {
+    fn json(&self) -> Value {
+        json!({
+            "server": self.name,
+            "value_bytes": self.value_bytes,
+            "rss_bytes_per_item": self.rss_bytes_per_item,
+            "overhead_bytes_per_item": self.overhead_bytes,
+            "items_held_at_1024_mib": self.held,
+            "rss_bytes_at_1024_mib": self.held_rss_bytes,
+        })
+    }
+}
+
+fn cost(name: &'static str, program: &Path, size: &Size) -> Result<Cost> {
+    let value_bytes = size.value_bytes;
+    let rss_bytes_per_item = rss_per_item(program, size.items, value_bytes)?;
+    let overhead_bytes = rss_bytes_per_item - (KEY_BYTES + value_bytes) as f64;
+    let (held, held_rss_bytes) = held_before_eviction(program, value_bytes)?;
+    let rss_mib = held_rss_bytes as f64 / f64::from(1 << 20);
+    let items = size.items;
+    println!(
+        "  {name:<10} {value_bytes:>8} {items:>10} {rss_bytes_per_item:>12.1} {overhead_bytes:>10.1} {held:>17} {rss_mib:>10.0}"
+    );
+    Ok(Cost { name, value_bytes, rss_bytes_per_item, overhead_bytes, held, held_rss_bytes })
 }
 
 /// Resident memory of the whole process divided by its items, with room for all of them.
@@ -100,6 +159,10 @@ fn fill(server: &Server, first: u64, count: u64, value_bytes: u64) -> Result<()>
     }
 }
 
+const SIZES: [Size; 2] = [
+    Size { items: 2_000_000, value_bytes: 32, overhead_goal_bytes: 32.0, held_goal: 11_500_000 },
+    Size { items: 1_000_000, value_bytes: 1024, overhead_goal_bytes: 40.0, held_goal: 975_000 },
+];
 const KEY_BYTES: u64 = 24;
 /// How many items are stored between two looks at the eviction counter: the error of that figure.
 const FILL_STEP: usize = 20_000;

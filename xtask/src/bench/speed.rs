@@ -1,58 +1,111 @@
-//! CPU and throughput.
+//! CPU and throughput under a load.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use larder_bench::Scenario;
-use larder_bench::compare::{Metric, Plan, Standing, compare};
+use larder_bench::compare::{Comparison, Metric, Plan, Standing, compare};
 use larder_bench::contestant::launch::Launch;
 use larder_bench::contestant::{Contestant, Place};
 use larder_bench::scenario::{Kind, Popularity, Sizes, Until};
-use larder_bench::statistics::median;
+use larder_bench::statistics::{median, paired_ratio};
 use larder_conformance::Result;
 use serde_json::{Value, json};
 
-use super::Options;
+use super::Measured;
+use super::goal::Figures;
+use super::rows::Row;
+use super::summary::Line;
 use crate::cores::Cores;
 
-/// Prints a table for each scenario, and returns its figures.
-pub(super) fn measure(options: &Options, reference: &Path, larderd: &Path) -> Result<Value> {
-    println!("{:<10} no cache behind it", "floor");
-    println!("{} rounds of {} s\n", options.rounds, options.round_secs);
-    let cores = Cores::choose()?;
-    let contestants = vec![
-        cache("memcached", reference),
-        cache("larderd", larderd),
-        Contestant { name: "floor".into(), place: Place::Floor },
-    ];
-    let this = std::env::current_exe()?;
-    let mut figures = Vec::new();
-    for scenario in &options.scenarios {
-        println!("{}: {}", scenario.name, scenario.description);
+/// Who is measured, where, and how often.
+pub(super) struct Bench {
+    /// memcached, larderd, the floor: in this order wherever figures of several servers stand together.
+    contestants: Vec<Contestant>,
+    pub(super) memcached: Box<Path>,
+    pub(super) larderd: Box<Path>,
+    cores: Cores,
+    floor: Vec<std::ffi::OsString>,
+    rounds: usize,
+    round_secs: f64,
+}
+
+impl Bench {
+    pub(super) fn new(memcached: &Path, larderd: &Path, rounds: usize, round_secs: f64) -> Result<Self> {
+        Ok(Self {
+            contestants: vec![
+                cache("memcached", memcached),
+                cache("larderd", larderd),
+                Contestant { name: "floor".into(), place: Place::Floor },
+            ],
+            memcached: memcached.into(),
+            larderd: larderd.into(),
+            cores: Cores::choose()?,
+            floor: vec![std::env::current_exe()?.into(), "floor".into()],
+            rounds,
+            round_secs,
+        })
+    }
+
+    /// Asks the servers in turns. Errors: one does not start, or answers wrongly.
+    pub(super) fn compare(&self, scenario: &Scenario) -> Result<Comparison> {
         let plan = Plan {
-            contestants: contestants.clone(),
+            contestants: self.contestants.clone(),
             scenario: Scenario {
-                until: Until { secs: Some(options.round_secs), ..Until::default() },
+                until: Until { secs: Some(self.round_secs), ..Until::default() },
                 // Connections are made, caches fill, the allocator settles.
-                warm_up_secs: options.round_secs / 4.0,
+                warm_up_secs: self.round_secs / 4.0,
                 ..scenario.clone()
             },
             prepare: preparation(scenario).into_iter().collect(),
-            rounds: options.rounds,
+            rounds: self.rounds,
             restart: false,
-            confidence: 0.95,
-            launch: Launch { cores: vec![cores.server], floor: vec![this.clone().into(), "floor".into()] },
-            load_cores: vec![cores.load],
+            confidence: CONFIDENCE,
+            launch: Launch { cores: vec![self.cores.server], floor: self.floor.clone() },
+            load_cores: vec![self.cores.load],
         };
         let comparison = compare(&plan, &mut (), &AtomicBool::new(false))?;
         if let Some(standing) = comparison.standings.iter().find(|standing| standing.failures > 0) {
             let (name, examples) = (&standing.contestant.name, &standing.total.examples);
             return Err(format!("{name} answers wrongly: {}", examples.join("; ")).into());
         }
-        figures.extend(table(&scenario.name, &comparison.standings));
-        println!();
+        Ok(comparison)
     }
-    Ok(figures.into())
+}
+
+/// Prints the row's table, and returns its figures.
+pub(super) fn measure(bench: &Bench, row: &Row, scenario: &Scenario) -> Result<Measured> {
+    let standings = bench.compare(scenario)?.standings;
+    let figures = table(&standings);
+    let mut line = line(row, &standings, Metric::ServerCpuSecsPerMillion, "CPU us");
+    // Values of many sizes: the floor answers all with one, so it is no floor for them.
+    if matches!(row.goal, super::goal::Goal::OfMemcached(_)) {
+        line.floor = None;
+        line.interval = interval(&standings[0], &standings[1], Metric::ServerCpuSecsPerMillion);
+    }
+    Ok(Measured { figures, lines: vec![line] })
+}
+
+/// A metric of all three, with the interval of larderd's ratio to the floor.
+pub(super) fn line(row: &Row, standings: &[Standing], metric: Metric, unit: &'static str) -> Line {
+    let [memcached, larderd, floor] = [0, 1, 2].map(|at| middle(&standings[at], metric));
+    let mut line = Line::judged(&row.what, unit, Figures { larderd, memcached, floor }, row.goal);
+    line.interval = interval(&standings[2], &standings[1], metric);
+    line
+}
+
+/// The interval of one server's ratio to another's.
+pub(super) fn interval(base: &Standing, standing: &Standing, metric: Metric) -> Option<(f64, f64)> {
+    let values = |standing: &Standing| {
+        standing.rounds.iter().map(|round| round.get(&metric).copied()).collect::<Option<Vec<f64>>>()
+    };
+    let interval = paired_ratio(&values(base)?, &values(standing)?, CONFIDENCE)?;
+    Some((interval.low, interval.high))
+}
+
+/// The median of the rounds; NaN if it could not be measured in one of them.
+pub(super) fn middle(standing: &Standing, metric: Metric) -> f64 {
+    median(standing.rounds.iter().map(|figures| figures.get(&metric).copied().unwrap_or(f64::NAN)))
 }
 
 fn cache(name: &str, program: &Path) -> Contestant {
@@ -76,52 +129,47 @@ fn preparation(scenario: &Scenario) -> Option<Scenario> {
     Some(Scenario { until, fill: false, groups: vec![group], ..scenario.clone() })
 }
 
-fn table(scenario: &str, standings: &[Standing]) -> Vec<Value> {
+fn table(standings: &[Standing]) -> Value {
     println!(
-        "  {:<10} {:>10} {:>13} {:>15} {:>9} {:>12} {:>6} {:>7}",
-        "", "cpu s / M", "of memcached", "95 %", "of floor", "ops / s", "busy", "hits"
+        "  {:<10} {:>10} {:>13} {:>13} {:>9} {:>13} {:>11} {:>5} {:>7}",
+        "", "cpu s / M", "of memcached", "95 %", "of floor", "95 %", "ops / s", "busy", "hits"
     );
-    let middle = |standing: &Standing, metric: Metric| {
-        median(standing.rounds.iter().map(|figures| figures.get(&metric).copied().unwrap_or(f64::NAN)))
+    let cpu = Metric::ServerCpuSecsPerMillion;
+    let words = |ends: Option<(f64, f64)>| {
+        ends.map(|(low, high)| format!("{low:.2} - {high:.2}")).unwrap_or_default()
     };
-    let cpu_secs = |standing: Option<&Standing>| {
-        standing.map_or(f64::NAN, |standing| middle(standing, Metric::ServerCpuSecsPerMillion))
-    };
-    let (of_memcached, of_floor) = (cpu_secs(standings.first()), cpu_secs(standings.last()));
+    let (memcached, floor) = (&standings[0], &standings[standings.len() - 1]);
     let mut figures = Vec::new();
     for standing in standings {
         let name = &standing.contestant.name;
-        let cpu_secs = cpu_secs(Some(standing));
+        let cpu_secs = middle(standing, cpu);
         let operations_per_sec = middle(standing, Metric::OperationsPerSec);
         // Share of the round during which the server's core worked for it.
         let busy = cpu_secs * operations_per_sec / 1e6;
-        let hit_ratio = if standing.rounds.iter().all(|round| round.contains_key(&Metric::HitRatio)) {
-            middle(standing, Metric::HitRatio)
-        } else {
-            0.0
-        };
-        let ratio = standing.ratios.iter().find(|ratio| ratio.metric == Metric::ServerCpuSecsPerMillion);
-        let interval = ratio.map(|ratio| format!("{:.2} - {:.2}", ratio.low, ratio.high));
+        let is_asked = standing.rounds.iter().all(|round| round.contains_key(&Metric::HitRatio));
+        let hit_ratio = if is_asked { middle(standing, Metric::HitRatio) } else { 0.0 };
+        let is_larderd = name == "larderd";
         println!(
-            "  {name:<10} {cpu_secs:>10.3} {:>13.2} {:>15} {:>9.2} {operations_per_sec:>12.0} {:>5.0}% {:>6.1}%",
-            cpu_secs / of_memcached,
-            interval.unwrap_or_default(),
-            cpu_secs / of_floor,
+            "  {name:<10} {cpu_secs:>10.3} {:>13.2} {:>13} {:>9.2} {:>13} {operations_per_sec:>11.0} {:>4.0}% {:>6.1}%",
+            cpu_secs / middle(memcached, cpu),
+            words(interval(memcached, standing, cpu).filter(|_| is_larderd)),
+            cpu_secs / middle(floor, cpu),
+            words(interval(floor, standing, cpu).filter(|_| is_larderd)),
             100.0 * busy,
             100.0 * hit_ratio,
         );
         figures.push(json!({
-            "scenario": scenario,
             "server": name,
             "cpu_secs_per_million": cpu_secs,
             "operations_per_sec": operations_per_sec,
             "busy": busy,
             "hit_ratio": hit_ratio,
-            "cpu_ratio_to_memcached": ratio,
+            "rounds": standing.rounds,
         }));
     }
-    figures
+    figures.into()
 }
 
 /// Room for everything that a scenario stores, in every server.
 const MEMORY_MIB: u32 = 2048;
+const CONFIDENCE: f64 = 0.95;
