@@ -10,7 +10,8 @@
 //! | `handle` | [`Handle`], [`Turn`], look-ups |
 //! | `index` | key hash -> place of the item |
 //! | `item` | an item as it lies in memory |
-//! | `store` | everything that changes an item |
+//! | `store` | what changes an item: stores, deletes, numbers |
+//! | `change` | the one movement by which all of them do |
 //! | `write` | open segments: where new items go |
 //! | `segment` | segments, and who holds them |
 //! | `queues`, `worth` | the order in which they go: what is kept, and for how long |
@@ -21,7 +22,7 @@
 //! | `survey` | what every segment holds |
 //! | `engine` | what all handles share; how memory comes back |
 //! | `limbo`, `epoch` | memory that was unlinked, and when nobody reads it any more |
-//! | `budget`, `ghost`, `hash`, `lines`, `memory`, `stats`, `sync` | what they are called |
+//! | `budget`, `digits`, `ghost`, `hash`, `lines`, `memory`, `stats`, `sync` | what they are called |
 //!
 //! ```
 //! use larder_engine::{Config, Engine, Now, Store};
@@ -43,6 +44,8 @@
 //! ```
 
 mod budget;
+mod change;
+mod digits;
 mod engine;
 mod epoch;
 mod evict;

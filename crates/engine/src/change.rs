@@ -1,0 +1,425 @@
+//! The one movement by which items change, [`Turn::change`]: look at what is there, decide, write the new item where nobody sees
+//! it, lock the bucket, make sure that what was there still is, point the index to the new item. And what is counted on the way.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+use crate::digits::Digits;
+use crate::handle::{Seen, Turn};
+use crate::hash::Hash;
+use crate::index::{Bucket, Entry, Found};
+use crate::item::{DEAD, FETCHED, Raw, Shape, accounted_bytes};
+use crate::limbo::Retired;
+use crate::request::{Expiry, Miss, NoRoom};
+use crate::segment::{SMALL, WAITING};
+use crate::upload::Upload;
+
+/// What is to become of a key.
+pub(crate) enum Plan<'a, R> {
+    /// Nothing: this is the answer.
+    Answer(R),
+    /// A new item.
+    Write(New<'a>),
+}
+
+/// The new item.
+pub(crate) struct New<'a> {
+    pub(crate) body: Body<'a>,
+    pub(crate) client_flags: u32,
+    pub(crate) expiry: NewExpiry,
+    pub(crate) cas: NewCas,
+    /// Marks to set, and those to take over from the old item.
+    pub(crate) marks: u32,
+    pub(crate) marks_kept: u32,
+    pub(crate) binary_key: bool,
+}
+
+pub(crate) enum Body<'a> {
+    Join(&'a [u8], &'a [u8]),
+    Number(Digits),
+    /// The value lies in the upload already.
+    Uploaded,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum NewExpiry {
+    Set(Expiry),
+    /// That of the old item.
+    Keep,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum NewCas {
+    Fresh,
+    Given(u64),
+    Keep,
+}
+
+impl NewCas {
+    pub(crate) fn given_or_fresh(cas: Option<u64>) -> Self {
+        cas.filter(|&cas| cas != 0).map_or(Self::Fresh, Self::Given)
+    }
+}
+
+/// What came of a change.
+pub(crate) enum Outcome<R> {
+    Answer(R),
+    Written(Written),
+    NoRoom(NoRoom),
+}
+
+pub(crate) struct Written {
+    pub(crate) offset: usize,
+    pub(crate) raw: Raw,
+    pub(crate) expiry_before: Expiry,
+}
+
+/// A new item before it is published.
+pub(crate) enum Draft {
+    Small {
+        offset: usize,
+        raw: Raw,
+    },
+    /// And the queue it will wait in.
+    Large(Upload, usize),
+}
+
+impl Draft {
+    pub(crate) fn raw(&self) -> Raw {
+        match self {
+            Self::Small { raw, .. } => *raw,
+            Self::Large(upload, _) => upload.raw,
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// The one movement: look, decide, write, lock, make sure, publish.
+    pub(crate) fn change<'t, 'a, R>(
+        &'t self,
+        key: &[u8],
+        hash: Hash,
+        upload: &mut Option<Upload>,
+        mut plan: impl FnMut(Result<Seen<'t>, Miss>) -> Plan<'a, R>,
+    ) -> Outcome<R>
+    where
+        't: 'a,
+    {
+        loop {
+            let old = self.look(key, hash);
+            // Changes when the item does, even where it stays in its place.
+            let cas_of = |old: Option<Seen<'_>>| old.map(|old| old.raw.cas());
+            let cas_seen = cas_of(old);
+            let alive = match old {
+                None => Err(Miss::Absent),
+                Some(old) => self.engine().liveness(old.offset, old.raw, self.now()).map(|()| old),
+            };
+            let new = match plan(alive) {
+                Plan::Answer(answer) => return Outcome::Answer(answer),
+                Plan::Write(new) => new,
+            };
+            if old.is_none() {
+                // An entry where nobody looks for it would outlive its item: whoever empties a segment hashes its keys.
+                assert!(self.engine().hash_key.hash(key) == hash, "a key is stored with its own hash");
+            }
+            let queue = self.queue_for(hash, old.as_ref());
+            let draft = match self.draft(key, &new, queue, alive.ok().map(|old| old.raw), upload) {
+                Ok(draft) => draft,
+                Err(no_room) => return Outcome::NoRoom(no_room),
+            };
+            let bucket = self.engine().index.lock(hash);
+            let found = self.find_locked(&bucket, key, hash);
+            let is_as_seen = found.map(|found| found.entry.offset()) == old.map(|old| old.offset)
+                && cas_of(old) == cas_seen
+                && old.is_none_or(|old| {
+                    alive.is_ok() == self.engine().liveness(old.offset, old.raw, self.now()).is_ok()
+                });
+            if !is_as_seen {
+                drop(bucket);
+                self.discard(draft, &new, upload);
+                continue;
+            }
+            let expiry_before = alive.map_or(Expiry::NEVER, |old| old.raw.expiry());
+            if let (Some(old), Err(_)) = (old, alive) {
+                self.count_reclaimed(old.offset, old.raw);
+            }
+            return match self.publish(&bucket, hash, &new, draft, found, alive.ok().map(|old| old.raw)) {
+                Some((offset, raw)) => Outcome::Written(Written { offset, raw, expiry_before }),
+                None => Outcome::NoRoom(NoRoom::OutOfMemory),
+            };
+        }
+    }
+
+    /// New keys enter the small queue, unless they were evicted from it not long ago; others stay where they are.
+    fn queue_for(&self, hash: Hash, old: Option<&Seen<'_>>) -> usize {
+        let segments = &self.engine().segments;
+        match old {
+            Some(old) => usize::from(segments.get(segments.id_at(old.offset)).queue.load(Relaxed)) & 1,
+            None if self.engine().evict => self.queue_of_new(hash),
+            None => SMALL,
+        }
+    }
+
+    /// Writes the new item where nobody sees it.
+    #[allow(unsafe_code)]
+    fn draft(
+        &self,
+        key: &[u8],
+        new: &New<'_>,
+        queue: usize,
+        old: Option<Raw>,
+        upload: &mut Option<Upload>,
+    ) -> Result<Draft, NoRoom> {
+        let (head, tail, digits) = match &new.body {
+            Body::Join(head, tail) => (*head, *tail, None),
+            Body::Number(digits) => (digits.text(), &b""[..], Some(digits)),
+            Body::Uploaded => {
+                return upload.take().map(|upload| Draft::Large(upload, queue)).ok_or(NoRoom::OutOfMemory);
+            }
+        };
+        let padding = digits.map_or(0, |digits| digits.padding);
+        let expiry = match new.expiry {
+            NewExpiry::Set(expiry) => expiry,
+            NewExpiry::Keep => old.map_or(Expiry::NEVER, Raw::expiry),
+        };
+        let keeps_field = new.expiry == NewExpiry::Keep && old.is_some_and(Raw::has_expiry_field);
+        let mut shape = Shape {
+            key_bytes: key.len(),
+            value_bytes: head.len() + tail.len() + padding,
+            client_flags: new.client_flags,
+            has_expiry: keeps_field || expiry != Expiry::NEVER,
+            binary_key: new.binary_key,
+            large: false,
+        };
+        if accounted_bytes(shape.key_bytes, shape.value_bytes, shape.client_flags)
+            > u64::from(self.engine().item_bytes_max)
+        {
+            return Err(NoRoom::TooLarge);
+        }
+        let fill = |value: &mut [u8]| {
+            let (first, rest) = value.split_at_mut(head.len());
+            first.copy_from_slice(head);
+            let (second, spaces) = rest.split_at_mut(tail.len());
+            second.copy_from_slice(tail);
+            spaces.fill(b' ');
+        };
+        if shape.size() > self.engine().large_item_bytes() {
+            shape.large = true;
+            shape.has_expiry = true;
+            let mut upload = self.start_upload(shape, key, shape.size())?;
+            fill(upload.window());
+            upload.advance(shape.value_bytes);
+            return Ok(Draft::Large(upload, queue));
+        }
+        let offset = self.append(queue, expiry, shape.size())?;
+        // SAFETY: `append` gave us these bytes alone.
+        let raw = unsafe {
+            let raw = Raw::write(&self.engine().log, offset, &shape, key, expiry, self.now().secs);
+            fill(raw.value_mut());
+            raw
+        };
+        self.engine().log.prefetch_range(offset + shape.size(), shape.size());
+        Ok(Draft::Small { offset, raw })
+    }
+
+    pub(crate) fn start_upload(
+        &self,
+        shape: Shape,
+        key: &[u8],
+        first_bytes: usize,
+    ) -> Result<Upload, NoRoom> {
+        if shape.size() as u64 > self.engine().budget.limit_bytes() {
+            // Else it would find out step by step, and evict everything on the way.
+            return Err(NoRoom::OutOfMemory);
+        }
+        let run = self.take_run(shape.size(), first_bytes)?;
+        Ok(Upload::new(&self.handle.engine, run, shape, key, self.now().secs))
+    }
+
+    /// Undoes `draft`: an upload goes back to whom it came from.
+    fn discard(&self, draft: Draft, new: &New<'_>, upload: &mut Option<Upload>) {
+        match draft {
+            Draft::Small { offset, .. } => self.handle.writer.borrow_mut().take_back(self.engine(), offset),
+            Draft::Large(large, _) if matches!(new.body, Body::Uploaded) => *upload = Some(large),
+            Draft::Large(..) => {}
+        }
+    }
+
+    /// Completes the new item's header and points the index to it. `None`: the index has no room.
+    fn publish(
+        &self,
+        bucket: &Bucket<'_>,
+        hash: Hash,
+        new: &New<'_>,
+        draft: Draft,
+        found: Option<Found<'_>>,
+        old: Option<Raw>,
+    ) -> Option<(usize, Raw)> {
+        let engine = self.engine();
+        let raw = draft.raw();
+        // The old item's expiry and marks may have changed until the bucket was locked.
+        let expiry = match new.expiry {
+            NewExpiry::Set(expiry) => expiry,
+            NewExpiry::Keep => old.map_or(Expiry::NEVER, Raw::expiry),
+        };
+        let old_cas = old.map_or(0, Raw::cas);
+        raw.set_cas(match new.cas {
+            NewCas::Fresh => self.fresh_cas(old_cas),
+            NewCas::Given(cas) => cas,
+            NewCas::Keep => old_cas,
+        });
+        raw.mark(new.marks | old.map_or(0, Raw::marks) & new.marks_kept, 0);
+        if let Some(old) = old.filter(|_| new.marks_kept & FETCHED != 0) {
+            // The same item in another place: its last use stays what it was.
+            raw.set_used_secs(old.used_secs());
+        }
+        if raw.has_expiry_field() {
+            raw.set_expiry(expiry);
+        }
+        let offset = match &draft {
+            Draft::Small { offset, .. } => *offset,
+            Draft::Large(upload, queue) => {
+                let (id, now) = (upload.id, self.now());
+                let segment = engine.segments.get(id);
+                let (memory_bytes, group) = (
+                    segment.filled_bytes.load(Relaxed),
+                    crate::segment::group_of(expiry, now, engine.groups),
+                );
+                segment.open(*queue, group, engine.flush_mark.load(Relaxed), now);
+                segment.filled_bytes.store(memory_bytes, Relaxed);
+                engine.segments.start(id)
+            }
+        };
+        let id = engine.segments.id_at(offset);
+        engine.segments.get(id).note_expiry(expiry);
+        let entry = Entry::new(hash, offset, found.map_or(0, |found| found.entry.uses()));
+        let is_run = matches!(draft, Draft::Large(..));
+        if is_run {
+            // In its queue before it can be found, so that whoever replaces it can take it out.
+            engine.segments.seal(id);
+        }
+        match found {
+            Some(found) => bucket.replace(&found, entry),
+            None if bucket.insert(entry, &engine.budget) => {}
+            None => {
+                match draft {
+                    // Somebody is emptying the run already, will find it unlinked, and retire it.
+                    Draft::Large(upload, _) if !engine.segments.withdraw(id) => upload.release(),
+                    draft => self.discard(draft, new, &mut None),
+                }
+                return None;
+            }
+        }
+        if let Draft::Large(upload, _) = draft {
+            upload.release();
+        }
+        self.count_linked(id, raw);
+        match found {
+            Some(found) => self.bury(found.entry.offset(), engine.item(found.entry)),
+            None => self.count_item(1),
+        }
+        Some((offset, raw))
+    }
+
+    /// Removes an item that has expired or was flushed, if it is still where it was seen.
+    pub(crate) fn reap(&self, hash: Hash, offset: usize) {
+        let bucket = self.engine().index.lock(hash);
+        let Some(found) = bucket.find(hash, |entry| entry.offset() == offset) else { return };
+        let raw = self.engine().item(found.entry);
+        if self.engine().liveness(offset, raw, self.now()).is_err() {
+            self.count_reclaimed(offset, raw);
+            self.unlink(&bucket, &found);
+        }
+    }
+
+    /// Takes an entry out of the index, and its item out of the books.
+    pub(crate) fn unlink(&self, bucket: &Bucket<'_>, found: &Found<'_>) {
+        bucket.remove(found, |overflow| self.engine().retire(Retired::Overflow(overflow)));
+        self.bury(found.entry.offset(), self.engine().item(found.entry));
+        self.count_item(-1);
+    }
+
+    /// The books of an item that the index no longer points to.
+    fn bury(&self, offset: usize, raw: Raw) {
+        let engine = self.engine();
+        let id = engine.segments.id_at(offset);
+        raw.mark(DEAD, 0);
+        let queue = &self.counters().queues[engine.queue_of(id)];
+        queue.items.add(-1);
+        queue.live_bytes.add(-(raw.size() as i64));
+        self.counters().bytes.add(-i64::from(raw.accounted_bytes()));
+        let segment = engine.segments.get(id);
+        // Whoever takes away the last byte knows that all others' items are unlinked as well.
+        let before = segment.live_bytes.fetch_sub(raw.size() as u64, AcqRel);
+        let left = before.wrapping_sub(raw.size() as u64);
+        if engine.segments.is_run(id) {
+            // Unless somebody is at it already, and will find it unlinked.
+            if engine.segments.withdraw(id) {
+                engine.retire(Retired::Run(id));
+            }
+        } else if segment.state.load(Acquire) == WAITING {
+            let half = engine.segments.segment_bytes as u64 / 2;
+            if left == 0 {
+                engine.retire_dead(id);
+            } else if before >= half && left < half {
+                engine.segments.note_sparse(id);
+            }
+        }
+    }
+
+    /// The books of an item that the index now points to.
+    pub(crate) fn count_linked(&self, id: crate::segment::Id, raw: Raw) {
+        let queue = &self.counters().queues[self.engine().queue_of(id)];
+        queue.items.add(1);
+        queue.live_bytes.add(raw.size() as i64);
+        self.counters().bytes.add(i64::from(raw.accounted_bytes()));
+        self.counters().items_total.add(1);
+        self.engine().segments.get(id).live_bytes.fetch_add(raw.size() as u64, Relaxed);
+    }
+
+    /// The books of an item that was copied to another place.
+    pub(crate) fn count_moved(&self, from: usize, old: Raw, to: usize, new: Raw) {
+        let engine = self.engine();
+        old.mark(DEAD, 0);
+        let bytes = new.size() as u64;
+        engine.segments.get(engine.segments.id_at(from)).live_bytes.fetch_sub(bytes, Relaxed);
+        engine.segments.get(engine.segments.id_at(to)).live_bytes.fetch_add(bytes, Relaxed);
+        let (from, to) = (engine.queue_at(from), engine.queue_at(to));
+        self.counters().queues[from].items.add(-1);
+        self.counters().queues[from].live_bytes.add(-(bytes as i64));
+        self.counters().queues[to].items.add(1);
+        self.counters().queues[to].live_bytes.add(bytes as i64);
+    }
+
+    pub(crate) fn count_reclaimed(&self, offset: usize, raw: Raw) {
+        let unfetched = i64::from(raw.marks() & FETCHED == 0);
+        let queue = &self.counters().queues[self.engine().queue_at(offset)];
+        self.counters().reclaimed.add(1);
+        queue.reclaimed.add(1);
+        self.counters().expired_unfetched.add(unfetched);
+        queue.expired_unfetched.add(unfetched);
+    }
+
+    /// For `report_items`.
+    fn count_item(&self, change: i64) {
+        self.handle.writer.borrow_mut().unreported_items += change;
+    }
+
+    pub(crate) fn find_locked<'i>(&self, bucket: &Bucket<'i>, key: &[u8], hash: Hash) -> Option<Found<'i>> {
+        bucket.find(hash, |entry| self.engine().item(entry).key() == key)
+    }
+
+    /// The next CAS value: a hybrid clock (Kulkarni et al., OPODIS 2014) of microseconds << 4 | handle, above the value that it
+    /// replaces. Below 2^53 for the next decades, so that clients that keep it in a double are safe.
+    pub(crate) fn fresh_cas(&self, above: u64) -> u64 {
+        const HANDLE_BITS: u32 = 4;
+        let mut writer = self.handle.writer.borrow_mut();
+        let tick = self.now().micros.max((writer.last_cas >> HANDLE_BITS) + 1);
+        let handle = self.handle.id as u64 & 15;
+        writer.last_cas = tick << HANDLE_BITS | handle;
+        if writer.last_cas > above {
+            return writer.last_cas;
+        }
+        // A client installed a value of its own (`E`) from the future: above it, but the clock stays.
+        above.checked_add(1).unwrap_or(writer.last_cas)
+    }
+}

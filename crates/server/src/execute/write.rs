@@ -1,0 +1,282 @@
+//! Commands that change items: the stores, deletes, touches and numbers.
+
+use larder_engine::{
+    Compare, Counted, Deleted, Expiry, Fail, Hash, Item, Mode, NoRoom, Store, Stored, Upload,
+};
+use larder_measure::Access;
+use larder_protocol::{Error, Reply, Request, command};
+
+use super::read::footprint;
+use super::{Answered, Done, Executor, TryAgain, Value, ttl_secs};
+
+impl<'t> Executor<'_, '_, '_, 't> {
+    // set, add, replace, append, prepend, cas, ms
+    pub(super) fn store(
+        &mut self,
+        store: command::Store<'_>,
+        hash: Option<Hash>,
+        value: Value<'_>,
+    ) -> Answered<'t> {
+        let (turn, counters) = (self.turn, self.cx.counters);
+        let expiry = Expiries::of(&store, self);
+        let key = store.key.bytes(&mut self.key_buffer);
+        let hash = hash.unwrap_or_else(|| turn.prepare(key));
+        let follows = self.cx.recorder.follows(hash);
+        let was_there = follows && turn.peek(key, hash).is_ok();
+        let stored = match value {
+            Value::Whole(value) => {
+                turn.store(hash, &terms(&store, key, value, expiry, self.cx.shared.settings.cas))
+            }
+            Value::Uploaded(upload) => {
+                turn.commit(hash, &terms(&store, key, &[], expiry, self.cx.shared.settings.cas), upload)
+            }
+        };
+        let reply = match stored {
+            Stored::Stored { cas, value_bytes } => {
+                let cas = if self.cx.shared.settings.cas { cas } else { 0 };
+                Reply::Stored { cas, value_bytes }
+            }
+            Stored::NotStored => Reply::NotStored,
+            Stored::Exists => Reply::Exists,
+            Stored::NotFound => Reply::NotFound,
+            Stored::TooLarge => return Ok(self.refuse(&store, hash, Error::TooLarge)),
+            Stored::TryAgain if !self.gives_up => return Err(TryAgain),
+            Stored::TryAgain | Stored::OutOfMemory => {
+                return Ok(self.refuse(&store, hash, Error::OutOfMemoryStoring));
+            }
+        };
+        counters.cmd_set.add(1);
+        if follows && let Ok(now) = turn.peek(key, hash) {
+            let item = footprint(now.item);
+            self.cx.recorder.access(Access::Write { key: hash.bits(), item, is_new: !was_there });
+        }
+        if store.compare.is_some() {
+            match reply {
+                Reply::Stored { .. } => counters.cas_hits.add(1),
+                Reply::Exists => counters.cas_badval.add(1),
+                Reply::NotFound => counters.cas_misses.add(1),
+                _ => {}
+            }
+        }
+        Ok(reply)
+    }
+
+    /// Makes room for a value that is still arriving. `Err`: the reply to a store that was refused; `Ok(None)`: to be
+    /// tried again in a new turn.
+    pub fn reserve(&mut self, store: &command::Store<'_>) -> Result<Option<Upload>, Reply<'t, Item<'t>>> {
+        let turn = self.turn;
+        let expiry = Expiries::of(store, self);
+        let key = store.key.bytes(&mut self.key_buffer);
+        let hash = turn.prepare(key);
+        let terms = terms(store, key, &[], expiry, self.cx.shared.settings.cas);
+        match turn.reserve(&terms, store.value_bytes) {
+            Ok(upload) => Ok(Some(upload)),
+            Err(NoRoom::TooLarge) => Err(self.refuse(store, hash, Error::TooLarge)),
+            Err(NoRoom::TryAgain) if !self.gives_up => Ok(None),
+            Err(NoRoom::TryAgain | NoRoom::OutOfMemory) => {
+                Err(self.refuse(store, hash, Error::OutOfMemoryStoring))
+            }
+        }
+    }
+
+    /// Answers a store whose value found no memory while it was arriving.
+    pub fn refuse_for_memory(&mut self, request: &Request<'_>) -> Done {
+        let command::Command::Store(store) = request.command else { return Done::Answered };
+        let hash = self.turn.prepare(store.key.bytes(&mut self.key_buffer));
+        let reply = self.refuse(&store, hash, Error::OutOfMemoryStoring);
+        if self.cx.shared.attention.is_paid() {
+            self.observe(&request.command, &request.form, None, &reply);
+        }
+        self.answer(&request.form, &reply)
+    }
+
+    /// A store without room. The old value goes too, where the command says so: its owner meant it to be gone.
+    fn refuse(&mut self, store: &command::Store<'_>, hash: Hash, error: Error) -> Reply<'t, Item<'t>> {
+        let counters = self.cx.counters;
+        match error {
+            Error::TooLarge => counters.store_too_large.add(1),
+            _ => counters.store_no_memory.add(1),
+        }
+        if store.removes_on_refusal {
+            let _ = self.turn.delete(store.key.bytes(&mut self.key_buffer), hash, None);
+        }
+        Reply::Error(error)
+    }
+
+    // delete, md
+    pub(super) fn delete(&mut self, delete: command::Delete<'_>, hash: Option<Hash>) -> Reply<'t, Item<'t>> {
+        let turn = self.turn;
+        let compare = delete.compare.map(|cas| self.comparable(cas));
+        let key = delete.key.bytes(&mut self.key_buffer);
+        let hash = hash.unwrap_or_else(|| turn.prepare(key));
+        let deleted = turn.delete(key, hash, compare);
+        if deleted == Deleted::Deleted {
+            self.cx.counters.delete_hits.add(1);
+        }
+        // A larger cache might have had what this one has not.
+        if deleted != Deleted::Exists && self.cx.recorder.follows(hash) {
+            self.cx.recorder.access(Access::Delete { key: hash.bits() });
+        }
+        self.deleted(deleted)
+    }
+
+    // md with I or x
+    pub(super) fn invalidate(
+        &mut self,
+        invalidate: command::Invalidate<'_>,
+        hash: Option<Hash>,
+    ) -> Answered<'t> {
+        let turn = self.turn;
+        let how = larder_engine::Invalidate {
+            compare: invalidate.compare.map(|cas| self.comparable(cas)),
+            stale: invalidate.stale,
+            blank: invalidate.blank,
+            expiry: invalidate.exptime.map(|exptime| self.expiry(exptime)),
+            cas: invalidate.cas,
+        };
+        let key = invalidate.key.bytes(&mut self.key_buffer);
+        let hash = hash.unwrap_or_else(|| turn.prepare(key));
+        match turn.invalidate(key, hash, &how) {
+            Ok(deleted) => {
+                if deleted == Deleted::Deleted && !invalidate.stale {
+                    self.cx.counters.delete_hits.add(1);
+                }
+                Ok(self.deleted(deleted))
+            }
+            Err(NoRoom::TryAgain) if !self.gives_up => Err(TryAgain),
+            Err(_) => Ok(Reply::Error(Error::OutOfMemory)),
+        }
+    }
+
+    fn deleted(&self, deleted: Deleted) -> Reply<'t, Item<'t>> {
+        let counters = self.cx.counters;
+        match deleted {
+            Deleted::Deleted => Reply::Deleted,
+            Deleted::NotFound(miss) => {
+                counters.delete_misses.add(1);
+                self.count_miss(miss);
+                Reply::NotFound
+            }
+            Deleted::Exists => {
+                counters.delete_misses.add(1);
+                Reply::Exists
+            }
+        }
+    }
+
+    // touch
+    pub(super) fn touch(&mut self, touch: command::Touch<'_>, hash: Option<Hash>) -> Answered<'t> {
+        let counters = self.cx.counters;
+        let key = touch.key.written();
+        match self.turn.touch(key, self.hash(key, hash), self.expiry(touch.exptime)) {
+            Ok(item) => {
+                counters.cmd_touch.add(1);
+                counters.touch_hits.add(1);
+                Ok(Reply::Touched { client_flags: item.client_flags(), cas: self.cas(item) })
+            }
+            Err(Fail::Miss(miss)) => {
+                counters.cmd_touch.add(1);
+                counters.touch_misses.add(1);
+                self.count_miss(miss);
+                Ok(Reply::NotFound)
+            }
+            Err(Fail::TryAgain) if !self.gives_up => Err(TryAgain),
+            Err(Fail::TryAgain | Fail::OutOfMemory) => Ok(Reply::Error(Error::OutOfMemory)),
+        }
+    }
+
+    // incr, decr, ma
+    pub(super) fn arith(&mut self, arith: command::Arith<'_>, hash: Option<Hash>) -> Answered<'t> {
+        let (turn, counters, now) = (self.turn, self.cx.counters, self.turn.now());
+        let touch = arith.exptime.map(|exptime| self.expiry(exptime));
+        let how = larder_engine::Arith {
+            delta: arith.delta,
+            decrement: arith.decrement,
+            compare: arith.compare.map(|cas| self.comparable(cas)),
+            initial: arith
+                .initial
+                .map(|(number, exptime)| (number, touch.unwrap_or_else(|| self.expiry(exptime)))),
+            expiry: touch,
+            cas: arith.cas,
+            binary_key: arith.key.is_base64(),
+        };
+        let (hits, misses) = if arith.decrement {
+            (&counters.decr_hits, &counters.decr_misses)
+        } else {
+            (&counters.incr_hits, &counters.incr_misses)
+        };
+        let key = arith.key.bytes(&mut self.key_buffer);
+        let hash = hash.unwrap_or_else(|| turn.prepare(key));
+        match turn.arith(key, hash, &how) {
+            Counted::Number { number, cas, expiry_before, expiry, created } => {
+                if !created {
+                    hits.add(1);
+                }
+                let before = if created { expiry } else { expiry_before };
+                Ok(Reply::Number {
+                    number,
+                    cas: if self.cx.shared.settings.cas { cas } else { 0 },
+                    ttl_before_secs: ttl_secs(before, now.secs),
+                    ttl_secs: ttl_secs(expiry, now.secs),
+                })
+            }
+            Counted::NotFound(miss) => {
+                misses.add(1);
+                self.count_miss(miss);
+                Ok(Reply::NotFound)
+            }
+            Counted::Exists => Ok(Reply::Exists),
+            Counted::NonNumeric => Ok(Reply::Error(Error::NonNumeric)),
+            Counted::TryAgain if !self.gives_up => Err(TryAgain),
+            Counted::TryAgain | Counted::OutOfMemory => Ok(Reply::Error(Error::OutOfMemory)),
+        }
+    }
+}
+
+/// The moments that a store names.
+#[derive(Clone, Copy)]
+struct Expiries {
+    item: Expiry,
+    vivify: Option<Expiry>,
+}
+
+impl Expiries {
+    fn of(store: &command::Store<'_>, executor: &Executor<'_, '_, '_, '_>) -> Self {
+        Self {
+            item: executor.expiry(store.exptime),
+            vivify: store.vivify.map(|exptime| executor.expiry(exptime)),
+        }
+    }
+}
+
+/// A store in the engine's terms.
+fn terms<'a>(
+    store: &command::Store<'_>,
+    key: &'a [u8],
+    value: &'a [u8],
+    expiry: Expiries,
+    cas_is_on: bool,
+) -> Store<'a> {
+    Store {
+        key,
+        value,
+        client_flags: store.client_flags,
+        expiry: expiry.item,
+        mode: match store.mode {
+            command::Mode::Set => Mode::Set,
+            command::Mode::Add => Mode::Add,
+            command::Mode::Replace => Mode::Replace,
+            command::Mode::Append => Mode::Append,
+            command::Mode::Prepend => Mode::Prepend,
+        },
+        compare: store.compare.map(|cas| match cas {
+            0 => Compare::Equal(0),
+            _ if !cas_is_on => Compare::Equal(0),
+            _ if store.or_stale => Compare::EqualOrStale(cas),
+            _ => Compare::Equal(cas),
+        }),
+        cas: store.cas,
+        vivify: expiry.vivify,
+        binary_key: store.key.is_base64(),
+    }
+}
