@@ -96,6 +96,17 @@ pub struct Settings {
     /// Raise the limit on core files (`-r`).
     pub core_dumps: bool,
 
+    // Statistics, and what watchers are told.
+    /// What ends the prefix of a key (`-D`).
+    pub prefix_delimiter: u8,
+    /// `stats detail` counts from the start (`-D` was given).
+    pub detail: bool,
+    /// `stats sizes` is answered (`-o track_sizes`).
+    pub track_sizes: bool,
+    /// What may wait for a watcher to read (`-o watcher_logbuf_size`).
+    pub watcher_logbuf_bytes: u32,
+    /// What a worker may have told and nobody sent (`-o worker_logbuf_size`).
+    pub worker_logbuf_bytes: u32,
     /// What is measured beyond counting (`-o measure`).
     pub measured: Measured,
 
@@ -149,10 +160,6 @@ pub struct Accepted {
     pub growth_factor: f64,
     /// `-n`.
     pub chunk_bytes: u32,
-    /// `-D`.
-    pub prefix_delimiter: char,
-    /// Whether `-D` was given: `stats detail` counts from the start.
-    pub detail: bool,
     /// `-N`.
     pub napi_ids: u32,
     /// `slab_reassign`; decides whether `stats` shows its lines.
@@ -185,14 +192,8 @@ pub struct Accepted {
     pub warm_max_factor: f64,
     /// `temporary_ttl`, if given.
     pub temporary_ttl: Option<u32>,
-    /// `watcher_logbuf_size`.
-    pub watcher_logbuf_bytes: u32,
-    /// `worker_logbuf_size`.
-    pub worker_logbuf_bytes: u32,
     /// `read_buf_mem_limit`.
     pub read_buf_bytes_max: u64,
-    /// `track_sizes`.
-    pub track_sizes: bool,
 }
 
 impl Default for Settings {
@@ -233,6 +234,11 @@ impl Default for Settings {
             drop_privileges: false,
             lock_memory: false,
             core_dumps: false,
+            prefix_delimiter: b':',
+            detail: false,
+            track_sizes: false,
+            watcher_logbuf_bytes: 256 << 10,
+            worker_logbuf_bytes: 64 << 10,
             measured: Measured::ALL,
             accepted: Accepted::default(),
             notes: Vec::new(),
@@ -245,8 +251,6 @@ impl Default for Accepted {
         Self {
             growth_factor: 1.25,
             chunk_bytes: 48,
-            prefix_delimiter: ':',
-            detail: false,
             napi_ids: 0,
             slab_reassign: true,
             slab_automove: 1,
@@ -263,10 +267,7 @@ impl Default for Accepted {
             hot_max_factor: 0.2,
             warm_max_factor: 2.0,
             temporary_ttl: None,
-            watcher_logbuf_bytes: 256 << 10,
-            worker_logbuf_bytes: 64 << 10,
             read_buf_bytes_max: 0,
-            track_sizes: false,
         }
     }
 }

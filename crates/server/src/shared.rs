@@ -77,13 +77,13 @@ impl Shared {
         let control_wake = Arc::new(Wake::new()?);
         let attention = Attention::default();
         attention.set_verbose(settings.journal.is_verbose(settings.verbosity));
-        attention.set_counts_prefixes(settings.accepted.detail);
+        attention.set_counts_prefixes(settings.detail);
         Ok(Self {
             attention,
             counters: (0..settings.threads).map(|_| Arc::default()).collect(),
             // The control thread has something to tell, too.
-            log: Log::new(settings.threads + 1, settings.accepted.worker_logbuf_bytes as usize),
-            prefixes: Prefixes::new(settings.threads, settings.accepted.prefix_delimiter as u8),
+            log: Log::new(settings.threads + 1, settings.worker_logbuf_bytes as usize),
+            prefixes: Prefixes::new(settings.threads, settings.prefix_delimiter),
             roster: Roster::default(),
             turned_away: Rarely::default(),
             failed_logins: Rarely::default(),
@@ -188,8 +188,7 @@ impl Shared {
 
     /// The means of a worker, number `index`, to measure.
     pub fn recorder(&self, index: usize) -> Recorder {
-        let delimiter = u8::try_from(self.settings.accepted.prefix_delimiter).unwrap_or(b':');
-        self.measures.recorder(index, delimiter)
+        self.measures.recorder(index, self.settings.prefix_delimiter)
     }
 
     /// Keys read by all workers since the start, whatever was reset.

@@ -40,7 +40,7 @@ pub fn answer(shared: &Shared, words: &[&[u8]], form: &Form<'_>) -> Answer {
     }
     let mut lines = Lines::default();
     match sub_command {
-        Some(b"sizes") if shared.settings.accepted.track_sizes => {
+        Some(b"sizes") if shared.settings.track_sizes => {
             return Answer::Dump(Box::new(Dump::sizes(form)));
         }
         Some(b"sizes") => lines.add("sizes_status", "disabled"),

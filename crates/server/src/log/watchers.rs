@@ -133,7 +133,7 @@ impl Watchers {
         if self.all.is_empty() {
             return;
         }
-        let bytes_max = shared.settings.accepted.watcher_logbuf_bytes as usize;
+        let bytes_max = shared.settings.watcher_logbuf_bytes as usize;
         log.collect(|line| {
             let wanted = |watcher: &&mut Watcher| {
                 watcher.gone.is_none() && watcher.streams.meets(line.stream) && line.id >= watcher.first_id

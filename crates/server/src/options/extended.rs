@@ -172,16 +172,20 @@ pub(super) const EXTENDED: &[Row] = &[
             Ok(())
         },
     ),
-    accepted("watcher_logbuf_size", Needed("<KiB>"), "256", "buffer of a watcher", NO_WATCHERS, |d, v| {
-        d.settings.accepted.watcher_logbuf_bytes =
-            kibibytes(v, 1..=1 << 20, "watcher_logbuf_size takes a number")?;
+    honoured("watcher_logbuf_size", Needed("<KiB>"), "256", "what may wait for a watcher to read", |d, v| {
+        d.settings.watcher_logbuf_bytes = kibibytes(v, 1..=1 << 20, "watcher_logbuf_size takes a number")?;
         Ok(())
     }),
-    accepted("worker_logbuf_size", Needed("<KiB>"), "64", "log buffer of a worker", NO_WATCHERS, |d, v| {
-        d.settings.accepted.worker_logbuf_bytes =
-            kibibytes(v, 1..=1 << 20, "worker_logbuf_size takes a number")?;
-        Ok(())
-    }),
+    honoured(
+        "worker_logbuf_size",
+        Needed("<KiB>"),
+        "64",
+        "what may wait on a worker for watchers",
+        |d, v| {
+            d.settings.worker_logbuf_bytes = kibibytes(v, 1..=1 << 20, "worker_logbuf_size takes a number")?;
+            Ok(())
+        },
+    ),
     accepted("slab_sizes", Needed("<a-b-c>"), "", "sizes of the slab classes", NO_SLABS, |_, v| {
         let increasing = v.split('-').map(|size| size.parse().unwrap_or(0)).is_sorted_by(|a: &u32, b| a < b);
         if increasing && !v.starts_with('0') {
@@ -194,17 +198,10 @@ pub(super) const EXTENDED: &[Row] = &[
             kibibytes(v, 1..=1024, "slab_chunk_max must be from 1 to 1024")?;
         Ok(())
     }),
-    accepted(
-        "track_sizes",
-        NoValue,
-        "",
-        "statistics by size",
-        "statistics by size are not in this version",
-        |d, _| {
-            d.settings.accepted.track_sizes = true;
-            Ok(())
-        },
-    ),
+    honoured("track_sizes", NoValue, "", "answer \"stats sizes\"", |d, _| {
+        d.settings.track_sizes = true;
+        Ok(())
+    }),
     accepted("modern", NoValue, "on", "today's defaults", "they are larder's", |_, _| Ok(())),
     honoured(
         "no_modern",
@@ -383,7 +380,6 @@ const NO_LRU: &str = "eviction is two queues of segments, there are no LRU lists
 const NO_MORE: &str = "memcached itself ignores it";
 const NO_PROXY: &str = "the proxy is not part of larder";
 const NO_STORAGE: &str = "storage on disk is not in this version";
-const NO_WATCHERS: &str = "the watch command is not in this version";
 const PROXY_OPTION: &str = "see memcached's manual";
 const STORAGE_OPTION: &str = "storage on disk";
 

@@ -198,19 +198,19 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         status: Status::Accepted("the system's setting for transparent huge pages applies"),
         act: Act::Nothing,
     },
-    Row {
-        short: Some('D'),
-        name: "stat-key-prefix",
-        value: Needed("<char>"),
-        default: ":",
-        help: "delimiter between key prefix and rest, for statistics by prefix",
-        status: Status::Accepted("statistics by prefix are not in this version"),
-        act: Act::Set(|d, v| {
-            d.settings.accepted.prefix_delimiter = v.chars().next().unwrap_or(':');
-            d.settings.accepted.detail = true;
+    Row::honoured(
+        Some('D'),
+        "stat-key-prefix",
+        Needed("<char>"),
+        ":",
+        "what ends the prefix of a key, and \"stats detail\" on from the start",
+        |d, v| {
+            // Of several memcached takes the first, too.
+            d.settings.prefix_delimiter = v.bytes().next().unwrap_or(b':');
+            d.settings.detail = true;
             Ok(())
-        }),
-    },
+        },
+    ),
     Row::honoured(Some('t'), "threads", Needed("<num>"), "4", "worker threads", |d, v| {
         d.settings.threads = number_in(v, 1.., "Number of threads must be greater than 0")?;
         if d.settings.threads > THREADS_MAX {

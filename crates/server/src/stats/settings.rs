@@ -58,7 +58,7 @@ fn accepted_options_and_threads(shared: &Shared, lines: &mut Lines) {
     lines.add("chunk_size", accepted.chunk_bytes);
     lines.add("num_threads", settings.threads);
     lines.add("num_threads_per_udp", settings.threads);
-    lines.add("stat_key_prefix", accepted.prefix_delimiter);
+    lines.add("stat_key_prefix", char::from(settings.prefix_delimiter));
     lines.add("detail_enabled", yes_no(shared.attention.counts_prefixes()));
     lines.add("reqs_per_event", settings.requests_per_event);
 }
@@ -91,10 +91,10 @@ fn slabs_and_lru(shared: &Shared, lines: &mut Lines) {
 
 fn buffers(settings: &Settings, lines: &mut Lines) {
     let accepted = &settings.accepted;
-    lines.add("watcher_logbuf_size", accepted.watcher_logbuf_bytes);
-    lines.add("worker_logbuf_size", accepted.worker_logbuf_bytes);
+    lines.add("watcher_logbuf_size", settings.watcher_logbuf_bytes);
+    lines.add("worker_logbuf_size", settings.worker_logbuf_bytes);
     lines.add("read_buf_mem_limit", accepted.read_buf_bytes_max);
-    lines.add("track_sizes", yes_no(accepted.track_sizes));
+    lines.add("track_sizes", yes_no(settings.track_sizes));
     lines.add("inline_ascii_response", "no");
 }
 

@@ -38,7 +38,7 @@ pub(super) fn keys(state: &State, door: &Door) -> Keys {
     Keys {
         is_measured,
         is_withheld: !door.shows_keys,
-        prefix_delimiter: state.shared.settings.accepted.prefix_delimiter,
+        prefix_delimiter: char::from(state.shared.settings.prefix_delimiter),
         keys: shares(keys),
         prefixes: shares(prefixes),
     }
