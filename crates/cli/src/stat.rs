@@ -6,8 +6,9 @@ use serde_json::{Map, Value};
 use crate::target::{Target, answers};
 use crate::{Failure, output};
 
-const GROUPS: &str = "Groups: general (without a name), settings, items, slabs, sizes, conns, and whatever else the \
-                      server knows.";
+const GROUPS: &str = "Groups: general (without a name), settings, items, slabs, sizes, conns, `cachedump CLASS COUNT` \
+                      (keys of a class, each with its size and when it expires), `detail on`, `detail dump`, `detail off` \
+                      (requests by prefix of their keys), and whatever else the server knows.";
 
 /// Print the statistics of every server
 ///

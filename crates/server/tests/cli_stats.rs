@@ -234,3 +234,23 @@ fn a_touch_is_no_hit_of_its_class() {
     let stats = lines(&server, &["stats\r\n"]);
     assert_eq!((value(&stats, "get_hits"), value(&stats, "touch_hits")), ("1", "2"));
 }
+
+/// memcached, doc/protocol.txt, "LRU_Crawler": what is off refuses to work until it is on again.
+#[test]
+fn the_crawler_can_be_switched_off_and_on() {
+    let server = start("-t 1");
+    let reply = |command: &str| {
+        let mut stream = server.connect().expect("larderd listens");
+        stream.write_all(format!("{command}\r\n").as_bytes()).expect("larderd reads");
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).expect("it is text");
+        line
+    };
+    let setting = || value(&lines(&server, &["stats settings\r\n"]), "lru_crawler").to_owned();
+    assert_eq!((reply("lru_crawler disable").as_str(), setting().as_str()), ("OK\r\n", "no"));
+    for command in ["lru_crawler crawl all", "lru_crawler metadump all", "lru_crawler mgdump all"] {
+        assert_eq!(reply(command), "CLIENT_ERROR lru crawler disabled\r\n", "{command}");
+    }
+    assert_eq!((reply("lru_crawler enable").as_str(), setting().as_str()), ("OK\r\n", "yes"));
+    assert_eq!(reply("lru_crawler crawl all"), "OK\r\n");
+}

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use larder_conformance::server::Server;
 use serde_json::Value;
@@ -26,6 +28,29 @@ fn statistics_are_printed_as_memstat_prints_them() {
         }
         assert_eq!(larder(&server, &["stat", "nothing"]).code, 1);
         assert_eq!(ok(&server, &["stat", "--grep", "curr_conn"]).lines().count(), 2);
+    }
+}
+
+#[test]
+fn keys_and_prefixes_are_statistics_as_well() {
+    for server in both() {
+        ok(&server, &["stat", "detail", "on"]);
+        ok(&server, &["set", "user:1", "abc"]);
+        ok(&server, &["get", "user:1"]);
+        assert!(ok(&server, &["stat", "detail", "dump"]).ends_with("\n\tuser: get 1 hit 1 set 1 del 0\n"));
+        ok(&server, &["stat", "detail", "off"]);
+        // memcached shows what its maintainer thread has moved to the class's cold queue.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let items = loop {
+            let items = ok(&server, &["stat", "cachedump", "1", "10"]);
+            if items.contains("user:1") || Instant::now() > deadline {
+                break items;
+            }
+            thread::sleep(Duration::from_millis(50));
+        };
+        assert!(items.contains("\n\tuser:1: [3 b; "), "{items}");
+        let conns = ok(&server, &["stat", "conns"]);
+        assert!(conns.contains(&format!(":listen_addr: tcp:{}\n", server.address())), "{conns}");
     }
 }
 

@@ -200,8 +200,9 @@ fn value<'i, T>(
 }
 
 /// `STAT <name> <value>`; the value may be empty.
+/// A line of statistics; of `stats cachedump` it is an item, of `stats detail dump` a prefix.
 fn stat(line: &[u8]) -> Option<(&[u8], &[u8])> {
-    line.strip_prefix(b"STAT ").map(split_word)
+    [&b"STAT "[..], b"ITEM ", b"PREFIX "].iter().find_map(|head| line.strip_prefix(*head)).map(split_word)
 }
 
 /// What a line means that ends an answer of this kind. `None`: nothing.

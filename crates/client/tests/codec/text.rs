@@ -101,7 +101,8 @@ fn answers_may_be_cut_anywhere() {
         VALUE a 0 1 18446744073709551615\r\nx\r\nEND\r\n\
         NOT_STORED\r\nEXISTS\r\nNOT_FOUND\r\nDELETED\r\n18446744073709551615\r\nTOUCHED\r\nOK\r\n\
         VERSION 1.6.18\r\nVERSION 1.6.18\r\n\
-        STAT pid 17\r\nSTAT libevent 2.1.12 stable\r\nSTAT empty \r\nEND\r\nRESET\r\n\
+        STAT pid 17\r\nSTAT libevent 2.1.12 stable\r\nSTAT empty \r\n\
+        ITEM a [1 b; 0 s]\r\nPREFIX a get 1 hit 0 set 0 del 0\r\nEND\r\nRESET\r\n\
         CLIENT_ERROR authentication failure\r\nSTORED\r\n";
     expect_events(
         make,
@@ -129,6 +130,8 @@ fn answers_may_be_cut_anywhere() {
             "stat pid=17",
             "stat libevent=2.1.12 stable",
             "stat empty=",
+            "stat a=[1 b; 0 s]",
+            "stat a=get 1 hit 0 set 0 del 0",
             "14 Ok",
             "15 Ok",
             "16 Unauthenticated: CLIENT_ERROR authentication failure",
