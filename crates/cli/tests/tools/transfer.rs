@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use larder_conformance::server::Server;
 
 use crate::{Folder, command, ended, larder, larder_fed, ok, start_larderd, start_memcached};
 
-const ITEMS: usize = 100_000;
+/// With which the keys begin of clients that go on while items are moved.
+const BUSY: &str = "busy-";
 
 /// Item `n`, made by arithmetic alone: its key, flags, expiry (Unix time, 0: never), value.
 fn item(n: usize, now_secs: u64) -> (String, u32, u64, Vec<u8>) {
@@ -46,17 +49,22 @@ fn fill(server: &Server, items: usize, now_secs: u64) {
 fn expect_filled(server: &Server, items: usize, now_secs: u64) {
     let mut stream = BufReader::new(server.connect().expect("it listens"));
     let mut line = String::new();
-    for n in 0..items {
-        let (key, flags, _, value) = item(n, now_secs);
-        write!(stream.get_mut(), "get {key}\r\n").expect("it reads");
-        line.clear();
-        stream.read_line(&mut line).expect("it answers");
-        assert_eq!(line, format!("VALUE {key} {flags} {}\r\n", value.len()));
-        let mut found = vec![0; value.len() + 7];
-        stream.read_exact(&mut found).expect("it answers");
-        assert_eq!(found, [&value[..], b"\r\nEND\r\n"].concat(), "{key}");
+    let numbers: Vec<usize> = (0..items).collect();
+    for batch in numbers.chunks(100) {
+        let gets: String = batch.iter().map(|&n| format!("get {}\r\n", item(n, now_secs).0)).collect();
+        stream.get_mut().write_all(gets.as_bytes()).expect("it reads");
+        for &n in batch {
+            let (key, flags, _, value) = item(n, now_secs);
+            line.clear();
+            stream.read_line(&mut line).expect("it answers");
+            assert_eq!(line, format!("VALUE {key} {flags} {}\r\n", value.len()));
+            let mut found = vec![0; value.len() + 7];
+            stream.read_exact(&mut found).expect("it answers");
+            assert_eq!(found, [&value[..], b"\r\nEND\r\n"].concat(), "{key}");
+        }
     }
-    let expiries = expiries(server);
+    let mut expiries = expiries(server);
+    expiries.retain(|key, _| !key.starts_with(BUSY));
     assert_eq!(expiries.len(), items);
     for n in 0..items {
         let (key, _, expires, _) = item(n, now_secs);
@@ -89,21 +97,80 @@ fn expiries(server: &Server) -> BTreeMap<String, i64> {
 
 #[test]
 fn every_item_moves_from_memcached_to_larderd_and_back() {
+    moves(100_000, "256");
+}
+
+/// To be asked for: `cargo test --release --package larder-cli --test tools -- --ignored a_million`.
+#[test]
+#[ignore = "takes minutes"]
+fn a_million_items_move_from_memcached_to_larderd_and_back() {
+    moves(1_000_000, "1024");
+}
+
+/// From memcached by a file to larderd, from there to another larderd, and from there to memcached, while all servers serve.
+fn moves(items: usize, memory_mib: &str) {
     let now_secs = now_secs();
-    let old = start_memcached(&["-m", "256"]);
-    fill(&old, ITEMS, now_secs);
-    let folder = Folder::new("dump");
+    let options = ["-m", memory_mib];
+    let first = start_memcached(&options);
+    let (second, third) = (start_larderd(&options), start_larderd(&options));
+    let last = start_memcached(&options);
+    fill(&first, items, now_secs);
+    let folder = Folder::new(&format!("dump-{items}"));
     let file = folder.path("dump");
-    let dump = larder(&old, &["dump", "--file", &file]);
-    assert_eq!((dump.code, dump.err), (0, format!("larder dump: {ITEMS} items\n")));
 
-    let new = start_larderd(&["-m", "256"]);
-    ok(&new, &["load", "--file", &file, "--timeout", "30"]);
-    expect_filled(&new, ITEMS, now_secs);
+    serving([&first, &second], || {
+        let dump = larder(&first, &["dump", "--file", &file, "--timeout", "60"]);
+        assert_eq!(dump.code, 0, "{}", dump.err);
+        // What the clients store meanwhile may be among them.
+        let told = dump.err.trim().strip_prefix("larder dump: ").and_then(|text| text.strip_suffix(" items"));
+        assert!(told.and_then(|n| n.parse::<usize>().ok()).is_some_and(|n| n >= items), "{}", dump.err);
+        ok(&second, &["load", "--file", &file, "--timeout", "60"]);
+    });
+    expect_filled(&second, items, now_secs);
+    for [from, to] in [[&second, &third], [&third, &last]] {
+        serving([from, to], || {
+            ok(from, &["dump", "--to", &to.address().to_string(), "--timeout", "60"]);
+        });
+        expect_filled(to, items, now_secs);
+    }
+}
 
-    let back = start_memcached(&["-m", "256"]);
-    ok(&new, &["dump", "--to", &back.address().to_string(), "--timeout", "30"]);
-    expect_filled(&back, ITEMS, now_secs);
+/// While the work is done, a client of each server stores values of its own, and finds each of them.
+fn serving(servers: [&Server; 2], work: impl FnOnce()) {
+    let is_over = AtomicBool::new(false);
+    let (is_over, rounds) = (&is_over, AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for server in servers {
+            let rounds = &rounds;
+            scope.spawn(move || {
+                let mut stream = BufReader::new(server.connect().expect("it listens"));
+                for number in 0_usize.. {
+                    let key = format!("{BUSY}{}", number % 1000);
+                    let request = format!("set {key} 0 0 9\r\n{number:09}\r\nget {key}\r\n");
+                    stream.get_mut().write_all(request.as_bytes()).expect("it reads");
+                    let expected = format!("STORED\r\nVALUE {key} 0 9\r\n{number:09}\r\nEND\r\n");
+                    let mut reply = vec![0; expected.len()];
+                    stream.read_exact(&mut reply).expect("it answers");
+                    // What the move brings has been stored before, and may be found instead.
+                    let (head, tail) = (&reply[..expected.len() - 16], &reply[expected.len() - 7..]);
+                    let expected = expected.as_bytes();
+                    assert!(expected.starts_with(head) && expected.ends_with(tail), "{key}");
+                    rounds.fetch_add(1, Relaxed);
+                    if is_over.load(Relaxed) {
+                        break;
+                    }
+                    // There are others who want the processors.
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+            });
+        }
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        is_over.store(true, Relaxed);
+        if let Err(panic) = outcome {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    assert!(rounds.into_inner() > 100, "hardly anything was served meanwhile");
 }
 
 #[test]
