@@ -208,3 +208,12 @@ fn is_root() -> bool {
 }
 
 const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// Waits until `is_so`, for ten seconds at most; then it panics.
+#[track_caller]
+pub fn eventually(mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not within 10 s");
+        thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_conformance::server::Server;
+use larder_conformance::server::{Server, eventually};
 use larder_conformance::stats::Stats;
 
 fn start(args: &str) -> Server {
@@ -34,16 +34,6 @@ fn read_to_end(stream: &mut TcpStream) -> String {
     let mut got = Vec::new();
     stream.read_to_end(&mut got).expect("larderd closes");
     String::from_utf8_lossy(&got).into_owned()
-}
-
-/// Waits until `is_so`, for ten seconds at most.
-#[track_caller]
-fn eventually(mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "not within 10 s");
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]

@@ -7,10 +7,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_conformance::server::Server;
+use larder_conformance::server::{Server, eventually};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 /// A directory of the test's own, gone when dropped. Anybody may write to it, so that a server can that gave up root.
@@ -80,16 +79,6 @@ impl Drop for UnixServer {
 
 fn larderd() -> Command {
     Command::new(env!("CARGO_BIN_EXE_larderd"))
-}
-
-/// Waits until `is_so`, for ten seconds at most.
-#[track_caller]
-fn eventually(mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "not within 10 s");
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]

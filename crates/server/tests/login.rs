@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use larder_conformance::server::Server;
+use larder_conformance::server::{Server, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 
 const LARDERD: &str = env!("CARGO_BIN_EXE_larderd");
@@ -83,16 +83,6 @@ fn lets_in(server: &Server, user: &str, password: &str) -> bool {
 
 fn reload(server: &Server) {
     kill_process(Pid::from_raw(server.pid() as i32).expect("it is not 0"), Signal::HUP).expect("it runs");
-}
-
-/// Waits until `is_so`, for ten seconds at most.
-#[track_caller]
-fn eventually(mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "not within 10 s");
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]

@@ -7,7 +7,9 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::server::{Larderd, converse, eventually, temporary};
+use larder_conformance::server::eventually;
+
+use crate::server::{Larderd, converse, temporary};
 
 const PATHS: [&str; 8] = [
     "/metrics",

@@ -116,16 +116,6 @@ pub(crate) fn converse(stream: &mut (impl Read + Write), request: &str) -> Reply
     Reply { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
 }
 
-/// Waits until `is_so`, for ten seconds at most.
-#[track_caller]
-pub(crate) fn eventually(mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "not within 10 s");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
 fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|metadata| std::os::unix::fs::MetadataExt::uid(&metadata) == 0)
 }

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::{fs, io};
 
+use larder_conformance::server::eventually;
 use rcgen::generate_simple_self_signed;
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::server::{Larderd, Reply, converse, eventually, temporary};
+use crate::server::{Larderd, Reply, converse, temporary};
 
 #[test]
 fn with_tls_there_is_no_way_around_it() {

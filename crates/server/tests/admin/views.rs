@@ -1,24 +1,12 @@
 //! What is told in JSON, and what is told nowhere.
 
-use std::thread;
-use std::time::{Duration, Instant};
-
+use larder_conformance::server::eventually;
 use serde_json::Value;
 
 use crate::server::Larderd;
 
 fn json(server: &Larderd, path: &str) -> Value {
     serde_json::from_str(&server.get(path).body).unwrap_or_else(|error| panic!("{path}: {error}"))
-}
-
-/// Asks again until it is so.
-#[track_caller]
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
-        thread::sleep(Duration::from_millis(50));
-    }
 }
 
 #[test]
@@ -57,7 +45,7 @@ fn requests_show_up() {
     assert_eq!((&keys["is_measured"], &keys["is_withheld"]), (&true.into(), &false.into()));
 
     // Within the second that follows.
-    eventually("the history has the hits", || {
+    eventually(|| {
         let history = json(&server, "/api/history");
         let points = history["points"].as_array().expect("a list");
         points.iter().filter_map(|point| point["hits"].as_f64()).sum::<f64>() > 1.0
@@ -73,7 +61,7 @@ fn requests_show_up() {
 fn connections_are_told_by_worker_and_listener() {
     let server = Larderd::start(&["-t", "2"]);
     let open: Vec<_> = (0..4).map(|_| std::net::TcpStream::connect(server.cache)).collect();
-    eventually("four connections", || json(&server, "/api/connections")["open"] == 4);
+    eventually(|| json(&server, "/api/connections")["open"] == 4);
     let connections = json(&server, "/api/connections");
     assert_eq!(connections["workers"], serde_json::json!([2, 2]));
     assert_eq!(connections["listeners"][0]["address"], server.cache.to_string());

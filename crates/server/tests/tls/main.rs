@@ -8,9 +8,9 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use larder_conformance::server::{self, Server};
+use larder_conformance::server::{self, Server, eventually};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rustls::CipherSuite;
@@ -46,16 +46,6 @@ impl Kit {
     fn client(&self) -> Client {
         let config = config(&self.authority, None, &[&TLS13, &TLS12]);
         Client::connect(self.server.address(), &config).expect("larderd listens")
-    }
-}
-
-/// Waits until `is_so`, for ten seconds at most.
-#[track_caller]
-fn eventually(mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "not within 10 s");
-        thread::sleep(Duration::from_millis(5));
     }
 }
 
