@@ -4,10 +4,10 @@
 //! |---|---|
 //! | [`table`] | what a terminal shows when a run is over |
 //! | [`memaslap`] | memaslap's own tables, for those who compare with old ones |
-//! | [`json`] | everything, and an outcome again |
-//! | [`csv`] | a line a period and command, for spreadsheets |
+//! | [`mod@json`] | everything, and an outcome again |
+//! | [`mod@csv`] | a line a period and command, for spreadsheets |
 //! | [`hdr`] | a log for HdrHistogram's tools |
-//! | [`html`] | one page with charts, for a mail |
+//! | [`mod@html`] | one page with charts, for a mail |
 
 mod columns;
 pub mod csv;
@@ -36,7 +36,7 @@ pub fn json(outcome: &Outcome) -> Value {
     json::write(outcome)
 }
 
-/// One page with charts; for comparisons, sweeps and searches see [`html`].
+/// One page with charts; for comparisons, sweeps and searches see [`mod@html`].
 pub fn html(outcomes: &[Outcome]) -> String {
     html::outcomes(outcomes)
 }

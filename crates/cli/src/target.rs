@@ -11,12 +11,15 @@ use larder_client::{Address, Client, Distribution, Error, Login, Server, Servers
 use crate::Failure;
 use crate::troubles::Troubles;
 
+// Not a comment of the field: brackets would be links there.
+const SERVERS_HELP: &str =
+    "HOST[:PORT[:WEIGHT]], [IPV6]:PORT or the path of a unix socket, with commas between";
+
 /// Whom to ask, and how.
 #[derive(Clone, clap::Args)]
 #[command(next_help_heading = "Servers")]
 pub(crate) struct Target {
-    /// HOST[:PORT[:WEIGHT]], [IPV6]:PORT or the path of a unix socket, with commas between
-    #[arg(short, long, env = "MEMCACHED_SERVERS", default_value = "127.0.0.1:11211", value_name = "LIST")]
+    #[arg(short, long, env = "MEMCACHED_SERVERS", default_value = "127.0.0.1:11211", value_name = "LIST", help = SERVERS_HELP)]
     servers: Servers,
     /// How keys are spread over the servers, as libmemcached does it
     #[arg(long, value_enum, default_value_t)]

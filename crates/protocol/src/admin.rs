@@ -144,7 +144,7 @@ impl Streams {
     }
 }
 
-/// cache_memlimit <megabytes>
+/// `cache_memlimit <megabytes>`
 pub(crate) fn memory_limit(arguments: &[&[u8]]) -> Command<'static> {
     let megabytes = match arguments.first().map(|word| number::parse_u64(word)) {
         None => return refusal(Error::BadFormat),
@@ -158,7 +158,7 @@ pub(crate) fn memory_limit(arguments: &[&[u8]]) -> Command<'static> {
     }
 }
 
-/// lru tune <hot %> <warm %> <hot factor> <warm factor> ; lru mode <flat|segmented> ; lru temp_ttl <seconds>
+/// `lru tune <hot %> <warm %> <hot factor> <warm factor>`, `lru mode <flat|segmented>`, `lru temp_ttl <seconds>`
 pub(crate) fn lru(arguments: &[&[u8]]) -> Command<'static> {
     match arguments {
         [b"tune", hot, warm, hot_factor, warm_factor, ..] => {
@@ -182,7 +182,7 @@ pub(crate) fn lru(arguments: &[&[u8]]) -> Command<'static> {
     }
 }
 
-/// lru_crawler <enable|disable> ; lru_crawler <sleep|tocrawl> <n> ; lru_crawler <crawl|metadump|mgdump> <classes>
+/// `lru_crawler <enable|disable>`, `lru_crawler <sleep|tocrawl> <n>`, `lru_crawler <crawl|metadump|mgdump> <classes>`
 pub(crate) fn crawler(arguments: &[&[u8]]) -> Command<'static> {
     let crawler = match arguments {
         [b"enable"] => Crawler::Enable,
@@ -203,8 +203,8 @@ pub(crate) fn crawler(arguments: &[&[u8]]) -> Command<'static> {
     Command::Admin(Admin::Crawler(crawler))
 }
 
-/// slabs reassign <source class> <dest class> ; slabs automove <0|1|2> ; slabs automove <ratio|freeratio> <float> ; slabs automove
-/// window <n>
+/// `slabs reassign <source class> <dest class>`, `slabs automove <0|1|2>`, `slabs automove <ratio|freeratio> <float>`,
+/// `slabs automove window <n>`
 pub(crate) fn slabs(arguments: &[&[u8]]) -> Command<'static> {
     match arguments {
         [b"reassign", from, to] => match (number::parse_i32(from), number::parse_i32(to)) {

@@ -77,7 +77,7 @@ pub(crate) fn lines(shared: &Shared, sub_command: Option<&[u8]>) -> Option<Vec<(
     Some(lines.0)
 }
 
-/// stats detail <on|off|dump>
+/// `stats detail <on|off|dump>`
 fn detail(shared: &Shared, word: &[u8]) -> Result<Answer, Error> {
     if !shared.settings.dump {
         return Err(Error::DetailNotAllowed);
@@ -91,7 +91,7 @@ fn detail(shared: &Shared, word: &[u8]) -> Result<Answer, Error> {
     Ok(Answer::Ok)
 }
 
-/// stats cachedump <class> <limit>
+/// `stats cachedump <class> <limit>`
 fn cachedump(shared: &Shared, words: &[&[u8]]) -> Result<Dump, Error> {
     if !shared.settings.dump {
         return Err(Error::CachedumpNotAllowed);

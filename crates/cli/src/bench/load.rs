@@ -15,6 +15,12 @@ use larder_bench::scenario::{
 
 use crate::Failure;
 
+// Not comments of the fields: brackets would be links there.
+const POPULARITY_HELP: &str = "Which keys are asked for: uniform, zipf:0.99, gaussian:0.1, sequential, reverse, \
+                               hotspot:KEYS:REQUESTS[:SECS], window:KEYS[:OVERWRITE]";
+const SERVERS_HELP: &str = "Servers: HOST[:PORT] or the path of a unix socket; several between commas";
+const TRACE_HELP: &str = "Replay a trace: FILE.kv, FILE.kv.xz, or lines of MICROS COMMAND KEY [BYTES [TTL]]";
+
 /// Each option is absent unless given, so that it changes only what it names.
 #[derive(Args)]
 pub(crate) struct LoadArgs {
@@ -39,8 +45,7 @@ pub(crate) struct LoadArgs {
     /// Store a key that a get missed, as a cache beside a database is used
     #[arg(long, help_heading = "What to ask")]
     look_aside: bool,
-    /// Replay a trace: FILE.kv, FILE.kv.xz, or lines of MICROS COMMAND KEY [BYTES [TTL]]
-    #[arg(long, value_name = "FILE", help_heading = "What to ask")]
+    #[arg(long, value_name = "FILE", help_heading = "What to ask", help = TRACE_HELP)]
     trace: Option<String>,
     /// Number of keys
     #[arg(long, value_name = "N", value_parser = parse::count, help_heading = "What to ask")]
@@ -57,9 +62,7 @@ pub(crate) struct LoadArgs {
     /// What is in values
     #[arg(long, value_enum, help_heading = "What to ask")]
     content: Option<ContentArg>,
-    /// Which keys are asked for: uniform, zipf:0.99, gaussian:0.1, sequential, reverse, hotspot:KEYS:REQUESTS[:SECS],
-    /// window:KEYS[:OVERWRITE]
-    #[arg(long, value_name = "SPREAD", value_parser = parse::popularity, help_heading = "What to ask")]
+    #[arg(long, value_name = "SPREAD", value_parser = parse::popularity, help_heading = "What to ask", help = POPULARITY_HELP)]
     popularity: Option<Popularity>,
     /// Short for --popularity zipf:EXPONENT
     #[arg(long, value_name = "EXPONENT", conflicts_with = "popularity", help_heading = "What to ask")]
@@ -77,8 +80,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "N", help_heading = "What to ask")]
     seed: Option<u64>,
 
-    /// Servers: HOST[:PORT] or the path of a unix socket; several between commas
-    #[arg(short, long, value_name = "LIST", value_delimiter = ',', help_heading = "Whom to ask")]
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', help_heading = "Whom to ask", help = SERVERS_HELP)]
     servers: Vec<String>,
     /// Dialect
     #[arg(short, long, value_enum, help_heading = "Whom to ask")]

@@ -24,7 +24,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         self.answer(form, &Reply::End)
     }
 
-    /// Looks up one of the keys of a [`Command::Get`] and writes it if it is there.
+    /// Looks up one of the keys of a `Command::Get` and writes it if it is there.
     pub fn get_or_touch(
         &mut self,
         key: Key<'_>,
@@ -212,7 +212,7 @@ fn looked_up<'t>(touched: Result<Item<'t>, Fail>) -> Option<Result<Item<'t>, Mis
     }
 }
 
-/// Why the keys of a [`Command::Get`] are not looked up further.
+/// Why the keys of a `Command::Get` are not looked up further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GetFailed {
     /// As [`Done::TryAgain`].
