@@ -10,6 +10,7 @@ mod experiments;
 mod fuzz;
 mod generators;
 mod java_bench;
+mod misses;
 mod needs;
 mod packaging;
 mod process;
@@ -47,6 +48,7 @@ fn run(args: &[String]) -> Result<()> {
         "packaging" => packaging::run(rest),
         "experiments" => experiments::run(rest),
         "java-bench" => java_bench::run(rest),
+        "misses" => misses::run(rest),
         "generators" => generators::run(rest),
         "floor" => larder_bench::floor::main(rest),
         "fuzz" => fuzz::run(rest),
@@ -69,6 +71,7 @@ const USAGE: &str = "usage: cargo xtask CHORE [--help]
   packaging Dockerfile and Helm chart: lint them
   diff      random requests to larderd and memcached, side by side
   bench     measure larderd beside memcached and the floor server
+  misses    misses beside memcached at equal memory, and the curve against the truth
   experiments  published measurements of memcached, made again (docs/experiments.md)
   java-bench   spymemcached and the Whalin client as they were compared in 2008
   generators   what load generators cost, larder bench among them

@@ -21,6 +21,7 @@ pub mod agent;
 pub mod calibrate;
 pub mod compare;
 pub mod contestant;
+pub mod draw;
 pub mod environment;
 pub mod floor;
 pub mod frontend;
@@ -37,6 +38,7 @@ pub mod sweep;
 pub mod watch;
 
 pub use outcome::Outcome;
+pub use run::trace::{Record, Recording};
 pub use run::{RunError, run};
 pub use scenario::Scenario;
 

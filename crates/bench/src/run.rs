@@ -35,11 +35,11 @@ mod socket;
 mod stamp;
 mod tally;
 mod thread;
-mod trace;
+pub(crate) mod trace;
 mod upkeep;
 mod values;
 mod verify;
-mod zipf;
+pub(crate) mod zipf;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -140,7 +140,7 @@ impl From<io::Error> for RunError {
 
 /// A number that looks random, always the same for the same `x`: the finalizer of SplitMix64.
 #[inline]
-fn mix(x: u64) -> u64 {
+pub fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -490,9 +490,9 @@ fn classes(log_segments: usize, config: &Config) -> usize {
     }
 }
 
-/// Some 512 segments, so that queues and TTL groups have something to divide; fewer bytes each when many handles keep
-/// segments open.
-fn segment_bytes(memory_bytes: usize, handles_max: usize) -> usize {
+/// How long the segments of a cache are that is built with so much memory: some 512 of them, so that queues and TTL groups have something
+/// to divide; shorter when many handles keep segments open.
+pub fn segment_bytes(memory_bytes: usize, handles_max: usize) -> usize {
     let wanted = (memory_bytes / 512).min(memory_bytes / (SEGMENTS_PER_HANDLE * handles_max));
     let power = 1 << wanted.max(1).ilog2();
     power.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)

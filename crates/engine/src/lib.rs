@@ -71,7 +71,7 @@ mod walk;
 mod worth;
 mod write;
 
-pub use engine::{Config, Engine};
+pub use engine::{Config, Engine, segment_bytes};
 pub use evicted::Evicted;
 pub use handle::{Handle, Item, Turn};
 pub use hash::Hash;

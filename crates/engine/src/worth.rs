@@ -84,6 +84,10 @@ impl Lesson {
             return;
         }
         self.fresh = 0;
+        if self.returned == [0.0; 2] {
+            // Nothing was learned: the background's handle never sees a key come back.
+            return;
+        }
         let share = |queue: usize| self.returned[queue] / self.evicted[queue].max(1.0);
         novelty.change(share(SMALL) > share(MAIN));
         for sum in self.evicted.iter_mut().chain(&mut self.returned) {

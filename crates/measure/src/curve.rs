@@ -48,6 +48,17 @@ pub struct Footprint {
     pub expires_secs: u32,
 }
 
+/// A cache that there could be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Size {
+    /// Times the memory that there is.
+    pub factor: f64,
+    /// What it has for items.
+    pub memory_bytes: u64,
+    /// It is cut into segments of so many: no item lies in two of them.
+    pub segment_bytes: u64,
+}
+
 /// A point of the curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
@@ -61,7 +72,6 @@ pub struct Point {
 #[derive(Debug)]
 pub struct Curve {
     caches: Vec<Sized>,
-    memory_bytes: u64,
     /// Keys whose hash is not above this are followed.
     threshold: u64,
     keys_max: usize,
@@ -72,23 +82,22 @@ pub struct Curve {
 
 #[derive(Debug)]
 struct Sized {
-    factor: f64,
+    size: Size,
     cache: MiniCache,
     misses: f64,
 }
 
 impl Curve {
-    /// A curve with a point for each of `factors`, times `memory_bytes`. Follows at most about `keys_max` keys, in the largest of
-    /// its caches; a key costs about 100 bytes in each.
-    pub fn new(memory_bytes: u64, factors: &[f64], keys_max: usize) -> Self {
-        let sized = |&factor: &f64| Sized {
-            factor,
-            cache: MiniCache::new((memory_bytes as f64 * factor) as u64),
+    /// A curve of caches of `sizes`. Follows at most about `keys_max` keys, in the largest of them; a key costs about 100 bytes in
+    /// each.
+    pub fn new(sizes: &[Size], keys_max: usize) -> Self {
+        let sized = |size: &Size| Sized {
+            size: *size,
+            cache: MiniCache::new(size.memory_bytes, size.segment_bytes),
             misses: 0.0,
         };
         Self {
-            caches: factors.iter().map(sized).collect(),
-            memory_bytes,
+            caches: sizes.iter().map(sized).collect(),
             threshold: u64::MAX,
             keys_max: keys_max.max(16),
             expected_reads: 0.0,
@@ -153,7 +162,7 @@ impl Curve {
         for sized in &mut self.caches {
             sized.misses /= 2.0;
             sized.cache.retain(|key| key <= threshold);
-            sized.cache.resize((self.memory_bytes as f64 * sized.factor * share) as u64);
+            sized.cache.resize((sized.size.memory_bytes as f64 * share) as u64);
         }
     }
 
@@ -169,7 +178,7 @@ impl Curve {
     /// The curve.
     pub fn points(&self) -> Vec<Point> {
         let point = |sized: &Sized| Point {
-            factor: sized.factor,
+            factor: sized.size.factor,
             hit_ratio: (self.reads >= READS_MIN && self.expected_reads > 0.0)
                 .then(|| (1.0 - sized.misses / self.expected_reads).clamp(0.0, 1.0)),
         };

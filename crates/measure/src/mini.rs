@@ -1,9 +1,12 @@
-//! A cache in miniature: larder's eviction, S3-FIFO (Yang et al., SOSP 2023), played with sizes instead of values.
+//! A cache in miniature: larder's eviction, played with sizes instead of values.
 //!
-//! As the engine does it: a small queue of a tenth of the memory and a main queue; what was read by the time it reaches
-//! the small queue's end moves to the main queue, what was not goes and is remembered by the ghost; a key that comes back while it
-//! is remembered enters the main queue at once; the main queue gives up to three more rounds to what is read. An overwrite takes its
-//! item to the end of its queue.
+//! As the engine does it (its modules `queues` and `worth`): an item is due when the clock has gone on by its reads for each of its
+//! bytes; what is due first is looked at first, and sets the clock. What was read by then goes on in the main queue, what was not goes and
+//! is remembered by the ghost; a key that comes back while it is remembered enters the main queue at once. How much a key is worth that
+//! was never read is learned from which queue's keys come back. Items of like worth wait in one line. An overwrite takes its item to the
+//! end of its line.
+//!
+//! Not played are the segments: an item takes its share of what the end of a segment has no room for.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -37,14 +40,23 @@ impl Hasher for Identity {
 #[derive(Debug)]
 pub(crate) struct MiniCache {
     memory_bytes: u64,
-    ghosts_max: usize,
+    segment_bytes: u64,
     items: HashedMap<Item>,
-    queues: [Queue; 2],
-    /// Keys with the number of their last eviction, and the same in order.
-    ghost: HashedMap<u64>,
+    bytes: u64,
+    /// By queue and class of worth.
+    lines: [[VecDeque<Place>; CLASSES]; 2],
+    /// Places in all lines, those that are stale included.
+    waiting: usize,
+    /// When what was looked at last was due.
+    clock: f64,
+    /// Weight of an item that was never read.
+    novelty: f64,
+    lesson: Lesson,
+    /// Keys with the number of their last eviction and the queue that they left, and the same in order.
+    ghost: HashedMap<(u64, usize)>,
     evicted: VecDeque<(u64, u64)>,
     evictions: u64,
-    /// Numbers the places in the queues: an entry whose number is not its item's is stale.
+    /// Numbers the places in the lines: an entry whose number is not its item's is stale.
     places: u64,
     /// Keys by the second in which they expire.
     expiries: BTreeMap<u32, Vec<u64>>,
@@ -59,33 +71,52 @@ struct Item {
     expires_secs: u32,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    key: u64,
+    number: u64,
+    due: f64,
+}
+
+/// How many keys left each queue, and how many of them came back.
 #[derive(Debug, Default)]
-struct Queue {
-    waiting: VecDeque<(u64, u64)>,
-    bytes: u64,
+struct Lesson {
+    evicted: [f64; 2],
+    returned: [f64; 2],
+    /// Evictions since the last conclusion.
+    fresh: usize,
 }
 
 const SMALL: usize = 0;
 const MAIN: usize = 1;
 const USES_MAX: u8 = 3;
-/// The engine's ghost has a 64th of its memory, four bytes a key, fifteen of sixteen words.
+const CLASSES: usize = 7;
+const NOVELTY_MIN: f64 = 1.0 / 8.0;
+const NOVELTY_MAX: f64 = 2.0;
+/// The engine's ghost has at most a 64th of its memory, four bytes a key, fifteen of sixteen words.
 const BYTES_PER_GHOST: u64 = 64 * 4 * 16 / 15;
+/// Runs of large items have whole pages.
+const PAGE_BYTES: u64 = 4096;
 
 impl MiniCache {
-    pub(crate) fn new(memory_bytes: u64) -> Self {
-        let mut cache = Self {
-            memory_bytes: 0,
-            ghosts_max: 0,
+    /// `segment_bytes`: those of a cache in full size.
+    pub(crate) fn new(memory_bytes: u64, segment_bytes: u64) -> Self {
+        Self {
+            memory_bytes,
+            segment_bytes,
             items: HashMap::default(),
-            queues: Default::default(),
+            bytes: 0,
+            lines: Default::default(),
+            waiting: 0,
+            clock: 0.0,
+            novelty: 1.0,
+            lesson: Lesson::default(),
             ghost: HashMap::default(),
             evicted: VecDeque::new(),
             evictions: 0,
             places: 0,
             expiries: BTreeMap::new(),
-        };
-        cache.resize(memory_bytes);
-        cache
+        }
     }
 
     /// Keys that it knows of, alive or remembered.
@@ -95,7 +126,6 @@ impl MiniCache {
 
     pub(crate) fn resize(&mut self, memory_bytes: u64) {
         self.memory_bytes = memory_bytes;
-        self.ghosts_max = (memory_bytes / BYTES_PER_GHOST) as usize;
         self.evict();
     }
 
@@ -105,9 +135,7 @@ impl MiniCache {
         for key in gone {
             self.remove(key);
         }
-        for queue in &mut self.queues {
-            queue.waiting.retain(|&(key, _)| kept(key));
-        }
+        self.drop_stale();
         self.ghost.retain(|&key, _| kept(key));
         self.evicted.retain(|&(key, _)| kept(key));
     }
@@ -127,13 +155,18 @@ impl MiniCache {
         if is_new && self.items.contains_key(&key) {
             return;
         }
-        let (queue, uses) = match self.items.get(&key) {
-            Some(item) => (item.queue, item.uses),
-            None if self.ghost.contains_key(&key) => (MAIN, 0),
-            None => (SMALL, 0),
+        let (queue, uses) = match (self.items.get(&key), self.ghost.get(&key)) {
+            (Some(item), _) => (item.queue, item.uses),
+            (None, Some(&(_, from))) => {
+                self.lesson.returned[from] += 1.0;
+                (MAIN, 0)
+            }
+            (None, None) => (SMALL, 0),
         };
         self.remove(key);
-        self.push(key, Item { bytes, uses, queue, place: 0, expires_secs });
+        let weight = if queue == SMALL { self.novelty } else { self.novelty.max(1.0) };
+        let bytes = self.memory_of(bytes);
+        self.push(key, Item { bytes, uses, queue, place: 0, expires_secs }, weight);
         if expires_secs > 0 {
             self.expiries.entry(expires_secs).or_default().push(key);
         }
@@ -142,16 +175,29 @@ impl MiniCache {
 
     pub(crate) fn remove(&mut self, key: u64) {
         if let Some(item) = self.items.remove(&key) {
-            self.queues[item.queue].bytes -= u64::from(item.bytes);
+            self.bytes -= u64::from(item.bytes);
         }
     }
 
-    fn push(&mut self, key: u64, mut item: Item) {
+    /// What an item takes, with its share of what lies fallow beside it.
+    fn memory_of(&self, bytes: u32) -> u32 {
+        let memory_bytes = match self.segment_bytes / u64::from(bytes.max(1)) {
+            0 | 1 => u64::from(bytes).next_multiple_of(PAGE_BYTES),
+            in_segment => self.segment_bytes / in_segment,
+        };
+        u32::try_from(memory_bytes).unwrap_or(u32::MAX)
+    }
+
+    fn push(&mut self, key: u64, mut item: Item, weight: f64) {
         self.places += 1;
         item.place = self.places;
-        let queue = &mut self.queues[item.queue];
-        queue.bytes += u64::from(item.bytes);
-        queue.waiting.push_back((key, item.place));
+        self.bytes += u64::from(item.bytes);
+        let bytes_per_read = f64::from(item.bytes) / weight;
+        let due = self.clock + 1.0 / bytes_per_read;
+        // Up to 256 bytes, 1, 4, 16, 64, 256 KiB, and more.
+        let class = (bytes_per_read.max(1.0).log2() as usize / 2).saturating_sub(3).min(CLASSES - 1);
+        self.lines[item.queue][class].push_back(Place { key, number: item.place, due });
+        self.waiting += 1;
         self.items.insert(key, item);
     }
 
@@ -168,60 +214,86 @@ impl MiniCache {
         }
     }
 
-    fn bytes(&self) -> u64 {
-        self.queues[SMALL].bytes + self.queues[MAIN].bytes
+    fn evict(&mut self) {
+        while self.bytes > self.memory_bytes
+            && let Some(place) = self.take_first_due()
+        {
+            self.clock = self.clock.max(place.due);
+            self.look_at(place.key);
+        }
+        if self.waiting > 2 * self.items.len() + 64 {
+            self.drop_stale();
+        }
     }
 
-    fn evict(&mut self) {
-        while self.bytes() > self.memory_bytes {
-            let small_is_over = self.queues[SMALL].bytes * 10 > self.bytes();
-            let from = if small_is_over { SMALL } else { MAIN };
-            let Some((key, place)) = self.queues[from].waiting.pop_front() else {
-                // Nothing in that queue: whatever is left is in the other.
-                match self.queues[1 - from].waiting.pop_front() {
-                    Some(other) => {
-                        self.leave(other.0, other.1, 1 - from);
-                        continue;
-                    }
-                    None => return,
-                }
-            };
-            self.leave(key, place, from);
-        }
-        // Stale entries are dropped once they are the most of a queue.
-        for queue in &mut self.queues {
-            if queue.waiting.len() > 2 * self.items.len() + 64 {
-                let items = &self.items;
-                queue.waiting.retain(|(key, place)| items.get(key).is_some_and(|item| item.place == *place));
+    fn take_first_due(&mut self) -> Option<Place> {
+        let items = &self.items;
+        let is_stale = |place: &Place| items.get(&place.key).is_none_or(|item| item.place != place.number);
+        let mut first: Option<&mut VecDeque<Place>> = None;
+        let mut first_due = f64::INFINITY;
+        for line in self.lines.iter_mut().flatten() {
+            while line.front().is_some_and(is_stale) {
+                line.pop_front();
+                self.waiting -= 1;
+            }
+            if let Some(place) = line.front()
+                && place.due < first_due
+            {
+                first_due = place.due;
+                first = Some(line);
             }
         }
+        self.waiting -= usize::from(first.is_some());
+        first?.pop_front()
     }
 
-    /// An item at the end of a queue stays or goes.
-    fn leave(&mut self, key: u64, place: u64, from: usize) {
-        let Some(item) = self.items.get(&key).filter(|item| item.place == place) else { return };
-        let uses = item.uses;
+    /// An item that is due stays or goes.
+    fn look_at(&mut self, key: u64) {
         let Some(mut item) = self.items.remove(&key) else { return };
-        self.queues[from].bytes -= u64::from(item.bytes);
-        if uses > 0 {
-            item.uses = if from == SMALL { 0 } else { uses - 1 };
-            item.queue = MAIN;
-            self.push(key, item);
-        } else if from == SMALL {
-            self.remember(key);
+        self.bytes -= u64::from(item.bytes);
+        if item.uses == 0 {
+            return self.remember(key, item.queue);
         }
+        let weight = f64::from(item.uses);
+        (item.queue, item.uses) = (MAIN, 0);
+        self.push(key, item, weight);
     }
 
-    fn remember(&mut self, key: u64) {
+    fn remember(&mut self, key: u64, from: usize) {
+        self.lesson.evicted[from] += 1.0;
+        self.lesson.fresh += 1;
+        if self.lesson.fresh >= (self.items.len() / 64).max(16) {
+            self.conclude();
+        }
         self.evictions += 1;
-        self.ghost.insert(key, self.evictions);
+        self.ghost.insert(key, (self.evictions, from));
         self.evicted.push_back((key, self.evictions));
-        while self.evicted.len() > self.ghosts_max {
+        let ghosts_max = self.items.len().min((self.memory_bytes / BYTES_PER_GHOST) as usize);
+        while self.evicted.len() > ghosts_max {
             let Some((key, number)) = self.evicted.pop_front() else { return };
-            if self.ghost.get(&key) == Some(&number) {
+            if self.ghost.get(&key).is_some_and(|&(last, _)| last == number) {
                 self.ghost.remove(&key);
             }
         }
+    }
+
+    /// Changes the worth of new keys after what was learned.
+    fn conclude(&mut self) {
+        let Lesson { evicted, returned, fresh } = &mut self.lesson;
+        let share = |queue: usize| returned[queue] / evicted[queue].max(1.0);
+        let step = if share(SMALL) > share(MAIN) { 1.05 } else { 0.95 };
+        self.novelty = (self.novelty * step).clamp(NOVELTY_MIN, NOVELTY_MAX);
+        for sum in evicted.iter_mut().chain(returned) {
+            *sum *= 0.95;
+        }
+        *fresh = 0;
+    }
+
+    fn drop_stale(&mut self) {
+        let items = &self.items;
+        let is_fresh = |place: &Place| items.get(&place.key).is_some_and(|item| item.place == place.number);
+        self.lines.iter_mut().flatten().for_each(|line| line.retain(is_fresh));
+        self.waiting = self.lines.iter().flatten().map(VecDeque::len).sum();
     }
 }
 
@@ -235,7 +307,7 @@ mod tests {
 
     #[test]
     fn what_is_read_stays_and_what_is_not_goes() {
-        let mut cache = MiniCache::new(1_000);
+        let mut cache = MiniCache::new(1_000, 40_000);
         for key in 0..9 {
             cache.write(key, item(100, 0), false, 0);
         }
@@ -245,17 +317,17 @@ mod tests {
         }
         assert!(cache.read(0, 0));
         assert!(!cache.read(1, 0));
-        assert!(cache.bytes() <= 1_000);
+        assert!(cache.bytes <= 1_000);
     }
 
     #[test]
     fn expired_items_are_gone_and_make_room() {
-        let mut cache = MiniCache::new(1_000);
+        let mut cache = MiniCache::new(1_000, 40_000);
         cache.write(1, item(500, 10), false, 0);
         cache.write(2, item(400, 0), false, 0);
         assert!(cache.read(1, 9));
         assert!(!cache.read(1, 10));
-        assert_eq!(cache.bytes(), 400);
+        assert_eq!(cache.bytes, 400);
         // Written again with more time: the old time counts no longer.
         cache.write(2, item(400, 20), false, 10);
         cache.write(2, item(400, 30), false, 10);
@@ -265,7 +337,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_whatever_comes() {
-        let mut cache = MiniCache::new(10_000);
+        let mut cache = MiniCache::new(10_000, 1 << 16);
         let mut random = fastrand::Rng::with_seed(1);
         for _ in 0..200_000 {
             let key = random.u64(0..5_000);
@@ -276,8 +348,8 @@ mod tests {
                     cache.read(key, 1);
                 }
             }
-            assert!(cache.bytes() <= 10_000);
+            assert!(cache.bytes <= 10_000);
         }
-        assert!(cache.queues.iter().all(|queue| queue.waiting.len() <= 2 * cache.items.len() + 64));
+        assert!(cache.waiting <= 2 * cache.items.len() + 65);
     }
 }

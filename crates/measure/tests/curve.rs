@@ -1,9 +1,16 @@
 //! A curve from a sample against caches of full size.
 
+use larder_measure::curve::Size;
 use larder_measure::{Access, Curve, Footprint};
 
 const FACTORS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
 const MEMORY_BYTES: u64 = 10_000_000;
+
+fn curve(keys_max: usize) -> Curve {
+    let memory_bytes = |factor: f64| (MEMORY_BYTES as f64 * factor) as u64;
+    let size = |factor| Size { factor, memory_bytes: memory_bytes(factor), segment_bytes: 1 << 20 };
+    Curve::new(&FACTORS.map(size), keys_max)
+}
 
 /// A cache beside a database: `curves` are told what happens to a cache that is as large as said, or has nothing at all.
 fn load(curves: &mut [&mut Curve], has: impl Fn(u64) -> bool) {
@@ -41,8 +48,8 @@ fn load(curves: &mut [&mut Curve], has: impl Fn(u64) -> bool) {
 
 #[test]
 fn a_sample_tells_what_all_keys_tell() {
-    let mut full = Curve::new(MEMORY_BYTES, &FACTORS, usize::MAX);
-    let mut sampled = Curve::new(MEMORY_BYTES, &FACTORS, 8_192);
+    let mut full = curve(usize::MAX);
+    let mut sampled = curve(8_192);
     load(&mut [&mut full, &mut sampled], |_| false);
     assert_eq!(full.share(), 1.0);
     assert!(sampled.share() < 0.2, "{}", sampled.share());
@@ -58,7 +65,7 @@ fn a_sample_tells_what_all_keys_tell() {
 /// Whether the cache that is watched hit or missed must not matter to the others.
 #[test]
 fn the_curve_is_the_same_whatever_the_cache_has() {
-    let mut curves = [(); 3].map(|()| Curve::new(MEMORY_BYTES, &FACTORS, 8_192));
+    let mut curves = [(); 3].map(|()| curve(8_192));
     let [nothing, half, all] = &mut curves;
     load(&mut [nothing], |_| false);
     load(&mut [half], |key| key % 2 == 0);
@@ -70,7 +77,7 @@ fn the_curve_is_the_same_whatever_the_cache_has() {
 
 #[test]
 fn too_little_tells_nothing() {
-    let mut curve = Curve::new(MEMORY_BYTES, &FACTORS, 8_192);
+    let mut curve = curve(8_192);
     for key in 0..900 {
         curve.play(Access::Read { key, found: None }, 1);
     }

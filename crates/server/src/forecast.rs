@@ -4,9 +4,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use larder_measure::Curve;
-use larder_measure::curve::Point;
+use larder_measure::curve::{Point, Size};
 
 use crate::measure::Measures;
+use crate::settings::Settings;
 use crate::shared::Shared;
 
 /// The curve as it is told to others.
@@ -47,8 +48,9 @@ impl Forecaster {
         let is_wanted = shared.measures.measured().curve && shared.settings.evict;
         is_wanted.then(|| {
             let memory_bytes = shared.settings.memory_bytes;
-            let keys_max = (memory_bytes / BYTES_PER_FOLLOWED_KEY).clamp(KEYS_MIN, KEYS_MAX) as usize;
-            let curve = Curve::new(log_bytes(memory_bytes), &FACTORS, keys_max);
+            let keys_max = (memory_bytes / BYTES_PER_FOLLOWED_KEY) as usize;
+            let keys_max = keys_max.clamp(KEYS_MIN, KEYS_MAX);
+            let curve = Curve::new(&FACTORS.map(|factor| size(&shared.settings, factor)), keys_max);
             shared.measures.follow(curve.threshold());
             let now = Instant::now();
             Self { curve, reads: 0, played: 0, taken: now, faded: now }
@@ -61,7 +63,7 @@ impl Forecaster {
         let accesses = measures.take_accesses();
         let now = Instant::now();
         let secs = (now - self.taken).as_secs_f64().max(1e-3);
-        let rate = accesses.len() as f64 / secs;
+        let mut rate = accesses.len() as f64 / secs;
         self.taken = now;
 
         let reads = shared.reads();
@@ -76,11 +78,11 @@ impl Forecaster {
         }
         // A new server learns fast; from then on what is played is to be a small part of what is served.
         let rate_max = (reads_per_sec / READS_PER_ACCESS).max(ACCESSES_PER_SEC);
-        if self.played > ACCESSES_AT_FIRST
-            && rate > rate_max
-            && self.curve.followed_keys() > KEYS_MIN as usize
-        {
-            self.curve.halve_share();
+        if self.played > ACCESSES_AT_FIRST {
+            while rate > rate_max && self.curve.followed_keys() > KEYS_MIN {
+                self.curve.halve_share();
+                rate /= 2.0;
+            }
         }
         if now - self.faded > FADE_EVERY {
             self.curve.fade();
@@ -92,17 +94,22 @@ impl Forecaster {
     }
 }
 
-/// What is left for items: the ghost takes a 64th, the index about a tenth of what small items take, which is counted with them.
-fn log_bytes(memory_bytes: u64) -> u64 {
-    memory_bytes - memory_bytes / 64
+/// What a server would have for items: the ghost takes a 64th, and some segments are free or still being filled. The index takes about
+/// a tenth of what small items take, which is counted with them.
+fn size(settings: &Settings, factor: f64) -> Size {
+    let memory_bytes = (settings.memory_bytes as f64 * factor) as u64;
+    let segment_bytes = larder_engine::segment_bytes(memory_bytes as usize, settings.threads + 1) as u64;
+    let other_bytes = memory_bytes / 64 + FALLOW_SEGMENTS * segment_bytes;
+    Size { factor, memory_bytes: memory_bytes.saturating_sub(other_bytes), segment_bytes }
 }
 
 /// Times the memory that there is.
 pub const FACTORS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
+const FALLOW_SEGMENTS: u64 = 8;
 /// One followed key for so much memory of the cache: 0.5 % of it, since a key costs about 100 bytes in each miniature that has it.
 const BYTES_PER_FOLLOWED_KEY: u64 = 32 << 10;
-const KEYS_MIN: u64 = 4 << 10;
-const KEYS_MAX: u64 = 64 << 10;
+const KEYS_MIN: usize = 4 << 10;
+const KEYS_MAX: usize = 64 << 10;
 /// What is played before it is limited: a fifth of a second of work.
 const ACCESSES_AT_FIRST: u64 = 200_000;
 /// Then so many a second, each of which costs about a microsecond, or one for so many reads.

@@ -31,29 +31,31 @@ use crate::scenario::{Kind, Trace, TraceFormat};
 
 /// One request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
-    pub(crate) kind: Kind,
+pub struct Record {
+    /// What is asked.
+    pub kind: Kind,
     /// Number of the key, or index of its name.
-    pub(crate) number: u64,
+    pub number: u64,
     /// Length of the value to be stored, at once or after a miss.
-    pub(crate) value_bytes: Option<u32>,
-    pub(crate) ttl_secs: u32,
+    pub value_bytes: Option<u32>,
+    /// Of what is stored; 0: for ever.
+    pub ttl_secs: u32,
 }
 
 /// A trace that has been read.
 #[derive(Debug, Default)]
-pub(crate) struct Recording {
+pub struct Recording {
     /// One part for each connection.
-    pub(crate) parts: Vec<Vec<Record>>,
+    pub parts: Vec<Vec<Record>>,
     /// Keys by their index, where they have names.
-    pub(crate) names: Option<Vec<Box<[u8]>>>,
+    pub names: Option<Vec<Box<[u8]>>>,
     /// Of the longest value.
-    pub(crate) value_bytes_max: u32,
+    pub value_bytes_max: u32,
 }
 
 impl Recording {
-    /// Reads a trace for a group of so many connections.
-    pub(crate) fn read(trace: &Trace, connections: usize) -> Result<Self, RunError> {
+    /// Reads a trace for a group of so many connections. Errors: the file cannot be read, or is no trace.
+    pub fn read(trace: &Trace, connections: usize) -> Result<Self, RunError> {
         let failed = |reason: String| RunError::File { path: trace.file.clone(), reason };
         let bytes = read_file(&trace.file).map_err(|error| failed(error.to_string()))?;
         let mut recording = Self { parts: vec![Vec::new(); connections], names: None, value_bytes_max: 0 };

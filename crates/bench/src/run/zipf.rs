@@ -5,8 +5,9 @@
 
 use fastrand::Rng;
 
+/// Draws ranks, see the module.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Zipf {
+pub struct Zipf {
     ranks: f64,
     exponent: f64,
     /// Integrals of the hat at both ends.
@@ -18,7 +19,7 @@ pub(crate) struct Zipf {
 
 impl Zipf {
     /// For ranks 1 to `ranks` (at least 1), and an exponent above zero.
-    pub(crate) fn new(ranks: u64, exponent: f64) -> Self {
+    pub fn new(ranks: u64, exponent: f64) -> Self {
         let ranks = ranks as f64;
         Self {
             ranks,
@@ -31,7 +32,7 @@ impl Zipf {
 
     /// A rank, from 1.
     #[inline]
-    pub(crate) fn draw(&self, random: &mut Rng) -> u64 {
+    pub fn draw(&self, random: &mut Rng) -> u64 {
         loop {
             let area = self.last + random.f64() * (self.first - self.last);
             let x = integral_inverse(area, self.exponent);
