@@ -14,18 +14,18 @@ pub(super) fn by_short(short: char) -> Result<&'static Row, Refusal> {
         .ok_or_else(|| Refusal::new(EXIT_FAILURE, format!("larderd: invalid option -- '{short}'")))
 }
 
-/// Finds an option by its long name, or by the start of one that no other name has.
+/// Finds an option by its long name, or by the start of one that no other name has, among memcached's at least.
 pub(super) fn by_long(long: &str) -> Result<&'static Row, Refusal> {
     if let Some(row) = COMMAND_LINE.iter().find(|row| row.name == long) {
         return Ok(row);
     }
-    let mut candidates = COMMAND_LINE.iter().filter(|row| row.name.starts_with(long));
-    match (candidates.next(), candidates.next()) {
-        (Some(row), None) => Ok(row),
-        (Some(_), Some(_)) => {
-            Err(Refusal::new(EXIT_FAILURE, format!("larderd: option '--{long}' is ambiguous")))
-        }
-        _ => Err(Refusal::new(EXIT_FAILURE, format!("larderd: unrecognized option '--{long}'"))),
+    let candidates: Vec<_> = COMMAND_LINE.iter().filter(|row| row.name.starts_with(long)).collect();
+    // memcached's options have letters. Ours, which have none, must not make ambiguous what is not so there.
+    let of_memcached: Vec<_> = candidates.iter().copied().filter(|row| row.short.is_some()).collect();
+    match (&candidates[..], &of_memcached[..]) {
+        ([row], _) | (_, [row]) => Ok(row),
+        ([], _) => Err(Refusal::new(EXIT_FAILURE, format!("larderd: unrecognized option '--{long}'"))),
+        _ => Err(Refusal::new(EXIT_FAILURE, format!("larderd: option '--{long}' is ambiguous"))),
     }
 }
 

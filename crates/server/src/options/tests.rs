@@ -104,6 +104,22 @@ fn no_name_appears_twice_and_every_row_has_help() {
     }
 }
 
+/// memcached 1.6.18 takes --udp and --lo, which are short for what it has.
+#[test]
+fn long_names_may_be_cut_as_far_as_memcached_understands_them() {
+    assert_eq!(settings("--udp=5 --po 0").udp_port, Port::Fixed(5));
+    assert!(settings("--lo").lock_memory);
+    assert_eq!(settings("--log-l=info --admin-l=/a").web.listen, ["/a"]);
+    for (line, complaint) in [
+        ("--log=info", "ambiguous"),
+        ("--enable", "ambiguous"),
+        ("--l", "ambiguous"),
+        ("--loud", "unrecognized"),
+    ] {
+        assert!(refusal(line).1.contains(complaint), "{line}");
+    }
+}
+
 #[test]
 fn every_option_of_memcached_has_a_row() {
     for &(short, long, takes_value) in MEMCACHED_OPTIONS {
