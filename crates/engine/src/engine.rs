@@ -23,6 +23,8 @@ const SEGMENT_BYTES_MIN: usize = 16 << 10;
 const SEGMENT_BYTES_MAX: usize = 1 << 20;
 /// Segments and runs that come back at a time.
 const RECLAIM_STEP: usize = 2;
+/// By so many segments the index may exceed the limit before the next eviction gives them back.
+const OVERDRAFT_SEGMENTS: u64 = 4;
 /// Overflow buckets of the index come back once so many wait.
 const BUCKETS_STEP: usize = 16;
 /// How far the limit may be raised later. Address space alone is set aside for it.
@@ -298,6 +300,12 @@ impl Engine {
         self.add_segment()
     }
 
+    /// Beyond the limit by little?
+    fn is_overdrawn(&self) -> bool {
+        let excess_bytes = self.budget.used_bytes().saturating_sub(self.budget.limit_bytes());
+        (1..=OVERDRAFT_SEGMENTS * self.segments.segment_bytes as u64).contains(&excess_bytes)
+    }
+
     /// Free segments for whoever needs one next?
     fn has_ready(&self) -> bool {
         self.segments.ready_count.load(Relaxed) >= self.free_target
@@ -389,10 +397,8 @@ impl Engine {
 
     fn reuse(&self, what: Retired) {
         match what {
-            // Beyond the limit memory goes back to the system, but for what somebody may be waiting for.
-            Retired::Segment(id)
-                if self.budget.is_exceeded() && !self.is_reserve_low() && self.has_ready() =>
-            {
+            // The index took more than there was. Much more means that the limit was lowered: the background step sees to that.
+            Retired::Segment(id) if self.is_overdrawn() && self.has_ready() && !self.is_reserve_low() => {
                 self.decommit_segment(id);
             }
             Retired::Segment(id) => self.segments.with_pool(|pool| pool.put_ready(id)),
