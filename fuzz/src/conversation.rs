@@ -74,6 +74,7 @@ impl Server {
             evict: settings.evict,
             handles_max: 2,
             index_power: None,
+            large_pages: false,
             hash_key: [1, 2],
         })
         .unwrap();

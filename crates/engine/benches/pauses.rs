@@ -231,6 +231,7 @@ impl Probe {
             evict,
             handles_max: 5, // larderd with four workers
             index_power: None,
+            large_pages: false,
             hash_key: [1, 2],
         })
         .unwrap();

@@ -33,6 +33,7 @@ fn main() {
         evict: true,
         handles_max: threads,
         index_power: None,
+        large_pages: false,
         hash_key: [1, 2],
     })
     .unwrap();

@@ -21,6 +21,7 @@ fn main() -> std::io::Result<()> {
         evict: true,
         handles_max: THREADS,
         index_power: None,
+        large_pages: false,
         hash_key: [random.hash_one(1), random.hash_one(2)],
     })?;
     let start = Instant::now();

@@ -21,6 +21,8 @@ use crate::worth::CLASSES;
 
 const SEGMENT_BYTES_MIN: usize = 16 << 10;
 const SEGMENT_BYTES_MAX: usize = 1 << 20;
+/// From this memory on the index has large pages: the one or two that are begun are less than two percent of it.
+const LARGE_PAGES_BYTES_MIN: usize = 256 << 20;
 /// Segments and runs that come back at a time.
 const RECLAIM_STEP: usize = 2;
 /// By so many segments the index may exceed the limit before the next eviction gives them back.
@@ -52,6 +54,9 @@ pub struct Config {
     /// log2 of the number of index buckets at the start; `None`: from `memory_bytes`. The index grows by itself; a start near
     /// the final size spares it the work.
     pub index_power: Option<u8>,
+    /// Ask the system for large pages for items as well: reads then wait less for memory, while memory that comes back is given to
+    /// others only when they are short of it. The index of a cache that is not small has them in any case.
+    pub large_pages: bool,
     /// Key of the hash function; random, so that nobody can choose colliding keys.
     pub hash_key: [u64; 2],
 }
@@ -134,7 +139,14 @@ impl Engine {
             ));
         }
         let index = Index::new(GROWTH_FACTOR * memory_bytes, buckets, &budget)?;
+        if config.large_pages || memory_bytes >= LARGE_PAGES_BYTES_MIN {
+            index.prefer_large_pages();
+        }
         let ghost = Ghost::new(if config.evict { memory_bytes / 64 } else { 0 })?;
+        let log = Region::reserve((reserved_segments + run_segments) * segment_bytes)?;
+        if config.large_pages {
+            log.prefer_large_pages();
+        }
         let segments = Segments::new(reserved_segments as u32, run_segments as u32, segment_bytes);
         budget.force(ghost.bytes());
         budget.force((log_segments * size_of::<crate::segment::Segment>()) as u64);
@@ -147,7 +159,7 @@ impl Engine {
             free_target: (2 + config.handles_max as u32 / 8).min(log_segments as u32 / 16),
             reserve: if config.evict { 0 } else { config.handles_max.min(log_segments / 8).max(1) },
             hash_key: HashKey::new(config.hash_key),
-            log: Region::reserve((reserved_segments + run_segments) * segment_bytes)?,
+            log,
             index,
             ghost,
             segments,

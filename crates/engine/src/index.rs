@@ -135,6 +135,13 @@ impl Index {
         })
     }
 
+    /// A look-up goes to any line of many megabytes: with small pages it would wait for the page table as well, and in a virtual
+    /// machine for two of them.
+    pub(crate) fn prefer_large_pages(&self) {
+        self.buckets.prefer_large_pages();
+        self.overflow.prefer_large_pages();
+    }
+
     /// Starts fetching the line that a look-up will read.
     pub(crate) fn prefetch(&self, hash: Hash) {
         self.buckets.prefetch(bucket_of(hash, self.count.load(Relaxed)));

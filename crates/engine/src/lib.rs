@@ -33,6 +33,7 @@
 //!     evict: true,
 //!     handles_max: 1,
 //!     index_power: None,
+//!     large_pages: false,
 //!     hash_key: [1, 2], // from a random source, where keys come from strangers
 //! })?;
 //! let mut handle = engine.handle().expect("handles_max is 1 and none is out");

@@ -21,6 +21,10 @@ impl Lines {
         crate::memory::Region::reserve(bytes).map(Self)
     }
 
+    pub(crate) fn prefer_large_pages(&self) {
+        self.0.prefer_large_pages();
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.0.len_bytes() / LINE_BYTES
     }
@@ -43,6 +47,8 @@ impl Lines {
     pub(crate) fn reserve(_bytes: usize) -> io::Result<Self> {
         Ok(Self((0..4).map(|_| std::array::from_fn(|_| AtomicU64::new(0))).collect()))
     }
+
+    pub(crate) fn prefer_large_pages(&self) {}
 
     pub(crate) fn count(&self) -> usize {
         self.0.len()

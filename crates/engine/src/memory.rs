@@ -33,6 +33,12 @@ impl Region {
         Ok(Self { base: os::reserve(bytes)?, bytes })
     }
 
+    /// Asks for pages of 2 MiB where the system has some (transparent huge pages, `madvise` or `always`). They come as memory is
+    /// touched; where there are none it stays as it is.
+    pub(crate) fn prefer_large_pages(&self) {
+        os::prefer_large_pages(self.base, self.bytes);
+    }
+
     /// Size in bytes.
     pub(crate) fn len_bytes(&self) -> usize {
         self.bytes
@@ -126,6 +132,11 @@ mod os {
         NonNull::new(base.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
     }
 
+    pub(super) fn prefer_large_pages(base: NonNull<u8>, bytes: usize) {
+        // SAFETY: changes no byte that can be read, only how the pages will be got. A kernel without them says no.
+        let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+    }
+
     /// # Safety
     /// The range is part of a reservation and nobody uses it.
     pub(super) unsafe fn decommit(base: NonNull<u8>, bytes: usize) {
@@ -156,6 +167,8 @@ mod os {
         NonNull::new(unsafe { alloc_zeroed(layout(bytes)) })
             .ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
     }
+
+    pub(super) fn prefer_large_pages(_base: NonNull<u8>, _bytes: usize) {}
 
     pub(super) unsafe fn decommit(base: NonNull<u8>, bytes: usize) {
         // SAFETY: by the caller's promise.

@@ -108,6 +108,7 @@ mod tests {
             evict: true,
             handles_max: 1,
             index_power: None,
+            large_pages: false,
             hash_key: [7, 9],
         };
         let engine = Engine::new(config).expect("16 MiB can be reserved");

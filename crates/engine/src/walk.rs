@@ -100,6 +100,7 @@ mod tests {
             evict: true,
             handles_max: 1,
             index_power: Some(0),
+            large_pages: false,
             hash_key: [7, 9],
         };
         let mut handle = Engine::new(config).unwrap().handle().unwrap();
@@ -140,6 +141,7 @@ mod tests {
             evict: true,
             handles_max: 1,
             index_power: None,
+            large_pages: false,
             hash_key: [7, 9],
         };
         let engine = Engine::new(config).unwrap();

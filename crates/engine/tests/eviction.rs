@@ -16,6 +16,7 @@ fn engine(memory_bytes: u64) -> Arc<Engine> {
         evict: true,
         handles_max: 1,
         index_power: None,
+        large_pages: false,
         hash_key: [1, 2],
     };
     Engine::new(config).unwrap()

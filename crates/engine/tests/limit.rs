@@ -24,6 +24,7 @@ fn memory_follows_its_limit_down_and_up() {
         evict: true,
         handles_max: 2,
         index_power: None,
+        large_pages: false,
         hash_key: [1, 2],
     })
     .unwrap();

@@ -559,6 +559,7 @@ fn config(memory_bytes: u64) -> Config {
         evict: true,
         handles_max: 2,
         index_power: Some(6),
+        large_pages: true,
         hash_key: [3, 4],
     }
 }

@@ -16,6 +16,7 @@ fn config(memory_bytes: u64, evict: bool) -> Config {
         evict,
         handles_max: 4,
         index_power: None,
+        large_pages: false,
         hash_key: [7, 8],
     }
 }

@@ -17,6 +17,7 @@ fn engine(memory_bytes: u64, evict: bool) -> Arc<Engine> {
         evict,
         handles_max: THREADS + 1,
         index_power: Some(4),
+        large_pages: false,
         hash_key: [5, 6],
     })
     .unwrap()

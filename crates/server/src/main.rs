@@ -193,6 +193,7 @@ fn config(settings: &Settings) -> Result<Config, Refusal> {
         // One for each worker, one for the background work.
         handles_max: settings.threads + 1,
         index_power: settings.index_power(),
+        large_pages: settings.large_pages,
         hash_key,
     })
 }

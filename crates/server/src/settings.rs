@@ -93,6 +93,8 @@ pub struct Settings {
     pub drop_privileges: bool,
     /// Keep all memory resident (`-k`).
     pub lock_memory: bool,
+    /// Large pages for items too (`-L`).
+    pub large_pages: bool,
     /// Raise the limit on core files (`-r`).
     pub core_dumps: bool,
 
@@ -233,6 +235,7 @@ impl Default for Settings {
             user: None,
             drop_privileges: false,
             lock_memory: false,
+            large_pages: false,
             core_dumps: false,
             prefix_delimiter: b':',
             detail: false,

@@ -42,6 +42,7 @@ impl Server {
             evict: settings.evict,
             handles_max: 4,
             index_power: None,
+            large_pages: false,
             hash_key: [1, 2],
         })
         .unwrap();

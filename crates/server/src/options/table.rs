@@ -189,15 +189,17 @@ pub(super) const COMMAND_LINE: &[Row] = &[
             Ok(())
         }),
     },
-    Row {
-        short: Some('L'),
-        name: "enable-largepages",
-        value: NoValue,
-        default: "",
-        help: "use large memory pages",
-        status: Status::Accepted("the system's setting for transparent huge pages applies"),
-        act: Act::Nothing,
-    },
+    Row::honoured(
+        Some('L'),
+        "enable-largepages",
+        NoValue,
+        "",
+        "use large memory pages for items, too",
+        |d, _| {
+            d.settings.large_pages = true;
+            Ok(())
+        },
+    ),
     Row::honoured(
         Some('D'),
         "stat-key-prefix",

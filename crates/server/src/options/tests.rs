@@ -169,7 +169,7 @@ fn options_are_spelled_in_all_ways_of_getopt() {
 #[test]
 fn values_arrive() {
     let all = settings(
-        "-p 1 -s /tmp/x -a 0770 -A -l 127.0.0.1,::1 -l [::1]:5;a:6 -d -r -u me -m 100 -M -c 10 -k -P /tmp/p -t 2 -R 5 \
+        "-p 1 -s /tmp/x -a 0770 -A -l 127.0.0.1,::1 -l [::1]:5;a:6 -d -r -u me -m 100 -M -c 10 -k -L -P /tmp/p -t 2 -R 5 \
          -C -b 7 -B ascii -I 2m -F -X -W -U 0 --noreply-close-on-error \
          -o no_maxconns_fast,hashpower=20,idle_timeout=9,slab_automove",
     );
@@ -180,7 +180,12 @@ fn values_arrive() {
     assert_eq!((all.connections_max, all.threads, all.requests_per_event, all.backlog), (10, 2, 5, 7));
     assert_eq!((all.hash_power, all.idle_timeout_secs, all.maxconns_fast), (Some(20), 9, false));
     assert!(
-        all.shutdown_command && all.daemon && all.core_dumps && all.lock_memory && all.noreply_close_on_error
+        all.shutdown_command
+            && all.daemon
+            && all.core_dumps
+            && all.lock_memory
+            && all.large_pages
+            && all.noreply_close_on_error
     );
     assert!(!(all.evict || all.cas || all.flush_all || all.dump || all.watch));
     assert_eq!(settings("-I 1024").item_bytes_max, 1024);
