@@ -241,7 +241,7 @@ fn why_not_reassign(from: i32, to: i32) -> Error {
     }
 }
 
-/// watch <fetchers|mutations|evictions|...>*
+/// `watch <fetchers|mutations|evictions|...>*`
 pub(crate) fn watch(arguments: &[&[u8]]) -> Command<'static> {
     Streams::parse(arguments)
         .map_or_else(|| refusal(Error::UnknownCommand), |streams| Command::Admin(Admin::Watch(streams)))
