@@ -21,6 +21,8 @@ enum Probe {
 
 const NEEDS: &[Need] = &[
     Need { package: "memcached", probe: Probe::Runs(&["memcached", "-V"]) },
+    // A terminal for larder top.
+    Need { package: "tmux", probe: Probe::File("/usr/bin/tmux") },
     Need { package: "libmemcached-tools", probe: Probe::File("/usr/bin/memccapable") },
     Need {
         package: "libcache-memcached-perl",

@@ -4,10 +4,10 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
-use ratatui::layout::{Alignment, Constraint, Layout};
-use ratatui::style::{Color, Modifier, Style, Stylize as _};
-use ratatui::text::{Line, Text};
-use ratatui::widgets::{Cell, Paragraph, Row, Table};
+use ratatui::layout::{Constraint, Layout};
+use ratatui::style::{Color, Stylize as _};
+use ratatui::text::Line;
+use ratatui::widgets::Paragraph;
 use ratatui::{DefaultTerminal, Frame};
 
 use super::sample::{Fleet, Rates};
@@ -73,33 +73,31 @@ impl Screen {
             Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)])
                 .areas(frame.area());
         let silent = self.rates.iter().filter(|server| server.trouble.is_some()).count();
-        let mut title = vec![format!("larder top  {} servers", self.rates.len()).bold()];
+        let count =
+            |n: usize, one: &str, several: &str| format!("{n} {}", if n == 1 { one } else { several });
+        let mut title = vec![format!("larder top  {}", count(self.rates.len(), "server", "servers")).bold()];
         if silent > 0 {
-            title.push(format!("  {silent} do not answer").fg(Color::Red).bold());
+            let silent = count(silent, "does not answer", "do not answer");
+            title.push(format!("  {silent}").fg(Color::Red).bold());
         }
         frame.render_widget(Line::from(title), head);
 
-        let heading = Column::ALL.map(|column| {
-            let style =
-                if column == self.sort { Modifier::REVERSED | Modifier::BOLD } else { Modifier::BOLD };
-            cell(column, column.heading().to_owned()).style(Style::new().add_modifier(style))
+        let names = table::names(&self.rates);
+        let columns = table::fitting(body.width.into(), names, self.sort);
+        let heading = columns.iter().map(|column| {
+            let text = column.pad(column.heading(), names).bold();
+            if *column == self.sort { text.reversed() } else { text }
         });
-        let rows = self.rates.iter().map(|server| {
-            let mut cells: Vec<_> =
-                Column::ALL.iter().map(|column| cell(*column, column.text(server))).collect();
-            cells.push(Cell::from(server.trouble.clone().unwrap_or_default()));
-            let style = if server.trouble.is_some() { Style::new().fg(Color::Red) } else { Style::new() };
-            Row::new(cells).style(style)
+        let lines = self.rates.iter().map(|server| match &server.trouble {
+            Some(why) => {
+                Line::from(format!("{}  {why}", Column::Server.pad(&server.server, names))).fg(Color::Red)
+            }
+            None => Line::from(
+                columns.iter().map(|column| column.pad(&column.text(server), names)).collect::<String>(),
+            ),
         });
-        let widths = Column::ALL.iter().map(|column| Constraint::Length(column.width()));
-        let widths = widths.chain([Constraint::Min(0)]);
-        frame.render_widget(Table::new(rows, widths).header(Row::new(heading)), body);
+        let lines: Vec<Line<'_>> = [Line::from_iter(heading)].into_iter().chain(lines).collect();
+        frame.render_widget(Paragraph::new(lines), body);
         frame.render_widget(Paragraph::new("< > sort   r reverse   q quit").dim(), foot);
     }
-}
-
-/// Names to the left, numbers to the right.
-fn cell(column: Column, text: String) -> Cell<'static> {
-    let alignment = if column == Column::Server { Alignment::Left } else { Alignment::Right };
-    Cell::from(Text::from(text).alignment(alignment))
 }

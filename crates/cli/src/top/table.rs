@@ -61,12 +61,22 @@ impl Column {
         }
     }
 
-    pub(super) fn width(self) -> u16 {
+    /// Characters that it takes, with a space before it; `names` is what the longest name of a server takes.
+    fn width(self, names: usize) -> usize {
         match self {
-            Self::Server => 24,
-            Self::Memory => 14,
+            Self::Server => names,
+            Self::Memory => 15,
             Self::Answer => 10,
             _ => 8,
+        }
+    }
+
+    /// A text in its place: names to the left, numbers to the right.
+    pub(super) fn pad(self, text: &str, names: usize) -> String {
+        let width = self.width(names);
+        match self {
+            Self::Server => format!("{text:<width$}"),
+            _ => format!("{text:>width$}"),
         }
     }
 
@@ -121,23 +131,36 @@ pub(super) fn sort(rates: &mut [Rates], by: Column, is_reversed: bool) {
     }
 }
 
-pub(super) fn print(out: &mut dyn Write, rates: &[Rates]) -> io::Result<()> {
-    let mut line = |texts: Vec<String>, trouble: Option<&str>| {
-        let mut text = String::new();
-        for (column, cell) in Column::ALL.into_iter().zip(texts) {
-            let width = usize::from(column.width());
-            match column {
-                Column::Server => text += &format!("{cell:<width$}"),
-                _ => text += &format!(" {cell:>width$}"),
-            }
+/// The columns that have room in so many characters; what is said by the order of the rows is among them.
+pub(super) fn fitting(width: usize, names: usize, sort: Column) -> Vec<Column> {
+    let mut columns = Column::ALL.to_vec();
+    for spare in SPARE_FIRST {
+        let taken: usize = columns.iter().map(|column| column.width(names)).sum();
+        if taken <= width {
+            break;
         }
-        writeln!(out, "{text}{}", trouble.map(|why| format!("  {why}")).unwrap_or_default())
-    };
-    line(Column::ALL.map(|column| column.heading().to_owned()).to_vec(), None)?;
-    for server in rates {
-        line(Column::ALL.map(|column| column.text(server)).to_vec(), server.trouble.as_deref())?;
+        if spare != sort {
+            columns.retain(|column| *column != spare);
+        }
     }
-    Ok(())
+    columns
+}
+
+/// Characters of the longest name.
+pub(super) fn names(rates: &[Rates]) -> usize {
+    let names = rates.iter().map(|server| server.server.chars().count());
+    names.chain([Column::Server.heading().len()]).max().unwrap_or_default()
+}
+
+pub(super) fn print(out: &mut dyn Write, rates: &[Rates]) -> io::Result<()> {
+    let names = names(rates);
+    let mut line = |text: fn(Column, &Rates) -> String, server: &Rates| {
+        let cells = Column::ALL.map(|column| column.pad(&text(column, server), names)).concat();
+        let trouble = server.trouble.as_ref().map(|why| format!("  {why}"));
+        writeln!(out, "{cells}{}", trouble.unwrap_or_default())
+    };
+    line(|column, _| column.heading().to_owned(), &Rates::default())?;
+    rates.iter().try_for_each(|server| line(Column::text, server))
 }
 
 pub(super) fn json(rates: &Rates) -> Value {
@@ -169,6 +192,21 @@ fn micros(micros: Option<f64>) -> String {
         Some(micros) => format!("{:.0} ms", micros / 1000.0),
     }
 }
+
+/// What goes first where there is little room.
+const SPARE_FIRST: [Column; 11] = [
+    Column::In,
+    Column::Out,
+    Column::Items,
+    Column::P50,
+    Column::Answer,
+    Column::Connections,
+    Column::P99,
+    Column::Evictions,
+    Column::Sets,
+    Column::Memory,
+    Column::Hits,
+];
 
 /// Three digits and a unit.
 fn short(number: f64) -> String {
@@ -210,5 +248,22 @@ mod tests {
         assert_eq!(rates.iter().map(|rates| &rates.server[..]).collect::<String>(), "cab");
         sort(&mut rates, Column::Server, true);
         assert_eq!(rates.iter().map(|rates| &rates.server[..]).collect::<String>(), "cba");
+    }
+
+    #[test]
+    fn what_matters_least_goes_where_there_is_little_room() {
+        let heading = |width, sort| {
+            let columns = fitting(width, 15, sort);
+            columns.iter().map(|column| column.pad(column.heading(), 15)).collect::<String>()
+        };
+        let all = heading(200, Column::Server);
+        assert!(all.starts_with("SERVER            GET/s   SET/s") && all.ends_with("    ANSWER"), "{all}");
+        assert_eq!(fitting(all.len(), 15, Column::Server).len(), Column::ALL.len());
+        assert_eq!(
+            heading(80, Column::Server),
+            "SERVER            GET/s   SET/s   HIT % EVICT/s   CONNS         MEMORY     P99"
+        );
+        assert_eq!(heading(40, Column::In), "SERVER            GET/s   HIT %    IN/s");
+        assert_eq!(heading(1, Column::Server), "SERVER            GET/s");
     }
 }

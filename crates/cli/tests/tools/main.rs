@@ -4,6 +4,7 @@ mod capable;
 mod doors;
 mod keys;
 mod look;
+mod screen;
 mod transfer;
 
 use std::io::Write as _;
