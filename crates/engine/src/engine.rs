@@ -33,6 +33,9 @@ const BUCKETS_STEP: usize = 16;
 const GROWTH_FACTOR: usize = 4;
 /// At least, unless the memory is too small.
 const SEGMENTS_PER_HANDLE: usize = 16;
+/// The part of its share of the segments that a handle keeps open at most, if items can go to those that are open: a sixteenth of
+/// the memory would be empty.
+const OPEN_PART: usize = 8;
 /// Address space for large items, as a multiple of the memory: runs are never moved, so room that is free but in pieces must
 /// not run out before the memory does.
 const RUN_SPACE_FACTOR: usize = 4;
@@ -70,6 +73,8 @@ pub struct Engine {
     pub(crate) groups: usize,
     /// Classes of worth in use.
     pub(crate) classes: usize,
+    /// So many segments a handle keeps open for lines of their own: on average they are half empty.
+    pub(crate) open_max: usize,
     /// So few segments that handles which keep some open while they do nothing may leave none to others.
     pub(crate) is_crowded: bool,
     /// Free segments to keep at hand, so that a store need not wait for readers to leave an evicted one.
@@ -156,6 +161,7 @@ impl Engine {
             is_crowded: log_segments < SEGMENTS_PER_HANDLE * config.handles_max,
             groups: if log_segments / config.handles_max >= 48 { GROUPS } else { 2 },
             classes: classes(log_segments, &config),
+            open_max: (log_segments / config.handles_max / OPEN_PART).max(2),
             free_target: (2 + config.handles_max as u32 / 8).min(log_segments as u32 / 16),
             reserve: if config.evict { 0 } else { config.handles_max.min(log_segments / 8).max(1) },
             hash_key: HashKey::new(config.hash_key),

@@ -64,8 +64,7 @@ impl Writer {
         let mark = engine.flush_mark.load(Relaxed);
         let slot = &mut self.open[queue][group][class];
         if let Some(open) = slot {
-            let is_fit = open.end - open.next >= bytes
-                && open.flush_mark == mark
+            let is_fit = open.has_room(mark, bytes)
                 && now.secs.saturating_sub(open.opened_secs) <= open_secs_max(group);
             if !is_fit {
                 let open = *open;
@@ -73,19 +72,41 @@ impl Writer {
                 open.seal(engine);
             }
         }
-        if slot.is_none() {
-            *slot =
-                engine.take_segment(for_compaction).map(|id| Open::new(engine, id, queue, group, mark, now));
+        if slot.is_none() && (self.open_count() < engine.open_max || !self.has_room(queue, mark, bytes)) {
+            let id = engine.take_segment(for_compaction);
+            self.open[queue][group][class] = id.map(|id| Open::new(engine, id, queue, group, mark, now));
         }
-        if let Some(at) = slot.as_mut().and_then(|open| open.take(bytes, weight)) {
-            engine.segments.get(engine.segments.id_at(at)).note_expiry(expiry);
-            return Some(at);
-        }
-        // No segment to be had. Lines are a convenience: any open one of this flush mark will do.
-        let others = self.open[queue].iter_mut().flatten().flatten().filter(|open| open.flush_mark == mark);
-        let at = others.into_iter().find_map(|open| open.take(bytes, weight))?;
+        let own = self.open[queue][group][class].as_mut().and_then(|open| open.take(bytes, weight));
+        // No segment to be had, or enough of them half empty. Lines are a convenience: the nearest of this flush mark will do.
+        let at = own.or_else(|| self.take_beside(queue, (group, class), mark, bytes, weight))?;
         engine.segments.get(engine.segments.id_at(at)).note_expiry(expiry);
         Some(at)
+    }
+
+    fn open_count(&self) -> usize {
+        self.open.iter().flatten().flatten().filter(|slot| slot.is_some()).count()
+    }
+
+    fn has_room(&self, queue: usize, mark: u32, bytes: usize) -> bool {
+        self.open[queue].iter().flatten().flatten().any(|open| open.has_room(mark, bytes))
+    }
+
+    fn take_beside(
+        &mut self,
+        queue: usize,
+        (group, class): (usize, usize),
+        mark: u32,
+        bytes: usize,
+        weight: u32,
+    ) -> Option<usize> {
+        let lines = self.open[queue].iter_mut().enumerate();
+        let slots =
+            lines.flat_map(|(group, line)| line.iter_mut().enumerate().map(move |slot| (group, slot)));
+        let open = slots.filter_map(|(its_group, (its_class, slot))| {
+            let open = slot.as_mut().filter(|open| open.has_room(mark, bytes))?;
+            Some(((its_group != group, its_class.abs_diff(class)), open))
+        });
+        open.min_by_key(|(distance, _)| *distance)?.1.take(bytes, weight)
     }
 
     /// Takes back the most recent `append`, whose item will not be needed.
@@ -129,6 +150,10 @@ impl Open {
             flush_mark,
             opened_secs: now.secs,
         }
+    }
+
+    fn has_room(&self, mark: u32, bytes: usize) -> bool {
+        self.flush_mark == mark && self.end - self.next >= bytes
     }
 
     fn take(&mut self, bytes: usize, weight: u32) -> Option<usize> {

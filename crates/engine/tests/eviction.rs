@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use larder_engine::{Config, Engine, Handle, Now, Store, Stored};
+use larder_engine::{Config, Engine, Expiry, Handle, Now, Store, Stored};
 
 const MIB: u64 = 1 << 20;
 const NOW: Now = Now { secs: 1, micros: 1 };
@@ -89,4 +89,38 @@ fn what_is_read_survives_what_is_only_written() {
     }
     let left = (0..hot).filter(|&key| is_there(&mut handle, key)).count() as u64;
     assert!(left > hot * 95 / 100, "{left} of {hot}");
+}
+
+/// A segment that is open is half empty on average: with lines for every lifetime and size, four threads could keep a quarter
+/// of the memory so.
+#[test]
+fn few_segments_are_open_whatever_is_stored() {
+    const HANDLES: usize = 4;
+    let config = Config {
+        memory_bytes: 64 * MIB,
+        item_bytes_max: 1 << 20,
+        evict: true,
+        handles_max: HANDLES,
+        index_power: None,
+        large_pages: false,
+        hash_key: [1, 2],
+    };
+    let engine = Engine::new(config).unwrap();
+    let mut handles: Vec<Handle> = (0..HANDLES).map(|_| engine.handle().unwrap()).collect();
+    for (number, handle) in handles.iter_mut().enumerate() {
+        for ttl_secs in [None, Some(30), Some(300), Some(3_000), Some(20_000), Some(1_000_000)] {
+            for value_bytes in [10, 200, 1_000, 4_000, 16_000, 60_000] {
+                let key = format!("{number}:{ttl_secs:?}:{value_bytes}");
+                let value = vec![7; value_bytes];
+                let turn = handle.enter(NOW);
+                let mut item = Store::set(key.as_bytes(), &value);
+                item.expiry = ttl_secs.map_or(Expiry::NEVER, |ttl_secs| Expiry::at(NOW.secs + ttl_secs));
+                assert!(matches!(turn.store(turn.prepare(key.as_bytes()), &item), Stored::Stored { .. }));
+            }
+        }
+    }
+    let stats = engine.stats();
+    assert_eq!(stats.items, 4 * 6 * 6);
+    let segments_bytes = stats.queues[0].memory_bytes + stats.queues[1].memory_bytes;
+    assert!(segments_bytes <= 64 * MIB / 8, "{segments_bytes} of 64 MiB for {} bytes of items", stats.bytes);
 }
