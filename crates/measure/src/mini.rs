@@ -53,11 +53,11 @@ pub(crate) struct MiniCache {
     novelty: f64,
     lesson: Lesson,
     /// Keys with the number of their last eviction and the queue that they left, and the same in order.
-    ghost: HashedMap<(u64, usize)>,
-    evicted: VecDeque<(u64, u64)>,
-    evictions: u64,
+    ghost: HashedMap<(u32, u8)>,
+    evicted: VecDeque<(u64, u32)>,
+    evictions: u32,
     /// Numbers the places in the lines: an entry whose number is not its item's is stale.
-    places: u64,
+    places: u32,
     /// Keys by the second in which they expire.
     expiries: BTreeMap<u32, Vec<u64>>,
 }
@@ -65,16 +65,16 @@ pub(crate) struct MiniCache {
 #[derive(Debug)]
 struct Item {
     bytes: u32,
-    uses: u8,
-    queue: usize,
-    place: u64,
+    place: u32,
     expires_secs: u32,
+    uses: u8,
+    queue: u8,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Place {
     key: u64,
-    number: u64,
+    number: u32,
     due: f64,
 }
 
@@ -87,8 +87,8 @@ struct Lesson {
     fresh: usize,
 }
 
-const SMALL: usize = 0;
-const MAIN: usize = 1;
+const SMALL: u8 = 0;
+const MAIN: u8 = 1;
 const USES_MAX: u8 = 3;
 const CLASSES: usize = 7;
 const NOVELTY_MIN: f64 = 1.0 / 8.0;
@@ -158,7 +158,7 @@ impl MiniCache {
         let (queue, uses) = match (self.items.get(&key), self.ghost.get(&key)) {
             (Some(item), _) => (item.queue, item.uses),
             (None, Some(&(_, from))) => {
-                self.lesson.returned[from] += 1.0;
+                self.lesson.returned[usize::from(from)] += 1.0;
                 (MAIN, 0)
             }
             (None, None) => (SMALL, 0),
@@ -189,14 +189,14 @@ impl MiniCache {
     }
 
     fn push(&mut self, key: u64, mut item: Item, weight: f64) {
-        self.places += 1;
+        self.places = self.places.wrapping_add(1);
         item.place = self.places;
         self.bytes += u64::from(item.bytes);
         let bytes_per_read = f64::from(item.bytes) / weight;
         let due = self.clock + 1.0 / bytes_per_read;
         // Up to 256 bytes, 1, 4, 16, 64, 256 KiB, and more.
         let class = (bytes_per_read.max(1.0).log2() as usize / 2).saturating_sub(3).min(CLASSES - 1);
-        self.lines[item.queue][class].push_back(Place { key, number: item.place, due });
+        self.lines[usize::from(item.queue)][class].push_back(Place { key, number: item.place, due });
         self.waiting += 1;
         self.items.insert(key, item);
     }
@@ -259,13 +259,13 @@ impl MiniCache {
         self.push(key, item, weight);
     }
 
-    fn remember(&mut self, key: u64, from: usize) {
-        self.lesson.evicted[from] += 1.0;
+    fn remember(&mut self, key: u64, from: u8) {
+        self.lesson.evicted[usize::from(from)] += 1.0;
         self.lesson.fresh += 1;
         if self.lesson.fresh >= (self.items.len() / 64).max(16) {
             self.conclude();
         }
-        self.evictions += 1;
+        self.evictions = self.evictions.wrapping_add(1);
         self.ghost.insert(key, (self.evictions, from));
         self.evicted.push_back((key, self.evictions));
         let ghosts_max = self.items.len().min((self.memory_bytes / BYTES_PER_GHOST) as usize);
@@ -280,7 +280,7 @@ impl MiniCache {
     /// Changes the worth of new keys after what was learned.
     fn conclude(&mut self) {
         let Lesson { evicted, returned, fresh } = &mut self.lesson;
-        let share = |queue: usize| returned[queue] / evicted[queue].max(1.0);
+        let share = |queue: u8| returned[usize::from(queue)] / evicted[usize::from(queue)].max(1.0);
         let step = if share(SMALL) > share(MAIN) { 1.05 } else { 0.95 };
         self.novelty = (self.novelty * step).clamp(NOVELTY_MIN, NOVELTY_MAX);
         for sum in evicted.iter_mut().chain(returned) {
