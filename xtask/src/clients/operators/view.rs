@@ -136,8 +136,8 @@ const VARYING: [&str; 40] = [
     "lru_crawler_moves_within_lru_total",
 ];
 
-/// What larder has its own of, as docs/statistics.md says.
-const DELIBERATE: [&str; 14] = [
+/// What larder has its own of, as docs/statistics.md and docs/compatibility.md say.
+const DELIBERATE: [&str; 15] = [
     "version",
     "libevent",
     "reserved_fds",
@@ -145,6 +145,7 @@ const DELIBERATE: [&str; 14] = [
     "hash_bytes",
     "hash_algorithm",
     "num_napi_ids",
+    "reqs_per_event",
     "slab_automove_window",
     "slab_global_page_pool",
     "total_items",
