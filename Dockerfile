@@ -4,15 +4,15 @@ FROM rust:1.88-slim-bookworm AS build
 WORKDIR /src
 COPY . .
 RUN cargo build --release --locked --package larder-server --package larder-cli \
-    && install -D --strip --target-directory=/image/usr/bin target/release/larderd target/release/larder \
-    && install -D --mode=644 --target-directory=/image/usr/share/doc/larder LICENSE-MIT LICENSE-APACHE
+    && install -D --strip --target-directory=image/usr/bin target/release/larderd target/release/larder \
+    && install -D --mode=644 --target-directory=image/usr/share/doc/larder LICENSE-MIT LICENSE-APACHE
 
 # The C library and nothing else.
 FROM gcr.io/distroless/cc-debian12:nonroot
 LABEL org.opencontainers.image.title="larder" \
       org.opencontainers.image.description="An in-memory cache in the place of memcached" \
       org.opencontainers.image.licenses="MIT OR Apache-2.0"
-COPY --from=build /image /
+COPY --from=build src/image /
 # nonroot, as a number, so that orchestrators can tell that it is not root.
 USER 65532:65532
 # Clients, and operators' HTTP if --admin-listen=*:9150 asks for it.
