@@ -4,6 +4,7 @@ use std::io;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::apart::Apart;
 use crate::budget::Budget;
 use crate::epoch::Epochs;
 use crate::ghost::Ghost;
@@ -87,8 +88,8 @@ pub struct Engine {
     pub(crate) index: Index,
     pub(crate) ghost: Ghost,
     pub(crate) segments: Segments,
-    pub(crate) runs: Runs,
-    pub(crate) budget: Budget,
+    pub(crate) runs: Apart<Runs>,
+    pub(crate) budget: Apart<Budget>,
     pub(crate) epochs: Epochs,
     pub(crate) counters: Box<[Counters]>,
 
@@ -101,10 +102,10 @@ pub struct Engine {
     ticked_secs: AtomicU32,
 
     /// Segments and runs.
-    limbo: Limbo,
+    limbo: Apart<Limbo>,
     /// Overflow buckets of the index. They are many and small: among the segments, whoever wants one would have to work off
     /// thousands of them first.
-    limbo_buckets: Limbo,
+    limbo_buckets: Apart<Limbo>,
     handles_free: Mutex<Vec<usize>>,
     reset: Mutex<Stats>,
 }
@@ -169,16 +170,16 @@ impl Engine {
             index,
             ghost,
             segments,
-            runs: Runs::new(reserved_segments as u32, run_segments as u32),
-            budget,
+            runs: Apart::new(Runs::new(reserved_segments as u32, run_segments as u32)),
+            budget: Apart::new(budget),
             epochs: Epochs::new(config.handles_max),
             counters: (0..config.handles_max).map(|_| Counters::default()).collect(),
             flush_mark: AtomicU32::new(0),
             flush_at: AtomicU32::new(0),
             flushed_secs: AtomicU32::new(0),
             ticked_secs: AtomicU32::new(0),
-            limbo: Limbo::default(),
-            limbo_buckets: Limbo::default(),
+            limbo: Apart::default(),
+            limbo_buckets: Apart::default(),
             handles_free: Mutex::new((0..config.handles_max).rev().collect()),
             reset: Mutex::default(),
         }))

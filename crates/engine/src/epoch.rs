@@ -6,50 +6,48 @@
 
 use std::sync::atomic::Ordering::*;
 
+use crate::apart::Apart;
 use crate::sync::{AtomicU64, fence};
 
 /// What a handle's slot says outside a turn.
 const IDLE: u64 = u64::MAX;
 
-/// One cache line, so that handles do not disturb each other.
-#[repr(align(128))]
-struct Padded(AtomicU64);
-
 pub(crate) struct Epochs {
-    current: Padded,
-    slots: Box<[Padded]>,
+    current: Apart<AtomicU64>,
+    /// By handle: each writes its own.
+    slots: Box<[Apart<AtomicU64>]>,
 }
 
 impl Epochs {
     pub(crate) fn new(handles_max: usize) -> Self {
         Self {
-            current: Padded(AtomicU64::new(1)),
-            slots: (0..handles_max).map(|_| Padded(AtomicU64::new(IDLE))).collect(),
+            current: Apart::new(AtomicU64::new(1)),
+            slots: (0..handles_max).map(|_| Apart::new(AtomicU64::new(IDLE))).collect(),
         }
     }
 
     pub(crate) fn enter(&self, handle: usize) {
         // Release: whoever sees this turn knows that what the one before it read is read.
-        self.slots[handle].0.store(self.current.0.load(Relaxed), Release);
+        self.slots[handle].store(self.current.load(Relaxed), Release);
         // Either the reclaimer sees this slot, or we see what it unlinked before it looked.
         fence(SeqCst);
     }
 
     pub(crate) fn leave(&self, handle: usize) {
-        self.slots[handle].0.store(IDLE, Release);
+        self.slots[handle].store(IDLE, Release);
     }
 
     /// Ends the current epoch: the tag for what has just been unlinked.
     pub(crate) fn retire(&self) -> u64 {
-        self.current.0.fetch_add(1, SeqCst)
+        self.current.fetch_add(1, SeqCst)
     }
 
     /// Everything tagged below this is free.
     pub(crate) fn horizon(&self) -> u64 {
         // No later than now: what is retired while we look may be read by turns that we looked for too early.
-        let current = self.current.0.load(Acquire);
+        let current = self.current.load(Acquire);
         fence(SeqCst);
-        self.slots.iter().map(|slot| slot.0.load(Acquire)).fold(current, u64::min)
+        self.slots.iter().map(|slot| slot.load(Acquire)).fold(current, u64::min)
     }
 }
 

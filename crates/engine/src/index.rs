@@ -25,6 +25,7 @@ use std::io;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::*;
 
+use crate::apart::Apart;
 use crate::budget::Budget;
 use crate::hash::Hash;
 use crate::lines::{LINE_BYTES, Line, Lines, WORDS};
@@ -106,11 +107,11 @@ pub(crate) struct Index {
     buckets: Lines,
     overflow: Lines,
     /// Held by whoever splits. Never waited for.
-    splitting: Mutex<()>,
+    splitting: Apart<Mutex<()>>,
     /// Overflow buckets out of use. Taken while buckets are locked, so nothing is locked while it is held.
-    spare: Mutex<Spare>,
+    spare: Apart<Mutex<Spare>>,
     /// Items, in steps of what handles report.
-    items: AtomicU64,
+    items: Apart<AtomicU64>,
 }
 
 struct Spare {
@@ -129,9 +130,9 @@ impl Index {
             count: AtomicU64::new(count as u64),
             buckets,
             overflow,
-            splitting: Mutex::new(()),
-            spare: Mutex::new(Spare { freed: Vec::new(), used: 0 }),
-            items: AtomicU64::new(0),
+            splitting: Apart::new(Mutex::new(())),
+            spare: Apart::new(Mutex::new(Spare { freed: Vec::new(), used: 0 })),
+            items: Apart::new(AtomicU64::new(0)),
         })
     }
 

@@ -22,7 +22,7 @@
 //! | `survey` | what every segment holds |
 //! | `engine` | what all handles share; how memory comes back |
 //! | `limbo`, `epoch` | memory that was unlinked, and when nobody reads it any more |
-//! | `budget`, `digits`, `ghost`, `hash`, `lines`, `memory`, `stats`, `sync` | what they are called |
+//! | `apart`, `budget`, `digits`, `ghost`, `hash`, `lines`, `memory`, `stats`, `sync` | what they are called |
 //!
 //! ```
 //! use larder_engine::{Config, Engine, Now, Store};
@@ -44,6 +44,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod apart;
 mod budget;
 mod change;
 mod digits;

@@ -17,9 +17,11 @@
 //!
 //! A segment whose last item dies while it waits is claimed and retired on the spot.
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, PoisonError};
 
+use crate::apart::Apart;
 use crate::queues::Queues;
 use crate::request::{Expiry, Now};
 use crate::worth::Novelty;
@@ -70,7 +72,7 @@ pub(crate) struct Segment {
     pub(crate) filled_bytes: AtomicU64,
     /// Bytes of items that the index points to. From when it waits never below the truth: whoever appended has counted all
     /// items before, and others subtract what they have unlinked.
-    pub(crate) live_bytes: AtomicU64,
+    pub(crate) live_bytes: OwnLine,
     /// The second from which all items are dead; u32::MAX: one never dies; 0: no item yet.
     pub(crate) expiry_max: AtomicU32,
     pub(crate) opened_secs: AtomicU32,
@@ -82,6 +84,19 @@ pub(crate) struct Segment {
     pub(crate) weight: AtomicU32,
     /// The queues' clock when it was opened.
     pub(crate) opened_clock: AtomicU64,
+}
+
+/// Every store and every overwrite writes it, and every look-up reads the fields beside it. One line alone: there are many segments.
+#[derive(Default)]
+#[repr(align(64))]
+pub(crate) struct OwnLine(AtomicU64);
+
+impl Deref for OwnLine {
+    type Target = AtomicU64;
+
+    fn deref(&self) -> &AtomicU64 {
+        &self.0
+    }
 }
 
 /// Nobody's, or in limbo.
@@ -175,13 +190,13 @@ pub(crate) struct Segments {
     pub(crate) segment_bytes: usize,
     /// Its logarithm: every look-up asks which segment an item lies in.
     segment_power: u32,
-    pool: Mutex<Pool>,
-    pub(crate) queues: Mutex<Queues>,
+    pool: Apart<Mutex<Pool>>,
+    pub(crate) queues: Apart<Mutex<Queues>>,
     /// The due time of what was emptied last: see `queues.rs`. Written under the queues' lock.
     pub(crate) clock: AtomicU64,
     pub(crate) novelty: Novelty,
     /// Segments ready to be opened: a hint that needs no lock.
-    pub(crate) ready_count: AtomicU32,
+    pub(crate) ready_count: Apart<AtomicU32>,
 }
 
 impl Segments {
@@ -191,11 +206,11 @@ impl Segments {
             log_segments,
             segment_bytes,
             segment_power: segment_bytes.ilog2(),
-            pool: Mutex::new(Pool::new(log_segments)),
-            queues: Mutex::default(),
+            pool: Apart::new(Mutex::new(Pool::new(log_segments))),
+            queues: Apart::default(),
             clock: AtomicU64::new(0),
             novelty: Novelty::default(),
-            ready_count: AtomicU32::new(0),
+            ready_count: Apart::default(),
         }
     }
 
