@@ -21,6 +21,9 @@ use larder_engine::{Config, Engine, Expiry, Handle, NoRoom, Now, Store, Stored, 
 use rustix::time::{ClockId, clock_gettime};
 
 const MIB: u64 = 1 << 20;
+/// What the engine does recurs in every round; what the machine does to a thread that CPU time does not tell apart (a host that takes
+/// the core away) does not. The round with the shortest longest operation counts.
+const ROUNDS: usize = 2;
 
 /// Sets the scene, and returns the longest operation, in nanoseconds of CPU time.
 type Event = fn() -> u32;
@@ -62,7 +65,7 @@ fn main() {
     let mut longest_nanos = 0;
     for (name, event) in EVENTS {
         if chosen.is_empty() || chosen.iter().any(|word| word == name) {
-            longest_nanos = longest_nanos.max(event());
+            longest_nanos = longest_nanos.max((0..ROUNDS).map(|_| event()).min().unwrap_or(0));
         }
     }
     println!("figure: {:.1}", f64::from(longest_nanos) / 1e3);

@@ -1,6 +1,5 @@
 //! Who is connected, for `stats conns`, and for whoever watches.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
@@ -14,7 +13,8 @@ use crate::udp;
 #[derive(Debug, Default)]
 pub struct Roster {
     sockets: Mutex<Vec<ServerSocket>>,
-    clients: Mutex<BTreeMap<RawFd, Arc<Client>>>,
+    /// By descriptor.
+    clients: Mutex<Vec<Option<Arc<Client>>>>,
 }
 
 /// A socket of the server's own.
@@ -35,8 +35,8 @@ pub struct Client {
     pub fd: RawFd,
     /// Where it calls from.
     pub peer: Peer,
-    /// The address that it called, in memcached's notation.
-    pub listener: String,
+    /// Which of the server's listeners it came by: the first of [`Roster::sockets`] are these.
+    pub listener: u16,
     state: AtomicU8,
     heard_secs: AtomicU32,
 }
@@ -90,31 +90,38 @@ impl Roster {
     }
 
     pub(crate) fn enter(&self, client: Arc<Client>) {
-        self.clients_mut().insert(client.fd, client);
+        let at = client.fd as usize;
+        let mut clients = self.clients_mut();
+        if clients.len() <= at {
+            clients.resize_with(at + 1, || None);
+        }
+        clients[at] = Some(client);
     }
 
     /// To be called before the descriptor is closed: then it may be another's at once.
     pub(crate) fn leave(&self, client: &Client) {
-        self.clients_mut().remove(&client.fd);
+        if let Some(place) = self.clients_mut().get_mut(client.fd as usize) {
+            *place = None;
+        }
     }
 
     /// All clients, by descriptor.
     pub(crate) fn clients(&self) -> Vec<Arc<Client>> {
-        self.clients_mut().values().cloned().collect()
+        self.clients_mut().iter().flatten().cloned().collect()
     }
 
-    fn clients_mut(&self) -> MutexGuard<'_, BTreeMap<RawFd, Arc<Client>>> {
+    fn clients_mut(&self) -> MutexGuard<'_, Vec<Option<Arc<Client>>>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Client {
     /// One that has just come.
-    pub fn new(fd: RawFd, peer: Peer, listener: String, now_secs: u32) -> Self {
+    pub fn new(fd: RawFd, peer: Peer, listener: usize, now_secs: u32) -> Self {
         Self {
             fd,
             peer,
-            listener,
+            listener: listener as u16,
             state: AtomicU8::new(State::Read as u8),
             heard_secs: AtomicU32::new(now_secs),
         }
@@ -122,7 +129,7 @@ impl Client {
 
     /// Whoever sends a datagram.
     pub fn of_datagrams() -> Self {
-        Self::new(0, Peer::Udp, String::new(), 0)
+        Self::new(0, Peer::Udp, 0, 0)
     }
 
     pub(crate) fn set_state(&self, state: State) {

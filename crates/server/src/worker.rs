@@ -331,7 +331,7 @@ impl Worker {
     }
 
     fn adopt(&mut self, Newcomer { fd, listener, peer }: Newcomer) {
-        let Listener { address, dialect, tls, .. } = &self.crew.listeners()[listener];
+        let Listener { dialect, tls, .. } = &self.crew.listeners()[listener];
         if self.shared.attention.is_verbose() {
             trace::arrival(fd.as_raw_fd(), *dialect);
         }
@@ -339,7 +339,7 @@ impl Worker {
             return self.forget();
         };
         let now_secs = self.shared.clock.now().secs;
-        let client = Arc::new(Client::new(fd.as_raw_fd(), peer, address.to_string(), now_secs));
+        let client = Arc::new(Client::new(fd.as_raw_fd(), peer, listener, now_secs));
         self.shared.roster.enter(Arc::clone(&client));
         self.shared.tell(self.index, &Event::Arrival { client: &client });
         let wire = Wire::new(fd, channel);

@@ -6,12 +6,13 @@ use crate::shared::Shared;
 
 pub(super) fn report(shared: &Shared, lines: &mut Lines) {
     let now_secs = shared.clock.now().secs;
-    for socket in shared.roster.sockets() {
+    let sockets = shared.roster.sockets();
+    for socket in &sockets {
         let fd = socket.fd;
         if socket.is_udp {
             lines.add(format_args!("{fd}:UDP"), "UDP");
         }
-        lines.add(format_args!("{fd}:addr"), socket.address);
+        lines.add(format_args!("{fd}:addr"), &socket.address);
         lines.add(format_args!("{fd}:state"), if socket.is_udp { "conn_read" } else { "conn_listening" });
         // Since the start: a listener has nothing to say.
         lines.add(format_args!("{fd}:secs_since_last_cmd"), now_secs);
@@ -23,7 +24,9 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) {
             Peer::Unix => lines.add(format_args!("{fd}:addr"), "unix:"),
             peer => lines.add(format_args!("{fd}:addr"), peer),
         }
-        lines.add(format_args!("{fd}:listen_addr"), &client.listener);
+        if let Some(listener) = sockets.get(usize::from(client.listener)) {
+            lines.add(format_args!("{fd}:listen_addr"), &listener.address);
+        }
         lines.add(format_args!("{fd}:state"), client.state().name());
         let idle_secs = now_secs.saturating_sub(client.heard_secs());
         lines.add(format_args!("{fd}:secs_since_last_cmd"), idle_secs);
