@@ -6,7 +6,8 @@
 //! was never read is learned from which queue's keys come back. Items of like worth wait in one line. An overwrite takes its item to the
 //! end of its line.
 //!
-//! Not played are the segments: an item takes its share of what the end of a segment has no room for.
+//! Segments are played as batches, shorter by the share of the keys that is followed: what enters a line together is due
+//! together. An item takes its share of what the end of a segment in full size has no room for.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -40,12 +41,15 @@ impl Hasher for Identity {
 #[derive(Debug)]
 pub(crate) struct MiniCache {
     memory_bytes: u64,
+    /// Of a segment in full size.
     segment_bytes: u64,
+    /// What goes into a batch.
+    batch_bytes: u64,
     items: HashedMap<Item>,
     bytes: u64,
-    /// By queue and class of worth.
-    lines: [[VecDeque<Place>; CLASSES]; 2],
-    /// Places in all lines, those that are stale included.
+    /// By queue and class of worth: batches, of which the last is still being filled.
+    lines: [[VecDeque<Batch>; CLASSES]; 2],
+    /// Places in all batches, those that are stale included.
     waiting: usize,
     /// When what was looked at last was due.
     clock: f64,
@@ -71,11 +75,26 @@ struct Item {
     queue: u8,
 }
 
+/// Items that are due together.
+#[derive(Debug)]
+struct Batch {
+    /// The clock when it was begun.
+    begun: f64,
+    weight: f64,
+    bytes: u64,
+    places: Vec<Place>,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Place {
     key: u64,
     number: u32,
-    due: f64,
+}
+
+impl Batch {
+    fn due(&self) -> f64 {
+        self.begun + self.weight / self.bytes as f64
+    }
 }
 
 /// How many keys left each queue, and how many of them came back.
@@ -104,6 +123,7 @@ impl MiniCache {
         Self {
             memory_bytes,
             segment_bytes,
+            batch_bytes: segment_bytes,
             items: HashMap::default(),
             bytes: 0,
             lines: Default::default(),
@@ -125,6 +145,8 @@ impl MiniCache {
     }
 
     pub(crate) fn resize(&mut self, memory_bytes: u64) {
+        let share = memory_bytes as f64 / self.memory_bytes.max(1) as f64;
+        self.batch_bytes = (self.batch_bytes as f64 * share) as u64;
         self.memory_bytes = memory_bytes;
         self.evict();
     }
@@ -179,11 +201,13 @@ impl MiniCache {
         }
     }
 
-    /// What an item takes, with its share of what lies fallow beside it.
+    /// What an item takes, with its share of what lies fallow beside it: on average a segment's end has room for half an item.
     fn memory_of(&self, bytes: u32) -> u32 {
-        let memory_bytes = match self.segment_bytes / u64::from(bytes.max(1)) {
-            0 | 1 => u64::from(bytes).next_multiple_of(PAGE_BYTES),
-            in_segment => self.segment_bytes / in_segment,
+        let (bytes, segment_bytes) = (u64::from(bytes), self.segment_bytes);
+        let memory_bytes = if bytes > segment_bytes / 2 {
+            bytes.next_multiple_of(PAGE_BYTES)
+        } else {
+            bytes * 2 * segment_bytes / (2 * segment_bytes - bytes)
         };
         u32::try_from(memory_bytes).unwrap_or(u32::MAX)
     }
@@ -193,10 +217,20 @@ impl MiniCache {
         item.place = self.places;
         self.bytes += u64::from(item.bytes);
         let bytes_per_read = f64::from(item.bytes) / weight;
-        let due = self.clock + 1.0 / bytes_per_read;
         // Up to 256 bytes, 1, 4, 16, 64, 256 KiB, and more.
         let class = (bytes_per_read.max(1.0).log2() as usize / 2).saturating_sub(3).min(CLASSES - 1);
-        self.lines[usize::from(item.queue)][class].push_back(Place { key, number: item.place, due });
+        let line = &mut self.lines[usize::from(item.queue)][class];
+        let bytes = u64::from(item.bytes);
+        let has_room = |batch: &&mut Batch| batch.bytes + bytes <= self.batch_bytes;
+        let place = Place { key, number: item.place };
+        match line.back_mut().filter(has_room) {
+            Some(batch) => {
+                batch.weight += weight;
+                batch.bytes += bytes;
+                batch.places.push(place);
+            }
+            None => line.push_back(Batch { begun: self.clock, weight, bytes, places: vec![place] }),
+        }
         self.waiting += 1;
         self.items.insert(key, item);
     }
@@ -216,35 +250,33 @@ impl MiniCache {
 
     fn evict(&mut self) {
         while self.bytes > self.memory_bytes
-            && let Some(place) = self.take_first_due()
+            && let Some(batch) = self.take_first_due()
         {
-            self.clock = self.clock.max(place.due);
-            self.look_at(place.key);
+            self.waiting -= batch.places.len();
+            self.clock = self.clock.max(batch.due());
+            for place in batch.places {
+                if self.items.get(&place.key).is_some_and(|item| item.place == place.number) {
+                    self.look_at(place.key);
+                }
+            }
         }
         if self.waiting > 2 * self.items.len() + 64 {
             self.drop_stale();
         }
     }
 
-    fn take_first_due(&mut self) -> Option<Place> {
-        let items = &self.items;
-        let is_stale = |place: &Place| items.get(&place.key).is_none_or(|item| item.place != place.number);
-        let mut first: Option<&mut VecDeque<Place>> = None;
-        let mut first_due = f64::INFINITY;
+    /// What is less than half full waits until there is nothing else.
+    fn take_first_due(&mut self) -> Option<Batch> {
+        let full_bytes = self.batch_bytes / 2;
+        let mut first: Option<(bool, f64, &mut VecDeque<Batch>)> = None;
         for line in self.lines.iter_mut().flatten() {
-            while line.front().is_some_and(is_stale) {
-                line.pop_front();
-                self.waiting -= 1;
-            }
-            if let Some(place) = line.front()
-                && place.due < first_due
-            {
-                first_due = place.due;
-                first = Some(line);
+            let Some(batch) = line.front() else { continue };
+            let (is_filling, due) = (line.len() == 1 && batch.bytes < full_bytes, batch.due());
+            if first.as_ref().is_none_or(|&(filling, least, _)| (is_filling, due) < (filling, least)) {
+                first = Some((is_filling, due, line));
             }
         }
-        self.waiting -= usize::from(first.is_some());
-        first?.pop_front()
+        first?.2.pop_front()
     }
 
     /// An item that is due stays or goes.
@@ -292,8 +324,12 @@ impl MiniCache {
     fn drop_stale(&mut self) {
         let items = &self.items;
         let is_fresh = |place: &Place| items.get(&place.key).is_some_and(|item| item.place == place.number);
-        self.lines.iter_mut().flatten().for_each(|line| line.retain(is_fresh));
-        self.waiting = self.lines.iter().flatten().map(VecDeque::len).sum();
+        for line in self.lines.iter_mut().flatten() {
+            line.iter_mut().for_each(|batch| batch.places.retain(is_fresh));
+            line.retain(|batch| !batch.places.is_empty());
+        }
+        let batches = self.lines.iter().flatten().flatten();
+        self.waiting = batches.map(|batch| batch.places.len()).sum();
     }
 }
 
@@ -307,7 +343,7 @@ mod tests {
 
     #[test]
     fn what_is_read_stays_and_what_is_not_goes() {
-        let mut cache = MiniCache::new(1_000, 40_000);
+        let mut cache = MiniCache::new(1_000, 1 << 30);
         for key in 0..9 {
             cache.write(key, item(100, 0), false, 0);
         }
@@ -322,7 +358,7 @@ mod tests {
 
     #[test]
     fn expired_items_are_gone_and_make_room() {
-        let mut cache = MiniCache::new(1_000, 40_000);
+        let mut cache = MiniCache::new(1_000, 1 << 30);
         cache.write(1, item(500, 10), false, 0);
         cache.write(2, item(400, 0), false, 0);
         assert!(cache.read(1, 9));

@@ -106,10 +106,11 @@ fn size(settings: &Settings, factor: f64) -> Size {
 /// Times the memory that there is.
 pub const FACTORS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
 const FALLOW_SEGMENTS: u64 = 8;
-/// One followed key for so much memory of the cache: 0.5 % of it, since a key costs about 100 bytes in each miniature that has it.
+/// One followed key for so much memory of the cache: 2 % of it where all miniatures have room for all keys, since a key costs about
+/// 100 bytes in each.
 const BYTES_PER_FOLLOWED_KEY: u64 = 32 << 10;
 const KEYS_MIN: usize = 4 << 10;
-const KEYS_MAX: usize = 64 << 10;
+const KEYS_MAX: usize = 16 << 10;
 /// What is played before it is limited: a fifth of a second of work.
 const ACCESSES_AT_FIRST: u64 = 200_000;
 /// Then so many a second, each of which costs about a microsecond, or one for so many reads.
