@@ -131,6 +131,8 @@ fn fill(engine: &Arc<Engine>) {
         let key = key(number);
         let _ = turn.store(turn.prepare(&key), &Store::set(&key, &value));
     }
+    // As larderd does once a second.
+    while handle.maintain(Now { secs: 1, micros: 1 }, 1024) {}
 }
 
 /// Marks a request as a set.

@@ -22,8 +22,6 @@ use crate::worth::CLASSES;
 
 const SEGMENT_BYTES_MIN: usize = 16 << 10;
 const SEGMENT_BYTES_MAX: usize = 1 << 20;
-/// From this memory on the index has large pages: the one or two that are begun are less than two percent of it.
-const LARGE_PAGES_BYTES_MIN: usize = 256 << 20;
 /// Segments and runs that come back at a time.
 const RECLAIM_STEP: usize = 2;
 /// By so many segments the index may exceed the limit before the next eviction gives them back.
@@ -58,8 +56,9 @@ pub struct Config {
     /// log2 of the number of index buckets at the start; `None`: from `memory_bytes`. The index grows by itself; a start near
     /// the final size spares it the work.
     pub index_power: Option<u8>,
-    /// Ask the system for large pages for items as well: reads then wait less for memory, while memory that comes back is given to
-    /// others only when they are short of it. The index of a cache that is not small has them in any case.
+    /// Use large pages: items lie on them from the start, the index is moved to them by the background step. Reads then wait less for
+    /// memory. But whoever first writes to one, or reads where the index is being moved, may wait for milliseconds, and what is given back
+    /// reaches others only when they are short of memory.
     pub large_pages: bool,
     /// Key of the hash function; random, so that nobody can choose colliding keys.
     pub hash_key: [u64; 2],
@@ -70,6 +69,7 @@ pub struct Engine {
     // Constant after construction.
     pub(crate) item_bytes_max: u32,
     pub(crate) evict: bool,
+    pub(crate) large_pages: bool,
     /// TTL groups in use.
     pub(crate) groups: usize,
     /// Classes of worth in use.
@@ -145,9 +145,6 @@ impl Engine {
             ));
         }
         let index = Index::new(GROWTH_FACTOR * memory_bytes, buckets, &budget)?;
-        if config.large_pages || memory_bytes >= LARGE_PAGES_BYTES_MIN {
-            index.prefer_large_pages();
-        }
         let ghost = Ghost::new(if config.evict { memory_bytes / 64 } else { 0 })?;
         let log = Region::reserve((reserved_segments + run_segments) * segment_bytes)?;
         if config.large_pages {
@@ -159,6 +156,7 @@ impl Engine {
         Ok(Arc::new(Self {
             item_bytes_max: config.item_bytes_max,
             evict: config.evict,
+            large_pages: config.large_pages,
             is_crowded: log_segments < SEGMENTS_PER_HANDLE * config.handles_max,
             groups: if log_segments / config.handles_max >= 48 { GROUPS } else { 2 },
             classes: classes(log_segments, &config),

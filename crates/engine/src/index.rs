@@ -23,13 +23,14 @@
 
 use std::io;
 use std::sync::PoisonError;
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::*;
 
 use crate::apart::Apart;
 use crate::budget::Budget;
 use crate::hash::Hash;
 use crate::lines::{LINE_BYTES, Line, Lines, WORDS};
-use crate::memory::PAGE_BYTES;
+use crate::memory::{LARGE_PAGE_BYTES, PAGE_BYTES};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, spin_loop, yield_now};
 
 const LAST: usize = WORDS - 1;
@@ -110,6 +111,8 @@ pub(crate) struct Index {
     splitting: Apart<Mutex<()>>,
     /// Overflow buckets out of use. Taken while buckets are locked, so nothing is locked while it is held.
     spare: Apart<Mutex<Spare>>,
+    /// Pieces of the buckets and of the overflow that were moved to large pages.
+    large_pages: [AtomicUsize; 2],
     /// Items, in steps of what handles report.
     items: Apart<AtomicU64>,
 }
@@ -132,15 +135,27 @@ impl Index {
             overflow,
             splitting: Apart::new(Mutex::new(())),
             spare: Apart::new(Mutex::new(Spare { freed: Vec::new(), used: 0 })),
+            large_pages: [AtomicUsize::new(0), AtomicUsize::new(0)],
             items: Apart::new(AtomicU64::new(0)),
         })
     }
 
-    /// A look-up goes to any line of many megabytes: with small pages it would wait for the page table as well, and in a virtual
-    /// machine for two of them.
-    pub(crate) fn prefer_large_pages(&self) {
-        self.buckets.prefer_large_pages();
-        self.overflow.prefer_large_pages();
+    /// Moves what has been filled to large pages, one of them at a time; true: there is more. A look-up goes to any line of many
+    /// megabytes: with small pages it waits for the page table as well, and in a virtual machine for two of them.
+    pub(crate) fn move_to_large_pages(&self) -> bool {
+        let places = [
+            (&self.buckets, self.bucket_count() as usize, &self.large_pages[0]),
+            (&self.overflow, self.spare().used, &self.large_pages[1]),
+        ];
+        for (lines, used, moved) in places {
+            let piece = moved.load(Relaxed);
+            if piece < used * LINE_BYTES / LARGE_PAGE_BYTES {
+                moved.store(piece + 1, Relaxed);
+                lines.move_to_large_page(piece);
+                return true;
+            }
+        }
+        false
     }
 
     /// Starts fetching the line that a look-up will read.

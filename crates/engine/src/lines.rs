@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::memory::LARGE_PAGE_BYTES;
 use crate::sync::AtomicU64;
 
 pub(crate) const LINE_BYTES: usize = 64;
@@ -21,8 +22,11 @@ impl Lines {
         crate::memory::Region::reserve(bytes).map(Self)
     }
 
-    pub(crate) fn prefer_large_pages(&self) {
-        self.0.prefer_large_pages();
+    /// Moves one large page's worth of lines to a large page, the `piece`th.
+    pub(crate) fn move_to_large_page(&self, piece: usize) {
+        // The reservation need not begin at the border of a large page: what lies across the last border is moved with the next piece.
+        let start = piece.saturating_sub(1) * LARGE_PAGE_BYTES;
+        self.0.move_to_large_pages(start, (piece + 1) * LARGE_PAGE_BYTES - start);
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -48,7 +52,7 @@ impl Lines {
         Ok(Self((0..4).map(|_| std::array::from_fn(|_| AtomicU64::new(0))).collect()))
     }
 
-    pub(crate) fn prefer_large_pages(&self) {}
+    pub(crate) fn move_to_large_page(&self, _piece: usize) {}
 
     pub(crate) fn count(&self) -> usize {
         self.0.len()

@@ -14,6 +14,9 @@ use std::sync::atomic::AtomicU64;
 /// The granule in which memory is charged and given back. Kernels with larger pages merely give back less often.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
+/// A large page.
+pub(crate) const LARGE_PAGE_BYTES: usize = 2 << 20;
+
 /// A reservation of zeroed memory that lives as long as the value.
 pub(crate) struct Region {
     base: NonNull<u8>,
@@ -37,6 +40,15 @@ impl Region {
     /// touched; where there are none it stays as it is.
     pub(crate) fn prefer_large_pages(&self) {
         os::prefer_large_pages(self.base, self.bytes);
+    }
+
+    /// Moves what lies in this range to pages of 2 MiB now, as far as it fills some and the system has them. Whoever reads there
+    /// meanwhile waits for some hundred microseconds. (Asking beforehand is [`Region::prefer_large_pages`]: then whoever touches a page
+    /// first waits until the system has found one, which may be many milliseconds.)
+    pub(crate) fn move_to_large_pages(&self, offset: usize, bytes: usize) {
+        assert!(offset + bytes <= self.bytes);
+        // SAFETY: in bounds (checked).
+        os::move_to_large_pages(unsafe { self.base.add(offset) }, bytes);
     }
 
     /// Size in bytes.
@@ -137,6 +149,11 @@ mod os {
         let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
     }
 
+    pub(super) fn move_to_large_pages(base: NonNull<u8>, bytes: usize) {
+        // SAFETY: changes no byte that can be read. A kernel before 6.1 does not know it, and says so.
+        let _ = unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_COLLAPSE) };
+    }
+
     /// # Safety
     /// The range is part of a reservation and nobody uses it.
     pub(super) unsafe fn decommit(base: NonNull<u8>, bytes: usize) {
@@ -169,6 +186,8 @@ mod os {
     }
 
     pub(super) fn prefer_large_pages(_base: NonNull<u8>, _bytes: usize) {}
+
+    pub(super) fn move_to_large_pages(_base: NonNull<u8>, _bytes: usize) {}
 
     pub(super) unsafe fn decommit(base: NonNull<u8>, bytes: usize) {
         // SAFETY: by the caller's promise.

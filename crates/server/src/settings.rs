@@ -93,7 +93,7 @@ pub struct Settings {
     pub drop_privileges: bool,
     /// Keep all memory resident (`-k`).
     pub lock_memory: bool,
-    /// Large pages for items too (`-L`).
+    /// Large pages (`-L`).
     pub large_pages: bool,
     /// Raise the limit on core files (`-r`).
     pub core_dumps: bool,

@@ -194,7 +194,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "enable-largepages",
         NoValue,
         "",
-        "use large memory pages for items, too",
+        "use large memory pages: cheaper reads, rare pauses of milliseconds",
         |d, _| {
             d.settings.large_pages = true;
             Ok(())
