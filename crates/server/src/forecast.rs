@@ -47,10 +47,7 @@ impl Forecaster {
     pub(crate) fn new(shared: &Shared) -> Option<Self> {
         let is_wanted = shared.measures.measured().curve && shared.settings.evict;
         is_wanted.then(|| {
-            let memory_bytes = shared.settings.memory_bytes;
-            let keys_max = (memory_bytes / BYTES_PER_FOLLOWED_KEY) as usize;
-            let keys_max = keys_max.clamp(KEYS_MIN, KEYS_MAX);
-            let curve = Curve::new(&FACTORS.map(|factor| size(&shared.settings, factor)), keys_max);
+            let curve = Curve::new(&FACTORS.map(|factor| size(&shared.settings, factor)), KEYS_MAX);
             shared.measures.follow(curve.threshold());
             let now = Instant::now();
             Self { curve, reads: 0, played: 0, taken: now, faded: now }
@@ -106,11 +103,10 @@ fn size(settings: &Settings, factor: f64) -> Size {
 /// Times the memory that there is.
 pub const FACTORS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
 const FALLOW_SEGMENTS: u64 = 8;
-/// One followed key for so much memory of the cache: 2 % of it where all miniatures have room for all keys, since a key costs about
-/// 100 bytes in each.
-const BYTES_PER_FOLLOWED_KEY: u64 = 32 << 10;
-const KEYS_MIN: usize = 4 << 10;
-const KEYS_MAX: usize = 16 << 10;
+/// Followed keys, in the largest of the miniatures: a key costs about 100 bytes in each, so all of them are 2 MiB beside the cache.
+const KEYS_MAX: usize = 4 << 10;
+/// As few as that the curve is not thinned out below it, however busy the server.
+const KEYS_MIN: usize = KEYS_MAX / 2;
 /// What is played before it is limited: a fifth of a second of work.
 const ACCESSES_AT_FIRST: u64 = 200_000;
 /// Then so many a second, each of which costs about a microsecond, or one for so many reads.
