@@ -217,6 +217,7 @@ impl Turn<'_> {
             fill(raw.value_mut());
             raw
         };
+        // Where the log goes on the next item follows.
         self.engine().log.prefetch_range(offset + shape.size(), shape.size());
         Ok(Draft::Small { offset, raw })
     }

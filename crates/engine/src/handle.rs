@@ -60,6 +60,9 @@ impl Drop for Handle {
     }
 }
 
+/// How much of an item is fetched ahead: all of most. Two lines instead of four made a get of 100 bytes a sixth dearer.
+const ITEM_AHEAD_BYTES: usize = 256;
+
 /// A span of work during which every item found stays readable, whatever others do.
 pub struct Turn<'h> {
     pub(crate) handle: &'h Handle,
@@ -97,8 +100,7 @@ impl Turn<'_> {
     /// Second step of a batched look-up: reads the index line and starts fetching the item. A hint only.
     pub fn prefetch_item(&self, hash: Hash) {
         if let Some(offset) = self.engine().index.guess(hash) {
-            self.engine().log.prefetch(offset);
-            self.engine().log.prefetch(offset + 64);
+            self.engine().log.prefetch_range(offset, ITEM_AHEAD_BYTES);
         }
     }
 

@@ -89,7 +89,7 @@ impl Region {
         unsafe { os::decommit(self.base.add(offset), bytes) }
     }
 
-    /// Hints that these bytes, or some of them, will be written soon: where the log goes on, the next item follows.
+    /// Hints that these bytes, or some of them, will be read or written soon.
     pub(crate) fn prefetch_range(&self, offset: usize, bytes: usize) {
         for line in (offset..offset + bytes.min(PREFETCHED_BYTES_MAX)).step_by(64) {
             self.prefetch(line);
