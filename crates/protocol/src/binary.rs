@@ -11,6 +11,8 @@
 
 pub mod opcode;
 
+use std::ops::Range;
+
 use crate::command::{Arith, Delete, Get, Malformed, Mode, Parsed, Sasl, Store, Touch, Words};
 use crate::{Command, Error, Form, KEY_BYTES_MAX, Key, Keys, Reply, Request, Sink};
 
@@ -41,10 +43,11 @@ pub fn parse(input: &[u8]) -> Parsed<'_> {
 }
 
 /// See [`crate::Dialect::first_key`].
-pub(crate) fn first_key(input: &[u8]) -> Option<&[u8]> {
-    let (header, body) = input.split_first_chunk::<HEADER_BYTES>()?;
-    let header = Header::of(header);
-    body.get(header.extras_bytes..)?.get(..header.key_bytes).filter(|key| !key.is_empty())
+pub(crate) fn first_key(input: &[u8]) -> Option<Range<usize>> {
+    let header = Header::of(input.first_chunk::<HEADER_BYTES>()?);
+    let start = HEADER_BYTES + header.extras_bytes;
+    let key = start..start + header.key_bytes;
+    (!key.is_empty() && key.end <= input.len()).then_some(key)
 }
 
 /// A request's header.

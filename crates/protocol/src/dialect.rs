@@ -1,5 +1,7 @@
 //! The dialects a connection may speak. The text dialects are one: a line says by its first word which it is.
 
+use std::ops::Range;
+
 use crate::{Parsed, binary, text};
 
 /// What a connection speaks, from its first byte on.
@@ -25,9 +27,9 @@ impl Dialect {
         }
     }
 
-    /// The key of the request at the head of `input`, if it is plain to see. A hint, for fetching memory ahead: the
+    /// Where in `input` the key of the request at its head lies, if that is plain to see. A hint, for fetching memory ahead: the
     /// request may turn out to be malformed, or to have no key.
-    pub fn first_key(self, input: &[u8]) -> Option<&[u8]> {
+    pub fn first_key(self, input: &[u8]) -> Option<Range<usize>> {
         match self {
             Self::Text => text::first_key(input),
             Self::Binary => binary::first_key(input),

@@ -2,6 +2,7 @@
 //! doc/protocol.txt; in the grammars, `<key>*` stands for one or more keys.
 
 use std::iter::once;
+use std::ops::Range;
 
 use arrayvec::ArrayVec;
 
@@ -48,10 +49,12 @@ pub fn parse_plain_get(input: &[u8]) -> Option<(Key<'_>, usize)> {
 }
 
 /// See [`crate::Dialect::first_key`]: but for gat and gats, the second word.
-pub(crate) fn first_key(input: &[u8]) -> Option<&[u8]> {
-    let (name, rest) = split_word(&input[..input.len().min(FIRST_WORDS_BYTES)]);
-    let end = rest.iter().position(|byte| matches!(byte, b' ' | b'\r' | b'\n'))?;
-    (end > 0 && !name.contains(&b'\n')).then(|| &rest[..end])
+pub(crate) fn first_key(input: &[u8]) -> Option<Range<usize>> {
+    let words = &input[..input.len().min(FIRST_WORDS_BYTES)];
+    let (name, rest) = split_word(words);
+    let start = words.len() - rest.len();
+    let bytes = memchr::memchr3(b' ', b'\r', b'\n', rest)?;
+    (bytes > 0 && !name.contains(&b'\n')).then_some(start..start + bytes)
 }
 
 /// The first line of `input` without its end (LF or CRLF), and its length with it.

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 
-use larder_engine::{Handle, Hash};
+use larder_engine::Handle;
 use larder_protocol::admin::Streams;
 
 use crate::clock::Moment;
@@ -20,6 +20,7 @@ use crate::log::Watcher;
 use crate::measure::{Recorder, Road};
 use crate::output::{Output, Unsent};
 use crate::roster::{Client, Peer, State};
+use crate::round::Ahead;
 use crate::session::{CloseReason, Context, Session, Verdict, Window};
 use crate::shared::Shared;
 use crate::tls;
@@ -147,7 +148,7 @@ impl Connection {
         &mut self,
         bench: &mut Bench<'_>,
         heard: Range<usize>,
-        ahead: Option<Hash>,
+        ahead: Option<&Ahead>,
         is_alone: bool,
     ) -> Next {
         self.client.set_state(State::ParseCommand);
@@ -156,8 +157,8 @@ impl Connection {
         next
     }
 
-    /// The first key that `heard` asks for, if that is plain to see: to be fetched ahead.
-    pub(crate) fn foresee<'i>(&self, heard: &'i [u8]) -> Option<&'i [u8]> {
+    /// Where in `heard` the first key lies that it asks for, if that is plain to see: to be fetched ahead.
+    pub(crate) fn foresee(&self, heard: &[u8]) -> Option<Range<usize>> {
         if self.input.bytes.is_empty() { self.session.foresee(heard) } else { None }
     }
 
@@ -263,7 +264,7 @@ impl Connection {
         &mut self,
         bench: &mut Bench<'_>,
         heard: Range<usize>,
-        ahead: Option<Hash>,
+        ahead: Option<&Ahead>,
         rounds_max: u32,
     ) -> Next {
         let Input { bytes: mut kept, mut from, .. } = mem::take(&mut self.input);
@@ -272,7 +273,8 @@ impl Connection {
             kept.extend_from_slice(&bench.scratch[heard.clone()]);
         }
         let input = if is_kept { &kept[..] } else { &bench.scratch[heard.clone()] };
-        let mut foreseen = ahead.and_then(|hash| Some(Foreseen { key: self.session.foresee(input)?, hash }));
+        let mut foreseen =
+            ahead.map(|Ahead { key, hash }| Foreseen { key: &input[key.clone()], hash: *hash });
 
         let context = bench.context(&self.client);
         let mut rounds = 0;

@@ -22,8 +22,14 @@ pub(crate) struct Member {
     pub(crate) fd: usize,
     /// Where in the scratch buffer.
     pub(crate) heard: Range<usize>,
-    /// Of the first key that it asks for, if that was plain to see.
-    pub(crate) ahead: Option<Hash>,
+    pub(crate) ahead: Option<Ahead>,
+}
+
+/// The first key that a connection asks for, where that was plain to see. Its memory is being fetched.
+pub(crate) struct Ahead {
+    /// Where in what was heard.
+    pub(crate) key: Range<usize>,
+    pub(crate) hash: Hash,
 }
 
 impl Round {

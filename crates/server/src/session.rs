@@ -12,6 +12,8 @@
 //! a large one (`Engine::large_value_bytes`) goes straight to its place in the cache (`Executor::reserve`,
 //! `Turn::window`) and is linked there by `Turn::commit`.
 
+use std::ops::Range;
+
 use arrayvec::ArrayVec;
 use larder_engine::{NoRoom, Turn};
 use larder_protocol::admin::Streams;
@@ -110,8 +112,8 @@ impl Session {
         Self { is_datagram: true, ..Self::new(dialect) }
     }
 
-    /// The first key that `input` asks for, if it begins with a request and that is plain to see: a hint.
-    pub(crate) fn foresee<'i>(&self, input: &'i [u8]) -> Option<&'i [u8]> {
+    /// Where in `input` its first key lies, if it begins with a request and that is plain to see: a hint.
+    pub(crate) fn foresee(&self, input: &[u8]) -> Option<Range<usize>> {
         match (&self.state, self.dialect) {
             (State::Command, Some(dialect)) => dialect.first_key(input),
             _ => None,

@@ -23,7 +23,7 @@ use crate::crew::{Crew, Newcomer};
 use crate::listen::Listener;
 use crate::log::Event;
 use crate::roster::{Client, Peer};
-use crate::round::{Member, Round};
+use crate::round::{Ahead, Member, Round};
 use crate::session::{CloseReason, Session};
 use crate::shared::Shared;
 use crate::tls::{self, Channel, ClientCertificates};
@@ -193,15 +193,15 @@ impl Worker {
                 let connection = self.connections[member.fd].as_deref();
                 let heard = &bench.scratch[member.heard.clone()];
                 let key = connection.and_then(|connection| connection.foresee(heard));
-                member.ahead = key.map(|key| turn.prepare(key));
+                member.ahead = key.map(|key| Ahead { hash: turn.prepare(&heard[key.clone()]), key });
             }
-            for hash in members.iter().filter_map(|member| member.ahead) {
-                turn.prefetch_item(hash);
+            for ahead in members.iter().filter_map(|member| member.ahead.as_ref()) {
+                turn.prefetch_item(ahead.hash);
             }
         }
         for Member { fd, heard, ahead } in members {
             let Some(connection) = self.connections[*fd].as_deref_mut() else { continue };
-            let next = connection.answer(bench, heard.clone(), *ahead, is_alone);
+            let next = connection.answer(bench, heard.clone(), ahead.as_ref(), is_alone);
             self.go_on(*fd, next);
         }
         round.clear();
