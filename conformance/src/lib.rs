@@ -7,6 +7,7 @@
 //! - [`server`]: starts a server of either kind on a port of its own, for every test that needs one.
 
 pub mod diff;
+pub mod folder;
 pub mod notation;
 pub mod play;
 pub mod script;

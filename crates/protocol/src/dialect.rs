@@ -36,3 +36,27 @@ impl Dialect {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_key_is_where_the_request_has_it() {
+        let of = |input: &'static [u8]| Dialect::Text.first_key(input).map(|key| &input[key]);
+        assert_eq!(of(b"get key\r\nget other\r\n"), Some(&b"key"[..]));
+        assert_eq!(of(b"set key 0 0 1\r\n1\r\n"), Some(&b"key"[..]));
+        assert_eq!(of(b"mg key v\n"), Some(&b"key"[..]));
+        for none in [&b""[..], b"get", b"get ", b"get key", b"mn\r\nget key\r\n", b"version\r\n"] {
+            assert_eq!(of(none), None, "{}", none.escape_ascii());
+        }
+        // doc/protocol-binary.txt: key length at 2, extras length at 4, body from 24 on.
+        let mut get = vec![0; 24];
+        (get[0], get[3], get[4]) = (binary::REQUEST_MAGIC, 3, 4);
+        get.extend_from_slice(b"....key");
+        assert_eq!(Dialect::Binary.first_key(&get), Some(28..31));
+        for shorter in 0..get.len() {
+            assert_eq!(Dialect::Binary.first_key(&get[..shorter]), None);
+        }
+    }
+}

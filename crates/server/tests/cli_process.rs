@@ -6,35 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use larder_conformance::folder::Folder;
 use larder_conformance::server::{Server, eventually};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
-
-/// A directory of the test's own, gone when dropped. Anybody may write to it, so that a server can that gave up root.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("larderd-cli-{}-{n}", std::process::id()));
-        fs::create_dir(&path).expect("the temporary directory can be written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("it is ours");
-        Self(path)
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// A server on a Unix socket, killed when dropped.
 struct UnixServer {
@@ -83,7 +59,7 @@ fn larderd() -> Command {
 
 #[test]
 fn int_and_term_stop_with_exit_code_0() {
-    let folder = Folder::new();
+    let folder = Folder::create();
     for (signal, verbose, says) in [
         (Signal::INT, "-v", "Exiting normally"),
         (Signal::TERM, "-v", "Exiting normally"),
@@ -100,7 +76,7 @@ fn int_and_term_stop_with_exit_code_0() {
 
 #[test]
 fn hup_and_a_vanished_client_do_not_kill() {
-    let folder = Folder::new();
+    let folder = Folder::create();
     let server = UnixServer::start(folder.file("socket"), &[]);
     kill_process(Pid::from_child(&server.child), Signal::HUP).expect("it runs");
     for _ in 0..20 {
@@ -113,7 +89,7 @@ fn hup_and_a_vanished_client_do_not_kill() {
 
 #[test]
 fn the_shutdown_command_stops_if_allowed() {
-    let folder = Folder::new();
+    let folder = Folder::create();
     let mut server = UnixServer::start(folder.file("socket"), &["-A"]);
     assert_eq!(server.ask("shutdown\r\n", 1), None);
     assert_eq!(server.child.wait().expect("it is our child").code(), Some(0));
@@ -125,7 +101,7 @@ fn the_shutdown_command_stops_if_allowed() {
 
 #[test]
 fn a_unix_socket_has_the_mode_asked_for_and_replaces_a_stale_one() {
-    let folder = Folder::new();
+    let folder = Folder::create();
     let path = folder.file("socket");
     let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o7777;
     let server = UnixServer::start(path.clone(), &[]);
@@ -138,7 +114,7 @@ fn a_unix_socket_has_the_mode_asked_for_and_replaces_a_stale_one() {
 
 #[test]
 fn a_file_in_the_place_of_the_unix_socket_is_not_removed() {
-    let folder = Folder::new();
+    let folder = Folder::create();
     let path = folder.file("precious");
     fs::write(&path, "precious").expect("the folder is ours");
     let output = larderd().arg("-s").arg(&path).output().expect("larderd runs");
@@ -148,7 +124,7 @@ fn a_file_in_the_place_of_the_unix_socket_is_not_removed() {
 
 #[test]
 fn every_address_of_a_list_is_named_in_the_port_file() {
-    let folder = Folder::new();
+    let folder = Folder::create();
     let path = folder.file("ports");
     let mut child = larderd()
         .args(["-p", "-1", "-l", "127.0.0.1,127.0.0.2", "-l", "127.0.0.3:0"])
@@ -164,7 +140,7 @@ fn every_address_of_a_list_is_named_in_the_port_file() {
 
 #[test]
 fn a_pid_file_is_written_and_left_in_the_foreground() {
-    let folder = Folder::new();
+    let folder = Folder::create();
     let path = folder.file("pid");
     let mut server = UnixServer::start(folder.file("socket"), &["-P", path.to_str().expect("it is text")]);
     let expected = format!("{}\n", server.child.id());
@@ -175,7 +151,7 @@ fn a_pid_file_is_written_and_left_in_the_foreground() {
 
 #[test]
 fn a_daemon_leaves_its_starter_and_removes_its_pid_file() {
-    let folder = Folder::new();
+    let folder = Folder::create();
     let (socket, pid_file) = (folder.file("socket"), folder.file("pid"));
     let output =
         larderd().arg("-d").arg("-s").arg(&socket).arg("-P").arg(&pid_file).output().expect("larderd runs");
@@ -198,7 +174,7 @@ fn root_without_u_becomes_nobody_and_says_so() {
     if !geteuid().is_root() {
         return;
     }
-    let folder = Folder::new();
+    let folder = Folder::create();
     let mut server = UnixServer::start(folder.file("socket"), &["-t", "2"]);
     let mut threads = 0;
     for task in fs::read_dir(format!("/proc/{}/task", server.child.id())).expect("it runs") {

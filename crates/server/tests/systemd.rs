@@ -7,39 +7,16 @@ use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use larder_conformance::folder::Folder;
 use rustix::io::FdFlags;
 use rustix::process::{Pid, Signal, kill_process};
 
 const LARDERD: &str = env!("CARGO_BIN_EXE_larderd");
-
-/// A directory that is gone when dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("larderd-systemd-{}-{n}", std::process::id()));
-        fs::create_dir(&path).expect("the temporary directory can be written");
-        Self(path)
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Killed when dropped.
 struct Larderd(Child);
@@ -111,7 +88,7 @@ impl Supervisor {
 
 #[test]
 fn every_kind_of_socket_is_served_and_the_life_of_the_server_told() {
-    let folder = Folder::new();
+    let folder = Folder::create();
     let tcp = TcpListener::bind("127.0.0.1:0").expect("loopback can be bound");
     let unix = UnixListener::bind(folder.file("socket")).expect("the folder is ours");
     let udp = UdpSocket::bind("127.0.0.1:0").expect("loopback can be bound");
@@ -148,7 +125,7 @@ fn every_kind_of_socket_is_served_and_the_life_of_the_server_told() {
     expect(UnixStream::connect_addr(&name).expect("it listens"), b"get a\r\n", value);
     // Whose it is was systemd's to say.
     let owner = |path: &Path| fs::metadata(path).expect("it is there").uid();
-    assert_eq!(owner(&folder.file("socket")), owner(&folder.0));
+    assert_eq!(owner(&folder.file("socket")), owner(folder.path()));
     let health = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
     expect(TcpStream::connect(address(&admin)).expect("it listens"), health, b"HTTP/1.1 200 OK\r\n");
     let client = UdpSocket::bind("127.0.0.1:0").expect("loopback can be bound");
@@ -174,7 +151,7 @@ fn every_kind_of_socket_is_served_and_the_life_of_the_server_told() {
 
 #[test]
 fn the_watchdog_is_fed() {
-    let folder = Folder::new();
+    let folder = Folder::create();
     let supervisor = Supervisor::listen(&folder.file("notify"));
     let mut command = Command::new(LARDERD);
     command.args(["-u", "nobody", "-s"]).arg(folder.file("socket"));
@@ -188,7 +165,7 @@ fn the_watchdog_is_fed() {
 
 #[test]
 fn what_cannot_be_served_is_refused() {
-    let folder = Folder::new();
+    let folder = Folder::create();
     let udp = UdpSocket::bind("127.0.0.1:0").expect("loopback can be bound");
     let passwords = folder.file("passwords");
     fs::write(&passwords, "ann:one").expect("the folder is ours");
@@ -212,7 +189,7 @@ fn what_cannot_be_served_is_refused() {
 fn a_datagram_of_either_family_is_answered_at_a_common_socket() {
     let udp = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).expect("it can be bound");
     let port = udp.local_addr().expect("it is bound").port();
-    let folder = Folder::new();
+    let folder = Folder::create();
     let supervisor = Supervisor::listen(&folder.file("notify"));
     let mut command = activated(&[&udp], "", &[]);
     command.env("NOTIFY_SOCKET", folder.file("notify")).stderr(Stdio::null());
@@ -231,7 +208,7 @@ fn a_datagram_of_either_family_is_answered_at_a_common_socket() {
 /// systemd's own way to pass a socket, where it is installed (Debian: systemd).
 #[test]
 fn systemd_socket_activate_starts_it() {
-    let folder = Folder::new();
+    let folder = Folder::create();
     let path = folder.file("socket");
     let mut activate = Command::new("systemd-socket-activate");
     activate.arg("-l").arg(&path).args([LARDERD, "-u", "nobody"]).stderr(Stdio::null());
@@ -256,7 +233,7 @@ fn systemd_socket_activate_starts_it() {
 #[test]
 fn the_units_are_sound_and_give_larderd_little_to_lose() {
     let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
-    let folder = Folder::new();
+    let folder = Folder::create();
     for name in ["larderd.service", "larderd.socket"] {
         let unit = fs::read_to_string(units.join(name)).expect("it is there");
         // Where it is installed on this machine.

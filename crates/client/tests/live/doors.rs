@@ -1,44 +1,15 @@
 //! Every way into a server.
 
-use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use larder_client::codec::{ErrorKind, Event, Outcome, Protocol};
 use larder_client::{Address, Client, Error, Login, Pipeline, Stream, Tls};
+use larder_conformance::folder::Folder;
 use larder_conformance::server::{Server, command, larderd, memcached};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 const TIMEOUT: Option<Duration> = Some(Duration::from_secs(5));
-
-/// A folder that is gone when dropped. Whoever the server becomes may read it and write to it.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("larder-client-{}-{n}", std::process::id()));
-        fs::create_dir(&path).expect("the temporary directory can be written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("it is ours");
-        Self(path)
-    }
-
-    fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.join(name);
-        fs::write(&path, text).expect("the folder is ours");
-        path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 fn start_larderd(args: &[&str]) -> Server {
     Server::start(&larderd().expect("it builds"), args).expect("larderd starts")
@@ -66,8 +37,8 @@ fn tcp_and_unix_sockets_lead_to_memcached() {
         expect_service(Stream::connect(&address, None, TIMEOUT).expect("it listens"));
     }
 
-    let folder = Folder::new();
-    let path = folder.0.join("socket");
+    let folder = Folder::create();
+    let path = folder.file("socket");
     // A server on a unix socket names no port that could be waited for.
     let program = memcached().expect("it is installed");
     let mut server = std::process::Command::new(program)
@@ -99,7 +70,7 @@ fn connecting_fails_where_nobody_listens() {
 
 #[test]
 fn tls_trusts_whom_it_is_told_to() {
-    let folder = Folder::new();
+    let folder = Folder::create();
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let ca_key = KeyPair::generate().expect("a key");
@@ -144,7 +115,7 @@ fn tls_trusts_whom_it_is_told_to() {
     let tls = named().with_certificate(&client_file, &client_file).expect("certificate and key");
     expect_service(Stream::connect(&address, Some(&tls), TIMEOUT).expect("both are trusted"));
 
-    for wrong in [&folder.0.join("none"), &folder.write("empty", "")] {
+    for wrong in [&folder.file("none"), &folder.write("empty", "")] {
         let error = Tls::trusting(wrong).err().expect("there is no certificate");
         assert!(error.to_string().contains(&wrong.display().to_string()), "{error}");
     }
@@ -152,7 +123,7 @@ fn tls_trusts_whom_it_is_told_to() {
 
 #[test]
 fn passwords_are_asked_for_in_every_protocol() {
-    let folder = Folder::new();
+    let folder = Folder::create();
     let file = folder.write("passwords", "ann:password\n");
     let file = file.to_str().expect("it is text");
     let mut with_sasl = command(&larderd().expect("it builds"));
