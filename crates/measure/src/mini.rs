@@ -158,6 +158,8 @@ impl MiniCache {
             self.remove(key);
         }
         self.drop_stale();
+        // Made for more keys than there will be.
+        self.lines.iter_mut().flatten().flatten().for_each(|batch| batch.places.shrink_to_fit());
         self.ghost.retain(|&key, _| kept(key));
         self.evicted.retain(|&(key, _)| kept(key));
     }
@@ -387,5 +389,15 @@ mod tests {
             assert!(cache.bytes <= 10_000);
         }
         assert!(cache.waiting <= 2 * cache.items.len() + 65);
+    }
+
+    #[test]
+    fn keys_that_are_forgotten_leave_no_room_behind() {
+        let mut cache = MiniCache::new(1 << 20, 1 << 20);
+        (0..4096).for_each(|key| cache.write(key, item(100, 0), false, 0));
+        cache.retain(|key| key % 64 == 0);
+        let room: usize = cache.lines.iter().flatten().flatten().map(|batch| batch.places.capacity()).sum();
+        assert_eq!(cache.items.len(), 64);
+        assert!(room < 128, "{room} places");
     }
 }
