@@ -150,7 +150,7 @@ impl Engine {
         if config.large_pages {
             log.prefer_large_pages();
         }
-        let segments = Segments::new(reserved_segments as u32, run_segments as u32, segment_bytes);
+        let segments = Segments::new(reserved_segments as u32, run_segments as u32, segment_bytes)?;
         budget.force(ghost.bytes());
         budget.force((log_segments * size_of::<crate::segment::Segment>()) as u64);
         Ok(Arc::new(Self {

@@ -72,6 +72,11 @@ impl Region {
         unsafe { &*self.base.as_ptr().add(index * 64).cast::<[AtomicU32; 16]>() }
     }
 
+    /// The address of the first byte, at the border of a page.
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
     /// The address of a byte. Panics beyond the end.
     pub(crate) fn at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset < self.bytes, "offset {offset} is outside the region");

@@ -17,6 +17,7 @@
 //!
 //! A segment whose last item dies while it waits is claimed and retired on the spot.
 
+use std::io;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, PoisonError};
@@ -24,6 +25,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::apart::Apart;
 use crate::queues::Queues;
 use crate::request::{Expiry, Now};
+use crate::table::{Table, Zeroed};
 use crate::worth::Novelty;
 
 /// TTL groups: items that expire at about the same time share segments, and go together. Group 0 never expires; the others
@@ -55,8 +57,7 @@ pub(crate) fn open_secs_max(group: usize) -> u32 {
     GROUP_SECS[group] / 2
 }
 
-/// What is known of a segment. Written by whoever holds it, but for the counters.
-#[derive(Default)]
+/// What is known of a segment. Written by whoever holds it, but for the counters. All zero: a segment that was never used.
 pub(crate) struct Segment {
     /// SMALL or MAIN.
     pub(crate) queue: AtomicU8,
@@ -87,7 +88,6 @@ pub(crate) struct Segment {
 }
 
 /// Every store and every overwrite writes it, and every look-up reads the fields beside it. One line alone: there are many segments.
-#[derive(Default)]
 #[repr(align(64))]
 pub(crate) struct OwnLine(AtomicU64);
 
@@ -98,6 +98,10 @@ impl Deref for OwnLine {
         &self.0
     }
 }
+
+// SAFETY: atomic numbers alone.
+#[allow(unsafe_code)]
+unsafe impl Zeroed for Segment {}
 
 /// Nobody's, or in limbo.
 pub(crate) const FREE: u8 = 0;
@@ -183,7 +187,8 @@ impl Pool {
 
 /// All segments.
 pub(crate) struct Segments {
-    pub(crate) all: Box<[Segment]>,
+    /// Also those for which the memory may never be enough: they are many.
+    pub(crate) all: Table<Segment>,
     /// Segments below this number belong to the log proper; runs come after.
     pub(crate) log_segments: u32,
     /// A power of two.
@@ -200,9 +205,9 @@ pub(crate) struct Segments {
 }
 
 impl Segments {
-    pub(crate) fn new(log_segments: u32, run_segments: u32, segment_bytes: usize) -> Self {
-        Self {
-            all: (0..log_segments + run_segments).map(|_| Segment::default()).collect(),
+    pub(crate) fn new(log_segments: u32, run_segments: u32, segment_bytes: usize) -> io::Result<Self> {
+        Ok(Self {
+            all: Table::reserve((log_segments + run_segments) as usize)?,
             log_segments,
             segment_bytes,
             segment_power: segment_bytes.ilog2(),
@@ -211,7 +216,7 @@ impl Segments {
             clock: AtomicU64::new(0),
             novelty: Novelty::default(),
             ready_count: Apart::default(),
-        }
+        })
     }
 
     pub(crate) fn get(&self, id: Id) -> &Segment {

@@ -62,7 +62,7 @@ pub enum Queue {
 impl Engine {
     /// Looks at all segments: some nanoseconds each.
     pub fn survey(&self) -> Survey {
-        let pieces = (0..).zip(&self.segments.all).filter_map(|(id, _)| self.piece(id));
+        let pieces = (0..).zip(self.segments.all.iter()).filter_map(|(id, _)| self.piece(id));
         Survey {
             segment_bytes: self.segments.segment_bytes as u64,
             segments_free: u64::from(self.segments.ready_count.load(Relaxed)),
