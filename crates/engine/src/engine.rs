@@ -183,6 +183,20 @@ impl Engine {
         }))
     }
 
+    /// For machines with several memory nodes (NUMA): spreads the index and the ghost, which every thread looks into at random, over these
+    /// nodes, page by page; for the rest of its life, but for what was touched already. Items lie where the thread runs that first writes
+    /// to their segment. False, and nothing has changed: it was settled for this thread where its memory comes from (`numactl`).
+    ///
+    /// Errors: there are no such nodes, or the process may not choose. The cache is as good as before.
+    pub fn spread_over(&self, nodes: &[u32]) -> io::Result<bool> {
+        if crate::numa::has_policy()? {
+            return Ok(false);
+        }
+        self.index.interleave(nodes)?;
+        self.ghost.interleave(nodes)?;
+        Ok(true)
+    }
+
     /// A handle for one thread. `None` when `handles_max` are out already; a dropped handle makes room.
     pub fn handle(self: &Arc<Self>) -> Option<Handle> {
         let id = self.handles_free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;

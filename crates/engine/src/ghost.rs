@@ -24,6 +24,11 @@ impl Ghost {
         Ok(Self { lines: Region::reserve(bytes)?, used: AtomicUsize::new(1) })
     }
 
+    /// As [`crate::numa::interleave`].
+    pub(crate) fn interleave(&self, nodes: &[u32]) -> io::Result<()> {
+        crate::numa::interleave(&self.lines, nodes)
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
         self.lines.len_bytes() as u64
     }

@@ -158,6 +158,12 @@ impl Index {
         false
     }
 
+    /// As [`crate::numa::interleave`].
+    pub(crate) fn interleave(&self, nodes: &[u32]) -> io::Result<()> {
+        self.buckets.interleave(nodes)?;
+        self.overflow.interleave(nodes)
+    }
+
     /// Starts fetching the line that a look-up will read.
     pub(crate) fn prefetch(&self, hash: Hash) {
         self.buckets.prefetch(bucket_of(hash, self.count.load(Relaxed)));

@@ -22,7 +22,7 @@
 //! | `survey` | what every segment holds |
 //! | `engine` | what all handles share; how memory comes back |
 //! | `limbo`, `epoch` | memory that was unlinked, and when nobody reads it any more |
-//! | `apart`, `budget`, `digits`, `ghost`, `hash`, `lines`, `memory`, `stats`, `sync`, `table` | what they are called |
+//! | `apart`, `budget`, `digits`, `ghost`, `hash`, `lines`, `memory`, `numa`, `stats`, `sync`, `table` | what they are called |
 //!
 //! ```
 //! use larder_engine::{Config, Engine, Now, Store};
@@ -60,6 +60,7 @@ mod item;
 mod limbo;
 mod lines;
 mod memory;
+mod numa;
 mod queues;
 mod request;
 mod run;

@@ -29,6 +29,11 @@ impl Lines {
         self.0.move_to_large_pages(start, (piece + 1) * LARGE_PAGE_BYTES - start);
     }
 
+    /// As [`crate::numa::interleave`].
+    pub(crate) fn interleave(&self, nodes: &[u32]) -> io::Result<()> {
+        crate::numa::interleave(&self.0, nodes)
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.0.len_bytes() / LINE_BYTES
     }
@@ -53,6 +58,10 @@ impl Lines {
     }
 
     pub(crate) fn move_to_large_page(&self, _piece: usize) {}
+
+    pub(crate) fn interleave(&self, _nodes: &[u32]) -> io::Result<()> {
+        Ok(())
+    }
 
     pub(crate) fn count(&self) -> usize {
         self.0.len()

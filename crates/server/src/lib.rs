@@ -28,6 +28,7 @@ pub mod log;
 mod login;
 pub mod measure;
 mod multiget;
+pub mod numa;
 mod observe;
 pub mod options;
 pub mod output;

@@ -17,6 +17,7 @@ use larder_server::daemon::{self, PidFile};
 use larder_server::doors::Doors;
 use larder_server::guard::Guard;
 use larder_server::journal;
+use larder_server::numa;
 use larder_server::options::{self, EXIT_OS_ERROR, Outcome, Refusal};
 use larder_server::privilege;
 use larder_server::random;
@@ -75,6 +76,7 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
         doors.hand_over(target)?;
     }
     announce(&settings);
+    numa::spread(&engine);
     doors.announce(&settings, secrets.guard.is_some());
     if settings.daemon {
         daemon::detach(&settings)?;
