@@ -162,8 +162,12 @@ mod os {
     /// # Safety
     /// The range is part of a reservation and nobody uses it.
     pub(super) unsafe fn decommit(base: NonNull<u8>, bytes: usize) {
-        // SAFETY: by the caller's promise. Failure would only keep the pages, and the range is ours: it cannot fail.
-        let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxDontNeed) };
+        let advise = |advice| {
+            // SAFETY: by the caller's promise.
+            unsafe { madvise(base.as_ptr().cast(), bytes, advice) }
+        };
+        // Locked memory takes a word of its own, which kernels before 5.18 do not know: there the pages stay.
+        let _ = advise(Advice::LinuxDontNeed).or_else(|_| advise(Advice::LinuxDontneedLocked));
     }
 
     /// # Safety
@@ -202,5 +206,25 @@ mod os {
     pub(super) unsafe fn release(base: NonNull<u8>, bytes: usize) {
         // SAFETY: by the caller's promise.
         unsafe { dealloc(base.as_ptr(), layout(bytes)) }
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::*;
+
+    #[test]
+    fn memory_goes_back_also_if_it_is_locked() {
+        let region = Region::reserve(4 * PAGE_BYTES).expect("address space");
+        let word = &region.line_u32(PAGE_BYTES / 64)[0];
+        // SAFETY: locking changes no byte.
+        let locked = unsafe { rustix::mm::mlock(region.base().as_ptr().cast(), region.len_bytes()) };
+        println!("locked: {locked:?}");
+        word.store(1, Relaxed);
+        // SAFETY: nobody else knows of the region; `word` is an atomic that is not read meanwhile.
+        unsafe { region.decommit(PAGE_BYTES, PAGE_BYTES) };
+        assert_eq!(word.load(Relaxed), 0);
     }
 }

@@ -82,7 +82,7 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
         daemon::detach(&settings)?;
     }
     if settings.lock_memory {
-        privilege::lock_memory();
+        privilege::allow_locked_memory();
     }
     // Before anybody learns whom to send them to.
     let signals = Signals::take_over()
@@ -90,6 +90,9 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     let pid_file = settings.pid_file.as_deref().and_then(PidFile::write);
     if let Some(target) = &target {
         target.assume()?;
+    }
+    if settings.lock_memory {
+        privilege::lock_memory();
     }
     if settings.drop_privileges {
         confine::confine(&secrets.files())?;

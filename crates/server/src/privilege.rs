@@ -3,7 +3,9 @@
 use std::ffi::CString;
 
 use nix::unistd::{Gid, Uid, User, setgid, setgroups, setuid};
+use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::listen::{Address, Listener};
 use crate::options::{EXIT_NO_USER, EXIT_OS_ERROR, Refusal};
@@ -112,9 +114,23 @@ pub fn allow_core_dumps() -> Result<(), Refusal> {
         .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to ensure corefile creation: {error}")))
 }
 
-/// Keeps all memory resident (`-k`), and says so if the system does not allow it, as memcached does.
+/// Asks for no limit on locked memory (`-k`): only root may, so this comes before another user is assumed.
+pub fn allow_locked_memory() {
+    // Where it is refused, whether there is a limit is seen when memory is locked.
+    let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
+}
+
+/// Keeps resident what this process touches from now on (`-k`), and says so if the system does not allow it, as memcached does. To be
+/// called as the user that serves.
+///
+/// Not what it never touches: most of what the engine reserves is address space for a limit that may be raised. And not under a limit,
+/// which counts that address space: allocations would fail when it is reached.
 pub fn lock_memory() {
-    if rustix::mm::mlockall(rustix::mm::MlockAllFlags::CURRENT | rustix::mm::MlockAllFlags::FUTURE).is_err() {
+    let is_unlimited = getrlimit(Resource::Memlock).current.is_none()
+        || capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
+    if !is_unlimited {
+        tracing::warn!("-k invalid, there is a limit on locked memory");
+    } else if mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT).is_err() {
         tracing::warn!("-k invalid, mlockall() failed");
     }
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use larder_conformance::folder::Folder;
 use larder_conformance::server::{Server, eventually};
+use larder_conformance::stats::Stats;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 /// A server on a Unix socket, killed when dropped.
@@ -192,6 +193,18 @@ fn root_without_u_becomes_nobody_and_says_so() {
     assert_eq!(threads, 3);
     let (_, said) = server.end(Signal::TERM);
     assert!(said.contains("running as user nobody"), "{said}");
+}
+
+#[test]
+fn locked_memory_is_what_is_used() {
+    let larderd = Path::new(env!("CARGO_BIN_EXE_larderd"));
+    // Root may lock memory whatever the limit; another user only if there is none, and then serves without.
+    for user in ["root", "nobody"] {
+        let server = Server::start(larderd, &["-k", "-m", "64", "-u", user]).expect("larderd starts");
+        Stats::of(server.address()).expect("it serves");
+        let resident_mib = server.resident_bytes().expect("it runs") >> 20;
+        assert!(resident_mib < 32, "{user}: {resident_mib} MiB of an empty cache");
+    }
 }
 
 #[test]

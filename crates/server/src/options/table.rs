@@ -136,10 +136,17 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         d.settings.connections_max = number_in(v, 1..=i32::MAX as u32, message)?;
         Ok(())
     }),
-    Row::honoured(Some('k'), "lock-memory", NoValue, "", "keep all memory resident", |d, _| {
-        d.settings.lock_memory = true;
-        Ok(())
-    }),
+    Row::honoured(
+        Some('k'),
+        "lock-memory",
+        NoValue,
+        "",
+        "keep memory that was used resident, where locked memory has no limit",
+        |d, _| {
+            d.settings.lock_memory = true;
+            Ok(())
+        },
+    ),
     Row::honoured(
         Some('v'),
         "verbose",
