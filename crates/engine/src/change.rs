@@ -7,7 +7,7 @@ use crate::digits::Digits;
 use crate::handle::{Seen, Turn};
 use crate::hash::Hash;
 use crate::index::{Bucket, Entry, Found};
-use crate::item::{DEAD, FETCHED, Raw, Shape, accounted_bytes};
+use crate::item::{FETCHED, Raw, Shape, accounted_bytes};
 use crate::limbo::Retired;
 use crate::request::{Expiry, Miss, NoRoom};
 use crate::segment::{SMALL, WAITING};
@@ -127,7 +127,8 @@ impl Turn<'_> {
                 Err(no_room) => return Outcome::NoRoom(no_room),
             };
             let bucket = self.engine().index.lock(hash);
-            let found = self.find_locked(&bucket, key, hash);
+            let still = old.and_then(|old| bucket.still(&old.found));
+            let found = still.or_else(|| self.find_locked(&bucket, key, hash));
             let is_as_seen = found.map(|found| found.entry.offset()) == old.map(|old| old.offset)
                 && cas_of(old) == cas_seen
                 && old.is_none_or(|old| {
@@ -268,7 +269,10 @@ impl Turn<'_> {
             NewCas::Given(cas) => cas,
             NewCas::Keep => old_cas,
         });
-        raw.mark(new.marks | old.map_or(0, Raw::marks) & new.marks_kept, 0);
+        let marks = new.marks | old.map_or(0, Raw::marks) & new.marks_kept;
+        if marks != 0 {
+            raw.mark(marks, 0);
+        }
         if let Some(old) = old.filter(|_| new.marks_kept & FETCHED != 0) {
             // The same item in another place: its last use stays what it was.
             raw.set_used_secs(old.used_secs());
@@ -282,11 +286,12 @@ impl Turn<'_> {
                 let (id, now) = (upload.id, self.now());
                 let segment = engine.segments.get(id);
                 let (memory_bytes, group) = (
-                    segment.filled_bytes.load(Relaxed),
+                    segment.books.filled_bytes.load(Relaxed),
                     crate::segment::group_of(expiry, now, engine.groups),
                 );
                 segment.open(*queue, group, engine.flush_mark.load(Relaxed), now);
-                segment.filled_bytes.store(memory_bytes, Relaxed);
+                segment.books.filled_bytes.store(memory_bytes, Relaxed);
+                segment.books.dead_bytes.store(memory_bytes - raw.size() as u64, Relaxed);
                 engine.segments.start(id)
             }
         };
@@ -343,15 +348,15 @@ impl Turn<'_> {
     fn bury(&self, offset: usize, raw: Raw) {
         let engine = self.engine();
         let id = engine.segments.id_at(offset);
-        raw.mark(DEAD, 0);
+        raw.mark_dead();
         let queue = &self.counters().queues[engine.queue_of(id)];
         queue.items.add(-1);
         queue.live_bytes.add(-(raw.size() as i64));
         self.counters().bytes.add(-i64::from(raw.accounted_bytes()));
         let segment = engine.segments.get(id);
-        // Whoever takes away the last byte knows that all others' items are unlinked as well.
-        let before = segment.live_bytes.fetch_sub(raw.size() as u64, AcqRel);
-        let left = before.wrapping_sub(raw.size() as u64);
+        let bytes = raw.size() as u64;
+        // Whoever buries the last byte knows that all others' items are unlinked as well.
+        let dead = segment.books.dead_bytes.fetch_add(bytes, AcqRel) + bytes;
         if engine.segments.is_run(id) {
             // Unless somebody is at it already, and will find it unlinked.
             if engine.segments.withdraw(id) {
@@ -359,9 +364,10 @@ impl Turn<'_> {
             }
         } else if segment.state.load(Acquire) == WAITING {
             let half = engine.segments.segment_bytes as u64 / 2;
+            let left = segment.books.filled_bytes.load(Relaxed) - dead;
             if left == 0 {
                 engine.retire_dead(id);
-            } else if before >= half && left < half {
+            } else if left < half && left + bytes >= half {
                 engine.segments.note_sparse(id);
             }
         }
@@ -374,16 +380,14 @@ impl Turn<'_> {
         queue.live_bytes.add(raw.size() as i64);
         self.counters().bytes.add(i64::from(raw.accounted_bytes()));
         self.counters().items_total.add(1);
-        self.engine().segments.get(id).live_bytes.fetch_add(raw.size() as u64, Relaxed);
     }
 
     /// The books of an item that was copied to another place.
     pub(crate) fn count_moved(&self, from: usize, old: Raw, to: usize, new: Raw) {
         let engine = self.engine();
-        old.mark(DEAD, 0);
+        old.mark_dead();
         let bytes = new.size() as u64;
-        engine.segments.get(engine.segments.id_at(from)).live_bytes.fetch_sub(bytes, Relaxed);
-        engine.segments.get(engine.segments.id_at(to)).live_bytes.fetch_add(bytes, Relaxed);
+        engine.segments.get(engine.segments.id_at(from)).books.dead_bytes.fetch_add(bytes, Relaxed);
         let (from, to) = (engine.queue_at(from), engine.queue_at(to));
         self.counters().queues[from].items.add(-1);
         self.counters().queues[from].live_bytes.add(-(bytes as i64));

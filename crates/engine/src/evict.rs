@@ -29,6 +29,8 @@ const STEP_BYTES: usize = 32 << 10;
 const SHRINK_ITEMS: usize = 256;
 /// Items whose index lines are fetched ahead of the work on them.
 const BATCH: usize = 8;
+/// How many items ahead the header of one is fetched.
+const AHEAD_ITEMS: usize = 8;
 /// An item used so recently counts as active when it is evicted (as memcached's `evicted_active`).
 const ACTIVE_SECS: u32 = 60;
 
@@ -180,7 +182,7 @@ impl Turn<'_> {
                     .map(|id| (id, Treatment::Compact))
             })?;
         let start = engine.segments.start(id);
-        let filled = engine.segments.get(id).filled_bytes.load(Relaxed) as usize;
+        let filled = engine.segments.get(id).books.filled_bytes.load(Relaxed) as usize;
         Some(Victim { id, treatment, next: start, end: start + filled })
     }
 
@@ -191,6 +193,8 @@ impl Turn<'_> {
         let (mut count, mut at) = (0, victim.next);
         while count < BATCH && at < victim.end {
             let raw = engine.item_at(at);
+            // Items that share a segment are of about the same size.
+            engine.log.prefetch(at + AHEAD_ITEMS * raw.size());
             if raw.marks() & DEAD == 0 {
                 batch[count] = (at, self.prepare(raw.key()));
                 count += 1;
@@ -371,7 +375,7 @@ impl Turn<'_> {
             if is_walkable {
                 let mut at = if is_same { crawl.offset } else { start };
                 crawl.life = segment.life.load(Relaxed);
-                let end = start + if is_run { 1 } else { segment.filled_bytes.load(Relaxed) as usize };
+                let end = start + if is_run { 1 } else { segment.books.filled_bytes.load(Relaxed) as usize };
                 while at < end && left > 0 {
                     let raw = engine.item_at(at);
                     if raw.marks() & DEAD == 0 && raw.expiry().is_past(self.now()) {

@@ -97,6 +97,11 @@ impl Turn<'_> {
         hash
     }
 
+    /// Hashes a key, and no more: see [`Turn::prefetch_changes`].
+    pub fn hash(&self, key: &[u8]) -> Hash {
+        self.engine().hash_key.hash(key)
+    }
+
     /// Second step of a batched look-up: reads the index line and starts fetching the item. A hint only.
     pub fn prefetch_item(&self, hash: Hash) {
         if let Some(offset) = self.engine().index.guess(hash) {

@@ -75,6 +75,10 @@ impl Entry {
         (self.0 ^ hash.0) & TAG == 0 && self.is_item()
     }
 
+    fn is_same_item(self, other: Self) -> bool {
+        (self.0 ^ other.0) & !(USES | LOCK) == 0
+    }
+
     fn is_item(self) -> bool {
         self.0 & LINK == 0 && self.0 & PLACE != 0
     }
@@ -183,6 +187,13 @@ impl Index {
             self.overflow.prefetch(overflow);
         }
         None
+    }
+
+    /// The same for a hash that the first line does not know, once the next has been fetched.
+    pub(crate) fn guess_below(&self, hash: Hash) -> Option<usize> {
+        let first = self.line(bucket_of(hash, self.count.load(Relaxed)));
+        let entries = self.below(first).flatten().map(|word| Entry(word.load(Relaxed)));
+        entries.into_iter().find(|entry| entry.matches(hash)).map(Entry::offset)
     }
 
     /// Finds the entry for which `is_it` says yes. Lock-free.
@@ -402,6 +413,14 @@ pub(crate) struct Bucket<'i> {
 }
 
 impl<'i> Bucket<'i> {
+    /// An entry that was found before the bucket was locked, as it is now, if that is plain to see: it points to the same item and is where
+    /// it was, on the first line. (A line of the overflow may have been cut off by a split, and then still looks as it did.)
+    pub(crate) fn still<'f>(&self, found: &Found<'f>) -> Option<Found<'f>> {
+        let entry = Entry(found.word.load(Acquire));
+        let is_here = self.first.as_ptr_range().contains(&std::ptr::from_ref(found.word));
+        (is_here && entry.is_same_item(found.entry)).then_some(Found { word: found.word, entry })
+    }
+
     /// Finds the entry for which `is_it` says yes.
     pub(crate) fn find(&self, hash: Hash, is_it: impl Fn(Entry) -> bool) -> Option<Found<'i>> {
         self.lines().find_map(|line| scan(line, hash, &is_it))

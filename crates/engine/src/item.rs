@@ -258,6 +258,11 @@ impl Raw {
         }
     }
 
+    /// Unlinked. Under the bucket's lock, as all changes but those of a use; and a use of it counts no longer.
+    pub(crate) fn mark_dead(self) {
+        self.use_word().store(self.use_word().load(Relaxed) | DEAD, Relaxed);
+    }
+
     pub(crate) fn used_secs(self) -> u32 {
         self.use_word().load(Relaxed) >> SECS_SHIFT
     }

@@ -96,8 +96,10 @@ impl Region {
 
     /// Hints that these bytes, or some of them, will be read or written soon.
     pub(crate) fn prefetch_range(&self, offset: usize, bytes: usize) {
-        for line in (offset..offset + bytes.min(PREFETCHED_BYTES_MAX)).step_by(64) {
-            self.prefetch(line);
+        let end = (offset + bytes.min(PREFETCHED_BYTES_MAX)).min(self.bytes);
+        for line in (offset..end).step_by(64) {
+            // SAFETY: in bounds; a prefetch has no other requirement.
+            prefetch(unsafe { self.base.as_ptr().add(line) });
         }
     }
 
@@ -121,7 +123,7 @@ impl Drop for Region {
 const PREFETCHED_BYTES_MAX: usize = 2048;
 
 /// Hints that a cache line will be read soon.
-fn prefetch(pointer: *const u8) {
+pub(crate) fn prefetch(pointer: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch never faults, whatever the address.
     unsafe {

@@ -63,7 +63,7 @@ impl Segments {
             }
             segment.opened_clock.store(self.clock.load(Relaxed), Relaxed);
         }
-        let credit = worth::credit_of(segment.filled_bytes.load(Relaxed), segment.weight.load(Relaxed));
+        let credit = worth::credit_of(segment.books.filled_bytes.load(Relaxed), segment.weight.load(Relaxed));
         let due = segment.opened_clock.load(Relaxed) + credit;
         let place = Place { id, life: segment.life.load(Relaxed), due };
         self.let_wait(&mut queues, id).push_back(place);
@@ -84,7 +84,7 @@ impl Segments {
     fn let_wait<'q>(&self, queues: &'q mut Queues, id: Id) -> &'q mut VecDeque<Place> {
         let segment = self.get(id);
         let (queue, group) = (segment.queue.load(Relaxed), segment.group.load(Relaxed));
-        let class = worth::class_of(segment.filled_bytes.load(Relaxed), segment.weight.load(Relaxed));
+        let class = worth::class_of(segment.books.filled_bytes.load(Relaxed), segment.weight.load(Relaxed));
         segment.state.store(WAITING, Release);
         let line = (usize::from(queue) * GROUPS + usize::from(group)) * CLASSES + class;
         let line = &mut queues.lines[line];
@@ -153,7 +153,7 @@ impl Segments {
     pub(crate) fn most_dead(&self) -> Option<Id> {
         let dead = |id: &Id| {
             let segment = self.get(*id);
-            segment.filled_bytes.load(Relaxed).saturating_sub(segment.live_bytes.load(Relaxed))
+            segment.books.filled_bytes.load(Relaxed).saturating_sub(segment.books.live_bytes())
         };
         let waiting = (0..self.log_segments).filter(|&id| self.get(id).state.load(Acquire) == WAITING);
         let id = waiting.max_by_key(dead)?;
@@ -172,7 +172,7 @@ impl Segments {
     }
 
     fn is_sparse(&self, id: Id) -> bool {
-        self.get(id).live_bytes.load(Relaxed) * 2 < self.segment_bytes as u64
+        self.get(id).books.live_bytes() * 2 < self.segment_bytes as u64
     }
 
     /// Makes a waiting segment the caller's; its places in the queues go stale, for good.

@@ -182,7 +182,7 @@ impl Engine {
         let segment = self.segments.get(id);
         segment.state.store(FREE, Relaxed);
         let (segments, memory_bytes) =
-            (segment.run_segments.load(Relaxed), segment.filled_bytes.load(Relaxed));
+            (segment.run_segments.load(Relaxed), segment.books.filled_bytes.load(Relaxed));
         self.runs.put_warm(Run { id, segments, memory_bytes });
         if self.budget.is_exceeded() {
             self.cool_run(memory_bytes);

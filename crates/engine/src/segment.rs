@@ -18,11 +18,11 @@
 //! A segment whose last item dies while it waits is claimed and retired on the spot.
 
 use std::io;
-use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, PoisonError};
 
 use crate::apart::Apart;
+use crate::memory::prefetch;
 use crate::queues::Queues;
 use crate::request::{Expiry, Now};
 use crate::table::{Table, Zeroed};
@@ -69,11 +69,7 @@ pub(crate) struct Segment {
     pub(crate) life: AtomicU32,
     /// The flush mark when it was opened; items under an older mark than the engine's are flushed.
     pub(crate) flush_mark: AtomicU32,
-    /// Bytes appended; for a run its memory.
-    pub(crate) filled_bytes: AtomicU64,
-    /// Bytes of items that the index points to. From when it waits never below the truth: whoever appended has counted all
-    /// items before, and others subtract what they have unlinked.
-    pub(crate) live_bytes: OwnLine,
+    pub(crate) books: Books,
     /// The second from which all items are dead; u32::MAX: one never dies; 0: no item yet.
     pub(crate) expiry_max: AtomicU32,
     pub(crate) opened_secs: AtomicU32,
@@ -87,15 +83,19 @@ pub(crate) struct Segment {
     pub(crate) opened_clock: AtomicU64,
 }
 
-/// Every store and every overwrite writes it, and every look-up reads the fields beside it. One line alone: there are many segments.
+/// Every store and every overwrite writes here, and every look-up reads the fields beside it. One line alone: there are many segments.
 #[repr(align(64))]
-pub(crate) struct OwnLine(AtomicU64);
+pub(crate) struct Books {
+    /// Bytes appended, by the one who appends; for a run its memory.
+    pub(crate) filled_bytes: AtomicU64,
+    /// ... of which of items that the index no longer points to; for a run also what its item leaves empty.
+    pub(crate) dead_bytes: AtomicU64,
+}
 
-impl Deref for OwnLine {
-    type Target = AtomicU64;
-
-    fn deref(&self) -> &AtomicU64 {
-        &self.0
+impl Books {
+    /// Bytes of items that the index points to, or will in a moment. From when the segment waits never below the truth.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.filled_bytes.load(Relaxed).saturating_sub(self.dead_bytes.load(Acquire))
     }
 }
 
@@ -123,8 +123,8 @@ impl Segment {
         self.state.store(OPEN, Relaxed);
         self.life.fetch_add(1, Relaxed);
         self.flush_mark.store(flush_mark, Relaxed);
-        self.filled_bytes.store(0, Relaxed);
-        self.live_bytes.store(0, Relaxed);
+        self.books.filled_bytes.store(0, Relaxed);
+        self.books.dead_bytes.store(0, Relaxed);
         self.expiry_max.store(0, Relaxed);
         self.opened_secs.store(now.secs, Relaxed);
         self.pins.store(0, Relaxed);
@@ -223,6 +223,13 @@ impl Segments {
         &self.all[id as usize]
     }
 
+    /// Starts fetching what is known of a segment.
+    pub(crate) fn prefetch(&self, id: Id) {
+        let segment = self.get(id);
+        prefetch((&raw const segment.state).cast());
+        prefetch((&raw const segment.books).cast());
+    }
+
     /// The segment, or the run's first segment, that holds an offset at which an item starts.
     pub(crate) fn id_at(&self, offset: usize) -> Id {
         (offset >> self.segment_power) as Id
@@ -245,6 +252,10 @@ impl Segments {
     }
 
     pub(crate) fn memory_bytes(&self, id: Id) -> u64 {
-        if self.is_run(id) { self.get(id).filled_bytes.load(Relaxed) } else { self.segment_bytes as u64 }
+        if self.is_run(id) {
+            self.get(id).books.filled_bytes.load(Relaxed)
+        } else {
+            self.segment_bytes as u64
+        }
     }
 }

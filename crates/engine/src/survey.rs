@@ -89,7 +89,7 @@ impl Engine {
             is_open: state == OPEN,
             is_large: self.segments.is_run(id),
             memory_bytes: self.segments.memory_bytes(id),
-            live_bytes: segment.live_bytes.load(Relaxed),
+            live_bytes: segment.books.live_bytes(),
             opened_secs: segment.opened_secs.load(Relaxed),
             expired_secs: (expiry_max < u32::MAX).then_some(expiry_max),
         })

@@ -37,7 +37,7 @@ impl Upload {
     pub(crate) fn new(engine: &Arc<Engine>, run: Run, shape: Shape, key: &[u8], now_secs: u32) -> Self {
         let segment = engine.segments.get(run.id);
         segment.run_segments.store(run.segments, Relaxed);
-        segment.filled_bytes.store(run.memory_bytes, Relaxed);
+        segment.books.filled_bytes.store(run.memory_bytes, Relaxed);
         segment.pins.store(0, Relaxed);
         let start = engine.segments.start(run.id);
         // SAFETY: the run is ours alone, and it is long enough.
@@ -65,7 +65,7 @@ impl Upload {
 
     /// Notes that another step was charged.
     pub(crate) fn charge(&mut self, bytes: usize) {
-        self.engine.segments.get(self.id).filled_bytes.fetch_add(bytes as u64, Relaxed);
+        self.engine.segments.get(self.id).books.filled_bytes.fetch_add(bytes as u64, Relaxed);
     }
 
     /// What may be filled now: as far as memory is charged.
@@ -93,7 +93,7 @@ impl Upload {
     }
 
     fn charged_bytes(&self) -> usize {
-        self.engine.segments.get(self.id).filled_bytes.load(Relaxed) as usize
+        self.engine.segments.get(self.id).books.filled_bytes.load(Relaxed) as usize
     }
 
     /// Where the value begins in the run.

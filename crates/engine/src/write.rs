@@ -1,6 +1,6 @@
 //! Where new items go: each handle's open segments.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::engine::Engine;
 use crate::request::{Expiry, Now};
@@ -79,7 +79,10 @@ impl Writer {
         let own = self.open[queue][group][class].as_mut().and_then(|open| open.take(bytes, weight));
         // No segment to be had, or enough of them half empty. Lines are a convenience: the nearest of this flush mark will do.
         let at = own.or_else(|| self.take_beside(queue, (group, class), mark, bytes, weight))?;
-        engine.segments.get(engine.segments.id_at(at)).note_expiry(expiry);
+        let id = engine.segments.id_at(at);
+        let segment = engine.segments.get(id);
+        segment.note_expiry(expiry);
+        segment.books.filled_bytes.store((at + bytes - engine.segments.start(id)) as u64, Relaxed);
         Some(at)
     }
 
@@ -114,6 +117,8 @@ impl Writer {
         let id = engine.segments.id_at(offset);
         if let Some(open) = self.slots().flatten().find(|open| open.id == id) {
             open.next = offset;
+            let filled = offset - engine.segments.start(id);
+            engine.segments.get(id).books.filled_bytes.store(filled as u64, Relaxed);
         }
     }
 
@@ -168,7 +173,6 @@ impl Open {
     fn seal(self, engine: &Engine) {
         let filled = self.next - engine.segments.start(self.id);
         let segment = engine.segments.get(self.id);
-        segment.filled_bytes.store(filled as u64, Relaxed);
         segment.weight.store(self.weight, Relaxed);
         if filled == 0 {
             // Everything in it was taken back: nobody ever saw it.
@@ -176,7 +180,7 @@ impl Open {
             engine.segments.with_pool(|pool| pool.put_ready(self.id));
         } else {
             engine.segments.seal(self.id);
-            if segment.live_bytes.load(Acquire) == 0 {
+            if segment.books.live_bytes() == 0 {
                 engine.retire_dead(self.id);
             }
         }
