@@ -129,6 +129,25 @@ pub struct Store<'a> {
     pub removes_on_refusal: bool,
 }
 
+impl<'a> Store<'a> {
+    /// A plain `set`.
+    #[inline]
+    pub fn set(key: Key<'a>, client_flags: u32, exptime: i64, value_bytes: u32) -> Self {
+        Self {
+            key,
+            value_bytes,
+            client_flags,
+            exptime,
+            mode: Mode::Set,
+            compare: None,
+            or_stale: false,
+            cas: None,
+            vivify: None,
+            removes_on_refusal: true,
+        }
+    }
+}
+
 /// How a store treats what is there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {

@@ -21,6 +21,22 @@ pub fn parse_u32(word: &[u8]) -> Option<u32> {
     u32::try_from(parse_u64(word)?).ok()
 }
 
+/// The number of one to nine digits at the head of `input`, and what follows the byte `end` behind it.
+#[inline]
+pub(crate) fn split_short(input: &[u8], end: u8) -> Option<(u32, &[u8])> {
+    let mut number = 0;
+    for (at, byte) in input.iter().take(10).enumerate() {
+        if *byte == end && at > 0 {
+            return Some((number, &input[at + 1..]));
+        }
+        if at == 9 || !byte.is_ascii_digit() {
+            return None;
+        }
+        number = number * 10 + u32::from(byte - b'0');
+    }
+    None
+}
+
 /// Decimal digits with or without a minus, at most 11 characters.
 pub(crate) fn parse_i32(word: &[u8]) -> Option<i32> {
     if word.len() > 11 {

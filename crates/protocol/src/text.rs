@@ -48,6 +48,21 @@ pub fn parse_plain_get(input: &[u8]) -> Option<(Key<'_>, usize)> {
     Some((Key::new(key)?, input.len() - rest.len() + end + 1))
 }
 
+/// The store of the line at the head of `input`, and the line's length, if that line is `set <key> <flags> <exptime> <bytes>` with
+/// one space between, short numbers of digits alone, and no more: as most clients write it. All else is for [`parse`], which
+/// understands this as well.
+#[inline]
+pub fn parse_plain_set(input: &[u8]) -> Option<(Store<'_>, usize)> {
+    let rest = input.strip_prefix(b"set ")?;
+    let end = memchr::memchr2(b' ', b'\n', rest)?;
+    let (key, rest) = (Key::new(&rest[..end])?, rest[end..].strip_prefix(b" ")?);
+    let (client_flags, rest) = number::split_short(rest, b' ')?;
+    let (exptime, rest) = number::split_short(rest, b' ')?;
+    let (value_bytes, rest) = number::split_short(rest, b'\r')?;
+    let rest = rest.strip_prefix(b"\n")?;
+    Some((Store::set(key, client_flags, exptime.into(), value_bytes), input.len() - rest.len()))
+}
+
 /// See [`crate::Dialect::first_key`]: but for gat and gats, the second word.
 pub(crate) fn first_key(input: &[u8]) -> Option<Range<usize>> {
     let words = &input[..input.len().min(FIRST_WORDS_BYTES)];
@@ -149,17 +164,12 @@ fn store(line: &[u8], mode: Mode, is_cas: bool) -> Request<'_> {
     let Some(value_bytes) = parse_value_bytes(value_bytes) else { return malformed(Error::BadFormat) };
     let noreply = is_noreply(&words);
     let command = (|| {
+        let (key, client_flags) = (Key::new(key)?, number::parse_flags(client_flags)?);
         Some(Store {
-            key: Key::new(key)?,
-            value_bytes,
-            client_flags: number::parse_flags(client_flags)?,
-            exptime: number::parse_exptime(exptime)?,
             mode,
             compare: if is_cas { Some(number::parse_u64(words.get(5)?)?) } else { None },
-            or_stale: false,
-            cas: None,
-            vivify: None,
             removes_on_refusal: mode == Mode::Set && !is_cas,
+            ..Store::set(key, client_flags, number::parse_exptime(exptime)?, value_bytes)
         })
     })();
     match command {

@@ -211,13 +211,21 @@ impl<'t> Executor<'_, '_, '_, 't> {
         self.cx.shared.clock.expiry(exptime, self.turn.now())
     }
 
+    /// Hashes a key, unless that was done already.
+    #[inline]
+    pub(crate) fn hash_once(&mut self, key: &[u8]) -> Hash {
+        self.take_foreseen(key).unwrap_or_else(|| self.turn.hash(key))
+    }
+
     /// Hashes a key and starts fetching its memory, unless that was done already.
     #[inline]
     pub(crate) fn prepare(&mut self, key: &[u8]) -> Hash {
-        match self.foreseen.take() {
-            Some(foreseen) if std::ptr::eq(foreseen.key, key) => foreseen.hash,
-            _ => self.turn.prepare(key),
-        }
+        self.take_foreseen(key).unwrap_or_else(|| self.turn.prepare(key))
+    }
+
+    #[inline]
+    fn take_foreseen(&mut self, key: &[u8]) -> Option<Hash> {
+        self.foreseen.take().filter(|foreseen| std::ptr::eq(foreseen.key, key)).map(|foreseen| foreseen.hash)
     }
 
     fn hash(&self, key: &[u8], hash: Option<Hash>) -> Hash {

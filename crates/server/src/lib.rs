@@ -38,6 +38,7 @@ pub mod random;
 pub mod roster;
 mod round;
 pub mod session;
+mod sets;
 pub mod settings;
 pub mod shared;
 pub mod signals;

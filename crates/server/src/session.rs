@@ -7,7 +7,7 @@
 //! gathered write.
 //!
 //! The walk of a SET: the same way to [`Executor::execute`], with the value where it lies in the input, and on to
-//! `Executor::store` and `Turn::store`. A value that has not arrived whole becomes an `Arrival`: from then on the worker
+//! `Executor::store` and `Turn::store`; a run of plain ones is taken in by [`sets`]. A value that has not arrived whole becomes an `Arrival`: from then on the worker
 //! reads into [`Session::window`]. A small one waits beside its command line and is served as if it had come at once;
 //! a large one (`Engine::large_value_bytes`) goes straight to its place in the cache (`Executor::reserve`,
 //! `Turn::window`) and is linked there by `Turn::commit`.
@@ -31,6 +31,7 @@ use crate::login::Login;
 use crate::measure::Class;
 use crate::multiget::{self, LookedUp};
 use crate::output::Output;
+use crate::sets;
 use crate::trace;
 
 /// The state of a conversation between two readings. Owns memory only while a value is arriving.
@@ -245,7 +246,10 @@ impl Session {
         });
         let is_plain =
             dialect == Dialect::Text && self.scanned_bytes == 0 && !executor.cx.shared.attention.is_paid();
-        if is_plain && let Some(step) = gets::serve(executor, input, requests_max) {
+        if is_plain
+            && let Some(step) = gets::serve(executor, input, requests_max)
+                .or_else(|| sets::serve(executor, input, requests_max))
+        {
             return step;
         }
         let mut batch = ArrayVec::<Framed<'_>, BATCH_REQUESTS_MAX>::new();

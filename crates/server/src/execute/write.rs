@@ -4,12 +4,26 @@ use larder_engine::{
     Compare, Counted, Deleted, Expiry, Fail, Hash, Item, Mode, NoRoom, Store, Stored, Upload,
 };
 use larder_measure::Access;
-use larder_protocol::{Error, Reply, Request, command};
+use larder_protocol::{Error, Form, Reply, Request, command};
 
 use super::read::footprint;
 use super::{Answered, Done, Executor, TryAgain, Value, ttl_secs};
 
 impl<'t> Executor<'_, '_, '_, 't> {
+    /// A plain set, while nobody follows requests.
+    pub(crate) fn set(
+        &mut self,
+        store: command::Store<'_>,
+        hash: Hash,
+        value: &[u8],
+        form: &Form<'_>,
+    ) -> Done {
+        match self.store(store, Some(hash), Value::Whole(value)) {
+            Ok(reply) => self.answer(form, &reply),
+            Err(TryAgain) => Done::TryAgain,
+        }
+    }
+
     // set, add, replace, append, prepend, cas, ms
     pub(super) fn store(
         &mut self,
