@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use larder_engine::{Config, Engine, Handle, Now};
+use larder_engine::{Config, Engine, Handle, LargePages, Now};
 use larder_protocol::Dialect;
 use larder_server::clock::Clock;
 use larder_server::measure::Recorder;
@@ -74,7 +74,7 @@ impl Server {
             evict: settings.evict,
             handles_max: 2,
             index_power: None,
-            large_pages: false,
+            large_pages: LargePages::Filled,
             hash_key: [1, 2],
         })
         .unwrap();

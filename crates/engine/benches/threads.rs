@@ -14,7 +14,7 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
-use larder_engine::{Config, Engine, Handle, Now, Store};
+use larder_engine::{Config, Engine, Handle, LargePages, Now, Store};
 use rustix::time::{ClockId, clock_gettime};
 
 const KEYS: usize = 1_000_000;
@@ -33,7 +33,7 @@ fn main() {
         evict: true,
         handles_max: threads,
         index_power: None,
-        large_pages: false,
+        large_pages: LargePages::Filled,
         hash_key: [1, 2],
     })
     .unwrap();

@@ -6,7 +6,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
 use std::time::Instant;
 
-use larder_engine::{Config, Engine, Expiry, Handle, Now, Store};
+use larder_engine::{Config, Engine, Expiry, Handle, LargePages, Now, Store};
 
 const THREADS: usize = 4;
 const LOOKUPS: u64 = 1_000_000;
@@ -21,7 +21,7 @@ fn main() -> std::io::Result<()> {
         evict: true,
         handles_max: THREADS,
         index_power: None,
-        large_pages: false,
+        large_pages: LargePages::Filled,
         hash_key: [random.hash_one(1), random.hash_one(2)],
     })?;
     let start = Instant::now();

@@ -12,6 +12,7 @@ use crate::handle::Handle;
 use crate::hash::HashKey;
 use crate::index::{Entry, Index};
 use crate::item::Raw;
+use crate::large_pages::{LargePages, Mover};
 use crate::limbo::{Limbo, Retired};
 use crate::memory::{PAGE_BYTES, Region};
 use crate::request::{Miss, Now};
@@ -56,10 +57,8 @@ pub struct Config {
     /// log2 of the number of index buckets at the start; `None`: from `memory_bytes`. The index grows by itself; a start near
     /// the final size spares it the work.
     pub index_power: Option<u8>,
-    /// Use large pages: items lie on them from the start, the index is moved to them by the background step. Reads then wait less for
-    /// memory. But whoever first writes to one, or reads where the index is being moved, may wait for milliseconds, and what is given back
-    /// reaches others only when they are short of memory.
-    pub large_pages: bool,
+    /// What lies on pages of 2 MiB, where the system has some.
+    pub large_pages: LargePages,
     /// Key of the hash function; random, so that nobody can choose colliding keys.
     pub hash_key: [u64; 2],
 }
@@ -69,7 +68,7 @@ pub struct Engine {
     // Constant after construction.
     pub(crate) item_bytes_max: u32,
     pub(crate) evict: bool,
-    pub(crate) large_pages: bool,
+    pub(crate) large_pages: LargePages,
     /// TTL groups in use.
     pub(crate) groups: usize,
     /// Classes of worth in use.
@@ -100,6 +99,7 @@ pub struct Engine {
     flushed_secs: AtomicU32,
     /// The time of the last background step.
     ticked_secs: AtomicU32,
+    pub(crate) mover: Apart<Mover>,
 
     /// Segments and runs.
     limbo: Apart<Limbo>,
@@ -147,7 +147,7 @@ impl Engine {
         let index = Index::new(GROWTH_FACTOR * memory_bytes, buckets, &budget)?;
         let ghost = Ghost::new(if config.evict { memory_bytes / 64 } else { 0 })?;
         let log = Region::reserve((reserved_segments + run_segments) * segment_bytes)?;
-        if config.large_pages {
+        if config.large_pages == LargePages::FromTheStart {
             log.prefer_large_pages();
         }
         let segments = Segments::new(reserved_segments as u32, run_segments as u32, segment_bytes)?;
@@ -176,6 +176,7 @@ impl Engine {
             flush_at: AtomicU32::new(0),
             flushed_secs: AtomicU32::new(0),
             ticked_secs: AtomicU32::new(0),
+            mover: Apart::default(),
             limbo: Apart::default(),
             limbo_buckets: Apart::default(),
             handles_free: Mutex::new((0..config.handles_max).rev().collect()),
@@ -459,6 +460,7 @@ impl Engine {
 
     /// Gives a free segment's memory back to the system.
     fn decommit_segment(&self, id: Id) {
+        self.segments.get(id).on_large_page.store(false, Relaxed);
         self.decommit(self.segments.start(id), self.segments.segment_bytes);
         self.budget.give(self.segments.segment_bytes as u64);
         self.segments.with_pool(|pool| pool.put_bare(id));

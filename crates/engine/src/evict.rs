@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::engine::Engine;
 use crate::handle::{Handle, Turn};
 use crate::hash::Hash;
-use crate::index::{Bucket, Entry, Found};
+use crate::index::{Bucket, Entry, Found, Items};
 use crate::item::{DEAD, FETCHED};
 use crate::limbo::Retired;
 use crate::memory::PAGE_BYTES;
@@ -69,7 +69,7 @@ impl Handle {
         self.engine.reclaim_some(items_max);
         self.engine.reclaim_buckets(items_max);
         let is_shrinking = self.engine.shrink(items_max / SHRINK_ITEMS);
-        let is_moving = self.engine.large_pages && self.engine.index.move_to_large_pages();
+        self.engine.move_to_large_pages(now);
         let turn = self.enter(now);
         let bytes_max = items_max * 64;
         let mut done = turn.empty_some(bytes_max, true);
@@ -84,7 +84,7 @@ impl Handle {
         turn.report_items(0);
         drop(turn);
         self.engine.reclaim_some(items_max);
-        done >= bytes_max || is_shrinking || is_moving
+        done >= bytes_max || is_shrinking
     }
 }
 
@@ -406,12 +406,18 @@ impl Turn<'_> {
         writer.unreported_items = 0;
         drop(writer);
         let engine = self.engine();
-        engine.index.report(
-            items,
-            &engine.budget,
-            |offset| engine.hash_key.hash(engine.item_at(offset).key()),
-            |overflow| engine.retire(Retired::Overflow(overflow)),
-        );
+        let retire = |overflow| engine.retire(Retired::Overflow(overflow));
+        engine.index.report(items, &engine.budget, engine, retire);
+    }
+}
+
+impl Items for Engine {
+    fn hash_at(&self, offset: usize) -> Hash {
+        self.hash_key.hash(self.item_at(offset).key())
+    }
+
+    fn prefetch(&self, offset: usize) {
+        self.log.prefetch(offset);
     }
 }
 

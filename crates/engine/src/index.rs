@@ -30,7 +30,7 @@ use crate::apart::Apart;
 use crate::budget::Budget;
 use crate::hash::Hash;
 use crate::lines::{LINE_BYTES, Line, Lines, WORDS};
-use crate::memory::{LARGE_PAGE_BYTES, PAGE_BYTES};
+use crate::memory::PAGE_BYTES;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, spin_loop, yield_now};
 
 const LAST: usize = WORDS - 1;
@@ -48,6 +48,11 @@ const TAG: u64 = !0 << 43;
 /// Entries per bucket beyond which the index grows. With eight words a bucket, 7 gives 11.6 bytes an item: 27 % of the
 /// buckets have an overflow bucket, 15 % of the hits look at a second line.
 const ITEMS_PER_BUCKET: u64 = WORDS as u64 - 1;
+
+/// By so many splits is the bucket of one fetched ahead ...
+const SPLIT_BUCKETS_AHEAD: u64 = 4;
+/// ... and by so many its items.
+const SPLIT_ITEMS_AHEAD: u64 = 2;
 
 /// One word of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +111,14 @@ impl Found<'_> {
     }
 }
 
+/// What the index has to know of the items that it points to. Offsets are those of the log.
+pub(crate) trait Items {
+    fn hash_at(&self, offset: usize) -> Hash;
+
+    /// Starts fetching what `hash_at` reads.
+    fn prefetch(&self, offset: usize);
+}
+
 pub(crate) struct Index {
     /// Number of buckets; every look-up reads it, a split writes it.
     count: AtomicU64,
@@ -115,7 +128,7 @@ pub(crate) struct Index {
     splitting: Apart<Mutex<()>>,
     /// Overflow buckets out of use. Taken while buckets are locked, so nothing is locked while it is held.
     spare: Apart<Mutex<Spare>>,
-    /// Pieces of the buckets and of the overflow that were moved to large pages.
+    /// How many large pages of the buckets and of the overflow were filled and moved.
     large_pages: [AtomicUsize; 2],
     /// Items, in steps of what handles report.
     items: Apart<AtomicU64>,
@@ -144,22 +157,17 @@ impl Index {
         })
     }
 
-    /// Moves what has been filled to large pages, one of them at a time; true: there is more. A look-up goes to any line of many
-    /// megabytes: with small pages it waits for the page table as well, and in a virtual machine for two of them.
-    pub(crate) fn move_to_large_pages(&self) -> bool {
+    /// Moves what has been filled since to a large page, one page of it. False: nothing is to be moved.
+    pub(crate) fn move_to_large_page(&self) -> bool {
         let places = [
             (&self.buckets, self.bucket_count() as usize, &self.large_pages[0]),
             (&self.overflow, self.spare().used, &self.large_pages[1]),
         ];
-        for (lines, used, moved) in places {
-            let piece = moved.load(Relaxed);
-            if piece < used * LINE_BYTES / LARGE_PAGE_BYTES {
-                moved.store(piece + 1, Relaxed);
-                lines.move_to_large_page(piece);
-                return true;
-            }
-        }
-        false
+        places.into_iter().any(|(lines, filled, moved)| {
+            let is_moved = lines.move_to_large_page(moved.load(Relaxed), filled);
+            moved.fetch_add(is_moved.into(), Relaxed);
+            is_moved
+        })
     }
 
     /// As [`crate::numa::interleave`].
@@ -233,14 +241,8 @@ impl Index {
     }
 
     /// Tells the index that `items` more (or fewer) items exist, and lets it grow by a few buckets if they are too many.
-    /// `hash_at` gives the hash of the item at an offset of the log; `retire` takes overflow buckets out of use.
-    pub(crate) fn report(
-        &self,
-        items: i64,
-        budget: &Budget,
-        hash_at: impl Fn(usize) -> Hash,
-        mut retire: impl FnMut(u32),
-    ) {
+    /// `log` knows the items; `retire` takes overflow buckets out of use.
+    pub(crate) fn report(&self, items: i64, budget: &Budget, log: &impl Items, mut retire: impl FnMut(u32)) {
         self.items.fetch_add(items as u64, Relaxed);
         if !self.is_growing() {
             return;
@@ -250,7 +252,8 @@ impl Index {
         // More than the items need, so that it catches up; few enough that nobody waits for it.
         let splits = 2 + items.max(0) as u64 / 4;
         for _ in 0..splits {
-            if !self.is_growing() || !self.split(budget, &hash_at, &mut retire) {
+            self.prefetch_splits(log);
+            if !self.is_growing() || !self.split(budget, log, &mut retire) {
                 break;
             }
         }
@@ -285,15 +288,29 @@ impl Index {
         self.spare().freed.push(overflow);
     }
 
+    /// Fetches ahead what the splits after the next will read: the bucket of one, and the items of one before it. Else each would wait
+    /// for all of a bucket's items, which lie anywhere.
+    fn prefetch_splits(&self, log: &impl Items) {
+        let new = self.bucket_count();
+        let splits_from = |new: u64| (new - (1 << new.ilog2())) as usize;
+        for word in self.line(splits_from(new + SPLIT_ITEMS_AHEAD)) {
+            let entry = Entry(word.load(Relaxed));
+            if entry.is_item() {
+                log.prefetch(entry.offset());
+            }
+        }
+        self.buckets.prefetch(splits_from(new + SPLIT_BUCKETS_AHEAD));
+    }
+
     /// Splits one bucket. False if there is no room for its overflow.
-    fn split(&self, budget: &Budget, hash_at: &impl Fn(usize) -> Hash, retire: &mut impl FnMut(u32)) -> bool {
+    fn split(&self, budget: &Budget, log: &impl Items, retire: &mut impl FnMut(u32)) -> bool {
         let new = self.count.load(Relaxed) as usize;
         let old = self.lock_bucket(new - (1 << new.ilog2()));
         let (mut leaving, mut staying) = (Vec::with_capacity(2 * WORDS), Vec::with_capacity(2 * WORDS));
         for word in old.lines().flatten() {
             let entry = Entry(word.load(Acquire) & !LOCK);
             if entry.is_item() {
-                let moves = bucket_of(hash_at(entry.offset()), new as u64 + 1) == new;
+                let moves = bucket_of(log.hash_at(entry.offset()), new as u64 + 1) == new;
                 if moves { &mut leaving } else { &mut staying }.push(entry);
             }
         }

@@ -26,7 +26,7 @@
 //! | `apart`, `budget`, `digits`, `ghost`, `hash`, `lines`, `memory`, `numa`, `stats`, `sync`, `table` | what they are called |
 //!
 //! ```
-//! use larder_engine::{Config, Engine, Now, Store};
+//! use larder_engine::{Config, Engine, LargePages, Now, Store};
 //!
 //! let engine = Engine::new(Config {
 //!     memory_bytes: 64 << 20,
@@ -34,7 +34,7 @@
 //!     evict: true,
 //!     handles_max: 1,
 //!     index_power: None,
-//!     large_pages: false,
+//!     large_pages: LargePages::Filled,
 //!     hash_key: [1, 2], // from a random source, where keys come from strangers
 //! })?;
 //! let mut handle = engine.handle().expect("handles_max is 1 and none is out");
@@ -59,6 +59,7 @@ mod handle;
 mod hash;
 mod index;
 mod item;
+mod large_pages;
 mod limbo;
 mod lines;
 mod memory;
@@ -81,6 +82,7 @@ pub use engine::{Config, Engine, segment_bytes};
 pub use evicted::Evicted;
 pub use handle::{Handle, Item, Turn};
 pub use hash::Hash;
+pub use large_pages::LargePages;
 pub use request::{
     Arith, Compare, Counted, Deleted, Expiry, Fail, Fetch, Fetched, Invalidate, Miss, Mode, NoRoom, Now,
     Store, Stored, Token,

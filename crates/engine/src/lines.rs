@@ -2,7 +2,6 @@
 
 use std::io;
 
-use crate::memory::LARGE_PAGE_BYTES;
 use crate::sync::AtomicU64;
 
 pub(crate) const LINE_BYTES: usize = 64;
@@ -22,11 +21,10 @@ impl Lines {
         crate::memory::Region::reserve(bytes).map(Self)
     }
 
-    /// Moves one large page's worth of lines to a large page, the `piece`th.
-    pub(crate) fn move_to_large_page(&self, piece: usize) {
-        // The reservation need not begin at the border of a large page: what lies across the last border is moved with the next piece.
-        let start = piece.saturating_sub(1) * LARGE_PAGE_BYTES;
-        self.0.move_to_large_pages(start, (piece + 1) * LARGE_PAGE_BYTES - start);
+    /// Moves the `page`th large page's worth of lines to a large page, if the first `filled` lines reach beyond it. False: they do not.
+    pub(crate) fn move_to_large_page(&self, page: usize, filled: usize) -> bool {
+        let range = self.0.large_page(page).filter(|range| range.end <= filled * LINE_BYTES);
+        range.map(|range| self.0.move_to_large_page(range)).is_some()
     }
 
     /// As [`crate::numa::interleave`].
@@ -57,7 +55,9 @@ impl Lines {
         Ok(Self((0..4).map(|_| std::array::from_fn(|_| AtomicU64::new(0))).collect()))
     }
 
-    pub(crate) fn move_to_large_page(&self, _piece: usize) {}
+    pub(crate) fn move_to_large_page(&self, _page: usize, _filled: usize) -> bool {
+        false
+    }
 
     pub(crate) fn interleave(&self, _nodes: &[u32]) -> io::Result<()> {
         Ok(())

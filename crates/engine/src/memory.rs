@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
 #[cfg(not(all(loom, test)))]
@@ -42,13 +43,20 @@ impl Region {
         os::prefer_large_pages(self.base, self.bytes);
     }
 
-    /// Moves what lies in this range to pages of 2 MiB now, as far as it fills some and the system has them. Whoever reads there
-    /// meanwhile waits for some hundred microseconds. (Asking beforehand is [`Region::prefer_large_pages`]: then whoever touches a page
-    /// first waits until the system has found one, which may be many milliseconds.)
-    pub(crate) fn move_to_large_pages(&self, offset: usize, bytes: usize) {
-        assert!(offset + bytes <= self.bytes);
+    /// Where the `number`th large page of the region would lie.
+    pub(crate) fn large_page(&self, number: usize) -> Option<Range<usize>> {
+        let first = self.base.addr().get().next_multiple_of(LARGE_PAGE_BYTES) - self.base.addr().get();
+        let start = first + number * LARGE_PAGE_BYTES;
+        (start + LARGE_PAGE_BYTES <= self.bytes).then_some(start..start + LARGE_PAGE_BYTES)
+    }
+
+    /// Moves what lies in such a range to a large page, where the system has one; what was never touched there will take memory. Whoever
+    /// reads or writes there meanwhile waits for some hundred microseconds. (Asking beforehand is [`Region::prefer_large_pages`]: then
+    /// whoever touches a page first waits until the system has found one, which may be many milliseconds.) False: not now.
+    pub(crate) fn move_to_large_page(&self, range: Range<usize>) -> bool {
+        assert!(range.end <= self.bytes);
         // SAFETY: in bounds (checked).
-        os::move_to_large_pages(unsafe { self.base.add(offset) }, bytes);
+        os::move_to_large_pages(unsafe { self.base.add(range.start) }, range.len())
     }
 
     /// Size in bytes.
@@ -156,9 +164,9 @@ mod os {
         let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
     }
 
-    pub(super) fn move_to_large_pages(base: NonNull<u8>, bytes: usize) {
+    pub(super) fn move_to_large_pages(base: NonNull<u8>, bytes: usize) -> bool {
         // SAFETY: changes no byte that can be read. A kernel before 6.1 does not know it, and says so.
-        let _ = unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_COLLAPSE) };
+        unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_COLLAPSE) == 0 }
     }
 
     /// # Safety
@@ -198,7 +206,9 @@ mod os {
 
     pub(super) fn prefer_large_pages(_base: NonNull<u8>, _bytes: usize) {}
 
-    pub(super) fn move_to_large_pages(_base: NonNull<u8>, _bytes: usize) {}
+    pub(super) fn move_to_large_pages(_base: NonNull<u8>, _bytes: usize) -> bool {
+        false
+    }
 
     pub(super) unsafe fn decommit(base: NonNull<u8>, bytes: usize) {
         // SAFETY: by the caller's promise.

@@ -53,7 +53,7 @@ pub(crate) fn has_policy() -> io::Result<bool> {
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
-    use crate::{Config, Engine};
+    use crate::{Config, Engine, LargePages};
 
     /// Kernels without NUMA, and filters that forbid these calls, leave nothing to test.
     fn is_possible() -> bool {
@@ -97,7 +97,7 @@ mod tests {
             evict: true,
             handles_max: 1,
             index_power: None,
-            large_pages: false,
+            large_pages: LargePages::Filled,
             hash_key: [1, 2],
         };
         assert!(Engine::new(config.clone()).and_then(|engine| engine.spread_over(&[0])).expect("node 0"));

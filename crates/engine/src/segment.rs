@@ -18,7 +18,7 @@
 //! A segment whose last item dies while it waits is claimed and retired on the spot.
 
 use std::io;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, PoisonError};
 
 use crate::apart::Apart;
@@ -81,6 +81,8 @@ pub(crate) struct Segment {
     pub(crate) weight: AtomicU32,
     /// The queues' clock when it was opened.
     pub(crate) opened_clock: AtomicU64,
+    /// Its memory was moved to a large page.
+    pub(crate) on_large_page: AtomicBool,
 }
 
 /// Every store and every overwrite writes here, and every look-up reads the fields beside it. One line alone: there are many segments.

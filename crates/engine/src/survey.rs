@@ -98,7 +98,7 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Config, Engine, Expiry, Lifetime, Now, Queue, Store};
+    use crate::{Config, Engine, Expiry, LargePages, Lifetime, Now, Queue, Store};
 
     #[test]
     fn pieces_add_up_to_what_was_stored() {
@@ -108,7 +108,7 @@ mod tests {
             evict: true,
             handles_max: 1,
             index_power: None,
-            large_pages: false,
+            large_pages: LargePages::Filled,
             hash_key: [7, 9],
         };
         let engine = Engine::new(config).expect("16 MiB can be reserved");

@@ -89,7 +89,7 @@ mod tests {
     use std::collections::HashMap;
 
     use super::Walk;
-    use crate::{Config, Engine, Expiry, Now, Store};
+    use crate::{Config, Engine, Expiry, LargePages, Now, Store};
 
     /// Each item once, although the index grows from 1 bucket to hundreds on the way, and items move.
     #[test]
@@ -100,7 +100,7 @@ mod tests {
             evict: true,
             handles_max: 1,
             index_power: Some(0),
-            large_pages: false,
+            large_pages: LargePages::Filled,
             hash_key: [7, 9],
         };
         let mut handle = Engine::new(config).unwrap().handle().unwrap();
@@ -141,7 +141,7 @@ mod tests {
             evict: true,
             handles_max: 1,
             index_power: None,
-            large_pages: false,
+            large_pages: LargePages::Filled,
             hash_key: [7, 9],
         };
         let engine = Engine::new(config).unwrap();

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use larder_engine::{Config, Engine, Expiry, Handle, Now, Store, Stored};
+use larder_engine::{Config, Engine, Expiry, Handle, LargePages, Now, Store, Stored};
 
 const MIB: u64 = 1 << 20;
 const NOW: Now = Now { secs: 1, micros: 1 };
@@ -16,7 +16,7 @@ fn engine(memory_bytes: u64) -> Arc<Engine> {
         evict: true,
         handles_max: 1,
         index_power: None,
-        large_pages: false,
+        large_pages: LargePages::Filled,
         hash_key: [1, 2],
     };
     Engine::new(config).unwrap()
@@ -102,7 +102,7 @@ fn few_segments_are_open_whatever_is_stored() {
         evict: true,
         handles_max: HANDLES,
         index_power: None,
-        large_pages: false,
+        large_pages: LargePages::Filled,
         hash_key: [1, 2],
     };
     let engine = Engine::new(config).unwrap();

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use larder_engine::{Config, Engine, Handle, Now, Store, Stored};
+use larder_engine::{Config, Engine, Handle, LargePages, Now, Store, Stored};
 
 const MIB: u64 = 1 << 20;
 
@@ -24,7 +24,7 @@ fn memory_follows_its_limit_down_and_up() {
         evict: true,
         handles_max: 2,
         index_power: None,
-        large_pages: false,
+        large_pages: LargePages::Filled,
         hash_key: [1, 2],
     })
     .unwrap();

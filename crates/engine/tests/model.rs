@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 
 use larder_engine::{
-    Arith, Compare, Config, Counted, Deleted, Engine, Expiry, Fail, Fetch, Handle, Invalidate, Mode, Now,
-    Store, Stored, Token, Turn,
+    Arith, Compare, Config, Counted, Deleted, Engine, Expiry, Fail, Fetch, Handle, Invalidate, LargePages,
+    Mode, Now, Store, Stored, Token, Turn,
 };
 
 /// Steps per run; `LARDER_MODEL_STEPS` for more.
@@ -559,7 +559,7 @@ fn config(memory_bytes: u64) -> Config {
         evict: true,
         handles_max: 2,
         index_power: Some(6),
-        large_pages: true,
+        large_pages: LargePages::FromTheStart,
         hash_key: [3, 4],
     }
 }

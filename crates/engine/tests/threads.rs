@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_engine::{
-    Arith, Config, Counted, Engine, Expiry, Fail, Fetch, Handle, Mode, Now, Store, Stored, Token,
+    Arith, Config, Counted, Engine, Expiry, Fail, Fetch, Handle, LargePages, Mode, Now, Store, Stored, Token,
 };
 
 const THREADS: usize = if cfg!(miri) { 2 } else { 4 };
@@ -17,7 +17,7 @@ fn engine(memory_bytes: u64, evict: bool) -> Arc<Engine> {
         evict,
         handles_max: THREADS + 1,
         index_power: Some(4),
-        large_pages: false,
+        large_pages: LargePages::Filled,
         hash_key: [5, 6],
     })
     .unwrap()

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use larder_engine::LargePages;
 use larder_protocol::Dialect;
 
 use crate::journal::JournalSettings;
@@ -93,8 +94,8 @@ pub struct Settings {
     pub drop_privileges: bool,
     /// Keep all memory resident (`-k`).
     pub lock_memory: bool,
-    /// Large pages (`-L`).
-    pub large_pages: bool,
+    /// Large pages: from the start with `-L`, never with `-o no_large_pages`.
+    pub large_pages: LargePages,
     /// Raise the limit on core files (`-r`).
     pub core_dumps: bool,
 
@@ -235,7 +236,7 @@ impl Default for Settings {
             user: None,
             drop_privileges: false,
             lock_memory: false,
-            large_pages: false,
+            large_pages: LargePages::Filled,
             core_dumps: false,
             prefix_delimiter: b':',
             detail: false,

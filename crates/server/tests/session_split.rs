@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use larder_engine::{Config, Engine, Handle};
+use larder_engine::{Config, Engine, Handle, LargePages};
 use larder_server::clock::Clock;
 use larder_server::measure::Recorder;
 use larder_server::output::{Output, Unsent};
@@ -42,7 +42,7 @@ impl Server {
             evict: settings.evict,
             handles_max: 4,
             index_power: None,
-            large_pages: false,
+            large_pages: LargePages::Filled,
             hash_key: [1, 2],
         })
         .unwrap();

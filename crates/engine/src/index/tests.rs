@@ -4,6 +4,14 @@
 
 use super::*;
 
+impl<H: Fn(usize) -> Hash> Items for H {
+    fn hash_at(&self, offset: usize) -> Hash {
+        self(offset)
+    }
+
+    fn prefetch(&self, _offset: usize) {}
+}
+
 fn index(buckets: usize) -> (Index, Budget) {
     let budget = Budget::new(1 << 30);
     (Index::new(1 << 20, buckets, &budget).unwrap(), budget)
@@ -46,12 +54,12 @@ fn holds_what_a_set_holds_while_it_grows_and_chains_come_and_go() {
             let offset = (round + 1) * 8;
             insert(&index, &budget, hash_at(offset), offset);
             offsets.push(offset);
-            index.report(1, &budget, hash_at, |overflow| index.reuse_overflow(overflow));
+            index.report(1, &budget, &hash_at, |overflow| index.reuse_overflow(overflow));
         } else {
             let offset = offsets.swap_remove((random >> 33) as usize % offsets.len());
             remove(&index, hash_at(offset), offset).into_iter().for_each(|gone| index.reuse_overflow(gone));
             assert!(!finds(&index, hash_at(offset), offset));
-            index.report(-1, &budget, hash_at, |overflow| index.reuse_overflow(overflow));
+            index.report(-1, &budget, &hash_at, |overflow| index.reuse_overflow(overflow));
         }
         if round % 997 == 0 {
             assert!(offsets.iter().all(|&offset| finds(&index, hash_at(offset), offset)), "round {round}");
@@ -150,7 +158,7 @@ mod orders {
                 let index = Arc::clone(&index);
                 move || assert!(finds(&index, hash(3, 1), 24) && finds(&index, hash(2, 0), 16))
             });
-            index.report(3, &budget, |offset| hash(offset as u64 / 8, offset as u64 / 8 & 1), |_| {});
+            index.report(3, &budget, &|offset| hash(offset as u64 / 8, offset as u64 / 8 & 1), |_| {});
             assert!(index.bucket_count() >= 2);
             reader.join().unwrap();
         });
@@ -168,7 +176,7 @@ mod orders {
                 let index = Arc::clone(&index);
                 move || remove(&index, hash(3, 1), 24)
             });
-            index.report(3, &budget, |offset| hash(offset as u64 / 8, offset as u64 / 8 & 1), |_| {});
+            index.report(3, &budget, &|offset| hash(offset as u64 / 8, offset as u64 / 8 & 1), |_| {});
             writer.join().unwrap();
             assert!(!finds(&index, hash(3, 1), 24), "removed");
             assert!(finds(&index, hash(1, 1), 8), "left");

@@ -1,5 +1,7 @@
 //! The options of `-o`.
 
+use larder_engine::LargePages;
+
 use super::Value::{Needed, None as NoValue, Possible};
 use super::table::NO_SLABS;
 use super::{Act, Draft, EXIT_FAILURE, Refusal, Row, Status, Value, number, number_in, tls};
@@ -263,6 +265,10 @@ pub(super) const EXTENDED: &[Row] = &[
     ),
     honoured("no_hit_ratio_curve", NoValue, "", "do not follow keys", |d, _| {
         d.settings.measured.curve = false;
+        Ok(())
+    }),
+    honoured("no_large_pages", NoValue, "", "leave full memory on small pages", |d, _| {
+        d.settings.large_pages = LargePages::Never;
         Ok(())
     }),
     accepted("resp_obj_mem_limit", Needed("<MiB>"), "0", "memory for replies", NO_MORE, |_, _| Ok(())),

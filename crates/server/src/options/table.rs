@@ -1,5 +1,6 @@
 //! The options of the command line.
 
+use larder_engine::LargePages;
 use larder_protocol::Dialect;
 
 use super::Value::{Needed, None as NoValue, Possible};
@@ -201,9 +202,9 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "enable-largepages",
         NoValue,
         "",
-        "use large memory pages: cheaper reads, rare pauses of milliseconds",
+        "items on large memory pages from the start, not only when those are full: rare pauses of milliseconds",
         |d, _| {
-            d.settings.large_pages = true;
+            d.settings.large_pages = LargePages::FromTheStart;
             Ok(())
         },
     ),

@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use larder_engine::LargePages;
+
 use super::extended::EXTENDED;
 use super::table::COMMAND_LINE;
 use super::*;
@@ -184,7 +186,7 @@ fn values_arrive() {
             && all.daemon
             && all.core_dumps
             && all.lock_memory
-            && all.large_pages
+            && all.large_pages == LargePages::FromTheStart
             && all.noreply_close_on_error
     );
     assert!(!(all.evict || all.cas || all.flush_all || all.dump || all.watch));

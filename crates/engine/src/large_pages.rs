@@ -1,0 +1,96 @@
+//! Large pages: what is full is moved to them in the background, some of it each second.
+//!
+//! A look-up reads one line of the index and a few of an item, anywhere in gigabytes: with small pages it waits for the page table as
+//! well, and in a virtual machine for two of them. Moved memory needs no more of it than before, since only what is full is moved.
+//! Nobody waits for a large page to be found: the kernel does that first. But while it copies, whoever reads there waits, and so does
+//! whoever touches memory for the first time anywhere; therefore nothing is moved while the cache takes new memory.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use crate::engine::Engine;
+use crate::request::Now;
+use crate::segment::{Id, Segment, WAITING};
+
+/// What lies on large pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LargePages {
+    /// Nothing.
+    Never,
+    /// What the index and the segments have filled, soon after.
+    Filled,
+    /// That, and segments from the start. Whoever first writes to one waits until the system has found and cleared a large page, which
+    /// may take milliseconds; and what is given back reaches others only when they are short of memory.
+    FromTheStart,
+}
+
+/// How far the background step has come.
+#[derive(Default)]
+pub(crate) struct Mover {
+    /// When it last looked.
+    secs: AtomicU32,
+    /// How much memory the cache had then.
+    used_bytes: AtomicU64,
+    /// Which large page of the log is next.
+    next_page: AtomicUsize,
+}
+
+impl Engine {
+    /// Once a second: moves a little of what was filled.
+    pub(crate) fn move_to_large_pages(&self, now: Now) {
+        let mover = &self.mover;
+        if self.large_pages == LargePages::Never || mover.secs.swap(now.secs, Relaxed) == now.secs {
+            return;
+        }
+        let used_bytes = self.budget.used_bytes();
+        if mover.used_bytes.swap(used_bytes, Relaxed) < used_bytes {
+            return;
+        }
+        let mut left = MOVES_PER_SECOND;
+        while left > 0 && self.index.move_to_large_page() {
+            left -= 1;
+        }
+        let mut page = mover.next_page.load(Relaxed);
+        for _ in 0..LOOKS_PER_SECOND {
+            if left == 0 {
+                break;
+            }
+            let Some(range) = self.log.large_page(page) else {
+                page = 0;
+                break;
+            };
+            page += 1;
+            if self.are_filled(&range) {
+                left -= 1;
+                if self.log.move_to_large_page(range.clone()) {
+                    self.segments_in(&range)
+                        .for_each(|(_, segment)| segment.on_large_page.store(true, Relaxed));
+                }
+            }
+        }
+        mover.next_page.store(page, Relaxed);
+    }
+
+    /// Do full segments alone lie here, and not all of them on large pages?
+    fn are_filled(&self, range: &Range<usize>) -> bool {
+        let full_bytes = (self.segments.segment_bytes - self.segments.segment_bytes / 16) as u64;
+        let is_full = |(id, segment): (Id, &Segment)| {
+            !self.segments.is_run(id)
+                && segment.state.load(Relaxed) == WAITING
+                && segment.books.filled_bytes.load(Relaxed) >= full_bytes
+        };
+        self.segments_in(range).all(is_full)
+            && self.segments_in(range).any(|(_, segment)| !segment.on_large_page.load(Relaxed))
+    }
+
+    /// The segments that lie, whole or in part, in a range of the log.
+    fn segments_in(&self, range: &Range<usize>) -> impl Iterator<Item = (Id, &Segment)> {
+        let ids = self.segments.id_at(range.start)..=self.segments.id_at(range.end - 1);
+        ids.map(|id| (id, self.segments.get(id)))
+    }
+}
+
+/// Some 400 us of copying each: less than a hundredth of a core.
+const MOVES_PER_SECOND: u32 = 16;
+/// Of pages of which there may be very many, none of them to be moved.
+const LOOKS_PER_SECOND: u32 = 4096;
