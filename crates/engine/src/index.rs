@@ -182,6 +182,7 @@ impl Index {
     }
 
     /// Where the item probably lies, if any entry of the first line has its tag; for prefetching only.
+    #[inline]
     pub(crate) fn guess(&self, hash: Hash) -> Option<usize> {
         let line = self.line(bucket_of(hash, self.count.load(Relaxed)));
         let mut last = Entry(0);
@@ -205,6 +206,7 @@ impl Index {
     }
 
     /// Finds the entry for which `is_it` says yes. Lock-free.
+    #[inline]
     pub(crate) fn find(&self, hash: Hash, is_it: impl Fn(Entry) -> bool) -> Option<Found<'_>> {
         loop {
             let count = self.count.load(Acquire);
@@ -416,6 +418,7 @@ fn bucket_of(hash: Hash, count: u64) -> usize {
     (if bucket < count { bucket } else { bucket & (mask >> 1) }) as usize
 }
 
+#[inline]
 fn scan<'i>(line: &'i Line, hash: Hash, is_it: &impl Fn(Entry) -> bool) -> Option<Found<'i>> {
     line.iter().find_map(|word| {
         let entry = Entry(word.load(Acquire));

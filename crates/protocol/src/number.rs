@@ -95,28 +95,42 @@ impl Tail {
     /// Puts a space and a number before what is there. There is room for three.
     #[inline]
     pub(crate) fn prepend(&mut self, mut number: u64) {
-        loop {
-            self.push(b'0' + (number % 10) as u8);
-            number /= 10;
-            if number == 0 {
-                break;
-            }
+        // Two digits a division.
+        while number >= 100 {
+            self.push(PAIRS[(number % 100) as usize]);
+            number /= 100;
         }
-        self.push(b' ');
+        if number >= 10 {
+            self.push(PAIRS[number as usize]);
+            self.push([b' ']);
+        } else {
+            self.push([b' ', b'0' + number as u8]);
+        }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.buffer[self.from..]
     }
 
-    fn push(&mut self, byte: u8) {
-        self.from -= 1;
-        self.buffer[self.from] = byte;
+    fn push<const BYTES: usize>(&mut self, bytes: [u8; BYTES]) {
+        self.from -= BYTES;
+        self.buffer[self.from..self.from + BYTES].copy_from_slice(&bytes);
     }
 }
 
 /// Three spaces and numbers of twenty digits, and the end of the line.
 const TAIL_BYTES_MAX: usize = 3 * 21 + 2;
+
+/// "00" to "99".
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut number = 0;
+    while number < 100 {
+        pairs[number] = [b'0' + number as u8 / 10, b'0' + number as u8 % 10];
+        number += 1;
+    }
+    pairs
+};
 
 #[cfg(test)]
 mod tests {
@@ -148,6 +162,11 @@ mod tests {
             tail.prepend(number);
         }
         assert_eq!(tail.bytes(), b" 1048576 0 18446744073709551615\r\n");
+        for number in [0, 9, 10, 99, 100, 101, 999, 1000, 10_000, 1 << 40] {
+            let mut tail = Tail::default();
+            tail.prepend(number);
+            assert_eq!(tail.bytes(), format!(" {number}\r\n").as_bytes());
+        }
         let mut longest = Tail::default();
         for number in [u64::MAX; 3] {
             longest.prepend(number);
