@@ -71,6 +71,8 @@ pub(crate) struct Written {
     pub(crate) offset: usize,
     pub(crate) raw: Raw,
     pub(crate) expiry_before: Expiry,
+    /// There was no item, or none alive.
+    pub(crate) is_new: bool,
 }
 
 /// A new item before it is published.
@@ -144,7 +146,9 @@ impl Turn<'_> {
                 self.count_reclaimed(old.offset, old.raw);
             }
             return match self.publish(&bucket, hash, &new, draft, found, alive.ok().map(|old| old.raw)) {
-                Some((offset, raw)) => Outcome::Written(Written { offset, raw, expiry_before }),
+                Some((offset, raw)) => {
+                    Outcome::Written(Written { offset, raw, expiry_before, is_new: alive.is_err() })
+                }
                 None => Outcome::NoRoom(NoRoom::OutOfMemory),
             };
         }

@@ -170,12 +170,16 @@ impl<'a> Store<'a> {
 /// What became of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
-    /// Done; the new CAS value, and the value's size (after an append: the whole).
+    /// Done.
     Stored {
         /// The item's new CAS value.
         cas: u64,
-        /// Size of the whole value.
+        /// Size of the whole value (after an append: with what was there).
         value_bytes: u32,
+        /// When the item dies.
+        expiry: Expiry,
+        /// There was none, or none alive.
+        is_new: bool,
     },
     /// The mode's condition did not hold (also: an append that would be too large or found no memory).
     NotStored,

@@ -10,7 +10,7 @@
 //! | DEAD | whoever unlinks or moves it | yes |
 //! | FETCHED, time of the last use | every read that is noticed | no: an update lost costs nothing |
 
-use crate::change::{Body, New, NewCas, NewExpiry, Outcome, Plan};
+use crate::change::{Body, New, NewCas, NewExpiry, Outcome, Plan, Written};
 use crate::digits::{Digits, parse_number};
 use crate::handle::{Item, Seen, Turn};
 use crate::hash::Hash;
@@ -98,9 +98,12 @@ impl Turn<'_> {
         let outcome = self.change(store.key, hash, upload, |old| self.plan_store(store, &body, old));
         match outcome {
             Outcome::Answer(stored) => stored,
-            Outcome::Written(written) => {
-                Stored::Stored { cas: written.raw.cas(), value_bytes: written.raw.value_bytes() as u32 }
-            }
+            Outcome::Written(Written { raw, is_new, .. }) => Stored::Stored {
+                cas: raw.cas(),
+                value_bytes: raw.value_bytes() as u32,
+                expiry: raw.expiry(),
+                is_new,
+            },
             Outcome::NoRoom(NoRoom::TryAgain) => Stored::TryAgain,
             Outcome::NoRoom(_) if matches!(store.mode, Mode::Append | Mode::Prepend) => Stored::NotStored,
             Outcome::NoRoom(NoRoom::TooLarge) => Stored::TooLarge,

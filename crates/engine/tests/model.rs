@@ -452,8 +452,11 @@ fn model_store(model: &mut Model, turn: &Turn<'_>, store: &Store<'_>, old: Optio
         }
         _ => {}
     }
-    let Stored::Stored { cas: told, value_bytes } = stored else { panic!("{stored:?} instead of stored") };
-    assert_eq!(value_bytes as usize, new.value.len());
+    let Stored::Stored { cas: told, value_bytes, expiry, is_new } = stored else {
+        panic!("{stored:?} instead of stored")
+    };
+    assert_eq!((value_bytes as usize, expiry.secs().unwrap_or(0)), (new.value.len(), new.expiry));
+    assert!(is_new == old.is_none() || model.evicts);
     if cas != 0 {
         assert_eq!(told, cas);
     }

@@ -174,23 +174,27 @@ impl MiniCache {
 
     /// `is_new`: the real cache had no such key, so it was stored because it was missed, which it was not here if it is here.
     pub(crate) fn write(&mut self, key: u64, item: Footprint, is_new: bool, now_secs: u32) {
-        let Footprint { bytes, expires_secs } = item;
         self.expire(now_secs);
-        if is_new && self.items.contains_key(&key) {
-            return;
-        }
-        let (queue, uses) = match (self.items.get(&key), self.ghost.get(&key)) {
-            (Some(item), _) => (item.queue, item.uses),
-            (None, Some(&(_, from))) => {
-                self.lesson.returned[usize::from(from)] += 1.0;
-                (MAIN, 0)
+        let (bytes, expires_secs) = (self.memory_of(item.bytes), item.expires_secs);
+        match self.items.get(&key) {
+            Some(_) if is_new => return,
+            Some(&Item { queue, .. }) => {
+                let place = self.line_up(key, queue, bytes, self.weight_at_first(queue));
+                if let Some(old) = self.items.get_mut(&key) {
+                    self.bytes -= u64::from(old.bytes);
+                    *old = Item { bytes, place, expires_secs, ..*old };
+                }
             }
-            (None, None) => (SMALL, 0),
-        };
-        self.remove(key);
-        let weight = if queue == SMALL { self.novelty } else { self.novelty.max(1.0) };
-        let bytes = self.memory_of(bytes);
-        self.push(key, Item { bytes, uses, queue, place: 0, expires_secs }, weight);
+            None => {
+                let from = self.ghost.get(&key).map(|&(_, from)| usize::from(from));
+                if let Some(from) = from {
+                    self.lesson.returned[from] += 1.0;
+                }
+                let queue = if from.is_some() { MAIN } else { SMALL };
+                let place = self.line_up(key, queue, bytes, self.weight_at_first(queue));
+                self.items.insert(key, Item { bytes, place, expires_secs, uses: 0, queue });
+            }
+        }
         if expires_secs > 0 {
             self.expiries.entry(expires_secs).or_default().push(key);
         }
@@ -214,17 +218,21 @@ impl MiniCache {
         u32::try_from(memory_bytes).unwrap_or(u32::MAX)
     }
 
-    fn push(&mut self, key: u64, mut item: Item, weight: f64) {
+    fn weight_at_first(&self, queue: u8) -> f64 {
+        if queue == SMALL { self.novelty } else { self.novelty.max(1.0) }
+    }
+
+    /// Counts an item's bytes, and gives it a place at the end of its line. Returns the place's number.
+    fn line_up(&mut self, key: u64, queue: u8, bytes: u32, weight: f64) -> u32 {
         self.places = self.places.wrapping_add(1);
-        item.place = self.places;
-        self.bytes += u64::from(item.bytes);
-        let bytes_per_read = f64::from(item.bytes) / weight;
+        self.bytes += u64::from(bytes);
+        let bytes_per_read = (f64::from(bytes) / weight) as u64;
         // Up to 256 bytes, 1, 4, 16, 64, 256 KiB, and more.
-        let class = (bytes_per_read.max(1.0).log2() as usize / 2).saturating_sub(3).min(CLASSES - 1);
-        let line = &mut self.lines[usize::from(item.queue)][class];
-        let bytes = u64::from(item.bytes);
+        let class = (bytes_per_read.max(1).ilog2() as usize / 2).saturating_sub(3).min(CLASSES - 1);
+        let line = &mut self.lines[usize::from(queue)][class];
+        let bytes = u64::from(bytes);
         let has_room = |batch: &&mut Batch| batch.bytes + bytes <= self.batch_bytes;
-        let place = Place { key, number: item.place };
+        let place = Place { key, number: self.places };
         match line.back_mut().filter(has_room) {
             Some(batch) => {
                 batch.weight += weight;
@@ -234,7 +242,7 @@ impl MiniCache {
             None => line.push_back(Batch { begun: self.clock, weight, bytes, places: vec![place] }),
         }
         self.waiting += 1;
-        self.items.insert(key, item);
+        place.number
     }
 
     fn expire(&mut self, now_secs: u32) {
@@ -283,14 +291,16 @@ impl MiniCache {
 
     /// An item that is due stays or goes.
     fn look_at(&mut self, key: u64) {
-        let Some(mut item) = self.items.remove(&key) else { return };
-        self.bytes -= u64::from(item.bytes);
-        if item.uses == 0 {
-            return self.remember(key, item.queue);
+        let Some(&Item { bytes, uses, queue, .. }) = self.items.get(&key) else { return };
+        if uses == 0 {
+            self.remove(key);
+            return self.remember(key, queue);
         }
-        let weight = f64::from(item.uses);
-        (item.queue, item.uses) = (MAIN, 0);
-        self.push(key, item, weight);
+        self.bytes -= u64::from(bytes);
+        let place = self.line_up(key, MAIN, bytes, f64::from(uses));
+        if let Some(item) = self.items.get_mut(&key) {
+            (item.place, item.queue, item.uses) = (place, MAIN, 0);
+        }
     }
 
     fn remember(&mut self, key: u64, from: u8) {

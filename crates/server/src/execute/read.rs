@@ -1,6 +1,6 @@
 //! Commands that look up: get and gat, mg, me.
 
-use larder_engine::{Fail, Hash, Item, Miss};
+use larder_engine::{Expiry, Fail, Hash, Item, Miss};
 use larder_measure::{Access, Footprint};
 use larder_protocol::reply::{Detail, Hit, Peeked, Token};
 use larder_protocol::{Error, Form, Key, Reply, command};
@@ -178,7 +178,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
     #[inline]
     pub(super) fn follow_read(&self, hash: Hash, found: Option<Item<'t>>) {
         if self.cx.recorder.follows(hash) {
-            self.cx.recorder.access(Access::Read { key: hash.bits(), found: found.map(footprint) });
+            self.cx.recorder.access(Access::Read { key: hash.bits(), found: found.map(footprint_of) });
         }
     }
 
@@ -221,12 +221,16 @@ pub enum GetFailed {
     OutOfMemory,
 }
 
+fn footprint_of(item: Item<'_>) -> Footprint {
+    footprint(item.key().len(), item.value().len(), item.expiry())
+}
+
 /// What the curve has to know of an item.
-pub(super) fn footprint(item: Item<'_>) -> Footprint {
-    let accounted = item.key().len() + item.value().len() + OVERHEAD_BYTES;
+pub(super) fn footprint(key_bytes: usize, value_bytes: usize, expiry: Expiry) -> Footprint {
+    let accounted = key_bytes + value_bytes + OVERHEAD_BYTES;
     Footprint {
         bytes: u32::try_from(accounted).unwrap_or(u32::MAX),
-        expires_secs: item.expiry().secs().unwrap_or(0),
+        expires_secs: expiry.secs().unwrap_or(0),
     }
 }
 

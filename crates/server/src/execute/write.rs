@@ -35,8 +35,6 @@ impl<'t> Executor<'_, '_, '_, 't> {
         let expiry = Expiries::of(&store, self);
         let key = store.key.bytes(&mut self.key_buffer);
         let hash = hash.unwrap_or_else(|| turn.prepare(key));
-        let follows = self.cx.recorder.follows(hash);
-        let was_there = follows && turn.peek(key, hash).is_ok();
         let stored = match value {
             Value::Whole(value) => {
                 turn.store(hash, &terms(&store, key, value, expiry, self.cx.shared.settings.cas))
@@ -46,7 +44,11 @@ impl<'t> Executor<'_, '_, '_, 't> {
             }
         };
         let reply = match stored {
-            Stored::Stored { cas, value_bytes } => {
+            Stored::Stored { cas, value_bytes, expiry, is_new } => {
+                if self.cx.recorder.follows(hash) && !expiry.is_past(turn.now()) {
+                    let item = footprint(key.len(), value_bytes as usize, expiry);
+                    self.cx.recorder.access(Access::Write { key: hash.bits(), item, is_new });
+                }
                 let cas = if self.cx.shared.settings.cas { cas } else { 0 };
                 Reply::Stored { cas, value_bytes }
             }
@@ -60,10 +62,6 @@ impl<'t> Executor<'_, '_, '_, 't> {
             }
         };
         counters.cmd_set.add(1);
-        if follows && let Ok(now) = turn.peek(key, hash) {
-            let item = footprint(now.item);
-            self.cx.recorder.access(Access::Write { key: hash.bits(), item, is_new: !was_there });
-        }
         if store.compare.is_some() {
             match reply {
                 Reply::Stored { .. } => counters.cas_hits.add(1),
