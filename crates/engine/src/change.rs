@@ -367,11 +367,11 @@ impl Turn<'_> {
                 engine.retire(Retired::Run(id));
             }
         } else if segment.state.load(Acquire) == WAITING {
-            let half = engine.segments.segment_bytes as u64 / 2;
+            let sparse_bytes = engine.segments.sparse_bytes();
             let left = segment.books.filled_bytes.load(Relaxed) - dead;
             if left == 0 {
                 engine.retire_dead(id);
-            } else if left < half && left + bytes >= half {
+            } else if left < sparse_bytes && left + bytes >= sparse_bytes {
                 engine.segments.note_sparse(id);
             }
         }

@@ -124,3 +124,21 @@ fn few_segments_are_open_whatever_is_stored() {
     let segments_bytes = stats.queues[0].memory_bytes + stats.queues[1].memory_bytes;
     assert!(segments_bytes <= 64 * MIB / 8, "{segments_bytes} of 64 MiB for {} bytes of items", stats.bytes);
 }
+
+#[test]
+fn what_fits_stays_however_often_it_is_overwritten() {
+    let engine = engine(16 * MIB);
+    let mut handle = engine.handle().unwrap();
+    let value = [7; 1000];
+    // Four fifths of what there is for items of a kilobyte and a little. Overwritten at random, a log that is cleaned from its oldest end has
+    // then segments of which 63 % live: u = (f - 1) / ln f (Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File System", 1992).
+    let keys = (16 * MIB - engine.stats().memory_used_bytes) * 4 / 5 / 1040;
+    let mut random = 1_u64;
+    (0..keys).for_each(|key| store(&mut handle, key, &value));
+    for _ in 0..20 * keys {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        store(&mut handle, (random >> 33) % keys, &value);
+    }
+    let lost = (0..keys).filter(|&key| !is_there(&mut handle, key)).count();
+    assert_eq!(lost, 0, "of {keys}");
+}
