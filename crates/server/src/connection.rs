@@ -76,7 +76,7 @@ pub(crate) struct Bench<'w> {
     pub(crate) handle: &'w mut Handle,
     /// What is received lands here first.
     pub(crate) scratch: &'w mut [u8],
-    /// The output's buffer, kept from turn to turn.
+    /// Answers that are to be sent when all of the round are answered.
     pub(crate) output: &'w mut Vec<u8>,
     pub(crate) tls: &'w mut tls::Buffers,
 }
@@ -143,18 +143,36 @@ impl Connection {
         heard
     }
 
-    /// Answers what it heard. A connection that is alone may go on beyond its share of requests.
+    /// Answers what it heard. A connection that is alone may go on beyond its share of requests. Says where in the bench's output
+    /// its answer lies, to be sent with those of the others; or what becomes of it, if there is nothing that can wait to be sent.
     pub(crate) fn answer(
         &mut self,
         bench: &mut Bench<'_>,
         heard: Range<usize>,
         ahead: Option<&Ahead>,
         is_alone: bool,
-    ) -> Next {
+    ) -> Result<Range<usize>, Next> {
         self.client.set_state(State::ParseCommand);
-        let next = self.feed(bench, heard, ahead, if is_alone { ROUNDS_ALONE } else { 1 });
+        let answered = self.feed(bench, heard, ahead, if is_alone { ROUNDS_ALONE } else { 1 });
         self.show_state();
-        next
+        answered
+    }
+
+    /// Takes note of what became of its answer, which lies in the bench's output, when it was sent.
+    pub(crate) fn settle(
+        &mut self,
+        bench: &Bench<'_>,
+        answer: Range<usize>,
+        sent: io::Result<usize>,
+    ) -> Next {
+        let Ok(written) = sent else { return Next::Close(CloseReason::Error) };
+        bench.counters.bytes_written.add(written as u64);
+        let rest = &bench.output[answer][written..];
+        if !rest.is_empty() {
+            self.unsent = Some(Box::new(Unsent::of(rest)));
+            self.show_state();
+        }
+        Next::Wait(self.awaited())
     }
 
     /// Where in `heard` the first key lies that it asks for, if that is plain to see: to be fetched ahead.
@@ -259,14 +277,15 @@ impl Connection {
         Received::Busy
     }
 
-    /// Feeds the session: what was kept, and then what was heard. Sends its answers after each round.
+    /// Feeds the session: what was kept, and then what was heard. Sends its answers after each turn, but for a small one after
+    /// which it waits to read: that is left in the bench's output.
     fn feed(
         &mut self,
         bench: &mut Bench<'_>,
         heard: Range<usize>,
         ahead: Option<&Ahead>,
         rounds_max: u32,
-    ) -> Next {
+    ) -> Result<Range<usize>, Next> {
         let Input { bytes: mut kept, mut from, .. } = mem::take(&mut self.input);
         let is_kept = !kept.is_empty();
         if is_kept {
@@ -278,6 +297,7 @@ impl Connection {
 
         let context = bench.context(&self.client);
         let mut rounds = 0;
+        let mut answer = None;
         let (next, is_unfed) = loop {
             let begun = if rounds == 0 { bench.heard } else { Moment::now() };
             if rounds == 0 && !heard.is_empty() && bench.recorder.measured().latency {
@@ -299,6 +319,13 @@ impl Connection {
                 self.unsent = Some(Box::new(output.unsent(0)));
                 *bench.output = output.into_buffer();
                 break (Next::Watch(streams), false);
+            }
+            let is_last = matches!(fed.verdict, Verdict::NeedInput) && self.wire.is_plain();
+            if is_last && output.plain().is_some_and(|bytes| (1..=WAITING_BYTES_MAX).contains(&bytes.len())) {
+                let (buffer, range) = output.into_filled_buffer();
+                *bench.output = buffer;
+                answer = Some(range);
+                break (Next::Wait(Interest::Readable), false);
             }
             let sent = send(&mut self.wire, &output, bench.tls, bench.counters);
             if let Ok(written) = sent
@@ -350,7 +377,7 @@ impl Connection {
         } else {
             self.input = Input { bytes: input[from..].to_vec(), from: 0, is_unfed };
         }
-        next
+        answer.ok_or(next)
     }
 
     fn road(&self) -> Road {
@@ -401,35 +428,50 @@ pub(crate) fn let_others_run() {
     std::thread::yield_now();
 }
 
-/// Sends as much of the output as the socket takes.
+/// Sends as much of the output as the socket takes, and says how much.
 fn send(
     wire: &mut Wire,
     output: &Output<'_>,
     buffers: &mut tls::Buffers,
     counters: &Counters,
 ) -> io::Result<usize> {
-    let len_bytes = output.len_bytes();
-    let mut written = 0;
-    while written < len_bytes {
-        let sent = match output.plain(written) {
-            Some(bytes) => wire.write(&[IoSlice::new(bytes)], buffers)?,
-            None => {
-                let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-                let filled = output.slices(written, &mut slices);
-                wire.write(&slices[..filled], buffers)?
-            }
-        };
-        if sent == 0 {
-            break;
-        }
-        written += sent;
-    }
+    let written = match output.plain() {
+        Some(bytes) => send_plain(wire, bytes, buffers)?,
+        None => send_gathered(wire, output, buffers)?,
+    };
     counters.bytes_written.add(written as u64);
+    Ok(written)
+}
+
+fn send_plain(wire: &mut Wire, bytes: &[u8], buffers: &mut tls::Buffers) -> io::Result<usize> {
+    let mut written = 0;
+    while written < bytes.len() {
+        match wire.write(&[IoSlice::new(&bytes[written..])], buffers)? {
+            0 => break,
+            n => written += n,
+        }
+    }
+    Ok(written)
+}
+
+fn send_gathered(wire: &mut Wire, output: &Output<'_>, buffers: &mut tls::Buffers) -> io::Result<usize> {
+    let mut written = 0;
+    while written < output.len_bytes() {
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let filled = output.slices(written, &mut slices);
+        match wire.write(&slices[..filled], buffers)? {
+            0 => break,
+            n => written += n,
+        }
+    }
     Ok(written)
 }
 
 /// What a worker reads at once, and the most of pipelined requests that a connection keeps.
 pub(crate) const SCRATCH_BYTES: usize = 64 << 10;
+/// Answers up to this size wait for those of the whole round; a larger one costs so much to send that what it finds in the caches
+/// matters little.
+const WAITING_BYTES_MAX: usize = 8 << 10;
 /// Parts of one gathered write. What does not fit goes with the next.
 const SLICES_MAX: usize = 64;
 /// How many shares of requests (`-R`) a connection gets while no other is ready. Not endless: others may have become

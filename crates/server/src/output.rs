@@ -2,6 +2,7 @@
 //! lie in the cache.
 
 use std::io::IoSlice;
+use std::ops::Range;
 
 use larder_engine::{Item, Pin};
 use larder_protocol::Sink;
@@ -10,6 +11,8 @@ use larder_protocol::Sink;
 #[derive(Debug, Default)]
 pub struct Output<'t> {
     bytes: Vec<u8>,
+    /// Where these replies begin in `bytes`: others, of which this knows nothing, stand before them.
+    begin: usize,
     gathered: Vec<Gathered<Item<'t>>>,
     gathered_bytes: usize,
 }
@@ -23,7 +26,7 @@ pub struct Unsent {
     written: usize,
 }
 
-/// A value that belongs before byte `at` of the buffer.
+/// A value that belongs before byte `at` of the bytes.
 #[derive(Debug)]
 struct Gathered<V> {
     at: usize,
@@ -31,15 +34,21 @@ struct Gathered<V> {
 }
 
 impl<'t> Output<'t> {
-    /// Empty output, in a buffer that was used before.
-    pub fn new(mut buffer: Vec<u8>) -> Self {
-        buffer.clear();
-        Self { bytes: buffer, ..Self::default() }
+    /// Empty output, behind what the buffer holds.
+    pub fn new(buffer: Vec<u8>) -> Self {
+        Self { begin: buffer.len(), bytes: buffer, ..Self::default() }
     }
 
-    /// The buffer, for the next output.
-    pub fn into_buffer(self) -> Vec<u8> {
+    /// The buffer as it was before, for the next output.
+    pub fn into_buffer(mut self) -> Vec<u8> {
+        self.bytes.truncate(self.begin);
         self.bytes
+    }
+
+    /// The buffer with these replies at its end, and where there. Gathered values stay behind: [`Output::plain`].
+    pub fn into_filled_buffer(self) -> (Vec<u8>, Range<usize>) {
+        let range = self.begin..self.bytes.len();
+        (self.bytes, range)
     }
 
     /// Nothing to send?
@@ -49,30 +58,30 @@ impl<'t> Output<'t> {
 
     /// All that is to be sent.
     pub fn len_bytes(&self) -> usize {
-        self.bytes.len() + self.gathered_bytes
+        self.own_bytes().len() + self.gathered_bytes
     }
 
-    /// What follows the first `written` bytes, if it is all in one piece.
-    pub fn plain(&self, written: usize) -> Option<&[u8]> {
-        if self.gathered.is_empty() { self.bytes.get(written..) } else { None }
+    /// All that is to be sent, if it is in one piece.
+    pub fn plain(&self) -> Option<&[u8]> {
+        self.gathered.is_empty().then(|| self.own_bytes())
     }
 
     /// Fills `slices` with what follows the first `written` bytes and says how many it filled: less than all there are
     /// if the rest fits.
     pub fn slices<'s>(&'s self, written: usize, slices: &mut [IoSlice<'s>]) -> usize {
         let values = self.gathered.iter().map(|gathered| (gathered.at, gathered.value.value()));
-        gather(&self.bytes, values, written, slices)
+        gather(self.own_bytes(), values, written, slices)
     }
 
     /// Appends all of it to `bytes`.
     pub fn copy_to(&self, bytes: &mut Vec<u8>) {
         let mut from = 0;
         for Gathered { at, value } in &self.gathered {
-            bytes.extend_from_slice(&self.bytes[from..*at]);
+            bytes.extend_from_slice(&self.own_bytes()[from..*at]);
             bytes.extend_from_slice(value.value());
             from = *at;
         }
-        bytes.extend_from_slice(&self.bytes[from..]);
+        bytes.extend_from_slice(&self.own_bytes()[from..]);
     }
 
     /// What follows the first `written` bytes, to be kept until the client reads on.
@@ -81,7 +90,7 @@ impl<'t> Output<'t> {
         let mut skip = written;
         let mut from = 0;
         for Gathered { at, value } in &self.gathered {
-            unsent.push(&self.bytes[from..*at], &mut skip);
+            unsent.push(&self.own_bytes()[from..*at], &mut skip);
             from = *at;
             let is_unsent = skip < value.value().len();
             match is_unsent.then(|| value.pin()).flatten() {
@@ -95,8 +104,12 @@ impl<'t> Output<'t> {
                 None => unsent.push(value.value(), &mut skip),
             }
         }
-        unsent.push(&self.bytes[from..], &mut skip);
+        unsent.push(&self.own_bytes()[from..], &mut skip);
         unsent
+    }
+
+    fn own_bytes(&self) -> &[u8] {
+        &self.bytes[self.begin..]
     }
 }
 
@@ -115,7 +128,7 @@ impl<'t> Sink for Output<'t> {
             self.bytes.extend_from_slice(value);
         } else {
             self.gathered_bytes += value.len();
-            self.gathered.push(Gathered { at: self.bytes.len(), value: *item });
+            self.gathered.push(Gathered { at: self.own_bytes().len(), value: *item });
         }
     }
 }
@@ -147,6 +160,11 @@ impl Unsent {
     /// `n` bytes more were sent.
     pub fn advance(&mut self, n: usize) {
         self.written = (self.written + n).min(self.len_bytes);
+    }
+
+    /// Bytes alone.
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        Self { bytes: bytes.to_vec(), len_bytes: bytes.len(), ..Self::default() }
     }
 
     fn push(&mut self, bytes: &[u8], skip: &mut usize) {

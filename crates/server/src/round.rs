@@ -1,5 +1,5 @@
-//! Connections that are heard one after the other, and then answered together: what they ask for is fetched ahead for all of
-//! them, so that none waits alone for memory.
+//! Connections that are heard one after the other, then answered, then sent their answers: what they ask for is fetched ahead for all
+//! of them, so that none waits alone for memory, and each step finds its own code in the caches of the core, not the kernel's.
 
 use std::ops::Range;
 
@@ -23,6 +23,8 @@ pub(crate) struct Member {
     /// Where in the scratch buffer.
     pub(crate) heard: Range<usize>,
     pub(crate) ahead: Option<Ahead>,
+    /// Where in the worker's output its answer lies that is still to be sent.
+    pub(crate) answer: Range<usize>,
 }
 
 /// The first key that a connection asks for, where that was plain to see. Its memory is being fetched.
@@ -40,7 +42,7 @@ impl Round {
 
     pub(crate) fn join(&mut self, fd: usize, heard: Range<usize>) {
         self.filled_bytes = heard.end;
-        self.members.push(Member { fd, heard, ahead: None });
+        self.members.push(Member { fd, heard, ahead: None, answer: 0..0 });
     }
 
     /// No room for another that says much?
@@ -61,4 +63,4 @@ impl Round {
 }
 
 /// More than can be fetched from memory at once gain nothing, and the first waits for the last to be heard.
-const MEMBERS_MAX: usize = 16;
+pub(crate) const MEMBERS_MAX: usize = 16;

@@ -4,7 +4,7 @@
 //! else `serve` frames every whole request that arrived (`Frame::of`, `Dialect::parse`: they borrow). `Turn::prepare` and
 //! `Turn::prefetch_item` fetch their memory ahead, then in order [`Executor::execute`] calls `Executor::get` (a run calls it at
 //! once), which asks `Turn::get` and writes the item with [`Form::encode`] into the [`Output`]; the worker sends that with one
-//! gathered write.
+//! write, when all that it had read are answered.
 //!
 //! The walk of a SET: the same way to [`Executor::execute`], with the value where it lies in the input, and on to
 //! `Executor::store` and `Turn::store`; a run of plain ones is taken in by [`sets`]. A value that has not arrived whole becomes an `Arrival`: from then on the worker

@@ -7,10 +7,11 @@ use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arrayvec::ArrayVec;
 use larder_protocol::admin::Streams;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -23,13 +24,13 @@ use crate::crew::{Crew, Newcomer};
 use crate::listen::Listener;
 use crate::log::Event;
 use crate::roster::{Client, Peer};
-use crate::round::{Ahead, Member, Round};
+use crate::round::{Ahead, MEMBERS_MAX, Member, Round};
 use crate::session::{CloseReason, Session};
 use crate::shared::Shared;
 use crate::tls::{self, Channel, ClientCertificates};
 use crate::trace;
 use crate::udp;
-use crate::wire::Wire;
+use crate::wire::{self, Letter, Wire};
 
 /// A worker.
 pub struct Worker {
@@ -180,7 +181,8 @@ impl Worker {
         }
     }
 
-    /// Answers those who were heard: starts fetching what they ask for, and then serves them one after the other.
+    /// Answers those who were heard: starts fetching what they ask for, serves them one after the other, and then sends what is
+    /// not sent yet.
     fn answer(&mut self, round: &mut Round, bench: &mut Bench<'_>, is_alone: bool) {
         let members = round.members();
         if members.is_empty() {
@@ -199,12 +201,35 @@ impl Worker {
                 turn.prefetch_item(ahead.hash);
             }
         }
-        for Member { fd, heard, ahead } in members {
+        for Member { fd, heard, ahead, answer } in &mut *members {
             let Some(connection) = self.connections[*fd].as_deref_mut() else { continue };
-            let next = connection.answer(bench, heard.clone(), ahead.as_ref(), is_alone);
+            match connection.answer(bench, heard.clone(), ahead.as_ref(), is_alone) {
+                Ok(unsent) => *answer = unsent,
+                Err(next) => self.go_on(*fd, next),
+            }
+        }
+        self.send(members, bench);
+        round.clear();
+    }
+
+    /// Sends the answers that members of a round still have in the bench's output.
+    fn send(&mut self, members: &[Member], bench: &mut Bench<'_>) {
+        let waiting = || members.iter().filter(|member| !member.answer.is_empty());
+        // All of them are there: nobody is closed who has an answer to be sent.
+        let letters: ArrayVec<_, MEMBERS_MAX> = waiting()
+            .filter_map(|Member { fd, answer, .. }| {
+                let fd = self.connections[*fd].as_deref()?.as_fd();
+                Some(Letter { fd, bytes: &bench.output[answer.clone()] })
+            })
+            .collect();
+        let outcomes = wire::send_all(&letters);
+        drop(letters);
+        for (Member { fd, answer, .. }, sent) in waiting().zip(outcomes) {
+            let Some(connection) = self.connections[*fd].as_deref_mut() else { continue };
+            let next = connection.settle(bench, answer.clone(), sent);
             self.go_on(*fd, next);
         }
-        round.clear();
+        bench.output.clear();
     }
 
     /// Does with a connection what is to become of it.

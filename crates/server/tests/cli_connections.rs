@@ -105,6 +105,29 @@ fn a_client_that_reads_late_gets_every_reply_in_order() {
     requests.join().expect("no panic").expect("larderd reads");
 }
 
+/// Replies so small that those of several connections are sent together, until none of the sockets takes any more.
+#[test]
+fn clients_that_read_late_get_every_small_reply_in_order() {
+    const REQUESTS: usize = 2000;
+    let server = start("-t 1");
+    let mut barrier = connect(&server);
+    let value = "v".repeat(3000);
+    ask(&mut barrier, &format!("set a 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
+    let mut streams: Vec<TcpStream> = (0..4).map(|_| connect(&server)).collect();
+    for n in 0..REQUESTS {
+        for stream in &mut streams {
+            write!(stream, "mg a v O{n}\r\n").expect("what larderd does not read, the kernel keeps");
+        }
+        // So that no two requests of a connection are read at once.
+        ask(&mut barrier, "mn\r\n", "MN\r\n");
+    }
+    for stream in &mut streams {
+        for n in 0..REQUESTS {
+            ask(stream, "", &format!("VA {} O{n}\r\n{value}\r\n", value.len()));
+        }
+    }
+}
+
 #[test]
 fn a_pipelining_client_does_not_starve_others() {
     let server = start("-t 1 -R 5");
