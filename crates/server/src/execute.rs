@@ -217,12 +217,6 @@ impl<'t> Executor<'_, '_, '_, 't> {
         self.take_foreseen(key).unwrap_or_else(|| self.turn.hash(key))
     }
 
-    /// Hashes a key and starts fetching its memory, unless that was done already.
-    #[inline]
-    pub(crate) fn prepare(&mut self, key: &[u8]) -> Hash {
-        self.take_foreseen(key).unwrap_or_else(|| self.turn.prepare(key))
-    }
-
     #[inline]
     fn take_foreseen(&mut self, key: &[u8]) -> Option<Hash> {
         self.foreseen.take().filter(|foreseen| std::ptr::eq(foreseen.key, key)).map(|foreseen| foreseen.hash)

@@ -20,24 +20,24 @@ pub(crate) fn serve(
 ) -> Option<Step> {
     let run_max = BATCH_REQUESTS_MAX.min(usize::try_from(requests_max).unwrap_or(usize::MAX));
     let mut run = ArrayVec::<_, BATCH_REQUESTS_MAX>::new();
+    let mut hashes = ArrayVec::<_, BATCH_REQUESTS_MAX>::new();
     let mut end = 0;
     while run.len() < run_max
         && let Some((key, line_bytes)) = text::parse_plain_get(&input[end..])
     {
         end += line_bytes;
         executor.cx.recorder.key(key.written());
-        run.push((key, executor.prepare(key.written()), end));
+        run.push((key, end));
+        hashes.push(executor.hash_once(key.written()));
     }
     if run.is_empty() {
         return None;
     }
     if run.len() > 1 {
-        for (_, hash, _) in &run {
-            executor.turn.prefetch_item(*hash);
-        }
+        executor.turn.prefetch_gets(&hashes);
     }
     let mut step = Step { consumed: 0, requests: 0, verdict: None };
-    for (key, hash, end) in run {
+    for ((key, end), hash) in run.into_iter().zip(hashes) {
         executor.get(key, hash, &FORM);
         FORM.encode(&Reply::End, executor.out);
         step.consumed = end;

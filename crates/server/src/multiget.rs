@@ -21,16 +21,16 @@ pub(crate) fn look_up(executor: &mut Executor<'_, '_, '_, '_>, get: Get<'_>, for
     let Get { mut keys, exptime } = get;
     for _ in 0..RUNS_MAX {
         let mut run = ArrayVec::<_, RUN_KEYS_MAX>::new();
+        let mut hashes = ArrayVec::<_, RUN_KEYS_MAX>::new();
         while !run.is_full() {
             let rest_bytes = keys.rest().len();
             let Some(key) = keys.next() else { break };
             executor.cx.recorder.key(key.written());
-            run.push((rest_bytes, key, executor.turn.prepare(key.written())));
+            run.push((rest_bytes, key));
+            hashes.push(executor.turn.hash(key.written()));
         }
-        for (_, _, hash) in &run {
-            executor.turn.prefetch_item(*hash);
-        }
-        for (rest_bytes, key, hash) in run {
+        executor.turn.prefetch_gets(&hashes);
+        for ((rest_bytes, key), hash) in run.into_iter().zip(hashes) {
             if executor.out.len_bytes() >= OUTPUT_BYTES_MAX {
                 return LookedUp::Stopped { rest_bytes, verdict: Verdict::Yield };
             }

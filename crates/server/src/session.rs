@@ -1,8 +1,8 @@
 //! One client's conversation: bytes in, replies out, no socket.
 //!
 //! The walk of a GET: the worker reads and calls [`Session::feed`]. A run of `get <key>` lines is taken in by [`gets`]; of all
-//! else `serve` frames every whole request that arrived (`Frame::of`, `Dialect::parse`: they borrow). `Turn::prepare` and
-//! `Turn::prefetch_item` fetch their memory ahead, then in order [`Executor::execute`] calls `Executor::get` (a run calls it at
+//! else `serve` frames every whole request that arrived (`Frame::of`, `Dialect::parse`: they borrow). `Turn::hash` and
+//! `Turn::prefetch_gets` fetch their memory ahead, then in order [`Executor::execute`] calls `Executor::get` (a run calls it at
 //! once), which asks `Turn::get` and writes the item with [`Form::encode`] into the [`Output`]; the worker sends that with one
 //! write, when all that it had read are answered.
 //!
@@ -267,14 +267,14 @@ impl Session {
             framed_bytes += bytes;
             let hash = single_key(&request.command).map(|key| {
                 executor.cx.recorder.key(key);
-                executor.prepare(key)
+                executor.hash_once(key)
             });
             batch.push(Framed { request, value, hash, end: framed_bytes });
         }
         if batch.len() > 1 {
-            for hash in batch.iter().filter_map(|framed| framed.hash) {
-                executor.turn.prefetch_item(hash);
-            }
+            let hashes: ArrayVec<_, BATCH_REQUESTS_MAX> =
+                batch.iter().filter_map(|framed| framed.hash).collect();
+            executor.turn.prefetch_gets(&hashes);
         }
 
         let mut step = Step::go_on(0);

@@ -191,15 +191,16 @@ impl Worker {
         bench.heard = Moment::now();
         if members.len() > 1 {
             let turn = bench.handle.enter(bench.shared.clock.at(bench.heard));
+            let mut hashes = ArrayVec::<_, MEMBERS_MAX>::new();
             for member in &mut *members {
                 let connection = self.connections[member.fd].as_deref();
                 let heard = &bench.scratch[member.heard.clone()];
-                let key = connection.and_then(|connection| connection.foresee(heard));
-                member.ahead = key.map(|key| Ahead { hash: turn.prepare(&heard[key.clone()]), key });
+                let Some(key) = connection.and_then(|connection| connection.foresee(heard)) else { continue };
+                let hash = turn.hash(&heard[key.clone()]);
+                hashes.push(hash);
+                member.ahead = Some(Ahead { key, hash });
             }
-            for ahead in members.iter().filter_map(|member| member.ahead.as_ref()) {
-                turn.prefetch_item(ahead.hash);
-            }
+            turn.prefetch_gets(&hashes);
         }
         for Member { fd, heard, ahead, answer } in &mut *members {
             let Some(connection) = self.connections[*fd].as_deref_mut() else { continue };
