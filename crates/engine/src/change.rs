@@ -367,7 +367,7 @@ impl Turn<'_> {
                 engine.retire(Retired::Run(id));
             }
         } else if segment.state.load(Acquire) == WAITING {
-            let sparse_bytes = engine.segments.sparse_bytes();
+            let sparse_bytes = engine.segments.sparse_bytes(id);
             let left = segment.books.filled_bytes.load(Relaxed) - dead;
             if left == 0 {
                 engine.retire_dead(id);

@@ -171,14 +171,17 @@ impl Segments {
         segment.life.load(Relaxed) == place.life && segment.state.load(Relaxed) == WAITING
     }
 
-    /// A segment with less that lives is compacted before anything that lives is evicted. At three quarters, four bytes are looked at for one that comes
-    /// back, as many as a store pays for; at a half, keys that all fit were evicted while they were overwritten.
-    pub(crate) fn sparse_bytes(&self) -> u64 {
-        self.segment_bytes as u64 / 4 * 3
+    /// A sealed segment with less that lives is compacted before anything that lives is evicted. At three quarters of what was appended, four
+    /// bytes are looked at for one that comes back, as many as a store pays for; at a half, keys that all fit were evicted while they were
+    /// overwritten. What large items leave empty at its end does not come back: moved, they would leave it empty elsewhere. But a segment
+    /// that was sealed early, less than half full, can share one.
+    pub(crate) fn sparse_bytes(&self, id: Id) -> u64 {
+        let filled_bytes = self.get(id).books.filled_bytes.load(Relaxed);
+        (filled_bytes / 4 * 3).max(self.segment_bytes as u64 / 2)
     }
 
     fn is_sparse(&self, id: Id) -> bool {
-        self.get(id).books.live_bytes() < self.sparse_bytes()
+        self.get(id).books.live_bytes() < self.sparse_bytes(id)
     }
 
     /// Makes a waiting segment the caller's; its places in the queues go stale, for good.

@@ -142,3 +142,14 @@ fn what_fits_stays_however_often_it_is_overwritten() {
     let lost = (0..keys).filter(|&key| !is_there(&mut handle, key)).count();
     assert_eq!(lost, 0, "of {keys}");
 }
+
+#[test]
+fn segments_that_their_items_cannot_fill_are_not_compacted() {
+    let engine = engine(16 * MIB);
+    let mut handle = engine.handle().unwrap();
+    // A third of a segment of 32 KiB and a little: two lie in each, the rest stays empty, and nothing is ever dead but what was evicted.
+    let value = [7; 11_500];
+    let keys = 16 * MIB / 11_500;
+    (0..10 * keys).for_each(|key| store(&mut handle, key, &value));
+    assert_eq!(engine.stats().compacted, 0);
+}
