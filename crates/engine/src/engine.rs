@@ -332,6 +332,20 @@ impl Engine {
         self.add_segment()
     }
 
+    /// Without eviction: is there what compaction needs? While not, also what is open is left to it: stores that filled that up would
+    /// find no room until all of some segment is dead.
+    pub(crate) fn has_reserve(&self) -> bool {
+        if self.reserve == 0 || !self.is_reserve_low() {
+            return true;
+        }
+        self.reclaim();
+        while self.is_reserve_low() {
+            let Some(id) = self.add_segment() else { return false };
+            self.segments.with_pool(|pool| pool.put_ready(id));
+        }
+        true
+    }
+
     /// Beyond the limit by little?
     fn is_overdrawn(&self) -> bool {
         let excess_bytes = self.budget.used_bytes().saturating_sub(self.budget.limit_bytes());

@@ -97,6 +97,9 @@ impl Turn<'_> {
         }
         let guest = Guest { queue, weight: self.engine().segments.novelty.at_first(queue), expiry, bytes };
         self.make_room(self.engine().segments.segment_bytes, || {
+            if !self.engine().has_reserve() {
+                return Err(Lack::Memory);
+            }
             let mut writer = self.handle.writer.borrow_mut();
             let place = writer.append(self.engine(), guest, self.now(), false);
             place.ok_or(Lack::Memory)

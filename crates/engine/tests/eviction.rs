@@ -10,10 +10,14 @@ const MIB: u64 = 1 << 20;
 const NOW: Now = Now { secs: 1, micros: 1 };
 
 fn engine(memory_bytes: u64) -> Arc<Engine> {
+    engine_that(true, memory_bytes)
+}
+
+fn engine_that(evict: bool, memory_bytes: u64) -> Arc<Engine> {
     let config = Config {
         memory_bytes,
         item_bytes_max: 1 << 20,
-        evict: true,
+        evict,
         handles_max: 1,
         index_power: None,
         large_pages: LargePages::Filled,
@@ -152,4 +156,35 @@ fn segments_that_their_items_cannot_fill_are_not_compacted() {
     let keys = 16 * MIB / 11_500;
     (0..10 * keys).for_each(|key| store(&mut handle, key, &value));
     assert_eq!(engine.stats().compacted, 0);
+}
+
+#[test]
+fn without_eviction_what_is_dead_makes_room() {
+    let engine = engine_that(false, 16 * MIB);
+    let mut handle = engine.handle().unwrap();
+    let mut random = 1_u64;
+    let mut below = |n: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % n
+    };
+    let mut bytes_when_refused_min = u64::MAX;
+    for _ in 0..120_000 {
+        // A half more than fits. A client whose store is refused does not want the old value (as `set` of the protocol).
+        let (key, value) = (below(15_000).to_be_bytes(), &[7; 3_000][..100 + below(2_900) as usize]);
+        let stored = (0..1_000).find_map(|_| {
+            let turn = handle.enter(NOW);
+            let stored = turn.store(turn.prepare(&key), &Store::set(&key, value));
+            (stored != Stored::TryAgain).then_some(stored)
+        });
+        if stored == Some(Stored::OutOfMemory) {
+            bytes_when_refused_min = bytes_when_refused_min.min(engine.stats().bytes);
+            let turn = handle.enter(NOW);
+            turn.delete(&key, turn.prepare(&key), None);
+        }
+    }
+    assert!(bytes_when_refused_min < u64::MAX, "more was stored than fits");
+    assert!(
+        bytes_when_refused_min > 16 * MIB * 3 / 4,
+        "refused when {bytes_when_refused_min} bytes were alive"
+    );
 }
