@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `request` | what one can ask, and the answers |
 //! | `handle` | [`Handle`], [`Turn`], look-ups |
-//! | `ahead` | what a batch of changes will look at, fetched ahead |
+//! | `ahead` | what a batch of gets or changes will look at, fetched ahead |
 //! | `index` | key hash -> place of the item |
 //! | `item` | an item as it lies in memory |
 //! | `store` | what changes an item: stores, deletes, numbers |
