@@ -225,6 +225,7 @@ impl Worker {
             .collect();
         let outcomes = wire::send_all(&letters);
         drop(letters);
+        debug_assert_eq!(outcomes.len(), waiting().count(), "each answer has an outcome");
         for (Member { fd, answer, .. }, sent) in waiting().zip(outcomes) {
             let Some(connection) = self.connections[*fd].as_deref_mut() else { continue };
             let next = connection.settle(bench, answer.clone(), sent);
