@@ -17,6 +17,7 @@
 //! | `segment` | segments, and who holds them |
 //! | `queues`, `worth` | the order in which they go: what is kept, and for how long |
 //! | `evict` | emptying segments: eviction, expiry, compaction, background work |
+//! | `large_pages` | what is full, moved to large pages in the background |
 //! | `run`, `upload` | large items: where they live, how they arrive |
 //! | `evicted` | what was evicted, for those who watch |
 //! | `walk` | all items, one after the other |
