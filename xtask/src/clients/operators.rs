@@ -102,7 +102,8 @@ const TOOLS: [Tool; 17] = [
     Tool { name: "collectd's plugin memcached", look: collectd::record },
     Tool { name: "memcached_exporter", look: exporter::scrape },
     Tool { name: "memcdump", look: libmemcached::dump },
-    Tool { name: "memccat, memcexist, memctouch, memccp, memcrm, memcping", look: libmemcached::commands },
+    // Before those that read items: memcached then moves them to a queue that `stats cachedump` does not show.
     Tool { name: "memcached-tool dump", look: memcached_tool::dump },
+    Tool { name: "memccat, memcexist, memctouch, memccp, memcrm, memcping", look: libmemcached::commands },
     Tool { name: "memcflush", look: libmemcached::flush },
 ];
