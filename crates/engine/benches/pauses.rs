@@ -340,7 +340,7 @@ impl Probe {
         let key = key(number);
         self.operation(|turn| {
             let hash = turn.prepare(&key);
-            turn.prefetch_item(hash);
+            turn.prefetch_gets(&[hash]);
             turn.get(&key, hash).is_ok()
         });
     }

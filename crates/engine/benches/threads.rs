@@ -104,15 +104,12 @@ fn work(handle: &mut Handle, requests: &[u32]) {
     for batch in requests.chunks(BATCH) {
         micros += 10;
         let turn = handle.enter(Now { secs: 1, micros });
-        let mut prepared = [None; BATCH];
-        for (slot, &request) in prepared.iter_mut().zip(batch) {
-            let key = key(request & !IS_SET);
-            *slot = Some((key, turn.prepare(&key)));
-        }
-        for (_, hash) in prepared.iter().flatten() {
-            turn.prefetch_item(*hash);
-        }
-        for ((key, hash), &request) in prepared.iter().flatten().zip(batch) {
+        // The last batch may be a short one.
+        let keys: [_; BATCH] =
+            std::array::from_fn(|at| key(batch.get(at).map_or(0, |request| request & !IS_SET)));
+        let hashes = keys.each_ref().map(|key| turn.hash(key));
+        turn.prefetch_gets(&hashes);
+        for ((key, hash), &request) in keys.iter().zip(&hashes).zip(batch) {
             if request & IS_SET != 0 {
                 let _ = turn.store(*hash, &Store::set(key, &value));
             } else if let Ok(item) = turn.get(key, *hash) {

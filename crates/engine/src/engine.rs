@@ -525,11 +525,7 @@ impl Engine {
             };
             let queue = &mut stats.queues[queue];
             queue.segments += 1;
-            queue.memory_bytes += if is_run {
-                segment.books.filled_bytes.load(Relaxed)
-            } else {
-                self.segments.segment_bytes as u64
-            };
+            queue.memory_bytes += self.segments.memory_bytes(id as Id);
             queue.age_secs = queue.age_secs.max(now_secs.saturating_sub(segment.opened_secs.load(Relaxed)));
         }
         stats

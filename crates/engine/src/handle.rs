@@ -60,9 +60,6 @@ impl Drop for Handle {
     }
 }
 
-/// How much of an item is fetched ahead: all of most. Two lines instead of four made a get of 100 bytes a sixth dearer.
-const ITEM_AHEAD_BYTES: usize = 256;
-
 /// A span of work during which every item found stays readable, whatever others do.
 pub struct Turn<'h> {
     pub(crate) handle: &'h Handle,
@@ -89,24 +86,17 @@ impl Turn<'_> {
         self.now
     }
 
-    /// Hashes a key and starts fetching its index line: the first step of a batched look-up. With another key or in another
-    /// engine the hash finds nothing, and a store panics.
+    /// Hashes a key and starts fetching its index line. With another key or in another engine the hash finds nothing, and a store
+    /// panics.
     pub fn prepare(&self, key: &[u8]) -> Hash {
         let hash = self.engine().hash_key.hash(key);
         self.engine().index.prefetch(hash);
         hash
     }
 
-    /// Hashes a key, and no more: see [`Turn::prefetch_changes`].
+    /// Hashes a key, and no more: see [`Turn::prefetch_gets`], [`Turn::prefetch_changes`].
     pub fn hash(&self, key: &[u8]) -> Hash {
         self.engine().hash_key.hash(key)
-    }
-
-    /// Second step of a batched look-up: reads the index line and starts fetching the item. A hint only.
-    pub fn prefetch_item(&self, hash: Hash) {
-        if let Some(offset) = self.engine().index.guess(hash) {
-            self.engine().log.prefetch_range(offset, ITEM_AHEAD_BYTES);
-        }
     }
 
     /// Finds a live item and counts as a use of it. The fast path of `get`: no lock, and no write to memory that others

@@ -74,7 +74,7 @@ fn values_are_whole_under_eviction_and_growth() {
             let key = format!("key:{}", (random >> 33) % keys).into_bytes();
             let turn = handle.enter(now(round));
             let hash = turn.prepare(&key);
-            turn.prefetch_item(hash);
+            turn.prefetch_gets(&[hash]);
             match (random >> 20) % 10 {
                 0..5 => {
                     if let Ok(item) = turn.get(&key, hash) {

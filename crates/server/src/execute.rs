@@ -214,12 +214,10 @@ impl<'t> Executor<'_, '_, '_, 't> {
     /// Hashes a key, unless that was done already.
     #[inline]
     pub(crate) fn hash_once(&mut self, key: &[u8]) -> Hash {
-        self.take_foreseen(key).unwrap_or_else(|| self.turn.hash(key))
-    }
-
-    #[inline]
-    fn take_foreseen(&mut self, key: &[u8]) -> Option<Hash> {
-        self.foreseen.take().filter(|foreseen| std::ptr::eq(foreseen.key, key)).map(|foreseen| foreseen.hash)
+        match self.foreseen.take() {
+            Some(foreseen) if std::ptr::eq(foreseen.key, key) => foreseen.hash,
+            _ => self.turn.hash(key),
+        }
     }
 
     fn hash(&self, key: &[u8], hash: Option<Hash>) -> Hash {

@@ -3,26 +3,18 @@
 //! first that is something else to it.
 
 use arrayvec::ArrayVec;
-use larder_protocol::{Form, Reply, text};
+use larder_protocol::{Reply, text};
 
 use crate::execute::Executor;
 use crate::measure::Class;
-use crate::session::{BATCH_REQUESTS_MAX, OUTPUT_BYTES_MAX, Step, Verdict};
+use crate::session::{BATCH_REQUESTS_MAX, OUTPUT_BYTES_MAX, PLAIN, Step, Verdict};
 
-/// How a plain get wants to be answered.
-const FORM: Form<'_> = Form::Text(text::TextForm { noreply: false, with_cas: false });
-
-/// Answers the run at the head of `input`, if there is one: at most `requests_max` requests of it, and one batch.
-pub(crate) fn serve(
-    executor: &mut Executor<'_, '_, '_, '_>,
-    input: &[u8],
-    requests_max: u32,
-) -> Option<Step> {
-    let run_max = BATCH_REQUESTS_MAX.min(usize::try_from(requests_max).unwrap_or(usize::MAX));
+/// Answers the run at the head of `input`, if there is one: at most `gets_max` of it.
+pub(crate) fn serve(executor: &mut Executor<'_, '_, '_, '_>, input: &[u8], gets_max: usize) -> Option<Step> {
     let mut run = ArrayVec::<_, BATCH_REQUESTS_MAX>::new();
     let mut hashes = ArrayVec::<_, BATCH_REQUESTS_MAX>::new();
     let mut end = 0;
-    while run.len() < run_max
+    while run.len() < gets_max
         && let Some((key, line_bytes)) = text::parse_plain_get(&input[end..])
     {
         end += line_bytes;
@@ -38,8 +30,8 @@ pub(crate) fn serve(
     }
     let mut step = Step { consumed: 0, requests: 0, verdict: None };
     for ((key, end), hash) in run.into_iter().zip(hashes) {
-        executor.get(key, hash, &FORM);
-        FORM.encode(&Reply::End, executor.out);
+        executor.get(key, hash, &PLAIN);
+        PLAIN.encode(&Reply::End, executor.out);
         step.consumed = end;
         step.requests += 1;
         if executor.out.len_bytes() >= OUTPUT_BYTES_MAX {

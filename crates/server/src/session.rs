@@ -7,10 +7,10 @@
 //! write, when all that it had read are answered.
 //!
 //! The walk of a SET: the same way to [`Executor::execute`], with the value where it lies in the input, and on to
-//! `Executor::store` and `Turn::store`; a run of plain ones is taken in by [`sets`]. A value that has not arrived whole becomes an `Arrival`: from then on the worker
-//! reads into [`Session::window`]. A small one waits beside its command line and is served as if it had come at once;
-//! a large one (`Engine::large_value_bytes`) goes straight to its place in the cache (`Executor::reserve`,
-//! `Turn::window`) and is linked there by `Turn::commit`.
+//! `Executor::store` and `Turn::store`; a run of plain ones is taken in by [`sets`]. A value that has not arrived whole becomes
+//! an `Arrival`: from then on the worker reads into [`Session::window`]. A small one waits beside its command line and is served
+//! as if it had come at once; a large one (`Engine::large_value_bytes`) goes straight to its place in the cache
+//! (`Executor::reserve`, `Turn::window`) and is linked there by `Turn::commit`.
 
 use std::ops::Range;
 
@@ -244,16 +244,16 @@ impl Session {
             }
             dialect
         });
+        let batch_max = BATCH_REQUESTS_MAX.min(usize::try_from(requests_max).unwrap_or(usize::MAX));
         let is_plain =
             dialect == Dialect::Text && self.scanned_bytes == 0 && !executor.cx.shared.attention.is_paid();
         if is_plain
-            && let Some(step) = gets::serve(executor, input, requests_max)
-                .or_else(|| sets::serve(executor, input, requests_max))
+            && let Some(step) =
+                gets::serve(executor, input, batch_max).or_else(|| sets::serve(executor, input, batch_max))
         {
             return step;
         }
         let mut batch = ArrayVec::<Framed<'_>, BATCH_REQUESTS_MAX>::new();
-        let batch_max = BATCH_REQUESTS_MAX.min(usize::try_from(requests_max).unwrap_or(usize::MAX));
         let mut framed_bytes = 0;
         let mut scanned_bytes = std::mem::take(&mut self.scanned_bytes);
         // What is not whole, after the batch.
@@ -537,6 +537,8 @@ impl Step {
     }
 }
 
+/// How requests of a run want to be answered.
+pub(crate) const PLAIN: Form<'_> = Form::Text(text::TextForm { noreply: false, with_cas: false });
 /// Requests that are framed and fetched ahead together.
 pub(crate) const BATCH_REQUESTS_MAX: usize = 32;
 /// Replies are sent once there are so many bytes of them; one reply may go beyond.

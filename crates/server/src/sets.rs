@@ -4,14 +4,11 @@
 
 use arrayvec::ArrayVec;
 use larder_protocol::command::Store;
-use larder_protocol::{Form, text};
+use larder_protocol::text;
 
 use crate::execute::{Done, Executor};
 use crate::measure::Class;
-use crate::session::{BATCH_REQUESTS_MAX, OUTPUT_BYTES_MAX, Step, Verdict};
-
-/// How a plain set wants to be answered.
-const FORM: Form<'_> = Form::Text(text::TextForm { noreply: false, with_cas: false });
+use crate::session::{BATCH_REQUESTS_MAX, OUTPUT_BYTES_MAX, PLAIN, Step, Verdict};
 
 /// A set of the run.
 struct Set<'i> {
@@ -21,13 +18,9 @@ struct Set<'i> {
     end: usize,
 }
 
-/// Carries out the run at the head of `input`, if there is one worth it: at most `requests_max` requests of it, and one batch.
-pub(crate) fn serve(
-    executor: &mut Executor<'_, '_, '_, '_>,
-    input: &[u8],
-    requests_max: u32,
-) -> Option<Step> {
-    let run = run(input, BATCH_REQUESTS_MAX.min(usize::try_from(requests_max).unwrap_or(usize::MAX)))?;
+/// Carries out the run at the head of `input`, if there is one worth it: at most `sets_max` of it.
+pub(crate) fn serve(executor: &mut Executor<'_, '_, '_, '_>, input: &[u8], sets_max: usize) -> Option<Step> {
+    let run = run(input, sets_max)?;
     let hash = |set: &Set<'_>| {
         executor.cx.recorder.key(set.store.key.written());
         executor.hash_once(set.store.key.written())
@@ -38,7 +31,7 @@ pub(crate) fn serve(
     }
     let mut step = Step { consumed: 0, requests: 0, verdict: None };
     for (set, hash) in run.iter().zip(hashes) {
-        let done = executor.set(set.store, hash, set.value, &FORM);
+        let done = executor.set(set.store, hash, set.value, &PLAIN);
         if done == Done::TryAgain {
             step.verdict = Some(Verdict::TryAgain);
             break;
@@ -65,8 +58,8 @@ fn run(input: &[u8], sets_max: usize) -> Option<ArrayVec<Set<'_>, BATCH_REQUESTS
     let mut end = 0;
     while run.len() < sets_max
         && let Some((store, head_bytes)) = text::parse_plain_set(&input[end..])
-        && let Some(block) = input[end + head_bytes..].get(..FORM.block_bytes(store.value_bytes))
-        && let Some(value) = FORM.split_value(block)
+        && let Some(block) = input[end + head_bytes..].get(..PLAIN.block_bytes(store.value_bytes))
+        && let Some(value) = PLAIN.split_value(block)
     {
         end += head_bytes + block.len();
         run.push(Set { store, value, end });
