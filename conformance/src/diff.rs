@@ -22,6 +22,7 @@ use self::draw::Draw;
 use self::pair::Pair;
 use self::story::Teller;
 use crate::Result;
+use crate::server::STILL_REFERENCE;
 
 /// What to compare.
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +52,7 @@ pub struct Report {
 
 /// Compares larderd with a memcached. Errors: a server does not start, or dies.
 pub fn run(reference: &Path, larderd: &Path, options: &Options) -> Result<Report> {
-    // One thread, and none in the background: nobody holds an item any more when the replies to a burst have been read.
-    let reference_args = ["-m", "1024", "-t", "1", "-o", "no_lru_maintainer,no_lru_crawler"];
+    let reference_args: Vec<&str> = ["-m", "1024"].into_iter().chain(STILL_REFERENCE).collect();
     let pair = Pair::start((reference, &reference_args), (larderd, &["-m", "1024", "-t", "2"]))?;
     let mut teller = Teller::new(pair)?;
     let mut draw = Draw::new(options.seed, options.dialects);

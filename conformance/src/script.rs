@@ -23,7 +23,7 @@
 //! A block is what one connection (`a`) sends, `---`, and what it must receive before the script goes on; an empty line
 //! ends it. [`notation`](crate::notation) says how bytes are written. Further directives:
 //!
-//! - `reference server: ARGS`: other options for memcached, where it cannot take larder's.
+//! - `reference server: ARGS`: other options for memcached, where it cannot take larder's or must not be still.
 //! - `delivery: whole`: the outcome depends on how the bytes arrive; send each block in one piece only.
 
 use std::fs;
@@ -32,6 +32,7 @@ use std::time::Duration;
 
 use crate::Result;
 use crate::notation::Notation;
+use crate::server::STILL_REFERENCE;
 
 /// Which of two servers a script is played against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,10 +145,17 @@ impl Script {
     }
 
     /// The options of the server.
-    pub fn server_args(&self, side: Side) -> &[String] {
+    pub fn server_args(&self, side: Side) -> Vec<String> {
         match (side, &self.reference_server_args) {
-            (Side::Reference, Some(args)) => args,
-            _ => &self.server_args,
+            (Side::Larder, _) => self.server_args.clone(),
+            (Side::Reference, Some(args)) => args.clone(),
+            (Side::Reference, None) => self
+                .server_args
+                .iter()
+                .map(String::as_str)
+                .chain(STILL_REFERENCE)
+                .map(str::to_owned)
+                .collect(),
         }
     }
 

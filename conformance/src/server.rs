@@ -207,6 +207,11 @@ fn is_root() -> bool {
     status.lines().any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"))
 }
 
+/// Options of a memcached with one thread and none in the background: nobody holds an item any more once its reply has been
+/// read. Else a change may meet an item that is held, and makes a new one beside it, without the old one's marks and padding
+/// (`do_add_delta` in memcached.c).
+pub const STILL_REFERENCE: [&str; 4] = ["-t", "1", "-o", "no_lru_maintainer,no_lru_crawler"];
+
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// Waits until `is_so`, for ten seconds at most; then it panics.
 #[track_caller]

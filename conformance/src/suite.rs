@@ -94,7 +94,7 @@ pub fn record(program: &Path, scripts: &[PathBuf]) -> Result<()> {
 
 fn record_one(program: &Path, version: &str, path: &Path) -> Result<()> {
     let mut script = Script::read(path)?;
-    let server = Server::start(program, script.server_args(Side::Reference))?;
+    let server = Server::start(program, &script.server_args(Side::Reference))?;
     let replies = play::record(&script, server.address())?;
     script.rerecord(version, replies);
     Ok(fs::write(path, script.text())?)
@@ -116,7 +116,7 @@ fn for_each<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) {
 
 fn run_one(program: &Path, side: Side, path: &Path, delivery: Delivery) -> Result<()> {
     let script = Script::read(path)?;
-    let mut server = Server::start(program, script.server_args(side))?;
+    let mut server = Server::start(program, &script.server_args(side))?;
     play::check(&script, server.address(), side, delivery)?;
     if server.is_running() { Ok(()) } else { Err("the server has died".into()) }
 }
