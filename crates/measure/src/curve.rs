@@ -8,6 +8,9 @@
 //! The cache is taken for one beside a database: whoever misses stores what is missing. So where a miniature misses what the cache
 //! has, that is stored there as well; and where it has what the cache misses, the store that follows changes nothing.
 //!
+//! Of a busy cache with few keys it need not be told all the time: bursts with more accesses than the largest of the caches has keys do, unless
+//! the keys that are asked for change faster than the bursts follow each other.
+//!
 //! Misses are counted, and divided by the number of reads that the sample should have seen (SHARDS-adj): whether a very hot key
 //! happens to be in the sample must not matter.
 

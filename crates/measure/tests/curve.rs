@@ -1,5 +1,7 @@
 //! A curve from a sample against caches of full size.
 
+use std::collections::{HashSet, VecDeque};
+
 use larder_measure::curve::Size;
 use larder_measure::{Access, Curve, Footprint};
 
@@ -12,8 +14,15 @@ fn curve(keys_max: usize) -> Curve {
     Curve::new(&FACTORS.map(size), keys_max)
 }
 
-/// A cache beside a database: `curves` are told what happens to a cache that is as large as said, or has nothing at all.
-fn load(curves: &mut [&mut Curve], has: impl Fn(u64) -> bool) {
+/// A key asked for, the size of its item, and the second in which that is.
+struct Request {
+    key: u64,
+    item: Footprint,
+    now_secs: u32,
+}
+
+/// What a cache beside a database is asked for: some keys much more often than others.
+fn requests() -> impl Iterator<Item = Request> {
     const KEYS: u32 = 400_000;
     let mut random = fastrand::Rng::with_seed(5);
     let mut sum = 0.0;
@@ -23,7 +32,7 @@ fn load(curves: &mut [&mut Curve], has: impl Fn(u64) -> bool) {
             sum
         })
         .collect();
-    for step in 0..3_000_000_u32 {
+    (0..3_000_000_u32).map(move |step| {
         let drawn = random.f64() * sum;
         let rank = sums.partition_point(|&reached| reached < drawn) as u64;
         // splitmix64: even over all bits.
@@ -31,17 +40,25 @@ fn load(curves: &mut [&mut Curve], has: impl Fn(u64) -> bool) {
         key = (key ^ key >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         key = (key ^ key >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
         key ^= key >> 31;
-        let bytes = 100 + (key % 400) as u32;
-        let now_secs = 1 + step / 100_000;
+        let item = Footprint { bytes: 100 + (key % 400) as u32, expires_secs: 0 };
+        Request { key, item, now_secs: 1 + step / 100_000 }
+    })
+}
+
+/// Tells a curve of a request to a cache that has the key or stores it now.
+fn play(curve: &mut Curve, &Request { key, item, now_secs }: &Request, has: bool) {
+    curve.play(Access::Read { key, found: has.then_some(item) }, now_secs);
+    if !has {
+        curve.play(Access::Write { key, item, is_new: true }, now_secs);
+    }
+    curve.count_reads(1);
+}
+
+/// `curves` are told what happens to a cache that is as large as said, or has nothing at all.
+fn load(curves: &mut [&mut Curve], has: impl Fn(u64) -> bool) {
+    for request in requests() {
         for curve in &mut *curves {
-            let item = Footprint { bytes, expires_secs: 0 };
-            curve.play(Access::Read { key, found: has(key).then_some(item) }, now_secs);
-            if !has(key) {
-                curve.play(Access::Write { key, item, is_new: true }, now_secs);
-            }
-            if step % 1000 == 999 {
-                curve.count_reads(1000);
-            }
+            play(curve, &request, has(request.key));
         }
     }
 }
@@ -73,6 +90,45 @@ fn the_curve_is_the_same_whatever_the_cache_has() {
     let [nothing, half, all] = curves.map(|curve| curve.points());
     assert_eq!(nothing, half);
     assert_eq!(nothing, all);
+}
+
+/// A busy cache: at first the curve is told all, then in bursts, as many accesses in each as there are keys in the largest cache.
+#[test]
+fn bursts_tell_what_the_whole_time_tells() {
+    let mut whole = curve(usize::MAX);
+    let mut bursts = curve(usize::MAX);
+    let (mut cached, mut order, mut bytes) = (HashSet::new(), VecDeque::new(), 0);
+    for (step, request) in requests().enumerate() {
+        let has = !cached.insert(request.key);
+        if !has {
+            order.push_back((request.key, request.item.bytes));
+            bytes += u64::from(request.item.bytes);
+        }
+        while bytes > MEMORY_BYTES
+            && let Some((key, item_bytes)) = order.pop_front()
+        {
+            cached.remove(&key);
+            bytes -= u64::from(item_bytes);
+        }
+        play(&mut whole, &request, has);
+        match step % 600_000 {
+            0 if step == 600_000 => {
+                // What was told until now is to count for nothing.
+                for _ in 0..20 {
+                    whole.fade();
+                    bursts.fade();
+                }
+            }
+            120_000.. if step > 600_000 => continue,
+            _ => {}
+        }
+        play(&mut bursts, &request, has);
+    }
+    for (whole, bursts) in whole.points().iter().zip(bursts.points()) {
+        let (whole, bursts) =
+            (whole.hit_ratio.expect("enough reads"), bursts.hit_ratio.expect("enough reads"));
+        assert!((whole - bursts).abs() < 0.02, "{whole} {bursts}");
+    }
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! The hit ratio at other sizes: the control thread plays what happened to a sample of the keys against caches in miniature.
 
+use std::mem;
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use larder_measure::Curve;
 use larder_measure::curve::{Point, Size};
 
-use crate::measure::Measures;
+use crate::bursts::ACCESSES_MAX;
 use crate::settings::Settings;
 use crate::shared::Shared;
 
@@ -33,12 +34,14 @@ impl Forecast {
 /// Makes the curve. It belongs to the control thread.
 pub(crate) struct Forecaster {
     curve: Curve,
-    /// Reads of all workers up to the last step.
-    reads: u64,
     /// Accesses played, in all.
     played: u64,
-    /// When the accesses were last taken.
-    taken: Instant,
+    /// When the burst began that the workers are at.
+    begun: Instant,
+    /// Reads of all workers up to then.
+    reads: u64,
+    /// Workers saw more in it than they were to tell.
+    is_cut: bool,
     faded: Instant,
 }
 
@@ -48,46 +51,49 @@ impl Forecaster {
         let is_wanted = shared.measures.measured().curve && shared.settings.evict;
         is_wanted.then(|| {
             let curve = Curve::new(&FACTORS.map(|factor| size(&shared.settings, factor)), KEYS_MAX);
-            shared.measures.follow(curve.threshold());
+            shared.measures.bursts.begin(curve.threshold(), ACCESSES_MAX as u32);
             let now = Instant::now();
-            Self { curve, reads: 0, played: 0, taken: now, faded: now }
+            Self { curve, played: 0, begun: now, reads: 0, is_cut: false, faded: now }
         })
     }
 
-    /// Plays what has happened since the last step.
+    /// Plays what has happened since the last step, and asks for more.
     pub(crate) fn step(&mut self, shared: &Shared) {
-        let measures: &Measures = &shared.measures;
-        let accesses = measures.take_accesses();
-        let now = Instant::now();
-        let secs = (now - self.taken).as_secs_f64().max(1e-3);
-        let mut rate = accesses.len() as f64 / secs;
-        self.taken = now;
-
-        let reads = shared.reads();
-        let new_reads = reads.saturating_sub(self.reads);
-        let reads_per_sec = new_reads as f64 / secs;
-        self.curve.count_reads(new_reads);
-        self.reads = reads;
-        self.played += accesses.len() as u64;
+        let burst = shared.measures.bursts.take();
         let now_secs = shared.clock.now().secs;
-        for access in accesses {
+        self.curve.count_reads(burst.reads);
+        self.played += burst.accesses.len() as u64;
+        self.is_cut |= burst.is_cut;
+        for access in burst.accesses {
             self.curve.play(access, now_secs);
         }
-        // A new server learns fast; from then on what is played is to be a small part of what is served.
-        let rate_max = (reads_per_sec / READS_PER_ACCESS).max(ACCESSES_PER_SEC);
-        if self.played > ACCESSES_AT_FIRST {
-            while rate > rate_max && self.curve.followed_keys() > KEYS_MIN {
-                self.curve.halve_share();
-                rate /= 2.0;
-            }
-        }
+
+        let now = Instant::now();
         if now - self.faded > FADE_EVERY {
             self.curve.fade();
             self.faded = now;
         }
-        measures.follow(self.curve.threshold());
+        if self.played < ACCESSES_AT_FIRST || now - self.begun > BURST_EVERY {
+            self.begin_burst(shared, now);
+        }
         let told = Told { points: self.curve.points(), share: self.curve.share() };
         *shared.forecast.0.lock().unwrap_or_else(PoisonError::into_inner) = told;
+    }
+
+    fn begin_burst(&mut self, shared: &Shared, now: Instant) {
+        let reads = shared.reads();
+        let secs = (now - self.begun).as_secs_f64().max(1e-3);
+        let reads_per_sec = reads.saturating_sub(self.reads) as f64 / secs;
+        (self.begun, self.reads) = (now, reads);
+        // A new server learns fast; from then on what is played is to be a small part of what is served.
+        let is_learning = self.played < ACCESSES_AT_FIRST;
+        if mem::take(&mut self.is_cut) && !is_learning && self.curve.followed_keys() > KEYS_MIN {
+            self.curve.halve_share();
+        }
+        let wanted = ACCESSES_PER_BURST + reads_per_sec / READS_PER_ACCESS;
+        let accesses_max =
+            if is_learning { ACCESSES_MAX as u32 } else { (wanted / shared.settings.threads as f64) as u32 };
+        shared.measures.bursts.begin(self.curve.threshold(), accesses_max.max(1));
     }
 }
 
@@ -105,11 +111,12 @@ pub const FACTORS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
 const FALLOW_SEGMENTS: u64 = 8;
 /// Followed keys, in the largest of the miniatures: a key costs about 100 bytes in each, so all of them are 2 MiB beside the cache.
 const KEYS_MAX: usize = 4 << 10;
-/// As few as that the curve is not thinned out below it, however busy the server.
+/// With fewer than these a sample says little: rather than less of the keys, less of the time is looked at.
 const KEYS_MIN: usize = KEYS_MAX / 2;
+const BURST_EVERY: Duration = Duration::from_millis(900);
 /// What is played before it is limited: a fifth of a second of work.
 const ACCESSES_AT_FIRST: u64 = 200_000;
-/// Then so many a second, each of which costs about a microsecond, or one for so many reads.
-const ACCESSES_PER_SEC: f64 = 200.0;
+/// Then so many in a burst, each of which costs about a microsecond, and one for so many reads of the second before.
+const ACCESSES_PER_BURST: f64 = 2_000.0;
 const READS_PER_ACCESS: f64 = 256.0;
-const FADE_EVERY: std::time::Duration = std::time::Duration::from_secs(600);
+const FADE_EVERY: Duration = Duration::from_secs(600);

@@ -5,6 +5,7 @@
 mod admin;
 mod arrival;
 pub mod attention;
+mod bursts;
 pub mod clock;
 pub mod confine;
 mod connection;

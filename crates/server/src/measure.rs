@@ -3,15 +3,14 @@
 //! A worker writes its own [`Meter`] alone; whoever wants to know reads all of them. What is switched off costs a branch.
 
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use larder_engine::Hash;
 use larder_measure::top::Hot;
-use larder_measure::{Access, Histogram, Sampler, Snapshot, Top};
+use larder_measure::{Histogram, Sampler, Snapshot, Top};
 use larder_protocol::command::Command;
 
+use crate::bursts::{Bursts, Follower};
 use crate::clock::Moment;
 use crate::wake::Wake;
 
@@ -111,10 +110,8 @@ impl Road {
 pub struct Measures {
     measured: Measured,
     meters: Vec<Arc<Meter>>,
-    /// Keys whose hash is not above this are followed by the curve; 0 while there is none.
-    threshold: AtomicU64,
-    /// The control thread's, rung when a meter has many accesses to play.
-    wake: Arc<Wake>,
+    /// What the curve is told.
+    pub(crate) bursts: Arc<Bursts>,
 }
 
 /// What one worker measured.
@@ -123,7 +120,6 @@ struct Meter {
     service: [[Histogram; Class::ALL.len()]; Road::ALL.len()],
     wait: Histogram,
     tops: Mutex<Tops>,
-    accesses: Mutex<Vec<Access>>,
     slow: Mutex<SlowRing>,
 }
 
@@ -156,18 +152,18 @@ struct SlowRing {
 }
 
 impl Measures {
-    /// For so many workers. `wake` rings when accesses should be taken.
+    /// For so many workers. `wake` rings when there is much to tell the curve.
     pub(crate) fn new(measured: Measured, workers: usize, wake: Arc<Wake>) -> Self {
         let meter = |_| {
             Arc::new(Meter {
                 service: std::array::from_fn(|_| std::array::from_fn(|_| Histogram::new())),
                 wait: Histogram::new(),
                 tops: Mutex::new(Tops { keys: Top::new(TOP_COUNTERS), prefixes: Top::new(TOP_COUNTERS) }),
-                accesses: Mutex::default(),
                 slow: Mutex::default(),
             })
         };
-        Self { measured, meters: (0..workers).map(meter).collect(), threshold: AtomicU64::new(0), wake }
+        let bursts = Arc::new(Bursts::new(workers, wake));
+        Self { measured, meters: (0..workers).map(meter).collect(), bursts }
     }
 
     /// What is measured.
@@ -182,6 +178,7 @@ impl Measures {
             meter: Arc::clone(&self.meters[worker]),
             counts: Default::default(),
             sampler: RefCell::new(Sampler::new(1, worker as u64 + 1)),
+            follower: Follower::new(Arc::clone(&self.bursts), worker),
             picked: Cell::new(0),
             adapted: Cell::new(Moment::now()),
             prefix_delimiter,
@@ -229,15 +226,6 @@ impl Measures {
             tops.prefixes.fade();
         }
     }
-
-    /// What happened to the keys that are followed, since this was last asked.
-    pub(crate) fn take_accesses(&self) -> Vec<Access> {
-        self.meters.iter().flat_map(|meter| std::mem::take(&mut *lock(&meter.accesses))).collect()
-    }
-
-    pub(crate) fn follow(&self, threshold: u64) {
-        self.threshold.store(threshold, Relaxed);
-    }
 }
 
 /// What a worker records with. It belongs to the worker's thread.
@@ -247,6 +235,8 @@ pub struct Recorder {
     meter: Arc<Meter>,
     /// Requests of each class since the last [`Recorder::finish`].
     counts: [Cell<u32>; Class::ALL.len()],
+    /// What the curve is told.
+    pub(crate) follower: Follower,
     sampler: RefCell<Sampler>,
     /// Keys picked since the sampler was last told the time, and when that was.
     picked: Cell<u32>,
@@ -316,25 +306,6 @@ impl Recorder {
             tops.prefixes.record(&key[..end], times);
         }
     }
-
-    /// Does the curve follow this key?
-    #[inline]
-    pub(crate) fn follows(&self, hash: Hash) -> bool {
-        self.measures.measured.curve && hash.bits() < self.measures.threshold.load(Relaxed)
-    }
-
-    /// Something happened to a key that is followed.
-    #[cold]
-    pub(crate) fn access(&self, access: Access) {
-        let mut accesses = lock(&self.meter.accesses);
-        // If nobody takes them they are lost, and the curve is a little wrong.
-        if accesses.len() < ACCESSES_MAX {
-            accesses.push(access);
-            if accesses.len() == ACCESSES_MAX / 4 {
-                self.measures.wake.ring();
-            }
-        }
-    }
 }
 
 impl SlowRing {
@@ -349,7 +320,7 @@ impl SlowRing {
 }
 
 /// Nothing in here panics half-way.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -359,8 +330,6 @@ const TOP_COUNTERS: usize = 512;
 const SAMPLES_PER_SEC: u32 = 4_000;
 /// Samples after which their number is held against the time.
 const ADAPT_EVERY: u32 = 256;
-/// Accesses that a worker keeps until they are played: 64 KiB.
-const ACCESSES_MAX: usize = 2048;
 /// What takes longer is remembered.
 const SLOW_NANOS: u64 = 1_000_000;
 /// Slow batches that each worker remembers.

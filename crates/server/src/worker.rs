@@ -104,6 +104,7 @@ impl Worker {
             if events.is_empty() && self.ready.is_empty() && handle.is_holding() {
                 handle.rest();
             }
+            recorder.follower.keep_up();
             self.unpark();
             let bench = &mut Bench {
                 shared: &shared,

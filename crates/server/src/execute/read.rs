@@ -177,8 +177,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
     /// Tells the curve that a key was read, if it follows that key.
     #[inline]
     pub(super) fn follow_read(&self, hash: Hash, found: Option<Item<'t>>) {
-        if self.cx.recorder.follows(hash) {
-            self.cx.recorder.access(Access::Read { key: hash.bits(), found: found.map(footprint_of) });
+        let (follower, key) = (&self.cx.recorder.follower, hash.bits());
+        if follower.follows_read(key) {
+            follower.tell(Access::Read { key, found: found.map(footprint_of) });
         }
     }
 

@@ -45,9 +45,10 @@ impl<'t> Executor<'_, '_, '_, 't> {
         };
         let reply = match stored {
             Stored::Stored { cas, value_bytes, expiry, is_new } => {
-                if self.cx.recorder.follows(hash) && !expiry.is_past(turn.now()) {
+                let (follower, key_hash) = (&self.cx.recorder.follower, hash.bits());
+                if follower.follows(key_hash) && !expiry.is_past(turn.now()) {
                     let item = footprint(key.len(), value_bytes as usize, expiry);
-                    self.cx.recorder.access(Access::Write { key: hash.bits(), item, is_new });
+                    follower.tell(Access::Write { key: key_hash, item, is_new });
                 }
                 let cas = if self.cx.shared.settings.cas { cas } else { 0 };
                 Reply::Stored { cas, value_bytes }
@@ -126,8 +127,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
             self.cx.counters.delete_hits.add(1);
         }
         // A larger cache might have had what this one has not.
-        if deleted != Deleted::Exists && self.cx.recorder.follows(hash) {
-            self.cx.recorder.access(Access::Delete { key: hash.bits() });
+        let (follower, key) = (&self.cx.recorder.follower, hash.bits());
+        if deleted != Deleted::Exists && follower.follows(key) {
+            follower.tell(Access::Delete { key });
         }
         self.deleted(deleted)
     }
