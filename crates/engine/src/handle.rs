@@ -188,12 +188,14 @@ impl Turn<'_> {
     }
 
     /// Finds a key, alive or not.
+    #[inline]
     pub(crate) fn look(&self, key: &[u8], hash: Hash) -> Option<Seen<'_>> {
         let found = self.engine().index.find(hash, |entry| self.engine().item(entry).key() == key)?;
         Some(Seen { found, offset: found.entry.offset(), raw: self.engine().item(found.entry) })
     }
 
     /// Finds a live item; removes a dead one on the way.
+    #[inline]
     fn look_alive(&self, key: &[u8], hash: Hash) -> Result<Seen<'_>, Miss> {
         let seen = self.look(key, hash).ok_or(Miss::Absent)?;
         match self.engine().liveness(seen.offset, seen.raw, self.now) {

@@ -67,13 +67,11 @@ impl<'a> Keys<'a> {
     /// The keys in the rest of a line, which may have spaces around. `None`: none, or one is too long.
     pub fn new(rest: &'a [u8]) -> Option<Self> {
         let keys = Self { rest: trim_start(rest), is_one: false };
-        let mut ahead = keys;
-        while ahead.rest.len() > KEY_BYTES_MAX {
-            let word;
-            (word, ahead.rest) = split_word(ahead.rest);
-            if word.len() > KEY_BYTES_MAX {
-                return None;
-            }
+        // From a word's start on there must be a space within reach; the words before the last of these spaces are no longer.
+        let mut ahead = keys.rest;
+        while ahead.len() > KEY_BYTES_MAX {
+            let last = memchr::memrchr(b' ', &ahead[..=KEY_BYTES_MAX])?;
+            ahead = trim_start(&ahead[last..]);
         }
         (!keys.rest.is_empty()).then_some(keys)
     }

@@ -95,6 +95,10 @@ impl Tail {
     /// Puts a space and a number before what is there. There is room for three.
     #[inline]
     pub(crate) fn prepend(&mut self, mut number: u64) {
+        // Flags, most of the time.
+        if number == 0 {
+            return self.push(*b" 0");
+        }
         // Two digits a division.
         while number >= 100 {
             self.push(PAIRS[(number % 100) as usize]);
@@ -108,10 +112,12 @@ impl Tail {
         }
     }
 
+    #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.buffer[self.from..]
     }
 
+    #[inline]
     fn push<const BYTES: usize>(&mut self, bytes: [u8; BYTES]) {
         self.from -= BYTES;
         self.buffer[self.from..self.from + BYTES].copy_from_slice(&bytes);

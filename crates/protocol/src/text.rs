@@ -10,6 +10,7 @@ use crate::command::{
     Arith, Delete, Get, Malformed, Mode, Parsed, Shutdown, Store, Touch, VALUE_BYTES_MAX, Words,
 };
 use crate::key::split_word;
+use crate::reply::Hit;
 use crate::{Command, Error, Form, Key, Keys, Reply, Request, Sink, admin, meta, number};
 
 /// How a classic command wants to be answered.
@@ -306,29 +307,23 @@ pub(crate) fn refused(error: Error, value_bytes: u32) -> Command<'static> {
 }
 
 /// Writes a reply to a classic command.
-#[inline]
+#[inline(always)]
 pub(crate) fn encode<S: Sink>(form: TextForm, reply: &Reply<'_, S::Value>, sink: &mut S) {
-    if form.noreply {
-        return;
-    }
     match reply {
-        // VALUE <key> <flags> <bytes> [<cas unique>]\r\n<data block>\r\n
-        Reply::Hit(hit) | Reply::Fetched(hit, _) => {
-            sink.bytes(b"VALUE ");
-            sink.bytes(hit.key);
-            let mut tail = number::Tail::default();
-            if form.with_cas {
-                tail.prepend(hit.cas);
-            }
-            tail.prepend(hit.value_bytes as u64);
-            tail.prepend(hit.client_flags.into());
-            sink.bytes(tail.bytes());
-            sink.value(&hit.value);
-            sink.bytes(b"\r\n");
-        }
+        _ if form.noreply => {}
+        // What is answered most of the time. No more than this goes into the caller.
+        Reply::Hit(hit) | Reply::Fetched(hit, _) => encode_hit(form, hit, sink),
         Reply::Miss => {}
         Reply::End => sink.bytes(b"END\r\n"),
         Reply::Stored { .. } => sink.bytes(b"STORED\r\n"),
+        _ => encode_other(reply, sink),
+    }
+}
+
+fn encode_other<S: Sink>(reply: &Reply<'_, S::Value>, sink: &mut S) {
+    match reply {
+        // In `encode`.
+        Reply::Hit(_) | Reply::Fetched(..) | Reply::Miss | Reply::End | Reply::Stored { .. } => {}
         Reply::NotStored => sink.bytes(b"NOT_STORED\r\n"),
         Reply::Exists => sink.bytes(b"EXISTS\r\n"),
         Reply::NotFound => sink.bytes(b"NOT_FOUND\r\n"),
@@ -348,6 +343,21 @@ pub(crate) fn encode<S: Sink>(form: TextForm, reply: &Reply<'_, S::Value>, sink:
         // Only `me` asks for it, and that is a meta command; nothing here logs in by SASL.
         Reply::Peeked(_) | Reply::Mechanisms(_) | Reply::Challenge(_) | Reply::LoggedIn(_) => {}
     }
+}
+
+/// VALUE <key> <flags> <bytes> [<cas unique>]\r\n<data block>\r\n
+fn encode_hit<S: Sink>(form: TextForm, hit: &Hit<'_, S::Value>, sink: &mut S) {
+    sink.bytes(b"VALUE ");
+    sink.bytes(hit.key);
+    let mut tail = number::Tail::default();
+    if form.with_cas {
+        tail.prepend(hit.cas);
+    }
+    tail.prepend(hit.value_bytes as u64);
+    tail.prepend(hit.client_flags.into());
+    sink.bytes(tail.bytes());
+    sink.value(&hit.value);
+    sink.bytes(b"\r\n");
 }
 
 /// Writes a line.

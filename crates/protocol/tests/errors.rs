@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use larder_protocol::text;
-use larder_protocol::{Command, Form, Parsed, Reply, Sink};
+use larder_protocol::{Command, Form, Parsed, Reply, Request, Sink};
 
 struct Bytes(Vec<u8>);
 
@@ -251,6 +251,29 @@ fn lines_without_end() {
     let mut line = input("delete k ", 10_000);
     line.extend_from_slice(b"\r\n");
     assert!(matches!(text::parse(&line, 0), Parsed::Request { .. }));
+}
+
+/// memcached, `process_get_command`: each key is judged by its own length, however many there are and wherever it stands.
+#[test]
+fn one_of_many_keys_is_too_long() {
+    let line = |lengths: &[usize], space: &str| {
+        let keys = lengths.iter().map(|&bytes| format!("{space}{}", "k".repeat(bytes)));
+        format!("get{}\r\n", keys.collect::<String>())
+    };
+    let counted = |line: &str| match text::parse(line.as_bytes(), 0) {
+        Parsed::Request { request: Request { command: Command::Get(get), .. }, .. } => Some(get.keys.count()),
+        _ => None,
+    };
+    for at in 0..30 {
+        for bytes in [249, 250, 251, 252, 500] {
+            let mut lengths: Vec<usize> = (0..30).map(|n| 1 + n * 37 % 250).collect();
+            lengths[at] = bytes;
+            let expected = (bytes <= 250).then_some(30);
+            for space in [" ", "   "] {
+                assert_eq!(counted(&line(&lengths, space)), expected, "{bytes} bytes as key {at}");
+            }
+        }
+    }
 }
 
 #[test]

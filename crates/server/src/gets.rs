@@ -29,7 +29,7 @@ pub(crate) fn serve(executor: &mut Executor<'_, '_, '_, '_>, input: &[u8], gets_
         executor.turn.prefetch_gets(&hashes);
     }
     let mut step = Step { consumed: 0, requests: 0, verdict: None };
-    for ((key, end), hash) in run.into_iter().zip(hashes) {
+    for (&(key, end), &hash) in run.iter().zip(&hashes) {
         executor.get(key, hash, &PLAIN);
         PLAIN.encode(&Reply::End, executor.out);
         step.consumed = end;

@@ -30,7 +30,7 @@ pub(crate) fn look_up(executor: &mut Executor<'_, '_, '_, '_>, get: Get<'_>, for
             hashes.push(executor.turn.hash(key.written()));
         }
         executor.turn.prefetch_gets(&hashes);
-        for ((rest_bytes, key), hash) in run.into_iter().zip(hashes) {
+        for (&(rest_bytes, key), &hash) in run.iter().zip(&hashes) {
             if executor.out.len_bytes() >= OUTPUT_BYTES_MAX {
                 return LookedUp::Stopped { rest_bytes, verdict: Verdict::Yield };
             }

@@ -25,6 +25,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
     }
 
     /// Looks up one of the keys of a `Command::Get` and writes it if it is there.
+    #[inline]
     pub fn get_or_touch(
         &mut self,
         key: Key<'_>,
