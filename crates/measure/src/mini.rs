@@ -62,8 +62,10 @@ pub(crate) struct MiniCache {
     evictions: u32,
     /// Numbers the places in the lines: an entry whose number is not its item's is stale.
     places: u32,
-    /// Keys by the second in which they expire.
+    /// Keys by the second in which they expire, or would have if they had not been written again.
     expiries: BTreeMap<u32, Vec<u64>>,
+    /// So many keys are named there.
+    expiring: usize,
 }
 
 #[derive(Debug)]
@@ -136,6 +138,7 @@ impl MiniCache {
             evictions: 0,
             places: 0,
             expiries: BTreeMap::new(),
+            expiring: 0,
         }
     }
 
@@ -158,6 +161,7 @@ impl MiniCache {
             self.remove(key);
         }
         self.drop_stale();
+        self.drop_stale_expiries();
         // Made for more keys than there will be.
         self.lines.iter_mut().flatten().flatten().for_each(|batch| batch.places.shrink_to_fit());
         self.ghost.retain(|&key, _| kept(key));
@@ -197,8 +201,12 @@ impl MiniCache {
         }
         if expires_secs > 0 {
             self.expiries.entry(expires_secs).or_default().push(key);
+            self.expiring += 1;
         }
         self.evict();
+        if self.expiring > 2 * self.items.len() + 64 {
+            self.drop_stale_expiries();
+        }
     }
 
     pub(crate) fn remove(&mut self, key: u64) {
@@ -249,7 +257,9 @@ impl MiniCache {
         while let Some(entry) = self.expiries.first_entry()
             && *entry.key() <= now_secs
         {
-            for key in entry.remove() {
+            let keys = entry.remove();
+            self.expiring -= keys.len();
+            for key in keys {
                 // It may have been written again with more time.
                 if self.items.get(&key).is_some_and(|item| (1..=now_secs).contains(&item.expires_secs)) {
                     self.remove(key);
@@ -343,6 +353,14 @@ impl MiniCache {
         let batches = self.lines.iter().flatten().flatten();
         self.waiting = batches.map(|batch| batch.places.len()).sum();
     }
+
+    fn drop_stale_expiries(&mut self) {
+        self.expiries.clear();
+        for (&key, item) in self.items.iter().filter(|(_, item)| item.expires_secs > 0) {
+            self.expiries.entry(item.expires_secs).or_default().push(key);
+        }
+        self.expiring = self.expiries.values().map(Vec::len).sum();
+    }
 }
 
 #[cfg(test)]
@@ -399,6 +417,18 @@ mod tests {
             assert!(cache.bytes <= 10_000);
         }
         assert!(cache.waiting <= 2 * cache.items.len() + 65);
+    }
+
+    #[test]
+    fn overwritten_keys_leave_no_times_behind() {
+        let mut cache = MiniCache::new(10_000, 1 << 16);
+        for second in 0..100_000 {
+            cache.write(u64::from(second % 10), item(100, second + 1_000_000), false, second);
+        }
+        let times: usize = cache.expiries.values().map(Vec::len).sum();
+        assert!(times <= 2 * 10 + 64, "{times} times of 10 keys");
+        assert!(cache.read(9, 1_099_998));
+        assert!(!cache.read(9, 1_099_999));
     }
 
     #[test]
