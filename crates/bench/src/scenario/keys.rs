@@ -1,0 +1,73 @@
+//! Which keys there are, and which are asked for how often.
+
+use serde::{Deserialize, Serialize};
+
+use super::Sizes;
+
+/// Which keys are asked for.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Keys {
+    /// How many there are, numbered from `first`.
+    pub count: u64,
+    /// Number of the first.
+    pub first: u64,
+    /// What every key begins with.
+    pub prefix: String,
+    /// Length of a key. The same key always has the same length. Shorter than prefix and number: as long as these.
+    pub bytes: Sizes,
+    /// Which are asked for how often.
+    pub popularity: Popularity,
+}
+
+impl Default for Keys {
+    fn default() -> Self {
+        Self {
+            count: 1_000_000,
+            first: 0,
+            prefix: "key:".into(),
+            bytes: Sizes::Fixed(24),
+            popularity: Popularity::default(),
+        }
+    }
+}
+
+/// Which keys are asked for how often.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(tag = "spread", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Popularity {
+    /// All alike.
+    #[default]
+    Uniform,
+    /// The key of rank r with weight 1 / r^exponent. Ranks are shuffled over the key numbers.
+    Zipf {
+        /// The exponent, from 0.01; 0.99 is YCSB's.
+        exponent: f64,
+    },
+    /// Around the middle of the keys.
+    Gaussian {
+        /// Standard deviation, in shares of the number of keys.
+        deviation: f64,
+    },
+    /// One after the other, each connection its own part.
+    Sequential,
+    /// As `Sequential`, from the last to the first.
+    Reverse,
+    /// A share of the requests goes to a few hot keys; which ones changes with time.
+    Hotspot {
+        /// Hot keys, in shares of the number of keys.
+        hot_keys: f64,
+        /// Share of the requests that ask for them.
+        hot_requests: f64,
+        /// Seconds after which other keys are hot. 0: never.
+        moves_every_secs: f64,
+    },
+    /// memaslap's: each connection owns a part of the keys, stores them one after the other, and asks at random for those that it
+    /// stored last. A window of the whole part counts as stored: see [`Scenario::fill`](crate::Scenario::fill).
+    Window {
+        /// Keys in the window of each connection.
+        keys: u64,
+        /// Share of the sets that overwrite a key of the window, instead of storing the next one.
+        overwrite: f64,
+    },
+}
