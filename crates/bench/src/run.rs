@@ -3,12 +3,15 @@
 //! ```text
 //! check       can the scenario be run at all?
 //! plan        tables that all threads read
-//! thread      a load thread: epoll loop, lanes, sockets, tally; upkeep: what fails, and the end
+//! thread      a load thread: epoll loop, lanes, sockets, tally
+//!   dispatch    who asks next, and when: at once, or by a schedule
+//!   periods     the warm-up, and the steps in which tallies are handed over
 //!   lane        a client: draws its requests (popularity, sizes, schedule), or plays them (trace)
 //!   ask         writes a request: key, value, command
 //!   socket      bytes out, bytes in
 //!   answer      takes answers and counts them
 //!   verify      judges them: stamp says what a value is, ledger which version it may have
+//!   upkeep      sockets that fail, and the end
 //! replicas    compares them when all is over
 //! control     what the main thread and the load threads tell each other
 //! ```

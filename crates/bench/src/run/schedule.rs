@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 
-use crate::scenario::Spacing;
+use crate::scenario::{Arrival, Spacing};
 
 /// A fixed schedule, drawn as it goes. A request that is not taken stays due.
 #[derive(Clone, Debug)]
@@ -19,9 +19,30 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// A thread's share of a group's schedule. `ramp`: the rate at the end, and after how many seconds that is. `offset`, from 0 to 1,
-    /// sets even schedules of several threads between each other.
-    pub(crate) fn new(
+    /// A thread's share, from 0 to 1, of what `arrival` plans for a group. `None`: nothing, as in a closed loop. A ramp comes to its end
+    /// after `ramp_secs`; without, the rate stays as it is at the start. `offset`, from 0 to 1, sets even schedules of several threads
+    /// between each other.
+    pub(crate) fn of(
+        arrival: Arrival,
+        share: f64,
+        ramp_secs: Option<f64>,
+        offset: f64,
+        begin_nanos: u64,
+        random: Rng,
+    ) -> Option<Self> {
+        let (rate_per_sec, ramp, spacing) = match arrival {
+            _ if share == 0.0 => return None,
+            Arrival::Closed => return None,
+            Arrival::Paced { rate_per_sec } => (rate_per_sec, None, Spacing::Even),
+            Arrival::Open { rate_per_sec, rate_end_per_sec, spacing } => {
+                (rate_per_sec, rate_end_per_sec.map(|rate| rate * share).zip(ramp_secs), spacing)
+            }
+        };
+        Some(Self::new(rate_per_sec * share, ramp, spacing, offset, begin_nanos, random))
+    }
+
+    /// `ramp`: the rate at the end, and after how many seconds that is.
+    fn new(
         rate_per_sec: f64,
         ramp: Option<(f64, f64)>,
         spacing: Spacing,
@@ -158,6 +179,25 @@ mod tests {
                     "{from} to {to}, second {second}: {due} of {expected}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn a_thread_has_its_share_of_a_group() {
+        let of = |arrival, share, ramp_secs| {
+            Schedule::of(arrival, share, ramp_secs, 0.0, 5 * SEC, Rng::with_seed(9))
+        };
+        let paced = Arrival::Paced { rate_per_sec: 1000.0 };
+        let ramp =
+            Arrival::Open { rate_per_sec: 1000.0, rate_end_per_sec: Some(3000.0), spacing: Spacing::Even };
+        assert!(of(Arrival::Closed, 1.0, None).is_none());
+        assert!(of(paced, 0.0, None).is_none());
+        // A quarter, in 10 s: of 1000 a second; of a ramp with 2000 in the middle; of that ramp before it begins.
+        for (arrival, ramp_secs, expected) in
+            [(paced, None, 2500), (ramp, Some(10.0), 5000), (ramp, None, 2500)]
+        {
+            let due = of(arrival, 0.25, ramp_secs).expect("it plans").overdue(15 * SEC);
+            assert!(due.abs_diff(expected) <= 1, "{due} of {expected}");
         }
     }
 

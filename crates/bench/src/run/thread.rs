@@ -1,6 +1,10 @@
-//! A load thread: one epoll loop, its own lanes and sockets, its own tally.
+//! A load thread: one epoll loop, its own lanes and sockets, its own tally. [`dispatch`] says who asks next; what fails and how
+//! it ends is in [`upkeep`](super::upkeep).
 
-use std::collections::VecDeque;
+mod dispatch;
+mod group;
+mod periods;
+
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -12,16 +16,18 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::RunError;
 use super::answer::Answering;
-use super::ask::{Asking, Scratch, When};
+use super::ask::Scratch;
 use super::control::{Control, Order, Report, Reports};
 use super::lane::Lane;
 use super::mix;
-use super::plan::{GroupPlan, Plan};
+use super::plan::Plan;
 use super::schedule::Schedule;
 use super::socket::{Lost, Socket};
 use super::tally::ThreadTally;
 use super::verify::Judge;
-use crate::scenario::{Arrival, Kind, Spacing};
+
+use group::GroupState;
+use periods::Periods;
 
 /// All that one thread has.
 pub(crate) struct Thread {
@@ -48,26 +54,12 @@ pub(crate) struct Thread {
     /// Lanes that are not done.
     pub(super) active: usize,
 
-    period_nanos: u64,
-    /// See [`Control`].
+    /// When the load began, warm-up and all, on the clock of the run.
     load_nanos: u64,
-    begin_nanos: u64,
-    pub(super) end_nanos: u64,
-    /// Periods handed over.
-    periods: usize,
+    pub(super) periods: Periods,
     pub(super) sweep_nanos: u64,
     pub(super) last_nanos: u64,
     pub(super) is_ending: bool,
-}
-
-/// What a thread has of a group.
-pub(super) struct GroupState {
-    pub(super) schedule: Option<Schedule>,
-    /// With a schedule: lanes that have room, in the order in which they got it.
-    ready: VecDeque<usize>,
-    /// Requests that may be asked without claiming more.
-    claimed: u64,
-    pub(super) is_open: bool,
 }
 
 impl Thread {
@@ -100,15 +92,10 @@ impl Thread {
                     }
                 }
             }
-            groups.push(GroupState {
-                schedule: None,
-                ready: VecDeque::new(),
-                claimed: 0,
-                is_open: matches!(group.group.arrival, Arrival::Open { .. }),
-            });
+            groups.push(GroupState::new(group.group.arrival));
         }
         let active = lanes.len();
-        let period_nanos = (plan.scenario.period_secs * 1e9) as u64;
+        let periods = Periods::new(plan.scenario.period_secs);
         Ok(Self {
             index,
             plan,
@@ -126,11 +113,8 @@ impl Thread {
             dirty: Vec::new(),
             eager: Vec::new(),
             active,
-            period_nanos,
             load_nanos: 0,
-            begin_nanos: u64::MAX,
-            end_nanos: u64::MAX,
-            periods: 0,
+            periods,
             sweep_nanos: 0,
             last_nanos: 0,
             is_ending: false,
@@ -189,12 +173,16 @@ impl Thread {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         loop {
             let mut now = self.control.now_nanos();
-            if self.begin_nanos == u64::MAX && self.control.begin_nanos() != u64::MAX {
+            if !self.periods.is_set() && self.control.begin_nanos() != u64::MAX {
                 self.begin();
                 cpu_at_begin = thread_cpu_secs();
             }
-            self.hand_over(now);
-            if !self.is_ending && (now >= self.end_nanos || self.control.is_stopped() || self.is_through()) {
+            if let Some(over) = self.periods.over(now) {
+                self.send_period(over);
+            }
+            if !self.is_ending
+                && (now >= self.periods.end_nanos || self.control.is_stopped() || self.is_through())
+            {
                 self.end(now);
             }
             if self.is_ending && self.sockets.iter().all(Socket::is_idle) {
@@ -221,7 +209,7 @@ impl Thread {
                 self.serve(event.data.u64() as usize, event.flags);
             }
         }
-        self.send_period(self.periods + 1);
+        self.send_period(self.periods.count + 1);
         Ok(thread_cpu_secs() - cpu_at_begin)
     }
 
@@ -232,32 +220,24 @@ impl Thread {
 
     /// The warm-up is over: counting begins. What failed until now counts as well.
     fn begin(&mut self) {
-        self.begin_nanos = self.control.begin_nanos();
-        self.end_nanos = self.control.end_nanos();
+        self.periods.begin_nanos = self.control.begin_nanos();
+        self.periods.end_nanos = self.control.end_nanos();
         self.tally.keep_failures();
-        self.start_groups(self.begin_nanos);
+        self.start_groups(self.periods.begin_nanos);
     }
 
     /// Begins every group's load at `nanos`: once for the warm-up, once for the run.
     fn start_groups(&mut self, nanos: u64) {
         let plan = self.plan.clone();
+        // A ramp begins with the run.
+        let ramp_secs = plan.scenario.until.secs.filter(|_| self.periods.is_set());
         for (at, group) in plan.groups.iter().enumerate() {
             let mine = self.lanes.iter().filter(|lane| lane.group == at).count();
             let share = mine as f64 / group.group.connections as f64;
             let mut random = Rng::with_seed(mix(plan.scenario.seed ^ mix(at as u64 + 1)) ^ self.index as u64);
             let offset = (self.index as f64 + random.f64()) / plan.threads as f64;
-            self.groups[at].schedule = match group.group.arrival {
-                _ if mine == 0 => None,
-                Arrival::Closed => None,
-                Arrival::Paced { rate_per_sec } => {
-                    Some(Schedule::new(rate_per_sec * share, None, Spacing::Even, offset, nanos, random))
-                }
-                Arrival::Open { rate_per_sec, rate_end_per_sec, spacing } => {
-                    let ramp = rate_end_per_sec.filter(|_| self.begin_nanos != u64::MAX);
-                    let ramp = ramp.map(|rate| rate * share).zip(plan.scenario.until.secs);
-                    Some(Schedule::new(rate_per_sec * share, ramp, spacing, offset, nanos, random))
-                }
-            };
+            self.groups[at].schedule =
+                Schedule::of(group.group.arrival, share, ramp_secs, offset, nanos, random);
         }
         for lane in 0..self.lanes.len() {
             self.wake(lane);
@@ -276,7 +256,7 @@ impl Thread {
         let lane = &mut self.lanes[socket.lane];
         let mut answering = Answering {
             group: &self.plan.groups[lane.group],
-            begin_nanos: self.begin_nanos,
+            begin_nanos: self.periods.begin_nanos,
             is_open: self.groups[lane.group].is_open,
             lane,
             tally: &mut self.tally,
@@ -306,172 +286,6 @@ impl Thread {
         self.refill(lane);
     }
 
-    /// Lets a lane ask as much as it has room for.
-    #[inline]
-    fn refill(&mut self, id: usize) {
-        let now = self.control.now_nanos();
-        if self.groups[self.lanes[id].group].schedule.is_some() {
-            while !self.lanes[id].follow_ups.is_empty() && self.ask(id, now, now) {}
-            self.queue(id);
-        } else {
-            // A whole batch at a time, as soon as the last one is answered: topped up one by one, batches would wear down to
-            // single requests, and cost a system call each.
-            let batch = self.plan.groups[self.lanes[id].group].group.pipeline;
-            if self.lanes[id].in_flight == 0 {
-                let asked = (0..batch).take_while(|_| self.ask(id, now, now)).count();
-                if asked == batch {
-                    self.wake(id);
-                }
-            }
-        }
-        self.flush_dirty();
-    }
-
-    /// Lets a lane ask that waits for no answer.
-    pub(super) fn wake(&mut self, id: usize) {
-        if self.lanes[id].in_flight == 0 || self.groups[self.lanes[id].group].schedule.is_some() {
-            self.queue(id);
-        }
-    }
-
-    /// Puts a lane that has room among those that may ask.
-    #[inline]
-    fn queue(&mut self, id: usize) {
-        let lane = &mut self.lanes[id];
-        let group = &mut self.groups[lane.group];
-        let has_room = lane.in_flight < self.plan.groups[lane.group].group.pipeline;
-        if lane.is_queued || lane.is_done || !has_room {
-            return;
-        }
-        lane.is_queued = true;
-        if group.schedule.is_some() { group.ready.push_back(id) } else { self.eager.push(id) }
-    }
-
-    /// Lanes of a closed loop that wait for no answer.
-    #[inline]
-    fn ask_eager(&mut self, now: u64) {
-        if self.eager.is_empty() || now < self.begin_nanos && self.begin_nanos != u64::MAX {
-            return;
-        }
-        for id in std::mem::take(&mut self.eager) {
-            self.lanes[id].is_queued = false;
-            self.refill(id);
-        }
-    }
-
-    /// Asks what is due by now.
-    #[inline]
-    fn ask_scheduled(&mut self, now: u64) {
-        for at in 0..self.groups.len() {
-            loop {
-                let group = &mut self.groups[at];
-                let Some(schedule) = &mut group.schedule else { break };
-                if !group.is_open {
-                    schedule.skip_to(now.saturating_sub(PACE_SLACK_NANOS));
-                }
-                let due = schedule.next_nanos();
-                if due > now {
-                    break;
-                }
-                let Some(lane) = group.ready.pop_front() else { break };
-                let due = if group.is_open { due } else { now };
-                self.lanes[lane].is_queued = false;
-                if !self.ask(lane, due, now) {
-                    continue;
-                }
-                if now - due > LATE_NANOS && due >= self.begin_nanos {
-                    self.tally.rest.sent_late += 1;
-                }
-                if let Some(schedule) = &mut self.groups[at].schedule {
-                    schedule.take();
-                }
-                self.queue(lane);
-            }
-        }
-        self.flush_dirty();
-    }
-
-    /// A lane asks one request. `false`: it has none, or cannot send it now.
-    #[inline]
-    fn ask(&mut self, lane_id: usize, due_nanos: u64, now: u64) -> bool {
-        let lane = &mut self.lanes[lane_id];
-        let group = &mut self.groups[lane.group];
-        if lane.is_done {
-            return false;
-        }
-        let is_counted = now >= self.begin_nanos;
-        let group_plan = &self.plan.groups[lane.group];
-        // A trace has one beginning: the warm-up plays none of it.
-        if !is_counted && group_plan.recording.is_some() {
-            return false;
-        }
-        if is_counted && group.claimed == 0 {
-            let wanted = self.control.claim_size(lane.group, self.plan.threads);
-            group.claimed = self.control.claim(lane.group, wanted);
-            if group.claimed == 0 {
-                lane.is_done = true;
-                self.active -= 1;
-                return false;
-            }
-        }
-        let elapsed_nanos = now - self.load_nanos;
-        let request = match lane.held.take().or_else(|| lane.follow_ups.pop_front()) {
-            Some(request) => request,
-            None => match lane.draw(group_plan, elapsed_nanos) {
-                Some(request) => request,
-                // What is in flight may be followed by more.
-                None if lane.in_flight > 0 => return false,
-                None => {
-                    lane.is_done = true;
-                    self.active -= 1;
-                    self.control.end_trace();
-                    return false;
-                }
-            },
-        };
-        let servers = self.plan.servers_of(request.number, request.kind, lane.random());
-        let place = |server: usize, lane: &Lane, sockets: &[Socket]| {
-            place(&self.plan, &self.plan.groups[lane.group], sockets, lane, server, request.kind)
-        };
-        if servers.clone().any(|server| !self.sockets[place(server, lane, &self.sockets)].has_room()) {
-            lane.held = Some(request);
-            return false;
-        }
-        if is_counted {
-            group.claimed -= 1;
-        }
-        let when = When { elapsed_nanos, due_nanos, sent_nanos: now, is_counted };
-        let random = lane.random().clone();
-        let mut begun = None;
-        for server in servers {
-            // Whatever is drawn for it, each copy is the same.
-            *lane.random() = random.clone();
-            let id = place(server, lane, &self.sockets);
-            let socket = &mut self.sockets[id];
-            let (plan, scratch, tally, begun) = (&self.plan, &mut self.scratch, &mut self.tally, &mut begun);
-            let is_answered = socket.ask(|pipeline, output, memory| {
-                let lane = &mut *lane;
-                Asking { plan, lane, pipeline, output, memory, scratch, tally, when, begun }.ask(&request)
-            });
-            if is_answered {
-                lane.in_flight += 1;
-            }
-            if !std::mem::replace(&mut socket.is_dirty, true) {
-                self.dirty.push(id);
-            }
-        }
-        lane.turn = lane.turn.wrapping_add(1);
-        true
-    }
-
-    #[inline]
-    pub(super) fn flush_dirty(&mut self) {
-        while let Some(id) = self.dirty.pop() {
-            self.sockets[id].is_dirty = false;
-            self.flush(id);
-        }
-    }
-
     #[inline]
     pub(super) fn flush(&mut self, id: usize) {
         match self.sockets[id].flush(&self.poll, id) {
@@ -482,75 +296,27 @@ impl Thread {
 
     /// How long nothing is to be done unless an answer comes.
     fn wait_nanos(&self, now: u64) -> u64 {
-        if now < self.begin_nanos && self.begin_nanos != u64::MAX {
-            return self.begin_nanos - now;
+        if self.periods.is_between(now) {
+            return self.periods.begin_nanos - now;
         }
         if !self.eager.is_empty() {
             return 0;
         }
-        let mut next = self.sweep_nanos.min(self.end_nanos).min(self.period_end());
-        for group in &self.groups {
-            if let Some(schedule) = &group.schedule
-                && !group.ready.is_empty()
-            {
-                next = next.min(schedule.next_nanos());
-            }
+        let mut next = self.sweep_nanos;
+        if !self.is_ending {
+            next = next.min(self.periods.end_nanos).min(self.periods.next_nanos());
+            next = self.groups.iter().map(GroupState::next_nanos).fold(next, u64::min);
         }
-        let next = if self.is_ending { self.sweep_nanos } else { next };
-        next.saturating_sub(now).min(if self.begin_nanos == u64::MAX { WARM_UP_WAIT_NANOS } else { u64::MAX })
+        next.saturating_sub(now).min(if self.periods.is_set() { u64::MAX } else { WARM_UP_WAIT_NANOS })
     }
 
-    /// Hands the tally over when a period is over.
-    #[inline]
-    fn hand_over(&mut self, now: u64) {
-        if now >= self.period_end() && self.periods < self.last_period() {
-            let periods = ((now - self.begin_nanos) / self.period_nanos) as usize;
-            self.send_period(periods.min(self.last_period()));
-        }
-    }
-
-    fn period_end(&self) -> u64 {
-        self.begin_nanos.saturating_add(self.period_nanos.saturating_mul(self.periods as u64 + 1))
-    }
-
-    /// What is answered after the end belongs to the last period.
-    fn last_period(&self) -> usize {
-        match self.end_nanos {
-            u64::MAX => usize::MAX,
-            end => (end - self.begin_nanos).div_ceil(self.period_nanos) as usize - 1,
-        }
-    }
-
-    /// Hands over what was counted since the last period was; `periods` are over now.
-    fn send_period(&mut self, periods: usize) {
+    /// Hands over what was counted since the last period was; `over` of them are over now.
+    fn send_period(&mut self, over: usize) {
         let empty = self.returned.try_recv().unwrap_or_default();
         let tally = std::mem::replace(&mut self.tally, empty);
-        let index = std::mem::replace(&mut self.periods, periods);
+        let index = std::mem::replace(&mut self.periods.count, over);
         // Nobody listens: see `run`.
-        let _ = self.reports.send(Report::Period { thread: self.index, index, periods, tally });
-    }
-}
-
-/// Which socket takes a lane's next request to this server.
-#[inline]
-fn place(
-    plan: &Plan,
-    group: &GroupPlan,
-    sockets: &[Socket],
-    lane: &Lane,
-    server: usize,
-    kind: Kind,
-) -> usize {
-    let tcp_sockets = group.tcp_sockets(plan.scenario.fill);
-    let udp_sockets = group.udp_sockets();
-    let first = lane.first_socket + server * (tcp_sockets + udp_sockets);
-    if group.goes_by_udp(kind) {
-        let mut all = first + tcp_sockets..first + tcp_sockets + udp_sockets;
-        all.find(|&id| sockets[id].is_idle()).unwrap_or(first + tcp_sockets)
-    } else if tcp_sockets == 1 {
-        first
-    } else {
-        first + lane.turn % tcp_sockets
+        let _ = self.reports.send(Report::Period { thread: self.index, index, periods: over, tally });
     }
 }
 
@@ -566,7 +332,3 @@ const EVENTS_MAX: usize = 1024;
 pub(super) const SWEEP_NANOS: u64 = 50_000_000;
 /// So often the end of the warm-up is looked for.
 const WARM_UP_WAIT_NANOS: u64 = 5_000_000;
-/// A paced loop makes up for no more than this.
-const PACE_SLACK_NANOS: u64 = 100_000_000;
-/// See [`crate::outcome::Tally::sent_late`].
-const LATE_NANOS: u64 = 1_000_000;

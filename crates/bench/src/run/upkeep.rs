@@ -107,9 +107,9 @@ impl Thread {
     #[cold]
     pub(super) fn end(&mut self, now: u64) {
         self.is_ending = true;
-        if now >= self.end_nanos {
+        if now >= self.periods.end_nanos {
             // A server that fell silent before the end is not spared the rest of the time.
-            self.last_nanos = self.last_nanos.max(self.end_nanos);
+            self.last_nanos = self.last_nanos.max(self.periods.end_nanos);
         }
         for lane in &mut self.lanes {
             lane.is_done = true;
@@ -119,7 +119,7 @@ impl Thread {
             if let Some(schedule) = &mut group.schedule
                 && group.is_open
             {
-                self.tally.rest.unsent += schedule.overdue(now.min(self.end_nanos));
+                self.tally.rest.unsent += schedule.overdue(now.min(self.periods.end_nanos));
             }
             group.schedule = None;
         }
