@@ -95,10 +95,14 @@ impl Arrival {
                 (end.as_slice() == self.terminator).then_some(Value::Uploaded(upload))
             }
         };
-        match value {
+        let done = match value {
             Some(value) => executor.execute(&request, None, value),
             None => executor.answer(&request.form, &Reply::Error(Error::BadChunk)),
+        };
+        if done != Done::TryAgain {
+            executor.cx.recorder.answered(&request.command);
         }
+        done
     }
 
     /// Refuses a value for which memory ran out: as if it had come at once, for how its bytes were cut into packets
@@ -108,6 +112,7 @@ impl Arrival {
             *upload = None;
         }
         let Some(request) = parse(self.dialect, &self.head) else { return Done::Answered };
+        executor.cx.recorder.answered(&request.command);
         executor.refuse_for_memory(&request)
     }
 

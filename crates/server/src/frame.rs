@@ -53,7 +53,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// The key to fetch ahead: of commands with one plain key.
+/// The key to fetch ahead, and to be counted: of commands with one plain key.
 pub(crate) fn single_key<'a>(command: &Command<'a>) -> Option<&'a [u8]> {
     let key = match command {
         Command::Get(get) => {

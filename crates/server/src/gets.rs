@@ -18,7 +18,6 @@ pub(crate) fn serve(executor: &mut Executor<'_, '_, '_, '_>, input: &[u8], gets_
         && let Some((key, line_bytes)) = text::parse_plain_get(&input[end..])
     {
         end += line_bytes;
-        executor.cx.recorder.key(key.written());
         run.push((key, end));
         hashes.push(executor.hash_once(key.written()));
     }
@@ -30,6 +29,7 @@ pub(crate) fn serve(executor: &mut Executor<'_, '_, '_, '_>, input: &[u8], gets_
     }
     let mut step = Step { consumed: 0, requests: 0, verdict: None };
     for (&(key, end), &hash) in run.iter().zip(&hashes) {
+        executor.cx.recorder.key(key.written());
         executor.get(key, hash, &PLAIN);
         PLAIN.encode(&Reply::End, executor.out);
         step.consumed = end;

@@ -12,6 +12,7 @@ use larder_protocol::command::Command;
 
 use crate::bursts::{Bursts, Follower};
 use crate::clock::Moment;
+use crate::frame::single_key;
 use crate::wake::Wake;
 
 /// What is measured.
@@ -249,6 +250,18 @@ impl Recorder {
         self.measures.measured
     }
 
+    /// A request was answered. Not before: what has to be tried again, or goes to the next turn, comes here again. A list of keys
+    /// tells [`Recorder::key`] of each by itself.
+    #[inline]
+    pub(crate) fn answered(&self, command: &Command<'_>) {
+        self.count(Class::of(command), 1);
+        if self.picks()
+            && let Some(key) = single_key(command)
+        {
+            self.sample(key);
+        }
+    }
+
     /// Requests were answered.
     #[inline]
     pub(crate) fn count(&self, class: Class, requests: u32) {
@@ -285,9 +298,14 @@ impl Recorder {
     /// A key was asked for.
     #[inline]
     pub(crate) fn key(&self, key: &[u8]) {
-        if self.measures.measured.keys && self.sampler.borrow_mut().pick() {
+        if self.picks() {
             self.sample(key);
         }
+    }
+
+    #[inline]
+    fn picks(&self) -> bool {
+        self.measures.measured.keys && self.sampler.borrow_mut().pick()
     }
 
     #[cold]

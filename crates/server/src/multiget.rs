@@ -25,7 +25,6 @@ pub(crate) fn look_up(executor: &mut Executor<'_, '_, '_, '_>, get: Get<'_>, for
         while !run.is_full() {
             let rest_bytes = keys.rest().len();
             let Some(key) = keys.next() else { break };
-            executor.cx.recorder.key(key.written());
             run.push((rest_bytes, key));
             hashes.push(executor.turn.hash(key.written()));
         }
@@ -35,7 +34,7 @@ pub(crate) fn look_up(executor: &mut Executor<'_, '_, '_, '_>, get: Get<'_>, for
                 return LookedUp::Stopped { rest_bytes, verdict: Verdict::Yield };
             }
             match executor.get_or_touch(key, hash, exptime, form) {
-                Ok(()) => {}
+                Ok(()) => executor.cx.recorder.key(key.written()),
                 Err(GetFailed::TryAgain) => {
                     return LookedUp::Stopped { rest_bytes, verdict: Verdict::TryAgain };
                 }

@@ -265,10 +265,7 @@ impl Session {
                 break;
             };
             framed_bytes += bytes;
-            let hash = single_key(&request.command).map(|key| {
-                executor.cx.recorder.key(key);
-                executor.hash_once(key)
-            });
+            let hash = single_key(&request.command).map(|key| executor.hash_once(key));
             batch.push(Framed { request, value, hash, end: framed_bytes });
         }
         if batch.len() > 1 {
@@ -320,7 +317,7 @@ impl Session {
             }
             step.consumed = *end;
             step.requests += 1;
-            executor.cx.recorder.count(Class::of(&request.command), 1);
+            executor.cx.recorder.answered(&request.command);
             executor.gives_up = false;
             if let Done::Close(reason) = done {
                 step.verdict = Some(Verdict::Close(reason));
@@ -410,6 +407,7 @@ impl Session {
                 if let Some((reply, bytes)) = refused {
                     self.state = State::Refused { bytes };
                     step.requests += 1;
+                    executor.cx.recorder.answered(&request.command);
                     if executor.cx.shared.attention.is_paid() {
                         executor.observe(&request.command, &request.form, None, &reply);
                     }
@@ -470,6 +468,7 @@ impl Session {
         match self.look_up(executor, Get { keys: Keys::resume(line), exptime }, form) {
             LookedUp::All => {
                 self.state = State::Command;
+                executor.cx.recorder.count(Class::Get, 1);
                 Step { consumed: line_bytes, requests: 1, verdict: None }
             }
             LookedUp::Stopped { rest_bytes, verdict } => Step::stop(line.len() - rest_bytes, verdict),

@@ -21,11 +21,8 @@ struct Set<'i> {
 /// Carries out the run at the head of `input`, if there is one worth it: at most `sets_max` of it.
 pub(crate) fn serve(executor: &mut Executor<'_, '_, '_, '_>, input: &[u8], sets_max: usize) -> Option<Step> {
     let run = run(input, sets_max)?;
-    let hash = |set: &Set<'_>| {
-        executor.cx.recorder.key(set.store.key.written());
-        executor.hash_once(set.store.key.written())
-    };
-    let hashes: ArrayVec<_, BATCH_REQUESTS_MAX> = run.iter().map(hash).collect();
+    let hashes: ArrayVec<_, BATCH_REQUESTS_MAX> =
+        run.iter().map(|set| executor.hash_once(set.store.key.written())).collect();
     if run.len() > 1 {
         executor.turn.prefetch_changes(&hashes);
     }
@@ -36,6 +33,7 @@ pub(crate) fn serve(executor: &mut Executor<'_, '_, '_, '_>, input: &[u8], sets_
             step.verdict = Some(Verdict::TryAgain);
             break;
         }
+        executor.cx.recorder.key(set.store.key.written());
         step.consumed = set.end;
         step.requests += 1;
         executor.gives_up = false;

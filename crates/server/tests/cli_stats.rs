@@ -109,6 +109,18 @@ fn latencies_are_told_by_command_and_transport() {
 }
 
 #[test]
+fn latencies_are_also_of_what_comes_and_goes_in_pieces() {
+    let server = start("-t 1");
+    let store = |bytes| format!("set key 0 0 {bytes}\r\n{}\r\n", "x".repeat(bytes));
+    // Longer than a worker reads at once, more keys than it looks up at once, and what does not fit.
+    let (long, list, too_long) =
+        (store(100_000), format!("get{}\r\n", " none".repeat(5_000)), store(2_000_000));
+    let told = lines(&server, &[&long, &list, &too_long, "stats latency\r\n"]);
+    let number = |name: &str| value(&told, name).parse::<u64>().expect("a number");
+    assert_eq!((number("store:tcp:count"), number("get:tcp:count")), (2, 1));
+}
+
+#[test]
 fn stats_tells_what_a_fresh_server_is() {
     let lines = lines(&start("-t 3 -c 77 -m 100"), &["stats\r\n"]);
     for (name, expected) in [

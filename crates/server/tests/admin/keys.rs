@@ -42,6 +42,33 @@ fn the_busiest_keys_and_prefixes_of_a_zipf_load_are_named() {
     check(&named(&reported["prefixes"], |name| name.strip_prefix("group")), &prefixes, samples);
 }
 
+/// Whatever the pieces are in which values arrive and replies are sent. So few that all of them are looked at.
+#[test]
+fn a_key_counts_as_often_as_it_was_asked_for() {
+    let server = Larderd::start(&["-t", "1"]);
+    let mut stream = TcpStream::connect(server.cache).expect("larderd listens");
+    let mut ask = |request: &[u8], reply: &[u8]| {
+        stream.write_all(request).expect("larderd reads");
+        let mut answered = vec![0; reply.len()];
+        stream.read_exact(&mut answered).expect("larderd answers");
+        assert!(answered == reply, "{}", request.escape_ascii());
+    };
+    let value = "x".repeat(60_000);
+    ask(b"set key 0 0 60000\r\n", b"");
+    thread::sleep(Duration::from_millis(100));
+    ask(format!("{value}\r\n").as_bytes(), b"STORED\r\n");
+    let hit = format!("VALUE key 0 60000\r\n{value}\r\n");
+    let replies = format!("{hit}END\r\n").repeat(20);
+    ask("get key\r\n".repeat(20).as_bytes(), replies.as_bytes());
+    ask(
+        "get key\r\ntouch none 0\r\n".repeat(20).as_bytes(),
+        replies.replace("END\r\n", "END\r\nNOT_FOUND\r\n").as_bytes(),
+    );
+    ask(format!("get{}\r\n", " key".repeat(20)).as_bytes(), format!("{}END\r\n", hit.repeat(20)).as_bytes());
+    let reported: Value = serde_json::from_str(&server.get("/api/keys").body).expect("it is JSON");
+    assert_eq!((&reported["keys"][0]["name"], &reported["keys"][0]["requests"]), (&"key".into(), &61.into()));
+}
+
 /// Sums of the weights of all ranks up to each.
 fn weights() -> Vec<f64> {
     let mut sum = 0.0;
