@@ -26,17 +26,24 @@ impl Folder {
         &self.0
     }
 
-    /// Writes a file.
+    /// Writes a file that anybody may read. It takes the place of an older one at once: whoever reads meanwhile sees either of them whole.
     #[track_caller]
-    pub fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.file(name);
-        fs::write(&path, text).expect("it is ours");
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let (unfinished, path) = (self.file(&format!("{name}.unfinished")), self.file(name));
+        fs::write(&unfinished, content).expect("it is ours");
+        fs::set_permissions(&unfinished, fs::Permissions::from_mode(0o644)).expect("it is ours");
+        fs::rename(unfinished, &path).expect("it is ours");
         path
     }
 
     /// Where a file of this name is, or would be.
     pub fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
+    }
+
+    /// The same, as an argument of a command line.
+    pub fn arg(&self, name: &str) -> String {
+        self.file(name).into_os_string().into_string().expect("the temporary directory has a name in UTF-8")
     }
 }
 

@@ -5,6 +5,7 @@
 //! - `clients/`: smoke programs with real clients as they come from their registries (run by `cargo xtask test`).
 //! - [`diff`]: random requests to larderd and a real memcached, side by side.
 //! - [`server`]: starts a server of either kind on a port of its own, for every test that needs one.
+//! - [`folder`]: a directory that is gone when dropped, likewise.
 
 pub mod diff;
 pub mod folder;

@@ -6,10 +6,11 @@
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{env, fs, thread};
 
 use larder_conformance::Result;
+use larder_conformance::folder::Folder;
 use larder_conformance::server::{self, Server};
 
 /// UDP answered anybody, with up to 51,000 times the bytes it was sent.
@@ -160,13 +161,12 @@ fn cve_2018_1000127_references_to_one_item() -> Result<()> {
 /// A file of passwords with a long or broken line overflowed a buffer.
 #[test]
 fn cve_2021_37519_broken_password_files() -> Result<()> {
-    let path = env::temp_dir().join(format!("larder-regressions-{}", std::process::id()));
+    let folder = Folder::create();
     for file in [&b"nocolon\n"[..], &[b'u'; 5000], &[&b"u:"[..], &[b'p'; 5000]].concat(), b"\0\0\0\n\xff\xfe"]
     {
-        fs::write(&path, file)?;
-        assert_eq!(exit_code(&["-Y", &path.to_string_lossy()])?, Some(1), "{}", file.escape_ascii());
+        folder.write("passwords", file);
+        assert_eq!(exit_code(&["-Y", &folder.arg("passwords")])?, Some(1), "{}", file.escape_ascii());
     }
-    fs::remove_file(&path)?;
     Ok(())
 }
 
@@ -195,8 +195,8 @@ fn lines_of_spaces() -> Result<()> {
 /// A client that had failed to log in could go on as if it had not (CVE-2013-7239).
 #[test]
 fn cve_2013_7239_sasl_retry() -> Result<()> {
-    let path = env::temp_dir().join(format!("larder-sasl-{}", std::process::id()));
-    fs::write(&path, "user:password\n")?;
+    let folder = Folder::create();
+    let path = folder.write("passwords", "user:password\n");
     let mut command = Command::new(server::larderd()?);
     command.args(["-l", "127.0.0.1", "-p", "-1", "-S", "-u", "nobody"]).env("MEMCACHED_SASL_PWDB", &path);
     let server = Server::start_command(command)?;
@@ -215,7 +215,6 @@ fn cve_2013_7239_sasl_retry() -> Result<()> {
         0x21,
     );
     assert_status(&converse(&server, &get)?, &[0x20], 0x00);
-    fs::remove_file(&path)?;
     Ok(())
 }
 
@@ -223,12 +222,12 @@ fn cve_2013_7239_sasl_retry() -> Result<()> {
 /// milliseconds, so a difference would show: the fastest of many attempts is compared, which noise cannot make faster.
 #[test]
 fn cve_2026_47783_refusals_take_the_same_time() -> Result<()> {
-    let path = env::temp_dir().join(format!("larder-names-{}", std::process::id()));
+    let folder = Folder::create();
     // RFC 7677, section 3, with 4096 iterations.
     let verifier = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:\
                     wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
-    fs::write(&path, format!("user:{verifier}\n"))?;
-    let server = start(&["-Y", &path.to_string_lossy()])?;
+    folder.write("passwords", format!("user:{verifier}\n"));
+    let server = start(&["-Y", &folder.arg("passwords")])?;
     let mut fastest = [Duration::MAX; 2];
     for attempt in 0..40 {
         let name = ["user", "nobody"][attempt % 2];
@@ -241,7 +240,6 @@ fn cve_2026_47783_refusals_take_the_same_time() -> Result<()> {
         ask(&mut stream, request.as_bytes(), b"CLIENT_ERROR authentication failure\r\n")?;
         fastest[attempt % 2] = fastest[attempt % 2].min(start.elapsed());
     }
-    fs::remove_file(&path)?;
     let [known, unknown] = fastest;
     assert!(unknown * 2 > known && known * 2 > unknown, "known {known:?}, unknown {unknown:?}");
     Ok(())
@@ -250,9 +248,9 @@ fn cve_2026_47783_refusals_take_the_same_time() -> Result<()> {
 /// UDP let clients past SASL (1.5.20), `proto[binary]` past the text protocol's login (1.6.43).
 #[test]
 fn logins_guard_every_door() -> Result<()> {
-    let path = env::temp_dir().join(format!("larder-doors-{}", std::process::id()));
-    fs::write(&path, "user:password\n")?;
-    let file = path.to_string_lossy();
+    let folder = Folder::create();
+    folder.write("passwords", "user:password\n");
+    let file = folder.arg("passwords");
     assert_eq!(exit_code(&["-Y", &file, "-U", "11299"])?, Some(64));
     assert_eq!(exit_code(&["-S", "-U", "11299"])?, Some(64));
 
@@ -270,7 +268,6 @@ fn logins_guard_every_door() -> Result<()> {
         "{}",
         reply.escape_ascii()
     );
-    fs::remove_file(&path)?;
     Ok(())
 }
 
@@ -380,7 +377,8 @@ fn slabs_with_bad_arguments() -> Result<()> {
 /// The name of a Unix socket in `stats conns` was read beyond its end (CVE-2019-15026).
 #[test]
 fn cve_2019_15026_unix_sockets_in_stats_conns() -> Result<()> {
-    let path = env::temp_dir().join(format!("larder-conns-{}", std::process::id()));
+    let folder = Folder::create();
+    let path = folder.file("socket");
     let mut command = Command::new(server::larderd()?);
     command.arg("-s").arg(&path).args(["-u", "root"]);
     let mut server = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
@@ -398,7 +396,6 @@ fn cve_2019_15026_unix_sockets_in_stats_conns() -> Result<()> {
     let listeners = format!(":addr unix:{}\r\n", path.display());
     assert_eq!(reply.matches(&listeners).count(), 1, "{reply}");
     assert!(reply.contains(":addr unix:\r\n") && reply.contains(":state conn_parse_cmd\r\n"), "{reply}");
-    fs::remove_file(&path)?;
     Ok(())
 }
 

@@ -1,15 +1,16 @@
 //! What load generators cost: CPU for a million requests, all against the floor server.
 
+use std::env;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
-use std::{env, fs};
 
 use larder_bench::contestant::launch::{Launch, Running};
 use larder_bench::contestant::{Contestant, Place};
 use larder_bench::scenario::Scenario;
 use larder_bench::statistics::median;
 use larder_conformance::Result;
+use larder_conformance::folder::Folder;
 use larder_conformance::stats::Stats;
 use lexopt::prelude::*;
 
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         }
     }
     let bed =
-        Bed { cores: Cores::choose()?, folder: Folder::make()?, larder: larder()?, secs, crusher, memtier };
+        Bed { cores: Cores::choose()?, folder: Folder::create(), larder: larder()?, secs, crusher, memtier };
     println!("| in flight | generator | CPU s / M requests | requests/s of a core | requests/s |");
     println!("|---|---|---|---|---|");
     for pipeline in [1, 32] {
@@ -110,11 +111,11 @@ impl Bed {
         }];
         if pipeline == 1 {
             // Keys of 24 and values of 100 bytes, and nothing but gets once each connection has stored its keys.
-            let file = self.folder.file("memaslap.cnf", "key\n24 24 1\nvalue\n100 100 1\ncmd\n0 0\n1 1\n")?;
+            let file = self.folder.write("memaslap.cnf", "key\n24 24 1\nvalue\n100 100 1\ncmd\n0 0\n1 1\n");
             generators.push(Generator {
                 name: "memaslap",
                 program: "memcaslap".into(),
-                words: words(&format!("-s HOST:PORT -T 1 -c 50 -t {secs}s -w 1k -F {file}")),
+                words: words(&format!("-s HOST:PORT -T 1 -c 50 -t {secs}s -w 1k -F {}", file.display())),
             });
             // A thread for each connection; it stores as many keys first.
             generators.push(Generator {
@@ -129,11 +130,14 @@ impl Bed {
                 "send=ascii_get,recv=blind_recv,conns=50,pipelines={pipeline},key_prefix=key:00000000000000,\
                  key_count=1000000,key_randomize=1\n"
             );
-            let file = self.folder.file(&format!("crusher-{pipeline}.conf"), &line)?;
+            let file = self.folder.write(&format!("crusher-{pipeline}.conf"), line);
             generators.push(Generator {
                 name: "mc-crusher",
                 program: program.clone(),
-                words: words(&format!("--ip 127.0.0.1 --port PORT --conf {file} --timeout {secs}")),
+                words: words(&format!(
+                    "--ip 127.0.0.1 --port PORT --conf {} --timeout {secs}",
+                    file.display()
+                )),
             });
         }
         if let Some(program) = &self.memtier {
@@ -174,29 +178,6 @@ impl Bed {
         let floor = vec![env::current_exe()?.into(), "floor".into()];
         let launch = Launch { cores: vec![self.cores.server], floor };
         launch.start(&Contestant { name: "floor".into(), place: Place::Floor }, &Scenario::default())
-    }
-}
-
-/// A folder for configuration files, gone when dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn make() -> Result<Self> {
-        let folder = env::temp_dir().join(format!("larder-generators-{}", std::process::id()));
-        fs::create_dir_all(&folder)?;
-        Ok(Self(folder))
-    }
-
-    fn file(&self, name: &str, text: &str) -> Result<String> {
-        let path = self.0.join(name);
-        fs::write(&path, text)?;
-        Ok(path.display().to_string())
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

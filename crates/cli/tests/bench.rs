@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+
+use larder_conformance::folder::Folder;
 
 fn larder(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
@@ -43,18 +44,13 @@ impl Drop for Floor {
     }
 }
 
-fn temporary(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("larder-bench-{}-{name}", std::process::id()))
-}
-
 #[test]
 fn a_trace_is_played_to_its_end() {
     let floor = Floor::start();
-    let file = temporary("trace.txt");
-    fs::write(&file, "0 get a\n5 set b 3\n9 get c\n").expect("the temporary directory can be written");
-    let name = file.to_str().expect("it is text");
-    let output = bench(&["-s", &floor.address, "--trace", name, "-c", "1", "-t", "1", "--look-aside"]);
-    let _ = fs::remove_file(&file);
+    let folder = Folder::create();
+    folder.write("trace.txt", "0 get a\n5 set b 3\n9 get c\n");
+    let trace = folder.arg("trace.txt");
+    let output = bench(&["-s", &floor.address, "--trace", &trace, "-c", "1", "-t", "1", "--look-aside"]);
     assert!(output.status.success(), "{}", words(&output.stderr));
     let line = |name| words(&output.stdout).lines().find(|line| line.starts_with(name)).map(str::to_owned);
     let requests =
@@ -122,11 +118,11 @@ fn what_cannot_be_done_ends_with_1() {
 
 #[test]
 fn options_change_what_a_file_says() {
-    let file = temporary("scenario.toml");
+    let folder = Folder::create();
     let printed = bench(&["--preset", "olio-2048", "--print-scenario"]);
     assert!(printed.status.success());
-    fs::write(&file, &printed.stdout).expect("the temporary directory can be written");
-    let path = file.to_str().expect("it is text");
+    folder.write("scenario.toml", &printed.stdout);
+    let path = &folder.arg("scenario.toml");
     let again = bench(&["--scenario", path, "--print-scenario"]);
     assert_eq!(words(&again.stdout), words(&printed.stdout));
 
@@ -189,7 +185,6 @@ fn options_change_what_a_file_says() {
         assert!(text.contains(line), "{line} in {text}");
     }
     assert!(!text.contains("secret"));
-    let _ = fs::remove_file(file);
 }
 
 #[test]
@@ -204,8 +199,8 @@ fn presets_are_listed_and_shown() {
 #[test]
 fn a_run_is_told_and_written() {
     let floor = Floor::start();
-    let file = temporary("run.json");
-    let path = file.to_str().expect("it is text");
+    let folder = Folder::create();
+    let path = &folder.arg("run.json");
     let output = bench(&[
         "-s",
         &floor.address,
@@ -224,12 +219,11 @@ fn a_run_is_told_and_written() {
     assert!(output.status.success(), "{}", words(&output.stderr));
     assert!(words(&output.stdout).contains("latency"));
     let json: serde_json::Value =
-        serde_json::from_slice(&fs::read(&file).expect("it was written")).expect("it is JSON");
+        serde_json::from_slice(&fs::read(path).expect("it was written")).expect("it is JSON");
     assert_eq!(json["scenario"]["until"]["requests"], 2000);
     let quiet =
         bench(&["-s", &floor.address, "--requests", "100", "-c", "1", "-t", "1", "--keys", "10", "--quiet"]);
     assert!(quiet.status.success() && quiet.stdout.is_empty() && quiet.stderr.is_empty());
-    let _ = fs::remove_file(file);
 }
 
 #[test]

@@ -3,25 +3,10 @@
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// A directory of the test's own, gone when dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("larder-passwd-{}-{name}", std::process::id()));
-        fs::create_dir(&path).expect("the temporary directory can be written");
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+use larder_conformance::folder::Folder;
 
 fn passwd(file: &Path, args: &[&str], stdin: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_larder"))
@@ -40,8 +25,8 @@ fn passwd(file: &Path, args: &[&str], stdin: &str) -> Output {
 
 #[test]
 fn passwords_are_set_changed_and_deleted() {
-    let folder = Folder::new("changes");
-    let file = folder.0.join("passwords");
+    let folder = Folder::create();
+    let file = folder.file("passwords");
     let read = || fs::read_to_string(&file).expect("it is there");
     assert!(passwd(&file, &["ann", "--plain"], "one:two three\n").status.success());
     assert_eq!(read(), "ann:one:two three\n");
@@ -55,13 +40,13 @@ fn passwords_are_set_changed_and_deleted() {
     assert_eq!(fs::metadata(&file).expect("it is there").mode() & 0o777, 0o640);
     assert!(passwd(&file, &["--delete", "ann"], "").status.success());
     assert!(read().starts_with("bob:"));
-    assert_eq!(fs::read_dir(&folder.0).expect("it is there").count(), 1);
+    assert_eq!(fs::read_dir(folder.path()).expect("it is there").count(), 1);
 }
 
 #[test]
 fn what_is_refused_changes_nothing() {
-    let folder = Folder::new("refusals");
-    let file = folder.0.join("passwords");
+    let folder = Folder::create();
+    let file = folder.file("passwords");
     let before = "ann:one\n";
     fs::write(&file, before).expect("the folder is ours");
     for (args, stdin, exit_code) in [

@@ -8,37 +8,12 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use larder_conformance::folder::Folder;
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-
-/// A folder of the test's own, gone when dropped, with a password file that anybody may read: the server gives up root.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = Self(std::env::temp_dir().join(format!("larderd-table-{}-{n}", std::process::id())));
-        fs::create_dir(&folder.0).expect("the temporary directory can be written");
-        fs::write(folder.0.join("passwords"), "ann:pass\n").expect("it is ours");
-        Command::new("chmod").args(["-R", "a+rwX"]).arg(&folder.0).status().expect("chmod runs");
-        folder
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).to_str().expect("it is text").to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// A listener of a server of its own.
 struct Door {
@@ -51,7 +26,7 @@ struct Door {
 enum At {
     Tcp(SocketAddr),
     Tls(SocketAddr, Arc<ClientConfig>),
-    Unix(String),
+    Unix(PathBuf),
 }
 
 trait Stream: Read + Write {}
@@ -76,10 +51,11 @@ impl Door {
     }
 
     fn open(name: &'static str, scheme: &str, listen: Option<&str>, has_tls: bool) -> Self {
-        let folder = Folder::new();
+        let folder = Folder::create();
+        folder.write("passwords", "ann:pass\n");
         let mut command = Command::new(env!("CARGO_BIN_EXE_larderd"));
         match scheme {
-            "-Y" => command.args(["-Y", &folder.file("passwords")]),
+            "-Y" => command.args(["-Y", &folder.arg("passwords")]),
             _ => command.arg("-S").env("MEMCACHED_SASL_PWDB", folder.file("passwords")),
         };
         command.args(["-u", "nobody", "-A", "-t", "1"]).stdin(Stdio::null()).stderr(Stdio::null());
@@ -87,15 +63,14 @@ impl Door {
             Some(entry) => {
                 command.args(["-p", "-1", "-l", entry]).env("MEMCACHED_PORT_FILENAME", folder.file("port"))
             }
-            None => command.args(["-s", &folder.file("socket")]),
+            None => command.args(["-s", &folder.arg("socket")]),
         };
         let client_config = has_tls.then(|| {
             let identity =
                 rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-            fs::write(folder.file("certificate"), identity.cert.pem()).expect("it is ours");
-            fs::write(folder.file("key"), identity.signing_key.serialize_pem()).expect("it is ours");
-            let files =
-                format!("ssl_chain_cert={},ssl_key={}", folder.file("certificate"), folder.file("key"));
+            let certificate = folder.write("certificate", identity.cert.pem());
+            let key = folder.write("key", identity.signing_key.serialize_pem());
+            let files = format!("ssl_chain_cert={},ssl_key={}", certificate.display(), key.display());
             command.args(["-Z", "-o", &files, "-o", "drop_privileges"]);
             client_config(identity.cert.der().clone())
         });
@@ -106,7 +81,7 @@ impl Door {
             thread::sleep(Duration::from_millis(5));
             match listen {
                 Some(_) => {
-                    let ports = fs::read_to_string(folder.0.join("port")).unwrap_or_default();
+                    let ports = fs::read_to_string(folder.file("port")).unwrap_or_default();
                     if let Some(port) = ports.strip_prefix("TCP INET: ") {
                         let port: u16 = port.trim().parse().expect("it is a port");
                         let address = ([127, 0, 0, 1], port).into();

@@ -7,13 +7,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
+use larder_conformance::folder::Folder;
 use larder_server::confine::confine;
-
-fn folder(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("larderd-confine-{}-{name}", std::process::id()));
-    fs::create_dir(&path).expect("the temporary directory can be written");
-    path
-}
 
 /// Both fences hold for the thread that raises them, and what it starts.
 fn confined<T: Send + 'static>(reloaded: Vec<PathBuf>, act: impl FnOnce() -> T + Send + 'static) -> T {
@@ -43,12 +38,12 @@ fn nothing_is_opened_executed_or_connected_to() {
 
 #[test]
 fn files_that_are_read_again_can_be_read_and_no_others() {
-    let folder = folder("reload");
-    let (reloaded, beside) = (folder.join("in/passwords"), folder.join("beside"));
-    fs::create_dir(folder.join("in")).expect("the folder is ours");
+    let folder = Folder::create();
+    let (reloaded, beside) = (folder.file("in/passwords"), folder.file("beside"));
+    fs::create_dir(folder.file("in")).expect("the folder is ours");
     fs::write(&reloaded, "a:b").expect("the folder is ours");
     fs::write(&beside, "secret").expect("the folder is ours");
-    let successor = folder.join("in/new");
+    let successor = folder.file("in/new");
     fs::write(&successor, "c:d").expect("the folder is ours");
 
     let path = reloaded.clone();
@@ -70,5 +65,4 @@ fn files_that_are_read_again_can_be_read_and_no_others() {
     assert_eq!(successor.as_deref(), Some(&b"c:d"[..]));
     assert_eq!(other, Err(ErrorKind::PermissionDenied));
     assert_eq!(written, Err(ErrorKind::PermissionDenied));
-    let _ = fs::remove_dir_all(folder);
 }

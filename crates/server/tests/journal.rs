@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
+use larder_conformance::folder::Folder;
 use larder_conformance::server::{self, Server, eventually};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde_json::Value;
@@ -198,14 +199,13 @@ fn who_is_turned_away_is_told_once_in_a_while() {
 
 #[test]
 fn failed_logins_are_told_without_what_was_typed() {
-    let passwords = std::env::temp_dir().join(format!("larderd-journal-{}-passwords", std::process::id()));
-    std::fs::write(&passwords, "ann:one\n").expect("the temporary directory can be written");
-    let talker = Talker::larderd(&["-Y", passwords.to_str().expect("it is text")]);
+    let folder = Folder::create();
+    folder.write("passwords", "ann:one\n");
+    let talker = Talker::larderd(&["-Y", &folder.arg("passwords")]);
     for _ in 0..5 {
         talker.ask("set x 0 0 10\r\nann secret\r\n", "CLIENT_ERROR authentication failure\r\n".len());
     }
     let said = talker.rest();
-    let _ = std::fs::remove_file(passwords);
     assert_eq!(said.len(), 1, "{said:#?}");
     assert!(
         said[0].contains("WARN login failed client=tcp:127.0.0.1:") && said[0].ends_with(" times=1"),
@@ -235,8 +235,9 @@ fn that_no_descriptors_are_left_is_told() {
 /// systemd.exec(5), `$JOURNAL_STREAM`; sd-daemon(3), the numbers.
 #[test]
 fn systemds_journal_gets_the_level_as_it_reads_it() {
-    let path = std::env::temp_dir().join(format!("larderd-journal-{}", std::process::id()));
-    let file = File::create(&path).expect("the temporary directory can be written");
+    let folder = Folder::create();
+    let path = folder.file("stderr");
+    let file = File::create(&path).expect("the folder is ours");
     let of_file = file.metadata().expect("it is open");
     let stream = format!("{}:{}", of_file.dev(), of_file.ino());
     for (stream, starts) in [(&stream[..], ["<6>listening address=", "<4>"]), ("1:1", ["2", "2"])] {
@@ -252,7 +253,6 @@ fn systemds_journal_gets_the_level_as_it_reads_it() {
             starts.iter().all(|start| said.lines().any(|line| line.starts_with(start)))
         });
     }
-    let _ = std::fs::remove_file(path);
 }
 
 #[test]

@@ -2,49 +2,34 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use larder_conformance::folder::Folder;
 use larder_conformance::server::{Server, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 
 const LARDERD: &str = env!("CARGO_BIN_EXE_larderd");
 
-/// A password file in a folder of its own, gone when dropped. Anybody may read it: the server gives up root.
-struct Passwords(PathBuf);
+/// A password file.
+struct Passwords {
+    folder: Folder,
+    path: String,
+}
 
 impl Passwords {
     fn new(text: &str) -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("larderd-login-{}-{n}", std::process::id()));
-        fs::create_dir(&folder).expect("the temporary directory can be written");
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).expect("it is ours");
-        let passwords = Self(folder.join("passwords"));
+        let folder = Folder::create();
+        let passwords = Self { path: folder.arg("passwords"), folder };
         passwords.replace(text);
         passwords
     }
 
     /// As `larder passwd` does it: another file in its place.
     fn replace(&self, text: &str) {
-        let unfinished = self.0.with_extension("new");
-        fs::write(&unfinished, text).expect("the folder is ours");
-        fs::set_permissions(&unfinished, fs::Permissions::from_mode(0o644)).expect("it is ours");
-        fs::rename(&unfinished, &self.0).expect("the folder is ours");
-    }
-
-    fn text(&self) -> &str {
-        self.0.to_str().expect("it is text")
-    }
-}
-
-impl Drop for Passwords {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(self.0.parent().expect("it has a folder"));
+        self.folder.write("passwords", text);
     }
 }
 
@@ -88,7 +73,7 @@ fn reload(server: &Server) {
 #[test]
 fn after_a_login_the_connection_is_as_any_other() {
     let passwords = Passwords::new("ann:pass:word x\nbob:other");
-    let server = start(&["-Y", passwords.text()]);
+    let server = start(&["-Y", &passwords.path]);
     let reply = ask(&server, &(login("ann", "pass:word x") + "set a 0 0 1\r\n1\r\nget a x\r\n"));
     assert_eq!(reply, "STORED\r\nSTORED\r\nVALUE a 0 1\r\n1\r\nEND\r\n");
     // Nothing was stored by a login, and another connection is not let in by it.
@@ -102,7 +87,7 @@ fn after_a_login_the_connection_is_as_any_other() {
     for line in [
         "STAT auth_cmds 4\r\n",
         "STAT auth_errors 1\r\n",
-        &format!("STAT auth_enabled_ascii {}\r\n", passwords.text()),
+        &format!("STAT auth_enabled_ascii {}\r\n", passwords.path),
     ] {
         assert!(reply.contains(line), "{line}");
     }
@@ -115,7 +100,7 @@ fn who_waits_for_a_dear_check_is_answered_in_turn() {
         "user:SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:\
          wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=",
     );
-    let server = start(&["-Y", passwords.text(), "-t", "1"]);
+    let server = start(&["-Y", &passwords.path, "-t", "1"]);
     let mut guesses = Vec::new();
     for _ in 0..12 {
         let mut stream = server.connect().expect("it listens");
@@ -140,7 +125,7 @@ fn who_waits_for_a_dear_check_is_answered_in_turn() {
 #[test]
 fn a_login_may_come_byte_by_byte() {
     let passwords = Passwords::new("ann:pass");
-    let server = start(&["-Y", passwords.text()]);
+    let server = start(&["-Y", &passwords.path]);
     let mut stream = server.connect().expect("it listens");
     for byte in login("ann", "wrong").bytes().chain(login("ann", "pass").bytes()) {
         stream.write_all(&[byte]).expect("it reads");
@@ -154,7 +139,7 @@ fn hup_reads_the_file_again_and_keeps_the_old_one_if_it_is_broken() {
     let passwords = Passwords::new("ann:one");
     for confined in ["drop_privileges", "no_drop_privileges"] {
         passwords.replace("ann:one");
-        let server = start(&["-Y", passwords.text(), "-o", confined]);
+        let server = start(&["-Y", &passwords.path, "-o", confined]);
         let mut early = server.connect().expect("it listens");
         early.write_all(login("ann", "one").as_bytes()).expect("it reads");
         early.read_exact(&mut [0; 8]).expect("it answers");
@@ -206,7 +191,7 @@ fn every_thread_of_a_confined_server_is_confined_and_serves() {
 #[test]
 fn files_that_cannot_be_used_keep_the_server_from_starting() {
     let passwords = Passwords::new("no colon in this secret line");
-    for file in [passwords.text(), "/nonexistent"] {
+    for file in [&passwords.path[..], "/nonexistent"] {
         let output = Command::new(LARDERD)
             .args(["-p", "0", "-u", "nobody", "-Y", file])
             .output()
@@ -235,6 +220,6 @@ fn open_doors_are_named_once_each() {
     assert_eq!(warnings(&["-l", "0.0.0.0"]), 1);
     assert_eq!(warnings(&["-l", "127.0.0.1,0.0.0.0,127.0.0.2"]), 1);
     assert_eq!(warnings(&["-l", "127.0.0.1"]), 0);
-    assert_eq!(warnings(&["-s", passwords.0.with_extension("socket").to_str().expect("it is text")]), 0);
-    assert_eq!(warnings(&["-l", "0.0.0.0", "-Y", passwords.text()]), 0);
+    assert_eq!(warnings(&["-s", &passwords.folder.arg("socket")]), 0);
+    assert_eq!(warnings(&["-l", "0.0.0.0", "-Y", &passwords.path]), 0);
 }

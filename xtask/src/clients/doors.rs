@@ -3,11 +3,12 @@
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::{env, fs, io::Write as _, process};
+use std::{fs, io::Write as _};
 
 use larder_conformance::Result;
+use larder_conformance::folder::Folder;
 use larder_conformance::server::{self, Server};
 
 use crate::shell;
@@ -28,19 +29,17 @@ pub(super) enum Door {
 
 /// Passwords and certificates for one run, in a folder that a server can read after it dropped its rights.
 pub(super) struct Doors {
-    folder: PathBuf,
+    folder: Folder,
 }
 
 impl Doors {
     pub(super) fn make() -> Result<Self> {
-        let doors = Self { folder: env::temp_dir().join(format!("larder-doors-{}", process::id())) };
-        fs::create_dir_all(&doors.folder)?;
+        let doors = Self { folder: Folder::create() };
         doors.make_passwords()?;
         doors.make_certificates()?;
-        for entry in fs::read_dir(&doors.folder)? {
+        for entry in fs::read_dir(doors.folder.path())? {
             fs::set_permissions(entry?.path(), fs::Permissions::from_mode(0o644))?;
         }
-        fs::set_permissions(&doors.folder, fs::Permissions::from_mode(0o755))?;
         Ok(doors)
     }
 
@@ -51,15 +50,17 @@ impl Doors {
             Door::Plain => {}
             Door::Sasl => {
                 // The first is for larderd and some builds of memcached, the second for those that ask Cyrus SASL.
-                command.env("MEMCACHED_SASL_PWDB", self.file(PASSWORDS)).env("SASL_CONF_PATH", &self.folder);
+                command
+                    .env("MEMCACHED_SASL_PWDB", self.folder.file(PASSWORDS))
+                    .env("SASL_CONF_PATH", self.folder.path());
                 command.arg("-S");
             }
             Door::Token => {
-                command.arg("-Y").arg(self.file(PASSWORDS));
+                command.arg("-Y").arg(self.folder.file(PASSWORDS));
             }
             Door::Tls => {
-                let chain = self.file(SERVER_CERTIFICATE);
-                let key = self.file(SERVER_KEY);
+                let chain = self.folder.file(SERVER_CERTIFICATE);
+                let key = self.folder.file(SERVER_KEY);
                 let files = format!("ssl_chain_cert={},ssl_key={}", chain.display(), key.display());
                 command.args(["-Z", "-o", &files]);
             }
@@ -77,21 +78,21 @@ impl Doors {
             Door::Plain | Door::Udp => Vec::new(),
             Door::Sasl => vec!["sasl".into(), USER.into(), PASSWORD.into()],
             Door::Token => vec!["token".into(), USER.into(), PASSWORD.into()],
-            Door::Tls => vec!["tls".into(), self.file(AUTHORITY).into()],
+            Door::Tls => vec!["tls".into(), self.folder.file(AUTHORITY).into()],
         }
     }
 
     fn make_passwords(&self) -> Result<()> {
-        fs::write(self.file(PASSWORDS), format!("{USER}:{PASSWORD}\n"))?;
+        self.folder.write(PASSWORDS, format!("{USER}:{PASSWORD}\n"));
 
         // The same for Cyrus SASL, which files a user below the name of the host. libmemcached takes SCRAM where it is
         // offered, all other clients PLAIN.
-        let database = self.file("sasldb");
+        let database = self.folder.file("sasldb");
         let config = format!(
             "mech_list: plain scram-sha-256\npwcheck_method: auxprop\nauxprop_plugin: sasldb\nsasldb_path: {}\n",
             database.display()
         );
-        fs::write(self.file("memcached.conf"), config)?;
+        self.folder.write("memcached.conf", config);
         let host = fs::read_to_string("/proc/sys/kernel/hostname")?;
         let mut child = Command::new("/usr/sbin/saslpasswd2")
             .args(["-p", "-c", "-a", "memcached", "-u", host.trim(), "-f"])
@@ -111,9 +112,9 @@ impl Doors {
             .args(base)
             .args(["-days", "2", "-subj", "/CN=larder tests", "-addext", "basicConstraints=critical,CA:TRUE"])
             .arg("-keyout")
-            .arg(self.file(AUTHORITY_KEY))
+            .arg(self.folder.file(AUTHORITY_KEY))
             .arg("-out")
-            .arg(self.file(AUTHORITY));
+            .arg(self.folder.file(AUTHORITY));
         shell::output(&mut authority)?;
 
         let mut server = Command::new("openssl");
@@ -121,24 +122,14 @@ impl Doors {
             .args(base)
             .args(["-days", "2", "-subj", "/CN=localhost", "-addext", "basicConstraints=critical,CA:FALSE"])
             .args(["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-CA"])
-            .arg(self.file(AUTHORITY))
+            .arg(self.folder.file(AUTHORITY))
             .arg("-CAkey")
-            .arg(self.file(AUTHORITY_KEY))
+            .arg(self.folder.file(AUTHORITY_KEY))
             .arg("-keyout")
-            .arg(self.file(SERVER_KEY))
+            .arg(self.folder.file(SERVER_KEY))
             .arg("-out")
-            .arg(self.file(SERVER_CERTIFICATE));
+            .arg(self.folder.file(SERVER_CERTIFICATE));
         shell::output(&mut server).map(drop)
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
-    }
-}
-
-impl Drop for Doors {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 

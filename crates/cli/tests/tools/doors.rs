@@ -1,12 +1,12 @@
 //! Tools at doors that are locked: TLS, logins, and both.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 
+use larder_conformance::folder::Folder;
 use larder_conformance::server::Server;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
-use crate::{Ended, Folder, command, ended, larder, larder_fed, ok, start_larderd, start_memcached};
+use crate::{Ended, command, ended, larder, larder_fed, ok, start_larderd, start_memcached};
 
 /// An authority, and what it has signed for `localhost` and for a client.
 struct Certificates {
@@ -14,35 +14,37 @@ struct Certificates {
 }
 
 impl Certificates {
-    fn new(name: &str) -> Self {
-        let folder = Folder::new(name);
+    fn new() -> Self {
+        let folder = Folder::create();
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let ca_key = KeyPair::generate().expect("a key");
-        let write = |file: &str, text: &str| {
-            fs::write(folder.path(file), text).expect("the folder is ours");
-            // Whoever the server becomes may read it.
-            fs::set_permissions(folder.path(file), fs::Permissions::from_mode(0o644)).expect("it is ours");
-        };
-        write("ca.pem", &params.self_signed(&ca_key).expect("a certificate").pem());
+        folder.write("ca.pem", params.self_signed(&ca_key).expect("a certificate").pem());
         let issuer = Issuer::new(params, ca_key);
         for name in ["localhost", "client"] {
             let key = KeyPair::generate().expect("a key");
             let params = CertificateParams::new([name.to_owned()]).expect("a name");
             let certificate = params.signed_by(&key, &issuer).expect("a certificate");
-            write(&format!("{name}.pem"), &certificate.pem());
-            write(&format!("{name}.key"), &key.serialize_pem());
+            folder.write(&format!("{name}.pem"), certificate.pem());
+            folder.write(&format!("{name}.key"), key.serialize_pem());
         }
         Self { folder }
     }
 
-    fn path(&self, file: &str) -> String {
-        self.folder.path(file)
+    fn arg(&self, file: &str) -> String {
+        self.folder.arg(file)
+    }
+
+    /// Beside them: a file of passwords for a server, and one with ann's for a tool.
+    fn passwords(&self) -> [String; 2] {
+        self.folder.write("passwords", "ann:one\n");
+        self.folder.write("password", "one\n");
+        [self.arg("passwords"), self.arg("password")]
     }
 
     /// larderd behind TLS, with these further options.
     fn larderd(&self, ssl: &str, args: &[&str]) -> Server {
-        let (chain, key, ca) = (self.path("localhost.pem"), self.path("localhost.key"), self.path("ca.pem"));
+        let (chain, key, ca) = (self.arg("localhost.pem"), self.arg("localhost.key"), self.arg("ca.pem"));
         let options = format!("ssl_chain_cert={chain},ssl_key={key},ssl_ca_cert={ca}{ssl}");
         start_larderd(&[&["-Z", "-o", &options], args].concat())
     }
@@ -69,7 +71,7 @@ fn expect_service(server: &Server, door: &[&str], folder: &Folder) {
     assert!(ok(&["stat"]).contains("\tcurr_items: 2\n"));
     assert!(ok(&["slab"]).contains("Item_Size"));
     assert_eq!(ok(&["top", "--once"]).lines().count(), 2);
-    let file = folder.path("dump");
+    let file = folder.arg("dump");
     ok(&["dump", "-q", "--file", &file]);
     ok(&["rm", "a"]);
     ok(&["flush"]);
@@ -80,9 +82,9 @@ fn expect_service(server: &Server, door: &[&str], folder: &Folder) {
 
 #[test]
 fn tools_speak_tls_and_trust_whom_they_are_told_to() {
-    let certificates = Certificates::new("tls");
+    let certificates = Certificates::new();
     let server = certificates.larderd("", &[]);
-    let (ca, stranger) = (certificates.path("ca.pem"), certificates.path("client.pem"));
+    let (ca, stranger) = (certificates.arg("ca.pem"), certificates.arg("client.pem"));
     let door = ["--tls-ca", &ca, "--tls-name", "localhost"];
     expect_service(&server, &door, &certificates.folder);
     // Whatever is shown will do, if nobody says what to trust.
@@ -103,9 +105,9 @@ fn tools_speak_tls_and_trust_whom_they_are_told_to() {
 
 #[test]
 fn tools_show_a_certificate_where_one_is_wanted() {
-    let certificates = Certificates::new("mutual");
+    let certificates = Certificates::new();
     let server = certificates.larderd(",ssl_verify_mode=2", &[]);
-    let [ca, certificate, key] = ["ca.pem", "client.pem", "client.key"].map(|file| certificates.path(file));
+    let [ca, certificate, key] = ["ca.pem", "client.pem", "client.key"].map(|file| certificates.arg(file));
     let anonymous = ["--tls-ca", &ca[..], "--tls-name", "localhost"];
     let door = [&anonymous[..], &["--tls-cert", &certificate, "--tls-key", &key]].concat();
     expect_service(&server, &door, &certificates.folder);
@@ -115,10 +117,10 @@ fn tools_show_a_certificate_where_one_is_wanted() {
 /// Both servers take memcached's password file, by the text protocol (`-Y`).
 #[test]
 fn tools_log_in() {
-    let folder = Folder::new("login");
+    let folder = Folder::create();
     let files = [("passwords", "ann:one\n"), ("right", "one\n"), ("wrong", "three\n")].map(|(file, text)| {
-        fs::write(folder.path(file), text).expect("the folder is ours");
-        folder.path(file)
+        folder.write(file, text);
+        folder.arg(file)
     });
     let [passwords, right, wrong] = &files;
     for server in [start_memcached(&["-Y", passwords]), start_larderd(&["-Y", passwords])] {
@@ -133,17 +135,15 @@ fn tools_log_in() {
 /// And by SASL, where the protocol is the binary one.
 #[test]
 fn tools_log_in_by_sasl_behind_tls() {
-    let certificates = Certificates::new("sasl");
-    let [passwords, password] = ["passwords", "password"].map(|file| certificates.path(file));
-    fs::write(&passwords, "ann:one\n").expect("the folder is ours");
-    fs::write(&password, "one\n").expect("the folder is ours");
+    let certificates = Certificates::new();
+    let [passwords, password] = certificates.passwords();
     let larderd = larder_conformance::server::larderd().expect("it builds");
     let mut start = larder_conformance::server::command(&larderd);
-    let (chain, key) = (certificates.path("localhost.pem"), certificates.path("localhost.key"));
+    let (chain, key) = (certificates.arg("localhost.pem"), certificates.arg("localhost.key"));
     start.args(["-S", "-Z", "-o", &format!("ssl_chain_cert={chain},ssl_key={key}")]);
     start.env("MEMCACHED_SASL_PWDB", &passwords);
     let server = Server::start_command(start).expect("larderd starts");
-    let ca = certificates.path("ca.pem");
+    let ca = certificates.arg("ca.pem");
     let tls = ["--protocol", "binary", "--tls-ca", &ca, "--tls-name", "localhost"];
     let door = [&tls[..], &["--user", "ann", "--password-file", &password]].concat();
     for (args, out) in [(&["set", "a", "one"][..], ""), (&["get", "a"], "one\n"), (&["exist", "a"], "")] {
@@ -157,16 +157,14 @@ fn tools_log_in_by_sasl_behind_tls() {
 /// From an open memcached to a larderd with every lock, and back.
 #[test]
 fn items_move_through_locked_doors() {
-    let certificates = Certificates::new("move");
-    let [passwords, password] = ["passwords", "password"].map(|file| certificates.path(file));
-    fs::write(&passwords, "ann:one\n").expect("the folder is ours");
-    fs::write(&password, "one\n").expect("the folder is ours");
+    let certificates = Certificates::new();
+    let [passwords, password] = certificates.passwords();
     let (open, back) = (start_memcached(&[]), start_memcached(&[]));
     let locked = certificates.larderd("", &["-Y", &passwords]);
     for n in 0..10 {
         ok(&open, &["set", &format!("key-{n}"), &format!("value-{n}"), "--ttl", "1h"]);
     }
-    let ca = certificates.path("ca.pem");
+    let ca = certificates.arg("ca.pem");
     let door = ["--tls-ca", &ca, "--tls-name", "localhost", "--user", "ann", "--password-file", &password];
     let dump = command(&open.address().to_string(), &["dump", "-q"]).output().expect("larder runs");
     assert_eq!(larder_fed(&locked, &[&["load", "-q"], &door[..]].concat(), &dump.stdout).code, 0);

@@ -2,9 +2,10 @@
 
 use std::fs;
 
+use larder_conformance::folder::Folder;
 use serde_json::Value;
 
-use crate::{Folder, both, command, ended, larder, larder_fed, ok, start_larderd, start_memcached};
+use crate::{both, command, ended, larder, larder_fed, ok, start_larderd, start_memcached};
 
 #[test]
 fn values_are_stored_and_found() {
@@ -110,9 +111,9 @@ fn times_to_live_reach_the_server() {
 
 #[test]
 fn files_are_stored_under_their_names() {
-    let folder = Folder::new("cp");
+    let folder = Folder::create();
     for server in both() {
-        let path = folder.path("photo.png");
+        let path = folder.arg("photo.png");
         fs::write(&path, [0, 255, 10]).expect("the temporary directory can be written");
         ok(&server, &["cp", &path]);
         let cat = command(&server.address().to_string(), &["cat", "photo.png"]).output();
@@ -167,8 +168,8 @@ fn whoever_cannot_be_reached_is_named() {
 
 #[test]
 fn logins_work() {
-    let folder = Folder::new("login");
-    let (users, right, wrong) = (folder.path("users"), folder.path("right"), folder.path("wrong"));
+    let folder = Folder::create();
+    let (users, right, wrong) = (folder.arg("users"), folder.arg("right"), folder.arg("wrong"));
     for (file, text) in [(&users, "ann:secret\n"), (&right, "secret\n"), (&wrong, "guess\n")] {
         fs::write(file, text).expect("the temporary directory can be written");
     }
@@ -184,8 +185,8 @@ fn logins_work() {
 
 #[test]
 fn unix_sockets_work() {
-    let folder = Folder::new("unix");
-    let path = folder.path("socket");
+    let folder = Folder::create();
+    let path = folder.arg("socket");
     let program = larder_conformance::server::memcached().expect("it is installed");
     // A server on a unix socket names no port that could be waited for.
     let mut server =

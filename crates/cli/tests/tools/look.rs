@@ -5,10 +5,11 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use larder_conformance::folder::Folder;
 use larder_conformance::server::Server;
 use serde_json::Value;
 
-use crate::{Folder, both, command, ended, larder, ok, start_memcached};
+use crate::{both, command, ended, larder, ok, start_memcached};
 
 #[test]
 fn statistics_are_printed_as_memstat_prints_them() {
@@ -188,8 +189,8 @@ fn configurations_are_parsed() {
 
 #[test]
 fn completions_and_man_pages_are_written() {
-    let folder = Folder::new("man");
-    let directory = folder.path("man");
+    let folder = Folder::create();
+    let directory = folder.arg("man");
     let man = ended(&command("", &["man", &directory]).output().expect("larder runs"));
     assert_eq!(man.code, 0, "{man:?}");
     for page in ["larder.1", "larder-get.1", "larder-dump.1", "larder-bench.1"] {

@@ -8,7 +8,6 @@ mod screen;
 mod transfer;
 
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use larder_conformance::server::{Server, larderd, memcached};
@@ -68,25 +67,4 @@ fn larder_fed(server: &Server, args: &[&str], stdin: &[u8]) -> Ended {
     // It may refuse before it reads.
     let _ = child.stdin.take().expect("it is piped").write_all(stdin);
     ended(&child.wait_with_output().expect("it ends"))
-}
-
-/// A directory of the test's own, gone when dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("larder-tools-{}-{name}", std::process::id()));
-        std::fs::create_dir(&path).expect("the temporary directory can be written");
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

@@ -7,9 +7,10 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use larder_conformance::folder::Folder;
 use larder_conformance::server::Server;
 
-use crate::{Folder, command, ended, larder, larder_fed, ok, start_larderd, start_memcached};
+use crate::{command, ended, larder, larder_fed, ok, start_larderd, start_memcached};
 
 /// With which the keys begin of clients that go on while items are moved.
 const BUSY: &str = "busy-";
@@ -115,8 +116,8 @@ fn moves(items: usize, memory_mib: &str) {
     let (second, third) = (start_larderd(&options), start_larderd(&options));
     let last = start_memcached(&options);
     fill(&first, items, now_secs);
-    let folder = Folder::new(&format!("dump-{items}"));
-    let file = folder.path("dump");
+    let folder = Folder::create();
+    let file = folder.arg("dump");
 
     serving([&first, &second], || {
         let dump = larder(&first, &["dump", "--file", &file, "--timeout", "60"]);
@@ -188,8 +189,8 @@ fn an_interrupted_dump_goes_on_and_is_whole_in_the_end() {
     let now_secs = now_secs();
     let from = start_memcached(&[]);
     fill(&from, 5000, now_secs);
-    let folder = Folder::new("resume");
-    let file = folder.path("dump");
+    let folder = Folder::create();
+    let file = folder.arg("dump");
     ok(&from, &["dump", "-q", "--file", &file]);
     let whole = fs::read(&file).expect("it was written");
     // Where a kill can leave it: within the heading, between records, in the middle of one, before the end line.
@@ -213,8 +214,8 @@ fn a_move_that_was_killed_goes_on_and_moves_nothing_twice() {
     let from = start_memcached(&["-m", "256"]);
     fill(&from, MOVED, now_secs);
     let to = start_larderd(&["-m", "256"]);
-    let folder = Folder::new("move");
-    let progress = folder.path("progress");
+    let folder = Folder::create();
+    let progress = folder.arg("progress");
     let address = to.address().to_string();
     let args = ["dump", "-q", "--to", &address, "--progress", &progress];
     let mut child = command(&from.address().to_string(), &args).spawn().expect("larder runs");
@@ -252,8 +253,8 @@ fn a_move_that_was_killed_goes_on_and_moves_nothing_twice() {
 fn the_file_of_progress_is_no_other_file() {
     let (from, to) = (start_memcached(&[]), start_memcached(&[]));
     ok(&from, &["set", "a", "b"]);
-    let folder = Folder::new("progress");
-    let file = folder.path("progress");
+    let folder = Folder::create();
+    let file = folder.arg("progress");
     let address = to.address().to_string();
     let args = ["dump", "-q", "--to", &address, "--progress", &file];
     let heading = format!("larder-progress 1 {address}\n");
@@ -284,8 +285,8 @@ fn a_process_that_was_killed_can_be_resumed() {
     let now_secs = now_secs();
     let from = start_memcached(&["-m", "256"]);
     fill(&from, 50_000, now_secs);
-    let folder = Folder::new("kill");
-    let file = folder.path("dump");
+    let folder = Folder::create();
+    let file = folder.arg("dump");
     let mut child =
         command(&from.address().to_string(), &["dump", "-q", "--file", &file]).spawn().expect("larder runs");
     while fs::metadata(&file).map_or(0, |file| file.len()) < 100_000

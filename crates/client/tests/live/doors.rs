@@ -81,9 +81,9 @@ fn tls_trusts_whom_it_is_told_to() {
         let params = CertificateParams::new([name.to_owned()]).expect("a name");
         params.signed_by(&key, &issuer).expect("a certificate").pem() + &key.serialize_pem()
     };
-    let ca_file = folder.write("ca", &ca.pem());
-    let server_file = folder.write("server", &identity("cache.example"));
-    let client_file = folder.write("client", &identity("client"));
+    let ca_file = folder.write("ca", ca.pem());
+    let server_file = folder.write("server", identity("cache.example"));
+    let client_file = folder.write("client", identity("client"));
     let chain = format!("ssl_chain_cert={}", server_file.display());
     let server = start_larderd(&["-Z", "-o", &chain]);
     let address = address(&server);

@@ -7,9 +7,10 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use larder_conformance::folder::Folder;
 use larder_conformance::server::eventually;
 
-use crate::server::{Larderd, converse, temporary};
+use crate::server::{Larderd, converse};
 
 const PATHS: [&str; 8] = [
     "/metrics",
@@ -24,10 +25,10 @@ const PATHS: [&str; 8] = [
 
 #[test]
 fn nothing_is_told_without_the_token() {
-    let token_file = temporary("token");
-    fs::write(&token_file, "  correct-horse-battery\n").expect("the temporary directory can be written");
-    let server = Larderd::start(&["--admin-token-file", token_file.to_str().expect("it is text")]);
-    let _ = fs::remove_file(token_file);
+    let folder = Folder::create();
+    folder.write("token", "  correct-horse-battery\n");
+    let server = Larderd::start(&["--admin-token-file", &folder.arg("token")]);
+    drop(folder);
     for path in PATHS {
         for header in ["", "Authorization: Bearer correct-horse-batterz\r\n", "Authorization: Basic Og==\r\n"]
         {
@@ -52,16 +53,10 @@ fn nothing_is_told_without_the_token() {
 #[test]
 fn a_new_token_takes_the_place_of_the_old_one_at_sighup() {
     for options in ["maxconns_fast", "drop_privileges"] {
-        let folder = temporary("tokens");
-        fs::create_dir(&folder).expect("the temporary directory can be written");
-        let token_file = folder.join("token");
-        let write = |token: &str| {
-            fs::write(folder.join("new"), token).expect("the folder is ours");
-            fs::rename(folder.join("new"), &token_file).expect("the folder is ours");
-        };
-        write("correct-horse-battery");
-        let path = token_file.to_str().expect("it is text");
-        let server = Larderd::start(&["--admin-token-file", path, "-o", options]);
+        let folder = Folder::create();
+        let write = |token: &str| folder.write("token", token);
+        let token_file = write("correct-horse-battery");
+        let server = Larderd::start(&["--admin-token-file", &folder.arg("token"), "-o", options]);
         let status = |token: &str| {
             let header = format!("Authorization: Bearer {token}\r\nConnection: close\r\n");
             server.ask(&format!("GET /api/overview HTTP/1.1\r\nHost: a\r\n{header}\r\n")).status
@@ -77,19 +72,17 @@ fn a_new_token_takes_the_place_of_the_old_one_at_sighup() {
         server.reload();
         std::thread::sleep(Duration::from_millis(200));
         assert_eq!((status("battery-staple-horse"), status("short"), status("")), (200, 401, 401));
-        let _ = fs::remove_dir_all(folder);
     }
 }
 
 #[test]
 fn a_token_that_could_be_guessed_or_not_be_sent_is_refused() {
     for token in ["", "short", "two words are not a token", "umlauts-are-näh-token"] {
-        let token_file = temporary("token");
-        fs::write(&token_file, token).expect("the temporary directory can be written");
+        let folder = Folder::create();
+        let token_file = folder.write("token", token);
         let mut larderd = Command::new(env!("CARGO_BIN_EXE_larderd"));
         larderd.args(["-l", "127.0.0.1", "-p", "-1", "--admin-listen", "127.0.0.1:0", "--admin-token-file"]);
         let output = larderd.arg(&token_file).output().expect("larderd is built");
-        let _ = fs::remove_file(token_file);
         assert_eq!(output.status.code(), Some(1), "{token}");
     }
 }
@@ -114,8 +107,8 @@ fn a_door_that_others_can_reach_is_warned_of() {
     for (address, token, is_open) in
         [("0.0.0.0:0", false, true), ("0.0.0.0:0", true, false), ("127.0.0.1:0", false, false)]
     {
-        let token_file = temporary("token");
-        fs::write(&token_file, "correct-horse-battery").expect("the temporary directory can be written");
+        let folder = Folder::create();
+        let token_file = folder.write("token", "correct-horse-battery");
         let mut larderd = Command::new(env!("CARGO_BIN_EXE_larderd"));
         larderd.args(["-l", "127.0.0.1", "-p", "-1", "--admin-listen", address]).stderr(Stdio::piped());
         if token {
@@ -125,7 +118,6 @@ fn a_door_that_others_can_reach_is_warned_of() {
         std::thread::sleep(Duration::from_millis(500));
         child.kill().expect("it is ours");
         let output = child.wait_with_output().expect("it ends");
-        let _ = fs::remove_file(token_file);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(said.contains(" WARN admin HTTP at 0.0.0.0:"), is_open, "{said}");
     }
@@ -225,15 +217,13 @@ fn connections_are_bounded_and_the_cache_does_not_notice() {
 
 #[test]
 fn a_unix_socket_serves_the_same() {
-    let path = temporary("socket");
-    let server = Larderd::start(&["--admin-listen", path.to_str().expect("it is text")]);
-    let mut stream = UnixStream::connect(&path).expect("larderd listens");
+    let folder = Folder::create();
+    let _server = Larderd::start(&["--admin-listen", &folder.arg("socket")]);
+    let mut stream = UnixStream::connect(folder.file("socket")).expect("larderd listens");
     let request = "GET /metrics HTTP/1.1\r\nHost: whatever\r\nConnection: close\r\n\r\n";
     let reply = converse(&mut stream, request);
     assert_eq!(reply.status, 200);
     assert!(reply.body.contains("\nmemcached_up 1\n"));
-    drop(server);
-    let _ = fs::remove_file(path);
 }
 
 #[test]

@@ -3,12 +3,11 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use larder_conformance::folder::Folder;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Dropping it kills the process.
@@ -25,17 +24,11 @@ pub(crate) struct Reply {
     pub(crate) body: String,
 }
 
-/// A path below the temporary directory that nobody else uses.
-pub(crate) fn temporary(name: &str) -> PathBuf {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    std::env::temp_dir().join(format!("larderd-admin-{}-{number}-{name}", std::process::id()))
-}
-
 impl Larderd {
     /// Starts it with one TCP listener for operators, on a port of 127.0.0.1, and these options.
     pub(crate) fn start(options: &[&str]) -> Self {
-        let port_file = temporary("ports");
+        let folder = Folder::create();
+        let port_file = folder.file("ports");
         let mut command = Command::new(env!("CARGO_BIN_EXE_larderd"));
         command.args(["-l", "127.0.0.1", "-p", "-1", "--admin-listen", "127.0.0.1:0"]).args(options);
         if is_root() {
@@ -51,7 +44,6 @@ impl Larderd {
             }
             thread::sleep(Duration::from_millis(5));
         };
-        let _ = fs::remove_file(port_file);
         let address = |name: &str| {
             let line = ports.lines().find_map(|line| line.strip_prefix(name));
             let port = line.and_then(|port| port.trim().parse().ok()).expect("it has been bound");

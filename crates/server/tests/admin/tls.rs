@@ -1,20 +1,22 @@
 //! `--admin-tls`: the same, for those who speak TLS and for nobody else.
 
+use std::io;
 use std::net::TcpStream;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::{fs, io};
 
+use larder_conformance::folder::Folder;
 use larder_conformance::server::eventually;
 use rcgen::generate_simple_self_signed;
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::server::{Larderd, Reply, converse, temporary};
+use crate::server::{Larderd, Reply, converse};
 
 #[test]
 fn with_tls_there_is_no_way_around_it() {
-    let (file, certificate) = identity();
+    let folder = Folder::create();
+    let (text, certificate) = identity();
+    let file = folder.write("server.pem", text);
     let certificates = format!("ssl_chain_cert={}", file.display());
     let server = Larderd::start(&["-Z", "-o", &certificates, "--admin-tls"]);
     let ask = |trusted: &CertificateDer<'static>| metrics(&server, trusted).ok();
@@ -24,21 +26,18 @@ fn with_tls_there_is_no_way_around_it() {
     assert_eq!(server.get("/metrics").status, 0);
 
     // New certificates are for new connections, as at the doors of clients.
-    let (new_file, new_certificate) = identity();
+    let (text, new_certificate) = identity();
     assert!(ask(&new_certificate).is_none());
-    fs::rename(new_file, &file).expect("the temporary directory can be written");
+    folder.write("server.pem", text);
     server.reload();
     eventually(|| ask(&new_certificate).is_some_and(|reply| reply.status == 200));
     assert!(ask(&certificate).is_none());
-    let _ = fs::remove_file(file);
 }
 
-/// A certificate of `localhost`, and the file with it and its key.
-fn identity() -> (PathBuf, CertificateDer<'static>) {
+/// A certificate of `localhost`, as a file with it and its key has it, and as it goes over the wire.
+fn identity() -> (String, CertificateDer<'static>) {
     let identity = generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-    let file = temporary("pem");
-    fs::write(&file, identity.cert.pem() + &identity.signing_key.serialize_pem()).expect("a file");
-    (file, identity.cert.der().clone())
+    (identity.cert.pem() + &identity.signing_key.serialize_pem(), identity.cert.der().clone())
 }
 
 /// Errors: the certificate that is shown is not the one that is trusted.

@@ -1,8 +1,4 @@
-//! Certificates made for a test, in a directory of their own.
-
-use std::fs;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+//! Certificates made for a test.
 
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -66,36 +62,5 @@ impl Identity {
     /// Certificate and key in one file.
     pub(crate) fn pem(&self) -> String {
         self.certificate.pem() + &self.key.serialize_pem()
-    }
-}
-
-/// A directory that is gone when dropped. Whoever the server becomes may read it.
-pub(crate) struct Directory(PathBuf);
-
-impl Directory {
-    pub(crate) fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("larder-tls-{}-{n}", std::process::id()));
-        fs::create_dir(&path).expect("a directory");
-        Self(path)
-    }
-
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    /// Writes a file whole, as renewals should.
-    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
-        let (unfinished, path) = (self.path("unfinished"), self.path(name));
-        fs::write(&unfinished, text).expect("a file");
-        fs::rename(unfinished, &path).expect("a new name");
-        path
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }

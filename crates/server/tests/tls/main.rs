@@ -10,28 +10,29 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use larder_conformance::folder::Folder;
 use larder_conformance::server::{self, Server, eventually};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rustls::CipherSuite;
 use rustls::version::{TLS12, TLS13};
 
-use authority::{Authority, Directory};
+use authority::Authority;
 use client::{Client, config};
 
 /// A larderd with certificates.
 struct Kit {
     server: Server,
-    directory: Directory,
+    folder: Folder,
     authority: Authority,
 }
 
 impl Kit {
     /// `options`: of `-o`, beside the certificate; `CLIENTS` in them is the file of authorities.
     fn new(options: &str, args: &[&str]) -> Self {
-        let (directory, authority) = (Directory::new(), Authority::new());
-        let chain = directory.write("server.pem", &authority.server().pem());
-        let clients = directory.write("clients.pem", &authority.pem());
+        let (folder, authority) = (Folder::create(), Authority::new());
+        let chain = folder.write("server.pem", authority.server().pem());
+        let clients = folder.write("clients.pem", authority.pem());
         let options = options.replace("CLIENTS", &clients.display().to_string());
         let mut command = server::command(Path::new(env!("CARGO_BIN_EXE_larderd")));
         command.arg("-Z").arg("-o").arg(format!("ssl_chain_cert={}", chain.display()));
@@ -40,7 +41,7 @@ impl Kit {
         }
         command.args(args);
         let server = Server::start_command(command).expect("larderd starts");
-        Self { server, directory, authority }
+        Self { server, folder, authority }
     }
 
     fn client(&self) -> Client {
@@ -169,11 +170,11 @@ fn a_listener_without_tls_and_a_unix_socket_stay_plain() {
     assert_eq!(got, "MN\r\n");
     kit.client().ask(b"mn\r\n", b"MN\r\n");
 
-    let path = kit.directory.path("socket");
+    let path = kit.folder.file("socket");
     let mut command = server::command(Path::new(env!("CARGO_BIN_EXE_larderd")));
     // Whoever the server becomes shall be able to bind there.
     command.args(["-u", "root", "-Z", "-s"]).arg(&path).arg("-o");
-    command.arg(format!("ssl_chain_cert={}", kit.directory.path("server.pem").display()));
+    command.arg(format!("ssl_chain_cert={}", kit.folder.file("server.pem").display()));
     let mut child = command.spawn().expect("larderd starts");
     eventually(|| path.exists());
     let mut socket = std::os::unix::net::UnixStream::connect(&path).expect("larderd listens");
@@ -237,7 +238,7 @@ fn new_certificates_are_for_new_connections() {
     let first = before.server_certificate();
 
     let renewed = kit.authority.server();
-    kit.directory.write("server.pem", &renewed.pem());
+    kit.folder.write("server.pem", renewed.pem());
     let mut unaware = kit.client();
     unaware.ask(b"mn\r\n", b"MN\r\n");
     assert_eq!(unaware.server_certificate(), first, "nobody has asked for a reload");
@@ -251,12 +252,12 @@ fn new_certificates_are_for_new_connections() {
     assert_eq!(after.server_certificate(), Some(renewed.certificate().to_vec()));
     before.ask(b"mn\r\n", b"MN\r\n");
 
-    kit.directory.write("server.pem", "no certificate");
+    kit.folder.write("server.pem", "no certificate");
     after.ask(b"refresh_certs\r\n", b"Error loading certificates: the old ones stay in use\r\n");
     kit.client().ask(b"mn\r\n", b"MN\r\n");
 
     let renewed = kit.authority.server();
-    kit.directory.write("server.pem", &renewed.pem());
+    kit.folder.write("server.pem", renewed.pem());
     let pid = Pid::from_raw(kit.server.pid().try_into().expect("a process id"));
     kill(pid, Signal::SIGHUP).expect("it runs");
     eventually(|| {
@@ -313,11 +314,11 @@ fn a_session_does_not_open_another_door() {
 
         // From now on another authority is trusted.
         let successor = Authority::new();
-        kit.directory.write("clients.pem", &successor.pem());
+        kit.folder.write("clients.pem", successor.pem());
         resumed[0].ask(b"refresh_certs\r\n", b"OK\r\n");
         let entered = connect(closed, &known).and_then(|mut client| client.try_ask(b"mn\r\n", b"MN\r\n"));
         assert!(entered.is_err(), "{version:?}");
-        kit.directory.write("clients.pem", &kit.authority.pem());
+        kit.folder.write("clients.pem", kit.authority.pem());
         resumed[0].ask(b"refresh_certs\r\n", b"OK\r\n");
     }
 }
