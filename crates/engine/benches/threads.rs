@@ -107,7 +107,7 @@ fn work(handle: &mut Handle, requests: &[u32]) {
         // The last batch may be a short one.
         let keys: [_; BATCH] =
             std::array::from_fn(|at| key(batch.get(at).map_or(0, |request| request & !IS_SET)));
-        let hashes = keys.each_ref().map(|key| turn.hash(key));
+        let hashes = keys.each_ref().map(|key| turn.prepare(key));
         turn.prefetch_gets(&hashes);
         for ((key, hash), &request) in keys.iter().zip(&hashes).zip(batch) {
             if request & IS_SET != 0 {

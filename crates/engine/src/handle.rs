@@ -94,11 +94,6 @@ impl Turn<'_> {
         hash
     }
 
-    /// Hashes a key, and no more: see [`Turn::prefetch_gets`], [`Turn::prefetch_changes`].
-    pub fn hash(&self, key: &[u8]) -> Hash {
-        self.engine().hash_key.hash(key)
-    }
-
     /// Finds a live item and counts as a use of it. The fast path of `get`: no lock, and no write to memory that others
     /// share but for an item's first uses.
     pub fn get(&self, key: &[u8], hash: Hash) -> Result<Item<'_>, Miss> {

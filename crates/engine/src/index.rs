@@ -181,13 +181,13 @@ impl Index {
         self.buckets.prefetch(bucket_of(hash, self.count.load(Relaxed)));
     }
 
-    /// Where the item probably lies, if any entry of the first line has its tag; for prefetching only.
+    /// Where an item lies that is probably the one, if any entry of the first line has its tag; for prefetching only.
     #[inline]
     pub(crate) fn guess(&self, hash: Hash) -> Option<usize> {
-        let line = self.line(bucket_of(hash, self.count.load(Relaxed)));
+        let line = self.line(bucket_of(hash, self.count.load(Acquire)));
         let mut last = Entry(0);
         for word in line {
-            last = Entry(word.load(Relaxed));
+            last = Entry(word.load(Acquire));
             if last.matches(hash) {
                 return Some(last.offset());
             }
@@ -200,8 +200,8 @@ impl Index {
 
     /// The same for a hash that the first line does not know, once the next has been fetched.
     pub(crate) fn guess_below(&self, hash: Hash) -> Option<usize> {
-        let first = self.line(bucket_of(hash, self.count.load(Relaxed)));
-        let entries = self.below(first).flatten().map(|word| Entry(word.load(Relaxed)));
+        let first = self.line(bucket_of(hash, self.count.load(Acquire)));
+        let entries = self.below(first).flatten().map(|word| Entry(word.load(Acquire)));
         entries.into_iter().find(|entry| entry.matches(hash)).map(Entry::offset)
     }
 

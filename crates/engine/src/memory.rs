@@ -104,8 +104,11 @@ impl Region {
 
     /// Hints that these bytes, or some of them, will be read or written soon.
     pub(crate) fn prefetch_range(&self, offset: usize, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
         let end = (offset + bytes.min(PREFETCHED_BYTES_MAX)).min(self.bytes);
-        for line in (offset..end).step_by(64) {
+        for line in (offset / 64 * 64..end).step_by(64) {
             // SAFETY: in bounds; a prefetch has no other requirement.
             prefetch(unsafe { self.base.as_ptr().add(line) });
         }

@@ -216,7 +216,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
     pub(crate) fn hash_once(&mut self, key: &[u8]) -> Hash {
         match self.foreseen.take() {
             Some(foreseen) if std::ptr::eq(foreseen.key, key) => foreseen.hash,
-            _ => self.turn.hash(key),
+            _ => self.turn.prepare(key),
         }
     }
 

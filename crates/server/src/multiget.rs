@@ -26,7 +26,7 @@ pub(crate) fn look_up(executor: &mut Executor<'_, '_, '_, '_>, get: Get<'_>, for
             let rest_bytes = keys.rest().len();
             let Some(key) = keys.next() else { break };
             run.push((rest_bytes, key));
-            hashes.push(executor.turn.hash(key.written()));
+            hashes.push(executor.turn.prepare(key.written()));
         }
         executor.turn.prefetch_gets(&hashes);
         for (&(rest_bytes, key), &hash) in run.iter().zip(&hashes) {

@@ -1,7 +1,7 @@
 //! One client's conversation: bytes in, replies out, no socket.
 //!
 //! The walk of a GET: the worker reads and calls [`Session::feed`]. A run of `get <key>` lines is taken in by [`gets`]; of all
-//! else `serve` frames every whole request that arrived (`Frame::of`, `Dialect::parse`: they borrow). `Turn::hash` and
+//! else `serve` frames every whole request that arrived (`Frame::of`, `Dialect::parse`: they borrow). `Turn::prepare` and
 //! `Turn::prefetch_gets` fetch their memory ahead, then in order [`Executor::execute`] calls `Executor::get` (a run calls it at
 //! once), which asks `Turn::get` and writes the item with [`Form::encode`] into the [`Output`]; the worker sends that with one
 //! write, when all that it had read are answered.

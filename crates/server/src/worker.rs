@@ -197,7 +197,7 @@ impl Worker {
                 let connection = self.connections[member.fd].as_deref();
                 let heard = &bench.scratch[member.heard.clone()];
                 let Some(key) = connection.and_then(|connection| connection.foresee(heard)) else { continue };
-                let hash = turn.hash(&heard[key.clone()]);
+                let hash = turn.prepare(&heard[key.clone()]);
                 hashes.push(hash);
                 member.ahead = Some(Ahead { key, hash });
             }
