@@ -1,8 +1,9 @@
 //! What happens to the keys of a sample, on its way from the workers to the curve: in bursts.
 //!
-//! The control thread asks for a burst about once a second. A worker tells what it sees of the sample until it has told as
-//! much as it was asked for, and is silent until the next burst. So there is a bound on what the curve costs, however few the keys
-//! are and however often they are asked for. Of the time in which a worker is silent nothing is counted, the reads neither.
+//! The control thread asks for a burst about once a second. Workers tell what they see of the sample until one of them has told as
+//! much as it was asked for; then all are silent until the next burst. So there is a bound on what the curve costs, however few the keys
+//! are and however often they are asked for. And a worker with little to do weighs no more than what it does: all tell of the same time. Of
+//! the time in which they are silent nothing is counted, the reads neither.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -16,7 +17,8 @@ use crate::wake::Wake;
 /// What workers were asked for, and what they have told since that was last taken.
 #[derive(Debug)]
 pub(crate) struct Bursts {
-    /// Which burst it is. Every worker looks once for each time that it wakes; written once for each burst.
+    /// Odd: the number of the burst at hand. Even: it is over. Every worker looks once for each time that it wakes; written twice for each
+    /// burst.
     number: AtomicU32,
     /// Keys whose hash is below this are followed.
     threshold: AtomicU64,
@@ -54,7 +56,13 @@ impl Bursts {
     pub(crate) fn begin(&self, threshold: u64, accesses_max: u32) {
         self.threshold.store(threshold, Relaxed);
         self.accesses_max.store(accesses_max, Relaxed);
-        self.number.fetch_add(1, Release);
+        let next = |number: u32| Some((number | 1).wrapping_add(if is_over(number) { 0 } else { 2 }));
+        let _ = self.number.fetch_update(Release, Relaxed, next);
+    }
+
+    /// Ends a burst, unless another has begun.
+    fn end(&self, number: u32) {
+        let _ = self.number.compare_exchange(number, number.wrapping_add(1), Relaxed, Relaxed);
     }
 
     /// What was told since it was last taken.
@@ -70,6 +78,10 @@ impl Bursts {
     }
 }
 
+fn is_over(number: u32) -> bool {
+    number.is_multiple_of(2)
+}
+
 /// A worker's part in the bursts. It belongs to the worker's thread.
 #[derive(Debug)]
 pub(crate) struct Follower {
@@ -77,7 +89,7 @@ pub(crate) struct Follower {
     worker: usize,
     /// Of the burst that it takes part in.
     number: Cell<u32>,
-    /// 0: enough was told.
+    /// 0: the burst is over.
     threshold: Cell<u64>,
     /// So many more are wanted.
     left: Cell<u32>,
@@ -91,19 +103,28 @@ impl Follower {
         Self { bursts, worker, number: Cell::new(0), threshold, left: Cell::new(0), reads }
     }
 
-    /// Looks whether another burst was asked for.
+    /// Looks whether the burst is over, or another was asked for.
     #[inline]
     pub(crate) fn keep_up(&self) {
         let number = self.bursts.number.load(Acquire);
         if number != self.number.get() {
-            self.number.set(number);
-            if self.threshold.get() == 0 {
-                // Those of the silence.
-                self.reads.set(0);
-            }
-            self.left.set(self.bursts.accesses_max.load(Relaxed));
-            self.threshold.set(if self.left.get() > 0 { self.bursts.threshold.load(Relaxed) } else { 0 });
+            self.change_over(number);
         }
+    }
+
+    #[cold]
+    fn change_over(&self, number: u32) {
+        self.number.set(number);
+        if self.threshold.get() == 0 {
+            // Those of the silence.
+            self.reads.set(0);
+        }
+        if is_over(number) {
+            lock(&self.bursts.told[self.worker]).reads += self.reads.take();
+            return self.threshold.set(0);
+        }
+        self.left.set(self.bursts.accesses_max.load(Relaxed));
+        self.threshold.set(if self.left.get() > 0 { self.bursts.threshold.load(Relaxed) } else { 0 });
     }
 
     /// Is what happens to this key, of which this is the hash, to be told?
@@ -124,6 +145,10 @@ impl Follower {
     pub(crate) fn tell(&self, access: Access) {
         let mut told = lock(&self.bursts.told[self.worker]);
         told.reads += self.reads.take();
+        if self.bursts.number.load(Relaxed) != self.number.get() {
+            // Another worker ended it meanwhile.
+            return self.threshold.set(0);
+        }
         told.accesses.push(access);
         self.left.set(self.left.get() - 1);
         let waiting = told.accesses.len();
@@ -131,6 +156,7 @@ impl Follower {
         if self.left.get() == 0 || waiting == ACCESSES_MAX {
             told.is_cut = true;
             self.threshold.set(0);
+            self.bursts.end(self.number.get());
         }
         if waiting == ACCESSES_MAX / 4 {
             self.bursts.wake.ring();
@@ -145,9 +171,14 @@ pub(crate) const ACCESSES_MAX: usize = 2048;
 mod tests {
     use super::*;
 
+    fn bursts_of<const WORKERS: usize>() -> (Arc<Bursts>, [Follower; WORKERS]) {
+        let bursts = Arc::new(Bursts::new(WORKERS, Arc::new(Wake::new().expect("a descriptor"))));
+        let followers = std::array::from_fn(|worker| Follower::new(Arc::clone(&bursts), worker));
+        (bursts, followers)
+    }
+
     fn bursts() -> (Arc<Bursts>, Follower) {
-        let bursts = Arc::new(Bursts::new(1, Arc::new(Wake::new().expect("a descriptor"))));
-        let follower = Follower::new(Arc::clone(&bursts), 0);
+        let (bursts, [follower]) = bursts_of();
         (bursts, follower)
     }
 
@@ -183,6 +214,35 @@ mod tests {
             read(&follower, 1_000);
             assert!(bursts.take().accesses.is_empty());
         }
+    }
+
+    #[test]
+    fn a_worker_weighs_as_much_as_it_serves() {
+        let (bursts, [idle, busy]) = bursts_of();
+        let (mut told, mut reads) = ([0; 2], 0);
+        for _ in 0..10 {
+            bursts.begin(10, 500);
+            for _ in 0..50 {
+                idle.keep_up();
+                busy.keep_up();
+                for (follower, key, times) in [(&idle, 0, 1), (&busy, 1, 100)] {
+                    for _ in 0..times {
+                        if follower.follows_read(key) {
+                            follower.tell(Access::Read { key, found: None });
+                        }
+                    }
+                }
+            }
+            let burst = bursts.take();
+            assert!(burst.is_cut);
+            reads += burst.reads;
+            for access in burst.accesses {
+                let Access::Read { key, .. } = access else { panic!("nothing was written") };
+                told[key as usize] += 1;
+            }
+        }
+        // In the time in which the one was asked 500 times, the other was asked 5 times.
+        assert_eq!((told, reads), ([50, 5_000], 5_050));
     }
 
     #[test]
