@@ -7,7 +7,7 @@
 //!   dispatch    who asks next, and when: at once, or by a schedule
 //!   periods     the warm-up, and the steps in which tallies are handed over
 //!   lane        a client: draws its requests (popularity, sizes, schedule), or plays them (trace)
-//!   ask         writes a request: key, value, command
+//!   ask         writes a request: key, value, command; asked: what is remembered of it
 //!   socket      bytes out, bytes in
 //!   answer      takes answers and counts them
 //!   verify      judges them: stamp says what a value is, ledger which version it may have
@@ -19,6 +19,7 @@
 mod alias;
 mod answer;
 mod ask;
+mod asked;
 mod check;
 mod collect;
 mod control;

@@ -3,10 +3,10 @@
 use hdrhistogram::Histogram;
 use larder_client::codec::{ErrorKind, ErrorReply, Event, Outcome, Value};
 
+use super::asked::Asked;
 use super::lane::{Lane, Request};
 use super::memory::Memory;
 use super::plan::GroupPlan;
-use super::socket::Asked;
 use super::tally::ThreadTally;
 use super::verify::Judge;
 use crate::outcome::{Failure, LATENCY_MAX_NANOS};

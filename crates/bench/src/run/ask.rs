@@ -3,12 +3,12 @@
 use larder_client::Pipeline;
 use larder_client::codec::{Arith, Delete, Get, Mode, Store, Touch};
 
+use super::asked::Asked;
 use super::keys::KEY_BYTES_MAX;
 use super::lane::{Lane, Request};
 use super::ledger::{Effect, Witness};
 use super::memory::Memory;
 use super::plan::{CommandPlan, GroupPlan, KeySet, Plan};
-use super::socket::Asked;
 use super::stamp;
 use super::tally::ThreadTally;
 use crate::scenario::Kind;

@@ -4,11 +4,12 @@ use larder_client::codec::{Event, Outcome, Store};
 use rustix::event::{Timespec, epoll};
 
 use super::RunError;
+use super::asked::Asked;
 use super::control::Report;
 use super::keys::KEY_BYTES_MAX;
 use super::ledger::{Effect, Witness};
 use super::popularity::Part;
-use super::socket::{Asked, Received};
+use super::socket::Received;
 use super::stamp;
 use super::thread::Thread;
 use crate::scenario::Kind;

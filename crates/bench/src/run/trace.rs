@@ -163,16 +163,15 @@ const VALUE_BYTES_MAX: u32 = 1 << 30;
 
 #[cfg(test)]
 mod tests {
+    use larder_conformance::folder::Folder;
+
     use super::*;
 
     fn read(bytes: &[u8], format: TraceFormat, connections: usize) -> Result<Recording, RunError> {
-        let name = format!("larder-trace-{}-{format:?}-{connections}-{}", std::process::id(), bytes.len());
-        let path = std::env::temp_dir().join(name);
-        std::fs::write(&path, bytes).unwrap();
-        let file = path.to_str().unwrap().to_owned();
-        let recording = Recording::read(&Trace { file, format, repeat: 1 }, connections);
-        std::fs::remove_file(&path).unwrap();
-        recording
+        let folder = Folder::create();
+        folder.write("trace", bytes);
+        let file = folder.arg("trace");
+        Recording::read(&Trace { file, format, repeat: 1 }, connections)
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use super::socket::{Asked, Lost, Road};
+use super::asked::Asked;
+use super::socket::{Lost, Road};
 use super::thread::{SWEEP_NANOS, Thread};
 use crate::outcome::Failure;
 

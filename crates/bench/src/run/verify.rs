@@ -2,9 +2,9 @@
 
 use larder_client::codec::{Outcome, Value};
 
+use super::asked::Asked;
 use super::ledger::{Effect, Expiry, Ledger, Witness};
 use super::plan::ValueSet;
-use super::socket::Asked;
 use super::stamp::{self, HEAD_BYTES};
 use super::tally::ThreadTally;
 use crate::outcome::Failure;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use larder_bench::Outcome;
 use larder_bench::scenario::Kind;
+use larder_conformance::folder::Folder;
 use larder_conformance::server::{Server, larderd, memcached};
 
 use super::run_toml;
@@ -264,7 +265,8 @@ fn datagrams_are_answered_right() {
 #[test]
 fn a_unix_socket_is_a_road_as_well() {
     for program in [memcached().unwrap(), larderd().unwrap()] {
-        let path = std::env::temp_dir().join(format!("larder-bench-{}.sock", std::process::id()));
+        let folder = Folder::create();
+        let path = folder.file("socket");
         let mut command = std::process::Command::new(&program);
         command.args(["-u", "nobody", "-a", "777", "-s"]).arg(&path);
         let mut server = command.spawn().unwrap();
@@ -284,7 +286,6 @@ fn a_unix_socket_is_a_road_as_well() {
         );
         server.kill().unwrap();
         server.wait().unwrap();
-        let _ = std::fs::remove_file(&path);
         assert_right(&outcome);
         assert_eq!(outcome.total.all().requests, 2000);
     }
@@ -293,11 +294,11 @@ fn a_unix_socket_is_a_road_as_well() {
 #[test]
 fn a_trace_is_played_to_its_end() {
     each_server(&[], |server| {
-        let path = std::env::temp_dir().join(format!("larder-bench-{}.trace", std::process::id()));
+        let folder = Folder::create();
         let lines: String = (0..300)
             .map(|n| format!("{n} get key{n} 50\n{n} get key{n} 50\n{n} set other{n} 10 60\n"))
             .collect();
-        std::fs::write(&path, lines).unwrap();
+        let path = folder.write("trace", lines);
         let outcome = run_toml(
             &server.address().to_string(),
             &format!(
@@ -309,7 +310,6 @@ fn a_trace_is_played_to_its_end() {
                 path.display()
             ),
         );
-        std::fs::remove_file(&path).unwrap();
         assert_right(&outcome);
         let [get, set] = [Kind::Get, Kind::Set].map(|kind| &outcome.total.commands[&kind]);
         // Each key misses once, is stored, and is found three times.
