@@ -136,7 +136,9 @@ impl Curve {
             match access {
                 Access::Read { found, .. } => {
                     if !sized.cache.read(key, now_secs) {
-                        sized.misses += 1.0;
+                        // What has expired here and lives on there was stored again while nobody told, or touched: so it would be here.
+                        let is_renewed = found.is_some() && sized.cache.has_expired(key);
+                        sized.misses += if is_renewed { 0.0 } else { 1.0 };
                         if let Some(item) = found {
                             sized.cache.write(key, item, true, now_secs);
                         }

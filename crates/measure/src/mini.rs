@@ -66,6 +66,8 @@ pub(crate) struct MiniCache {
     expiries: BTreeMap<u32, Vec<u64>>,
     /// So many keys are named there.
     expiring: usize,
+    /// Keys that expired, and were not heard of since.
+    expired: HashedMap<()>,
 }
 
 #[derive(Debug)]
@@ -116,6 +118,8 @@ const NOVELTY_MIN: f64 = 1.0 / 8.0;
 const NOVELTY_MAX: f64 = 2.0;
 /// The engine's ghost has at most a 64th of its memory, four bytes a key, fifteen of sixteen words.
 const BYTES_PER_GHOST: u64 = 64 * 4 * 16 / 15;
+/// More than a curve follows: most of them never come back.
+const EXPIRED_MAX: usize = 8 << 10;
 /// Runs of large items have whole pages.
 const PAGE_BYTES: u64 = 4096;
 
@@ -139,6 +143,7 @@ impl MiniCache {
             places: 0,
             expiries: BTreeMap::new(),
             expiring: 0,
+            expired: HashMap::default(),
         }
     }
 
@@ -164,6 +169,7 @@ impl MiniCache {
         self.drop_stale_expiries();
         // Made for more keys than there will be.
         self.lines.iter_mut().flatten().flatten().for_each(|batch| batch.places.shrink_to_fit());
+        self.expired.retain(|&key, ()| kept(key));
         self.ghost.retain(|&key, _| kept(key));
         self.evicted.retain(|&(key, _)| kept(key));
     }
@@ -176,9 +182,15 @@ impl MiniCache {
         true
     }
 
+    /// Did it go because its time was over, and for no other reason?
+    pub(crate) fn has_expired(&self, key: u64) -> bool {
+        self.expired.contains_key(&key)
+    }
+
     /// `is_new`: the real cache had no such key, so it was stored because it was missed, which it was not here if it is here.
     pub(crate) fn write(&mut self, key: u64, item: Footprint, is_new: bool, now_secs: u32) {
         self.expire(now_secs);
+        self.expired.remove(&key);
         let (bytes, expires_secs) = (self.memory_of(item.bytes), item.expires_secs);
         match self.items.get(&key) {
             Some(_) if is_new => return,
@@ -210,6 +222,7 @@ impl MiniCache {
     }
 
     pub(crate) fn remove(&mut self, key: u64) {
+        self.expired.remove(&key);
         if let Some(item) = self.items.remove(&key) {
             self.bytes -= u64::from(item.bytes);
         }
@@ -263,8 +276,12 @@ impl MiniCache {
                 // It may have been written again with more time.
                 if self.items.get(&key).is_some_and(|item| (1..=now_secs).contains(&item.expires_secs)) {
                     self.remove(key);
+                    self.expired.insert(key, ());
                 }
             }
+        }
+        if self.expired.len() > EXPIRED_MAX {
+            self.expired.clear();
         }
     }
 
