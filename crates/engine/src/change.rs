@@ -81,8 +81,8 @@ pub(crate) enum Draft {
         offset: usize,
         raw: Raw,
     },
-    /// And the queue it will wait in.
-    Large(Upload, usize),
+    /// And the queue it will wait in. Apart, so that a small one is a few words to hand around.
+    Large(Box<Upload>, usize),
 }
 
 impl Draft {
@@ -178,7 +178,8 @@ impl Turn<'_> {
             Body::Join(head, tail) => (*head, *tail, None),
             Body::Number(digits) => (digits.text(), &b""[..], Some(digits)),
             Body::Uploaded => {
-                return upload.take().map(|upload| Draft::Large(upload, queue)).ok_or(NoRoom::OutOfMemory);
+                let upload = upload.take().map(Box::new).ok_or(NoRoom::OutOfMemory)?;
+                return Ok(Draft::Large(upload, queue));
             }
         };
         let padding = digits.map_or(0, |digits| digits.padding);
@@ -203,9 +204,11 @@ impl Turn<'_> {
         let fill = |value: &mut [u8]| {
             let (first, rest) = value.split_at_mut(head.len());
             first.copy_from_slice(head);
-            let (second, spaces) = rest.split_at_mut(tail.len());
-            second.copy_from_slice(tail);
-            spaces.fill(b' ');
+            if !rest.is_empty() {
+                let (second, spaces) = rest.split_at_mut(tail.len());
+                second.copy_from_slice(tail);
+                spaces.fill(b' ');
+            }
         };
         if shape.size() > self.engine().large_item_bytes() {
             shape.large = true;
@@ -213,7 +216,7 @@ impl Turn<'_> {
             let mut upload = self.start_upload(shape, key, shape.size())?;
             fill(upload.window());
             upload.advance(shape.value_bytes);
-            return Ok(Draft::Large(upload, queue));
+            return Ok(Draft::Large(Box::new(upload), queue));
         }
         let offset = self.append(queue, expiry, shape.size())?;
         // SAFETY: `append` gave us these bytes alone.
@@ -245,7 +248,7 @@ impl Turn<'_> {
     fn discard(&self, draft: Draft, new: &New<'_>, upload: &mut Option<Upload>) {
         match draft {
             Draft::Small { offset, .. } => self.handle.writer.borrow_mut().take_back(self.engine(), offset),
-            Draft::Large(large, _) if matches!(new.body, Body::Uploaded) => *upload = Some(large),
+            Draft::Large(large, _) if matches!(new.body, Body::Uploaded) => *upload = Some(*large),
             Draft::Large(..) => {}
         }
     }
@@ -300,9 +303,12 @@ impl Turn<'_> {
             }
         };
         let id = engine.segments.id_at(offset);
-        engine.segments.get(id).note_expiry(expiry);
         let entry = Entry::new(hash, offset, found.map_or(0, |found| found.entry.uses()));
         let is_run = matches!(draft, Draft::Large(..));
+        // Else it was noted when the item got its place.
+        if is_run || new.expiry == NewExpiry::Keep {
+            engine.segments.get(id).note_expiry(expiry);
+        }
         if is_run {
             // In its queue before it can be found, so that whoever replaces it can take it out.
             engine.segments.seal(id);
@@ -353,12 +359,13 @@ impl Turn<'_> {
         let engine = self.engine();
         let id = engine.segments.id_at(offset);
         raw.mark_dead();
-        let queue = &self.counters().queues[engine.queue_of(id)];
-        queue.items.add(-1);
-        queue.live_bytes.add(-(raw.size() as i64));
-        self.counters().bytes.add(-i64::from(raw.accounted_bytes()));
-        let segment = engine.segments.get(id);
         let bytes = raw.size() as u64;
+        let counters = self.counters();
+        let queue = &counters.queues[engine.queue_of(id)];
+        queue.items.add(-1);
+        queue.live_bytes.add(-(bytes as i64));
+        counters.bytes.add(-i64::from(raw.accounted_bytes()));
+        let segment = engine.segments.get(id);
         // Whoever buries the last byte knows that all others' items are unlinked as well.
         let dead = segment.books.dead_bytes.fetch_add(bytes, AcqRel) + bytes;
         if engine.segments.is_run(id) {
@@ -379,11 +386,12 @@ impl Turn<'_> {
 
     /// The books of an item that the index now points to.
     pub(crate) fn count_linked(&self, id: crate::segment::Id, raw: Raw) {
-        let queue = &self.counters().queues[self.engine().queue_of(id)];
+        let counters = self.counters();
+        let queue = &counters.queues[self.engine().queue_of(id)];
         queue.items.add(1);
         queue.live_bytes.add(raw.size() as i64);
-        self.counters().bytes.add(i64::from(raw.accounted_bytes()));
-        self.counters().items_total.add(1);
+        counters.bytes.add(i64::from(raw.accounted_bytes()));
+        counters.items_total.add(1);
     }
 
     /// The books of an item that was copied to another place.

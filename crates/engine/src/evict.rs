@@ -122,12 +122,17 @@ impl Turn<'_> {
 
     /// Tries; where there is no memory, empties a little and lets others run before whoever asks tries again. What is emptied now
     /// comes back no sooner than what is in limbo already, so while enough is there evicting more would help nobody.
+    #[inline]
     fn make_room<R>(&self, bytes: usize, mut attempt: impl FnMut() -> Result<R, Lack>) -> Result<R, NoRoom> {
         match attempt() {
-            Ok(room) => return Ok(room),
-            Err(Lack::Memory) if self.engine().is_coming(bytes) => return Err(NoRoom::TryAgain),
-            Err(Lack::Memory | Lack::Space) => {}
+            Ok(room) => Ok(room),
+            Err(Lack::Memory) if self.engine().is_coming(bytes) => Err(NoRoom::TryAgain),
+            Err(Lack::Memory | Lack::Space) => self.make_room_by_emptying(attempt),
         }
+    }
+
+    #[cold]
+    fn make_room_by_emptying<R>(&self, mut attempt: impl FnMut() -> Result<R, Lack>) -> Result<R, NoRoom> {
         if self.empty_some(STEP_BYTES, false) > 0 {
             return attempt().or(Err(NoRoom::TryAgain));
         }
@@ -400,14 +405,17 @@ impl Turn<'_> {
     }
 
     /// Tells the index how many items came and went, once `step` have; it may grow a little.
+    #[inline]
     fn report_items(&self, step: i64) {
-        let mut writer = self.handle.writer.borrow_mut();
-        let items = writer.unreported_items;
-        if items.abs() < step && !(step > 1 && self.engine().index.is_growing()) {
-            return;
+        let items = self.handle.writer.borrow().unreported_items;
+        if items.abs() >= step || step > 1 && self.engine().index.is_growing() {
+            self.report_now();
         }
-        writer.unreported_items = 0;
-        drop(writer);
+    }
+
+    #[cold]
+    fn report_now(&self) {
+        let items = std::mem::take(&mut self.handle.writer.borrow_mut().unreported_items);
         let engine = self.engine();
         let retire = |overflow| engine.retire(Retired::Overflow(overflow));
         engine.index.report(items, &engine.budget, engine, retire);

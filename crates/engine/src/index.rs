@@ -223,12 +223,14 @@ impl Index {
     }
 
     /// Locks the bucket that holds, or would hold, a key with this hash.
+    #[inline]
     pub(crate) fn lock(&self, hash: Hash) -> Bucket<'_> {
         loop {
             let count = self.count.load(Acquire);
             let bucket = self.lock_bucket(bucket_of(hash, count));
             // A split may have come in between; it cannot from here on.
-            if bucket_of(hash, self.count.load(Acquire)) == bucket_of(hash, count) {
+            let now = self.count.load(Acquire);
+            if now == count || bucket_of(hash, now) == bucket_of(hash, count) {
                 return bucket;
             }
         }

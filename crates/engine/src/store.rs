@@ -33,6 +33,11 @@ impl Turn<'_> {
         {
             return Stored::TooLarge;
         }
+        if store.mode == Mode::Set && store.compare.is_none() {
+            // Most stores: whatever is there is replaced.
+            let plan = |_| Plan::Write(replacing(store, Body::Join(store.value, b"")));
+            return stored(self.change(store.key, hash, &mut None, plan), store.mode);
+        }
         self.store_body(hash, store, Body::Join(store.value, b""), &mut None)
     }
 
@@ -96,19 +101,7 @@ impl Turn<'_> {
         upload: &mut Option<Upload>,
     ) -> Stored {
         let outcome = self.change(store.key, hash, upload, |old| self.plan_store(store, &body, old));
-        match outcome {
-            Outcome::Answer(stored) => stored,
-            Outcome::Written(Written { raw, is_new, .. }) => Stored::Stored {
-                cas: raw.cas(),
-                value_bytes: raw.value_bytes() as u32,
-                expiry: raw.expiry(),
-                is_new,
-            },
-            Outcome::NoRoom(NoRoom::TryAgain) => Stored::TryAgain,
-            Outcome::NoRoom(_) if matches!(store.mode, Mode::Append | Mode::Prepend) => Stored::NotStored,
-            Outcome::NoRoom(NoRoom::TooLarge) => Stored::TooLarge,
-            Outcome::NoRoom(NoRoom::OutOfMemory) => Stored::OutOfMemory,
-        }
+        stored(outcome, store.mode)
     }
 
     fn plan_store<'a>(
@@ -121,15 +114,8 @@ impl Turn<'_> {
             Body::Join(piece, _) => piece,
             _ => &b""[..],
         };
-        let mut new = New {
-            body: if let Body::Join(..) = body { Body::Join(piece, b"") } else { Body::Uploaded },
-            client_flags: store.client_flags,
-            expiry: NewExpiry::Set(store.expiry),
-            cas: NewCas::given_or_fresh(store.cas),
-            marks: 0,
-            marks_kept: 0,
-            binary_key: store.binary_key,
-        };
+        let body = if let Body::Join(..) = body { Body::Join(piece, b"") } else { Body::Uploaded };
+        let mut new = replacing(store, body);
         let extends = matches!(store.mode, Mode::Append | Mode::Prepend);
         let Ok(old) = old else {
             return match (store.mode, store.compare) {
@@ -377,6 +363,38 @@ impl Turn<'_> {
             Outcome::Written(written) => Ok(Some((written.offset, written.raw))),
             Outcome::NoRoom(no_room) => Err(no_room.into()),
         }
+    }
+}
+
+/// What came of a store.
+#[inline]
+fn stored(outcome: Outcome<Stored>, mode: Mode) -> Stored {
+    match outcome {
+        Outcome::Answer(stored) => stored,
+        Outcome::Written(Written { raw, is_new, .. }) => Stored::Stored {
+            cas: raw.cas(),
+            value_bytes: raw.value_bytes() as u32,
+            expiry: raw.expiry(),
+            is_new,
+        },
+        Outcome::NoRoom(NoRoom::TryAgain) => Stored::TryAgain,
+        Outcome::NoRoom(_) if matches!(mode, Mode::Append | Mode::Prepend) => Stored::NotStored,
+        Outcome::NoRoom(NoRoom::TooLarge) => Stored::TooLarge,
+        Outcome::NoRoom(NoRoom::OutOfMemory) => Stored::OutOfMemory,
+    }
+}
+
+/// A new item, whatever was there.
+#[inline]
+fn replacing<'a>(store: &Store<'a>, body: Body<'a>) -> New<'a> {
+    New {
+        body,
+        client_flags: store.client_flags,
+        expiry: NewExpiry::Set(store.expiry),
+        cas: NewCas::given_or_fresh(store.cas),
+        marks: 0,
+        marks_kept: 0,
+        binary_key: store.binary_key,
     }
 }
 

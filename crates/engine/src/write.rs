@@ -62,28 +62,42 @@ impl Writer {
         let group = group_of(expiry, now, engine.groups);
         let class = class_of(bytes as u64, weight) * engine.classes / CLASSES;
         let mark = engine.flush_mark.load(Relaxed);
-        let slot = &mut self.open[queue][group][class];
-        if let Some(open) = slot {
-            let is_fit = open.has_room(mark, bytes)
-                && now.secs.saturating_sub(open.opened_secs) <= open_secs_max(group);
-            if !is_fit {
-                let open = *open;
-                *slot = None;
-                open.seal(engine);
-            }
-        }
-        if slot.is_none() && (self.open_count() < engine.open_max || !self.has_room(queue, mark, bytes)) {
-            let id = engine.take_segment(for_compaction);
-            self.open[queue][group][class] = id.map(|id| Open::new(engine, id, queue, group, mark, now));
-        }
-        let own = self.open[queue][group][class].as_mut().and_then(|open| open.take(bytes, weight));
-        // No segment to be had, or enough of them half empty. Lines are a convenience: the nearest of this flush mark will do.
-        let at = own.or_else(|| self.take_beside(queue, (group, class), mark, bytes, weight))?;
+        let fit = self.open[queue][group][class].as_mut().filter(|open| {
+            open.has_room(mark, bytes) && now.secs.saturating_sub(open.opened_secs) <= open_secs_max(group)
+        });
+        let at = match fit.and_then(|open| open.take(bytes, weight)) {
+            Some(at) => at,
+            None => self.append_anew(engine, guest, (group, class), mark, now, for_compaction)?,
+        };
         let id = engine.segments.id_at(at);
         let segment = engine.segments.get(id);
         segment.note_expiry(expiry);
         segment.books.filled_bytes.store((at + bytes - engine.segments.start(id)) as u64, Relaxed);
         Some(at)
+    }
+
+    /// Room where the line's own segment has none: in a new one of that line, or beside others.
+    #[cold]
+    fn append_anew(
+        &mut self,
+        engine: &Engine,
+        guest: Guest,
+        (group, class): (usize, usize),
+        mark: u32,
+        now: Now,
+        for_compaction: bool,
+    ) -> Option<usize> {
+        let Guest { queue, weight, bytes, .. } = guest;
+        if let Some(full) = self.open[queue][group][class].take() {
+            full.seal(engine);
+        }
+        if self.open_count() < engine.open_max || !self.has_room(queue, mark, bytes) {
+            let id = engine.take_segment(for_compaction);
+            self.open[queue][group][class] = id.map(|id| Open::new(engine, id, queue, group, mark, now));
+        }
+        let own = self.open[queue][group][class].as_mut().and_then(|open| open.take(bytes, weight));
+        // No segment to be had, or enough of them half empty. Lines are a convenience: the nearest of this flush mark will do.
+        own.or_else(|| self.take_beside(queue, (group, class), mark, bytes, weight))
     }
 
     fn open_count(&self) -> usize {

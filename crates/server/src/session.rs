@@ -381,7 +381,7 @@ impl Session {
                         )));
                         None
                     }
-                    Command::Store(store) => match executor.reserve(&store) {
+                    Command::Store(store) => match executor.reserve(store) {
                         Ok(Some(upload)) => {
                             self.state = State::Value(Box::new(Arrival::in_cache(
                                 dialect,

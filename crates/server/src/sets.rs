@@ -4,7 +4,7 @@
 
 use arrayvec::ArrayVec;
 use larder_protocol::command::Store;
-use larder_protocol::text;
+use larder_protocol::{Key, text};
 
 use crate::execute::{Done, Executor};
 use crate::measure::Class;
@@ -12,7 +12,9 @@ use crate::session::{BATCH_REQUESTS_MAX, OUTPUT_BYTES_MAX, PLAIN, Step, Verdict}
 
 /// A set of the run.
 struct Set<'i> {
-    store: Store<'i>,
+    key: Key<'i>,
+    client_flags: u32,
+    exptime: i64,
     value: &'i [u8],
     /// Where the next request starts.
     end: usize,
@@ -22,18 +24,19 @@ struct Set<'i> {
 pub(crate) fn serve(executor: &mut Executor<'_, '_, '_, '_>, input: &[u8], sets_max: usize) -> Option<Step> {
     let run = run(input, sets_max)?;
     let hashes: ArrayVec<_, BATCH_REQUESTS_MAX> =
-        run.iter().map(|set| executor.hash_once(set.store.key.written())).collect();
+        run.iter().map(|set| executor.hash_once(set.key.written())).collect();
     if run.len() > 1 {
         executor.turn.prefetch_changes(&hashes);
     }
     let mut step = Step { consumed: 0, requests: 0, verdict: None };
     for (set, hash) in run.iter().zip(hashes) {
-        let done = executor.set(set.store, hash, set.value, &PLAIN);
+        let store = Store::set(set.key, set.client_flags, set.exptime, set.value.len() as u32);
+        let done = executor.set(store, hash, set.value, &PLAIN);
         if done == Done::TryAgain {
             step.verdict = Some(Verdict::TryAgain);
             break;
         }
-        executor.cx.recorder.key(set.store.key.written());
+        executor.cx.recorder.key(set.key.written());
         step.consumed = set.end;
         step.requests += 1;
         executor.gives_up = false;
@@ -60,7 +63,8 @@ fn run(input: &[u8], sets_max: usize) -> Option<ArrayVec<Set<'_>, BATCH_REQUESTS
         && let Some(value) = PLAIN.split_value(block)
     {
         end += head_bytes + block.len();
-        run.push(Set { store, value, end });
+        let Store { key, client_flags, exptime, .. } = store;
+        run.push(Set { key, client_flags, exptime, value, end });
     }
     let is_worth_it = run.len() >= RUN_MIN || !run.is_empty() && end == input.len();
     is_worth_it.then_some(run)

@@ -11,6 +11,7 @@ use super::{Answered, Done, Executor, TryAgain, Value, ttl_secs};
 
 impl<'t> Executor<'_, '_, '_, 't> {
     /// A plain set, while nobody follows requests.
+    #[inline]
     pub(crate) fn set(
         &mut self,
         store: command::Store<'_>,
@@ -25,6 +26,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
     }
 
     // set, add, replace, append, prepend, cas, ms
+    #[inline(always)] // Much of what a store may be asked falls away where it is known to be a plain set.
     pub(super) fn store(
         &mut self,
         store: command::Store<'_>,
@@ -56,10 +58,10 @@ impl<'t> Executor<'_, '_, '_, 't> {
             Stored::NotStored => Reply::NotStored,
             Stored::Exists => Reply::Exists,
             Stored::NotFound => Reply::NotFound,
-            Stored::TooLarge => return Ok(self.refuse(&store, hash, Error::TooLarge)),
+            Stored::TooLarge => return Ok(self.refuse(store, hash, Error::TooLarge)),
             Stored::TryAgain if !self.gives_up => return Err(TryAgain),
             Stored::TryAgain | Stored::OutOfMemory => {
-                return Ok(self.refuse(&store, hash, Error::OutOfMemoryStoring));
+                return Ok(self.refuse(store, hash, Error::OutOfMemoryStoring));
             }
         };
         counters.cmd_set.add(1);
@@ -76,12 +78,12 @@ impl<'t> Executor<'_, '_, '_, 't> {
 
     /// Makes room for a value that is still arriving. `Err`: the reply to a store that was refused; `Ok(None)`: to be
     /// tried again in a new turn.
-    pub fn reserve(&mut self, store: &command::Store<'_>) -> Result<Option<Upload>, Reply<'t, Item<'t>>> {
+    pub fn reserve(&mut self, store: command::Store<'_>) -> Result<Option<Upload>, Reply<'t, Item<'t>>> {
         let turn = self.turn;
-        let expiry = Expiries::of(store, self);
+        let expiry = Expiries::of(&store, self);
         let key = store.key.bytes(&mut self.key_buffer);
         let hash = turn.prepare(key);
-        let terms = terms(store, key, &[], expiry, self.cx.shared.settings.cas);
+        let terms = terms(&store, key, &[], expiry, self.cx.shared.settings.cas);
         match turn.reserve(&terms, store.value_bytes) {
             Ok(upload) => Ok(Some(upload)),
             Err(NoRoom::TooLarge) => Err(self.refuse(store, hash, Error::TooLarge)),
@@ -96,7 +98,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
     pub fn refuse_for_memory(&mut self, request: &Request<'_>) -> Done {
         let command::Command::Store(store) = request.command else { return Done::Answered };
         let hash = self.turn.prepare(store.key.bytes(&mut self.key_buffer));
-        let reply = self.refuse(&store, hash, Error::OutOfMemoryStoring);
+        let reply = self.refuse(store, hash, Error::OutOfMemoryStoring);
         if self.cx.shared.attention.is_paid() {
             self.observe(&request.command, &request.form, None, &reply);
         }
@@ -104,7 +106,8 @@ impl<'t> Executor<'_, '_, '_, 't> {
     }
 
     /// A store without room. The old value goes too, where the command says so: its owner meant it to be gone.
-    fn refuse(&mut self, store: &command::Store<'_>, hash: Hash, error: Error) -> Reply<'t, Item<'t>> {
+    #[cold]
+    fn refuse(&mut self, store: command::Store<'_>, hash: Hash, error: Error) -> Reply<'t, Item<'t>> {
         let counters = self.cx.counters;
         match error {
             Error::TooLarge => counters.store_too_large.add(1),
@@ -264,6 +267,7 @@ impl Expiries {
 }
 
 /// A store in the engine's terms.
+#[inline]
 fn terms<'a>(
     store: &command::Store<'_>,
     key: &'a [u8],
