@@ -211,9 +211,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
         self.cx.shared.clock.expiry(exptime, self.turn.now())
     }
 
-    /// Hashes a key, unless that was done already.
+    /// As [`Turn::prepare`], unless that was done already.
     #[inline]
-    pub(crate) fn hash_once(&mut self, key: &[u8]) -> Hash {
+    pub(crate) fn prepare_once(&mut self, key: &[u8]) -> Hash {
         match self.foreseen.take() {
             Some(foreseen) if std::ptr::eq(foreseen.key, key) => foreseen.hash,
             _ => self.turn.prepare(key),

@@ -19,7 +19,7 @@ pub(crate) fn serve(executor: &mut Executor<'_, '_, '_, '_>, input: &[u8], gets_
     {
         end += line_bytes;
         run.push((key, end));
-        hashes.push(executor.hash_once(key.written()));
+        hashes.push(executor.prepare_once(key.written()));
     }
     if run.is_empty() {
         return None;

@@ -24,6 +24,7 @@ mod frame;
 mod gets;
 pub mod guard;
 pub mod journal;
+pub mod large_pages;
 pub mod listen;
 pub mod log;
 mod login;

@@ -17,6 +17,7 @@ use larder_server::daemon::{self, PidFile};
 use larder_server::doors::Doors;
 use larder_server::guard::Guard;
 use larder_server::journal;
+use larder_server::large_pages;
 use larder_server::numa;
 use larder_server::options::{self, EXIT_OS_ERROR, Outcome, Refusal};
 use larder_server::privilege;
@@ -198,7 +199,7 @@ fn config(settings: &Settings) -> Result<Config, Refusal> {
         // One for each worker, one for the background work.
         handles_max: settings.threads + 1,
         index_power: settings.index_power(),
-        large_pages: settings.large_pages,
+        large_pages: large_pages::allowed(settings.large_pages),
         hash_key,
     })
 }

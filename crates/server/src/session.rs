@@ -265,7 +265,7 @@ impl Session {
                 break;
             };
             framed_bytes += bytes;
-            let hash = single_key(&request.command).map(|key| executor.hash_once(key));
+            let hash = single_key(&request.command).map(|key| executor.prepare_once(key));
             batch.push(Framed { request, value, hash, end: framed_bytes });
         }
         if batch.len() > 1 {

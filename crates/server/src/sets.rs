@@ -24,7 +24,7 @@ struct Set<'i> {
 pub(crate) fn serve(executor: &mut Executor<'_, '_, '_, '_>, input: &[u8], sets_max: usize) -> Option<Step> {
     let run = run(input, sets_max)?;
     let hashes: ArrayVec<_, BATCH_REQUESTS_MAX> =
-        run.iter().map(|set| executor.hash_once(set.key.written())).collect();
+        run.iter().map(|set| executor.prepare_once(set.key.written())).collect();
     if run.len() > 1 {
         executor.turn.prefetch_changes(&hashes);
     }
