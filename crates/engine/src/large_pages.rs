@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use crate::engine::Engine;
 use crate::request::Now;
@@ -46,13 +47,15 @@ impl Engine {
         if mover.used_bytes.swap(used_bytes, Relaxed) < used_bytes {
             return;
         }
+        let begun = Instant::now();
         let mut left = MOVES_PER_SECOND;
-        while left > 0 && self.index.move_to_large_page() {
+        let is_over = |left| left == 0 || begun.elapsed() >= MOVING_PER_SECOND;
+        while !is_over(left) && self.index.move_to_large_page() {
             left -= 1;
         }
         let mut page = mover.next_page.load(Relaxed);
         for _ in 0..LOOKS_PER_SECOND {
-            if left == 0 {
+            if is_over(left) {
                 break;
             }
             let Some(range) = self.log.large_page(page) else {
@@ -90,7 +93,9 @@ impl Engine {
     }
 }
 
-/// Some 400 us of copying each, on a machine that has memory at hand; in a virtual one whose host has to find it, up to 5 ms.
+/// Some 400 us of copying each, on a machine that has memory at hand ...
 const MOVES_PER_SECOND: u32 = 8;
+/// ... and in a virtual one whose host has to find it up to 5 ms: then there are fewer. None is begun after so long.
+const MOVING_PER_SECOND: Duration = Duration::from_millis(4);
 /// Of pages of which there may be very many, none of them to be moved.
 const LOOKS_PER_SECOND: u32 = 4096;
