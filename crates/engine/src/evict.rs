@@ -69,7 +69,7 @@ impl Handle {
         self.engine.reclaim_some(items_max);
         self.engine.reclaim_buckets(items_max);
         let is_shrinking = self.engine.shrink(items_max / SHRINK_ITEMS);
-        self.engine.move_to_large_pages(now);
+        let is_moving = self.engine.move_to_large_page(now);
         let turn = self.enter(now);
         let bytes_max = items_max * 64;
         let mut done = turn.empty_some(bytes_max, true);
@@ -84,7 +84,7 @@ impl Handle {
         turn.report_items(0);
         drop(turn);
         self.engine.reclaim_some(items_max);
-        done >= bytes_max || is_shrinking
+        done >= bytes_max || is_shrinking || is_moving
     }
 }
 

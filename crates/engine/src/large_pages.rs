@@ -7,7 +7,6 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::time::{Duration, Instant};
 
 use crate::engine::Engine;
 use crate::request::Now;
@@ -28,50 +27,57 @@ pub enum LargePages {
 /// How far the background step has come.
 #[derive(Default)]
 pub(crate) struct Mover {
-    /// When it last looked.
+    /// When it last began to move some.
     secs: AtomicU32,
-    /// How much memory the cache had then.
+    /// So many more in this second ...
+    left: AtomicU32,
+    /// ... and none from then on.
+    until_micros: AtomicU64,
+    /// How much memory the cache had when it began.
     used_bytes: AtomicU64,
     /// Which large page of the log is next.
     next_page: AtomicUsize,
 }
 
 impl Engine {
-    /// Once a second: moves a little of what was filled.
-    pub(crate) fn move_to_large_pages(&self, now: Now) {
+    /// Moves one page of what was filled, if there may be another in this second. True: look again at once.
+    pub(crate) fn move_to_large_page(&self, now: Now) -> bool {
+        if self.large_pages == LargePages::Never {
+            return false;
+        }
         let mover = &self.mover;
-        if self.large_pages == LargePages::Never || mover.secs.swap(now.secs, Relaxed) == now.secs {
-            return;
+        if mover.secs.swap(now.secs, Relaxed) != now.secs {
+            let used_bytes = self.budget.used_bytes();
+            let is_growing = mover.used_bytes.swap(used_bytes, Relaxed) < used_bytes;
+            mover.left.store(if is_growing { 0 } else { MOVES_PER_SECOND }, Relaxed);
+            mover.until_micros.store(now.micros + MOVING_MICROS_PER_SECOND, Relaxed);
         }
-        let used_bytes = self.budget.used_bytes();
-        if mover.used_bytes.swap(used_bytes, Relaxed) < used_bytes {
-            return;
+        let left = mover.left.load(Relaxed);
+        if left == 0 || now.micros >= mover.until_micros.load(Relaxed) {
+            return false;
         }
-        let begun = Instant::now();
-        let mut left = MOVES_PER_SECOND;
-        let is_over = |left| left == 0 || begun.elapsed() >= MOVING_PER_SECOND;
-        while !is_over(left) && self.index.move_to_large_page() {
-            left -= 1;
-        }
-        let mut page = mover.next_page.load(Relaxed);
+        let is_moved = self.index.move_to_large_page() || self.move_some_log();
+        mover.left.store(if is_moved { left - 1 } else { 0 }, Relaxed);
+        is_moved
+    }
+
+    /// Moves one page of the log. False: nothing is to be moved where it looked.
+    fn move_some_log(&self) -> bool {
         for _ in 0..LOOKS_PER_SECOND {
-            if is_over(left) {
-                break;
-            }
+            let page = self.mover.next_page.fetch_add(1, Relaxed);
             let Some(range) = self.log.large_page(page) else {
-                page = 0;
-                break;
+                self.mover.next_page.store(0, Relaxed);
+                return false;
             };
-            page += 1;
             if self.are_filled(&range) {
-                left -= 1;
                 if self.log.move_to_large_page(range.clone()) {
                     self.segments_in(&range)
                         .for_each(|(_, segment)| segment.on_large_page.store(true, Relaxed));
                 }
+                return true;
             }
         }
-        mover.next_page.store(page, Relaxed);
+        false
     }
 
     /// Do full segments alone lie here, and not all of them on large pages?
@@ -95,7 +101,7 @@ impl Engine {
 
 /// Some 400 us of copying each, on a machine that has memory at hand ...
 const MOVES_PER_SECOND: u32 = 8;
-/// ... and in a virtual one whose host has to find it up to 5 ms: then there are fewer. None is begun after so long.
-const MOVING_PER_SECOND: Duration = Duration::from_millis(4);
+/// ... and in a virtual one whose host has to find it up to 5 ms: then there are fewer, since none is begun after so long.
+const MOVING_MICROS_PER_SECOND: u64 = 4_000;
 /// Of pages of which there may be very many, none of them to be moved.
 const LOOKS_PER_SECOND: u32 = 4096;
