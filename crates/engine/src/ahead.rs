@@ -9,10 +9,12 @@ impl Turn<'_> {
     /// the segment that it lies in. A hint only.
     pub fn prefetch_changes(&self, hashes: &[Hash]) {
         let segments = &self.engine().segments;
-        self.prefetch_found(hashes, |offset| {
-            self.engine().log.prefetch_range(offset, HEAD_BYTES);
-            segments.prefetch(segments.id_at(offset));
-        });
+        for batch in hashes.chunks(BATCH_MAX) {
+            self.prefetch_found(batch, |offset| {
+                self.engine().log.prefetch_range(offset, HEAD_BYTES);
+                segments.prefetch(segments.id_at(offset));
+            });
+        }
     }
 
     /// Starts fetching what gets of these keys, hashed by [`Turn::prepare`], will read: where an item begins and, as soon as that has told how
@@ -33,20 +35,18 @@ impl Turn<'_> {
         }
     }
 
-    /// Calls `prefetch` for where each of them probably lies.
-    fn prefetch_found(&self, hashes: &[Hash], mut prefetch: impl FnMut(usize)) {
+    /// Calls `prefetch` for where each of a batch probably lies.
+    fn prefetch_found(&self, batch: &[Hash], mut prefetch: impl FnMut(usize)) {
         let index = &self.engine().index;
-        for batch in hashes.chunks(BATCH_MAX) {
-            let mut below = 0u32;
-            for (at, hash) in batch.iter().enumerate() {
-                match index.guess(*hash) {
-                    Some(offset) => prefetch(offset),
-                    None => below |= 1 << at,
-                }
+        let mut below = 0u32;
+        for (at, hash) in batch.iter().enumerate() {
+            match index.guess(*hash) {
+                Some(offset) => prefetch(offset),
+                None => below |= 1 << at,
             }
-            let rest = batch.iter().enumerate().filter(|(at, _)| below >> at & 1 != 0);
-            rest.filter_map(|(_, hash)| index.guess_below(*hash)).for_each(&mut prefetch);
         }
+        let rest = batch.iter().enumerate().filter(|(at, _)| below >> at & 1 != 0);
+        rest.filter_map(|(_, hash)| index.guess_below(*hash)).for_each(prefetch);
     }
 }
 

@@ -63,7 +63,7 @@ impl Engine {
 
     /// Moves one page of the log. False: nothing is to be moved where it looked.
     fn move_some_log(&self) -> bool {
-        for _ in 0..LOOKS_PER_SECOND {
+        for _ in 0..LOOKS_PER_MOVE {
             let page = self.mover.next_page.fetch_add(1, Relaxed);
             let Some(range) = self.log.large_page(page) else {
                 self.mover.next_page.store(0, Relaxed);
@@ -105,4 +105,4 @@ const MOVES_PER_SECOND: u32 = 8;
 /// a key of a 100-key get among 10 M items cost 0.38 us soon after they were stored, not 0.26.)
 const MOVING_MICROS_PER_SECOND: u64 = 40_000;
 /// Of pages of which there may be very many, none of them to be moved.
-const LOOKS_PER_SECOND: u32 = 4096;
+const LOOKS_PER_MOVE: u32 = 4096;
