@@ -337,6 +337,7 @@ impl Turn<'_> {
     }
 
     /// Removes an item that has expired or was flushed, if it is still where it was seen.
+    #[cold]
     pub(crate) fn reap(&self, hash: Hash, offset: usize) {
         let bucket = self.engine().index.lock(hash);
         let Some(found) = bucket.find(hash, |entry| entry.offset() == offset) else { return };
@@ -361,7 +362,7 @@ impl Turn<'_> {
         raw.mark_dead();
         let bytes = raw.size() as u64;
         let counters = self.counters();
-        let queue = &counters.queues[engine.queue_of(id)];
+        let queue = &counters.queues[engine.segments.home(id).queue()];
         queue.items.add(-1);
         queue.live_bytes.add(-(bytes as i64));
         counters.bytes.add(-i64::from(raw.accounted_bytes()));
@@ -387,7 +388,7 @@ impl Turn<'_> {
     /// The books of an item that the index now points to.
     pub(crate) fn count_linked(&self, id: crate::segment::Id, raw: Raw) {
         let counters = self.counters();
-        let queue = &counters.queues[self.engine().queue_of(id)];
+        let queue = &counters.queues[self.engine().segments.home(id).queue()];
         queue.items.add(1);
         queue.live_bytes.add(raw.size() as i64);
         counters.bytes.add(i64::from(raw.accounted_bytes()));

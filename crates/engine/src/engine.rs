@@ -17,7 +17,7 @@ use crate::limbo::{Limbo, Retired};
 use crate::memory::{PAGE_BYTES, Region};
 use crate::request::{Miss, Now};
 use crate::run::Runs;
-use crate::segment::{CLAIMED, GROUPS, Id, LARGE, MAIN, OPEN, SMALL, Segments, WAITING};
+use crate::segment::{CLAIMED, GROUPS, Home, Id, LARGE, MAIN, OPEN, SMALL, Segments, WAITING};
 use crate::stats::{Counters, Stats};
 use crate::worth::CLASSES;
 
@@ -282,14 +282,16 @@ impl Engine {
 
     /// Is the item at this offset alive?
     pub(crate) fn liveness(&self, offset: usize, item: Raw, now: Now) -> Result<(), Miss> {
-        if self.is_flushed(self.segments.id_at(offset)) {
+        self.liveness_in(self.segments.home_of(offset), item, now)
+    }
+
+    /// The same where it is known in which segment it lies.
+    #[inline]
+    pub(crate) fn liveness_in(&self, home: Home<'_>, item: Raw, now: Now) -> Result<(), Miss> {
+        if home.segment.flush_mark.load(Relaxed) != self.flush_mark.load(Acquire) {
             return Err(Miss::Flushed);
         }
         if item.expiry().is_past(now) { Err(Miss::Expired) } else { Ok(()) }
-    }
-
-    pub(crate) fn is_flushed(&self, id: Id) -> bool {
-        self.segments.get(id).flush_mark.load(Relaxed) != self.flush_mark.load(Acquire)
     }
 
     /// Fewer free segments than there should be, even when what is in limbo has come back?

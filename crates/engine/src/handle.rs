@@ -2,14 +2,15 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::*;
 
+use crate::ahead::Guess;
 use crate::engine::Engine;
 use crate::hash::Hash;
 use crate::index::Found;
-use crate::item::{FETCHED, Raw, STALE, TOKEN};
+use crate::item::{DEAD, FETCHED, Raw, STALE, TOKEN};
 use crate::request::{Expiry, Fail, Fetch, Fetched, Miss, Now, Token};
-use crate::segment::{Id, LARGE};
+use crate::segment::Home;
+use crate::stats::Counters;
 use crate::upload::Pin;
 use crate::write::Writer;
 
@@ -30,7 +31,7 @@ impl Handle {
     pub fn enter(&mut self, now: Now) -> Turn<'_> {
         self.engine.epochs.enter(self.id);
         self.engine.flush_if_due(now);
-        Turn { handle: self, now }
+        Turn { handle: self, counters: &self.engine.counters[self.id], now }
     }
 
     /// The cache this handle belongs to.
@@ -63,6 +64,7 @@ impl Drop for Handle {
 /// A span of work during which every item found stays readable, whatever others do.
 pub struct Turn<'h> {
     pub(crate) handle: &'h Handle,
+    counters: &'h Counters,
     now: Now,
 }
 
@@ -97,9 +99,21 @@ impl Turn<'_> {
     /// Finds a live item and counts as a use of it. The fast path of `get`: no lock, and no write to memory that others
     /// share but for an item's first uses.
     pub fn get(&self, key: &[u8], hash: Hash) -> Result<Item<'_>, Miss> {
-        let seen = self.look_alive(key, hash)?;
+        self.get_guessed(key, hash, Guess::default())
+    }
+
+    /// The same for a key of a batch, with what [`Turn::guess_gets`] of this turn saw of it: it may find what was there then, and no
+    /// longer is.
+    #[inline(always)]
+    pub fn get_guessed(&self, key: &[u8], hash: Hash, guess: Guess<'_>) -> Result<Item<'_>, Miss> {
+        let guessed = guess.0.map(|found| self.seen(found));
+        let seen = match guessed.filter(|seen| seen.raw.has_key(key) && seen.raw.marks() & DEAD == 0) {
+            Some(seen) => seen,
+            None => self.look(key, hash).ok_or(Miss::Absent)?,
+        };
+        let home = self.check_alive(hash, &seen)?;
+        self.count_hit(home);
         self.note_use(&seen);
-        self.count_hit(&seen);
         Ok(self.item(&seen))
     }
 
@@ -136,7 +150,7 @@ impl Turn<'_> {
                 self.note_use(&seen);
             }
             if how.touch.is_none() {
-                self.count_hit(&seen);
+                self.count_hit(self.engine().segments.home_of(seen.offset));
             }
             return Ok(fetched);
         }
@@ -178,23 +192,36 @@ impl Turn<'_> {
         &self.handle.engine
     }
 
-    pub(crate) fn counters(&self) -> &crate::stats::Counters {
-        &self.engine().counters[self.handle.id]
+    pub(crate) fn counters(&self) -> &Counters {
+        self.counters
     }
 
     /// Finds a key, alive or not.
-    #[inline]
     pub(crate) fn look(&self, key: &[u8], hash: Hash) -> Option<Seen<'_>> {
-        let found = self.engine().index.find(hash, |entry| self.engine().item(entry).key() == key)?;
-        Some(Seen { found, offset: found.entry.offset(), raw: self.engine().item(found.entry) })
+        self.engine()
+            .index
+            .find(hash, |entry| self.engine().item(entry).has_key(key))
+            .map(|found| self.seen(found))
+    }
+
+    #[inline]
+    fn seen<'t>(&self, found: Found<'t>) -> Seen<'t> {
+        Seen { found, offset: found.entry.offset(), raw: self.engine().item(found.entry) }
     }
 
     /// Finds a live item; removes a dead one on the way.
     #[inline]
     fn look_alive(&self, key: &[u8], hash: Hash) -> Result<Seen<'_>, Miss> {
         let seen = self.look(key, hash).ok_or(Miss::Absent)?;
-        match self.engine().liveness(seen.offset, seen.raw, self.now) {
-            Ok(()) => Ok(seen),
+        self.check_alive(hash, &seen)?;
+        Ok(seen)
+    }
+
+    #[inline]
+    fn check_alive(&self, hash: Hash, seen: &Seen<'_>) -> Result<Home<'_>, Miss> {
+        let home = self.engine().segments.home_of(seen.offset);
+        match self.engine().liveness_in(home, seen.raw, self.now) {
+            Ok(()) => Ok(home),
             Err(miss) => {
                 self.reap(hash, seen.offset);
                 Err(miss)
@@ -212,8 +239,9 @@ impl Turn<'_> {
     }
 
     /// As memcached counts: what also touches is a touch, and no hit.
-    fn count_hit(&self, seen: &Seen<'_>) {
-        self.counters().queues[self.engine().queue_at(seen.offset)].hits.add(1);
+    #[inline]
+    fn count_hit(&self, home: Home<'_>) {
+        self.counters().queues[home.queue()].hits.add(1);
     }
 
     pub(crate) fn describe(&self, raw: Raw, offset: usize) -> Fetched<'_> {
@@ -269,15 +297,7 @@ impl Turn<'_> {
 impl Engine {
     /// Which of `Stats::queues` an item at this offset counts in.
     pub(crate) fn queue_at(&self, offset: usize) -> usize {
-        self.queue_of(self.segments.id_at(offset))
-    }
-
-    pub(crate) fn queue_of(&self, id: Id) -> usize {
-        if self.segments.is_run(id) {
-            LARGE
-        } else {
-            usize::from(self.segments.get(id).queue.load(Relaxed)) & 1
-        }
+        self.segments.home_of(offset).queue()
     }
 }
 

@@ -94,7 +94,7 @@ impl Entry {
 }
 
 /// An entry found, and where.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Found<'i> {
     word: &'i AtomicU64,
     pub(crate) entry: Entry,
@@ -181,15 +181,15 @@ impl Index {
         self.buckets.prefetch(bucket_of(hash, self.count.load(Relaxed)));
     }
 
-    /// Where an item lies that is probably the one, if any entry of the first line has its tag; for prefetching only.
-    #[inline]
-    pub(crate) fn guess(&self, hash: Hash) -> Option<usize> {
+    /// The entry that is probably the one, if any of the first line has its tag.
+    #[inline(always)]
+    pub(crate) fn guess(&self, hash: Hash) -> Option<Found<'_>> {
         let line = self.line(bucket_of(hash, self.count.load(Acquire)));
         let mut last = Entry(0);
         for word in line {
             last = Entry(word.load(Acquire));
             if last.matches(hash) {
-                return Some(last.offset());
+                return Some(Found { word, entry: last });
             }
         }
         if let Some(overflow) = last.overflow() {
@@ -199,10 +199,9 @@ impl Index {
     }
 
     /// The same for a hash that the first line does not know, once the next has been fetched.
-    pub(crate) fn guess_below(&self, hash: Hash) -> Option<usize> {
+    pub(crate) fn guess_below(&self, hash: Hash) -> Option<Found<'_>> {
         let first = self.line(bucket_of(hash, self.count.load(Acquire)));
-        let entries = self.below(first).flatten().map(|word| Entry(word.load(Acquire)));
-        entries.into_iter().find(|entry| entry.matches(hash)).map(Entry::offset)
+        self.below(first).find_map(|line| scan(line, hash, &|_| true))
     }
 
     /// Finds the entry for which `is_it` says yes. Lock-free.
@@ -414,8 +413,10 @@ impl Index {
 }
 
 /// Which of `count` buckets a hash belongs to.
+#[inline]
 fn bucket_of(hash: Hash, count: u64) -> usize {
-    let mask = count.next_power_of_two() - 1;
+    // As many bits as the highest bucket has; one bucket has none, and gets one that is taken off again.
+    let mask = !0 >> ((count - 1) | 1).leading_zeros();
     let bucket = hash.0 & mask;
     (if bucket < count { bucket } else { bucket & (mask >> 1) }) as usize
 }

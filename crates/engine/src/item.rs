@@ -187,6 +187,23 @@ impl Raw {
         unsafe { std::slice::from_raw_parts(self.0.add(self.key_offset()).as_ptr(), self.key_bytes()) }
     }
 
+    /// Is this its key?
+    #[inline]
+    pub(crate) fn has_key(self, key: &[u8]) -> bool {
+        let own = self.key();
+        if own.len() != key.len() {
+            return false;
+        }
+        // Most keys are so long: two comparisons that overlap, where a call would take as much again.
+        match (own.first_chunk(), own.last_chunk(), key.first_chunk(), key.last_chunk()) {
+            (Some(own_head), Some(own_tail), Some(head), Some(tail)) if key.len() <= 32 => {
+                let differ = |a: &[u8; 16], b: &[u8; 16]| u128::from_ne_bytes(*a) ^ u128::from_ne_bytes(*b);
+                differ(own_head, head) | differ(own_tail, tail) == 0
+            }
+            _ => own == key,
+        }
+    }
+
     pub(crate) fn value<'a>(self) -> &'a [u8] {
         // SAFETY: as for the key.
         unsafe {
@@ -211,7 +228,12 @@ impl Raw {
 
     /// Bytes in memory.
     pub(crate) fn size(self) -> usize {
-        (self.key_offset() + self.key_bytes() + self.value_bytes()).next_multiple_of(ALIGN_BYTES)
+        self.size_unpadded().next_multiple_of(ALIGN_BYTES)
+    }
+
+    /// Bytes up to the end of the value.
+    pub(crate) fn size_unpadded(self) -> usize {
+        self.key_offset() + self.key_bytes() + self.value_bytes()
     }
 
     /// Key + value + 59, + 4 with client flags: what memcached would call its size (item header 48, NUL after the key,

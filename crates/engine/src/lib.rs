@@ -79,6 +79,7 @@ mod walk;
 mod worth;
 mod write;
 
+pub use ahead::{BATCH_MAX, Guess, Guesses};
 pub use engine::{Config, Engine, segment_bytes};
 pub use evicted::Evicted;
 pub use handle::{Handle, Item, Turn};

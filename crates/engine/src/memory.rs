@@ -15,6 +15,8 @@ use std::sync::atomic::AtomicU64;
 /// The granule in which memory is charged and given back. Kernels with larger pages merely give back less often.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
+const LINE_BYTES: usize = 64;
+
 /// A large page.
 pub(crate) const LARGE_PAGE_BYTES: usize = 2 << 20;
 
@@ -67,17 +69,17 @@ impl Region {
     /// A cache line of eight words. Panics beyond the end.
     #[cfg(not(all(loom, test)))]
     pub(crate) fn line_u64(&self, index: usize) -> &[AtomicU64; 8] {
-        assert!(index < self.bytes / 64, "line {index} is outside the region");
+        assert!(index < self.bytes / LINE_BYTES, "line {index} is outside the region");
         // SAFETY: in bounds (checked), aligned (the base is page-aligned), initialised (zeroed by the system), and only
         // ever accessed as atomics.
-        unsafe { &*self.base.as_ptr().add(index * 64).cast::<[AtomicU64; 8]>() }
+        unsafe { &*self.base.as_ptr().add(index * LINE_BYTES).cast::<[AtomicU64; 8]>() }
     }
 
     /// A cache line of sixteen half words. Panics beyond the end.
     pub(crate) fn line_u32(&self, index: usize) -> &[AtomicU32; 16] {
-        assert!(index < self.bytes / 64, "line {index} is outside the region");
+        assert!(index < self.bytes / LINE_BYTES, "line {index} is outside the region");
         // SAFETY: as in `line_u64`; a region is used with one of the two widths only.
-        unsafe { &*self.base.as_ptr().add(index * 64).cast::<[AtomicU32; 16]>() }
+        unsafe { &*self.base.as_ptr().add(index * LINE_BYTES).cast::<[AtomicU32; 16]>() }
     }
 
     /// The address of the first byte, at the border of a page.
@@ -104,13 +106,20 @@ impl Region {
 
     /// Hints that these bytes, or some of them, will be read or written soon.
     pub(crate) fn prefetch_range(&self, offset: usize, bytes: usize) {
-        if bytes == 0 {
-            return;
-        }
-        let end = (offset + bytes.min(PREFETCHED_BYTES_MAX)).min(self.bytes);
-        for line in (offset / 64 * 64..end).step_by(64) {
+        self.prefetch_lines(offset / LINE_BYTES * LINE_BYTES, offset + bytes);
+    }
+
+    /// The same for the lines from where `line` begins to `end`.
+    #[inline]
+    pub(crate) fn prefetch_lines(&self, mut line: usize, end: usize) {
+        let end = end.min(self.bytes);
+        for _ in 0..PREFETCHED_LINES_MAX {
+            if line >= end {
+                break;
+            }
             // SAFETY: in bounds; a prefetch has no other requirement.
             prefetch(unsafe { self.base.as_ptr().add(line) });
+            line += LINE_BYTES;
         }
     }
 
@@ -131,7 +140,7 @@ impl Drop for Region {
 }
 
 /// As much as a core can have on its way at once.
-const PREFETCHED_BYTES_MAX: usize = 2048;
+const PREFETCHED_LINES_MAX: usize = 32;
 
 /// Hints that a cache line will be read soon.
 pub(crate) fn prefetch(pointer: *const u8) {

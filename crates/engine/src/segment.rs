@@ -85,6 +85,21 @@ pub(crate) struct Segment {
     pub(crate) on_large_page: AtomicBool,
 }
 
+/// The segment or run that an item lies in.
+#[derive(Clone, Copy)]
+pub(crate) struct Home<'s> {
+    pub(crate) segment: &'s Segment,
+    is_run: bool,
+}
+
+impl Home<'_> {
+    /// Which of `Stats::queues` its items count in.
+    #[inline]
+    pub(crate) fn queue(self) -> usize {
+        if self.is_run { LARGE } else { usize::from(self.segment.queue.load(Relaxed)) & 1 }
+    }
+}
+
 /// Every store and every overwrite writes here, and every look-up reads the fields beside it. One line alone: there are many segments.
 #[repr(align(64))]
 pub(crate) struct Books {
@@ -223,6 +238,16 @@ impl Segments {
 
     pub(crate) fn get(&self, id: Id) -> &Segment {
         &self.all[id as usize]
+    }
+
+    /// Where an item at this offset lives.
+    #[inline]
+    pub(crate) fn home_of(&self, offset: usize) -> Home<'_> {
+        self.home(self.id_at(offset))
+    }
+
+    pub(crate) fn home(&self, id: Id) -> Home<'_> {
+        Home { segment: self.get(id), is_run: self.is_run(id) }
     }
 
     /// Starts fetching what is known of a segment.

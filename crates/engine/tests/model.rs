@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 
 use larder_engine::{
-    Arith, Compare, Config, Counted, Deleted, Engine, Expiry, Fail, Fetch, Handle, Invalidate, LargePages,
-    Mode, Now, Store, Stored, Token, Turn,
+    Arith, Compare, Config, Counted, Deleted, Engine, Expiry, Fail, Fetch, Guess, Handle, Invalidate,
+    LargePages, Mode, Now, Store, Stored, Token, Turn,
 };
 
 /// Steps per run; `LARDER_MODEL_STEPS` for more.
@@ -122,10 +122,32 @@ fn note_use(item: &mut Modelled, now: Now) {
     item.fetched = true;
 }
 
-fn step(model: &mut Model, turn: &Turn<'_>, random: &mut Random, keys: u64, value_bytes_max: u64) {
+fn any_key(random: &mut Random, keys: u64) -> Vec<u8> {
+    format!("key:{:0width$}", random.below(keys), width = 1 + random.below(2) as usize * 12).into_bytes()
+}
+
+/// Keys, and where they lay when their turn began.
+type Guessed<'t> = Vec<(Vec<u8>, Guess<'t>)>;
+
+fn guess<'t>(turn: &'t Turn<'_>, random: &mut Random, keys: u64) -> Guessed<'t> {
+    let keys: Vec<_> = (0..random.below(4)).map(|_| any_key(random, keys)).collect();
+    let hashes: Vec<_> = keys.iter().map(|key| turn.prepare(key)).collect();
+    keys.into_iter().zip(turn.guess_gets(&hashes)).collect()
+}
+
+fn step(
+    model: &mut Model,
+    turn: &Turn<'_>,
+    guessed: &Guessed<'_>,
+    random: &mut Random,
+    keys: u64,
+    value_bytes_max: u64,
+) {
     let now = turn.now();
-    let key =
-        format!("key:{:0width$}", random.below(keys), width = 1 + random.below(2) as usize * 12).into_bytes();
+    let (key, guess) = match guessed.get(random.below(8) as usize) {
+        Some((key, guess)) => (key.clone(), *guess),
+        None => (any_key(random, keys), Guess::default()),
+    };
     let hash = turn.prepare(&key);
     let length = match random.below(20) {
         0 => random.below(value_bytes_max),
@@ -181,7 +203,7 @@ fn step(model: &mut Model, turn: &Turn<'_>, random: &mut Random, keys: u64, valu
             let evicted = model.evicts && old.as_ref().is_some_and(|old| is_evicted(&store, old, stored));
             model_store(model, turn, &store, old.filter(|_| !evicted), stored);
         }
-        40..60 => match (turn.get(&key, hash), old) {
+        40..60 => match (turn.get_guessed(&key, hash, guess), old) {
             (Ok(item), Some(old)) => {
                 assert!(item.value() == old.value);
                 note_use(model.get(&key, now).unwrap(), now);
@@ -587,8 +609,9 @@ fn run(mut model: Model, config: Config, seed: u64, keys: u64, value_bytes_max: 
             background.maintain(now, 100);
         }
         let turn = handle.enter(now);
+        let guessed = guess(&turn, &mut random, keys);
         for _ in 0..1 + random.below(4) {
-            step(&mut model, &turn, &mut random, keys, value_bytes_max);
+            step(&mut model, &turn, &guessed, &mut random, keys, value_bytes_max);
         }
         drop(turn);
         if random.chance(20_000) {

@@ -90,6 +90,12 @@ impl<'a> Keys<'a> {
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
+
+    /// What will be left of it after so many more keys.
+    pub fn rest_after(mut self, keys: usize) -> &'a [u8] {
+        self.by_ref().take(keys).for_each(drop);
+        self.rest
+    }
 }
 
 impl<'a> Iterator for Keys<'a> {

@@ -12,9 +12,18 @@ pub trait Sink {
     type Value;
     /// Writes bytes.
     fn bytes(&mut self, bytes: &[u8]);
+    /// Writes the first `len_bytes` of these. Whoever can write all of them and take back the rest saves a copy whose length is known
+    /// only when it is made.
+    #[inline]
+    fn short(&mut self, bytes: [u8; SHORT_BYTES], len_bytes: usize) {
+        self.bytes(&bytes[..len_bytes]);
+    }
     /// Writes a value.
     fn value(&mut self, value: &Self::Value);
 }
+
+/// The longest that [`Sink::short`] writes.
+pub const SHORT_BYTES: usize = 16;
 
 /// How a request wants to be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

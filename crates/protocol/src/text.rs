@@ -346,18 +346,26 @@ fn encode_other<S: Sink>(reply: &Reply<'_, S::Value>, sink: &mut S) {
 }
 
 /// VALUE <key> <flags> <bytes> [<cas unique>]\r\n<data block>\r\n
+#[inline(always)]
 fn encode_hit<S: Sink>(form: TextForm, hit: &Hit<'_, S::Value>, sink: &mut S) {
     sink.bytes(b"VALUE ");
     sink.bytes(hit.key);
-    let mut tail = number::Tail::default();
-    if form.with_cas {
-        tail.prepend(hit.cas);
+    match number::plain_tail(hit.value_bytes) {
+        Some((tail, len_bytes)) if hit.client_flags == 0 && !form.with_cas => sink.short(tail, len_bytes),
+        _ => encode_tail(hit.client_flags, hit.value_bytes, form.with_cas.then_some(hit.cas), sink),
     }
-    tail.prepend(hit.value_bytes as u64);
-    tail.prepend(hit.client_flags.into());
-    sink.bytes(tail.bytes());
     sink.value(&hit.value);
     sink.bytes(b"\r\n");
+}
+
+fn encode_tail<S: Sink>(client_flags: u32, value_bytes: usize, cas: Option<u64>, sink: &mut S) {
+    let mut tail = number::Tail::default();
+    if let Some(cas) = cas {
+        tail.prepend(cas);
+    }
+    tail.prepend(value_bytes as u64);
+    tail.prepend(client_flags.into());
+    sink.bytes(tail.bytes());
 }
 
 /// Writes a line.

@@ -3,6 +3,7 @@
 //! first that is something else to it.
 
 use arrayvec::ArrayVec;
+use larder_engine::Guesses;
 use larder_protocol::{Reply, text};
 
 use crate::execute::Executor;
@@ -24,13 +25,11 @@ pub(crate) fn serve(executor: &mut Executor<'_, '_, '_, '_>, input: &[u8], gets_
     if run.is_empty() {
         return None;
     }
-    if run.len() > 1 {
-        executor.turn.prefetch_gets(&hashes);
-    }
+    let guesses = if run.len() > 1 { executor.turn.guess_gets(&hashes) } else { Guesses::default() };
     let mut step = Step { consumed: 0, requests: 0, verdict: None };
-    for (&(key, end), &hash) in run.iter().zip(&hashes) {
+    for ((&(key, end), &hash), &guess) in run.iter().zip(&hashes).zip(&guesses) {
         executor.cx.recorder.key(key.written());
-        executor.get(key, hash, &PLAIN);
+        executor.get(key, hash, guess, &PLAIN);
         PLAIN.encode(&Reply::End, executor.out);
         step.consumed = end;
         step.requests += 1;

@@ -1,6 +1,7 @@
 //! A list of keys to get: hashed and fetched ahead some at a time, then answered in order.
 
 use arrayvec::ArrayVec;
+use larder_engine::BATCH_MAX;
 use larder_protocol::command::Get;
 use larder_protocol::{Form, Reply};
 
@@ -20,24 +21,23 @@ pub(crate) enum LookedUp {
 pub(crate) fn look_up(executor: &mut Executor<'_, '_, '_, '_>, get: Get<'_>, form: &Form<'_>) -> LookedUp {
     let Get { mut keys, exptime } = get;
     for _ in 0..RUNS_MAX {
-        let mut run = ArrayVec::<_, RUN_KEYS_MAX>::new();
-        let mut hashes = ArrayVec::<_, RUN_KEYS_MAX>::new();
+        let run_start = keys;
+        let mut run = ArrayVec::<_, BATCH_MAX>::new();
+        let mut hashes = ArrayVec::<_, BATCH_MAX>::new();
         while !run.is_full() {
-            let rest_bytes = keys.rest().len();
             let Some(key) = keys.next() else { break };
-            run.push((rest_bytes, key));
             hashes.push(executor.turn.prepare(key.written()));
+            run.push(key);
         }
-        executor.turn.prefetch_gets(&hashes);
-        for (&(rest_bytes, key), &hash) in run.iter().zip(&hashes) {
+        let guesses = executor.turn.guess_gets(&hashes);
+        for (at, ((&key, &hash), &guess)) in run.iter().zip(&hashes).zip(&guesses).enumerate() {
+            let stop = |verdict| LookedUp::Stopped { rest_bytes: run_start.rest_after(at).len(), verdict };
             if executor.out.len_bytes() >= OUTPUT_BYTES_MAX {
-                return LookedUp::Stopped { rest_bytes, verdict: Verdict::Yield };
+                return stop(Verdict::Yield);
             }
-            match executor.get_or_touch(key, hash, exptime, form) {
+            match executor.get_or_touch(key, hash, guess, exptime, form) {
                 Ok(()) => executor.cx.recorder.key(key.written()),
-                Err(GetFailed::TryAgain) => {
-                    return LookedUp::Stopped { rest_bytes, verdict: Verdict::TryAgain };
-                }
+                Err(GetFailed::TryAgain) => return stop(Verdict::TryAgain),
                 Err(GetFailed::OutOfMemory) => return LookedUp::All,
             }
         }
@@ -52,7 +52,5 @@ pub(crate) fn look_up(executor: &mut Executor<'_, '_, '_, '_>, get: Get<'_>, for
     LookedUp::Stopped { rest_bytes: keys.rest().len(), verdict: Verdict::Yield }
 }
 
-/// Keys that are fetched ahead together.
-const RUN_KEYS_MAX: usize = 32;
 /// Runs of keys before others have their turn.
 const RUNS_MAX: usize = 64;

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use larder_engine::{Item, Pin};
 use larder_protocol::Sink;
+use larder_protocol::reply::SHORT_BYTES;
 
 /// The replies of one turn: bytes, and values in their midst.
 #[derive(Debug, Default)]
@@ -119,6 +120,13 @@ impl<'t> Sink for Output<'t> {
     #[inline]
     fn bytes(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
+    }
+
+    #[inline]
+    fn short(&mut self, bytes: [u8; SHORT_BYTES], len_bytes: usize) {
+        let end = self.bytes.len() + len_bytes;
+        self.bytes.extend_from_slice(&bytes);
+        self.bytes.truncate(end);
     }
 
     #[inline]

@@ -2,8 +2,8 @@
 //!
 //! The walk of a GET: the worker reads and calls [`Session::feed`]. A run of `get <key>` lines is taken in by [`gets`]; of all
 //! else `serve` frames every whole request that arrived (`Frame::of`, `Dialect::parse`: they borrow). `Turn::prepare` and
-//! `Turn::prefetch_gets` fetch their memory ahead, then in order [`Executor::execute`] calls `Executor::get` (a run calls it at
-//! once), which asks `Turn::get` and writes the item with [`Form::encode`] into the [`Output`]; the worker sends that with one
+//! `Turn::guess_gets` fetch their memory ahead, then in order [`Executor::execute`] calls `Executor::get` (a run calls it at
+//! once), which asks `Turn::get_guessed` and writes the item with [`Form::encode`] into the [`Output`]; the worker sends that with one
 //! write, when all that it had read are answered.
 //!
 //! The walk of a SET: the same way to [`Executor::execute`], with the value where it lies in the input, and on to
@@ -539,7 +539,7 @@ impl Step {
 /// How requests of a run want to be answered.
 pub(crate) const PLAIN: Form<'_> = Form::Text(text::TextForm { noreply: false, with_cas: false });
 /// Requests that are framed and fetched ahead together.
-pub(crate) const BATCH_REQUESTS_MAX: usize = 32;
+pub(crate) const BATCH_REQUESTS_MAX: usize = larder_engine::BATCH_MAX;
 /// Replies are sent once there are so many bytes of them; one reply may go beyond.
 pub const OUTPUT_BYTES_MAX: usize = 256 << 10;
 /// How long a request waits for memory that is being reclaimed, before it is told that there is none. Turns last

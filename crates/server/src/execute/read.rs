@@ -1,6 +1,6 @@
 //! Commands that look up: get and gat, mg, me.
 
-use larder_engine::{Expiry, Fail, Hash, Item, Miss};
+use larder_engine::{Expiry, Fail, Guess, Hash, Item, Miss};
 use larder_measure::{Access, Footprint};
 use larder_protocol::reply::{Detail, Hit, Peeked, Token};
 use larder_protocol::{Error, Form, Key, Reply, command};
@@ -12,7 +12,8 @@ impl<'t> Executor<'_, '_, '_, 't> {
     // get <key>, with all that belongs to it
     pub(super) fn get_one(&mut self, get: command::Get<'_>, hash: Option<Hash>, form: &Form<'_>) -> Done {
         for key in get.keys {
-            match self.get_or_touch(key, self.hash(key.written(), hash), get.exptime, form) {
+            match self.get_or_touch(key, self.hash(key.written(), hash), Guess::default(), get.exptime, form)
+            {
                 Ok(()) => {}
                 Err(GetFailed::TryAgain) => return Done::TryAgain,
                 Err(GetFailed::OutOfMemory) => return Done::Answered,
@@ -30,12 +31,13 @@ impl<'t> Executor<'_, '_, '_, 't> {
         &mut self,
         key: Key<'_>,
         hash: Hash,
+        guess: Guess<'t>,
         exptime: Option<i64>,
         form: &Form<'_>,
     ) -> Result<(), GetFailed> {
         match exptime {
             None => {
-                self.get(key, hash, form);
+                self.get(key, hash, guess, form);
                 Ok(())
             }
             Some(exptime) => self.get_and_touch(key, hash, exptime, form),
@@ -43,11 +45,11 @@ impl<'t> Executor<'_, '_, '_, 't> {
     }
 
     /// get
-    #[inline]
-    pub fn get(&mut self, key: Key<'_>, hash: Hash, form: &Form<'_>) {
+    #[inline(always)]
+    pub fn get(&mut self, key: Key<'_>, hash: Hash, guess: Guess<'t>, form: &Form<'_>) {
         let counters = self.cx.counters;
         counters.cmd_get.add(1);
-        let found = self.turn.get(key.written(), hash);
+        let found = self.turn.get_guessed(key.written(), hash, guess);
         self.follow_read(hash, found.ok());
         if self.cx.shared.attention.is_paid() {
             self.observe_get(key.written(), found);
