@@ -45,10 +45,13 @@ impl Turn<'_> {
     pub fn prefetch_changes(&self, hashes: &[Hash]) {
         let segments = &self.engine().segments;
         for batch in hashes.chunks(BATCH_MAX) {
-            self.guess(batch, |offset| {
-                self.prefetch_head(offset);
-                segments.prefetch(segments.id_at(offset));
-            });
+            let guesses = self.guess(batch, |offset| segments.prefetch(segments.id_at(offset)));
+            // One right after the other: each waits until the processor knows where its page lies, and that finds out about several at once
+            // only where little stands between them. (Asked for where the index is read, as gets do, a set of 1 KiB took the engine 400 ns
+            // instead of 375; but a get 95 instead of 110.)
+            for found in guesses.iter().filter_map(|guess| guess.0) {
+                self.prefetch_head(found.entry.offset());
+            }
         }
     }
 

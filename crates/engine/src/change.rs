@@ -225,8 +225,8 @@ impl Turn<'_> {
             fill(raw.value_mut());
             raw
         };
-        // Where the log goes on the next item follows.
-        self.engine().log.prefetch_range(offset + shape.size(), shape.size());
+        // Where the log goes on others follow, mostly of this size.
+        self.engine().log.prefetch_range(offset + WRITE_AHEAD_ITEMS * shape.size(), shape.size());
         Ok(Draft::Small { offset, raw })
     }
 
@@ -441,3 +441,6 @@ impl Turn<'_> {
         above.checked_add(1).unwrap_or(writer.last_cas)
     }
 }
+
+/// How many items ahead of the writer memory is fetched. With one, the lock that follows still waited for some of it.
+const WRITE_AHEAD_ITEMS: usize = 3;

@@ -30,7 +30,7 @@ const SHRINK_ITEMS: usize = 256;
 /// Items whose index lines are fetched ahead of the work on them.
 const BATCH: usize = 8;
 /// How many items ahead the header of one is fetched.
-const AHEAD_ITEMS: usize = 8;
+const AHEAD_ITEMS: usize = 20;
 /// An item used so recently counts as active when it is evicted (as memcached's `evicted_active`).
 const ACTIVE_SECS: u32 = 60;
 
@@ -209,8 +209,12 @@ impl Turn<'_> {
             }
             at += raw.size();
         }
-        for &(offset, hash) in &batch[..count] {
+        let is_copying = victim.treatment == Treatment::Compact;
+        for (number, &(offset, hash)) in batch[..count].iter().enumerate() {
             victim.next = offset;
+            if let Some(&(next, _)) = batch[..count].get(number + 1).filter(|_| is_copying) {
+                engine.log.prefetch_range(next, engine.item_at(next).size());
+            }
             let bucket = engine.index.lock(hash);
             if let Some(found) = bucket.find(hash, |entry| entry.offset() == offset) {
                 self.empty_item(&bucket, hash, &found, victim)?;
