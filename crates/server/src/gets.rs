@@ -3,7 +3,7 @@
 //! first that is something else to it.
 
 use arrayvec::ArrayVec;
-use larder_engine::Guesses;
+use larder_engine::Guess;
 use larder_protocol::{Reply, text};
 
 use crate::execute::Executor;
@@ -25,9 +25,10 @@ pub(crate) fn serve(executor: &mut Executor<'_, '_, '_, '_>, input: &[u8], gets_
     if run.is_empty() {
         return None;
     }
-    let guesses = if run.len() > 1 { executor.turn.guess_gets(&hashes) } else { Guesses::default() };
+    let guesses = (run.len() > 1).then(|| executor.turn.guess_gets(&hashes));
     let mut step = Step { consumed: 0, requests: 0, verdict: None };
-    for ((&(key, end), &hash), &guess) in run.iter().zip(&hashes).zip(&guesses) {
+    for (at, (&(key, end), &hash)) in run.iter().zip(&hashes).enumerate() {
+        let guess = guesses.as_ref().map_or_else(Guess::default, |guesses| guesses[at]);
         executor.cx.recorder.key(key.written());
         executor.get(key, hash, guess, &PLAIN);
         PLAIN.encode(&Reply::End, executor.out);

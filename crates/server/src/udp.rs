@@ -1,7 +1,7 @@
 //! UDP: requests that are one datagram each, served by the worker that receives them.
 //!
-//! The walk of a datagram: the worker's epoll reports a socket, [`Door::serve`] receives a batch ([`inbox`]), the
-//! [`gate`] says how much may be sent in answer, a session of its own answers ([`Session::feed`]), and the replies of the
+//! The walk of a datagram: the worker's epoll reports a socket, [`Door::serve`] receives a batch ([`inbox`]) and fetches
+//! what its keys need ahead ([`foresee`]), the [`gate`] says how much may be sent in answer, a session of its own answers ([`Session::feed`]), and the replies of the
 //! whole batch are sent together ([`outbox`]). Nothing of a datagram outlives its answer.
 //!
 //! Each command's reply is a message of its own, numbered from 0, as memcached sends them. A get of many keys is one
@@ -18,15 +18,17 @@ mod socket;
 use std::sync::Arc;
 use std::{io, mem};
 
+use arrayvec::ArrayVec;
+use larder_engine::Turn;
 use larder_protocol::{Dialect, Error, Reply, udp};
 
 use self::gate::{Admitted, Gate};
-use self::inbox::Inbox;
+use self::inbox::{BATCH_DATAGRAMS_MAX, Inbox};
 use self::outbox::Outbox;
 pub use self::socket::{Socket, bind, share};
 use crate::clock::Moment;
 use crate::connection::{Bench, let_others_run};
-use crate::frame::Frame;
+use crate::frame::{Foreseen, Frame};
 use crate::measure::Road;
 use crate::output::Output;
 use crate::random;
@@ -76,13 +78,15 @@ impl Door {
     pub(crate) fn serve(&mut self, socket: usize, bench: &mut Bench<'_>) {
         let Some(socket) = self.sockets.get(socket) else { return };
         self.inbox.receive(socket);
-        for (datagram, source) in self.inbox.datagrams() {
+        bench.heard = Moment::now();
+        let now = bench.shared.clock.at(bench.heard);
+        let foreseen = foresee(&self.inbox, socket.dialect(), &bench.handle.enter(now));
+        for (at, (datagram, source)) in self.inbox.datagrams().enumerate() {
             bench.counters.bytes_read.add(datagram.len() as u64);
-            let now_secs = bench.shared.clock.now().secs;
-            match self.desk.gate.admit(datagram, source, socket.address().port(), now_secs) {
+            match self.desk.gate.admit(datagram, source, socket.address().port(), now.secs) {
                 Some(asked) => {
                     bench.counters.udp_requests.add(1);
-                    self.desk.answer(asked, socket.dialect(), bench);
+                    self.desk.answer(asked, socket.dialect(), foreseen.get(at).copied().flatten(), bench);
                 }
                 None => bench.counters.udp_dropped.add(1),
             }
@@ -94,9 +98,40 @@ impl Door {
     }
 }
 
+/// The first key of each datagram, where that is plain to see; their memory is being fetched from then on. Of datagrams that will be
+/// dropped too: this is a hint, and no reply.
+fn foresee<'i>(
+    inbox: &'i Inbox,
+    dialect: Option<Dialect>,
+    turn: &Turn<'_>,
+) -> ArrayVec<Option<Foreseen<'i>>, BATCH_DATAGRAMS_MAX> {
+    let first_key = |(datagram, _): (&'i [u8], _)| {
+        let (_, payload) = udp::request(datagram)?;
+        let first = *payload.first()?;
+        let dialect = dialect.unwrap_or_else(|| Dialect::of_first_byte(first));
+        let key = &payload[dialect.first_key(payload)?];
+        Some(Foreseen { key, hash: turn.prepare(key) })
+    };
+    let mut foreseen = ArrayVec::<_, BATCH_DATAGRAMS_MAX>::new();
+    // One alone waits for its memory as long as it would for this.
+    if inbox.datagrams().nth(1).is_some() {
+        foreseen.extend(inbox.datagrams().map(first_key));
+        let hashes: ArrayVec<_, BATCH_DATAGRAMS_MAX> =
+            foreseen.iter().flatten().map(|key| key.hash).collect();
+        turn.prefetch_gets(&hashes);
+    }
+    foreseen
+}
+
 impl Desk {
     /// Answers all commands of a datagram. What is not whole is not answered, nor waited for.
-    fn answer(&mut self, mut asked: Admitted<'_>, dialect: Option<Dialect>, bench: &mut Bench<'_>) {
+    fn answer(
+        &mut self,
+        mut asked: Admitted<'_>,
+        dialect: Option<Dialect>,
+        mut foreseen: Option<Foreseen<'_>>,
+        bench: &mut Bench<'_>,
+    ) {
         let payload = asked.payload;
         let Some(first) = payload.first() else {
             // A client that asks for its cookie and nothing else.
@@ -111,10 +146,10 @@ impl Desk {
         let (mut start, mut from) = (0, 0);
         let mut tries = 0;
         while from < payload.len() {
-            let begun = Moment::now();
+            let begun = if tries == 0 && from == 0 { bench.heard } else { Moment::now() };
             let turn = bench.handle.enter(bench.shared.clock.at(begun));
             let mut output = Output::new(mem::take(bench.output));
-            let fed = session.feed(&context, &turn, &payload[from..], None, &mut output, 1);
+            let fed = session.feed(&context, &turn, &payload[from..], foreseen.take(), &mut output, 1);
             from += fed.consumed;
             if fed.requests > 0 && bench.recorder.measured().latency {
                 let took_nanos = Moment::now().nanos_since(begun);

@@ -30,7 +30,7 @@ impl Inbox {
     pub(super) fn new() -> Self {
         Self {
             headers: MultiHeaders::preallocate(BATCH_DATAGRAMS_MAX, None),
-            bytes: vec![0; BATCH_DATAGRAMS_MAX * DATAGRAM_BYTES_MAX],
+            bytes: vec![0; BATCH_DATAGRAMS_MAX * ROOM_BYTES],
             received: ArrayVec::new(),
         }
     }
@@ -38,7 +38,7 @@ impl Inbox {
     /// Receives what waits at a socket, up to a batch; false when there may be no more.
     pub(super) fn receive(&mut self, socket: &Socket) -> bool {
         self.received.clear();
-        let mut rooms = self.bytes.chunks_exact_mut(DATAGRAM_BYTES_MAX);
+        let mut rooms = self.bytes.chunks_exact_mut(ROOM_BYTES);
         let mut slices: [[IoSliceMut<'_>; 1]; BATCH_DATAGRAMS_MAX] =
             std::array::from_fn(|_| [IoSliceMut::new(rooms.next().unwrap_or_default())]);
         let fd = socket.as_fd().as_raw_fd();
@@ -58,7 +58,7 @@ impl Inbox {
 
     /// What was received, and from whom.
     pub(super) fn datagrams(&self) -> impl Iterator<Item = (&[u8], SocketAddr)> {
-        let rooms = self.bytes.chunks_exact(DATAGRAM_BYTES_MAX);
+        let rooms = self.bytes.chunks_exact(ROOM_BYTES);
         rooms.zip(&self.received).map(|(room, received)| (&room[..received.bytes], received.from))
     }
 }
@@ -71,5 +71,5 @@ fn to_std(address: SockaddrStorage) -> Option<SocketAddr> {
 /// Port 0 is nobody's: what seems to come from there is not answered.
 const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
 pub(super) const BATCH_DATAGRAMS_MAX: usize = 32;
-/// Larger than any datagram can be, so none is cut.
-const DATAGRAM_BYTES_MAX: usize = 64 << 10;
+/// Larger than any datagram can be, so none is cut; and no power of two, or all would begin in the same few lines of the core's cache.
+const ROOM_BYTES: usize = (64 << 10) + 3 * 64;
