@@ -7,7 +7,7 @@ use larder_bench::Scenario;
 use larder_bench::compare::{Comparison, Metric, Plan, Standing, compare};
 use larder_bench::contestant::launch::Launch;
 use larder_bench::contestant::{Contestant, Place};
-use larder_bench::scenario::{Kind, Popularity, Sizes, Until};
+use larder_bench::scenario::{Kind, Sizes, Until};
 use larder_bench::statistics::{median, paired_ratio};
 use larder_conformance::Result;
 use serde_json::{Value, json};
@@ -115,7 +115,8 @@ fn cache(name: &str, program: &Path) -> Contestant {
 }
 
 /// A server that appends what it is given must have been all through its memory once before sets are measured: the first touch
-/// of each page costs more than the set itself, and happens once in its life.
+/// of each page costs more than the set itself, and happens once in its life. With keys as in the row: one after the other, they would
+/// overwrite what lies in one piece, whose memory is used again at once, and the rest would stay untouched.
 fn preparation(scenario: &Scenario) -> Option<Scenario> {
     let group = scenario.groups.first()?;
     if group.commands.iter().any(|command| command.kind != Kind::Set) {
@@ -123,10 +124,8 @@ fn preparation(scenario: &Scenario) -> Option<Scenario> {
     }
     let Sizes::Fixed(value_bytes) = group.values.bytes else { return None };
     let requests = (u64::from(MEMORY_MIB) << 20).div_ceil(value_bytes);
-    let mut group = group.clone();
-    group.keys.popularity = Popularity::Sequential;
     let until = Until { requests: Some(requests), ..Until::default() };
-    Some(Scenario { until, fill: false, groups: vec![group], ..scenario.clone() })
+    Some(Scenario { until, fill: false, ..scenario.clone() })
 }
 
 fn table(standings: &[Standing]) -> Value {
