@@ -3,6 +3,7 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
+use crate::ahead::Guess;
 use crate::digits::Digits;
 use crate::handle::{Seen, Turn};
 use crate::hash::Hash;
@@ -101,13 +102,28 @@ impl Turn<'_> {
         key: &[u8],
         hash: Hash,
         upload: &mut Option<Upload>,
+        plan: impl FnMut(Result<Seen<'t>, Miss>) -> Plan<'a, R>,
+    ) -> Outcome<R>
+    where
+        't: 'a,
+    {
+        self.change_guessed(key, hash, Guess::default(), upload, plan)
+    }
+
+    /// The same where a guess may spare the first look.
+    pub(crate) fn change_guessed<'t, 'a, R>(
+        &'t self,
+        key: &[u8],
+        hash: Hash,
+        mut guess: Guess<'t>,
+        upload: &mut Option<Upload>,
         mut plan: impl FnMut(Result<Seen<'t>, Miss>) -> Plan<'a, R>,
     ) -> Outcome<R>
     where
         't: 'a,
     {
         loop {
-            let old = self.look(key, hash);
+            let old = self.look_guessed(key, hash, std::mem::take(&mut guess));
             // Changes when the item does, even where it stays in its place.
             let cas_of = |old: Option<Seen<'_>>| old.map(|old| old.raw.cas());
             let cas_seen = cas_of(old);

@@ -106,11 +106,7 @@ impl Turn<'_> {
     /// longer is.
     #[inline(always)]
     pub fn get_guessed(&self, key: &[u8], hash: Hash, guess: Guess<'_>) -> Result<Item<'_>, Miss> {
-        let guessed = guess.0.map(|found| self.seen(found));
-        let seen = match guessed.filter(|seen| seen.raw.has_key(key) && seen.raw.marks() & DEAD == 0) {
-            Some(seen) => seen,
-            None => self.look(key, hash).ok_or(Miss::Absent)?,
-        };
+        let seen = self.look_guessed(key, hash, guess).ok_or(Miss::Absent)?;
         let home = self.check_alive(hash, &seen)?;
         self.count_hit(home);
         self.note_use(&seen);
@@ -202,6 +198,16 @@ impl Turn<'_> {
             .index
             .find(hash, |entry| self.engine().item(entry).has_key(key))
             .map(|found| self.seen(found))
+    }
+
+    /// The same where a guess may spare looking.
+    #[inline(always)]
+    pub(crate) fn look_guessed<'t>(&'t self, key: &[u8], hash: Hash, guess: Guess<'t>) -> Option<Seen<'t>> {
+        let guessed = guess.0.map(|found| self.seen(found));
+        match guessed.filter(|seen| seen.raw.has_key(key) && seen.raw.marks() & DEAD == 0) {
+            Some(seen) => Some(seen),
+            None => self.look(key, hash),
+        }
     }
 
     #[inline]

@@ -10,6 +10,7 @@
 //! | DEAD | whoever unlinks or moves it | yes |
 //! | FETCHED, time of the last use | every read that is noticed | no: an update lost costs nothing |
 
+use crate::ahead::Guess;
 use crate::change::{Body, New, NewCas, NewExpiry, Outcome, Plan, Written};
 use crate::digits::{Digits, parse_number};
 use crate::handle::{Item, Seen, Turn};
@@ -28,6 +29,11 @@ const NUMBER_BYTES_MAX: u32 = 512 << 10;
 impl Turn<'_> {
     /// Stores a value that is all there. Panics if the hash is that of another key or engine.
     pub fn store(&self, hash: Hash, store: &Store<'_>) -> Stored {
+        self.store_guessed(hash, store, Guess::default())
+    }
+
+    /// The same for a key of a batch, with what [`Turn::guess_changes`] of this turn saw of it.
+    pub fn store_guessed<'t>(&'t self, hash: Hash, store: &Store<'_>, guess: Guess<'t>) -> Stored {
         if accounted_bytes(store.key.len(), store.value.len(), store.client_flags)
             > u64::from(self.engine().item_bytes_max)
         {
@@ -36,7 +42,7 @@ impl Turn<'_> {
         if store.mode == Mode::Set && store.compare.is_none() {
             // Most stores: whatever is there is replaced.
             let plan = |_| Plan::Write(replacing(store, Body::Join(store.value, b"")));
-            return stored(self.change(store.key, hash, &mut None, plan), store.mode);
+            return stored(self.change_guessed(store.key, hash, guess, &mut None, plan), store.mode);
         }
         self.store_body(hash, store, Body::Join(store.value, b""), &mut None)
     }

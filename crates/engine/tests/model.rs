@@ -198,7 +198,7 @@ fn step(
             let stored = if value.len() > 3000 && random.chance(2) {
                 upload(turn, hash, &store)
             } else {
-                turn.store(hash, &store)
+                turn.store_guessed(hash, &store, guess)
             };
             let evicted = model.evicts && old.as_ref().is_some_and(|old| is_evicted(&store, old, stored));
             model_store(model, turn, &store, old.filter(|_| !evicted), stored);

@@ -7,7 +7,7 @@ mod read;
 mod server;
 mod write;
 
-use larder_engine::{Expiry, Hash, Item, Turn, Upload};
+use larder_engine::{Expiry, Guess, Hash, Item, Turn, Upload};
 use larder_protocol::admin::Streams;
 use larder_protocol::command::{Command, Sasl};
 use larder_protocol::{Error, Form, KeyBuffer, Reply, Request};
@@ -129,7 +129,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             Command::Get(_) => return Done::Answered,
             Command::Fetch(fetch) => self.fetch(fetch, hash),
             Command::Peek(key) => Ok(self.peek(key, hash)),
-            Command::Store(store) => self.store(store, hash, value),
+            Command::Store(store) => self.store(store, hash.map(|hash| (hash, Guess::default())), value),
             Command::Delete(delete) => Ok(self.delete(delete, hash)),
             Command::Invalidate(invalidate) => self.invalidate(invalidate, hash),
             Command::Touch(touch) => self.touch(touch, hash),

@@ -3,6 +3,7 @@
 //! request of any kind, and leaves the first that is something else, or not there whole, to it.
 
 use arrayvec::ArrayVec;
+use larder_engine::Guesses;
 use larder_protocol::command::Store;
 use larder_protocol::{Key, text};
 
@@ -25,13 +26,11 @@ pub(crate) fn serve(executor: &mut Executor<'_, '_, '_, '_>, input: &[u8], sets_
     let run = run(input, sets_max)?;
     let hashes: ArrayVec<_, BATCH_REQUESTS_MAX> =
         run.iter().map(|set| executor.prepare_once(set.key.written())).collect();
-    if run.len() > 1 {
-        executor.turn.prefetch_changes(&hashes);
-    }
+    let guesses = if run.len() > 1 { executor.turn.guess_changes(&hashes) } else { Guesses::default() };
     let mut step = Step { consumed: 0, requests: 0, verdict: None };
-    for (set, hash) in run.iter().zip(hashes) {
+    for ((set, &hash), &guess) in run.iter().zip(&hashes).zip(&guesses) {
         let store = Store::set(set.key, set.client_flags, set.exptime, set.value.len() as u32);
-        let done = executor.set(store, hash, set.value, &PLAIN);
+        let done = executor.set(store, hash, guess, set.value, &PLAIN);
         if done == Done::TryAgain {
             step.verdict = Some(Verdict::TryAgain);
             break;

@@ -1,7 +1,7 @@
 //! Commands that change items: the stores, deletes, touches and numbers.
 
 use larder_engine::{
-    Compare, Counted, Deleted, Expiry, Fail, Hash, Item, Mode, NoRoom, Store, Stored, Upload,
+    Compare, Counted, Deleted, Expiry, Fail, Guess, Hash, Item, Mode, NoRoom, Store, Stored, Upload,
 };
 use larder_measure::Access;
 use larder_protocol::{Error, Form, Reply, Request, command};
@@ -16,10 +16,11 @@ impl<'t> Executor<'_, '_, '_, 't> {
         &mut self,
         store: command::Store<'_>,
         hash: Hash,
+        guess: Guess<'t>,
         value: &[u8],
         form: &Form<'_>,
     ) -> Done {
-        match self.store(store, Some(hash), Value::Whole(value)) {
+        match self.store(store, Some((hash, guess)), Value::Whole(value)) {
             Ok(reply) => self.answer(form, &reply),
             Err(TryAgain) => Done::TryAgain,
         }
@@ -30,16 +31,17 @@ impl<'t> Executor<'_, '_, '_, 't> {
     pub(super) fn store(
         &mut self,
         store: command::Store<'_>,
-        hash: Option<Hash>,
+        prepared: Option<(Hash, Guess<'t>)>,
         value: Value<'_>,
     ) -> Answered<'t> {
         let (turn, counters) = (self.turn, self.cx.counters);
         let expiry = Expiries::of(&store, self);
         let key = store.key.bytes(&mut self.key_buffer);
-        let hash = hash.unwrap_or_else(|| turn.prepare(key));
+        let (hash, guess) = prepared.unwrap_or_else(|| (turn.prepare(key), Guess::default()));
         let stored = match value {
             Value::Whole(value) => {
-                turn.store(hash, &terms(&store, key, value, expiry, self.cx.shared.settings.cas))
+                let terms = terms(&store, key, value, expiry, self.cx.shared.settings.cas);
+                turn.store_guessed(hash, &terms, guess)
             }
             Value::Uploaded(upload) => {
                 turn.commit(hash, &terms(&store, key, &[], expiry, self.cx.shared.settings.cas), upload)
