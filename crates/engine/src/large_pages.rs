@@ -61,7 +61,7 @@ impl Engine {
         is_moved
     }
 
-    /// Moves one page of the log. False: nothing is to be moved where it looked.
+    /// Moves one page of the log. False: nothing is to be moved where it looked, or the system has no large page now.
     fn move_some_log(&self) -> bool {
         for _ in 0..LOOKS_PER_MOVE {
             let page = self.mover.next_page.fetch_add(1, Relaxed);
@@ -70,11 +70,12 @@ impl Engine {
                 return false;
             };
             if self.are_filled(&range) {
-                if self.log.move_to_large_page(range.clone()) {
+                let is_moved = self.log.move_to_large_page(range.clone());
+                if is_moved {
                     self.segments_in(&range)
                         .for_each(|(_, segment)| segment.on_large_page.store(true, Relaxed));
                 }
-                return true;
+                return is_moved;
             }
         }
         false
@@ -99,10 +100,10 @@ impl Engine {
     }
 }
 
-/// Some 400 us of copying each, on a machine that has memory at hand ...
-const MOVES_PER_SECOND: u32 = 8;
-/// ... and in a virtual one whose host has to find it 5 ms and more: none is begun after so long, a twenty-fifth of a core. (With a tenth of it,
-/// a key of a 100-key get among 10 M items cost 0.38 us soon after they were stored, not 0.26.)
-const MOVING_MICROS_PER_SECOND: u64 = 40_000;
+/// Some 600 us each, on a machine that has memory at hand ...
+const MOVES_PER_SECOND: u32 = 64;
+/// ... and in a virtual one whose host has to find it 5 ms and more: none is begun after so long. A gigabyte takes 2.5 s of a core in all, once,
+/// and until then each get of it costs a third more.
+const MOVING_MICROS_PER_SECOND: u64 = 200_000;
 /// Of pages of which there may be very many, none of them to be moved.
 const LOOKS_PER_MOVE: u32 = 4096;

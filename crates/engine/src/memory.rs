@@ -57,6 +57,7 @@ impl Region {
     /// whoever touches a page first waits until the system has found one, which may be many milliseconds.) False: not now.
     pub(crate) fn move_to_large_page(&self, range: Range<usize>) -> bool {
         assert!(range.end <= self.bytes);
+        make_large_page_ready();
         // SAFETY: in bounds (checked).
         os::move_to_large_pages(unsafe { self.base.add(range.start) }, range.len())
     }
@@ -139,6 +140,17 @@ impl Drop for Region {
     }
 }
 
+/// Takes a large page, touches it, and gives it back: the system hands out next what it got last. What a page costs that the system has to
+/// find, and in a virtual machine its host as well, is paid here, where nobody waits for it, and not while it is copied to.
+fn make_large_page_ready() {
+    let Ok(scratch) = Region::reserve(2 * LARGE_PAGE_BYTES) else { return };
+    scratch.prefer_large_pages();
+    if let Some(range) = scratch.large_page(0) {
+        // SAFETY: in bounds.
+        os::populate(unsafe { scratch.base.add(range.start) }, range.len());
+    }
+}
+
 /// As much as a core can have on its way at once.
 const PREFETCHED_LINES_MAX: usize = 32;
 
@@ -174,6 +186,11 @@ mod os {
     pub(super) fn prefer_large_pages(base: NonNull<u8>, bytes: usize) {
         // SAFETY: changes no byte that can be read, only how the pages will be got. A kernel without them says no.
         let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+    }
+
+    pub(super) fn populate(base: NonNull<u8>, bytes: usize) {
+        // SAFETY: changes no byte that can be read. A kernel before 5.14 does not know it, and does nothing.
+        let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite) };
     }
 
     pub(super) fn move_to_large_pages(base: NonNull<u8>, bytes: usize) -> bool {
@@ -217,6 +234,8 @@ mod os {
     }
 
     pub(super) fn prefer_large_pages(_base: NonNull<u8>, _bytes: usize) {}
+
+    pub(super) fn populate(_base: NonNull<u8>, _bytes: usize) {}
 
     pub(super) fn move_to_large_pages(_base: NonNull<u8>, _bytes: usize) -> bool {
         false
