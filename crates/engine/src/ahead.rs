@@ -1,6 +1,7 @@
 //! Memory fetched ahead for a batch of keys, in passes over all of them: what a pass reads, the one before has asked for, so they wait
 //! together and not one after the other. Lines of the index have been asked for before, one by one while the keys were hashed.
 
+use crate::engine::Engine;
 use crate::handle::Turn;
 use crate::hash::Hash;
 use crate::index::Found;
@@ -11,10 +12,22 @@ pub const BATCH_MAX: usize = u32::BITS as usize;
 
 /// Where a key probably lies, as [`Turn::guess_gets`] or [`Turn::guess_changes`] saw it; or nothing, which costs a second look and no more.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Guess<'t>(pub(crate) Option<Found<'t>>);
+pub struct Guess<'t> {
+    found: Option<Found<'t>>,
+    /// The engine in which it was seen, by its address: in another the place would mean nothing.
+    engine: usize,
+}
 
 /// Of each key of a batch, in order.
 pub type Guesses<'t> = [Guess<'t>; BATCH_MAX];
+
+impl<'t> Guess<'t> {
+    /// What was found in this engine.
+    #[inline]
+    pub(crate) fn found(self, engine: &Engine) -> Option<Found<'t>> {
+        self.found.filter(|_| self.engine == std::ptr::from_ref(engine).addr())
+    }
+}
 
 impl Turn<'_> {
     /// Starts fetching what gets of these keys, hashed by [`Turn::prepare`], will read: where an item begins and, as soon as that has told how
@@ -22,7 +35,7 @@ impl Turn<'_> {
     pub fn guess_gets(&self, batch: &[Hash]) -> Guesses<'_> {
         let guesses = self.guess(batch, |offset| self.prefetch_head(offset));
         for (guess, _) in guesses.iter().zip(batch) {
-            if let Some(found) = guess.0 {
+            if let Some(found) = guess.found {
                 let offset = found.entry.offset();
                 let fetched = (offset + HEAD_BYTES).next_multiple_of(LINE_BYTES);
                 self.engine()
@@ -49,7 +62,7 @@ impl Turn<'_> {
         // One right after the other: each waits until the processor knows where its page lies, and that finds out about several at once only
         // where little stands between them. (Asked for where the index is read, as gets do, a set of 1 KiB took the engine 400 ns instead of
         // 375; but a get 95 instead of 110.)
-        for found in guesses.iter().filter_map(|guess| guess.0) {
+        for found in guesses.iter().filter_map(|guess| guess.found) {
             self.prefetch_head(found.entry.offset());
         }
         guesses
@@ -66,13 +79,14 @@ impl Turn<'_> {
     #[inline]
     fn guess(&self, batch: &[Hash], prefetch: impl Fn(usize)) -> Guesses<'_> {
         let index = &self.engine().index;
-        let mut guesses = Guesses::default();
+        let engine = std::ptr::from_ref(self.engine()).addr();
+        let mut guesses = [Guess { found: None, engine }; BATCH_MAX];
         let mut below = 0u32;
         for (at, (guess, hash)) in guesses.iter_mut().zip(batch).enumerate() {
             match index.guess(*hash) {
                 Some(found) => {
                     prefetch(found.entry.offset());
-                    guess.0 = Some(found);
+                    guess.found = Some(found);
                 }
                 None => below |= 1 << at,
             }
@@ -82,7 +96,7 @@ impl Turn<'_> {
             below &= below - 1;
             if let Some(found) = index.guess_below(batch[at]) {
                 prefetch(found.entry.offset());
-                guesses[at].0 = Some(found);
+                guesses[at].found = Some(found);
             }
         }
         guesses

@@ -439,7 +439,7 @@ impl Turn<'_> {
     }
 
     pub(crate) fn find_locked<'i>(&self, bucket: &Bucket<'i>, key: &[u8], hash: Hash) -> Option<Found<'i>> {
-        bucket.find(hash, |entry| self.engine().item(entry).key() == key)
+        bucket.find(hash, |entry| self.engine().item(entry).has_key(key))
     }
 
     /// The next CAS value: a hybrid clock (Kulkarni et al., OPODIS 2014) of microseconds << 4 | handle, above the value that it

@@ -7,10 +7,9 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::hash::Hash;
-use crate::memory::Region;
+use crate::memory::{LINE_BYTES, Region};
 use crate::segment::{MAIN, SMALL};
 
-const LINE_BYTES: usize = 64;
 const KEYS_PER_LINE: u64 = 15;
 
 pub(crate) struct Ghost {

@@ -102,8 +102,7 @@ impl Turn<'_> {
         self.get_guessed(key, hash, Guess::default())
     }
 
-    /// The same for a key of a batch, with what [`Turn::guess_gets`] of this turn saw of it: it may find what was there then, and no
-    /// longer is.
+    /// The same for a key of a batch, with what [`Turn::guess_gets`] of this turn saw of it.
     #[inline(always)]
     pub fn get_guessed(&self, key: &[u8], hash: Hash, guess: Guess<'_>) -> Result<Item<'_>, Miss> {
         let seen = self.look_guessed(key, hash, guess).ok_or(Miss::Absent)?;
@@ -203,8 +202,11 @@ impl Turn<'_> {
     /// The same where a guess may spare looking.
     #[inline(always)]
     pub(crate) fn look_guessed<'t>(&'t self, key: &[u8], hash: Hash, guess: Guess<'t>) -> Option<Seen<'t>> {
-        let guessed = guess.0.map(|found| self.seen(found));
-        match guessed.filter(|seen| seen.raw.has_key(key) && seen.raw.marks() & DEAD == 0) {
+        // The entry says that nothing newer was to be had, the mark that it was not cut off with its line; whoever unlinks an item sees to
+        // both before that is acknowledged.
+        let found = guess.found(self.engine()).filter(|found| found.is_unchanged());
+        let seen = found.map(|found| self.seen(found));
+        match seen.filter(|seen| seen.raw.has_key(key) && seen.raw.marks() & DEAD == 0) {
             Some(seen) => Some(seen),
             None => self.look(key, hash),
         }
@@ -277,7 +279,7 @@ impl Turn<'_> {
         Some(work(self.engine().item(found.entry)))
     }
 
-    /// Where the item is after the touch; `None` if another changed its place meanwhile.
+    /// Where the item is after the touch; `None` if another changed its place meanwhile, or made it expire.
     fn touch_seen<'t>(
         &'t self,
         key: &[u8],
@@ -286,11 +288,17 @@ impl Turn<'_> {
         expiry: Expiry,
     ) -> Result<Option<Seen<'t>>, Fail> {
         if seen.raw.has_expiry_field() {
-            let done = self.under_lock(key, hash, seen.offset, |raw| {
-                raw.set_expiry(expiry);
-                self.engine().segments.get(self.engine().segments.id_at(seen.offset)).note_expiry(expiry);
+            let touched = self.under_lock(key, hash, seen.offset, |raw| {
+                // Another may have made it expire since it was seen: that it must stay.
+                let home = self.engine().segments.home_of(seen.offset);
+                let is_alive = self.engine().liveness_in(home, raw, self.now).is_ok();
+                if is_alive {
+                    raw.set_expiry(expiry);
+                    home.segment.note_expiry(expiry);
+                }
+                is_alive
             });
-            Ok(done.map(|()| *seen))
+            Ok((touched == Some(true)).then_some(*seen))
         } else if expiry == Expiry::NEVER {
             Ok(Some(*seen))
         } else {

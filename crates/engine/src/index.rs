@@ -101,6 +101,12 @@ pub(crate) struct Found<'i> {
 }
 
 impl Found<'_> {
+    /// Does the entry still point to the same item?
+    #[inline]
+    pub(crate) fn is_unchanged(&self) -> bool {
+        Entry(self.word.load(Acquire)).is_same_item(self.entry)
+    }
+
     /// Counts a use, up to three; lock-free, and no write at all once the count is full. A use lost in a race is one
     /// use less.
     pub(crate) fn note_use(&self) {

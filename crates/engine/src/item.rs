@@ -56,7 +56,8 @@ pub(crate) const FETCHED: u32 = 1;
 pub(crate) const STALE: u32 = 2;
 /// The token to recompute the value is out.
 pub(crate) const TOKEN: u32 = 4;
-/// Unlinked; set so that whoever walks the segment need not ask the index.
+/// Unlinked, or moved away: whoever walks the segment need not ask the index, and a guess of where the item is knows that it is wrong. Set after
+/// the index changed and before that is acknowledged.
 pub(crate) const DEAD: u32 = 8;
 const MARKS: u32 = 15;
 const SECS_SHIFT: u32 = 4;

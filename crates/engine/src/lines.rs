@@ -4,7 +4,7 @@ use std::io;
 
 use crate::sync::AtomicU64;
 
-pub(crate) const LINE_BYTES: usize = 64;
+pub(crate) use crate::memory::LINE_BYTES;
 
 /// Words in a line. The model checker gets shorter ones: as much happens, in fewer steps.
 pub(crate) const WORDS: usize = if cfg!(all(loom, test)) { 3 } else { 8 };

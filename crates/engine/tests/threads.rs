@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use larder_engine::{
     Arith, Config, Counted, Engine, Expiry, Fail, Fetch, Handle, LargePages, Mode, Now, Store, Stored, Token,
@@ -175,6 +175,38 @@ fn one_creator_wins_the_token() {
         }
     });
     assert!(winners.iter().all(|winners| winners.load(Relaxed) == 1));
+}
+
+/// Once a touch has made it expire, no other touch that saw it alive brings it back.
+#[test]
+fn what_a_touch_made_expire_stays_away() {
+    let engine = engine(4 << 20, true);
+    let rounds = if cfg!(miri) { 20 } else { 3_000 };
+    let brought_back = AtomicU64::new(0);
+    let is_done = AtomicBool::new(false);
+    race(&engine, |thread, handle| {
+        let later = Expiry::at(1000);
+        if thread != 0 {
+            while !is_done.load(Relaxed) {
+                let turn = handle.enter(now(1));
+                let _ = turn.touch(b"key", turn.prepare(b"key"), later);
+            }
+            return;
+        }
+        for _ in 0..rounds {
+            let turn = handle.enter(now(1));
+            let hash = turn.prepare(b"key");
+            // It may have to be tried again, while memory is coming back.
+            turn.store(hash, &Store { expiry: later, ..Store::set(b"key", b"value") });
+            if turn.touch(b"key", hash, Expiry::PAST).is_ok() {
+                // Time for another that waited for the lock.
+                std::thread::yield_now();
+                brought_back.fetch_add(turn.get(b"key", hash).is_ok().into(), Relaxed);
+            }
+        }
+        is_done.store(true, Relaxed);
+    });
+    assert_eq!(brought_back.into_inner(), 0);
 }
 
 #[test]

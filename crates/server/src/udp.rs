@@ -1,8 +1,9 @@
 //! UDP: requests that are one datagram each, served by the worker that receives them.
 //!
 //! The walk of a datagram: the worker's epoll reports a socket, [`Door::serve`] receives a batch ([`inbox`]) and fetches
-//! what its keys need ahead ([`foresee`]), the [`gate`] says how much may be sent in answer, a session of its own answers ([`Session::feed`]), and the replies of the
-//! whole batch are sent together ([`outbox`]). Nothing of a datagram outlives its answer.
+//! what its keys need ahead ([`foresee`]), the [`gate`] says how much may be sent in answer, a session of its own answers
+//! ([`Session::feed`]), and the replies of the whole batch are sent together ([`outbox`]). Nothing of a datagram outlives
+//! its answer.
 //!
 //! Each command's reply is a message of its own, numbered from 0, as memcached sends them. A get of many keys is one
 //! command: its hits and END are one message, as doc/protocol.txt has it and memcached did up to 1.5. Threat, defaults
@@ -99,7 +100,7 @@ impl Door {
 }
 
 /// The first key of each datagram, where that is plain to see; their memory is being fetched from then on. Of datagrams that will be
-/// dropped too: this is a hint, and no reply.
+/// dropped too: this is a hint, and no reply. (Where a cookie stands before the commands nothing is plain.)
 fn foresee<'i>(
     inbox: &'i Inbox,
     dialect: Option<Dialect>,
