@@ -107,10 +107,15 @@ impl Region {
 
     /// Hints that these bytes, or some of them, will be read or written soon.
     pub(crate) fn prefetch_range(&self, offset: usize, bytes: usize) {
-        self.prefetch_lines(offset / LINE_BYTES * LINE_BYTES, offset + bytes);
+        let end = (offset + bytes.min(PREFETCHED_LINES_MAX * LINE_BYTES)).min(self.bytes);
+        for line in (offset / LINE_BYTES * LINE_BYTES..end).step_by(LINE_BYTES) {
+            // SAFETY: in bounds; a prefetch has no other requirement.
+            prefetch(unsafe { self.base.as_ptr().add(line) });
+        }
     }
 
-    /// The same for the lines from where `line` begins to `end`.
+    /// The same for the lines from where `line` begins to `end`, where there are few if any: the loop above takes fewer steps for many, but
+    /// more to begin.
     #[inline]
     pub(crate) fn prefetch_lines(&self, mut line: usize, end: usize) {
         let end = end.min(self.bytes);
