@@ -225,6 +225,7 @@ impl Turn<'_> {
         Ok(seen)
     }
 
+    /// Where it lives, if it is alive; else removes it.
     #[inline]
     fn check_alive(&self, hash: Hash, seen: &Seen<'_>) -> Result<Home<'_>, Miss> {
         let home = self.engine().segments.home_of(seen.offset);

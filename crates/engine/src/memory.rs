@@ -15,6 +15,7 @@ use std::sync::atomic::AtomicU64;
 /// The granule in which memory is charged and given back. Kernels with larger pages merely give back less often.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
+/// A cache line.
 pub(crate) const LINE_BYTES: usize = 64;
 
 /// A large page.
