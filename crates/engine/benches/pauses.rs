@@ -28,7 +28,7 @@ const ROUNDS: usize = 3;
 /// Sets the scene, and returns the longest operation, in nanoseconds of CPU time.
 type Event = fn() -> u32;
 
-const EVENTS: [(&str, Event); 11] = [
+const EVENTS: [(&str, Event); 12] = [
     ("idle", idle),
     ("growth", growth),
     ("eviction-small", eviction_small),
@@ -40,6 +40,7 @@ const EVENTS: [(&str, Event); 11] = [
     ("limit", limit),
     ("limit-empty", limit_empty),
     ("full", full),
+    ("full-replaced", full_replaced),
 ];
 
 fn main() {
@@ -206,6 +207,21 @@ fn full() -> u32 {
     probe.end()
 }
 
+/// Without eviction and with memory full: one is deleted, and another stored in its place.
+fn full_replaced() -> u32 {
+    let mut probe = Probe::new(512 * MIB, false);
+    let mut stored = 0;
+    while probe.set(stored, 32, Expiry::NEVER) {
+        stored += 1;
+    }
+    probe.begin("full-replaced");
+    for number in numbers(3_000_000, stored) {
+        probe.delete(number);
+        assert!(probe.set(number, 32, Expiry::NEVER), "there is as much room as before");
+    }
+    probe.end()
+}
+
 /// A worker of larderd, and the thread that does the background work beside it.
 struct Probe {
     handle: Handle,
@@ -345,23 +361,28 @@ impl Probe {
         });
     }
 
-    /// A large value comes in pieces, as it does from a socket; between them, and after each `TryAgain`, others have their turn.
-    fn set(&mut self, number: u64, value_bytes: usize, expiry: Expiry) {
+    fn delete(&mut self, number: u64) {
+        let key = key(number);
+        self.operation(|turn| turn.delete(&key, turn.prepare(&key), None));
+    }
+
+    /// A large value comes in pieces, as it does from a socket; between them, and after each `TryAgain`, others have their turn. False: there
+    /// is no room.
+    fn set(&mut self, number: u64, value_bytes: usize, expiry: Expiry) -> bool {
         let key = key(number);
         let value = std::mem::take(&mut self.value);
         let store = Store { expiry, ..Store::set(&key, &value[..value_bytes]) };
-        if value_bytes < self.handle.engine().large_value_bytes() as usize {
-            self.retry(|turn| match turn.store(turn.prepare(&key), &store) {
-                Stored::TryAgain => Err(NoRoom::TryAgain),
-                _ => Ok(()),
-            });
-        } else if let Some(upload) = self.retry(|turn| turn.reserve(&store, value_bytes as u32)) {
-            self.upload(&store, upload, &value);
-        }
+        let is_stored = if value_bytes < self.handle.engine().large_value_bytes() as usize {
+            self.retry(|turn| no_room(turn.store(turn.prepare(&key), &store))).is_some()
+        } else {
+            let upload = self.retry(|turn| turn.reserve(&store, value_bytes as u32));
+            upload.is_some_and(|upload| self.upload(&store, upload, &value))
+        };
         self.value = value;
+        is_stored
     }
 
-    fn upload(&mut self, store: &Store<'_>, mut upload: Upload, value: &[u8]) {
+    fn upload(&mut self, store: &Store<'_>, mut upload: Upload, value: &[u8]) -> bool {
         while upload.missing_bytes() > 0 {
             let is_filled = self.retry(|turn| {
                 let window = turn.window(&mut upload)?;
@@ -371,14 +392,11 @@ impl Probe {
                 Ok(())
             });
             if is_filled.is_none() {
-                return;
+                return false;
             }
         }
         let mut upload = Some(upload);
-        self.retry(|turn| match turn.commit(turn.prepare(store.key), store, &mut upload) {
-            Stored::TryAgain => Err(NoRoom::TryAgain),
-            _ => Ok(()),
-        });
+        self.retry(|turn| no_room(turn.commit(turn.prepare(store.key), store, &mut upload))).is_some()
     }
 
     /// Until it is more than "try again"; `None`: there is no room.
@@ -406,6 +424,14 @@ impl Probe {
                 self.set(numbers.next().unwrap(), 32, Expiry::NEVER);
             }
         }
+    }
+}
+
+fn no_room(stored: Stored) -> Result<(), NoRoom> {
+    match stored {
+        Stored::TryAgain => Err(NoRoom::TryAgain),
+        Stored::OutOfMemory => Err(NoRoom::OutOfMemory),
+        _ => Ok(()),
     }
 }
 

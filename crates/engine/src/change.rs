@@ -11,7 +11,7 @@ use crate::index::{Bucket, Entry, Found};
 use crate::item::{FETCHED, Raw, Shape, accounted_bytes};
 use crate::limbo::Retired;
 use crate::request::{Expiry, Miss, NoRoom};
-use crate::segment::{SMALL, WAITING};
+use crate::segment::{Home, LARGE, SMALL, WAITING, group_of};
 use crate::upload::Upload;
 
 /// What is to become of a key.
@@ -77,22 +77,18 @@ pub(crate) struct Written {
 }
 
 /// A new item before it is published.
-pub(crate) enum Draft {
-    Small {
-        offset: usize,
-        raw: Raw,
-    },
-    /// And the queue it will wait in. Apart, so that a small one is a few words to hand around.
-    Large(Box<Upload>, usize),
+pub(crate) struct Draft {
+    raw: Raw,
+    /// Where it will wait.
+    queue: usize,
+    place: Place,
 }
 
-impl Draft {
-    pub(crate) fn raw(&self) -> Raw {
-        match self {
-            Self::Small { raw, .. } => *raw,
-            Self::Large(upload, _) => upload.raw,
-        }
-    }
+enum Place {
+    /// An offset of the log, in a segment that its handle fills.
+    Shared(usize),
+    /// A run of its own. Apart, so that a draft is a few words to hand around.
+    Large(Box<Upload>),
 }
 
 impl Turn<'_> {
@@ -124,13 +120,15 @@ impl Turn<'_> {
     {
         loop {
             let old = self.look_guessed(key, hash, std::mem::take(&mut guess));
+            let home = old.map(|old| self.engine().segments.home_of(old.offset));
             // Changes when the item does, even where it stays in its place.
             let cas_of = |old: Option<Seen<'_>>| old.map(|old| old.raw.cas());
             let cas_seen = cas_of(old);
-            let alive = match old {
+            let liveness = || match old.zip(home) {
                 None => Err(Miss::Absent),
-                Some(old) => self.engine().liveness(old.offset, old.raw, self.now()).map(|()| old),
+                Some((old, home)) => self.engine().liveness_in(home, old.raw, self.now()).map(|()| old),
             };
+            let alive = liveness();
             let new = match plan(alive) {
                 Plan::Answer(answer) => return Outcome::Answer(answer),
                 Plan::Write(new) => new,
@@ -139,8 +137,8 @@ impl Turn<'_> {
                 // An entry where nobody looks for it would outlive its item: whoever empties a segment hashes its keys.
                 assert!(self.engine().hash_key.hash(key) == hash, "a key is stored with its own hash");
             }
-            let queue = self.queue_for(hash, old.as_ref());
-            let draft = match self.draft(key, &new, queue, alive.ok().map(|old| old.raw), upload) {
+            let queue = self.queue_for(hash, home);
+            let draft = match self.draft(key, &new, queue, old.map(|old| old.raw), upload) {
                 Ok(draft) => draft,
                 Err(no_room) => return Outcome::NoRoom(no_room),
             };
@@ -149,19 +147,27 @@ impl Turn<'_> {
             let found = still.or_else(|| self.find_locked(&bucket, key, hash));
             let is_as_seen = found.map(|found| found.entry.offset()) == old.map(|old| old.offset)
                 && cas_of(old) == cas_seen
-                && old.is_none_or(|old| {
-                    alive.is_ok() == self.engine().liveness(old.offset, old.raw, self.now()).is_ok()
-                });
+                && liveness().is_ok() == alive.is_ok();
             if !is_as_seen {
                 drop(bucket);
-                self.discard(draft, &new, upload);
+                let large = self.discard(draft);
+                if matches!(new.body, Body::Uploaded) {
+                    *upload = large;
+                }
                 continue;
             }
             let expiry_before = alive.map_or(Expiry::NEVER, |old| old.raw.expiry());
             if let (Some(old), Err(_)) = (old, alive) {
                 self.count_reclaimed(old.offset, old.raw);
             }
-            return match self.publish(&bucket, hash, &new, draft, found, alive.ok().map(|old| old.raw)) {
+            return match self.publish(
+                &bucket,
+                hash,
+                &new,
+                draft,
+                found.zip(home),
+                alive.ok().map(|old| old.raw),
+            ) {
                 Some((offset, raw)) => {
                     Outcome::Written(Written { offset, raw, expiry_before, is_new: alive.is_err() })
                 }
@@ -171,16 +177,17 @@ impl Turn<'_> {
     }
 
     /// New keys enter the small queue, unless they were evicted from it not long ago; others stay where they are.
-    fn queue_for(&self, hash: Hash, old: Option<&Seen<'_>>) -> usize {
-        let segments = &self.engine().segments;
+    #[inline(always)]
+    fn queue_for(&self, hash: Hash, old: Option<Home<'_>>) -> usize {
         match old {
-            Some(old) => usize::from(segments.get(segments.id_at(old.offset)).queue.load(Relaxed)) & 1,
+            Some(home) => home.segment.queue(),
             None if self.engine().evict => self.queue_of_new(hash),
             None => SMALL,
         }
     }
 
     /// Writes the new item where nobody sees it.
+    #[inline(always)]
     #[allow(unsafe_code)]
     fn draft(
         &self,
@@ -195,7 +202,7 @@ impl Turn<'_> {
             Body::Number(digits) => (digits.text(), &b""[..], Some(digits)),
             Body::Uploaded => {
                 let upload = upload.take().map(Box::new).ok_or(NoRoom::OutOfMemory)?;
-                return Ok(Draft::Large(upload, queue));
+                return Ok(Draft { raw: upload.raw, queue, place: Place::Large(upload) });
             }
         };
         let padding = digits.map_or(0, |digits| digits.padding);
@@ -208,7 +215,8 @@ impl Turn<'_> {
             key_bytes: key.len(),
             value_bytes: head.len() + tail.len() + padding,
             client_flags: new.client_flags,
-            has_expiry: keeps_field || expiry != Expiry::NEVER,
+            // Without eviction always: there may be no room to give an item the field when it is touched.
+            has_expiry: keeps_field || expiry != Expiry::NEVER || !self.engine().evict,
             binary_key: new.binary_key,
             large: false,
         };
@@ -232,18 +240,18 @@ impl Turn<'_> {
             let mut upload = self.start_upload(shape, key, shape.size())?;
             fill(upload.window());
             upload.advance(shape.value_bytes);
-            return Ok(Draft::Large(Box::new(upload), queue));
+            return Ok(Draft { raw: upload.raw, queue, place: Place::Large(Box::new(upload)) });
         }
-        let offset = self.append(queue, expiry, shape.size())?;
+        let offset = self.append(queue, expiry, shape.size(), old)?;
         // SAFETY: `append` gave us these bytes alone.
         let raw = unsafe {
             let raw = Raw::write(&self.engine().log, offset, &shape, key, expiry, self.now().secs);
-            fill(raw.value_mut());
+            fill(raw.value_mut(&shape));
             raw
         };
         // Where the log goes on others follow, mostly of this size.
         self.engine().log.prefetch_range(offset + WRITE_AHEAD_ITEMS * shape.size(), shape.size());
-        Ok(Draft::Small { offset, raw })
+        Ok(Draft { raw, queue, place: Place::Shared(offset) })
     }
 
     pub(crate) fn start_upload(
@@ -256,31 +264,39 @@ impl Turn<'_> {
             // Else it would find out step by step, and evict everything on the way.
             return Err(NoRoom::OutOfMemory);
         }
+        if !self.engine().evict {
+            let replaced_bytes = self.look(key, self.prepare(key)).map_or(0, |old| old.raw.size());
+            self.admit(shape.size() as i64 - replaced_bytes as i64)?;
+        }
         let run = self.take_run(shape.size(), first_bytes)?;
         Ok(Upload::new(&self.handle.engine, run, shape, key, self.now().secs))
     }
 
-    /// Undoes `draft`: an upload goes back to whom it came from.
-    fn discard(&self, draft: Draft, new: &New<'_>, upload: &mut Option<Upload>) {
-        match draft {
-            Draft::Small { offset, .. } => self.handle.writer.borrow_mut().take_back(self.engine(), offset),
-            Draft::Large(large, _) if matches!(new.body, Body::Uploaded) => *upload = Some(*large),
-            Draft::Large(..) => {}
+    /// Undoes a draft. If it was large it goes when what is returned goes.
+    #[cold]
+    fn discard(&self, draft: Draft) -> Option<Upload> {
+        match draft.place {
+            Place::Shared(offset) => {
+                self.handle.writer.borrow_mut().take_back(self.engine(), offset);
+                None
+            }
+            Place::Large(upload) => Some(*upload),
         }
     }
 
     /// Completes the new item's header and points the index to it. `None`: the index has no room.
+    #[inline(always)]
     fn publish(
         &self,
         bucket: &Bucket<'_>,
         hash: Hash,
         new: &New<'_>,
         draft: Draft,
-        found: Option<Found<'_>>,
+        replaced: Option<(Found<'_>, Home<'_>)>,
         old: Option<Raw>,
     ) -> Option<(usize, Raw)> {
         let engine = self.engine();
-        let raw = draft.raw();
+        let Draft { raw, queue, .. } = draft;
         // The old item's expiry and marks may have changed until the bucket was locked.
         let expiry = match new.expiry {
             NewExpiry::Set(expiry) => expiry,
@@ -303,24 +319,22 @@ impl Turn<'_> {
         if raw.has_expiry_field() {
             raw.set_expiry(expiry);
         }
-        let offset = match &draft {
-            Draft::Small { offset, .. } => *offset,
-            Draft::Large(upload, queue) => {
+        let offset = match &draft.place {
+            Place::Shared(offset) => *offset,
+            Place::Large(upload) => {
                 let (id, now) = (upload.id, self.now());
                 let segment = engine.segments.get(id);
-                let (memory_bytes, group) = (
-                    segment.books.filled_bytes.load(Relaxed),
-                    crate::segment::group_of(expiry, now, engine.groups),
-                );
-                segment.open(*queue, group, engine.flush_mark.load(Relaxed), now);
+                let (memory_bytes, group) =
+                    (segment.books.filled_bytes.load(Relaxed), group_of(expiry, now, engine.groups));
+                segment.open(queue, group, engine.flush_mark.load(Relaxed), now);
                 segment.books.filled_bytes.store(memory_bytes, Relaxed);
                 segment.books.dead_bytes.store(memory_bytes - raw.size() as u64, Relaxed);
                 engine.segments.start(id)
             }
         };
         let id = engine.segments.id_at(offset);
-        let entry = Entry::new(hash, offset, found.map_or(0, |found| found.entry.uses()));
-        let is_run = matches!(draft, Draft::Large(..));
+        let entry = Entry::new(hash, offset, replaced.map_or(0, |(found, _)| found.entry.uses()));
+        let is_run = matches!(draft.place, Place::Large(_));
         // Else it was noted when the item got its place.
         if is_run || new.expiry == NewExpiry::Keep {
             engine.segments.get(id).note_expiry(expiry);
@@ -329,24 +343,24 @@ impl Turn<'_> {
             // In its queue before it can be found, so that whoever replaces it can take it out.
             engine.segments.seal(id);
         }
-        match found {
-            Some(found) => bucket.replace(&found, entry),
+        match replaced {
+            Some((found, _)) => bucket.replace(&found, entry),
             None if bucket.insert(entry, &engine.budget) => {}
             None => {
-                match draft {
+                match draft.place {
                     // Somebody is emptying the run already, will find it unlinked, and retire it.
-                    Draft::Large(upload, _) if !engine.segments.withdraw(id) => upload.release(),
-                    draft => self.discard(draft, new, &mut None),
+                    Place::Large(upload) if !engine.segments.withdraw(id) => upload.release(),
+                    place => drop(self.discard(Draft { place, ..draft })),
                 }
                 return None;
             }
         }
-        if let Draft::Large(upload, _) = draft {
+        if let Place::Large(upload) = draft.place {
             upload.release();
         }
-        self.count_linked(id, raw);
-        match found {
-            Some(found) => self.bury(found.entry.offset(), engine.item(found.entry)),
+        self.count_linked(if is_run { LARGE } else { queue }, raw);
+        match replaced {
+            Some((found, home)) => self.bury(home, engine.item(found.entry)),
             None => self.count_item(1),
         }
         Some((offset, raw))
@@ -367,31 +381,31 @@ impl Turn<'_> {
     /// Takes an entry out of the index, and its item out of the books.
     pub(crate) fn unlink(&self, bucket: &Bucket<'_>, found: &Found<'_>) {
         bucket.remove(found, |overflow| self.engine().retire(Retired::Overflow(overflow)));
-        self.bury(found.entry.offset(), self.engine().item(found.entry));
+        self.bury(self.engine().segments.home_of(found.entry.offset()), self.engine().item(found.entry));
         self.count_item(-1);
     }
 
     /// The books of an item that the index no longer points to.
-    fn bury(&self, offset: usize, raw: Raw) {
+    #[inline]
+    fn bury(&self, home: Home<'_>, raw: Raw) {
         let engine = self.engine();
-        let id = engine.segments.id_at(offset);
+        let (bytes, accounted_bytes) = (raw.size() as u64, raw.accounted_bytes());
         raw.mark_dead();
-        let bytes = raw.size() as u64;
         let counters = self.counters();
-        let queue = &counters.queues[engine.segments.home(id).queue()];
+        let queue = &counters.queues[home.queue()];
         queue.items.add(-1);
         queue.live_bytes.add(-(bytes as i64));
-        counters.bytes.add(-i64::from(raw.accounted_bytes()));
-        let segment = engine.segments.get(id);
+        counters.bytes.add(-i64::from(accounted_bytes));
+        let Home { segment, id, is_run } = home;
         // Whoever buries the last byte knows that all others' items are unlinked as well.
         let dead = segment.books.dead_bytes.fetch_add(bytes, AcqRel) + bytes;
-        if engine.segments.is_run(id) {
+        if is_run {
             // Unless somebody is at it already, and will find it unlinked.
             if engine.segments.withdraw(id) {
                 engine.retire(Retired::Run(id));
             }
         } else if segment.state.load(Acquire) == WAITING {
-            let sparse_bytes = engine.segments.sparse_bytes(id);
+            let sparse_bytes = engine.segments.sparse_bytes(segment);
             let left = segment.books.filled_bytes.load(Relaxed) - dead;
             if left == 0 {
                 engine.retire_dead(id);
@@ -402,12 +416,14 @@ impl Turn<'_> {
     }
 
     /// The books of an item that the index now points to.
-    pub(crate) fn count_linked(&self, id: crate::segment::Id, raw: Raw) {
+    #[inline]
+    fn count_linked(&self, queue: usize, raw: Raw) {
+        let (bytes, accounted_bytes) = (raw.size() as i64, raw.accounted_bytes());
         let counters = self.counters();
-        let queue = &counters.queues[self.engine().segments.home(id).queue()];
+        let queue = &counters.queues[queue];
         queue.items.add(1);
-        queue.live_bytes.add(raw.size() as i64);
-        counters.bytes.add(i64::from(raw.accounted_bytes()));
+        queue.live_bytes.add(bytes);
+        counters.bytes.add(i64::from(accounted_bytes));
         counters.items_total.add(1);
     }
 

@@ -18,6 +18,7 @@ use crate::memory::{PAGE_BYTES, Region};
 use crate::request::{Miss, Now};
 use crate::run::Runs;
 use crate::segment::{CLAIMED, GROUPS, Home, Id, LARGE, MAIN, OPEN, SMALL, Segments, WAITING};
+use crate::slack::{Slack, kept_segments};
 use crate::stats::{Counters, Stats};
 use crate::worth::CLASSES;
 
@@ -77,11 +78,13 @@ pub struct Engine {
     pub(crate) open_max: usize,
     /// So few segments that handles which keep some open while they do nothing may leave none to others.
     pub(crate) is_crowded: bool,
-    /// Free segments to keep at hand, so that a store need not wait for readers to leave an evicted one.
-    free_target: u32,
+    /// Free segments to keep at hand, so that a store need not wait for readers to leave an evicted one; without eviction those that are left to
+    /// gaps as well (`slack.rs`). Changes with the limit.
+    free_target: AtomicU32,
     /// Free segments that only compaction may take: without eviction, what is dead comes back by moving what lives, and that
     /// needs a place first. One a handle, as each has its own open segments. None with eviction.
     reserve: usize,
+    pub(crate) slack: Apart<Slack>,
     pub(crate) hash_key: HashKey,
     pub(crate) log: Region,
     pub(crate) index: Index,
@@ -144,6 +147,7 @@ impl Engine {
                 "the index would take most of the memory",
             ));
         }
+        let reserve = if config.evict { 0 } else { config.handles_max.min(log_segments / 8).max(1) };
         let index = Index::new(GROWTH_FACTOR * memory_bytes, buckets, &budget)?;
         let ghost = Ghost::new(if config.evict { memory_bytes / 64 } else { 0 })?;
         let log = Region::reserve((reserved_segments + run_segments) * segment_bytes)?;
@@ -161,8 +165,13 @@ impl Engine {
             groups: if log_segments / config.handles_max >= 48 { GROUPS } else { 2 },
             classes: classes(log_segments, &config),
             open_max: (log_segments / config.handles_max / OPEN_PART).max(2),
-            free_target: (2 + config.handles_max as u32 / 8).min(log_segments as u32 / 16),
-            reserve: if config.evict { 0 } else { config.handles_max.min(log_segments / 8).max(1) },
+            free_target: AtomicU32::new(if config.evict {
+                (2 + config.handles_max as u32 / 8).min(log_segments as u32 / 16)
+            } else {
+                kept_segments(config.memory_bytes, segment_bytes, reserve)
+            }),
+            reserve,
+            slack: Apart::default(),
             hash_key: HashKey::new(config.hash_key),
             log,
             index,
@@ -217,6 +226,10 @@ impl Engine {
             return false;
         }
         self.budget.set_limit_bytes(memory_bytes);
+        if !self.evict {
+            let kept = kept_segments(memory_bytes, self.segments.segment_bytes, self.reserve);
+            self.free_target.store(kept, Relaxed);
+        }
         true
     }
 
@@ -296,7 +309,28 @@ impl Engine {
 
     /// Fewer free segments than there should be, even when what is in limbo has come back?
     pub(crate) fn is_low(&self) -> bool {
-        let wanted_bytes = u64::from(self.free_target) * self.segments.segment_bytes as u64;
+        self.has_less_than(self.kept_bytes())
+    }
+
+    /// So few that segments should be emptied? Without eviction it is the better the longer it waits: more of them is dead then.
+    pub(crate) fn is_short(&self) -> bool {
+        if self.evict {
+            return self.is_low();
+        }
+        self.has_less_than((2 * self.reserve * self.segments.segment_bytes) as u64)
+    }
+
+    /// So few that handles do without segments for lines of their own? Without eviction room in one of them is none for others.
+    pub(crate) fn is_sparing(&self) -> bool {
+        !self.evict && self.is_low()
+    }
+
+    /// Memory that should be free.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        u64::from(self.free_target.load(Relaxed)) * self.segments.segment_bytes as u64
+    }
+
+    fn has_less_than(&self, wanted_bytes: u64) -> bool {
         self.budget.limit_bytes() + self.spare_bytes() < self.budget.used_bytes() + wanted_bytes
     }
 
@@ -315,6 +349,9 @@ impl Engine {
 
     /// A free segment, with memory, in nobody's sight. Leaves the reserve alone unless it is for compaction.
     pub(crate) fn take_segment(&self, for_compaction: bool) -> Option<Id> {
+        if !self.evict && !self.is_low() {
+            self.slack.forget();
+        }
         let kept = if for_compaction { 0 } else { self.reserve };
         let ready = || self.segments.with_pool(|pool| pool.take_ready(kept));
         if let Some(id) = ready() {
@@ -356,7 +393,7 @@ impl Engine {
 
     /// Free segments for whoever needs one next?
     fn has_ready(&self) -> bool {
-        self.segments.ready_count.load(Relaxed) >= self.free_target
+        !self.evict || self.segments.ready_count.load(Relaxed) >= self.free_target.load(Relaxed)
     }
 
     fn is_reserve_low(&self) -> bool {
@@ -370,7 +407,9 @@ impl Engine {
             return None;
         }
         let id = self.segments.with_pool(|pool| pool.take_bare());
-        if id.is_none() {
+        if id.is_some() {
+            self.segments.capacity_bytes.fetch_add(bytes, Relaxed);
+        } else {
             self.budget.give(bytes);
         }
         id
@@ -478,6 +517,7 @@ impl Engine {
     fn decommit_segment(&self, id: Id) {
         self.segments.get(id).on_large_page.store(false, Relaxed);
         self.decommit(self.segments.start(id), self.segments.segment_bytes);
+        self.segments.capacity_bytes.fetch_sub(self.segments.segment_bytes as u64, Relaxed);
         self.budget.give(self.segments.segment_bytes as u64);
         self.segments.with_pool(|pool| pool.put_bare(id));
     }

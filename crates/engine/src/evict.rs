@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::handle::{Handle, Turn};
 use crate::hash::Hash;
 use crate::index::{Bucket, Entry, Found, Items};
-use crate::item::{DEAD, FETCHED};
+use crate::item::{DEAD, FETCHED, Raw};
 use crate::limbo::Retired;
 use crate::memory::PAGE_BYTES;
 use crate::queues::Treatment;
@@ -23,8 +23,10 @@ use crate::write::Guest;
 
 /// How many bytes of a victim are looked at for each byte stored, while free segments are few.
 const WORK_FACTOR: usize = 4;
+/// The same without eviction: little of a victim is dead then.
+const COMPACTION_FACTOR: usize = 16;
 /// What one request empties at most, in bytes of victims, before it lets others run: a hundred microseconds with small items.
-const STEP_BYTES: usize = 32 << 10;
+pub(crate) const STEP_BYTES: usize = 32 << 10;
 /// Giving a segment back to the system takes the background step as long as so many items.
 const SHRINK_ITEMS: usize = 256;
 /// Items whose index lines are fetched ahead of the work on them.
@@ -72,8 +74,11 @@ impl Handle {
         let is_moving = self.engine.move_to_large_page(now);
         let turn = self.enter(now);
         let bytes_max = items_max * 64;
-        let mut done = turn.empty_some(bytes_max, true);
-        while turn.engine().is_low() && done < bytes_max {
+        let mut done = 0;
+        if turn.engine().is_flush_settled(now) {
+            done = turn.empty_some(bytes_max, true);
+        }
+        while turn.engine().is_short() && done < bytes_max {
             let step = turn.empty_some(bytes_max - done, false);
             if step == 0 {
                 break;
@@ -89,21 +94,54 @@ impl Handle {
 }
 
 impl Turn<'_> {
-    /// Room for a new item in an open segment; makes some if need be.
-    pub(crate) fn append(&self, queue: usize, expiry: Expiry, bytes: usize) -> Result<usize, NoRoom> {
+    /// Room for a new item in an open segment, in place of an old one; makes some if need be.
+    #[inline]
+    pub(crate) fn append(
+        &self,
+        queue: usize,
+        expiry: Expiry,
+        bytes: usize,
+        old: Option<Raw>,
+    ) -> Result<usize, NoRoom> {
         self.report_items(64);
         if self.engine().is_low() {
+            if !self.engine().evict {
+                return self.append_into_slack(queue, expiry, bytes, old);
+            }
             self.empty_some((bytes * WORK_FACTOR).min(STEP_BYTES), false);
         }
         let guest = Guest { queue, weight: self.engine().segments.novelty.at_first(queue), expiry, bytes };
-        self.make_room(self.engine().segments.segment_bytes, || {
-            if !self.engine().has_reserve() {
-                return Err(Lack::Memory);
-            }
-            let mut writer = self.handle.writer.borrow_mut();
-            let place = writer.append(self.engine(), guest, self.now(), false);
-            place.ok_or(Lack::Memory)
+        self.append_now(guest).or_else(|lack| {
+            self.make_room(lack, self.engine().segments.segment_bytes, || self.append_now(guest))
         })
+    }
+
+    /// The same where nothing may be evicted and most of the memory lives.
+    #[cold]
+    fn append_into_slack(
+        &self,
+        queue: usize,
+        expiry: Expiry,
+        bytes: usize,
+        old: Option<Raw>,
+    ) -> Result<usize, NoRoom> {
+        self.admit(bytes as i64 - old.map_or(0, |old| old.size() as i64))?;
+        if self.engine().is_short() {
+            self.empty_some((bytes * COMPACTION_FACTOR).min(STEP_BYTES), false);
+        }
+        let guest = Guest { queue, weight: self.engine().segments.novelty.at_first(queue), expiry, bytes };
+        let attempt = || {
+            // What is open is left to the victim in hand, if its items could find no other place.
+            let is_moving = self.handle.writer.borrow().victim.is_some();
+            if is_moving && !self.engine().has_reserve() { Err(Lack::Memory) } else { self.append_now(guest) }
+        };
+        attempt().or_else(|lack| self.make_room(lack, self.engine().segments.segment_bytes, attempt))
+    }
+
+    #[inline(always)]
+    fn append_now(&self, guest: Guest) -> Result<usize, Lack> {
+        let mut writer = self.handle.writer.borrow_mut();
+        writer.append(self.engine(), guest, self.now(), false).ok_or(Lack::Memory)
     }
 
     /// A run for an item of `item_bytes`, with memory for its first `bytes` at least.
@@ -111,28 +149,28 @@ impl Turn<'_> {
         self.report_items(64);
         // Runs have whole pages: room for less is none.
         let bytes = bytes.next_multiple_of(PAGE_BYTES);
-        self.make_room(bytes, || self.engine().take_run(item_bytes, bytes))
+        let take = || self.engine().take_run(item_bytes, bytes);
+        take().or_else(|lack| self.make_room(lack, bytes, take))
     }
 
     /// More memory for a run.
     pub(crate) fn charge(&self, bytes: usize) -> Result<(), NoRoom> {
-        let take = || self.engine().take_bytes(bytes as u64);
-        self.make_room(bytes, || if take() { Ok(()) } else { Err(Lack::Memory) })
+        let take = || if self.engine().take_bytes(bytes as u64) { Ok(()) } else { Err(Lack::Memory) };
+        take().or_else(|lack| self.make_room(lack, bytes, take))
     }
 
-    /// Tries; where there is no memory, empties a little and lets others run before whoever asks tries again. What is emptied now
+    /// Where there is no memory, empties a little and lets others run before whoever asks tries again. What is emptied now
     /// comes back no sooner than what is in limbo already, so while enough is there evicting more would help nobody.
-    #[inline]
-    fn make_room<R>(&self, bytes: usize, mut attempt: impl FnMut() -> Result<R, Lack>) -> Result<R, NoRoom> {
-        match attempt() {
-            Ok(room) => Ok(room),
-            Err(Lack::Memory) if self.engine().is_coming(bytes) => Err(NoRoom::TryAgain),
-            Err(Lack::Memory | Lack::Space) => self.make_room_by_emptying(attempt),
-        }
-    }
-
     #[cold]
-    fn make_room_by_emptying<R>(&self, mut attempt: impl FnMut() -> Result<R, Lack>) -> Result<R, NoRoom> {
+    fn make_room<R>(
+        &self,
+        lack: Lack,
+        bytes: usize,
+        attempt: impl FnOnce() -> Result<R, Lack>,
+    ) -> Result<R, NoRoom> {
+        if matches!(lack, Lack::Memory) && self.engine().is_coming(bytes) {
+            return Err(NoRoom::TryAgain);
+        }
         if self.empty_some(STEP_BYTES, false) > 0 {
             return attempt().or(Err(NoRoom::TryAgain));
         }
@@ -179,9 +217,6 @@ impl Turn<'_> {
     fn choose_victim(&self, only_dead: bool) -> Option<Victim> {
         let engine = self.engine();
         let mark = engine.flush_mark.load(Relaxed);
-        if only_dead && !engine.is_flush_settled(self.now()) {
-            return None;
-        }
         let (id, treatment) =
             engine.segments.next_victim(self.now(), mark, only_dead, engine.evict).or_else(|| {
                 (!only_dead && !engine.evict)
@@ -238,7 +273,7 @@ impl Turn<'_> {
             self.drop_dead(bucket, found);
             return Ok(());
         }
-        let from = usize::from(engine.segments.get(victim.id).queue.load(Relaxed)) & 1;
+        let from = engine.segments.get(victim.id).queue();
         let uses = found.entry.uses();
         let to = match victim.treatment {
             Treatment::Evict if uses == 0 => {
@@ -338,7 +373,7 @@ impl Turn<'_> {
         let bucket = engine.index.lock(hash);
         if let Some(found) = bucket.find(hash, |entry| entry.offset() == victim.next) {
             let segment = engine.segments.get(victim.id);
-            let from = usize::from(segment.queue.load(Relaxed)) & 1;
+            let from = segment.queue();
             if engine.liveness(victim.next, raw, self.now()).is_err() {
                 self.drop_dead(&bucket, &found);
             } else if victim.treatment != Treatment::Evict || found.entry.uses() > 0 {
@@ -446,7 +481,10 @@ impl Engine {
 
     /// A segment that the index no longer points into.
     fn retire_segment(&self, id: Id) {
-        self.segments.get(id).state.store(crate::segment::FREE, Relaxed);
+        let segment = self.segments.get(id);
+        let filled_bytes = segment.books.filled_bytes.load(Relaxed);
+        self.segments.capacity_bytes.fetch_add(self.segments.segment_bytes as u64 - filled_bytes, Relaxed);
+        segment.state.store(crate::segment::FREE, Relaxed);
         self.retire(Retired::Segment(id));
     }
 }

@@ -114,8 +114,19 @@ impl Turn<'_> {
 
     /// Finds a live item, with everything `mg` can ask.
     pub fn fetch(&self, key: &[u8], hash: Hash, how: &Fetch) -> Result<Fetched<'_>, Fail> {
+        self.fetch_guessed(key, hash, Guess::default(), how)
+    }
+
+    /// The same for a key of a batch, with what [`Turn::guess_gets`] of this turn saw of it.
+    pub fn fetch_guessed<'t>(
+        &'t self,
+        key: &[u8],
+        hash: Hash,
+        mut guess: Guess<'t>,
+        how: &Fetch,
+    ) -> Result<Fetched<'t>, Fail> {
         loop {
-            let seen = match self.look_alive(key, hash) {
+            let seen = match self.look_alive(key, hash, std::mem::take(&mut guess)) {
                 Ok(seen) => seen,
                 Err(miss) => match how.vivify {
                     None => return Err(Fail::Miss(miss)),
@@ -169,13 +180,13 @@ impl Turn<'_> {
 
     /// Looks without leaving a trace (`me`).
     pub fn peek(&self, key: &[u8], hash: Hash) -> Result<Fetched<'_>, Miss> {
-        self.look_alive(key, hash).map(|seen| self.describe(seen.raw, seen.offset))
+        self.look_alive(key, hash, Guess::default()).map(|seen| self.describe(seen.raw, seen.offset))
     }
 
     /// Sets the expiry and counts as a use; the CAS value stays (`touch`, `gat`).
     pub fn touch(&self, key: &[u8], hash: Hash, expiry: Expiry) -> Result<Item<'_>, Fail> {
         loop {
-            let seen = self.look_alive(key, hash).map_err(Fail::Miss)?;
+            let seen = self.look_alive(key, hash, Guess::default()).map_err(Fail::Miss)?;
             if let Some(touched) = self.touch_seen(key, hash, &seen, expiry)? {
                 self.note_use(&touched);
                 return Ok(self.item(&touched));
@@ -219,8 +230,8 @@ impl Turn<'_> {
 
     /// Finds a live item; removes a dead one on the way.
     #[inline]
-    fn look_alive(&self, key: &[u8], hash: Hash) -> Result<Seen<'_>, Miss> {
-        let seen = self.look(key, hash).ok_or(Miss::Absent)?;
+    fn look_alive<'t>(&'t self, key: &[u8], hash: Hash, guess: Guess<'t>) -> Result<Seen<'t>, Miss> {
+        let seen = self.look_guessed(key, hash, guess).ok_or(Miss::Absent)?;
         self.check_alive(hash, &seen)?;
         Ok(seen)
     }

@@ -163,7 +163,7 @@ impl Index {
         })
     }
 
-    /// Moves what has been filled since to a large page, one page of it. False: nothing is to be moved.
+    /// Moves what has been filled since to a large page, one page of it. False: nothing is to be moved, or the system has no large page now.
     pub(crate) fn move_to_large_page(&self) -> bool {
         let places = [
             (&self.buckets, self.bucket_count() as usize, &self.large_pages[0]),

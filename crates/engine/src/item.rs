@@ -149,7 +149,15 @@ impl Raw {
                     at += 4;
                 }
             }
-            item.0.add(at).copy_from_nonoverlapping(NonNull::from(key).cast(), key.len());
+            let place = item.0.add(at);
+            match (key.first_chunk::<16>(), key.last_chunk::<16>()) {
+                // Most keys are so long: two copies that overlap, where a call would take as much again.
+                (Some(head), Some(tail)) if key.len() <= 32 => {
+                    place.cast().write_unaligned(*head);
+                    place.add(key.len() - tail.len()).cast().write_unaligned(*tail);
+                }
+                _ => place.copy_from_nonoverlapping(NonNull::from(key).cast(), key.len()),
+            }
         }
         item
     }
@@ -164,7 +172,7 @@ impl Raw {
             let copy = Self::write(log, offset, &self.shape(), self.key(), self.expiry(), 0);
             copy.use_word().store(self.use_word().load(Relaxed), Relaxed);
             copy.set_cas(self.cas());
-            copy.value_mut().copy_from_slice(self.value());
+            copy.value_mut(&self.shape()).copy_from_slice(self.value());
             copy
         }
     }
@@ -172,13 +180,13 @@ impl Raw {
     /// The value of an item that is still being written.
     ///
     /// # Safety
-    /// The item is the caller's alone, as in [`Raw::write`].
-    pub(crate) unsafe fn value_mut<'a>(self) -> &'a mut [u8] {
+    /// The item is the caller's alone and of that shape, as in [`Raw::write`].
+    pub(crate) unsafe fn value_mut<'a>(self, shape: &Shape) -> &'a mut [u8] {
         // SAFETY: within the item; exclusive by the caller's promise. Bytes of a recycled segment are initialised.
         unsafe {
             std::slice::from_raw_parts_mut(
-                self.0.add(self.key_offset() + self.key_bytes()).as_ptr(),
-                self.value_bytes(),
+                self.0.add(shape.key_offset() + shape.key_bytes).as_ptr(),
+                shape.value_bytes,
             )
         }
     }
@@ -388,7 +396,7 @@ mod tests {
             // SAFETY: the region is ours alone.
             let item = unsafe {
                 let item = Raw::write(&log, 64, &shape, key, expiry, 5);
-                item.value_mut().copy_from_slice(value);
+                item.value_mut(&shape).copy_from_slice(value);
                 item
             };
             item.set_cas(u64::MAX - 1);

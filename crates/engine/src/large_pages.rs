@@ -37,6 +37,43 @@ pub(crate) struct Mover {
     used_bytes: AtomicU64,
     /// Which large page of the log is next.
     next_page: AtomicUsize,
+    /// When the last was moved, until it is known how long that took; 0: it is.
+    begun_micros: AtomicU64,
+    /// Since a move took long none is begun before this second ...
+    rests_until_secs: AtomicU32,
+    /// ... and this is for how long.
+    rest_secs: AtomicU32,
+}
+
+impl Mover {
+    /// May a page be moved now, by a cache that has so much memory? Asked at once when one was moved.
+    fn may_move(&self, now: Now, used_bytes: u64) -> bool {
+        let begun_micros = self.begun_micros.swap(0, Relaxed);
+        if begun_micros != 0 && now.micros.saturating_sub(begun_micros) >= LONG_MOVE_MICROS {
+            let rest_secs = (2 * self.rest_secs.load(Relaxed)).clamp(REST_SECS_MIN, REST_SECS_MAX);
+            self.rest_secs.store(rest_secs, Relaxed);
+            self.rests_until_secs.store(now.secs + rest_secs, Relaxed);
+        }
+        if self.secs.swap(now.secs, Relaxed) != now.secs {
+            let is_growing = self.used_bytes.swap(used_bytes, Relaxed) < used_bytes;
+            self.left.store(if is_growing { 0 } else { MOVES_PER_SECOND }, Relaxed);
+            self.until_micros.store(now.micros + MOVING_MICROS_PER_SECOND, Relaxed);
+        }
+        now.secs >= self.rests_until_secs.load(Relaxed)
+            && self.left.load(Relaxed) > 0
+            && now.micros < self.until_micros.load(Relaxed)
+    }
+
+    /// One was moved, begun now.
+    fn note_move(&self, now: Now) {
+        self.left.fetch_sub(1, Relaxed);
+        self.begun_micros.store(now.micros, Relaxed);
+    }
+
+    /// There was none to be moved, or none to be had.
+    fn note_end(&self) {
+        self.left.store(0, Relaxed);
+    }
 }
 
 impl Engine {
@@ -45,19 +82,15 @@ impl Engine {
         if self.large_pages == LargePages::Never {
             return false;
         }
-        let mover = &self.mover;
-        if mover.secs.swap(now.secs, Relaxed) != now.secs {
-            let used_bytes = self.budget.used_bytes();
-            let is_growing = mover.used_bytes.swap(used_bytes, Relaxed) < used_bytes;
-            mover.left.store(if is_growing { 0 } else { MOVES_PER_SECOND }, Relaxed);
-            mover.until_micros.store(now.micros + MOVING_MICROS_PER_SECOND, Relaxed);
-        }
-        let left = mover.left.load(Relaxed);
-        if left == 0 || now.micros >= mover.until_micros.load(Relaxed) {
+        if !self.mover.may_move(now, self.budget.used_bytes()) {
             return false;
         }
         let is_moved = self.index.move_to_large_page() || self.move_some_log();
-        mover.left.store(if is_moved { left - 1 } else { 0 }, Relaxed);
+        if is_moved {
+            self.mover.note_move(now)
+        } else {
+            self.mover.note_end()
+        }
         is_moved
     }
 
@@ -107,3 +140,36 @@ const MOVES_PER_SECOND: u32 = 64;
 const MOVING_MICROS_PER_SECOND: u64 = 200_000;
 /// Of pages of which there may be very many, none of them to be moved.
 const LOOKS_PER_MOVE: u32 = 4096;
+/// A move that takes so long says that the processors are all taken, several times over: before it copies, the kernel waits until each has put
+/// away what it holds back, and whoever wants to change the address space meanwhile, and all behind them, wait for that. (On a core that one
+/// worker keeps busy they take 10 to 20 ms, and now and then 50.)
+const LONG_MOVE_MICROS: u64 = 200_000;
+/// For so long nothing is moved then, and for twice as long each time that it happens again ...
+const REST_SECS_MIN: u32 = 60;
+/// ... up to this.
+const REST_SECS_MAX: u32 = 3600;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_long_move_there_is_a_rest() {
+        let mover = Mover::default();
+        let at = |secs: u32, millis: u64| Now { secs, micros: u64::from(secs) * 1_000_000 + millis * 1000 };
+        let may_move = |secs, millis| mover.may_move(at(secs, millis), 1);
+        assert!(!may_move(1, 0), "it has just grown");
+        assert!(may_move(2, 0));
+        mover.note_move(at(2, 0));
+        assert!(may_move(2, 1));
+        mover.note_move(at(2, 1));
+        assert!((2..62).all(|secs| !may_move(secs, 300)));
+        assert!(may_move(62, 200));
+        mover.note_move(at(62, 200));
+        assert!((64..184).all(|secs| !may_move(secs, 0)), "for twice as long");
+        assert!(may_move(184, 0));
+        mover.note_end();
+        assert!(!may_move(184, 100));
+        assert!(may_move(185, 0), "nobody was kept waiting");
+    }
+}

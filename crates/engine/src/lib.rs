@@ -17,6 +17,7 @@
 //! | `segment` | segments, and who holds them |
 //! | `queues`, `worth` | the order in which they go: what is kept, and for how long |
 //! | `evict` | emptying segments: eviction, expiry, compaction, background work |
+//! | `slack` | without eviction: which stores are let through when memory is nearly full |
 //! | `large_pages` | what is full, moved to large pages in the background |
 //! | `run`, `upload` | large items: where they live, how they arrive |
 //! | `evicted` | what was evicted, for those who watch |
@@ -69,6 +70,7 @@ mod queues;
 mod request;
 mod run;
 mod segment;
+mod slack;
 mod stats;
 mod store;
 mod survey;

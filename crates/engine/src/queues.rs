@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::*;
 use std::sync::{MutexGuard, PoisonError};
 
 use crate::request::Now;
-use crate::segment::{CLAIMED, GROUPS, Id, Segments, WAITING};
+use crate::segment::{CLAIMED, GROUPS, Id, Segment, Segments, WAITING};
 use crate::worth::{self, CLASSES};
 
 /// One place in a queue.
@@ -25,6 +25,10 @@ pub(crate) struct Place {
     /// By the queues' clock.
     due: u64,
 }
+
+/// A segment of which less is dead is not worth moving: its items are looked at, and next to nothing is won. More than that is dead in some
+/// segment while all of what is kept for gaps (`slack.rs`) is in use.
+const LEAST_GAIN_PART: u64 = 64;
 
 /// Which segment to empty, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,7 +161,7 @@ impl Segments {
         };
         let waiting = (0..self.log_segments).filter(|&id| self.get(id).state.load(Acquire) == WAITING);
         let id = waiting.max_by_key(dead)?;
-        let enough = dead(&id) >= self.segment_bytes as u64 / 16;
+        let enough = dead(&id) >= self.segment_bytes as u64 / LEAST_GAIN_PART;
         (enough && self.withdraw(id)).then_some(id)
     }
 
@@ -175,13 +179,14 @@ impl Segments {
     /// bytes are looked at for one that comes back, as many as a store pays for; at a half, keys that all fit were evicted while they were
     /// overwritten. What large items leave empty at its end does not come back: moved, they would leave it empty elsewhere. But a segment
     /// that was sealed early, less than half full, can share one.
-    pub(crate) fn sparse_bytes(&self, id: Id) -> u64 {
-        let filled_bytes = self.get(id).books.filled_bytes.load(Relaxed);
+    pub(crate) fn sparse_bytes(&self, segment: &Segment) -> u64 {
+        let filled_bytes = segment.books.filled_bytes.load(Relaxed);
         (filled_bytes / 4 * 3).max(self.segment_bytes as u64 / 2)
     }
 
     fn is_sparse(&self, id: Id) -> bool {
-        self.get(id).books.live_bytes() < self.sparse_bytes(id)
+        let segment = self.get(id);
+        segment.books.live_bytes() < self.sparse_bytes(segment)
     }
 
     /// Makes a waiting segment the caller's; its places in the queues go stale, for good.

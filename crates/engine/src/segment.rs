@@ -89,14 +89,15 @@ pub(crate) struct Segment {
 #[derive(Clone, Copy)]
 pub(crate) struct Home<'s> {
     pub(crate) segment: &'s Segment,
-    is_run: bool,
+    pub(crate) id: Id,
+    pub(crate) is_run: bool,
 }
 
 impl Home<'_> {
     /// Which of `Stats::queues` its items count in.
     #[inline]
     pub(crate) fn queue(self) -> usize {
-        if self.is_run { LARGE } else { usize::from(self.segment.queue.load(Relaxed)) & 1 }
+        if self.is_run { LARGE } else { self.segment.queue() }
     }
 }
 
@@ -146,6 +147,12 @@ impl Segment {
         self.opened_secs.store(now.secs, Relaxed);
         self.pins.store(0, Relaxed);
         self.weight.store(0, Relaxed);
+    }
+
+    /// SMALL or MAIN.
+    #[inline]
+    pub(crate) fn queue(&self) -> usize {
+        usize::from(self.queue.load(Relaxed)) & 1
     }
 
     /// An item with this expiry lives here.
@@ -219,6 +226,8 @@ pub(crate) struct Segments {
     pub(crate) novelty: Novelty,
     /// Segments ready to be opened: a hint that needs no lock.
     pub(crate) ready_count: Apart<AtomicU32>,
+    /// What all segments that have memory can hold: less than their size where the ends of sealed ones stayed empty.
+    pub(crate) capacity_bytes: AtomicU64,
 }
 
 impl Segments {
@@ -233,6 +242,7 @@ impl Segments {
             clock: AtomicU64::new(0),
             novelty: Novelty::default(),
             ready_count: Apart::default(),
+            capacity_bytes: AtomicU64::new(0),
         })
     }
 
@@ -247,7 +257,7 @@ impl Segments {
     }
 
     pub(crate) fn home(&self, id: Id) -> Home<'_> {
-        Home { segment: self.get(id), is_run: self.is_run(id) }
+        Home { segment: self.get(id), id, is_run: self.is_run(id) }
     }
 
     /// Starts fetching what is known of a segment.

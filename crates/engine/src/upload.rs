@@ -72,7 +72,7 @@ impl Upload {
     pub(crate) fn window(&mut self) -> &mut [u8] {
         let end = self.shape.value_bytes.min(self.charged_bytes() - self.value_start());
         // SAFETY: not yet committed, so the run is ours alone.
-        let value = unsafe { self.raw.value_mut() };
+        let value = unsafe { self.raw.value_mut(&self.shape) };
         &mut value[self.filled_bytes..end]
     }
 

@@ -26,9 +26,12 @@ pub(crate) fn of_uses(uses: u8) -> u32 {
 
 /// Which class items belong to that take `bytes` together and weigh `weight`.
 pub(crate) fn class_of(bytes: u64, weight: u32) -> usize {
-    let bytes_per_read = bytes * u64::from(READ) / u64::from(weight.max(1));
+    let (bytes, reads) = (bytes * u64::from(READ), u64::from(weight.max(1)));
+    // The logarithm of their quotient, without dividing.
+    let most = (bytes | 1).ilog2().saturating_sub(reads.ilog2());
+    let bytes_per_read_power = most - u32::from(most > 0 && bytes < reads << most);
     // Up to 256 bytes, 1, 4, 16, 64, 256 KiB, and more.
-    (bytes_per_read.max(1).ilog2() as usize / 2).saturating_sub(3).min(CLASSES - 1)
+    (bytes_per_read_power as usize / 2).saturating_sub(3).min(CLASSES - 1)
 }
 
 /// For how long, by the queues' clock, memory of `bytes` is worth keeping.
@@ -101,3 +104,20 @@ const STEPS_PER_TURNOVER: u64 = 64;
 const EVICTIONS_PER_STEP_MIN: u64 = 16;
 /// What is kept of the past at each conclusion.
 const MEMORY: f32 = 0.95;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_is_what_division_says() {
+        for bytes in (0..200_000u64).step_by(7).chain((0..40).map(|power| (1 << power) - 1)) {
+            for weight in [0, 1, 127, 128, 1000, 1023, 1024, 1025, 2048, 3 * READ, 1 << 30] {
+                let bytes_per_read = bytes * u64::from(READ) / u64::from(weight.max(1));
+                let limits = [256, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18];
+                let expected = limits.iter().filter(|limit| bytes_per_read >= **limit).count();
+                assert_eq!(class_of(bytes, weight), expected, "{bytes} bytes, {weight}");
+            }
+        }
+    }
+}

@@ -51,6 +51,7 @@ struct Open {
 impl Writer {
     /// Room for `bytes` in an open segment, opening one if a free one is at hand. Evicts nothing, and takes no lock but the
     /// pool's, so it may be called while a bucket is locked. Returns an offset of the log.
+    #[inline(always)]
     pub(crate) fn append(
         &mut self,
         engine: &Engine,
@@ -91,7 +92,7 @@ impl Writer {
         if let Some(full) = self.open[queue][group][class].take() {
             full.seal(engine);
         }
-        if self.open_count() < engine.open_max || !self.has_room(queue, mark, bytes) {
+        if self.open_count() < engine.open_max && !engine.is_sparing() || !self.has_room(queue, mark, bytes) {
             let id = engine.take_segment(for_compaction);
             self.open[queue][group][class] = id.map(|id| Open::new(engine, id, queue, group, mark, now));
         }
@@ -193,6 +194,7 @@ impl Open {
             segment.state.store(FREE, Relaxed);
             engine.segments.with_pool(|pool| pool.put_ready(self.id));
         } else {
+            engine.segments.capacity_bytes.fetch_sub((self.end - self.next) as u64, Relaxed);
             engine.segments.seal(self.id);
             if segment.books.live_bytes() == 0 {
                 engine.retire_dead(self.id);

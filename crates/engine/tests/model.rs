@@ -54,6 +54,8 @@ struct Model {
     items: HashMap<Vec<u8>, Modelled>,
     /// May items vanish?
     evicts: bool,
+    /// May there be no memory for a change?
+    refuses: bool,
     flush_at: u32,
     item_bytes_max: usize,
 }
@@ -66,6 +68,11 @@ impl Model {
             self.items.remove(key);
         }
         self.items.get_mut(key)
+    }
+
+    /// Under eviction an item may have to move; without, only one that is not there needs memory.
+    fn may_refuse_touch(&self, old: Option<&Modelled>) -> bool {
+        self.evicts || self.refuses && old.is_none()
     }
 
     fn fits(&self, key: &[u8], value_bytes: usize, client_flags: u32) -> bool {
@@ -220,7 +227,7 @@ fn step(
                 binary_key: random.chance(2),
                 unnoticed: random.chance(4),
             };
-            let fetched = turn.fetch(&key, hash, &how);
+            let fetched = turn.fetch_guessed(&key, hash, guess, &how);
             let evicted = match &fetched {
                 Ok(fetched) => fetched.vivified,
                 Err(fail) => matches!(fail, Fail::Miss(_)),
@@ -275,7 +282,9 @@ fn step(
                     );
                 }
                 (Err(Fail::Miss(_)), None) => assert!(how.vivify.is_none()),
-                (Err(Fail::TryAgain | Fail::OutOfMemory), _) if model.evicts => accept_use(model, turn, &key),
+                (Err(Fail::TryAgain | Fail::OutOfMemory), old) if model.may_refuse_touch(old.as_ref()) => {
+                    accept_use(model, turn, &key)
+                }
                 (got, old) => panic!("fetch gave {got:?} for {old:?}"),
             }
         }
@@ -302,7 +311,9 @@ fn step(
             }
             (Err(Fail::Miss(_)), None) => {}
             (Err(Fail::Miss(_)), Some(_)) if model.evicts => {}
-            (Err(Fail::TryAgain | Fail::OutOfMemory), _) if model.evicts => accept_use(model, turn, &key),
+            (Err(Fail::TryAgain | Fail::OutOfMemory), old) if model.may_refuse_touch(old.as_ref()) => {
+                accept_use(model, turn, &key)
+            }
             (got, old) => panic!("touch gave {got:?} for {old:?}"),
         },
         84..90 => {
@@ -337,7 +348,7 @@ fn step(
                         item.cas = if changes { fresh(cas, item.cas, given) } else { item.cas };
                     }
                 }
-                (Err(_), _) if model.evicts => {}
+                (Err(_), _) if model.evicts || model.refuses && how.blank.is_some() => {}
                 (got, old) => panic!("invalidate gave {got:?} for {old:?}"),
             }
         }
@@ -403,7 +414,7 @@ fn is_evicted(store: &Store<'_>, old: &Modelled, stored: Stored) -> bool {
 
 fn model_store(model: &mut Model, turn: &Turn<'_>, store: &Store<'_>, old: Option<Modelled>, stored: Stored) {
     if matches!(stored, Stored::TryAgain | Stored::OutOfMemory) {
-        assert!(model.evicts, "no memory although there is plenty");
+        assert!(model.refuses, "no memory although there is plenty");
         return;
     }
     let extends = matches!(store.mode, Mode::Append | Mode::Prepend);
@@ -462,13 +473,13 @@ fn model_store(model: &mut Model, turn: &Turn<'_>, store: &Store<'_>, old: Optio
                 assert_eq!(stored, Stored::NotStored);
                 return;
             }
-            if stored == Stored::NotStored && model.evicts {
+            if stored == Stored::NotStored && model.refuses {
                 return;
             }
         }
         (None, Mode::Append | Mode::Prepend) => {
             new.expiry = store.vivify.unwrap().secs().unwrap_or(0);
-            if stored == Stored::NotStored && model.evicts {
+            if stored == Stored::NotStored && model.refuses {
                 return;
             }
         }
@@ -512,7 +523,7 @@ fn model_arith(
     counted: Counted,
 ) {
     if matches!(counted, Counted::TryAgain | Counted::OutOfMemory) {
-        assert!(model.evicts);
+        assert!(model.refuses);
         return;
     }
     let now = turn.now();
@@ -630,14 +641,14 @@ fn run(mut model: Model, config: Config, seed: u64, keys: u64, value_bytes_max: 
     (model, handle)
 }
 
-fn model(evicts: bool) -> Model {
-    Model { items: HashMap::new(), evicts, flush_at: 0, item_bytes_max: 0 }
+fn model(evicts: bool, refuses: bool) -> Model {
+    Model { items: HashMap::new(), evicts, refuses, flush_at: 0, item_bytes_max: 0 }
 }
 
 #[test]
 fn equals_a_map_while_there_is_room() {
     let (model, mut handle) = run(
-        model(false),
+        model(false, false),
         config(if cfg!(miri) { 4 << 20 } else { 512 << 20 }),
         1,
         if cfg!(miri) { 50 } else { 4000 },
@@ -657,7 +668,8 @@ fn equals_a_map_while_there_is_room() {
 
 #[test]
 fn is_right_about_what_is_left_under_eviction() {
-    let (_, handle) = run(model(true), config(4 << 20), 2, if cfg!(miri) { 100 } else { 20_000 }, 100_000);
+    let (_, handle) =
+        run(model(true, true), config(4 << 20), 2, if cfg!(miri) { 100 } else { 20_000 }, 100_000);
     let stats = handle.engine().stats();
     assert!(cfg!(miri) || stats.evictions > 1000, "{stats:?}");
     assert!(cfg!(miri) || stats.moves_to_main > 100, "{stats:?}");
@@ -665,14 +677,15 @@ fn is_right_about_what_is_left_under_eviction() {
 
 #[test]
 fn is_right_in_the_smallest_memory() {
-    let (_, handle) = run(model(true), config(1 << 20), 3, if cfg!(miri) { 100 } else { 5_000 }, 300_000);
+    let (_, handle) =
+        run(model(true, true), config(1 << 20), 3, if cfg!(miri) { 100 } else { 5_000 }, 300_000);
     assert!(cfg!(miri) || handle.engine().stats().evictions > 1000);
 }
 
 #[test]
 fn without_eviction_nothing_is_lost() {
     let config = Config { evict: false, ..config(4 << 20) };
-    let (_, handle) = run(model(true), config, 4, if cfg!(miri) { 100 } else { 30_000 }, 50_000);
+    let (_, handle) = run(model(false, true), config, 4, if cfg!(miri) { 100 } else { 30_000 }, 50_000);
     let stats = handle.engine().stats();
     assert_eq!(stats.evictions, 0);
     assert!(cfg!(miri) || stats.out_of_memory > 0, "{stats:?}");

@@ -140,6 +140,132 @@ fn without_eviction_a_nearly_full_cache_takes_what_replaces_the_deleted() {
     }
 }
 
+/// What memcached 1.6.18 does (`-M -m 64`, items of one size until one is refused) it does to any item that is there.
+#[test]
+fn without_eviction_what_is_there_can_be_touched_and_counted() {
+    let engine = engine(8 << 20, false);
+    let mut handle = engine.handle().unwrap();
+    let count = fill(&mut handle, b"12345678");
+    let name = |at: usize| format!("fill:{at}").into_bytes();
+    for at in 0..count {
+        let (key, dies) = (name(at), Expiry::at(1000));
+        let turn = handle.enter(crate::at(2));
+        let hash = turn.prepare(&key);
+        let result = match at % 3 {
+            0 => turn.touch(&key, hash, dies).map(|item| item.expiry()),
+            1 => {
+                let how = Fetch { touch: Some(dies), ..Fetch::default() };
+                turn.fetch(&key, hash, &how).map(|fetched| fetched.item.expiry())
+            }
+            _ => {
+                let how = Invalidate { stale: true, expiry: Some(dies), ..Invalidate::default() };
+                assert_eq!(turn.invalidate(&key, hash, &how), Ok(Deleted::Deleted), "{at} of {count}");
+                turn.peek(&key, hash).map(|fetched| fetched.item.expiry()).map_err(Fail::Miss)
+            }
+        };
+        assert_eq!(result, Ok(dies), "{at} of {count}");
+    }
+    let how = Arith {
+        delta: 1,
+        decrement: false,
+        compare: None,
+        initial: None,
+        expiry: None,
+        cas: None,
+        binary_key: false,
+    };
+    for at in (0..3 * count).map(|at| at * 7919 % count) {
+        let key = name(at);
+        let counted = (0..100_000).find_map(|_| {
+            let turn = handle.enter(crate::at(2));
+            let counted = turn.arith(&key, turn.prepare(&key), &how);
+            (counted != Counted::TryAgain).then_some(counted)
+        });
+        assert!(matches!(counted, Some(Counted::Number { .. })), "{counted:?} of {at} of {count}");
+    }
+}
+
+/// memcached does so for ever, as long as the size is alike.
+#[test]
+fn without_eviction_one_delete_makes_room_for_one_store() {
+    for bytes in [8, 100, 1000, 10_000, 100_000] {
+        let engine = engine(8 << 20, false);
+        let mut handle = engine.handle().unwrap();
+        let value = vec![6; bytes];
+        let count = fill(&mut handle, &value);
+        let name = |at: usize| format!("fill:{at}").into_bytes();
+        let mut more = 0;
+        for round in 0..count.clamp(2000, 40_000) {
+            // Those who want more than there is must not take the room of those who replace.
+            let new = format!("more:{round}").into_bytes();
+            if is_stored(put(&mut handle, at(2), &Store::set(&new, &value))) {
+                more += 1;
+                delete(&mut handle, at(2), &new);
+                assert!(is_stored(put(&mut handle, at(2), &Store::set(&new, &value))), "{new:?} was there");
+            }
+            let key = name(round * 7919 % count);
+            delete(&mut handle, at(2), &key);
+            let stored = put(&mut handle, at(2), &Store::set(&key, &value));
+            assert!(is_stored(stored), "{stored:?} in round {round} of {count} values of {bytes} bytes");
+        }
+        assert_eq!(engine.stats().items, (count + more) as u64);
+        assert!(more <= count / 100, "{more} more than {count}");
+    }
+}
+
+/// Whatever was let through, when memory was how full: it can be stored again where it was deleted.
+#[test]
+fn without_eviction_what_was_stored_can_be_stored_again() {
+    let engine = engine(2 << 20, false);
+    let mut handle = engine.handle().unwrap();
+    let value = |number: usize| vec![6; 50 + number * 7919 % 1900];
+    for number in 0..60_000 {
+        let (key, value) = ((number % 6000).to_string().into_bytes(), value(number));
+        if is_stored(put(&mut handle, at(2), &Store::set(&key, &value))) {
+            delete(&mut handle, at(2), &key);
+            let again = put(&mut handle, at(2), &Store::set(&key, &value));
+            assert!(is_stored(again), "{again:?} for number {number}");
+        }
+    }
+}
+
+/// memcached refuses this once, for it needs a second place for the first of them; the refused `set` then leaves one.
+#[test]
+fn without_eviction_a_full_cache_takes_new_values_for_old_ones() {
+    for bytes in [8, 100, 1000, 10_000] {
+        let engine = engine(8 << 20, false);
+        let mut handle = engine.handle().unwrap();
+        let value = vec![6; bytes];
+        let count = fill(&mut handle, &value);
+        for round in 0..(2 * count).clamp(5000, 200_000) {
+            let key = format!("fill:{}", round * 7919 % count).into_bytes();
+            let stored = put(&mut handle, at(2), &Store::set(&key, &value));
+            assert!(is_stored(stored), "{stored:?} in round {round} of {count} values of {bytes} bytes");
+        }
+        assert_eq!(engine.stats().items, count as u64);
+    }
+}
+
+/// What is refused costs a look at some counters, not at every segment, and moves nothing.
+#[test]
+fn without_eviction_a_refused_store_moves_nothing() {
+    let engine = engine(16 << 20, false);
+    let mut handle = engine.handle().unwrap();
+    let count = fill(&mut handle, &[6; 100]);
+    // Too little for one more, in every segment.
+    for at in (0..count).step_by(300) {
+        let key = format!("fill:{at}").into_bytes();
+        assert!(is_stored(put(&mut handle, crate::at(2), &Store::set(&key, &[6; 50]))));
+    }
+    while is_stored(put(&mut handle, at(2), &Store::set(&engine.stats().items.to_be_bytes(), &[6; 100]))) {}
+    let compacted = engine.stats().compacted;
+    for number in 0..10_000_u32 {
+        let key = number.to_be_bytes();
+        assert_eq!(put(&mut handle, at(2), &Store::set(&key, &[6; 100])), Stored::OutOfMemory);
+    }
+    assert_eq!(engine.stats().compacted, compacted);
+}
+
 #[test]
 fn without_eviction_expired_large_items_make_room_behind_one_that_lives() {
     let engine = engine(8 << 20, false);

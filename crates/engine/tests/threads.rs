@@ -1,11 +1,14 @@
 //! Several threads on one engine: what is found is whole and belongs to its key, counters lose nothing, and memory comes back.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use larder_engine::{
     Arith, Config, Counted, Engine, Expiry, Fail, Fetch, Handle, LargePages, Mode, Now, Store, Stored, Token,
+    Turn,
 };
 
 const THREADS: usize = if cfg!(miri) { 2 } else { 4 };
@@ -31,8 +34,8 @@ fn race(engine: &Arc<Engine>, work: impl Fn(u64, &mut Handle) + Sync) {
             let (work, running) = (&work, &running);
             let mut handle = engine.handle().unwrap();
             scope.spawn(move || {
+                let _ended = Ended(running);
                 work(thread, &mut handle);
-                running.fetch_sub(1, Relaxed);
             });
         }
         let mut background = engine.handle().unwrap();
@@ -41,6 +44,15 @@ fn race(engine: &Arc<Engine>, work: impl Fn(u64, &mut Handle) + Sync) {
             std::thread::yield_now();
         }
     });
+}
+
+/// Counts a thread off, also when it panics: else the others would wait for it.
+struct Ended<'r>(&'r AtomicU64);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
 }
 
 fn now(at: u64) -> Now {
@@ -106,6 +118,123 @@ fn values_are_whole_under_eviction_and_growth() {
     let stats = engine.stats();
     assert!(cfg!(miri) || stats.evictions > 0, "{stats:?}");
     assert!(stats.memory_used_bytes <= stats.memory_bytes + (64 << 10), "{stats:?}");
+}
+
+/// What memcached does with `-M` when memory is full: what is there stays, can be touched and counted up, and gives way to as much.
+#[test]
+fn a_full_cache_without_eviction_loses_nothing_and_serves_what_is_there() {
+    const FIRST: u64 = 100_000;
+    let engine = engine(4 << 20, false);
+    let (keys, rounds) = if cfg!(miri) { (20, 60) } else { (8000, 60_000) };
+    let refused = AtomicU64::new(0);
+    race(&engine, |thread, handle| {
+        // Of keys that are this thread's alone: the version, and how long the value is.
+        let mut there = HashMap::new();
+        let (counter, mut count) = (format!("counter:{thread}").into_bytes(), None);
+        let mut random = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(thread + 1);
+        let how = Arith {
+            delta: 1,
+            decrement: false,
+            compare: None,
+            // Never a digit more, which would take another place.
+            initial: Some((FIRST, Expiry::NEVER)),
+            expiry: None,
+            cas: None,
+            binary_key: false,
+        };
+        for round in 0..rounds {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let number = (random >> 33) % keys;
+            let key = format!("{thread}:{number}").into_bytes();
+            let known = there.get(&number).copied();
+            match (random >> 20) % 10 {
+                0..3 => {
+                    let (version, bytes) = known.unwrap_or((0, 0));
+                    let turn = handle.enter(now(round));
+                    let found = turn.get(&key, turn.prepare(&key));
+                    assert_eq!(found.is_ok(), known.is_some());
+                    assert!(
+                        found.is_ok_and(|item| item.value() == value(&key, version, bytes))
+                            || known.is_none()
+                    );
+                }
+                3..5 => {
+                    let touched = until_done(handle, round, |turn| {
+                        match turn.touch(&key, turn.prepare(&key), Expiry::at(1_000_000)) {
+                            Err(Fail::TryAgain) => None,
+                            touched => Some(touched.map(|_| ())),
+                        }
+                    });
+                    assert!(touched.is_ok() == known.is_some() && touched != Err(Fail::OutOfMemory));
+                }
+                5 => {
+                    let counted = until_done(handle, round, |turn| {
+                        let counted = turn.arith(&counter, turn.prepare(&counter), &how);
+                        (counted != Counted::TryAgain).then_some(counted)
+                    });
+                    match counted {
+                        Counted::Number { number, .. } => {
+                            assert_eq!(number, count.map_or(FIRST, |count| count + 1));
+                            count = Some(number);
+                        }
+                        counted => assert_eq!((counted, count), (Counted::OutOfMemory, None)),
+                    }
+                }
+                choice => {
+                    let bytes =
+                        if random.is_multiple_of(50) { 12_000 } else { (random >> 40) as usize % 800 };
+                    let bytes = match known {
+                        // Another for the same: that has room however full it is.
+                        Some((_, bytes)) if choice < 9 => bytes,
+                        Some(_) => {
+                            let turn = handle.enter(now(round));
+                            turn.delete(&key, turn.prepare(&key), None);
+                            there.remove(&number);
+                            bytes
+                        }
+                        None => bytes,
+                    };
+                    let value = value(&key, round, bytes);
+                    let stored = until_done(handle, round, |turn| {
+                        let stored = turn.store(turn.prepare(&key), &Store::set(&key, &value));
+                        (stored != Stored::TryAgain).then_some(stored)
+                    });
+                    if stored == Stored::OutOfMemory {
+                        refused.fetch_add(1, Relaxed);
+                        assert!(!there.contains_key(&number), "another value of {bytes} bytes was refused");
+                    } else {
+                        there.insert(number, (round, value.len()));
+                    }
+                }
+            }
+        }
+        for (number, (version, bytes)) in there {
+            let key = format!("{thread}:{number}").into_bytes();
+            let turn = handle.enter(now(rounds));
+            let found = turn.get(&key, turn.prepare(&key)).map(|item| item.value());
+            assert!(found == Ok(&value(&key, version, bytes)[..]), "{number} of {thread}");
+        }
+        let turn = handle.enter(now(rounds));
+        let counted = turn.get(&counter, turn.prepare(&counter)).map(|item| item.value().to_vec());
+        assert_eq!(counted.ok(), count.map(|count: u64| count.to_string().into_bytes()));
+    });
+    let stats = engine.stats();
+    assert!(cfg!(miri) || refused.into_inner() > 100 && stats.compacted > 0, "{stats:?}");
+    assert!(stats.memory_used_bytes <= stats.memory_bytes + (64 << 10), "{stats:?}");
+}
+
+/// In a turn each, as often as it takes.
+fn until_done<R>(handle: &mut Handle, round: u64, mut work: impl FnMut(&Turn<'_>) -> Option<R>) -> R {
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        let turn = handle.enter(now(round));
+        if let Some(result) = work(&turn) {
+            return result;
+        }
+        drop(turn);
+        assert!(Instant::now() < end, "the answer is always to try again");
+        std::thread::yield_now();
+    }
 }
 
 #[test]

@@ -42,6 +42,7 @@ impl<'a> Key<'a> {
     }
 
     /// The bytes that the item is stored under.
+    #[inline]
     pub fn bytes<'b>(self, buffer: &'b mut KeyBuffer) -> &'b [u8]
     where
         'a: 'b,

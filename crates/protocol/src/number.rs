@@ -23,17 +23,18 @@ pub fn parse_u32(word: &[u8]) -> Option<u32> {
 }
 
 /// The number of one to nine digits at the head of `input`, and what follows the byte `end` behind it.
-#[inline]
+#[inline(always)]
 pub(crate) fn split_short(input: &[u8], end: u8) -> Option<(u32, &[u8])> {
     let mut number = 0;
-    for (at, byte) in input.iter().take(10).enumerate() {
-        if *byte == end && at > 0 {
-            return Some((number, &input[at + 1..]));
+    for (at, &byte) in input.iter().take(10).enumerate() {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return (byte == end && at > 0).then(|| (number, &input[at + 1..]));
         }
-        if at == 9 || !byte.is_ascii_digit() {
+        if at == 9 {
             return None;
         }
-        number = number * 10 + u32::from(byte - b'0');
+        number = number * 10 + u32::from(digit);
     }
     None
 }

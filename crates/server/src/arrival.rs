@@ -1,8 +1,8 @@
 //! A value that has not arrived whole.
 
 use arrayvec::ArrayVec;
-use larder_engine::{NoRoom, Turn, Upload};
-use larder_protocol::{Dialect, Error, Form, Parsed, Reply, Request};
+use larder_engine::{Item, NoRoom, Turn, Upload};
+use larder_protocol::{Command, Dialect, Error, Form, Parsed, Reply, Request};
 
 use crate::execute::{Done, Executor, Value};
 
@@ -35,15 +35,53 @@ pub(crate) enum Arrived {
     },
 }
 
+/// How the arrival of a value begins.
+pub(crate) enum Begun<'t> {
+    Arriving(Arrival),
+    /// Its place is not to be had in this turn.
+    TryAgain,
+    /// So many bytes of the value are to be passed over.
+    Refused {
+        reply: Reply<'t, Item<'t>>,
+        bytes: usize,
+    },
+}
+
 impl Arrival {
+    /// Takes in the value that follows `head`, which is all that came of `request`.
+    pub(crate) fn begin<'t>(
+        executor: &mut Executor<'_, '_, '_, 't>,
+        dialect: Dialect,
+        head: &[u8],
+        request: &Request<'_>,
+    ) -> Begun<'t> {
+        let Request { command, form } = request;
+        match *command {
+            Command::Store(store) if store.value_bytes < executor.cx.shared.engine.large_value_bytes() => {
+                Begun::Arriving(Self::here(dialect, head, form, store.value_bytes))
+            }
+            Command::Store(store) => match executor.reserve(store) {
+                Ok(Some(upload)) => Begun::Arriving(Self::in_cache(dialect, head, form, upload)),
+                Ok(None) => Begun::TryAgain,
+                Err(reply) => Begun::Refused { reply, bytes: form.block_bytes(store.value_bytes) },
+            },
+            Command::Malformed(malformed) => Begun::Refused {
+                reply: Reply::Error(malformed.error),
+                bytes: malformed.swallow_bytes as usize,
+            },
+            // Nothing else has a value.
+            _ => Begun::Refused { reply: Reply::Error(Error::BadChunk), bytes: 0 },
+        }
+    }
+
     /// A value that waits here until it is whole.
-    pub(crate) fn here(dialect: Dialect, head: &[u8], form: &Form<'_>, value_bytes: u32) -> Self {
+    fn here(dialect: Dialect, head: &[u8], form: &Form<'_>, value_bytes: u32) -> Self {
         let block = vec![0; form.block_bytes(value_bytes)];
         Self::of(dialect, head, form, Place::Here { block, filled_bytes: 0 })
     }
 
     /// A value whose place in the cache is reserved.
-    pub(crate) fn in_cache(dialect: Dialect, head: &[u8], form: &Form<'_>, upload: Upload) -> Self {
+    fn in_cache(dialect: Dialect, head: &[u8], form: &Form<'_>, upload: Upload) -> Self {
         Self::of(dialect, head, form, Place::Cache { upload: Some(upload), end: ArrayVec::new() })
     }
 

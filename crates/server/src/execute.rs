@@ -112,24 +112,33 @@ impl CloseReason {
     }
 }
 
+/// The hash of a request's key, and where that probably lies.
+pub type Prepared<'t> = (Hash, Guess<'t>);
+
 /// To be tried again in a new turn.
 struct TryAgain;
 
 type Answered<'t> = Result<Reply<'t, Item<'t>>, TryAgain>;
 
 impl<'t> Executor<'_, '_, '_, 't> {
-    /// Executes one request. `hash` is of its key, if it has one; a [`Command::Get`] is taken to have one key.
-    pub fn execute(&mut self, request: &Request<'_>, hash: Option<Hash>, value: Value<'_>) -> Done {
+    /// Executes one request. `prepared` is of its key, if it has one; a [`Command::Get`] is taken to have one key.
+    pub fn execute(
+        &mut self,
+        request: &Request<'_>,
+        prepared: Option<Prepared<'t>>,
+        value: Value<'_>,
+    ) -> Done {
         if let Command::Get(get) = request.command {
-            return self.get_one(get, hash, &request.form);
+            return self.get_one(get, prepared, &request.form);
         }
+        let hash = prepared.map(|(hash, _)| hash);
         let is_observed = self.cx.shared.attention.is_paid();
         let before = if is_observed { self.look_before(&request.command, hash) } else { None };
         let answered = match request.command {
             Command::Get(_) => return Done::Answered,
-            Command::Fetch(fetch) => self.fetch(fetch, hash),
+            Command::Fetch(fetch) => self.fetch(fetch, prepared),
             Command::Peek(key) => Ok(self.peek(key, hash)),
-            Command::Store(store) => self.store(store, hash.map(|hash| (hash, Guess::default())), value),
+            Command::Store(store) => self.store(store, prepared, value),
             Command::Delete(delete) => Ok(self.delete(delete, hash)),
             Command::Invalidate(invalidate) => self.invalidate(invalidate, hash),
             Command::Touch(touch) => self.touch(touch, hash),
@@ -222,6 +231,10 @@ impl<'t> Executor<'_, '_, '_, 't> {
 
     fn hash(&self, key: &[u8], hash: Option<Hash>) -> Hash {
         hash.unwrap_or_else(|| self.turn.prepare(key))
+    }
+
+    fn prepared(&self, key: &[u8], prepared: Option<Prepared<'t>>) -> Prepared<'t> {
+        prepared.unwrap_or_else(|| (self.turn.prepare(key), Guess::default()))
     }
 }
 

@@ -3,17 +3,6 @@
 use larder_engine::Hash;
 use larder_protocol::{Command, Dialect, Parsed, Request};
 
-/// A whole request of a batch.
-pub(crate) struct Framed<'a> {
-    pub(crate) request: Request<'a>,
-    /// Its value with the terminator after it, if it has one.
-    pub(crate) value: &'a [u8],
-    /// Of its key, if it has exactly one.
-    pub(crate) hash: Option<Hash>,
-    /// Where the next request starts.
-    pub(crate) end: usize,
-}
-
 /// A key of the input whose memory is being fetched already.
 #[derive(Clone, Copy)]
 pub struct Foreseen<'i> {

@@ -52,6 +52,23 @@ impl<'t> Output<'t> {
         (self.bytes, range)
     }
 
+    /// The buffer with these replies at its end, gathered values included.
+    pub fn into_whole_buffer(self) -> Vec<u8> {
+        if self.gathered.is_empty() {
+            return self.bytes;
+        }
+        let mut whole = Vec::with_capacity(self.begin + self.len_bytes());
+        whole.extend_from_slice(&self.bytes[..self.begin]);
+        let mut from = 0;
+        for Gathered { at, value } in &self.gathered {
+            whole.extend_from_slice(&self.own_bytes()[from..*at]);
+            whole.extend_from_slice(value.value());
+            from = *at;
+        }
+        whole.extend_from_slice(&self.own_bytes()[from..]);
+        whole
+    }
+
     /// Nothing to send?
     pub fn is_empty(&self) -> bool {
         self.len_bytes() == 0
@@ -72,17 +89,6 @@ impl<'t> Output<'t> {
     pub fn slices<'s>(&'s self, written: usize, slices: &mut [IoSlice<'s>]) -> usize {
         let values = self.gathered.iter().map(|gathered| (gathered.at, gathered.value.value()));
         gather(self.own_bytes(), values, written, slices)
-    }
-
-    /// Appends all of it to `bytes`.
-    pub fn copy_to(&self, bytes: &mut Vec<u8>) {
-        let mut from = 0;
-        for Gathered { at, value } in &self.gathered {
-            bytes.extend_from_slice(&self.own_bytes()[from..*at]);
-            bytes.extend_from_slice(value.value());
-            from = *at;
-        }
-        bytes.extend_from_slice(&self.own_bytes()[from..]);
     }
 
     /// What follows the first `written` bytes, to be kept until the client reads on.

@@ -1,7 +1,7 @@
 //! One client's conversation: bytes in, replies out, no socket.
 //!
-//! The walk of a GET: the worker reads and calls [`Session::feed`]. A run of `get <key>` lines is taken in by [`gets`]; of all
-//! else `serve` frames every whole request that arrived (`Frame::of`, `Dialect::parse`: they borrow). `Turn::prepare` and
+//! The walk of a GET: the worker reads and calls [`Session::feed`]. A run of `get <key>` lines is taken in by [`gets`]; all else
+//! becomes a `Batch` of the whole requests that arrived (`Frame::of`, `Dialect::parse`: they borrow). `Turn::prepare` and
 //! `Turn::guess_gets` fetch their memory ahead, then in order [`Executor::execute`] calls `Executor::get` (a run calls it at
 //! once), which asks `Turn::get_guessed` and writes the item with [`Form::encode`] into the [`Output`]; the worker sends that with one
 //! write, when all that it had read are answered.
@@ -14,25 +14,27 @@
 
 use std::ops::Range;
 
-use arrayvec::ArrayVec;
 use larder_engine::{NoRoom, Turn};
-use larder_protocol::admin::Streams;
 use larder_protocol::command::{Command, Get, Sasl};
 use larder_protocol::{Dialect, Error, Form, KEY_BYTES_MAX, Keys, Reply, text};
 
-use crate::arrival::{Arrival, Arrived};
+use crate::arrival::{Arrival, Arrived, Begun};
+use crate::batch::{Batch, Framed};
 use crate::dump::Dump;
 pub use crate::execute::{CloseReason, Context};
 use crate::execute::{Done, Executor, Value};
 pub use crate::frame::Foreseen;
-use crate::frame::{Frame, Framed, line_end_bytes, single_key};
+use crate::frame::{Frame, line_end_bytes};
 use crate::gets;
 use crate::login::Login;
 use crate::measure::Class;
 use crate::multiget::{self, LookedUp};
 use crate::output::Output;
+use crate::patience::Patience;
 use crate::sets;
 use crate::trace;
+pub(crate) use crate::verdict::Step;
+pub use crate::verdict::{Fed, Verdict, Window};
 
 /// The state of a conversation between two readings. Owns memory only while a value is arriving.
 #[derive(Default)]
@@ -61,44 +63,6 @@ enum State {
     Dump(Box<Dump>),
     /// This many bytes of a refused value are next.
     Refused { bytes: usize },
-}
-
-/// What [`Session::feed`] did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fed {
-    /// Bytes of input that are done with. The rest is to be kept and given again, with what follows it.
-    pub consumed: usize,
-    /// Requests answered.
-    pub requests: u32,
-    /// What to do next.
-    pub verdict: Verdict,
-}
-
-/// What to do after [`Session::feed`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Everything answerable is answered: read more.
-    NeedInput,
-    /// Enough for now: write the output, let others have their turn, and feed the rest (even if that is nothing).
-    Yield,
-    /// Something other than the client makes it wait, for milliseconds: feed the rest again later.
-    Later,
-    /// The engine needs a new turn: leave this one, enter another, feed the rest (even if that is nothing).
-    TryAgain,
-    /// Write the output; from then on the client is told what happens, and nothing else.
-    Watch(Streams),
-    /// Write the output and close.
-    Close(CloseReason),
-}
-
-/// Where the next bytes from the socket belong.
-pub enum Window<'u> {
-    /// Nowhere in particular: read into a buffer and feed.
-    None,
-    /// Here; then call [`Session::filled`], and ask again.
-    Fill(&'u mut [u8]),
-    /// Ask again in a new turn.
-    TryAgain,
 }
 
 impl Session {
@@ -253,31 +217,11 @@ impl Session {
         {
             return step;
         }
-        let mut batch = ArrayVec::<Framed<'_>, BATCH_REQUESTS_MAX>::new();
-        let mut framed_bytes = 0;
-        let mut scanned_bytes = std::mem::take(&mut self.scanned_bytes);
-        // What is not whole, after the batch.
-        let mut tail = None;
-        while batch.len() < batch_max && framed_bytes < input.len() {
-            let frame = Frame::of(dialect, &input[framed_bytes..], std::mem::take(&mut scanned_bytes));
-            let Frame::Whole { request, value, bytes } = frame else {
-                tail = Some(frame);
-                break;
-            };
-            framed_bytes += bytes;
-            let hash = single_key(&request.command).map(|key| executor.prepare_once(key));
-            batch.push(Framed { request, value, hash, end: framed_bytes });
-        }
-        if batch.len() > 1 {
-            let hashes: ArrayVec<_, BATCH_REQUESTS_MAX> =
-                batch.iter().filter_map(|framed| framed.hash).collect();
-            executor.turn.prefetch_gets(&hashes);
-        }
-
+        let scanned_bytes = std::mem::take(&mut self.scanned_bytes);
+        let batch = Batch::of(executor, dialect, input, batch_max, scanned_bytes);
         let mut step = Step::go_on(0);
         let is_verbose = executor.cx.shared.attention.is_verbose();
-        for framed in &batch {
-            let Framed { request, value, hash, end } = framed;
+        for Framed { request, value, prepared, end } in &batch.requests {
             if is_verbose {
                 trace::request(
                     executor.cx.client.fd,
@@ -289,7 +233,7 @@ impl Session {
                 (command, form) if self.is_datagram && command.is_administrative() => {
                     executor.answer(form, &Reply::Error(Error::NotOverUdp))
                 }
-                (Command::Get(get), Form::Text(form)) if hash.is_none() => {
+                (Command::Get(get), Form::Text(form)) if prepared.is_none() => {
                     match self.look_up(executor, *get, *form) {
                         LookedUp::All => Done::Answered,
                         LookedUp::Stopped { rest_bytes, verdict } => {
@@ -306,10 +250,10 @@ impl Session {
                     return step;
                 }
                 (Command::Store(_), form) => match form.split_value(value) {
-                    Some(value) => executor.execute(request, *hash, Value::Whole(value)),
+                    Some(value) => executor.execute(request, *prepared, Value::Whole(value)),
                     None => executor.answer(form, &Reply::Error(Error::BadChunk)),
                 },
-                _ => executor.execute(request, *hash, Value::Whole(&[])),
+                _ => executor.execute(request, *prepared, Value::Whole(&[])),
             };
             if done == Done::TryAgain {
                 step.verdict = Some(Verdict::TryAgain);
@@ -336,8 +280,8 @@ impl Session {
                 return step;
             }
         }
-        match tail {
-            Some(frame) => self.finish(executor, dialect, &input[framed_bytes..], frame, step),
+        match batch.tail {
+            Some(frame) => self.finish(executor, dialect, &input[batch.bytes..], frame, step),
             None => step,
         }
     }
@@ -369,50 +313,23 @@ impl Session {
                 if executor.cx.shared.attention.is_verbose() {
                     trace::request(executor.cx.client.fd, head, dialect == Dialect::Binary);
                 }
-                let refused = match request.command {
-                    Command::Store(store)
-                        if store.value_bytes < executor.cx.shared.engine.large_value_bytes() =>
-                    {
-                        self.state = State::Value(Box::new(Arrival::here(
-                            dialect,
-                            head,
-                            &request.form,
-                            store.value_bytes,
-                        )));
-                        None
+                match Arrival::begin(executor, dialect, head, &request) {
+                    Begun::Arriving(arrival) => self.state = State::Value(Box::new(arrival)),
+                    Begun::TryAgain => {
+                        step.verdict = Some(Verdict::TryAgain);
+                        return step;
                     }
-                    Command::Store(store) => match executor.reserve(store) {
-                        Ok(Some(upload)) => {
-                            self.state = State::Value(Box::new(Arrival::in_cache(
-                                dialect,
-                                head,
-                                &request.form,
-                                upload,
-                            )));
-                            None
+                    Begun::Refused { reply, bytes } => {
+                        self.state = State::Refused { bytes };
+                        step.requests += 1;
+                        executor.cx.recorder.answered(&request.command);
+                        if executor.cx.shared.attention.is_paid() {
+                            executor.observe(&request.command, &request.form, None, &reply);
                         }
-                        Ok(None) => {
-                            step.verdict = Some(Verdict::TryAgain);
-                            return step;
-                        }
-                        Err(reply) => Some((reply, request.form.block_bytes(store.value_bytes))),
-                    },
-                    Command::Malformed(malformed) => {
-                        Some((Reply::Error(malformed.error), malformed.swallow_bytes as usize))
+                        step.close_if(executor.answer(&request.form, &reply));
                     }
-                    // Nothing else has a value.
-                    _ => None,
-                };
-                step.consumed += head_bytes;
-                if let Some((reply, bytes)) = refused {
-                    self.state = State::Refused { bytes };
-                    step.requests += 1;
-                    executor.cx.recorder.answered(&request.command);
-                    if executor.cx.shared.attention.is_paid() {
-                        executor.observe(&request.command, &request.form, None, &reply);
-                    }
-                    step.close_if(executor.answer(&request.form, &reply));
                 }
+                step.consumed += head_bytes;
             }
         }
         step
@@ -493,55 +410,9 @@ impl Session {
     }
 }
 
-/// How long the request at hand has waited for memory that is being reclaimed.
-#[derive(Default)]
-struct Patience {
-    /// 0: it does not wait.
-    since_secs: u32,
-}
-
-impl Patience {
-    fn begin(&mut self, turn: &Turn<'_>) {
-        if self.since_secs == 0 {
-            self.since_secs = turn.now().secs;
-        }
-    }
-
-    fn is_over(&self, turn: &Turn<'_>) -> bool {
-        self.since_secs != 0 && turn.now().secs.saturating_sub(self.since_secs) > PATIENCE_SECS
-    }
-}
-
-/// A piece of [`Session::feed`]'s work.
-pub(crate) struct Step {
-    pub(crate) consumed: usize,
-    pub(crate) requests: u32,
-    /// `None`: go on.
-    pub(crate) verdict: Option<Verdict>,
-}
-
-impl Step {
-    fn go_on(consumed: usize) -> Self {
-        Self { consumed, requests: 0, verdict: None }
-    }
-
-    pub(crate) fn stop(consumed: usize, verdict: Verdict) -> Self {
-        Self { consumed, requests: 0, verdict: Some(verdict) }
-    }
-
-    fn close_if(&mut self, done: Done) {
-        if let Done::Close(reason) = done {
-            self.verdict = Some(Verdict::Close(reason));
-        }
-    }
-}
-
 /// How requests of a run want to be answered.
 pub(crate) const PLAIN: Form<'_> = Form::Text(text::TextForm { noreply: false, with_cas: false });
 /// Requests that are framed and fetched ahead together.
 pub(crate) const BATCH_REQUESTS_MAX: usize = larder_engine::BATCH_MAX;
 /// Replies are sent once there are so many bytes of them; one reply may go beyond.
 pub const OUTPUT_BYTES_MAX: usize = 256 << 10;
-/// How long a request waits for memory that is being reclaimed, before it is told that there is none. Turns last
-/// microseconds; only a thread that lost its core in the middle of one takes longer.
-const PATIENCE_SECS: u32 = 2;

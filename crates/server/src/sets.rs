@@ -3,7 +3,7 @@
 //! request of any kind, and leaves the first that is something else, or not there whole, to it.
 
 use arrayvec::ArrayVec;
-use larder_engine::Guesses;
+use larder_engine::Guess;
 use larder_protocol::command::Store;
 use larder_protocol::{Key, text};
 
@@ -21,14 +21,22 @@ struct Set<'i> {
     end: usize,
 }
 
+type Run<'i> = ArrayVec<Set<'i>, BATCH_REQUESTS_MAX>;
+
 /// Carries out the run at the head of `input`, if there is one worth it: at most `sets_max` of it.
 pub(crate) fn serve(executor: &mut Executor<'_, '_, '_, '_>, input: &[u8], sets_max: usize) -> Option<Step> {
-    let run = run(input, sets_max)?;
+    let mut run = Run::new();
+    take_in(&mut run, input, sets_max);
+    let is_worth_it = run.len() >= RUN_MIN || run.last().is_some_and(|last| last.end == input.len());
+    if !is_worth_it {
+        return None;
+    }
     let hashes: ArrayVec<_, BATCH_REQUESTS_MAX> =
         run.iter().map(|set| executor.prepare_once(set.key.written())).collect();
-    let guesses = if run.len() > 1 { executor.turn.guess_changes(&hashes) } else { Guesses::default() };
+    let guesses = (run.len() > 1).then(|| executor.turn.guess_changes(&hashes));
     let mut step = Step { consumed: 0, requests: 0, verdict: None };
-    for ((set, &hash), &guess) in run.iter().zip(&hashes).zip(&guesses) {
+    for (at, (set, &hash)) in run.iter().zip(&hashes).enumerate() {
+        let guess = guesses.as_ref().map_or_else(Guess::default, |guesses| guesses[at]);
         let store = Store::set(set.key, set.client_flags, set.exptime, set.value.len() as u32);
         let done = executor.set(store, hash, guess, set.value, &PLAIN);
         if done == Done::TryAgain {
@@ -52,9 +60,8 @@ pub(crate) fn serve(executor: &mut Executor<'_, '_, '_, '_>, input: &[u8], sets_
     Some(step)
 }
 
-/// The run of plain sets at the head of `input`, unless there is more to be fetched ahead together in a batch of all kinds.
-fn run(input: &[u8], sets_max: usize) -> Option<ArrayVec<Set<'_>, BATCH_REQUESTS_MAX>> {
-    let mut run = ArrayVec::new();
+/// Adds the plain sets at the head of `input` that are there whole.
+fn take_in<'i>(run: &mut Run<'i>, input: &'i [u8], sets_max: usize) {
     let mut end = 0;
     while run.len() < sets_max
         && let Some((store, head_bytes)) = text::parse_plain_set(&input[end..])
@@ -65,9 +72,7 @@ fn run(input: &[u8], sets_max: usize) -> Option<ArrayVec<Set<'_>, BATCH_REQUESTS
         let Store { key, client_flags, exptime, .. } = store;
         run.push(Set { key, client_flags, exptime, value, end });
     }
-    let is_worth_it = run.len() >= RUN_MIN || !run.is_empty() && end == input.len();
-    is_worth_it.then_some(run)
 }
 
-/// Shorter ones are, if something else is behind them.
+/// Shorter ones are left to a batch of all kinds, if something else is behind them to be fetched ahead with them.
 const RUN_MIN: usize = 8;

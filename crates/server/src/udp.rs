@@ -16,11 +16,10 @@ mod inbox;
 mod outbox;
 mod socket;
 
-use std::sync::Arc;
 use std::{io, mem};
 
 use arrayvec::ArrayVec;
-use larder_engine::Turn;
+use larder_engine::{Handle, Now};
 use larder_protocol::{Dialect, Error, Reply, udp};
 
 use self::gate::{Admitted, Gate};
@@ -39,15 +38,14 @@ use crate::settings::Settings;
 
 /// A worker's UDP sockets, and all it needs to serve them.
 pub(crate) struct Door {
-    sockets: Vec<Socket>,
-    inbox: Inbox,
+    entrances: Vec<(Socket, Inbox)>,
+    /// All of those who ask.
+    client: Client,
     desk: Desk,
 }
 
 /// Where requests are answered.
 struct Desk {
-    /// All of them.
-    client: Arc<Client>,
     gate: Gate,
     /// The reply in the making.
     reply: Message,
@@ -67,35 +65,42 @@ impl Door {
     /// worker, so each may have a key of its own. Errors: no random numbers.
     pub(crate) fn open(sockets: Vec<Socket>, settings: &Settings) -> io::Result<Self> {
         let desk = Desk {
-            client: Arc::new(Client::of_datagrams()),
             gate: Gate::new(random::key()?, settings.udp_cookie),
             reply: Message::default(),
             outbox: Outbox::default(),
         };
-        Ok(Self { sockets, inbox: Inbox::new(), desk })
+        let entrances = sockets.into_iter().map(|socket| (socket, Inbox::new())).collect();
+        Ok(Self { entrances, client: Client::of_datagrams(), desk })
     }
 
-    /// Serves what waits at a socket, but no more than a batch; epoll reports the rest again.
+    /// Serves what waits at a socket, but no more than some batches; epoll reports the rest again.
     pub(crate) fn serve(&mut self, socket: usize, bench: &mut Bench<'_>) {
-        let Some(socket) = self.sockets.get(socket) else { return };
-        self.inbox.receive(socket);
-        bench.heard = Moment::now();
-        let now = bench.shared.clock.at(bench.heard);
-        let foreseen = foresee(&self.inbox, socket.dialect(), &bench.handle.enter(now));
-        for (at, (datagram, source)) in self.inbox.datagrams().enumerate() {
-            bench.counters.bytes_read.add(datagram.len() as u64);
-            match self.desk.gate.admit(datagram, source, socket.address().port(), now.secs) {
-                Some(asked) => {
-                    bench.counters.udp_requests.add(1);
-                    self.desk.answer(asked, socket.dialect(), foreseen.get(at).copied().flatten(), bench);
+        let Some((socket, inbox)) = self.entrances.get_mut(socket) else { return };
+        for _ in 0..BATCHES_PER_EVENT {
+            inbox.receive(socket);
+            bench.heard = Moment::now();
+            let now = bench.shared.clock.at(bench.heard);
+            let mut foreseen = foresee(inbox, socket.dialect(), bench.handle, now).into_iter();
+            for (datagram, source) in inbox.datagrams() {
+                let foreseen = foreseen.next().flatten();
+                bench.counters.bytes_read.add(datagram.len() as u64);
+                match self.desk.gate.admit(datagram, source, socket.address().port(), now.secs) {
+                    Some(asked) => {
+                        bench.counters.udp_requests.add(1);
+                        self.desk.answer(&self.client, asked, socket.dialect(), foreseen, bench);
+                    }
+                    None => bench.counters.udp_dropped.add(1),
                 }
-                None => bench.counters.udp_dropped.add(1),
+                if self.desk.outbox.is_full() {
+                    bench.counters.bytes_written.add(self.desk.outbox.send(socket) as u64);
+                }
             }
-            if self.desk.outbox.is_full() {
-                bench.counters.bytes_written.add(self.desk.outbox.send(socket) as u64);
+            bench.counters.bytes_written.add(self.desk.outbox.send(socket) as u64);
+            // Where they come one by one there is mostly no other yet.
+            if inbox.len() < 2 {
+                return;
             }
         }
-        bench.counters.bytes_written.add(self.desk.outbox.send(socket) as u64);
     }
 }
 
@@ -104,8 +109,14 @@ impl Door {
 fn foresee<'i>(
     inbox: &'i Inbox,
     dialect: Option<Dialect>,
-    turn: &Turn<'_>,
+    handle: &mut Handle,
+    now: Now,
 ) -> ArrayVec<Option<Foreseen<'i>>, BATCH_DATAGRAMS_MAX> {
+    // One alone waits for its memory as long as it would for this.
+    if inbox.len() < 2 {
+        return ArrayVec::new();
+    }
+    let turn = handle.enter(now);
     let first_key = |(datagram, _): (&'i [u8], _)| {
         let (_, payload) = udp::request(datagram)?;
         let first = *payload.first()?;
@@ -113,14 +124,9 @@ fn foresee<'i>(
         let key = &payload[dialect.first_key(payload)?];
         Some(Foreseen { key, hash: turn.prepare(key) })
     };
-    let mut foreseen = ArrayVec::<_, BATCH_DATAGRAMS_MAX>::new();
-    // One alone waits for its memory as long as it would for this.
-    if inbox.datagrams().nth(1).is_some() {
-        foreseen.extend(inbox.datagrams().map(first_key));
-        let hashes: ArrayVec<_, BATCH_DATAGRAMS_MAX> =
-            foreseen.iter().flatten().map(|key| key.hash).collect();
-        turn.prefetch_gets(&hashes);
-    }
+    let foreseen: ArrayVec<_, BATCH_DATAGRAMS_MAX> = inbox.datagrams().map(first_key).collect();
+    let hashes: ArrayVec<_, BATCH_DATAGRAMS_MAX> = foreseen.iter().flatten().map(|key| key.hash).collect();
+    turn.prefetch_gets(&hashes);
     foreseen
 }
 
@@ -128,6 +134,7 @@ impl Desk {
     /// Answers all commands of a datagram. What is not whole is not answered, nor waited for.
     fn answer(
         &mut self,
+        client: &Client,
         mut asked: Admitted<'_>,
         dialect: Option<Dialect>,
         mut foreseen: Option<Foreseen<'_>>,
@@ -140,8 +147,7 @@ impl Desk {
             return;
         };
         let dialect = dialect.unwrap_or_else(|| Dialect::of_first_byte(*first));
-        let client = Arc::clone(&self.client);
-        let context = bench.context(&client);
+        let context = bench.context(client);
         let mut session = Session::of_datagram(Some(dialect));
         // Where the command at hand begins, and what is not fed yet.
         let (mut start, mut from) = (0, 0);
@@ -149,22 +155,21 @@ impl Desk {
         while from < payload.len() {
             let begun = if tries == 0 && from == 0 { bench.heard } else { Moment::now() };
             let turn = bench.handle.enter(bench.shared.clock.at(begun));
-            let mut output = Output::new(mem::take(bench.output));
+            let mut output = Output::new(mem::take(&mut self.reply.bytes));
             let fed = session.feed(&context, &turn, &payload[from..], foreseen.take(), &mut output, 1);
             from += fed.consumed;
             if fed.requests > 0 && bench.recorder.measured().latency {
                 let took_nanos = Moment::now().nanos_since(begun);
                 bench.recorder.finish(Road::Udp, took_nanos, turn.now().secs);
             }
-            self.reply.push(&output);
-            *bench.output = output.into_buffer();
+            self.reply.take_back(output);
             drop(turn);
 
             if fed.requests > 0 {
                 if !self.send(&mut asked) {
                     bench.counters.udp_withheld.add(1);
                     if !self.challenge(&mut asked) {
-                        self.reply.refuse(dialect, &payload[start..], bench.output);
+                        self.reply.refuse(dialect, &payload[start..]);
                         self.send(&mut asked);
                     }
                 }
@@ -208,23 +213,24 @@ impl Desk {
 }
 
 impl Message {
-    fn push(&mut self, output: &Output<'_>) {
-        if self.bytes.len() + output.len_bytes() > REPLY_BYTES_MAX {
+    /// The bytes, with what was answered behind them.
+    fn take_back(&mut self, output: Output<'_>) {
+        if output.len_bytes() <= REPLY_BYTES_MAX {
+            self.bytes = output.into_whole_buffer();
+        } else {
+            self.bytes = output.into_buffer();
             self.is_too_large = true;
         }
-        if !self.is_too_large {
-            output.copy_to(&mut self.bytes);
-        }
+        self.is_too_large |= self.bytes.len() > REPLY_BYTES_MAX;
     }
 
     /// Becomes the error that stands for a reply that is not sent; the command is at the head of `input`.
-    fn refuse(&mut self, dialect: Dialect, input: &[u8], buffer: &mut Vec<u8>) {
+    fn refuse(&mut self, dialect: Dialect, input: &[u8]) {
         self.clear();
         let Frame::Whole { request, .. } = Frame::of(dialect, input, 0) else { return };
-        let mut output = Output::new(mem::take(buffer));
+        let mut output = Output::new(mem::take(&mut self.bytes));
         request.form.encode(&Reply::Error(Error::TooLargeForUdp), &mut output);
-        output.copy_to(&mut self.bytes);
-        *buffer = output.into_buffer();
+        self.bytes = output.into_whole_buffer();
     }
 
     fn clear(&mut self) {
@@ -236,6 +242,8 @@ impl Message {
 /// The largest reply to one command: as much as a request can bring, and few enough datagrams for the receive buffer
 /// that Linux gives a client by default (208 KiB, in which a datagram of 1400 bytes takes 2304).
 const REPLY_BYTES_MAX: usize = 64 << 10;
+/// How often a socket is received from before others have their turn.
+const BATCHES_PER_EVENT: u32 = 4;
 /// How often a command that waits for memory to be reclaimed is tried. What is dropped then is lost, as datagrams may be;
 /// a worker that waited would hold up all its clients.
 const TRIES_MAX: u32 = 64;

@@ -378,6 +378,23 @@ fn servers_are_not_answered() {
     assert_eq!(stats.get("udp_dropped").expect("a line"), 1);
 }
 
+/// A worker has a socket of each family. (127.0.0.1 every server here listens at.)
+#[test]
+fn clients_of_both_families_are_answered_in_turn() {
+    let Ok(six) = UdpSocket::bind("[::1]:0") else { return }; // a system without IPv6
+    let four = UdpSocket::bind("127.0.0.1:0").expect("loopback can be bound");
+    let port =
+        UdpSocket::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port is free").port();
+    let second_address = ["-U", &port.to_string(), "-l", "::1", "-t", "1"];
+    let _server = start(&larderd(), &second_address);
+    four.connect(("127.0.0.1", port)).expect("UDP connects at once");
+    six.connect(("::1", port)).expect("UDP connects at once");
+    for client in [four, six].map(Client).iter().cycle().take(6) {
+        client.send(1, b"mn\r\n");
+        assert_eq!(client.receive(PATIENCE).expect("an answer").payload, b"MN\r\n");
+    }
+}
+
 #[test]
 fn in_cookie_mode_a_stranger_gets_no_more_than_it_sent() {
     let server = start(&larderd(), &["--udp-cookie"]);

@@ -17,6 +17,24 @@ fn index(buckets: usize) -> (Index, Budget) {
     (Index::new(1 << 20, buckets, &budget).unwrap(), budget)
 }
 
+/// What the system refuses now it may grant later.
+#[cfg(not(any(loom, miri)))]
+#[test]
+#[allow(unsafe_code)]
+fn a_page_that_could_not_be_moved_is_next_again() {
+    // Two large pages of buckets, and one that is cut at the front.
+    let (index, _) = index(3 << 15);
+    let refuse = |is_refusing: libc::c_ulong| {
+        // SAFETY: says how the system maps memory, and changes none.
+        assert_eq!(unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, is_refusing, 0, 0, 0) }, 0);
+    };
+    refuse(1);
+    let is_moved = index.move_to_large_page();
+    refuse(0);
+    assert!(!is_moved);
+    assert_eq!(index.large_pages[0].load(Relaxed), 0);
+}
+
 /// A hash with a tag of its own that belongs to a given bucket.
 #[cfg(loom)]
 fn hash(tag: u64, bucket: u64) -> Hash {

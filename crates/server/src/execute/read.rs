@@ -5,15 +5,20 @@ use larder_measure::{Access, Footprint};
 use larder_protocol::reply::{Detail, Hit, Peeked, Token};
 use larder_protocol::{Error, Form, Key, Reply, command};
 
-use super::{Answered, Done, Executor, TryAgain, ttl_secs};
+use super::{Answered, Done, Executor, Prepared, TryAgain, ttl_secs};
 use crate::trace;
 
 impl<'t> Executor<'_, '_, '_, 't> {
     // get <key>, with all that belongs to it
-    pub(super) fn get_one(&mut self, get: command::Get<'_>, hash: Option<Hash>, form: &Form<'_>) -> Done {
+    pub(super) fn get_one(
+        &mut self,
+        get: command::Get<'_>,
+        prepared: Option<Prepared<'t>>,
+        form: &Form<'_>,
+    ) -> Done {
         for key in get.keys {
-            match self.get_or_touch(key, self.hash(key.written(), hash), Guess::default(), get.exptime, form)
-            {
+            let (hash, guess) = self.prepared(key.written(), prepared);
+            match self.get_or_touch(key, hash, guess, get.exptime, form) {
                 Ok(()) => {}
                 Err(GetFailed::TryAgain) => return Done::TryAgain,
                 Err(GetFailed::OutOfMemory) => return Done::Answered,
@@ -105,7 +110,11 @@ impl<'t> Executor<'_, '_, '_, 't> {
     }
 
     // mg
-    pub(super) fn fetch(&mut self, fetch: command::Fetch<'_>, hash: Option<Hash>) -> Answered<'t> {
+    pub(super) fn fetch(
+        &mut self,
+        fetch: command::Fetch<'_>,
+        prepared: Option<Prepared<'t>>,
+    ) -> Answered<'t> {
         let (turn, counters, now) = (self.turn, self.cx.counters, self.turn.now());
         let touch = fetch.touch.map(|exptime| self.expiry(exptime));
         let how = larder_engine::Fetch {
@@ -120,8 +129,8 @@ impl<'t> Executor<'_, '_, '_, 't> {
             binary_key: fetch.key.is_base64(),
         };
         let key = fetch.key.bytes(&mut self.key_buffer);
-        let hash = hash.unwrap_or_else(|| turn.prepare(key));
-        let fetched = turn.fetch(key, hash, &how);
+        let (hash, guess) = prepared.unwrap_or_else(|| (turn.prepare(key), Guess::default()));
+        let fetched = turn.fetch_guessed(key, hash, guess, &how);
         self.follow_read(hash, fetched.as_ref().ok().map(|fetched| fetched.item));
         match fetched {
             Ok(fetched) => {

@@ -21,6 +21,11 @@ impl<'t> Executor<'_, '_, '_, 't> {
         form: &Form<'_>,
     ) -> Done {
         match self.store(store, Some((hash, guess)), Value::Whole(value)) {
+            // Apart, for it is what is answered most of the time.
+            Ok(reply @ Reply::Stored { .. }) => {
+                form.encode(&reply, self.out);
+                Done::Answered
+            }
             Ok(reply) => self.answer(form, &reply),
             Err(TryAgain) => Done::TryAgain,
         }

@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
 use arrayvec::ArrayVec;
-use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg};
 
 use super::socket::Socket;
 
-/// Room for what one call receives. Bound to its thread.
+/// Room for what one call receives at a socket. Bound to its thread.
 pub(super) struct Inbox {
-    /// The kernel writes into these; rustix has no recvmmsg.
+    /// The kernel writes into these; rustix has no recvmmsg. Of one socket alone: each keeps the length of its last address, and the kernel
+    /// would cut one of IPv6 to that of one of IPv4.
     headers: MultiHeaders<SockaddrStorage>,
     /// Pages that no datagram was long enough to touch take no memory.
     bytes: Vec<u8>,
@@ -35,25 +35,24 @@ impl Inbox {
         }
     }
 
-    /// Receives what waits at a socket, up to a batch; false when there may be no more.
-    pub(super) fn receive(&mut self, socket: &Socket) -> bool {
+    /// Receives what waits at the socket, up to a batch, in place of what was received before.
+    pub(super) fn receive(&mut self, socket: &Socket) {
         self.received.clear();
         let mut rooms = self.bytes.chunks_exact_mut(ROOM_BYTES);
         let mut slices: [[IoSliceMut<'_>; 1]; BATCH_DATAGRAMS_MAX] =
             std::array::from_fn(|_| [IoSliceMut::new(rooms.next().unwrap_or_default())]);
         let fd = socket.as_fd().as_raw_fd();
-        match recvmmsg(fd, &mut self.headers, slices.iter_mut(), MsgFlags::MSG_DONTWAIT, None) {
-            Ok(messages) => {
-                let received = messages.map(|message| Received {
-                    bytes: message.bytes,
-                    from: message.address.and_then(to_std).unwrap_or(NOWHERE),
-                });
-                self.received.extend(received);
-                self.received.is_full()
-            }
-            // What an earlier reply met, told by ICMP: what waits behind it is still to be received.
-            Err(error) => !matches!(error, Errno::EAGAIN),
-        }
+        // Errors: nothing waits, or ICMP tells what an earlier reply met. What waits behind that, epoll reports again.
+        let messages = recvmmsg(fd, &mut self.headers, slices.iter_mut(), MsgFlags::MSG_DONTWAIT, None);
+        self.received.extend(messages.into_iter().flatten().map(|message| Received {
+            bytes: message.bytes,
+            from: message.address.and_then(to_std).unwrap_or(NOWHERE),
+        }));
+    }
+
+    /// How many datagrams were received.
+    pub(super) fn len(&self) -> usize {
+        self.received.len()
     }
 
     /// What was received, and from whom.
@@ -70,6 +69,7 @@ fn to_std(address: SockaddrStorage) -> Option<SocketAddr> {
 
 /// Port 0 is nobody's: what seems to come from there is not answered.
 const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
-pub(super) const BATCH_DATAGRAMS_MAX: usize = 32;
+/// Few: room for each is made ready at each call, whether a datagram comes or not.
+pub(super) const BATCH_DATAGRAMS_MAX: usize = 16;
 /// Larger than any datagram can be, so none is cut; and no power of two, or all would begin in the same few lines of the core's cache.
 const ROOM_BYTES: usize = (64 << 10) + 3 * 64;

@@ -1,0 +1,97 @@
+//! Without eviction (`-M`): which stores are let through when memory is nearly full.
+//!
+//! What is deleted or replaced leaves a gap in the log, and gaps are joined by moving what lives beside them: the more of a segment is dead
+//! the less is moved for each byte won. So a part of the memory is left to gaps. A store that adds to what lives is refused when all but that
+//! part lives; one that comes in place of another is let through, and some segment then has as much dead as the part kept.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::engine::Engine;
+use crate::evict::STEP_BYTES;
+use crate::handle::Turn;
+use crate::request::NoRoom;
+use crate::segment::{LARGE, MAIN, SMALL};
+
+/// The part of the memory that is left to gaps. At the worst sixteen bytes are then moved for each that is stored.
+const SLACK_PART: u64 = 16;
+
+/// How full it has been.
+#[derive(Default)]
+pub(crate) struct Slack {
+    /// The most that lived since memory was plenty: with a store that was let through, or when one was refused.
+    live_bytes_max: AtomicU64,
+}
+
+impl Slack {
+    fn note(&self, live_bytes: u64) {
+        if live_bytes > self.live_bytes_max.load(Relaxed) {
+            self.live_bytes_max.fetch_max(live_bytes, Relaxed);
+        }
+    }
+
+    /// Memory is plenty.
+    pub(crate) fn forget(&self) {
+        if self.live_bytes_max.load(Relaxed) != 0 {
+            self.live_bytes_max.store(0, Relaxed);
+        }
+    }
+}
+
+/// So many segments are kept free, of as much memory: for gaps, and for compaction.
+pub(crate) fn kept_segments(memory_bytes: u64, segment_bytes: usize, reserve: usize) -> u32 {
+    (memory_bytes / segment_bytes as u64 / SLACK_PART) as u32 + reserve as u32
+}
+
+impl Turn<'_> {
+    /// May a store go on that adds so many bytes to what lives? Where it replaces more, always.
+    pub(crate) fn admit(&self, added_bytes: i64) -> Result<(), NoRoom> {
+        let engine = self.engine();
+        if engine.admits(added_bytes) {
+            return Ok(());
+        }
+        // What has expired or was flushed counts as living until somebody comes by, and a run until nobody sees it any more.
+        if self.empty_some(STEP_BYTES, true) > 0 || engine.is_reclaiming() {
+            engine.reclaim();
+            return Err(NoRoom::TryAgain);
+        }
+        engine.note_refusal();
+        self.counters().out_of_memory.add(1);
+        Err(NoRoom::OutOfMemory)
+    }
+}
+
+impl Engine {
+    fn admits(&self, added_bytes: i64) -> bool {
+        if added_bytes <= 0 {
+            return true;
+        }
+        let kept_bytes = self.kept_bytes() as i64;
+        let left_bytes = self.usable_bytes() - added_bytes;
+        let live_bytes = self.live_bytes(&[SMALL, MAIN, LARGE]) + added_bytes as u64;
+        if left_bytes >= kept_bytes {
+            self.slack.note(live_bytes);
+            return true;
+        }
+        // The index takes memory after items have come, the ends of segments stay empty, and who counts at the same time as another counts too
+        // little: of that those who replace what they deleted must not feel anything.
+        left_bytes >= kept_bytes / 2 && live_bytes <= self.slack.live_bytes_max.load(Relaxed)
+    }
+
+    fn note_refusal(&self) {
+        self.slack.note(self.live_bytes(&[SMALL, MAIN, LARGE]));
+    }
+
+    /// What does not live and could be won, gaps too. Below zero where the limit was lowered.
+    fn usable_bytes(&self) -> i64 {
+        let unused_bytes = self.budget.limit_bytes() as i64 - self.budget.used_bytes() as i64;
+        let in_segments = self.segments.capacity_bytes.load(Relaxed) as i64;
+        unused_bytes + self.runs.warm_bytes() as i64 + in_segments - self.live_bytes(&[SMALL, MAIN]) as i64
+    }
+
+    fn live_bytes(&self, queues: &[usize]) -> u64 {
+        let counters =
+            self.counters.iter().flat_map(|counters| queues.iter().map(|&at| &counters.queues[at]));
+        // One handle's may have wrapped around: items die by the hands of others.
+        counters.fold(0, |sum, queue| sum.wrapping_add(queue.live_bytes.get()))
+    }
+}
