@@ -104,38 +104,33 @@ impl Turn<'_> {
         old: Option<Raw>,
     ) -> Result<usize, NoRoom> {
         self.report_items(64);
+        let guest = Guest { queue, weight: self.engine().segments.novelty.at_first(queue), expiry, bytes };
         if self.engine().is_low() {
             if !self.engine().evict {
-                return self.append_into_slack(queue, expiry, bytes, old);
+                return self.append_into_slack(guest, old);
             }
             self.empty_some((bytes * WORK_FACTOR).min(STEP_BYTES), false);
         }
-        let guest = Guest { queue, weight: self.engine().segments.novelty.at_first(queue), expiry, bytes };
-        self.append_now(guest).or_else(|lack| {
-            self.make_room(lack, self.engine().segments.segment_bytes, || self.append_now(guest))
-        })
+        self.append_or_make_room(|| self.append_now(guest))
     }
 
     /// The same where nothing may be evicted and most of the memory lives.
     #[cold]
-    fn append_into_slack(
-        &self,
-        queue: usize,
-        expiry: Expiry,
-        bytes: usize,
-        old: Option<Raw>,
-    ) -> Result<usize, NoRoom> {
-        self.admit(bytes as i64 - old.map_or(0, |old| old.size() as i64))?;
+    fn append_into_slack(&self, guest: Guest, old: Option<Raw>) -> Result<usize, NoRoom> {
+        self.admit(guest.bytes as i64 - old.map_or(0, |old| old.size() as i64))?;
         if self.engine().is_short() {
-            self.empty_some((bytes * COMPACTION_FACTOR).min(STEP_BYTES), false);
+            self.empty_some((guest.bytes * COMPACTION_FACTOR).min(STEP_BYTES), false);
         }
-        let guest = Guest { queue, weight: self.engine().segments.novelty.at_first(queue), expiry, bytes };
-        let attempt = || {
+        self.append_or_make_room(|| {
             // What is open is left to the victim in hand, if its items could find no other place.
             let is_moving = self.handle.writer.borrow().victim.is_some();
             if is_moving && !self.engine().has_reserve() { Err(Lack::Memory) } else { self.append_now(guest) }
-        };
-        attempt().or_else(|lack| self.make_room(lack, self.engine().segments.segment_bytes, attempt))
+        })
+    }
+
+    #[inline(always)]
+    fn append_or_make_room(&self, append: impl Fn() -> Result<usize, Lack>) -> Result<usize, NoRoom> {
+        append().or_else(|lack| self.make_room(lack, self.engine().segments.segment_bytes, append))
     }
 
     #[inline(always)]

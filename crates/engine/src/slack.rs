@@ -91,7 +91,9 @@ impl Engine {
     fn live_bytes(&self, queues: &[usize]) -> u64 {
         let counters =
             self.counters.iter().flat_map(|counters| queues.iter().map(|&at| &counters.queues[at]));
-        // One handle's may have wrapped around: items die by the hands of others.
-        counters.fold(0, |sum, queue| sum.wrapping_add(queue.live_bytes.get()))
+        // One handle's may have wrapped around: items die by the hands of others. For a moment the sum can be below
+        // zero too: the death was counted after its handle had been read, and the birth is not seen yet.
+        let sum = counters.fold(0_u64, |sum, queue| sum.wrapping_add(queue.live_bytes.get()));
+        (sum as i64).max(0) as u64
     }
 }

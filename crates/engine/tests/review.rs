@@ -10,6 +10,16 @@ use larder_engine::{
     NoRoom, Now, Store, Stored, Token, Turn,
 };
 
+const ONE_MORE: Arith = Arith {
+    delta: 1,
+    decrement: false,
+    compare: None,
+    initial: None,
+    expiry: None,
+    cas: None,
+    binary_key: false,
+};
+
 fn config(memory_bytes: u64, evict: bool) -> Config {
     Config {
         memory_bytes,
@@ -165,20 +175,11 @@ fn without_eviction_what_is_there_can_be_touched_and_counted() {
         };
         assert_eq!(result, Ok(dies), "{at} of {count}");
     }
-    let how = Arith {
-        delta: 1,
-        decrement: false,
-        compare: None,
-        initial: None,
-        expiry: None,
-        cas: None,
-        binary_key: false,
-    };
     for at in (0..3 * count).map(|at| at * 7919 % count) {
         let key = name(at);
         let counted = (0..100_000).find_map(|_| {
             let turn = handle.enter(crate::at(2));
-            let counted = turn.arith(&key, turn.prepare(&key), &how);
+            let counted = turn.arith(&key, turn.prepare(&key), &ONE_MORE);
             (counted != Counted::TryAgain).then_some(counted)
         });
         assert!(matches!(counted, Some(Counted::Number { .. })), "{counted:?} of {at} of {count}");
@@ -406,16 +407,7 @@ fn a_number_is_a_number_however_much_follows_it() {
         let value = [b"5 ".to_vec(), vec![b'x'; bytes]].concat();
         put(&mut handle, at(2), &Store::set(b"key", &value));
         let turn = handle.enter(at(2));
-        let how = Arith {
-            delta: 1,
-            decrement: false,
-            compare: None,
-            initial: None,
-            expiry: None,
-            cas: None,
-            binary_key: false,
-        };
-        let counted = turn.arith(b"key", turn.prepare(b"key"), &how);
+        let counted = turn.arith(b"key", turn.prepare(b"key"), &ONE_MORE);
         assert_eq!(matches!(counted, Counted::Number { number: 6, .. }), is_number, "{counted:?}");
         assert!(is_number || counted == Counted::NonNumeric);
     }
