@@ -85,11 +85,12 @@ impl Handle {
             }
             done += step;
         }
-        turn.crawl(items_max);
+        let walked = turn.crawl(items_max);
+        let is_searching = turn.engine().slack.has_unsearched(walked);
         turn.report_items(0);
         drop(turn);
         self.engine.reclaim_some(items_max);
-        done >= bytes_max || is_shrinking || is_moving
+        done >= bytes_max || is_shrinking || is_moving || is_searching
     }
 }
 
@@ -397,11 +398,12 @@ impl Turn<'_> {
     }
 
     /// Looks for expired items in segments that hold others as well, so that their memory can be won back by compaction, and
-    /// for expired large items that wait behind one that lives.
-    fn crawl(&self, items_max: usize) {
+    /// for expired large items that wait behind one that lives. Returns how many segments it is done with.
+    fn crawl(&self, items_max: usize) -> usize {
         let engine = self.engine();
         let mut crawl = self.handle.writer.borrow().crawl;
         let mut left = items_max;
+        let mut walked = 0;
         // At most once around.
         for _ in 0..engine.segments.all.len() {
             let segment = engine.segments.get(crawl.id);
@@ -412,7 +414,8 @@ impl Turn<'_> {
             let is_walkable = if is_run {
                 segment.state.load(Acquire) == WAITING
             } else {
-                segment.is_sealed() && segment.group.load(Relaxed) != 0
+                // Items stored for ever may have been touched; with eviction they go when it is their turn.
+                segment.is_sealed() && (segment.group.load(Relaxed) != 0 || !engine.evict)
             };
             if is_walkable {
                 let mut at = if is_same { crawl.offset } else { start };
@@ -434,8 +437,10 @@ impl Turn<'_> {
                 }
             }
             crawl = Crawl { id: (crawl.id + 1) % engine.segments.all.len() as Id, life: 0, offset: 0 };
+            walked += 1;
         }
         self.handle.writer.borrow_mut().crawl = crawl;
+        walked
     }
 
     /// Tells the index how many items came and went, once `step` have; it may grow a little.

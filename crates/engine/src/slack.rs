@@ -3,8 +3,11 @@
 //! What is deleted or replaced leaves a gap in the log, and gaps are joined by moving what lives beside them: the more of a segment is dead
 //! the less is moved for each byte won. So a part of the memory is left to gaps. A store that adds to what lives is refused when all but that
 //! part lives; one that comes in place of another is let through, and some segment then has as much dead as the part kept.
+//!
+//! What has expired lives until somebody finds it. Segments whose items have all expired are found at once; to find the others all items have
+//! to be looked at, which the background step does as soon as a store was refused.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crate::engine::Engine;
 use crate::evict::STEP_BYTES;
@@ -20,6 +23,8 @@ const SLACK_PART: u64 = 16;
 pub(crate) struct Slack {
     /// The most that lived since memory was plenty: with a store that was let through, or when one was refused.
     live_bytes_max: AtomicU64,
+    /// Segments to be searched for expired items since a store was refused.
+    unsearched: AtomicUsize,
 }
 
 impl Slack {
@@ -27,6 +32,16 @@ impl Slack {
         if live_bytes > self.live_bytes_max.load(Relaxed) {
             self.live_bytes_max.fetch_max(live_bytes, Relaxed);
         }
+    }
+
+    /// So many segments more were searched: are there others?
+    pub(crate) fn has_unsearched(&self, walked: usize) -> bool {
+        let unsearched = self.unsearched.load(Relaxed);
+        if unsearched == 0 {
+            return false;
+        }
+        self.unsearched.store(unsearched.saturating_sub(walked), Relaxed);
+        unsearched > walked
     }
 
     /// Memory is plenty.
@@ -79,6 +94,10 @@ impl Engine {
 
     fn note_refusal(&self) {
         self.slack.note(self.live_bytes(&[SMALL, MAIN, LARGE]));
+        if self.slack.unsearched.load(Relaxed) == 0 {
+            // One more than there are: the first may have been searched in part.
+            self.slack.unsearched.store(self.segments.all.len() + 1, Relaxed);
+        }
     }
 
     /// What does not live and could be won, gaps too. Below zero where the limit was lowered.

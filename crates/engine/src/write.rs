@@ -92,25 +92,30 @@ impl Writer {
         if let Some(full) = self.open[queue][group][class].take() {
             full.seal(engine);
         }
-        if self.open_count() < engine.open_max && !engine.is_sparing() || !self.has_room(queue, mark, bytes) {
+        if self.open_count() < engine.open_max && !engine.is_sparing()
+            || !self.has_room(engine, queue, group, mark, bytes)
+        {
             let id = engine.take_segment(for_compaction);
             self.open[queue][group][class] = id.map(|id| Open::new(engine, id, queue, group, mark, now));
         }
         let own = self.open[queue][group][class].as_mut().and_then(|open| open.take(bytes, weight));
         // No segment to be had, or enough of them half empty. Lines are a convenience: the nearest of this flush mark will do.
-        own.or_else(|| self.take_beside(queue, (group, class), mark, bytes, weight))
+        own.or_else(|| self.take_beside(engine, queue, (group, class), mark, bytes, weight))
     }
 
     fn open_count(&self) -> usize {
         self.open.iter().flatten().flatten().filter(|slot| slot.is_some()).count()
     }
 
-    fn has_room(&self, queue: usize, mark: u32, bytes: usize) -> bool {
-        self.open[queue].iter().flatten().flatten().any(|open| open.has_room(mark, bytes))
+    fn has_room(&self, engine: &Engine, queue: usize, group: usize, mark: u32, bytes: usize) -> bool {
+        let lines =
+            self.open[queue].iter().enumerate().filter(|(other, _)| !are_apart(engine, group, *other));
+        lines.flat_map(|(_, line)| line).flatten().any(|open| open.has_room(mark, bytes))
     }
 
     fn take_beside(
         &mut self,
+        engine: &Engine,
         queue: usize,
         (group, class): (usize, usize),
         mark: u32,
@@ -122,7 +127,8 @@ impl Writer {
             lines.flat_map(|(group, line)| line.iter_mut().enumerate().map(move |slot| (group, slot)));
         let open = slots.filter_map(|(its_group, (its_class, slot))| {
             let open = slot.as_mut().filter(|open| open.has_room(mark, bytes))?;
-            Some(((its_group != group, its_class.abs_diff(class)), open))
+            let is_last_resort = are_apart(engine, group, its_group);
+            Some(((is_last_resort, its_group != group, its_class.abs_diff(class)), open))
         });
         open.min_by_key(|(distance, _)| *distance)?.1.take(bytes, weight)
     }
@@ -154,6 +160,12 @@ impl Writer {
             engine.segments.put_back(victim.id);
         }
     }
+}
+
+/// Do items of these TTL groups keep apart, if they can? Without eviction what has expired among items that live for ever is found only by looking
+/// at all of them.
+fn are_apart(engine: &Engine, group: usize, other: usize) -> bool {
+    !engine.evict && (group == 0) != (other == 0)
 }
 
 impl Open {

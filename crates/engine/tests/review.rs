@@ -267,6 +267,45 @@ fn without_eviction_a_refused_store_moves_nothing() {
     assert_eq!(engine.stats().compacted, compacted);
 }
 
+/// Half of a full cache expires, spread over all of it; memcached 1.6.18 then takes as much anew as soon as its crawler has come by.
+fn expect_room_for_half(handle: &mut Handle, count: usize, now: Now) {
+    let stored = (0..count / 2)
+        .take_while(|number| {
+            is_stored(put(handle, now, &Store::set(format!("new:{number}").as_bytes(), b"12345678")))
+        })
+        .count();
+    assert!(stored > count * 4 / 10, "{stored} for the half of {count}");
+}
+
+#[test]
+fn without_eviction_what_was_touched_makes_room_once_it_has_expired() {
+    let engine = engine(8 << 20, false);
+    let (mut handle, mut background) = (engine.handle().unwrap(), engine.handle().unwrap());
+    let count = fill(&mut handle, b"12345678");
+    for number in (0..count).step_by(2) {
+        let key = format!("fill:{number}").into_bytes();
+        let turn = handle.enter(at(2));
+        assert!(turn.touch(&key, turn.prepare(&key), Expiry::at(10)).is_ok());
+    }
+    // Nobody knows of them, until somebody wants the room.
+    assert!(!is_stored(put(&mut handle, at(20), &Store::set(b"first", b"12345678"))));
+    while background.maintain(at(20), 1000) {}
+    expect_room_for_half(&mut handle, count, at(20));
+}
+
+#[test]
+fn without_eviction_what_expires_does_not_stand_among_what_does_not() {
+    let engine = engine(8 << 20, false);
+    let mut handle = engine.handle().unwrap();
+    let count = fill(&mut handle, b"12345678");
+    for number in (0..2 * count).map(|number| number % count) {
+        let key = format!("fill:{number}").into_bytes();
+        let expiry = if number % 2 == 0 { Expiry::at(10) } else { Expiry::NEVER };
+        assert!(is_stored(put(&mut handle, at(2), &Store { expiry, ..Store::set(&key, b"12345678") })));
+    }
+    expect_room_for_half(&mut handle, count, at(20));
+}
+
 #[test]
 fn without_eviction_expired_large_items_make_room_behind_one_that_lives() {
     let engine = engine(8 << 20, false);
