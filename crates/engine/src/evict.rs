@@ -86,7 +86,7 @@ impl Handle {
             done += step;
         }
         let walked = turn.crawl(items_max);
-        let is_searching = turn.engine().slack.has_unsearched(walked);
+        let is_searching = turn.engine().slack.note_searched(walked);
         turn.report_items(0);
         drop(turn);
         self.engine.reclaim_some(items_max);

@@ -35,7 +35,7 @@ impl Slack {
     }
 
     /// So many segments more were searched: are there others?
-    pub(crate) fn has_unsearched(&self, walked: usize) -> bool {
+    pub(crate) fn note_searched(&self, walked: usize) -> bool {
         let unsearched = self.unsearched.load(Relaxed);
         if unsearched == 0 {
             return false;
