@@ -136,6 +136,7 @@ impl Bed {
                 contestants,
                 scenario,
                 prepare: Vec::new(),
+                settle_secs_max: 0.0,
                 rounds: self.rounds,
                 restart: experiment.restarts,
                 confidence: 0.95,

@@ -23,6 +23,10 @@ pub struct Plan {
     pub scenario: Scenario,
     /// Asked of every server after its start, in this order, and not counted. For more than what [`Scenario::fill`] does.
     pub prepare: Vec<Scenario>,
+    /// After its start, and when it has all keys, a server is left alone until it does nothing by itself (it takes next to no CPU time for
+    /// a second), for so many seconds at most: tables that still grow, or memory that is still moved, are measured otherwise as if
+    /// requests cost that. 0: it is not waited for, as where the CPU time of a server cannot be seen.
+    pub settle_secs_max: f64,
     /// How often each is measured. With a single round there are figures, and no ratios.
     pub rounds: usize,
     /// Start every server anew for each round, so that what is peculiar to one process (where its memory lies) is not taken for

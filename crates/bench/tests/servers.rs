@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{env, thread};
 
 use larder_bench::agent::{Agent, Token, collect};
@@ -42,11 +42,25 @@ fn plan(contestants: &[String]) -> Plan {
         contestants: parse_all(contestants).expect("contestants"),
         scenario: scenario(),
         prepare: Vec::new(),
+        settle_secs_max: 0.0,
         rounds: 3,
         restart: false,
         confidence: 0.95,
         launch: Launch::default(),
         load_cores: Vec::new(),
+    }
+}
+
+#[test]
+fn a_server_that_has_settled_has_its_keys() {
+    let contestants = [memcached("-m 64"), memcached("-m 64 -t 2")];
+    let plan = Plan { settle_secs_max: 20.0, rounds: 2, ..plan(&contestants) };
+    let started = Instant::now();
+    let comparison = compare(&plan, &mut (), &AtomicBool::new(false)).expect("a comparison");
+    assert!(started.elapsed().as_secs_f64() >= 2.0, "a second is looked at of each");
+    for standing in comparison.standings {
+        assert_eq!((standing.rounds.len(), standing.failures), (2, 0));
+        assert!(standing.rounds.iter().all(|figures| figures[&Metric::HitRatio] == 1.0));
     }
 }
 

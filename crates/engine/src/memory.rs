@@ -34,7 +34,8 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Reserves `bytes` (rounded up to pages) of address space. No memory is used until it is touched.
+    /// Reserves `bytes` (rounded up to pages) of address space, from where a large page can begin if there is room for one. No memory is
+    /// used until it is touched.
     pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
         let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
         Ok(Self { base: os::reserve(bytes)?, bytes })
@@ -48,9 +49,20 @@ impl Region {
 
     /// Where the `number`th large page of the region would lie.
     pub(crate) fn large_page(&self, number: usize) -> Option<Range<usize>> {
-        let first = self.base.addr().get().next_multiple_of(LARGE_PAGE_BYTES) - self.base.addr().get();
-        let start = first + number * LARGE_PAGE_BYTES;
+        let start = number * LARGE_PAGE_BYTES;
         (start + LARGE_PAGE_BYTES <= self.bytes).then_some(start..start + LARGE_PAGE_BYTES)
+    }
+
+    /// Takes the memory of such pages at once, as large ones. Nobody may be using it; others who touch memory of theirs meanwhile hardly
+    /// wait. False: some came in small pages, or not at all.
+    pub(crate) fn get_large_pages(&self, range: Range<usize>) -> bool {
+        assert!(range.end <= self.bytes);
+        // SAFETY: in bounds (checked).
+        let base = unsafe { self.base.add(range.start) };
+        os::prefer_large_pages(base, range.len());
+        // One fault for each, where small ones take 512.
+        os::populate(base, range.len())
+            .is_some_and(|faults| faults <= range.len() as u64 / LARGE_PAGE_BYTES as u64)
     }
 
     /// Moves what lies in such a range to a large page, where the system has one; what was never touched there will take memory. Whoever
@@ -149,11 +161,8 @@ impl Drop for Region {
 /// Takes a large page, touches it, and gives it back: the system hands out next what it got last. What a page costs that the system has to
 /// find, and in a virtual machine its host as well, is paid here, where nobody waits for it, and not while it is copied to.
 fn make_large_page_ready() {
-    let Ok(scratch) = Region::reserve(2 * LARGE_PAGE_BYTES) else { return };
-    scratch.prefer_large_pages();
-    if let Some(range) = scratch.large_page(0) {
-        // SAFETY: in bounds.
-        os::populate(unsafe { scratch.base.add(range.start) }, range.len());
+    if let Ok(scratch) = Region::reserve(LARGE_PAGE_BYTES) {
+        scratch.get_large_pages(0..LARGE_PAGE_BYTES);
     }
 }
 
@@ -173,20 +182,34 @@ pub(crate) fn prefetch(pointer: *const u8) {
 
 #[cfg(not(miri))]
 mod os {
-    use super::{NonNull, io};
+    use super::{LARGE_PAGE_BYTES, NonNull, io};
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
     pub(super) fn reserve(bytes: usize) -> io::Result<NonNull<u8>> {
+        // Kernels before 6.7 choose any page: so much more that a large one begins within it, and what is too much goes back.
+        let spare_bytes = if bytes < LARGE_PAGE_BYTES { 0 } else { LARGE_PAGE_BYTES };
         // SAFETY: a fresh private mapping at an address of the system's choice aliases nothing.
         let base = unsafe {
             mmap_anonymous(
                 std::ptr::null_mut(),
-                bytes,
+                bytes + spare_bytes,
                 ProtFlags::READ | ProtFlags::WRITE,
                 MapFlags::PRIVATE | MapFlags::NORESERVE,
             )
         }?;
-        NonNull::new(base.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
+        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        if spare_bytes == 0 {
+            return Ok(base);
+        }
+        let head_bytes = base.addr().get().next_multiple_of(LARGE_PAGE_BYTES) - base.addr().get();
+        for (start, bytes) in [(0, head_bytes), (head_bytes + bytes, spare_bytes - head_bytes)] {
+            if bytes > 0 {
+                // SAFETY: within the mapping, which nobody else knows of.
+                unsafe { release(base.add(start), bytes) };
+            }
+        }
+        // SAFETY: within the mapping.
+        Ok(unsafe { base.add(head_bytes) })
     }
 
     pub(super) fn prefer_large_pages(base: NonNull<u8>, bytes: usize) {
@@ -194,9 +217,22 @@ mod os {
         let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
     }
 
-    pub(super) fn populate(base: NonNull<u8>, bytes: usize) {
-        // SAFETY: changes no byte that can be read. A kernel before 5.14 does not know it, and does nothing.
-        let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite) };
+    /// Gets all pages of a range that are not there. Says in how many pieces they came; `None`: not all came, or, before Linux 5.14, none.
+    pub(super) fn populate(base: NonNull<u8>, bytes: usize) -> Option<u64> {
+        let before = faults()?;
+        // SAFETY: changes no byte that can be read.
+        unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite) }.ok()?;
+        Some(faults()? - before)
+    }
+
+    /// How often this thread has been given memory, in large pages or small ones.
+    fn faults() -> Option<u64> {
+        let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
+        // SAFETY: the kernel fills it, unless it says that it has not.
+        let usage = unsafe {
+            (libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) == 0).then(|| usage.assume_init())
+        };
+        usage.and_then(|usage| u64::try_from(usage.ru_minflt).ok())
     }
 
     pub(super) fn move_to_large_pages(base: NonNull<u8>, bytes: usize) -> bool {
@@ -216,7 +252,7 @@ mod os {
     }
 
     /// # Safety
-    /// `base` and `bytes` are a whole reservation that nobody uses any more.
+    /// `base` and `bytes` are a reservation, or pages at its ends, that nobody uses any more.
     pub(super) unsafe fn release(base: NonNull<u8>, bytes: usize) {
         // SAFETY: by the caller's promise.
         let _ = unsafe { munmap(base.as_ptr().cast(), bytes) };
@@ -241,7 +277,9 @@ mod os {
 
     pub(super) fn prefer_large_pages(_base: NonNull<u8>, _bytes: usize) {}
 
-    pub(super) fn populate(_base: NonNull<u8>, _bytes: usize) {}
+    pub(super) fn populate(_base: NonNull<u8>, _bytes: usize) -> Option<u64> {
+        None
+    }
 
     pub(super) fn move_to_large_pages(_base: NonNull<u8>, _bytes: usize) -> bool {
         false
@@ -265,6 +303,19 @@ mod tests {
     use rustix::mm::{Advice, madvise};
 
     use super::*;
+
+    #[test]
+    fn a_region_begins_where_a_large_page_can() {
+        for bytes in [LARGE_PAGE_BYTES, LARGE_PAGE_BYTES + 1, 5 << 20] {
+            let regions: Vec<_> = (0..4).map(|_| Region::reserve(bytes).expect("address space")).collect();
+            for region in &regions {
+                assert!(region.base().addr().get().is_multiple_of(LARGE_PAGE_BYTES));
+                let last = region.line_u32(bytes / LINE_BYTES - 1);
+                last[15].store(1, Relaxed);
+                assert_eq!(region.large_page(bytes / LARGE_PAGE_BYTES), None);
+            }
+        }
+    }
 
     #[test]
     fn memory_goes_back_also_if_it_is_locked() {

@@ -1,7 +1,7 @@
 //! The control plane: what the main thread does while the workers serve. Never on the path of a request.
 //!
-//! It waits for signals and for what commands leave to it (`shutdown`, `lru_crawler crawl`, `watch`), and once a second gives the cache the
-//! time for its background work.
+//! It waits for signals and for what commands leave to it (`shutdown`, `lru_crawler crawl`, `watch`), once a second gives the cache the
+//! time for its background work, and gets memory ahead for a cache that grows.
 
 use std::io;
 
@@ -71,6 +71,9 @@ pub fn run(shared: &Shared, crew: &Crew, signals: &Signals, supervisor: &mut Sup
         }
         if let Some(forecaster) = &mut forecaster {
             forecaster.step(shared);
+        }
+        if shared.engine.is_stock_low() {
+            shared.engine.stock_up();
         }
         let now_secs = shared.clock.now().secs;
         if now_secs != maintained_secs {

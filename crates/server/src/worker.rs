@@ -144,6 +144,9 @@ impl Worker {
             self.answer(&mut round, bench, is_alone);
             events.clear();
             self.shared.tell_evictions(self.index, &mut handle);
+            if shared.engine.is_stock_low() {
+                shared.wake_control();
+            }
             self.tick();
         }
         Ok(())

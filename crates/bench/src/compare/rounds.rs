@@ -1,12 +1,14 @@
 //! The rounds of a comparison: who is measured when.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::{Comparison, Figures, Plan, Standing, figures, ratios};
 use crate::contestant::launch::{Pinned, Running};
 use crate::contestant::{Contestant, ask_again};
 use crate::outcome::{Tally, Watcher};
+use crate::scenario::{Scenario, Target, Until};
+use crate::watch::Watch;
 use crate::{Error, Outcome, run};
 
 /// Measures every server in every round. The order moves on by one each round, so that nobody is always first after a pause. If `stop`
@@ -47,6 +49,18 @@ pub fn compare(plan: &Plan, watcher: &mut dyn Watcher, stop: &AtomicBool) -> Res
         restart: plan.restart,
         standings,
     })
+}
+
+/// Waits until servers take next to no CPU time, for so many seconds at most.
+fn settle(target: &Target, secs_max: f64, stop: &AtomicBool) {
+    let mut watch = Watch::begin(target);
+    let end = Instant::now() + Duration::from_secs_f64(secs_max);
+    while Instant::now() < end && !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(SETTLE_PERIOD);
+        if watch.period().is_none_or(|cpu_secs| cpu_secs <= SETTLED_CPU_SECS) {
+            break;
+        }
+    }
 }
 
 /// A contestant, its server while it runs, and what was measured so far.
@@ -91,7 +105,14 @@ impl<'a> Entrant<'a> {
             }
         }
         let mut scenario = self.contestant.asked(&plan.scenario, &server.addresses);
-        if !is_fresh {
+        let settles = is_fresh && plan.settle_secs_max > 0.0;
+        if settles {
+            // What it is asked for does not count; it has its keys then.
+            let until = Until { requests: Some(1), ..Until::default() };
+            run(&Scenario { until, warm_up_secs: 0.0, ..scenario.clone() }, watcher, stop)?;
+            settle(&scenario.target, plan.settle_secs_max, stop);
+        }
+        if settles || !is_fresh {
             ask_again(&mut scenario);
         }
         let outcome = run(&scenario, watcher, stop)?;
@@ -134,3 +155,8 @@ impl<'a> Entrant<'a> {
         format!("{}: {error}", self.contestant.name).into()
     }
 }
+
+/// Long enough to tell what goes on from the kernel's steps of 10 ms ...
+const SETTLE_PERIOD: Duration = Duration::from_secs(1);
+/// ... of which there are hardly any in it.
+const SETTLED_CPU_SECS: f64 = 0.015;

@@ -25,6 +25,9 @@ struct RoundArgs {
     /// Start every server anew for each round
     #[arg(long)]
     restart: bool,
+    /// Leave a server that has all keys alone until it does nothing by itself, for so long at most; 0: measure at once
+    #[arg(long, value_name = "SECS", default_value_t = 0.0)]
+    settle: f64,
     /// How sure an interval is to hold the true ratio
     #[arg(long, value_name = "SHARE", default_value_t = 0.95)]
     confidence: f64,
@@ -152,11 +155,15 @@ fn plan(contestants: &[String], rounds: &RoundArgs, load: &LoadArgs) -> Result<c
     if rounds.rounds == 0 || !(0.5..1.0).contains(&rounds.confidence) {
         return Err(Failure::Usage("--rounds is at least 1, and --confidence 0.5 to 1".into()));
     }
+    if !(0.0..=3600.0).contains(&rounds.settle) {
+        return Err(Failure::Usage("--settle is 0 to 3600 seconds".into()));
+    }
     let (launch, load_cores) = rounds.cores.places();
     Ok(compare::Plan {
         contestants: contestant::parse_all(contestants).map_err(Failure::Usage)?,
         scenario: load.scenario()?,
         prepare: Vec::new(),
+        settle_secs_max: rounds.settle,
         rounds: rounds.rounds,
         restart: rounds.restart,
         confidence: rounds.confidence,
