@@ -24,7 +24,7 @@ pub struct Plan {
     /// Asked of every server after its start, in this order, and not counted. For more than what [`Scenario::fill`] does.
     pub prepare: Vec<Scenario>,
     /// After its start, and when it has all keys, a server is left alone until it does nothing by itself (it takes next to no CPU time for
-    /// a second), for so many seconds at most: tables that still grow, or memory that is still moved, are measured otherwise as if
+    /// three seconds), for so many seconds at most: tables that still grow, or memory that is still moved, are measured otherwise as if
     /// requests cost that. 0: it is not waited for, as where the CPU time of a server cannot be seen.
     pub settle_secs_max: f64,
     /// How often each is measured. With a single round there are figures, and no ratios.

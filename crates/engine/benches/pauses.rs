@@ -262,9 +262,7 @@ impl Probe {
             let mut maintained = Instant::now();
             while !shared.is_over.load(Relaxed) {
                 thread::park_timeout(Duration::from_secs(1).saturating_sub(maintained.elapsed()));
-                if keeper.engine().is_stock_low() {
-                    keeper.engine().stock_up();
-                }
+                while keeper.engine().stock_up() {}
                 if maintained.elapsed() < Duration::from_secs(1) {
                     continue;
                 }
@@ -347,7 +345,7 @@ impl Probe {
         let result = work(&turn);
         drop(turn);
         self.cpu_nanos.push(nanos(cpu_time() - before));
-        if self.handle.engine().is_stock_low()
+        if self.handle.engine().calls_for_stock()
             && let Some(keeper) = &self.keeper
         {
             keeper.thread().unpark();

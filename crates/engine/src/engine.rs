@@ -153,9 +153,14 @@ impl Engine {
         let reserve = if config.evict { 0 } else { config.handles_max.min(log_segments / 8).max(1) };
         let index = Index::new(GROWTH_FACTOR * memory_bytes, buckets, &budget)?;
         let ghost = Ghost::new(if config.evict { memory_bytes / 64 } else { 0 })?;
-        let log = Region::reserve((reserved_segments + run_segments) * segment_bytes)?;
-        if config.large_pages == LargePages::FromTheStart {
-            log.prefer_large_pages();
+        let mut log = Region::reserve((reserved_segments + run_segments) * segment_bytes)?;
+        let stock = Stock::default();
+        match config.large_pages {
+            LargePages::Never => stock.forbid(),
+            LargePages::Filled if log.avoid_large_pages() => {}
+            // They come as memory is touched.
+            LargePages::Filled => stock.forbid(),
+            LargePages::FromTheStart => log.prefer_large_pages(),
         }
         let segments = Segments::new(reserved_segments as u32, run_segments as u32, segment_bytes)?;
         budget.force(ghost.bytes());
@@ -189,7 +194,7 @@ impl Engine {
             flushed_secs: AtomicU32::new(0),
             ticked_secs: AtomicU32::new(0),
             mover: Apart::default(),
-            stock: Apart::default(),
+            stock: Apart::new(stock),
             limbo: Apart::default(),
             limbo_buckets: Apart::default(),
             handles_free: Mutex::new((0..config.handles_max).rev().collect()),

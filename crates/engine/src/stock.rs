@@ -4,23 +4,29 @@
 //! (`large_pages.rs`). A segment in stock spares both. It is bare in all else: nobody is charged for it until it is opened, and when the
 //! cache has stopped growing it is given back.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use crate::engine::Engine;
-use crate::large_pages::LargePages;
 use crate::memory::LARGE_PAGE_BYTES;
 use crate::request::Now;
 
 /// What the stock needs.
 #[derive(Default)]
 pub(crate) struct Stock {
-    /// Half of it is gone, and there is memory for more. Read by every worker between requests, written a few times for each page.
-    is_low: AtomicBool,
+    /// [`ENOUGH`], [`LOW`] or [`CALLED`]. Read by every worker between requests, written a few times for each page.
+    level: AtomicU8,
     /// The second in which a segment that had no memory was last opened.
     opened_secs: AtomicU32,
     /// Nothing is laid up before this second.
     rests_until_secs: AtomicU32,
 }
+
+/// Nothing is to be done.
+const ENOUGH: u8 = 0;
+/// Half of it is gone, and there is memory for more.
+const LOW: u8 = 1;
+/// The same, and the background knows.
+const CALLED: u8 = 2;
 
 impl Stock {
     /// Nothing is laid up ever: memory is to come from where the thread runs that stores there first.
@@ -30,27 +36,33 @@ impl Stock {
 }
 
 impl Engine {
-    /// Should a thread that has the time call [`Engine::stock_up`], and soon? Costs a load.
+    /// Should a thread that has the time be told to call [`Engine::stock_up`], and soon? Says so once. Costs a load.
     #[inline]
-    pub fn is_stock_low(&self) -> bool {
-        self.stock.is_low.load(Relaxed)
+    pub fn calls_for_stock(&self) -> bool {
+        let level = &self.stock.level;
+        level.load(Relaxed) == LOW && level.compare_exchange(LOW, CALLED, Relaxed, Relaxed).is_ok()
     }
 
-    /// Gets the memory of the segments that are next, on large pages. Takes some hundred microseconds for each page, in a virtual machine
-    /// whose host has to find it several thousand; no other thread waits for that.
-    pub fn stock_up(&self) {
-        self.stock.is_low.store(false, Relaxed);
-        while self.has_room_for_stock(self.segments.stocked_bytes() + LARGE_PAGE_BYTES as u64)
-            && self.stock_page()
-        {}
+    /// Gets the memory of some of the segments that are next, if it is time, on a large page. Takes some hundred microseconds, in a virtual
+    /// machine whose host has to find it several thousand; no other thread waits for that. True: there is more to do.
+    pub fn stock_up(&self) -> bool {
+        if self.stock.level.load(Relaxed) == ENOUGH {
+            return false;
+        }
+        let is_more = self.has_room_for_stock(self.segments.stocked_bytes() + LARGE_PAGE_BYTES as u64)
+            && self.stock_page();
+        if !is_more {
+            self.stock.level.store(ENOUGH, Relaxed);
+        }
+        is_more
     }
 
     /// A segment that had no memory was opened, or one in stock: is it time for more?
     pub(crate) fn note_opened(&self) {
         self.stock.opened_secs.store(self.now_secs(), Relaxed);
         let is_low = self.has_room_for_stock(2 * self.segments.stocked_bytes() + LARGE_PAGE_BYTES as u64);
-        if is_low && !self.is_stock_low() {
-            self.stock.is_low.store(true, Relaxed);
+        if is_low && self.stock.level.load(Relaxed) == ENOUGH {
+            self.stock.level.store(LOW, Relaxed);
         }
     }
 
@@ -70,8 +82,7 @@ impl Engine {
     /// May there be so much in stock?
     fn has_room_for_stock(&self, stocked_bytes: u64) -> bool {
         let used_bytes = self.budget.used_bytes();
-        self.large_pages != LargePages::Never
-            && stocked_bytes <= (used_bytes / USED_PART).min(STOCK_BYTES_MAX)
+        stocked_bytes <= (used_bytes / USED_PART).min(STOCK_BYTES_MAX)
             && used_bytes + stocked_bytes <= self.budget.limit_bytes()
             && self.now_secs() >= self.stock.rests_until_secs.load(Relaxed)
     }
@@ -109,7 +120,8 @@ const REST_SECS: u32 = 60;
 
 #[cfg(all(test, not(miri)))]
 mod tests {
-    use crate::{Config, Engine, LargePages, Now, Store, Stored};
+    use super::*;
+    use crate::{Config, LargePages, Store, Stored};
 
     const MEMORY_BYTES: u64 = 768 << 20;
 
@@ -143,12 +155,21 @@ mod tests {
             let stored = turn.store(turn.prepare(&key), &Store::set(&key, &value));
             assert!(matches!(stored, Stored::Stored { .. }), "{stored:?}");
             drop(turn);
-            if engine.is_stock_low() {
-                engine.stock_up();
-                assert!(!engine.is_stock_low());
+            if engine.calls_for_stock() {
+                assert!(!engine.calls_for_stock(), "once is enough");
+                while engine.stock_up() {}
             }
             look();
         }
+    }
+
+    /// Other machines may have no large pages to give, or give them unasked.
+    fn has_stock(engine: &Engine) -> bool {
+        let has_stock = engine.stock.rests_until_secs.load(Relaxed) == 0;
+        if !has_stock {
+            println!("not tested: no large pages to be had, or they come unasked");
+        }
+        has_stock
     }
 
     #[test]
@@ -160,6 +181,9 @@ mod tests {
         grow(&engine, 1, 200 << 20, || stocked_max = stocked_max.max(engine.segments.stocked_bytes()));
         assert_eq!(stocked_max, 0, "a small cache has none");
         grow(&engine, 1, 640 << 20, || stocked_max = stocked_max.max(engine.segments.stocked_bytes()));
+        if !has_stock(&engine) {
+            return;
+        }
         assert!((1..=5 << 20).contains(&stocked_max), "{stocked_max}");
         let resident = engine.segments.stocked_bytes();
         while background.maintain(now(2), 1024) {}
@@ -187,9 +211,11 @@ mod tests {
     #[test]
     fn who_wants_none_gets_none() {
         let engine_without = engine(LargePages::Never);
-        grow(&engine_without, 1, 400 << 20, || assert!(!engine_without.is_stock_low()));
+        grow(&engine_without, 1, 400 << 20, || assert_eq!(engine_without.stock.level.load(Relaxed), ENOUGH));
         let engine_of_nodes = engine(LargePages::Filled);
         engine_of_nodes.stock.forbid();
-        grow(&engine_of_nodes, 1, 400 << 20, || assert!(!engine_of_nodes.is_stock_low()));
+        grow(&engine_of_nodes, 1, 400 << 20, || {
+            assert_eq!(engine_of_nodes.stock.level.load(Relaxed), ENOUGH)
+        });
     }
 }

@@ -33,12 +33,13 @@ pub fn run(shared: &Shared, crew: &Crew, signals: &Signals, supervisor: &mut Sup
     let mut maintained_secs = 0;
     let mut crawl = Crawl::default();
     let mut watchers = Watchers::new(shared);
+    let mut is_stocking = false;
     loop {
         let mut watched =
             vec![PollFd::new(signals, PollFlags::IN), PollFd::new(shared.control_wake(), PollFlags::IN)];
         watched.extend(watchers.polled());
         let pause = match () {
-            () if shared.crawler.is_running() => &AT_ONCE,
+            () if is_stocking || shared.crawler.is_running() => &AT_ONCE,
             () if !watchers.is_empty() => &LOG_INTERVAL,
             () => &MAINTENANCE_INTERVAL,
         };
@@ -72,9 +73,7 @@ pub fn run(shared: &Shared, crew: &Crew, signals: &Signals, supervisor: &mut Sup
         if let Some(forecaster) = &mut forecaster {
             forecaster.step(shared);
         }
-        if shared.engine.is_stock_low() {
-            shared.engine.stock_up();
-        }
+        is_stocking = shared.engine.stock_up();
         let now_secs = shared.clock.now().secs;
         if now_secs != maintained_secs {
             maintained_secs = now_secs;

@@ -55,11 +55,11 @@ pub fn compare(plan: &Plan, watcher: &mut dyn Watcher, stop: &AtomicBool) -> Res
 fn settle(target: &Target, secs_max: f64, stop: &AtomicBool) {
     let mut watch = Watch::begin(target);
     let end = Instant::now() + Duration::from_secs_f64(secs_max);
-    while Instant::now() < end && !stop.load(Ordering::Relaxed) {
+    let mut quiet_periods = 0;
+    while quiet_periods < QUIET_PERIODS && Instant::now() < end && !stop.load(Ordering::Relaxed) {
         std::thread::sleep(SETTLE_PERIOD);
-        if watch.period().is_none_or(|cpu_secs| cpu_secs <= SETTLED_CPU_SECS) {
-            break;
-        }
+        let Some(cpu_secs) = watch.period() else { break };
+        quiet_periods = if cpu_secs <= SETTLED_CPU_SECS { quiet_periods + 1 } else { 0 };
     }
 }
 
@@ -160,3 +160,5 @@ impl<'a> Entrant<'a> {
 const SETTLE_PERIOD: Duration = Duration::from_secs(1);
 /// ... of which there are hardly any in it.
 const SETTLED_CPU_SECS: f64 = 0.015;
+/// Servers look about once a second whether there is something to do, and may leave it be for a second after they were asked much.
+const QUIET_PERIODS: u32 = 3;
