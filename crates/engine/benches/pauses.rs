@@ -259,14 +259,8 @@ impl Probe {
         let mut keeper = engine.handle().unwrap();
         let shared = Arc::clone(&background);
         let keeper = thread::spawn(move || {
-            let mut maintained = Instant::now();
             while !shared.is_over.load(Relaxed) {
-                thread::park_timeout(Duration::from_secs(1).saturating_sub(maintained.elapsed()));
-                while keeper.engine().stock_up() {}
-                if maintained.elapsed() < Duration::from_secs(1) {
-                    continue;
-                }
-                maintained = Instant::now();
+                thread::sleep(Duration::from_secs(1));
                 for _ in 0..256 {
                     let before = cpu_time();
                     let is_more = keeper.maintain(now(started), 1024);
@@ -345,11 +339,6 @@ impl Probe {
         let result = work(&turn);
         drop(turn);
         self.cpu_nanos.push(nanos(cpu_time() - before));
-        if self.handle.engine().calls_for_stock()
-            && let Some(keeper) = &self.keeper
-        {
-            keeper.thread().unpark();
-        }
         result
     }
 

@@ -1,7 +1,6 @@
 //! The engine itself: what all handles share, and how memory comes back to it.
 
 use std::io;
-use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,7 +20,6 @@ use crate::run::Runs;
 use crate::segment::{CLAIMED, GROUPS, Home, Id, LARGE, MAIN, OPEN, SMALL, Segments, WAITING};
 use crate::slack::{Slack, kept_segments};
 use crate::stats::{Counters, Stats};
-use crate::stock::Stock;
 use crate::worth::CLASSES;
 
 const SEGMENT_BYTES_MIN: usize = 16 << 10;
@@ -105,7 +103,6 @@ pub struct Engine {
     /// The time of the last background step.
     ticked_secs: AtomicU32,
     pub(crate) mover: Apart<Mover>,
-    pub(crate) stock: Apart<Stock>,
 
     /// Segments and runs.
     limbo: Apart<Limbo>,
@@ -153,14 +150,9 @@ impl Engine {
         let reserve = if config.evict { 0 } else { config.handles_max.min(log_segments / 8).max(1) };
         let index = Index::new(GROWTH_FACTOR * memory_bytes, buckets, &budget)?;
         let ghost = Ghost::new(if config.evict { memory_bytes / 64 } else { 0 })?;
-        let mut log = Region::reserve((reserved_segments + run_segments) * segment_bytes)?;
-        let stock = Stock::default();
-        match config.large_pages {
-            LargePages::Never => stock.forbid(),
-            LargePages::Filled if log.avoid_large_pages() => {}
-            // They come as memory is touched.
-            LargePages::Filled => stock.forbid(),
-            LargePages::FromTheStart => log.prefer_large_pages(),
+        let log = Region::reserve((reserved_segments + run_segments) * segment_bytes)?;
+        if config.large_pages == LargePages::FromTheStart {
+            log.prefer_large_pages();
         }
         let segments = Segments::new(reserved_segments as u32, run_segments as u32, segment_bytes)?;
         budget.force(ghost.bytes());
@@ -194,7 +186,6 @@ impl Engine {
             flushed_secs: AtomicU32::new(0),
             ticked_secs: AtomicU32::new(0),
             mover: Apart::default(),
-            stock: Apart::new(stock),
             limbo: Apart::default(),
             limbo_buckets: Apart::default(),
             handles_free: Mutex::new((0..config.handles_max).rev().collect()),
@@ -208,7 +199,6 @@ impl Engine {
     ///
     /// Errors: there are no such nodes, or the process may not choose. The cache is as good as before.
     pub fn spread_over(&self, nodes: &[u32]) -> io::Result<bool> {
-        self.stock.forbid();
         if crate::numa::has_policy()? {
             return Ok(false);
         }
@@ -357,11 +347,6 @@ impl Engine {
         ready_segments * self.segments.segment_bytes as u64 + self.runs.warm_bytes() + self.limbo.bytes()
     }
 
-    /// The second of the last background step.
-    pub(crate) fn now_secs(&self) -> u32 {
-        self.ticked_secs.load(Relaxed)
-    }
-
     /// A free segment, with memory, in nobody's sight. Leaves the reserve alone unless it is for compaction.
     pub(crate) fn take_segment(&self, for_compaction: bool) -> Option<Id> {
         if !self.evict && !self.is_low() {
@@ -424,7 +409,6 @@ impl Engine {
         let id = self.segments.with_pool(|pool| pool.take_bare());
         if id.is_some() {
             self.segments.capacity_bytes.fetch_add(bytes, Relaxed);
-            self.note_opened();
         } else {
             self.budget.give(bytes);
         }
@@ -531,19 +515,11 @@ impl Engine {
 
     /// Gives a free segment's memory back to the system.
     fn decommit_segment(&self, id: Id) {
-        self.decommit_free_segments(id..id + 1);
+        self.segments.get(id).on_large_page.store(false, Relaxed);
+        self.decommit(self.segments.start(id), self.segments.segment_bytes);
         self.segments.capacity_bytes.fetch_sub(self.segments.segment_bytes as u64, Relaxed);
         self.budget.give(self.segments.segment_bytes as u64);
-    }
-
-    /// The same for some in a row that nobody is charged for.
-    pub(crate) fn decommit_free_segments(&self, ids: Range<Id>) {
-        for id in ids.clone() {
-            self.segments.get(id).on_large_page.store(false, Relaxed);
-        }
-        self.decommit(self.segments.start(ids.start), ids.len() * self.segments.segment_bytes);
-        // The first of them is to be the next.
-        self.segments.with_pool(|pool| ids.rev().for_each(|id| pool.put_bare(id)));
+        self.segments.with_pool(|pool| pool.put_bare(id));
     }
 
     #[allow(unsafe_code)]
@@ -578,7 +554,7 @@ impl Engine {
             ..Stats::default()
         };
         self.counters.iter().for_each(|counters| stats.sum(counters));
-        let now_secs = self.now_secs();
+        let now_secs = self.ticked_secs.load(Relaxed);
         for (id, segment) in self.segments.all.iter().enumerate() {
             let is_run = self.segments.is_run(id as Id);
             if ![OPEN, WAITING, CLAIMED].contains(&segment.state.load(Relaxed)) {

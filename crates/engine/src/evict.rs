@@ -72,7 +72,6 @@ impl Handle {
         self.engine.reclaim_buckets(items_max);
         let is_shrinking = self.engine.shrink(items_max / SHRINK_ITEMS);
         let is_moving = self.engine.move_to_large_page(now);
-        self.engine.clear_stock(now);
         let turn = self.enter(now);
         let bytes_max = items_max * 64;
         let mut done = 0;

@@ -17,7 +17,7 @@ use crate::segment::{Id, Segment, WAITING};
 pub enum LargePages {
     /// Nothing.
     Never,
-    /// What the index and the segments have filled, soon after; and while the cache grows, what segments will be next (`stock.rs`).
+    /// What the index and the segments have filled, soon after.
     Filled,
     /// That, and segments from the start. Whoever first writes to one waits until the system has found and cleared a large page, which
     /// may take milliseconds; and what is given back reaches others only when they are short of memory.

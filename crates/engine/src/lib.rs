@@ -18,7 +18,7 @@
 //! | `queues`, `worth` | the order in which they go: what is kept, and for how long |
 //! | `evict` | emptying segments: eviction, expiry, compaction, background work |
 //! | `slack` | without eviction: which stores are let through when memory is nearly full |
-//! | `large_pages`, `stock` | what is full, moved to large pages in the background; what is next, laid on them ahead |
+//! | `large_pages` | what is full, moved to large pages in the background |
 //! | `run`, `upload` | large items: where they live, how they arrive |
 //! | `evicted` | what was evicted, for those who watch |
 //! | `walk` | all items, one after the other |
@@ -72,7 +72,6 @@ mod run;
 mod segment;
 mod slack;
 mod stats;
-mod stock;
 mod store;
 mod survey;
 mod sync;

@@ -25,8 +25,6 @@ pub(crate) const LARGE_PAGE_BYTES: usize = 2 << 20;
 pub(crate) struct Region {
     base: NonNull<u8>,
     bytes: usize,
-    /// No page of it is a large one unless it was asked for.
-    avoids_large_pages: bool,
 }
 
 // SAFETY: the region is plain memory. All access goes through atomics or through the unsafe functions below, whose
@@ -36,11 +34,10 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Reserves `bytes` (rounded up to pages) of address space, from where a large page can begin if there is room for one. No memory is
-    /// used until it is touched.
+    /// Reserves `bytes` (rounded up to pages) of address space. No memory is used until it is touched.
     pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
         let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
-        Ok(Self { base: os::reserve(bytes)?, bytes, avoids_large_pages: false })
+        Ok(Self { base: os::reserve(bytes)?, bytes })
     }
 
     /// Asks for pages of 2 MiB where the system has some (transparent huge pages, `madvise` or `always`). They come as memory is
@@ -49,55 +46,21 @@ impl Region {
         os::prefer_large_pages(self.base, self.bytes);
     }
 
-    /// Takes large pages for nothing but what [`Region::get_large_pages`] and [`Region::move_to_large_page`] ask for. Those advise the system to
-    /// use large ones, which cannot be unsaid, only contradicted; and it must be: else the system would go on to use them, where part of
-    /// one was given back as well, and nobody would be charged for that.
-    ///
-    /// False, and nothing has changed, where large pages come unasked (transparent huge pages, `always`): that is what the operator wants.
-    pub(crate) fn avoid_large_pages(&mut self) -> bool {
-        if do_large_pages_come_unasked() {
-            return false;
-        }
-        os::avoid_large_pages(self.base, self.bytes);
-        self.avoids_large_pages = true;
-        true
-    }
-
     /// Where the `number`th large page of the region would lie.
     pub(crate) fn large_page(&self, number: usize) -> Option<Range<usize>> {
-        let start = number * LARGE_PAGE_BYTES;
+        let first = self.base.addr().get().next_multiple_of(LARGE_PAGE_BYTES) - self.base.addr().get();
+        let start = first + number * LARGE_PAGE_BYTES;
         (start + LARGE_PAGE_BYTES <= self.bytes).then_some(start..start + LARGE_PAGE_BYTES)
-    }
-
-    /// Takes the memory of such pages at once, as large ones. Nobody may be using it; others who touch memory of theirs meanwhile hardly
-    /// wait. False: some came in small pages, or not at all.
-    pub(crate) fn get_large_pages(&self, range: Range<usize>) -> bool {
-        // One fault for each, where small ones take 512.
-        let pages = (range.len() / LARGE_PAGE_BYTES) as u64;
-        self.with_large_pages(range, os::populate) == Some(pages)
-    }
-
-    /// Calls `work` for a range in which the system uses large pages meanwhile.
-    fn with_large_pages<R>(&self, range: Range<usize>, work: impl FnOnce(NonNull<u8>, usize) -> R) -> R {
-        assert!(range.end <= self.bytes);
-        // SAFETY: in bounds (checked).
-        let base = unsafe { self.base.add(range.start) };
-        if self.avoids_large_pages {
-            os::prefer_large_pages(base, range.len());
-        }
-        let result = work(base, range.len());
-        if self.avoids_large_pages {
-            os::avoid_large_pages(base, range.len());
-        }
-        result
     }
 
     /// Moves what lies in such a range to a large page, where the system has one; what was never touched there will take memory. Whoever
     /// reads or writes there meanwhile waits for some hundred microseconds. (Asking beforehand is [`Region::prefer_large_pages`]: then
     /// whoever touches a page first waits until the system has found one, which may be many milliseconds.) False: not now.
     pub(crate) fn move_to_large_page(&self, range: Range<usize>) -> bool {
+        assert!(range.end <= self.bytes);
         make_large_page_ready();
-        self.with_large_pages(range, os::move_to_large_pages)
+        // SAFETY: in bounds (checked).
+        os::move_to_large_pages(unsafe { self.base.add(range.start) }, range.len())
     }
 
     /// Size in bytes.
@@ -186,16 +149,12 @@ impl Drop for Region {
 /// Takes a large page, touches it, and gives it back: the system hands out next what it got last. What a page costs that the system has to
 /// find, and in a virtual machine its host as well, is paid here, where nobody waits for it, and not while it is copied to.
 fn make_large_page_ready() {
-    if let Ok(scratch) = Region::reserve(LARGE_PAGE_BYTES) {
-        scratch.prefer_large_pages();
-        os::populate(scratch.base, scratch.bytes);
+    let Ok(scratch) = Region::reserve(2 * LARGE_PAGE_BYTES) else { return };
+    scratch.prefer_large_pages();
+    if let Some(range) = scratch.large_page(0) {
+        // SAFETY: in bounds.
+        os::populate(unsafe { scratch.base.add(range.start) }, range.len());
     }
-}
-
-/// Does the system use large pages, of whatever size, also for memory that was not advised to have any? Or can that not be known?
-fn do_large_pages_come_unasked() -> bool {
-    let Ok(scratch) = Region::reserve(LARGE_PAGE_BYTES) else { return true };
-    os::populate(scratch.base, scratch.bytes) != Some((LARGE_PAGE_BYTES / PAGE_BYTES) as u64)
 }
 
 /// As much as a core can have on its way at once.
@@ -214,34 +173,20 @@ pub(crate) fn prefetch(pointer: *const u8) {
 
 #[cfg(not(miri))]
 mod os {
-    use super::{LARGE_PAGE_BYTES, NonNull, io};
+    use super::{NonNull, io};
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
     pub(super) fn reserve(bytes: usize) -> io::Result<NonNull<u8>> {
-        // Kernels before 6.7 choose any page: so much more that a large one begins within it, and what is too much goes back.
-        let spare_bytes = if bytes < LARGE_PAGE_BYTES { 0 } else { LARGE_PAGE_BYTES };
         // SAFETY: a fresh private mapping at an address of the system's choice aliases nothing.
         let base = unsafe {
             mmap_anonymous(
                 std::ptr::null_mut(),
-                bytes + spare_bytes,
+                bytes,
                 ProtFlags::READ | ProtFlags::WRITE,
                 MapFlags::PRIVATE | MapFlags::NORESERVE,
             )
         }?;
-        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        if spare_bytes == 0 {
-            return Ok(base);
-        }
-        let head_bytes = base.addr().get().next_multiple_of(LARGE_PAGE_BYTES) - base.addr().get();
-        for (start, bytes) in [(0, head_bytes), (head_bytes + bytes, spare_bytes - head_bytes)] {
-            if bytes > 0 {
-                // SAFETY: within the mapping, which nobody else knows of.
-                unsafe { release(base.add(start), bytes) };
-            }
-        }
-        // SAFETY: within the mapping.
-        Ok(unsafe { base.add(head_bytes) })
+        NonNull::new(base.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
     }
 
     pub(super) fn prefer_large_pages(base: NonNull<u8>, bytes: usize) {
@@ -249,27 +194,9 @@ mod os {
         let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
     }
 
-    pub(super) fn avoid_large_pages(base: NonNull<u8>, bytes: usize) {
-        // SAFETY: as above.
-        let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxNoHugepage) };
-    }
-
-    /// Gets all pages of a range that are not there. Says in how many pieces they came; `None`: not all came, or, before Linux 5.14, none.
-    pub(super) fn populate(base: NonNull<u8>, bytes: usize) -> Option<u64> {
-        let before = faults()?;
-        // SAFETY: changes no byte that can be read.
-        unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite) }.ok()?;
-        Some(faults()? - before)
-    }
-
-    /// How often this thread has been given memory, in large pages or small ones.
-    fn faults() -> Option<u64> {
-        let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
-        // SAFETY: the kernel fills it, unless it says that it has not.
-        let usage = unsafe {
-            (libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) == 0).then(|| usage.assume_init())
-        };
-        usage.and_then(|usage| u64::try_from(usage.ru_minflt).ok())
+    pub(super) fn populate(base: NonNull<u8>, bytes: usize) {
+        // SAFETY: changes no byte that can be read. A kernel before 5.14 does not know it, and does nothing.
+        let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite) };
     }
 
     pub(super) fn move_to_large_pages(base: NonNull<u8>, bytes: usize) -> bool {
@@ -289,7 +216,7 @@ mod os {
     }
 
     /// # Safety
-    /// `base` and `bytes` are a reservation, or pages at its ends, that nobody uses any more.
+    /// `base` and `bytes` are a whole reservation that nobody uses any more.
     pub(super) unsafe fn release(base: NonNull<u8>, bytes: usize) {
         // SAFETY: by the caller's promise.
         let _ = unsafe { munmap(base.as_ptr().cast(), bytes) };
@@ -314,11 +241,7 @@ mod os {
 
     pub(super) fn prefer_large_pages(_base: NonNull<u8>, _bytes: usize) {}
 
-    pub(super) fn avoid_large_pages(_base: NonNull<u8>, _bytes: usize) {}
-
-    pub(super) fn populate(_base: NonNull<u8>, _bytes: usize) -> Option<u64> {
-        None
-    }
+    pub(super) fn populate(_base: NonNull<u8>, _bytes: usize) {}
 
     pub(super) fn move_to_large_pages(_base: NonNull<u8>, _bytes: usize) -> bool {
         false
@@ -342,82 +265,6 @@ mod tests {
     use rustix::mm::{Advice, madvise};
 
     use super::*;
-
-    #[test]
-    fn a_region_begins_where_a_large_page_can() {
-        for bytes in [LARGE_PAGE_BYTES, LARGE_PAGE_BYTES + 1, 5 << 20] {
-            let regions: Vec<_> = (0..4).map(|_| Region::reserve(bytes).expect("address space")).collect();
-            for region in &regions {
-                assert!(region.base().addr().get().is_multiple_of(LARGE_PAGE_BYTES));
-                let last = region.line_u32(bytes / LINE_BYTES - 1);
-                last[15].store(1, Relaxed);
-                assert_eq!(region.large_page(bytes / LARGE_PAGE_BYTES), None);
-            }
-        }
-    }
-
-    const PAGES: usize = 64;
-
-    /// A region that avoids large pages, unless this machine has none to give, or gives them unasked: then there is nothing to test.
-    fn region_of_pages() -> Option<Region> {
-        let mut region = Region::reserve(PAGES * LARGE_PAGE_BYTES).expect("address space");
-        let is_possible =
-            region.avoid_large_pages() && region.get_large_pages(LARGE_PAGE_BYTES..2 * LARGE_PAGE_BYTES);
-        if !is_possible {
-            println!("not tested: no large pages to be had, or they come unasked");
-        }
-        is_possible.then_some(region)
-    }
-
-    fn touch(region: &Region, offset: usize) {
-        region.line_u32(offset / LINE_BYTES)[0].store(1, Relaxed);
-    }
-
-    /// Memory that a large page's worth of a region has.
-    fn resident_bytes(region: &Region, page: usize) -> usize {
-        let mut seen = [0u8; LARGE_PAGE_BYTES / PAGE_BYTES];
-        let start = region.at(page * LARGE_PAGE_BYTES).as_ptr();
-        // SAFETY: the range is mapped, and there is a byte for each of its pages.
-        let result = unsafe { libc::mincore(start.cast(), LARGE_PAGE_BYTES, seen.as_mut_ptr()) };
-        assert_eq!(result, 0);
-        seen.iter().filter(|&&byte| byte & 1 == 1).count() * PAGE_BYTES
-    }
-
-    #[test]
-    fn what_was_given_back_is_large_no_longer() {
-        let Some(region) = region_of_pages() else { return };
-        assert_eq!(resident_bytes(&region, 1), LARGE_PAGE_BYTES);
-        // SAFETY: nobody else knows of the region.
-        unsafe { region.decommit(LARGE_PAGE_BYTES, LARGE_PAGE_BYTES) };
-        touch(&region, LARGE_PAGE_BYTES);
-        assert_eq!(resident_bytes(&region, 1), PAGE_BYTES, "more than was touched");
-    }
-
-    #[test]
-    fn what_avoids_large_pages_can_be_moved_to_them() {
-        let Some(region) = region_of_pages() else { return };
-        for page in 0..LARGE_PAGE_BYTES / PAGE_BYTES {
-            touch(&region, 2 * LARGE_PAGE_BYTES + page * PAGE_BYTES);
-        }
-        assert!(region.move_to_large_page(2 * LARGE_PAGE_BYTES..3 * LARGE_PAGE_BYTES));
-    }
-
-    /// The system allows a process some tens of thousands (`vm.max_map_count`).
-    #[test]
-    fn large_pages_take_no_mappings() {
-        let Some(region) = region_of_pages() else { return };
-        let ends_within = |line: &&str| {
-            let end = line.split(['-', ' ']).nth(1).and_then(|end| usize::from_str_radix(end, 16).ok());
-            let start = region.base().addr().get();
-            end.is_some_and(|end| (start + 1..=start + region.len_bytes()).contains(&end))
-        };
-        for page in (3..PAGES).step_by(2) {
-            assert!(region.get_large_pages(page * LARGE_PAGE_BYTES..(page + 1) * LARGE_PAGE_BYTES));
-        }
-        let maps = std::fs::read_to_string("/proc/self/maps").expect("it is there");
-        let mappings = maps.lines().filter(ends_within).count();
-        assert!(mappings <= 2, "{mappings} mappings of {PAGES} pages");
-    }
 
     #[test]
     fn memory_goes_back_also_if_it_is_locked() {

@@ -6,9 +6,6 @@
 //! | state | whose | next | by |
 //! |---|---|---|---|
 //! | [`FREE`], bare | the pool's; has no memory | open | `Engine::add_segment`, `take_run` |
-//! | | | in stock | `Engine::stock_up` |
-//! | [`FREE`], in stock | the pool's; has memory that nobody is charged for | open | `Engine::add_segment` |
-//! | | | bare, when nobody needs it | `Engine::clear_stock` |
 //! | [`FREE`], ready (a run: warm) | the pool's; has memory | open | `Engine::take_segment`, `take_run` |
 //! | | | bare, when the memory is wanted elsewhere | `decommit_segment`, `cool_run` |
 //! | [`OPEN`] | a handle appends to it | waiting | `Open::seal` |
@@ -20,9 +17,7 @@
 //!
 //! A segment whose last item dies while it waits is claimed and retired on the spot.
 
-use std::collections::VecDeque;
 use std::io;
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, PoisonError};
 
@@ -185,13 +180,11 @@ pub(crate) struct Pool {
     ready: Vec<Id>,
     /// Have no memory.
     bare: Vec<Id>,
-    /// Neither, as far as anybody is charged for it; but it is there (`stock.rs`). The first is the next.
-    stocked: VecDeque<Id>,
 }
 
 impl Pool {
     fn new(segments: u32) -> Self {
-        Self { ready: Vec::new(), bare: (0..segments).rev().collect(), stocked: VecDeque::new() }
+        Self { ready: Vec::new(), bare: (0..segments).rev().collect() }
     }
 
     /// One, if more than `kept` are there.
@@ -199,38 +192,8 @@ impl Pool {
         if self.ready.len() > kept { self.ready.pop() } else { None }
     }
 
-    /// One that nobody is charged for, from the stock if there is any.
     pub(crate) fn take_bare(&mut self) -> Option<Id> {
-        self.stocked.pop_front().or_else(|| self.bare.pop())
-    }
-
-    /// The next `count` that make up a page, a power of two, if they are all there.
-    pub(crate) fn take_bare_page(&mut self, count: usize) -> Option<Range<Id>> {
-        let next = *self.bare.last()?;
-        let first = next.next_multiple_of(count as Id);
-        let page = first..first + count as Id;
-        let end = self.bare.len().checked_sub((first - next) as usize)?;
-        let start = end.checked_sub(count)?;
-        if !self.bare[start..end].iter().rev().copied().eq(page.clone()) {
-            return None;
-        }
-        self.bare.drain(start..end);
-        Some(page)
-    }
-
-    pub(crate) fn put_stocked(&mut self, ids: Range<Id>) {
-        self.stocked.extend(ids);
-    }
-
-    /// Those of the stock that lie on its last page.
-    pub(crate) fn take_stocked_page(&mut self, count: usize) -> Option<Range<Id>> {
-        let end = *self.stocked.back()? + 1;
-        let page = (end - 1) / count as Id * count as Id;
-        let mut start = end;
-        while self.stocked.back().is_some_and(|id| (page..start).contains(id)) {
-            start = self.stocked.pop_back()?;
-        }
-        Some(start..end)
+        self.bare.pop()
     }
 
     pub(crate) fn put_ready(&mut self, id: Id) {
@@ -263,8 +226,6 @@ pub(crate) struct Segments {
     pub(crate) novelty: Novelty,
     /// Segments ready to be opened: a hint that needs no lock.
     pub(crate) ready_count: Apart<AtomicU32>,
-    /// Segments in stock: the same.
-    stocked_count: AtomicU32,
     /// What all segments that have memory can hold: less than their size where the ends of sealed ones stayed empty.
     pub(crate) capacity_bytes: AtomicU64,
 }
@@ -281,7 +242,6 @@ impl Segments {
             clock: AtomicU64::new(0),
             novelty: Novelty::default(),
             ready_count: Apart::default(),
-            stocked_count: AtomicU32::new(0),
             capacity_bytes: AtomicU64::new(0),
         })
     }
@@ -325,13 +285,7 @@ impl Segments {
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
         let result = work(&mut pool);
         self.ready_count.store(pool.ready_count() as u32, Relaxed);
-        self.stocked_count.store(pool.stocked.len() as u32, Relaxed);
         result
-    }
-
-    /// Memory in stock.
-    pub(crate) fn stocked_bytes(&self) -> u64 {
-        u64::from(self.stocked_count.load(Relaxed)) * self.segment_bytes as u64
     }
 
     pub(crate) fn memory_bytes(&self, id: Id) -> u64 {

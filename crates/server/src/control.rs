@@ -1,7 +1,7 @@
 //! The control plane: what the main thread does while the workers serve. Never on the path of a request.
 //!
-//! It waits for signals and for what commands leave to it (`shutdown`, `lru_crawler crawl`, `watch`), once a second gives the cache the
-//! time for its background work, and gets memory ahead for a cache that grows.
+//! It waits for signals and for what commands leave to it (`shutdown`, `lru_crawler crawl`, `watch`), and once a second gives the cache the
+//! time for its background work.
 
 use std::io;
 
@@ -33,13 +33,12 @@ pub fn run(shared: &Shared, crew: &Crew, signals: &Signals, supervisor: &mut Sup
     let mut maintained_secs = 0;
     let mut crawl = Crawl::default();
     let mut watchers = Watchers::new(shared);
-    let mut is_stocking = false;
     loop {
         let mut watched =
             vec![PollFd::new(signals, PollFlags::IN), PollFd::new(shared.control_wake(), PollFlags::IN)];
         watched.extend(watchers.polled());
         let pause = match () {
-            () if is_stocking || shared.crawler.is_running() => &AT_ONCE,
+            () if shared.crawler.is_running() => &AT_ONCE,
             () if !watchers.is_empty() => &LOG_INTERVAL,
             () => &MAINTENANCE_INTERVAL,
         };
@@ -73,7 +72,6 @@ pub fn run(shared: &Shared, crew: &Crew, signals: &Signals, supervisor: &mut Sup
         if let Some(forecaster) = &mut forecaster {
             forecaster.step(shared);
         }
-        is_stocking = shared.engine.stock_up();
         let now_secs = shared.clock.now().secs;
         if now_secs != maintained_secs {
             maintained_secs = now_secs;

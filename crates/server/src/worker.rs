@@ -144,9 +144,6 @@ impl Worker {
             self.answer(&mut round, bench, is_alone);
             events.clear();
             self.shared.tell_evictions(self.index, &mut handle);
-            if shared.engine.calls_for_stock() {
-                shared.wake_control();
-            }
             self.tick();
         }
         Ok(())

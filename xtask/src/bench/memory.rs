@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use larder_bench::Scenario;
 use larder_bench::scenario::{Command, Group, Keys, Sizes, Until, Values};
@@ -18,9 +17,7 @@ use super::summary::Line;
 
 /// Prints the table, and returns its figures.
 pub(super) fn measure(bench: &Bench, row: &Row) -> Result<Measured> {
-    println!(
-        "  keys of {KEY_BYTES} B; overhead = resident memory of the process, 4 s later / items - key - value"
-    );
+    println!("  keys of {KEY_BYTES} B; overhead = resident memory of the process / items - key - value");
     println!(
         "  {:<10} {:>8} {:>10} {:>12} {:>10} {:>17} {:>10}",
         "", "value B", "items", "RSS B/item", "overhead", "held at -m 1024", "RSS MiB"
@@ -111,7 +108,6 @@ fn rss_per_item(program: &Path, items: u64, value_bytes: u64) -> Result<f64> {
     if held != items {
         return Err(format!("{} holds {held} of {items} items", program.display()).into());
     }
-    std::thread::sleep(SETTLE);
     Ok(server.resident_bytes()? as f64 / items as f64)
 }
 
@@ -168,8 +164,6 @@ const SIZES: [Size; 2] = [
     Size { items: 1_000_000, value_bytes: 1024, overhead_goal_bytes: 40.0, held_goal: 975_000 },
 ];
 const KEY_BYTES: u64 = 24;
-/// What a server has got ahead while items came, it has given back by then.
-const SETTLE: Duration = Duration::from_secs(4);
 /// How many items are stored between two looks at the eviction counter: the error of that figure.
 const FILL_STEP: usize = 20_000;
 /// Far more items than 1024 MiB can hold with any value size of the memory figures.
