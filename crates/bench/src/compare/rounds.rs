@@ -51,6 +51,12 @@ pub fn compare(plan: &Plan, watcher: &mut dyn Watcher, stop: &AtomicBool) -> Res
     })
 }
 
+/// What it takes for a server to have a scenario's keys: that, and one request.
+fn filling(scenario: &Scenario) -> Scenario {
+    let until = Until { requests: Some(1), ..Until::default() };
+    Scenario { until, warm_up_secs: 0.0, ..scenario.clone() }
+}
+
 /// Waits until servers take next to no CPU time, for so many seconds at most.
 fn settle(target: &Target, secs_max: f64, stop: &AtomicBool) {
     let mut watch = Watch::begin(target);
@@ -97,7 +103,8 @@ impl<'a> Entrant<'a> {
             None => plan.launch.start(self.contestant, &plan.scenario)?,
         };
         if is_fresh {
-            for preparation in &plan.prepare {
+            let filling = (plan.settle_secs_max > 0.0).then(|| filling(&plan.scenario));
+            for preparation in plan.prepare.iter().chain(&filling) {
                 let outcome = run(&self.contestant.asked(preparation, &server.addresses), watcher, stop)?;
                 if let Some(example) = outcome.total.examples.first() {
                     return Err(format!("while it was prepared: {example}").into());
@@ -105,14 +112,10 @@ impl<'a> Entrant<'a> {
             }
         }
         let mut scenario = self.contestant.asked(&plan.scenario, &server.addresses);
-        let settles = is_fresh && plan.settle_secs_max > 0.0;
-        if settles {
-            // What it is asked for does not count; it has its keys then.
-            let until = Until { requests: Some(1), ..Until::default() };
-            run(&Scenario { until, warm_up_secs: 0.0, ..scenario.clone() }, watcher, stop)?;
+        if is_fresh && plan.settle_secs_max > 0.0 {
             settle(&scenario.target, plan.settle_secs_max, stop);
         }
-        if settles || !is_fresh {
+        if !is_fresh || plan.settle_secs_max > 0.0 {
             ask_again(&mut scenario);
         }
         let outcome = run(&scenario, watcher, stop)?;
