@@ -249,9 +249,13 @@ impl Turn<'_> {
             fill(raw.value_mut(&shape));
             raw
         };
-        // Where the log goes on others follow, mostly of this size.
-        self.engine().log.prefetch_range(offset + WRITE_AHEAD_ITEMS * shape.size(), shape.size());
+        self.prefetch_next(offset, shape.size());
         Ok(Draft { raw, queue, place: Place::Shared(offset) })
+    }
+
+    /// An item was written here: where the log goes on others follow, mostly of this size.
+    pub(crate) fn prefetch_next(&self, offset: usize, item_bytes: usize) {
+        self.engine().log.prefetch_range(offset + WRITE_AHEAD_ITEMS * item_bytes, item_bytes);
     }
 
     pub(crate) fn start_upload(

@@ -329,6 +329,7 @@ impl Turn<'_> {
         }
         // SAFETY: `append` gave us these bytes alone.
         let copy = unsafe { raw.copy_to(&engine.log, target) };
+        self.prefetch_next(target, copy.size());
         bucket.replace(found, Entry::new(hash, target, to.uses));
         self.count_moved(offset, raw, target, copy);
         Ok(())
