@@ -9,9 +9,6 @@
 //! the machine does besides is not in it. What CPU time cannot show, waiting for a lock, shows as a voluntary context switch; they
 //! are counted. A second thread gives the engine its background step once a second, as larderd's main thread does; its longest turn
 //! is told too, since memory waits for the end of turns.
-//!
-//! Nothing is moved to large pages but in the event of that name: how long others stand still for it is the kernel's doing and, in a virtual
-//! machine, its host's. It is in no other line, nor in the figure at the end.
 
 #![allow(clippy::unwrap_used)]
 
@@ -31,7 +28,7 @@ const ROUNDS: usize = 3;
 /// Sets the scene, and returns the longest operation, in nanoseconds of CPU time.
 type Event = fn() -> u32;
 
-const EVENTS: [(&str, Event); 13] = [
+const EVENTS: [(&str, Event); 12] = [
     ("idle", idle),
     ("growth", growth),
     ("eviction-small", eviction_small),
@@ -44,11 +41,7 @@ const EVENTS: [(&str, Event); 13] = [
     ("limit-empty", limit_empty),
     ("full", full),
     ("full-replaced", full_replaced),
-    (MOVING, moving),
 ];
-
-/// What was filled is moved to large pages.
-const MOVING: &str = "large-pages";
 
 fn main() {
     // Cargo says `--bench`.
@@ -73,8 +66,7 @@ fn main() {
     let mut longest_nanos = 0;
     for (name, event) in EVENTS {
         if chosen.is_empty() || chosen.iter().any(|word| word == name) {
-            let longest = (0..ROUNDS).map(|_| event()).min().unwrap_or(0);
-            longest_nanos = longest_nanos.max(if name == MOVING { 0 } else { longest });
+            longest_nanos = longest_nanos.max((0..ROUNDS).map(|_| event()).min().unwrap_or(0));
         }
     }
     println!("figure: {:.1}", f64::from(longest_nanos) / 1e3);
@@ -230,14 +222,6 @@ fn full_replaced() -> u32 {
     probe.end()
 }
 
-fn moving() -> u32 {
-    let mut probe = Probe::with(512 * MIB, true, LargePages::Filled);
-    probe.fill(0..5_000_000, 32);
-    probe.begin(MOVING);
-    probe.ask_for(Duration::from_secs(15), 5_000_000);
-    probe.end()
-}
-
 /// A worker of larderd, and the thread that does the background work beside it.
 struct Probe {
     handle: Handle,
@@ -260,17 +244,13 @@ struct Background {
 
 impl Probe {
     fn new(memory_bytes: u64, evict: bool) -> Self {
-        Self::with(memory_bytes, evict, LargePages::Never)
-    }
-
-    fn with(memory_bytes: u64, evict: bool, large_pages: LargePages) -> Self {
         let engine = Engine::new(Config {
             memory_bytes,
             item_bytes_max: 2 << 20,
             evict,
             handles_max: 5, // larderd with four workers
             index_power: None,
-            large_pages,
+            large_pages: LargePages::Filled,
             hash_key: [1, 2],
         })
         .unwrap();
