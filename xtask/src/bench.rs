@@ -41,8 +41,9 @@ Method. Every server runs with one worker thread (-t 1, -m 2048) pinned to one c
 one thread, is pinned to another. Keys have 24 bytes and are all present at the start; where all requests are sets, all keys are
 stored as often as it takes to go through the server's memory once. Then a server is left alone until it does nothing by itself (takes
 at most 1.5 % of a core for three seconds), for up to a minute: tables that grow, and memory that is moved to large pages, are
-done with then. The load is a closed loop: every connection has a fixed number of requests in flight, and sends the next when an answer has come. The servers take turns within each round, in an order that
-changes, so that whatever else the machine does hits all of them. The figure to trust is the server's CPU time (user and system, all
+done with then. The load is a closed loop: every connection has a fixed number of requests in flight, and sends the next when an
+answer has come. The servers take turns within each round, in an order that changes, so that whatever else the machine does
+hits all of them. The figure to trust is the server's CPU time (user and system, all
 of its threads) for a million operations, a get of n keys counted as n: it does not depend on how fast the load is. Behind
 larderd's stands the interval of its ratio to memcached's and to the floor's, at 95 % (Student's t on the logarithms of the rounds' ratios).
 Throughput is given as well; where the server's core is not busy all the time, it is the load's.";
