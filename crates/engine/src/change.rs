@@ -10,6 +10,7 @@ use crate::hash::Hash;
 use crate::index::{Bucket, Entry, Found};
 use crate::item::{FETCHED, Raw, Shape, accounted_bytes};
 use crate::limbo::Retired;
+use crate::queues::THIN;
 use crate::request::{Expiry, Miss, NoRoom};
 use crate::segment::{Home, LARGE, SMALL, WAITING, group_of};
 use crate::upload::Upload;
@@ -409,12 +410,16 @@ impl Turn<'_> {
                 engine.retire(Retired::Run(id));
             }
         } else if segment.state.load(Acquire) == WAITING {
-            let sparse_bytes = engine.segments.sparse_bytes(segment);
             let left = segment.books.filled_bytes.load(Relaxed) - dead;
             if left == 0 {
                 engine.retire_dead(id);
-            } else if left < sparse_bytes && left + bytes >= sparse_bytes {
-                engine.segments.note_sparse(id);
+                return;
+            }
+            for thin in THIN {
+                let thin_bytes = engine.segments.thin_bytes(segment, thin);
+                if left < thin_bytes && left + bytes >= thin_bytes {
+                    engine.segments.note_thin(id, thin);
+                }
             }
         }
     }

@@ -341,6 +341,11 @@ impl Engine {
         unused_bytes + self.spare_bytes() >= (bytes + self.reserve * self.segments.segment_bytes) as u64
     }
 
+    /// Is so little of the memory that was used before free that stores will soon use some that never was?
+    pub(crate) fn would_grow(&self) -> bool {
+        self.spare_bytes() < self.kept_bytes()
+    }
+
     /// Memory that is free, or will be.
     fn spare_bytes(&self) -> u64 {
         let ready_segments = u64::from(self.segments.ready_count.load(Relaxed));

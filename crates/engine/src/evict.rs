@@ -53,6 +53,17 @@ pub(crate) struct Crawl {
     offset: usize,
 }
 
+/// What may be emptied.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Prey {
+    /// What the handle is emptying already.
+    InHand,
+    /// That, then what has expired or was flushed.
+    Dead,
+    /// That, then what is thin, then (with eviction) whatever is due.
+    Any,
+}
+
 /// How an item goes on that is kept.
 struct To {
     queue: usize,
@@ -76,10 +87,10 @@ impl Handle {
         let bytes_max = items_max * 64;
         let mut done = 0;
         if turn.engine().is_flush_settled(now) {
-            done = turn.empty_some(bytes_max, true);
+            done = turn.empty_some(bytes_max, Prey::Dead);
         }
         while turn.engine().is_short() && done < bytes_max {
-            let step = turn.empty_some(bytes_max - done, false);
+            let step = turn.empty_some(bytes_max - done, Prey::Any);
             if step == 0 {
                 break;
             }
@@ -110,7 +121,9 @@ impl Turn<'_> {
             if !self.engine().evict {
                 return self.append_into_slack(guest, old);
             }
-            self.empty_some((bytes * WORK_FACTOR).min(STEP_BYTES), false);
+            self.empty_some((bytes * WORK_FACTOR).min(STEP_BYTES), Prey::Any);
+        } else if self.handle.writer.borrow().victim.is_some() {
+            self.empty_some((bytes * WORK_FACTOR).min(STEP_BYTES), Prey::InHand);
         }
         self.append_or_make_room(|| self.append_now(guest))
     }
@@ -120,7 +133,7 @@ impl Turn<'_> {
     fn append_into_slack(&self, guest: Guest, old: Option<Raw>) -> Result<usize, NoRoom> {
         self.admit(guest.bytes as i64 - old.map_or(0, |old| old.size() as i64))?;
         if self.engine().is_short() {
-            self.empty_some((guest.bytes * COMPACTION_FACTOR).min(STEP_BYTES), false);
+            self.empty_some((guest.bytes * COMPACTION_FACTOR).min(STEP_BYTES), Prey::Any);
         }
         self.append_or_make_room(|| {
             // What is open is left to the victim in hand, if its items could find no other place.
@@ -167,7 +180,7 @@ impl Turn<'_> {
         if matches!(lack, Lack::Memory) && self.engine().is_coming(bytes) {
             return Err(NoRoom::TryAgain);
         }
-        if self.empty_some(STEP_BYTES, false) > 0 {
+        if self.empty_some(STEP_BYTES, Prey::Any) > 0 {
             return attempt().or(Err(NoRoom::TryAgain));
         }
         let has_begun = self.engine().evict && self.handle.writer.borrow().victim.is_some();
@@ -179,11 +192,11 @@ impl Turn<'_> {
     }
 
     /// Looks at up to `bytes_max` bytes of victims (but at least at one item). Returns how many it looked at; 0: nothing to empty.
-    pub(crate) fn empty_some(&self, bytes_max: usize, only_dead: bool) -> usize {
+    pub(crate) fn empty_some(&self, bytes_max: usize, prey: Prey) -> usize {
         let mut done = 0;
         while done < bytes_max.max(1) {
             let in_hand = self.handle.writer.borrow_mut().victim.take();
-            let Some(mut victim) = in_hand.or_else(|| self.choose_victim(only_dead)) else { break };
+            let Some(mut victim) = in_hand.or_else(|| self.choose_victim(prey)) else { break };
             let before = victim.next;
             if self.engine().segments.is_run(victim.id) {
                 done += self.empty_run(victim);
@@ -210,9 +223,13 @@ impl Turn<'_> {
         done
     }
 
-    fn choose_victim(&self, only_dead: bool) -> Option<Victim> {
+    fn choose_victim(&self, prey: Prey) -> Option<Victim> {
+        if prey == Prey::InHand {
+            return None;
+        }
         let engine = self.engine();
         let mark = engine.flush_mark.load(Relaxed);
+        let only_dead = prey == Prey::Dead;
         let (id, treatment) =
             engine.segments.next_victim(self.now(), mark, only_dead, engine.evict).or_else(|| {
                 (!only_dead && !engine.evict)
@@ -220,9 +237,7 @@ impl Turn<'_> {
                     .flatten()
                     .map(|id| (id, Treatment::Compact))
             })?;
-        let start = engine.segments.start(id);
-        let filled = engine.segments.get(id).books.filled_bytes.load(Relaxed) as usize;
-        Some(Victim { id, treatment, next: start, end: start + filled })
+        Some(engine.victim(id, treatment))
     }
 
     /// Works on the next few items of a victim. Stops before an item that must be kept and finds no place.
@@ -473,6 +488,21 @@ impl Items for Engine {
 }
 
 impl Engine {
+    /// What to compact while memory is enough, but little of it is in use and free.
+    pub(crate) fn hollow_victim(&self) -> Option<Victim> {
+        if !self.would_grow() {
+            return None;
+        }
+        Some(self.victim(self.segments.claim_hollow()?, Treatment::Compact))
+    }
+
+    /// A segment that was claimed to be emptied.
+    fn victim(&self, id: Id, treatment: Treatment) -> Victim {
+        let start = self.segments.start(id);
+        let filled = self.segments.get(id).books.filled_bytes.load(Relaxed) as usize;
+        Victim { id, treatment, next: start, end: start + filled }
+    }
+
     /// Retires a waiting segment whose live bytes were found to be 0 in this turn, unless somebody else is at it.
     pub(crate) fn retire_dead(&self, id: Id) {
         if self.segments.withdraw(id) {

@@ -45,13 +45,27 @@ pub(crate) enum Treatment {
 pub(crate) struct Queues {
     /// By queue, TTL group and class of worth, oldest first. May hold places of segments that are gone.
     lines: Vec<VecDeque<Place>>,
-    /// Sealed segments that lost more than a quarter of their bytes.
-    sparse: VecDeque<Place>,
+    /// Sealed segments that became thin, by how thin, in the order in which they did. Each at most once, so that no list outgrows what there
+    /// is; who has died or was emptied since may still be here.
+    thin: [VecDeque<Id>; THIN.len()],
 }
+
+/// How much of a sealed segment is dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Thin {
+    /// A quarter. Compacted before anything that lives is evicted: four bytes are looked at for one that comes back, as many as a store pays
+    /// for; at a half, keys that all fit were evicted while they were overwritten.
+    Sparse,
+    /// Three quarters. Compacted before memory is used that was never used: what lives takes no more than half of what is used, or so, however far
+    /// away the limit is.
+    Hollow,
+}
+
+pub(crate) const THIN: [Thin; 2] = [Thin::Sparse, Thin::Hollow];
 
 impl Default for Queues {
     fn default() -> Self {
-        Self { lines: vec![VecDeque::new(); 2 * GROUPS * CLASSES], sparse: VecDeque::new() }
+        Self { lines: vec![VecDeque::new(); 2 * GROUPS * CLASSES], thin: Default::default() }
     }
 }
 
@@ -72,8 +86,8 @@ impl Segments {
         let place = Place { id, life: segment.life.load(Relaxed), due };
         self.let_wait(&mut queues, id).push_back(place);
         // What was overwritten at once is dead before its segment is full.
-        if !self.is_run(id) && self.is_sparse(id) {
-            self.push_sparse(&mut queues, place);
+        if !self.is_run(id) {
+            self.list_if_thin(&mut queues, id);
         }
     }
 
@@ -82,6 +96,7 @@ impl Segments {
         let mut queues = self.queues();
         let place = Place { id, life: self.get(id).life.load(Relaxed), due: 0 };
         self.let_wait(&mut queues, id).push_front(place);
+        self.list_if_thin(&mut queues, id);
     }
 
     /// From here on the segment may be claimed. Returns the line in which it is to have a place.
@@ -98,17 +113,37 @@ impl Segments {
         line
     }
 
-    /// A sealed segment lost bytes: remember it if it has become sparse.
-    pub(crate) fn note_sparse(&self, id: Id) {
-        let place = Place { id, life: self.get(id).life.load(Relaxed), due: 0 };
-        self.push_sparse(&mut self.queues(), place);
+    /// A sealed segment lost bytes, and has become that thin: remember it.
+    pub(crate) fn note_thin(&self, id: Id, thin: Thin) {
+        self.list_thin(&mut self.queues(), id, thin);
     }
 
-    fn push_sparse(&self, queues: &mut Queues, place: Place) {
-        if queues.sparse.len() >= self.all.len() {
-            queues.sparse.retain(|place| self.is_waiting(place));
+    fn list_if_thin(&self, queues: &mut Queues, id: Id) {
+        for thin in THIN.into_iter().filter(|&thin| self.is_thin(id, thin)) {
+            self.list_thin(queues, id, thin);
         }
-        queues.sparse.push_back(place);
+    }
+
+    fn list_thin(&self, queues: &mut Queues, id: Id, thin: Thin) {
+        if self.get(id).listed.fetch_or(1 << thin as u8, Relaxed) & 1 << thin as u8 == 0 {
+            queues.thin[thin as usize].push_back(id);
+        }
+    }
+
+    /// Claims the one that has been that thin for longest.
+    fn claim_thin(&self, queues: &mut Queues, thin: Thin) -> Option<Id> {
+        while let Some(id) = queues.thin[thin as usize].pop_front() {
+            self.get(id).listed.fetch_and(!(1 << thin as u8), Relaxed);
+            if self.is_thin(id, thin) && self.claim(id) {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// A segment that is to be compacted although there is memory enough.
+    pub(crate) fn claim_hollow(&self) -> Option<Id> {
+        self.claim_thin(&mut self.queues(), Thin::Hollow)
     }
 
     /// Takes a segment or run out of its queue before its time (what it held was deleted or replaced). False if another has
@@ -140,10 +175,8 @@ impl Segments {
         if only_dead {
             return None;
         }
-        while let Some(place) = queues.sparse.pop_front() {
-            if self.is_waiting(&place) && self.is_sparse(place.id) && self.claim(place.id) {
-                return Some((place.id, Treatment::Compact));
-            }
+        if let Some(id) = THIN.into_iter().rev().find_map(|thin| self.claim_thin(&mut queues, thin)) {
+            return Some((id, Treatment::Compact));
         }
         if !evict {
             return None;
@@ -175,18 +208,20 @@ impl Segments {
         segment.life.load(Relaxed) == place.life && segment.state.load(Relaxed) == WAITING
     }
 
-    /// A sealed segment with less that lives is compacted before anything that lives is evicted. At three quarters of what was appended, four
-    /// bytes are looked at for one that comes back, as many as a store pays for; at a half, keys that all fit were evicted while they were
-    /// overwritten. What large items leave empty at its end does not come back: moved, they would leave it empty elsewhere. But a segment
-    /// that was sealed early, less than half full, can share one.
-    pub(crate) fn sparse_bytes(&self, segment: &Segment) -> u64 {
-        let filled_bytes = segment.books.filled_bytes.load(Relaxed);
-        (filled_bytes / 4 * 3).max(self.segment_bytes as u64 / 2)
+    /// With less that lives a sealed segment is that thin. What large items leave empty at its end does not come back: moved, they would leave it
+    /// empty elsewhere. But a segment that was sealed early, less than half full, can share one.
+    #[inline]
+    pub(crate) fn thin_bytes(&self, segment: &Segment, thin: Thin) -> u64 {
+        let quarter_bytes = segment.books.filled_bytes.load(Relaxed) / 4;
+        match thin {
+            Thin::Sparse => (quarter_bytes * 3).max(self.segment_bytes as u64 / 2),
+            Thin::Hollow => quarter_bytes,
+        }
     }
 
-    fn is_sparse(&self, id: Id) -> bool {
+    fn is_thin(&self, id: Id, thin: Thin) -> bool {
         let segment = self.get(id);
-        segment.books.live_bytes() < self.sparse_bytes(segment)
+        segment.books.live_bytes() < self.thin_bytes(segment, thin)
     }
 
     /// Makes a waiting segment the caller's; its places in the queues go stale, for good.

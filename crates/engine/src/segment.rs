@@ -10,7 +10,7 @@
 //! | | | bare, when the memory is wanted elsewhere | `decommit_segment`, `cool_run` |
 //! | [`OPEN`] | a handle appends to it | waiting | `Open::seal` |
 //! | (a run: still [`FREE`]) | an upload fills it | waiting | `Turn::publish` |
-//! | [`WAITING`] | its queue's | claimed | [`Segments::next_victim`], `most_dead`, `withdraw` |
+//! | [`WAITING`] | its queue's | claimed | [`Segments::next_victim`], `claim_hollow`, `most_dead`, `withdraw` |
 //! | [`CLAIMED`] | a handle empties it | waiting again | [`Segments::put_back`]; a run that was read: `seal` |
 //! | | | limbo | `Engine::retire_segment`, `retire` |
 //! | limbo: [`FREE`] (a run: [`CLAIMED`]) | nobody's; readers may still be there | ready, warm | `Engine::reclaim`; a run when its last pin goes |
@@ -81,6 +81,8 @@ pub(crate) struct Segment {
     pub(crate) weight: AtomicU32,
     /// The queues' clock when it was opened.
     pub(crate) opened_clock: AtomicU64,
+    /// The lists of thin segments that it is in, a bit each. Written under the queues' lock.
+    pub(crate) listed: AtomicU8,
     /// Its memory was moved to a large page.
     pub(crate) on_large_page: AtomicBool,
 }

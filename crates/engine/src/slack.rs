@@ -10,7 +10,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crate::engine::Engine;
-use crate::evict::STEP_BYTES;
+use crate::evict::{Prey, STEP_BYTES};
 use crate::handle::Turn;
 use crate::request::NoRoom;
 use crate::segment::{LARGE, MAIN, SMALL};
@@ -65,7 +65,7 @@ impl Turn<'_> {
             return Ok(());
         }
         // What has expired or was flushed counts as living until somebody comes by, and a run until nobody sees it any more.
-        if self.empty_some(STEP_BYTES, true) > 0 || engine.is_reclaiming() {
+        if self.empty_some(STEP_BYTES, Prey::Dead) > 0 || engine.is_reclaiming() {
             engine.reclaim();
             return Err(NoRoom::TryAgain);
         }

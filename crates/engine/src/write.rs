@@ -96,6 +96,10 @@ impl Writer {
             || !self.has_room(engine, queue, group, mark, bytes)
         {
             let id = engine.take_segment(for_compaction);
+            if !for_compaction && self.victim.is_none() {
+                // One goes, one comes: stores empty it while they fill the other.
+                self.victim = engine.hollow_victim();
+            }
             self.open[queue][group][class] = id.map(|id| Open::new(engine, id, queue, group, mark, now));
         }
         let own = self.open[queue][group][class].as_mut().and_then(|open| open.take(bytes, weight));
