@@ -8,7 +8,8 @@
 //! One thread asks as a worker of larderd does, one request a turn, and each operation is timed by the thread's own CPU clock: what
 //! the machine does besides is not in it. What CPU time cannot show, waiting for a lock, shows as a voluntary context switch; they
 //! are counted. A second thread gives the engine its background step once a second, as larderd's main thread does; its longest turn
-//! is told too, since memory waits for the end of turns.
+//! is told too, since memory waits for the end of turns. Where the host of a virtual machine takes a core away, the CPU clock may run on:
+//! how much was stolen of all cores meanwhile, to 10 ms, is told last, so that a pause of that kind is known for one.
 
 #![allow(clippy::unwrap_used)]
 
@@ -25,10 +26,14 @@ const MIB: u64 = 1 << 20;
 /// the core away) does not. The round with the shortest longest operation counts.
 const ROUNDS: usize = 3;
 
+/// The event in which nothing happens. What is long there, the engine is not to blame for, and the figure leaves it out.
+const CONTROL: &str = "nothing";
+
 /// Sets the scene, and returns the longest operation, in nanoseconds of CPU time.
 type Event = fn() -> u32;
 
-const EVENTS: [(&str, Event); 12] = [
+const EVENTS: [(&str, Event); 13] = [
+    (CONTROL, nothing),
     ("idle", idle),
     ("growth", growth),
     ("eviction-small", eviction_small),
@@ -51,7 +56,7 @@ fn main() {
         std::process::exit(2);
     }
     println!(
-        "{:<16} {:>10} {:>8} {:>8} {:>9} {:>9} {:>8} {:>8} {:>8} {:>9}",
+        "{:<16} {:>10} {:>8} {:>8} {:>9} {:>9} {:>8} {:>8} {:>8} {:>9} {:>11}",
         "CPU time, us",
         "operations",
         "p50",
@@ -61,18 +66,33 @@ fn main() {
         "> 1 ms",
         "tries",
         "waits",
-        "backgr."
+        "backgr.",
+        "stolen, ms"
     );
     let mut longest_nanos = 0;
     for (name, event) in EVENTS {
         if chosen.is_empty() || chosen.iter().any(|word| word == name) {
-            longest_nanos = longest_nanos.max((0..ROUNDS).map(|_| event()).min().unwrap_or(0));
+            let nanos = (0..ROUNDS).map(|_| event()).min().unwrap_or(0);
+            longest_nanos = longest_nanos.max(if name == CONTROL { 0 } else { nanos });
         }
     }
     println!("figure: {:.1}", f64::from(longest_nanos) / 1e3);
 }
 
-/// Gets and sets of keys that are there, and nothing else: what the clock and the machine cost.
+/// Two readings of the clock, again and again for as long as the longest event takes: what the machine costs.
+fn nothing() -> u32 {
+    let mut probe = Probe::new(MIB, true);
+    probe.begin(CONTROL);
+    let end = Instant::now() + Duration::from_secs(14);
+    while Instant::now() < end {
+        for _ in 0..1000 {
+            probe.time(|_| ());
+        }
+    }
+    probe.end()
+}
+
+/// Gets of keys that are there, and nothing else.
 fn idle() -> u32 {
     let mut probe = Probe::new(512 * MIB, true);
     probe.fill(0..1_000_000, 32);
@@ -232,6 +252,7 @@ struct Probe {
     name: &'static str,
     cpu_nanos: Vec<u32>,
     waits: u64,
+    stolen_millis: u64,
     /// The most tries that one request needed.
     tries_max: u64,
 }
@@ -280,6 +301,7 @@ impl Probe {
             name: "",
             cpu_nanos: Vec::new(),
             waits: 0,
+            stolen_millis: 0,
             tries_max: 0,
         }
     }
@@ -301,19 +323,21 @@ impl Probe {
         self.tries_max = 0;
         self.cpu_nanos.reserve(40_000_000);
         self.waits = voluntary_switches();
+        self.stolen_millis = stolen_millis();
         self.background.longest_nanos.store(0, Relaxed);
     }
 
     /// Prints the line. Returns the longest.
     fn end(mut self) -> u32 {
         let waits = voluntary_switches() - self.waits;
+        let stolen_millis = stolen_millis() - self.stolen_millis;
         let background = self.background.longest_nanos.load(Relaxed);
         self.cpu_nanos.sort_unstable();
         let all = &self.cpu_nanos;
         let micros = |nanos: u32| f64::from(nanos) / 1e3;
         let at = |share: f64| micros(all[((all.len() as f64 * share) as usize).min(all.len() - 1)]);
         println!(
-            "{:<16} {:>10} {:>8.2} {:>8.1} {:>9.1} {:>9.1} {:>8} {:>8} {waits:>8} {:>9.0}",
+            "{:<16} {:>10} {:>8.2} {:>8.1} {:>9.1} {:>9.1} {:>8} {:>8} {waits:>8} {:>9.0} {stolen_millis:>11}",
             self.name,
             all.len(),
             at(0.5),
@@ -334,10 +358,12 @@ impl Probe {
     /// One operation in a turn of its own, timed.
     fn operation<R>(&mut self, work: impl FnOnce(&Turn<'_>) -> R) -> R {
         let now = self.now();
+        self.time(|handle| work(&handle.enter(now)))
+    }
+
+    fn time<R>(&mut self, work: impl FnOnce(&mut Handle) -> R) -> R {
         let before = cpu_time();
-        let turn = self.handle.enter(now);
-        let result = work(&turn);
-        drop(turn);
+        let result = work(&mut self.handle);
         self.cpu_nanos.push(nanos(cpu_time() - before));
         result
     }
@@ -474,4 +500,12 @@ fn voluntary_switches() -> u64 {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).unwrap();
     line.trim().parse().unwrap()
+}
+
+/// What the host took of all cores since the machine began. Zero where the system does not tell.
+fn stolen_millis() -> u64 {
+    const STOLEN_FIELD: usize = 8; // proc_stat(5)
+    let stat = fs::read_to_string("/proc/stat").unwrap();
+    let ticks = stat.split_whitespace().nth(STOLEN_FIELD).map_or(0, |ticks| ticks.parse::<u64>().unwrap());
+    ticks * 1000 / rustix::param::clock_ticks_per_second()
 }
