@@ -341,7 +341,7 @@ impl Engine {
         unused_bytes + self.spare_bytes() >= (bytes + self.reserve * self.segments.segment_bytes) as u64
     }
 
-    /// Is so little of the memory that was used before free that stores will soon use some that never was?
+    /// Is so little free of the memory in use that stores will soon take some that never was used?
     pub(crate) fn would_grow(&self) -> bool {
         self.spare_bytes() < self.kept_bytes()
     }

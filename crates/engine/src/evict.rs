@@ -488,7 +488,7 @@ impl Items for Engine {
 }
 
 impl Engine {
-    /// What to compact while memory is enough, but little of it is in use and free.
+    /// What to compact although there is memory enough, so that it need not be used.
     pub(crate) fn hollow_victim(&self) -> Option<Victim> {
         if !self.would_grow() {
             return None;
