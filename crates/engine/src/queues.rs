@@ -160,7 +160,7 @@ impl Segments {
         self.claim(id)
     }
 
-    /// Chooses what to empty next: what is dead already, then what has lost a quarter, then what is due first. With `only_dead`
+    /// Chooses what to empty next: what is dead already, then what is thin (the thinnest first), then what is due first. With `only_dead`
     /// nothing that lives is evicted or moved.
     pub(crate) fn next_victim(
         &self,
