@@ -14,6 +14,7 @@ use crate::queues::THIN;
 use crate::request::{Expiry, Miss, NoRoom};
 use crate::segment::{Home, LARGE, SMALL, WAITING, group_of};
 use crate::upload::Upload;
+use crate::write::Room;
 
 /// What is to become of a key.
 pub(crate) enum Plan<'a, R> {
@@ -243,20 +244,23 @@ impl Turn<'_> {
             upload.advance(shape.value_bytes);
             return Ok(Draft { raw: upload.raw, queue, place: Place::Large(Box::new(upload)) });
         }
-        let offset = self.append(queue, expiry, shape.size(), old)?;
+        let room = self.append(queue, expiry, shape.size(), old)?;
         // SAFETY: `append` gave us these bytes alone.
         let raw = unsafe {
-            let raw = Raw::write(&self.engine().log, offset, &shape, key, expiry, self.now().secs);
+            let raw = Raw::write(&self.engine().log, room.at, &shape, key, expiry, self.now().secs);
             fill(raw.value_mut(&shape));
             raw
         };
-        self.prefetch_next(offset, shape.size());
-        Ok(Draft { raw, queue, place: Place::Shared(offset) })
+        self.prefetch_ahead(room, shape.size());
+        Ok(Draft { raw, queue, place: Place::Shared(room.at) })
     }
 
-    /// An item was written here: where the log goes on others follow, mostly of this size.
-    pub(crate) fn prefetch_next(&self, offset: usize, item_bytes: usize) {
-        self.engine().log.prefetch_range(offset + WRITE_AHEAD_ITEMS * item_bytes, item_bytes);
+    /// An item was written there: others follow, mostly of this size.
+    #[inline]
+    pub(crate) fn prefetch_ahead(&self, room: Room, item_bytes: usize) {
+        if let Some(ahead) = room.ahead {
+            self.engine().log.prefetch_range(ahead, item_bytes);
+        }
     }
 
     pub(crate) fn start_upload(
@@ -482,6 +486,3 @@ impl Turn<'_> {
         above.checked_add(1).unwrap_or(writer.last_cas)
     }
 }
-
-/// How many items ahead of the writer memory is fetched. With one, the lock that follows still waited for some of it.
-const WRITE_AHEAD_ITEMS: usize = 3;

@@ -325,6 +325,11 @@ impl Engine {
         !self.evict && self.is_low()
     }
 
+    /// Will it soon be so, if a segment or two are taken and none is emptied?
+    pub(crate) fn is_nearly_low(&self) -> bool {
+        self.has_less_than(self.kept_bytes() + 2 * self.segments.segment_bytes as u64)
+    }
+
     /// Memory that should be free.
     pub(crate) fn kept_bytes(&self) -> u64 {
         u64::from(self.free_target.load(Relaxed)) * self.segments.segment_bytes as u64

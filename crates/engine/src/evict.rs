@@ -19,7 +19,7 @@ use crate::run::{Lack, Run};
 use crate::segment::{Id, MAIN, SMALL, WAITING};
 use crate::stats::QueueCounters;
 use crate::worth;
-use crate::write::Guest;
+use crate::write::{Guest, Room, Writer};
 
 /// How many bytes of a victim are looked at for each byte stored, while free segments are few.
 const WORK_FACTOR: usize = 4;
@@ -114,7 +114,7 @@ impl Turn<'_> {
         expiry: Expiry,
         bytes: usize,
         old: Option<Raw>,
-    ) -> Result<usize, NoRoom> {
+    ) -> Result<Room, NoRoom> {
         self.report_items(64);
         let guest = Guest { queue, weight: self.engine().segments.novelty.at_first(queue), expiry, bytes };
         if self.engine().is_low() {
@@ -130,7 +130,7 @@ impl Turn<'_> {
 
     /// The same where nothing may be evicted and most of the memory lives.
     #[cold]
-    fn append_into_slack(&self, guest: Guest, old: Option<Raw>) -> Result<usize, NoRoom> {
+    fn append_into_slack(&self, guest: Guest, old: Option<Raw>) -> Result<Room, NoRoom> {
         self.admit(guest.bytes as i64 - old.map_or(0, |old| old.size() as i64))?;
         if self.engine().is_short() {
             self.empty_some((guest.bytes * COMPACTION_FACTOR).min(STEP_BYTES), Prey::Any);
@@ -143,12 +143,12 @@ impl Turn<'_> {
     }
 
     #[inline(always)]
-    fn append_or_make_room(&self, append: impl Fn() -> Result<usize, Lack>) -> Result<usize, NoRoom> {
+    fn append_or_make_room(&self, append: impl Fn() -> Result<Room, Lack>) -> Result<Room, NoRoom> {
         append().or_else(|lack| self.make_room(lack, self.engine().segments.segment_bytes, append))
     }
 
     #[inline(always)]
-    fn append_now(&self, guest: Guest) -> Result<usize, Lack> {
+    fn append_now(&self, guest: Guest) -> Result<Room, Lack> {
         let mut writer = self.handle.writer.borrow_mut();
         writer.append(self.engine(), guest, self.now(), false).ok_or(Lack::Memory)
     }
@@ -183,7 +183,7 @@ impl Turn<'_> {
         if self.empty_some(STEP_BYTES, Prey::Any) > 0 {
             return attempt().or(Err(NoRoom::TryAgain));
         }
-        let has_begun = self.engine().evict && self.handle.writer.borrow().victim.is_some();
+        let has_begun = self.engine().evict && self.handle.writer.borrow().has_begun();
         if has_begun || self.engine().is_reclaiming() {
             return Err(NoRoom::TryAgain);
         }
@@ -200,6 +200,17 @@ impl Turn<'_> {
             let before = victim.next;
             if self.engine().segments.is_run(victim.id) {
                 done += self.empty_run(victim);
+                continue;
+            }
+            if victim.treatment == Treatment::Thread {
+                self.find_gaps(&mut victim);
+                done += victim.next - before;
+                let mut writer = self.handle.writer.borrow_mut();
+                if victim.next < victim.end {
+                    writer.victim = Some(victim);
+                } else {
+                    writer.await_turns(self.engine(), victim.id);
+                }
                 continue;
             }
             if self.empty_batch(&mut victim).is_err() {
@@ -230,14 +241,33 @@ impl Turn<'_> {
         let engine = self.engine();
         let mark = engine.flush_mark.load(Relaxed);
         let only_dead = prey == Prey::Dead;
-        let (id, treatment) =
-            engine.segments.next_victim(self.now(), mark, only_dead, engine.evict).or_else(|| {
-                (!only_dead && !engine.evict)
-                    .then(|| engine.segments.most_dead())
-                    .flatten()
-                    .map(|id| (id, Treatment::Compact))
-            })?;
-        Some(engine.victim(id, treatment))
+        let next = || engine.segments.next_victim(self.now(), mark, only_dead, engine.evict);
+        let most_dead = || Some((engine.segments.most_dead()?, Treatment::Compact));
+        let mut writer = self.handle.writer.borrow_mut();
+        let (id, treatment) = match next() {
+            Some(victim) => victim,
+            None if only_dead => return None,
+            None if !engine.evict => most_dead()?,
+            // What is kept for one line may be all that there is for another.
+            None if writer.put_threadable_back(engine) => next()?,
+            None => return None,
+        };
+        Some(engine.victim(id, writer.treatment(engine, id, treatment)))
+    }
+
+    /// Looks for gaps in the next few items of a victim.
+    fn find_gaps(&self, victim: &mut Victim) {
+        let engine = self.engine();
+        let mut writer = self.handle.writer.borrow_mut();
+        for _ in 0..BATCH {
+            let raw = engine.item_at(victim.next);
+            engine.log.prefetch(victim.next + AHEAD_ITEMS * raw.size());
+            writer.survey.note(victim.next, raw, raw.marks() & DEAD != 0);
+            victim.next += raw.size();
+            if victim.next >= victim.end {
+                break;
+            }
+        }
     }
 
     /// Works on the next few items of a victim. Stops before an item that must be kept and finds no place.
@@ -294,7 +324,7 @@ impl Turn<'_> {
             // Its uses were its fare.
             Treatment::Evict => To { queue: MAIN, weight: worth::of_uses(uses), uses: 0 },
             // A `Clear` meets a living item when it was touched a moment ago.
-            Treatment::Compact | Treatment::Clear => {
+            Treatment::Compact | Treatment::Thread | Treatment::Clear => {
                 To { queue: from, weight: engine.segments.novelty.at_first(from), uses }
             }
         };
@@ -333,8 +363,9 @@ impl Turn<'_> {
         let (offset, raw) = (found.entry.offset(), engine.item(found.entry));
         let mut writer = self.handle.writer.borrow_mut();
         let guest = Guest { queue: to.queue, weight: to.weight, expiry: raw.expiry(), bytes: raw.size() };
-        let target = writer.append(engine, guest, self.now(), true).ok_or(NoPlace)?;
+        let room = writer.append(engine, guest, self.now(), true).ok_or(NoPlace)?;
         drop(writer);
+        let target = room.at;
         let mark_of = |offset| engine.segments.get(engine.segments.id_at(offset)).flush_mark.load(Relaxed);
         if mark_of(target) != mark_of(offset) {
             // A flush came in between: the item must not escape it.
@@ -344,7 +375,7 @@ impl Turn<'_> {
         }
         // SAFETY: `append` gave us these bytes alone.
         let copy = unsafe { raw.copy_to(&engine.log, target) };
-        self.prefetch_next(target, copy.size());
+        self.prefetch_ahead(room, copy.size());
         bucket.replace(found, Entry::new(hash, target, to.uses));
         self.count_moved(offset, raw, target, copy);
         Ok(())
@@ -488,12 +519,17 @@ impl Items for Engine {
 }
 
 impl Engine {
-    /// What to compact although there is memory enough, so that it need not be used.
-    pub(crate) fn hollow_victim(&self) -> Option<Victim> {
-        if !self.would_grow() {
-            return None;
-        }
-        Some(self.victim(self.segments.claim_hollow()?, Treatment::Compact))
+    /// What to empty, or to look for gaps in, although there is memory enough, so that it need not be used.
+    pub(crate) fn victim_ahead(&self, writer: &Writer, is_threaded: bool) -> Option<Victim> {
+        let id = if is_threaded && self.is_nearly_low() {
+            self.segments.claim_thin_if(|id| writer.may_thread(self, id))
+        } else if self.would_grow() {
+            self.segments.claim_hollow()
+        } else {
+            None
+        };
+        let id = id?;
+        Some(self.victim(id, writer.treatment(self, id, Treatment::Compact)))
     }
 
     /// A segment that was claimed to be emptied.

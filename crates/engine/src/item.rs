@@ -20,7 +20,7 @@
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 
 use crate::memory::Region;
 use crate::request::Expiry;
@@ -28,6 +28,8 @@ use crate::request::Expiry;
 /// Items start at multiples of this.
 pub(crate) const ALIGN_BYTES: usize = 8;
 const HEADER_BYTES: usize = 16;
+/// What is dead must at least have a header, or nobody could pass over it.
+pub(crate) const FILLER_BYTES_MIN: usize = HEADER_BYTES;
 
 const EXPIRY: u32 = 1 << 8;
 const CLIENT_FLAGS: u32 = 1 << 9;
@@ -160,6 +162,24 @@ impl Raw {
             }
         }
         item
+    }
+
+    /// Writes what looks like a dead item over a piece of the log.
+    ///
+    /// # Safety
+    /// As for [`Raw::write`], with `bytes`, a multiple of [`ALIGN_BYTES`] from [`FILLER_BYTES_MIN`] to those of a segment.
+    pub(crate) unsafe fn write_filler(log: &Region, offset: usize, bytes: usize) {
+        let shape = Shape {
+            key_bytes: 0,
+            value_bytes: bytes - HEADER_BYTES,
+            client_flags: 0,
+            has_expiry: false,
+            binary_key: false,
+            large: false,
+        };
+        debug_assert_eq!(shape.size(), bytes);
+        // SAFETY: by the caller's promise.
+        unsafe { Self::write(log, offset, &shape, b"", Expiry::NEVER, 0) }.mark_dead();
     }
 
     /// Writes a copy of an item: everything but the marks' and times' later changes.
@@ -302,9 +322,10 @@ impl Raw {
         }
     }
 
-    /// Unlinked. Under the bucket's lock, as all changes but those of a use; and a use of it counts no longer.
+    /// Unlinked. Under the bucket's lock, as all changes but those of a use; and a use of it counts no longer. Release: who sees it, and then
+    /// puts up a fence, knows that the index has changed.
     pub(crate) fn mark_dead(self) {
-        self.use_word().store(self.use_word().load(Relaxed) | DEAD, Relaxed);
+        self.use_word().store(self.use_word().load(Relaxed) | DEAD, Release);
     }
 
     pub(crate) fn used_secs(self) -> u32 {

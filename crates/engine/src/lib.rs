@@ -15,6 +15,7 @@
 //! | `change` | the one movement by which all of them do |
 //! | `write` | open segments: where new items go |
 //! | `segment` | segments, and who holds them |
+//! | `gaps` | what is dead in them, written again where it lies |
 //! | `queues`, `worth` | the order in which they go: what is kept, and for how long |
 //! | `evict` | emptying segments: eviction, expiry, compaction, background work |
 //! | `slack` | without eviction: which stores are let through when memory is nearly full |
@@ -56,6 +57,7 @@ mod engine;
 mod epoch;
 mod evict;
 mod evicted;
+mod gaps;
 mod ghost;
 mod handle;
 mod hash;

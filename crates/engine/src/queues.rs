@@ -37,6 +37,8 @@ pub(crate) enum Treatment {
     Evict,
     /// Keep everything alive: the dead bytes are what is wanted.
     Compact,
+    /// The same, but what lives stays where it is: find the gaps between.
+    Thread,
     /// Everything is dead.
     Clear,
 }
@@ -143,6 +145,25 @@ impl Segments {
             self.get(id).listed.fetch_and(!thin.bit(), Relaxed);
             if self.is_thin(id, thin) && self.claim(id) {
                 return Some(id);
+            }
+        }
+        None
+    }
+
+    /// The one that would be claimed next for being thin, if it is such a one.
+    pub(crate) fn claim_thin_if(&self, is_wanted: impl Fn(Id) -> bool) -> Option<Id> {
+        let mut queues = self.queues();
+        for thin in THIN.into_iter().rev() {
+            while let Some(&id) = queues.thin[thin as usize].front() {
+                let is_thin = self.is_thin(id, thin) && self.get(id).state.load(Relaxed) == WAITING;
+                if is_thin && !is_wanted(id) {
+                    return None;
+                }
+                queues.thin[thin as usize].pop_front();
+                self.get(id).listed.fetch_and(!thin.bit(), Relaxed);
+                if is_thin && self.claim(id) {
+                    return Some(id);
+                }
             }
         }
         None

@@ -83,6 +83,8 @@ pub(crate) struct Segment {
     pub(crate) opened_clock: AtomicU64,
     /// The lists of thin segments that it is in, a bit each. Written under the queues' lock.
     pub(crate) listed: AtomicU8,
+    /// What was written into its gaps the last time left most of them empty: it is better emptied.
+    pub(crate) is_ragged: AtomicBool,
     /// Its memory was moved to a large page.
     pub(crate) on_large_page: AtomicBool,
 }
@@ -149,6 +151,14 @@ impl Segment {
         self.opened_secs.store(now.secs, Relaxed);
         self.pins.store(0, Relaxed);
         self.weight.store(0, Relaxed);
+        self.is_ragged.store(false, Relaxed);
+    }
+
+    /// Begins a life in which what lives in it stays there, and gaps of so many bytes are filled.
+    pub(crate) fn reopen(&self, gap_bytes: usize, now: Now) {
+        self.life.fetch_add(1, Relaxed);
+        self.books.dead_bytes.fetch_sub(gap_bytes as u64, Relaxed);
+        self.opened_secs.store(now.secs, Relaxed);
     }
 
     /// SMALL or MAIN.

@@ -1,10 +1,13 @@
 //! Where new items go: each handle's open segments.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::engine::Engine;
+use crate::gaps::{self, Gaps, Survey, Threadable};
+use crate::queues::Treatment;
 use crate::request::{Expiry, Now};
-use crate::segment::{FREE, GROUPS, Id, group_of, open_secs_max};
+use crate::segment::{FREE, GROUPS, Id, OPEN, group_of, open_secs_max};
+use crate::sync::fence;
 use crate::worth::{CLASSES, class_of};
 
 /// What a handle keeps for itself.
@@ -12,8 +15,14 @@ use crate::worth::{CLASSES, class_of};
 pub(crate) struct Writer {
     /// By queue, TTL group and class of worth.
     open: [[[Option<Open>; CLASSES]; GROUPS]; 2],
-    /// The segment this handle is emptying.
+    /// The segment this handle is emptying, or looking for gaps in.
     pub(crate) victim: Option<crate::evict::Victim>,
+    /// What was found in that so far.
+    pub(crate) survey: Survey,
+    /// The segment whose gaps will be filled next.
+    pub(crate) threadable: Option<Threadable>,
+    /// The line that took a segment last.
+    busiest: Option<Line>,
     /// What its evictions taught it.
     pub(crate) lesson: crate::worth::Lesson,
     /// The last CAS value given.
@@ -36,12 +45,31 @@ pub(crate) struct Guest {
     pub(crate) bytes: usize,
 }
 
-/// A segment being appended to, by one handle.
+/// Items that share segments: those of one queue, TTL group and class of worth.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Line {
+    queue: usize,
+    group: usize,
+    class: usize,
+}
+
+/// A place for an item.
 #[derive(Clone, Copy)]
+pub(crate) struct Room {
+    /// In the log.
+    pub(crate) at: usize,
+    /// Where one of the same size will go soon.
+    pub(crate) ahead: Option<usize>,
+}
+
+/// A segment being appended to, by one handle.
 struct Open {
     id: Id,
     next: usize,
+    /// Of the segment, or of the gap.
     end: usize,
+    /// Where it goes on then; `None`: the segment was empty.
+    gaps: Option<Box<Gaps>>,
     /// Of all that was appended.
     weight: u32,
     flush_mark: u32,
@@ -50,7 +78,7 @@ struct Open {
 
 impl Writer {
     /// Room for `bytes` in an open segment, opening one if a free one is at hand. Evicts nothing, and takes no lock but the
-    /// pool's, so it may be called while a bucket is locked. Returns an offset of the log.
+    /// pool's and the queues', so it may be called while a bucket is locked.
     #[inline(always)]
     pub(crate) fn append(
         &mut self,
@@ -58,7 +86,7 @@ impl Writer {
         guest: Guest,
         now: Now,
         for_compaction: bool,
-    ) -> Option<usize> {
+    ) -> Option<Room> {
         let Guest { queue, weight, expiry, bytes } = guest;
         let group = group_of(expiry, now, engine.groups);
         let class = class_of(bytes as u64, weight) * engine.classes / CLASSES;
@@ -66,15 +94,21 @@ impl Writer {
         let fit = self.open[queue][group][class].as_mut().filter(|open| {
             open.has_room(mark, bytes) && now.secs.saturating_sub(open.opened_secs) <= open_secs_max(group)
         });
-        let at = match fit.and_then(|open| open.take(bytes, weight)) {
-            Some(at) => at,
-            None => self.append_anew(engine, guest, (group, class), mark, now, for_compaction)?,
+        let room = match fit.and_then(|open| open.take(engine, bytes, weight)) {
+            Some(room) => room,
+            None => {
+                self.append_anew(engine, guest, Line { queue, group, class }, mark, now, for_compaction)?
+            }
         };
-        let id = engine.segments.id_at(at);
+        let id = engine.segments.id_at(room.at);
         let segment = engine.segments.get(id);
         segment.note_expiry(expiry);
-        segment.books.filled_bytes.store((at + bytes - engine.segments.start(id)) as u64, Relaxed);
-        Some(at)
+        let filled_bytes = (room.at + bytes - engine.segments.start(id)) as u64;
+        // Behind a gap there is more.
+        if segment.books.filled_bytes.load(Relaxed) < filled_bytes {
+            segment.books.filled_bytes.store(filled_bytes, Relaxed);
+        }
+        Some(room)
     }
 
     /// Room where the line's own segment has none: in a new one of that line, or beside others.
@@ -83,28 +117,101 @@ impl Writer {
         &mut self,
         engine: &Engine,
         guest: Guest,
-        (group, class): (usize, usize),
+        line: Line,
         mark: u32,
         now: Now,
         for_compaction: bool,
-    ) -> Option<usize> {
-        let Guest { queue, weight, bytes, .. } = guest;
+    ) -> Option<Room> {
+        let Guest { weight, bytes, .. } = guest;
+        let Line { queue, group, class } = line;
         if let Some(full) = self.open[queue][group][class].take() {
             full.seal(engine);
         }
         if self.open_count() < engine.open_max && !engine.is_sparing()
             || !self.has_room(engine, queue, group, mark, bytes)
         {
-            let id = engine.take_segment(for_compaction);
-            if !for_compaction && self.victim.is_none() {
-                // One goes, one comes: stores empty it while they fill the other.
-                self.victim = engine.hollow_victim();
+            let threaded = self.thread(engine, line, mark, bytes, now);
+            let is_threaded = threaded.is_some();
+            let open = threaded.or_else(|| {
+                engine.take_segment(for_compaction).map(|id| Open::new(engine, id, queue, group, mark, now))
+            });
+            self.open[queue][group][class] = open;
+            if !for_compaction {
+                self.busiest = Some(line);
+                if self.victim.is_none() {
+                    // One goes, one comes: stores see to it while they fill the other.
+                    self.victim = engine.victim_ahead(self, is_threaded);
+                }
             }
-            self.open[queue][group][class] = id.map(|id| Open::new(engine, id, queue, group, mark, now));
         }
-        let own = self.open[queue][group][class].as_mut().and_then(|open| open.take(bytes, weight));
+        let own = self.open[queue][group][class].as_mut();
         // No segment to be had, or enough of them half empty. Lines are a convenience: the nearest of this flush mark will do.
-        own.or_else(|| self.take_beside(engine, queue, (group, class), mark, bytes, weight))
+        own.and_then(|open| open.take(engine, bytes, weight))
+            .or_else(|| self.take_beside(engine, line, mark, bytes, weight))
+    }
+
+    /// Opens the segment whose gaps were made out, if it is of this line and nobody reads there any more.
+    fn thread(&mut self, engine: &Engine, line: Line, mark: u32, bytes: usize, now: Now) -> Option<Open> {
+        let threadable = self.threadable.as_ref()?;
+        let segment = engine.segments.get(threadable.id);
+        if segment.flush_mark.load(Relaxed) != mark {
+            self.put_threadable_back(engine);
+            return None;
+        }
+        if line_of(engine, threadable.id) != line || engine.epochs.horizon() <= threadable.tag {
+            return None;
+        }
+        if !threadable.found.gaps.has_room(bytes) {
+            segment.is_ragged.store(true, Relaxed);
+            self.put_threadable_back(engine);
+            return None;
+        }
+        let Threadable { id, found, .. } = self.threadable.take()?;
+        Some(Open::threaded(engine, id, found, line.queue, mark, now))
+    }
+
+    /// May a segment of which part is dead, and which the handle has claimed, keep what lives where it is? Where the next segment is one of its
+    /// line, and its items are not so small that looking at them takes longer than copying.
+    pub(crate) fn may_thread(&self, engine: &Engine, id: Id) -> bool {
+        let segment = engine.segments.get(id);
+        let filled_bytes = segment.books.filled_bytes.load(Relaxed) as usize;
+        engine.evict
+            && !engine.is_crowded
+            && self.threadable.is_none()
+            && self.busiest == Some(line_of(engine, id))
+            && [0, GROUPS - 1].contains(&usize::from(segment.group.load(Relaxed)))
+            && filled_bytes >= engine.segments.segment_bytes - engine.segments.segment_bytes / FULL_PART
+            && !segment.is_ragged.load(Relaxed)
+    }
+
+    /// What to do with a segment that was claimed.
+    pub(crate) fn treatment(&self, engine: &Engine, id: Id, treatment: Treatment) -> Treatment {
+        if treatment == Treatment::Compact && self.may_thread(engine, id) {
+            Treatment::Thread
+        } else {
+            treatment
+        }
+    }
+
+    /// Is it at work on memory that will be free?
+    pub(crate) fn has_begun(&self) -> bool {
+        self.victim.is_some() || self.threadable.is_some()
+    }
+
+    /// The gaps of the victim are known: as soon as nobody reads there any more it is the next to be written to.
+    pub(crate) fn await_turns(&mut self, engine: &Engine, id: Id) {
+        // Nobody begins to walk it from here on ...
+        engine.segments.get(id).state.store(OPEN, Release);
+        // ... and whoever has begun, or still reads what was unlinked before its mark was seen, entered their turn before this epoch ended.
+        fence(Acquire);
+        self.threadable =
+            Some(Threadable { id, tag: engine.epochs.retire(), found: std::mem::take(&mut self.survey) });
+    }
+
+    /// Leaves it to whoever wants it.
+    pub(crate) fn put_threadable_back(&mut self, engine: &Engine) -> bool {
+        let threadable = self.threadable.take();
+        threadable.inspect(|threadable| engine.segments.put_back(threadable.id)).is_some()
     }
 
     fn open_count(&self) -> usize {
@@ -120,12 +227,11 @@ impl Writer {
     fn take_beside(
         &mut self,
         engine: &Engine,
-        queue: usize,
-        (group, class): (usize, usize),
+        Line { queue, group, class }: Line,
         mark: u32,
         bytes: usize,
         weight: u32,
-    ) -> Option<usize> {
+    ) -> Option<Room> {
         let lines = self.open[queue].iter_mut().enumerate();
         let slots =
             lines.flat_map(|(group, line)| line.iter_mut().enumerate().map(move |slot| (group, slot)));
@@ -134,7 +240,7 @@ impl Writer {
             let is_last_resort = are_apart(engine, group, its_group);
             Some(((is_last_resort, its_group != group, its_class.abs_diff(class)), open))
         });
-        open.min_by_key(|(distance, _)| *distance)?.1.take(bytes, weight)
+        open.min_by_key(|(distance, _)| *distance)?.1.take(engine, bytes, weight)
     }
 
     /// Takes back the most recent `append`, whose item will not be needed.
@@ -142,8 +248,10 @@ impl Writer {
         let id = engine.segments.id_at(offset);
         if let Some(open) = self.slots().flatten().find(|open| open.id == id) {
             open.next = offset;
-            let filled = offset - engine.segments.start(id);
-            engine.segments.get(id).books.filled_bytes.store(filled as u64, Relaxed);
+            if open.gaps.is_none() {
+                let filled = offset - engine.segments.start(id);
+                engine.segments.get(id).books.filled_bytes.store(filled as u64, Relaxed);
+            }
         }
     }
 
@@ -152,7 +260,7 @@ impl Writer {
     }
 
     pub(crate) fn is_holding(&self) -> bool {
-        self.victim.is_some() || self.open.iter().flatten().flatten().any(Option::is_some)
+        self.has_begun() || self.open.iter().flatten().flatten().any(Option::is_some)
     }
 
     /// Seals everything.
@@ -163,6 +271,19 @@ impl Writer {
         if let Some(victim) = self.victim.take() {
             engine.segments.put_back(victim.id);
         }
+        self.survey = Survey::default();
+        self.put_threadable_back(engine);
+    }
+}
+
+/// The line that a sealed segment's items would be in.
+fn line_of(engine: &Engine, id: Id) -> Line {
+    let segment = engine.segments.get(id);
+    let class = class_of(segment.books.filled_bytes.load(Relaxed), segment.weight.load(Relaxed));
+    Line {
+        queue: segment.queue(),
+        group: segment.group.load(Relaxed).into(),
+        class: class * engine.classes / CLASSES,
     }
 }
 
@@ -182,30 +303,75 @@ impl Open {
             id,
             next: start,
             end: start + engine.segments.segment_bytes,
+            gaps: None,
             weight: 0,
             flush_mark,
             opened_secs: now.secs,
         }
     }
 
-    fn has_room(&self, mark: u32, bytes: usize) -> bool {
-        self.flush_mark == mark && self.end - self.next >= bytes
+    /// One with gaps. Before the first is entered there is no room.
+    fn threaded(engine: &Engine, id: Id, found: Survey, queue: usize, flush_mark: u32, now: Now) -> Self {
+        let segment = engine.segments.get(id);
+        segment.reopen(found.gaps.bytes(), now);
+        segment.opened_clock.store(engine.segments.clock.load(Relaxed), Relaxed);
+        // What lives there is worth what it would be if it were copied.
+        let weight = found.live_items * engine.segments.novelty.at_first(queue);
+        let start = engine.segments.start(id);
+        let gaps = Some(Box::new(found.gaps));
+        Self { id, next: start, end: start, gaps, weight, flush_mark, opened_secs: now.secs }
     }
 
-    fn take(&mut self, bytes: usize, weight: u32) -> Option<usize> {
+    fn has_room(&self, mark: u32, bytes: usize) -> bool {
+        let has_gap = || self.gaps.as_ref().is_some_and(|gaps| gaps.has_room(bytes));
+        self.flush_mark == mark && (gaps::fits(self.end - self.next, bytes) || has_gap())
+    }
+
+    #[inline(always)]
+    fn take(&mut self, engine: &Engine, bytes: usize, weight: u32) -> Option<Room> {
+        if !gaps::fits(self.end - self.next, bytes) {
+            self.enter_gap(engine, bytes)?;
+        }
         let at = self.next;
-        (self.end - at >= bytes).then(|| {
-            self.next += bytes;
-            self.weight += weight;
-            at
-        })
+        self.next += bytes;
+        self.weight += weight;
+        let ahead = match &mut self.gaps {
+            None => Some(at + WRITE_AHEAD_ITEMS * bytes),
+            Some(gaps) => gaps.next_to_fetch(bytes),
+        };
+        Some(Room { at, ahead })
+    }
+
+    #[inline(never)]
+    fn enter_gap(&mut self, engine: &Engine, bytes: usize) -> Option<()> {
+        let gaps = self.gaps.as_mut()?;
+        let is_first = gaps.is_new();
+        let (start, end) = gaps.enter(bytes, self.end - self.next)?;
+        gaps::fill(engine, self.next, self.end);
+        (self.next, self.end) = (start, end);
+        if is_first {
+            for _ in 0..WRITE_AHEAD_ITEMS {
+                let ahead = gaps.next_to_fetch(bytes);
+                ahead.inspect(|&ahead| engine.log.prefetch_range(ahead, bytes));
+            }
+        }
+        Some(())
     }
 
     fn seal(self, engine: &Engine) {
         let filled = self.next - engine.segments.start(self.id);
         let segment = engine.segments.get(self.id);
         segment.weight.store(self.weight, Relaxed);
-        if filled == 0 {
+        if let Some(gaps) = &self.gaps {
+            gaps::fill(engine, self.next, self.end);
+            let left_bytes = gaps.left_bytes(self.end - self.next);
+            segment.books.dead_bytes.fetch_add(left_bytes as u64, Relaxed);
+            segment.is_ragged.store(left_bytes > gaps.bytes() / 2, Relaxed);
+            engine.segments.seal(self.id);
+            if segment.books.live_bytes() == 0 {
+                engine.retire_dead(self.id);
+            }
+        } else if filled == 0 {
             // Everything in it was taken back: nobody ever saw it.
             segment.state.store(FREE, Relaxed);
             engine.segments.with_pool(|pool| pool.put_ready(self.id));
@@ -218,3 +384,8 @@ impl Open {
         }
     }
 }
+
+/// How many items ahead of the writer memory is fetched. With one, the lock that follows still waited for some of it.
+const WRITE_AHEAD_ITEMS: usize = 3;
+/// A segment of which more than this part was never filled is better emptied.
+const FULL_PART: usize = 8;
