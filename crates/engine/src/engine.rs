@@ -288,7 +288,7 @@ impl Engine {
     #[allow(unsafe_code)]
     pub(crate) fn item_at(&self, offset: usize) -> Raw {
         // SAFETY: offsets come from the index or from walking a sealed segment, in both cases with acquire ordering after
-        // the item was written, and in a turn, so the segment is not used again before the turn ends. Turns are the only
+        // the item was written, and in a turn, so neither the segment nor a gap in it is used again before the turn ends. Turns are the only
         // way to get here (`Turn` and its modules, and splits of the index, which a store in a turn carries out).
         unsafe { Raw::at(&self.log, offset) }
     }

@@ -7,6 +7,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::engine::Engine;
+use crate::gaps::Layout;
 use crate::handle::{Handle, Turn};
 use crate::hash::Hash;
 use crate::index::{Bucket, Entry, Found, Items};
@@ -210,6 +211,7 @@ impl Turn<'_> {
                     writer.victim = Some(victim);
                 } else {
                     writer.await_turns(self.engine(), victim.id);
+                    self.counters().threaded.add(1);
                 }
                 continue;
             }
@@ -259,10 +261,13 @@ impl Turn<'_> {
     fn find_gaps(&self, victim: &mut Victim) {
         let engine = self.engine();
         let mut writer = self.handle.writer.borrow_mut();
+        if victim.next == engine.segments.start(victim.id) {
+            writer.layout = Layout::of(victim.next);
+        }
         for _ in 0..BATCH {
             let raw = engine.item_at(victim.next);
             engine.log.prefetch(victim.next + AHEAD_ITEMS * raw.size());
-            writer.survey.note(victim.next, raw, raw.marks() & DEAD != 0);
+            writer.layout.note(victim.next, raw.size(), raw.marks() & DEAD != 0);
             victim.next += raw.size();
             if victim.next >= victim.end {
                 break;

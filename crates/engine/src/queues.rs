@@ -37,7 +37,7 @@ pub(crate) enum Treatment {
     Evict,
     /// Keep everything alive: the dead bytes are what is wanted.
     Compact,
-    /// The same, but what lives stays where it is: find the gaps between.
+    /// Find the dead bytes, to be written to between what lives.
     Thread,
     /// Everything is dead.
     Clear,
@@ -55,10 +55,10 @@ pub(crate) struct Queues {
 /// How much of a sealed segment is dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Thin {
-    /// A quarter. Compacted before anything that lives is evicted: four bytes are looked at for one that comes back, as many as a store pays
+    /// A quarter. Used again before anything that lives is evicted: four bytes are looked at for one that comes back, as many as a store pays
     /// for; at a half, keys that all fit were evicted while they were overwritten.
     Sparse,
-    /// Three quarters. Compacted before memory is touched that never was: overwrites take about twice what lives, however far away the limit
+    /// Three quarters. Used again before memory is touched that never was: overwrites take about twice what lives, however far away the limit
     /// is. At a half they would take 1.4 times as much, and copy an item for each that is stored.
     Hollow,
 }
@@ -169,7 +169,7 @@ impl Segments {
         None
     }
 
-    /// A segment that is to be compacted although there is memory enough.
+    /// A segment that is to be used again although there is memory enough.
     pub(crate) fn claim_hollow(&self) -> Option<Id> {
         self.claim_thin(&mut self.queues(), Thin::Hollow)
     }

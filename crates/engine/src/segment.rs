@@ -10,9 +10,10 @@
 //! | | | bare, when the memory is wanted elsewhere | `decommit_segment`, `cool_run` |
 //! | [`OPEN`] | a handle appends to it | waiting | `Open::seal` |
 //! | (a run: still [`FREE`]) | an upload fills it | waiting | `Turn::publish` |
-//! | [`WAITING`] | its queue's | claimed | [`Segments::next_victim`], `claim_hollow`, `most_dead`, `withdraw` |
-//! | [`CLAIMED`] | a handle empties it | waiting again | [`Segments::put_back`]; a run that was read: `seal` |
+//! | [`WAITING`] | its queue's | claimed | [`Segments::next_victim`], `claim_hollow`, `claim_thin_if`, `most_dead`, `withdraw` |
+//! | [`CLAIMED`] | a handle empties it, or looks for gaps in it | waiting again | [`Segments::put_back`]; a run that was read: `seal` |
 //! | | | limbo | `Engine::retire_segment`, `retire` |
+//! | | | open | `Writer::await_turns`: its gaps are written to when nobody reads there any more |
 //! | limbo: [`FREE`] (a run: [`CLAIMED`]) | nobody's; readers may still be there | ready, warm | `Engine::reclaim`; a run when its last pin goes |
 //!
 //! A segment whose last item dies while it waits is claimed and retired on the spot.
@@ -154,7 +155,7 @@ impl Segment {
         self.is_ragged.store(false, Relaxed);
     }
 
-    /// Begins a life in which what lives in it stays there, and gaps of so many bytes are filled.
+    /// Begins a life in which what lives in it stays there, and gaps of so many bytes are taken for filled.
     pub(crate) fn reopen(&self, gap_bytes: usize, now: Now) {
         self.life.fetch_add(1, Relaxed);
         self.books.dead_bytes.fetch_sub(gap_bytes as u64, Relaxed);

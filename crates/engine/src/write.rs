@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::engine::Engine;
-use crate::gaps::{self, Gaps, Survey, Threadable};
+use crate::gaps::{self, Gaps, Layout, Threadable};
 use crate::queues::Treatment;
 use crate::request::{Expiry, Now};
 use crate::segment::{FREE, GROUPS, Id, OPEN, group_of, open_secs_max};
@@ -18,7 +18,7 @@ pub(crate) struct Writer {
     /// The segment this handle is emptying, or looking for gaps in.
     pub(crate) victim: Option<crate::evict::Victim>,
     /// What was found in that so far.
-    pub(crate) survey: Survey,
+    pub(crate) layout: Layout,
     /// The segment whose gaps will be filled next.
     pub(crate) threadable: Option<Threadable>,
     /// The line that took a segment last.
@@ -152,26 +152,30 @@ impl Writer {
 
     /// Opens the segment whose gaps were made out, if it is of this line and nobody reads there any more.
     fn thread(&mut self, engine: &Engine, line: Line, mark: u32, bytes: usize, now: Now) -> Option<Open> {
-        let threadable = self.threadable.as_ref()?;
+        let threadable = self.threadable.as_mut()?;
         let segment = engine.segments.get(threadable.id);
-        if segment.flush_mark.load(Relaxed) != mark {
-            self.put_threadable_back(engine);
-            return None;
-        }
-        if line_of(engine, threadable.id) != line || engine.epochs.horizon() <= threadable.tag {
-            return None;
-        }
-        if !threadable.found.gaps.has_room(bytes) {
+        let is_useless = if segment.flush_mark.load(Relaxed) != mark {
+            true
+        } else if line_of(engine, threadable.id) != line {
+            threadable.refusals += 1;
+            threadable.refusals == REFUSALS_MAX
+        } else if engine.epochs.horizon() <= threadable.tag {
+            false
+        } else if threadable.layout.gaps.has_room(bytes) {
+            let Threadable { id, layout, .. } = self.threadable.take()?;
+            return Some(Open::threaded(engine, id, layout, line.queue, mark, now));
+        } else {
             segment.is_ragged.store(true, Relaxed);
+            true
+        };
+        if is_useless {
             self.put_threadable_back(engine);
-            return None;
         }
-        let Threadable { id, found, .. } = self.threadable.take()?;
-        Some(Open::threaded(engine, id, found, line.queue, mark, now))
+        None
     }
 
-    /// May a segment of which part is dead, and which the handle has claimed, keep what lives where it is? Where the next segment is one of its
-    /// line, and its items are not so small that looking at them takes longer than copying.
+    /// May what lives in a sealed segment, of which part is dead, stay where it is? If the handle fills segments of that line, and did not leave most
+    /// gaps of this one empty the last time.
     pub(crate) fn may_thread(&self, engine: &Engine, id: Id) -> bool {
         let segment = engine.segments.get(id);
         let filled_bytes = segment.books.filled_bytes.load(Relaxed) as usize;
@@ -204,8 +208,8 @@ impl Writer {
         engine.segments.get(id).state.store(OPEN, Release);
         // ... and whoever has begun, or still reads what was unlinked before its mark was seen, entered their turn before this epoch ended.
         fence(Acquire);
-        self.threadable =
-            Some(Threadable { id, tag: engine.epochs.retire(), found: std::mem::take(&mut self.survey) });
+        let (tag, layout) = (engine.epochs.retire(), std::mem::take(&mut self.layout));
+        self.threadable = Some(Threadable { id, tag, layout, refusals: 0 });
     }
 
     /// Leaves it to whoever wants it.
@@ -271,7 +275,7 @@ impl Writer {
         if let Some(victim) = self.victim.take() {
             engine.segments.put_back(victim.id);
         }
-        self.survey = Survey::default();
+        self.layout = Layout::default();
         self.put_threadable_back(engine);
     }
 }
@@ -311,14 +315,14 @@ impl Open {
     }
 
     /// One with gaps. Before the first is entered there is no room.
-    fn threaded(engine: &Engine, id: Id, found: Survey, queue: usize, flush_mark: u32, now: Now) -> Self {
+    fn threaded(engine: &Engine, id: Id, layout: Layout, queue: usize, flush_mark: u32, now: Now) -> Self {
         let segment = engine.segments.get(id);
-        segment.reopen(found.gaps.bytes(), now);
+        segment.reopen(layout.gaps.bytes(), now);
         segment.opened_clock.store(engine.segments.clock.load(Relaxed), Relaxed);
         // What lives there is worth what it would be if it were copied.
-        let weight = found.live_items * engine.segments.novelty.at_first(queue);
+        let weight = layout.live_items * engine.segments.novelty.at_first(queue);
         let start = engine.segments.start(id);
-        let gaps = Some(Box::new(found.gaps));
+        let gaps = Some(Box::new(layout.gaps));
         Self { id, next: start, end: start, gaps, weight, flush_mark, opened_secs: now.secs }
     }
 
@@ -337,24 +341,22 @@ impl Open {
         self.weight += weight;
         let ahead = match &mut self.gaps {
             None => Some(at + WRITE_AHEAD_ITEMS * bytes),
-            Some(gaps) => gaps.next_to_fetch(bytes),
+            Some(gaps) => gaps.fetch_next(bytes),
         };
         Some(Room { at, ahead })
     }
 
     #[inline(never)]
     fn enter_gap(&mut self, engine: &Engine, bytes: usize) -> Option<()> {
+        let rest = self.next..self.end;
         let gaps = self.gaps.as_mut()?;
-        let is_first = gaps.is_new();
-        let (start, end) = gaps.enter(bytes, self.end - self.next)?;
-        gaps::fill(engine, self.next, self.end);
-        (self.next, self.end) = (start, end);
-        if is_first {
-            for _ in 0..WRITE_AHEAD_ITEMS {
-                let ahead = gaps.next_to_fetch(bytes);
-                ahead.inspect(|&ahead| engine.log.prefetch_range(ahead, bytes));
-            }
+        if gaps.is_new() {
+            let ahead = (0..WRITE_AHEAD_ITEMS).map_while(|_| gaps.fetch_next(bytes));
+            ahead.for_each(|ahead| engine.log.prefetch_range(ahead, bytes));
         }
+        let gap = gaps.enter(bytes, rest.len())?;
+        gaps::close(engine, rest);
+        (self.next, self.end) = (gap.start, gap.end);
         Some(())
     }
 
@@ -363,7 +365,7 @@ impl Open {
         let segment = engine.segments.get(self.id);
         segment.weight.store(self.weight, Relaxed);
         if let Some(gaps) = &self.gaps {
-            gaps::fill(engine, self.next, self.end);
+            gaps::close(engine, self.next..self.end);
             let left_bytes = gaps.left_bytes(self.end - self.next);
             segment.books.dead_bytes.fetch_add(left_bytes as u64, Relaxed);
             segment.is_ragged.store(left_bytes > gaps.bytes() / 2, Relaxed);
@@ -389,3 +391,5 @@ impl Open {
 const WRITE_AHEAD_ITEMS: usize = 3;
 /// A segment of which more than this part was never filled is better emptied.
 const FULL_PART: usize = 8;
+/// After so many segments of other lines, gaps are left to whoever wants them.
+const REFUSALS_MAX: u32 = 8;

@@ -173,6 +173,46 @@ fn what_is_overwritten_is_used_again_before_more_memory_is() {
 }
 
 #[test]
+fn what_lives_stays_where_it_is_while_others_are_overwritten() {
+    for (evict, bytes) in [(true, 1000), (true, 60), (false, 1000)] {
+        let engine = engine_that(evict, 16 * MIB);
+        let mut handle = engine.handle().unwrap();
+        let (keys, mut random) = (11 * MIB / (bytes + 24), 1_u64);
+        let mut versions = vec![0_u64; keys as usize];
+        let value = |key: u64, version: u64| (key << 20 | version).to_be_bytes().repeat(bytes as usize / 8);
+        (0..keys).for_each(|key| store(&mut handle, key, &value(key, 0)));
+        let (mut before, mut stored) = (engine.stats(), 0);
+        for round in 0..10 * keys {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let key = (random >> 33) % keys;
+            versions[key as usize] += 1;
+            store(&mut handle, key, &value(key, versions[key as usize]));
+            stored += 1;
+            if round == 4 * keys {
+                // The cache has settled.
+                (before, stored) = (engine.stats(), 0);
+            }
+        }
+        let after = engine.stats();
+        let (moved, threaded) = (after.compacted - before.compacted, after.threaded - before.threaded);
+        // Two thirds of the memory live: where segments are emptied, two items are moved for three that are stored.
+        assert_eq!(
+            moved < stored / 50,
+            evict,
+            "{bytes} bytes: {moved} items were moved while {stored} were stored"
+        );
+        assert_eq!(threaded > 0, evict);
+        assert_eq!(after.evictions, 0, "all fit");
+        let turn = handle.enter(NOW);
+        for (key, &version) in (0..).zip(&versions) {
+            let name = u64::to_be_bytes(key);
+            let item = turn.get(&name, turn.prepare(&name)).unwrap();
+            assert_eq!(item.value(), value(key, version), "{key}");
+        }
+    }
+}
+
+#[test]
 fn segments_that_their_items_cannot_fill_are_not_compacted() {
     let engine = engine(16 * MIB);
     let mut handle = engine.handle().unwrap();

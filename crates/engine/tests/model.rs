@@ -673,6 +673,7 @@ fn is_right_about_what_is_left_under_eviction() {
     let stats = handle.engine().stats();
     assert!(cfg!(miri) || stats.evictions > 1000, "{stats:?}");
     assert!(cfg!(miri) || stats.moves_to_main > 100, "{stats:?}");
+    assert!(cfg!(miri) || stats.threaded > 20, "{stats:?}");
 }
 
 #[test]

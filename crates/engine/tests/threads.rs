@@ -120,6 +120,52 @@ fn values_are_whole_under_eviction_and_growth() {
     assert!(stats.memory_used_bytes <= stats.memory_bytes + (64 << 10), "{stats:?}");
 }
 
+/// Items of all lengths, replaced and deleted while others read them: memory is full, and many of them are written between what lives.
+#[test]
+fn values_are_whole_where_others_were_before() {
+    let engine = engine(8 << 20, true);
+    let (keys, rounds) = if cfg!(miri) { (300, 800) } else { (14_000, 400_000) };
+    race(&engine, |thread, handle| {
+        let mut random = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(thread + 1);
+        for round in 0..rounds {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let key = format!("key:{}", (random >> 33) % keys).into_bytes();
+            // Each key's value is mostly of one length.
+            let bytes = 100
+                + (random >> 33) as usize % keys as usize % 5 * 150
+                + if round % 50 == 0 { 77 } else { 0 };
+            let turn = handle.enter(now(1));
+            let hash = turn.prepare(&key);
+            let found = turn.get(&key, hash);
+            let stored = match round % 16 {
+                15 => {
+                    turn.delete(&key, hash, None);
+                    None
+                }
+                _ => Some(turn.store(hash, &Store::set(&key, &value(&key, round, bytes)))),
+            };
+            if let Ok(item) = found {
+                assert_eq!(item.key(), key);
+                assert_whole(&key, item.value());
+            }
+            drop(turn);
+            if stored == Some(Stored::TryAgain) {
+                std::thread::yield_now();
+            }
+        }
+    });
+    let mut handle = engine.handle().unwrap();
+    let turn = handle.enter(now(1));
+    let found = (0..keys).filter(|number| {
+        let key = format!("key:{number}").into_bytes();
+        let found = turn.get(&key, turn.prepare(&key));
+        found.inspect(|item| assert_whole(&key, item.value())).is_ok()
+    });
+    let (found, stats) = (found.count() as u64, engine.stats());
+    assert_eq!(found, stats.items);
+    assert!(cfg!(miri) || stats.threaded > 100, "{stats:?}");
+}
+
 /// What memcached does with `-M` when memory is full: what is there stays, can be touched and counted up, and gives way to as much.
 #[test]
 fn a_full_cache_without_eviction_loses_nothing_and_serves_what_is_there() {

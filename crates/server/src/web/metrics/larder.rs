@@ -101,6 +101,8 @@ fn queues(state: &State, text: &mut Text) {
     by_queue(Metric::counter("larder_queue_expired_total", help), |queue| queue.reclaimed);
     let help = "Items moved to give back the memory of what was overwritten or deleted beside them.";
     text.single(&Metric::counter("larder_items_compacted_total", help), engine.compacted);
+    let help = "Segments written to again between what lives in them.";
+    text.single(&Metric::counter("larder_segments_threaded_total", help), engine.threaded);
 }
 
 fn connections(state: &State, text: &mut Text) {
