@@ -415,7 +415,8 @@ impl Turn<'_> {
             }
         } else if segment.state.load(Acquire) == WAITING {
             let left = segment.books.filled_bytes.load(Relaxed) - dead;
-            if left == 0 {
+            // Between the count and the look at its state the segment may have been opened again and sealed; from here on this turn prevents that.
+            if left == 0 && segment.books.live_bytes() == 0 {
                 engine.retire_dead(id);
                 return;
             }

@@ -247,14 +247,14 @@ impl Turn<'_> {
         let most_dead = || Some((engine.segments.most_dead()?, Treatment::Compact));
         let mut writer = self.handle.writer.borrow_mut();
         let (id, treatment) = match next() {
-            Some(victim) => victim,
+            Some((id, treatment)) => (id, writer.treatment(engine, id, treatment)),
             None if only_dead => return None,
             None if !engine.evict => most_dead()?,
-            // What is kept for one line may be all that there is for another.
+            // Nothing else is left: it has to be emptied after all.
             None if writer.put_threadable_back(engine) => next()?,
             None => return None,
         };
-        Some(engine.victim(id, writer.treatment(engine, id, treatment)))
+        Some(engine.victim(id, treatment))
     }
 
     /// Looks for gaps in the next few items of a victim.
@@ -459,7 +459,6 @@ impl Turn<'_> {
         // At most once around.
         for _ in 0..engine.segments.all.len() {
             let segment = engine.segments.get(crawl.id);
-            let is_same = segment.life.load(Relaxed) == crawl.life && crawl.offset != 0;
             let start = engine.segments.start(crawl.id);
             let is_run = engine.segments.is_run(crawl.id);
             // A run that is not waiting may be in limbo, and be freed at any moment.
@@ -470,8 +469,10 @@ impl Turn<'_> {
                 segment.is_sealed() && (segment.group.load(Relaxed) != 0 || !engine.evict)
             };
             if is_walkable {
-                let mut at = if is_same { crawl.offset } else { start };
-                crawl.life = segment.life.load(Relaxed);
+                // Read after its state: since that was seen in this turn, items lie as they did when this life began.
+                let life = segment.life.load(Relaxed);
+                let mut at = if life == crawl.life && crawl.offset != 0 { crawl.offset } else { start };
+                crawl.life = life;
                 let end = start + if is_run { 1 } else { segment.books.filled_bytes.load(Relaxed) as usize };
                 while at < end && left > 0 {
                     let raw = engine.item_at(at);

@@ -213,6 +213,34 @@ fn what_lives_stays_where_it_is_while_others_are_overwritten() {
 }
 
 #[test]
+fn gaps_are_given_up_where_nothing_else_is_left() {
+    for extra in 0..10 {
+        let engine = engine(16 * MIB);
+        let mut handle = engine.handle().unwrap();
+        let (keys, mut random) = (10_000, 1_u64);
+        for _ in 0..5 * keys + 7 * extra {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            store(&mut handle, (random >> 33) % keys, &[7; 1000]);
+        }
+        assert!(engine.stats().threaded > 0);
+        // Less than what the index takes: all has to go.
+        assert!(engine.set_memory_limit(MIB / 4));
+        for number in 0..2 * keys {
+            let key = number.to_be_bytes();
+            let answers = (0..1_000).any(|_| {
+                let turn = handle.enter(NOW);
+                turn.store(turn.prepare(&key), &Store::set(&key, &[7; 1000])) != Stored::TryAgain
+            });
+            assert!(
+                answers,
+                "{extra}: {number} of {keys} is told to try again for ever: {:?}",
+                engine.stats()
+            );
+        }
+    }
+}
+
+#[test]
 fn segments_that_their_items_cannot_fill_are_not_compacted() {
     let engine = engine(16 * MIB);
     let mut handle = engine.handle().unwrap();
