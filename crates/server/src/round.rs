@@ -47,7 +47,7 @@ impl Round {
 
     /// No room for another that says much?
     pub(crate) fn is_full(&self) -> bool {
-        self.members.is_full() || self.filled_bytes > SCRATCH_BYTES / 2
+        self.members.is_full() || SCRATCH_BYTES - self.filled_bytes < ROOM_BYTES_MIN
     }
 
     /// Those who are to be answered.
@@ -62,5 +62,7 @@ impl Round {
     }
 }
 
+/// Room in the scratch buffer for whoever is heard last.
+pub(crate) const ROOM_BYTES_MIN: usize = SCRATCH_BYTES / 2;
 /// More than can be fetched from memory at once gain nothing, and the first waits for the last to be heard.
 pub(crate) const MEMBERS_MAX: usize = 16;

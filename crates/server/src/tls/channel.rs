@@ -10,13 +10,14 @@ use rustls::server::{ServerConfig, ServerConnectionData, UnbufferedServerConnect
 use rustls::unbuffered::{ConnectionState, EncodeTlsData, UnbufferedStatus};
 
 use crate::counters::Counters;
+use crate::round::ROOM_BYTES_MIN;
 use crate::session::CloseReason;
 use crate::wire::{self, Received};
 
 /// A connection's keys, and the little that has to wait between two visits.
 pub(crate) struct Channel {
     tls: UnbufferedServerConnection,
-    /// The beginning of a record or of a handshake message.
+    /// The beginning of a record or of a handshake message: at most [`INCOMING_BYTES_MAX`].
     incoming: Vec<u8>,
     /// Records that the socket did not take.
     outgoing: Vec<u8>,
@@ -73,7 +74,8 @@ impl Channel {
         !self.outgoing.is_empty()
     }
 
-    /// Reads records once and decrypts those that are whole into `plain`; goes on with the handshake, if it is that.
+    /// Reads records once and decrypts those that are whole into `plain`, which is [`ROOM_BYTES_MIN`] long or longer; goes
+    /// on with the handshake, if it is that.
     pub(crate) fn receive(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -84,24 +86,19 @@ impl Channel {
         if self.is_ended() {
             return Received::End(CloseReason::Normal);
         }
-        // Plain text is shorter than its records, so what fits in there as records fits as text.
-        let room = buffers.records.len().min(plain.len());
-        let records = &mut buffers.records[..room];
-        let kept = self.incoming.len();
-        if kept == room {
-            return self.fail(fd, counters);
-        }
-        records[..kept].copy_from_slice(&self.incoming);
-        let received = match wire::read(fd, &mut records[kept..]) {
-            Received::Bytes(n) => kept + n,
-            Received::End(_) if self.phase == Phase::Handshake => return self.fail(fd, counters),
-            other => return other,
+        let received = if self.incoming.len() < RECORD_BYTES_MAX {
+            self.receive_records(fd, buffers, plain)
+        } else {
+            self.receive_message(fd, buffers, plain)
         };
-        let records = &mut records[..received];
-        let Ok(Opened { records_bytes, plain_bytes, is_last }) = self.open(records, plain) else {
-            return self.fail(fd, counters);
+        let Opened { plain_bytes, is_last, .. } = match received {
+            Ok(opened) => opened,
+            Err(Stop::Socket(Received::End(_))) if self.phase == Phase::Handshake => {
+                return self.fail(fd, counters);
+            }
+            Err(Stop::Socket(received)) => return received,
+            Err(Stop::Refused) => return self.fail(fd, counters),
         };
-        self.incoming = records[records_bytes..].to_vec();
         if self.phase == Phase::Handshake && !self.tls.is_handshaking() {
             self.phase = Phase::Established;
             if self.tls.handshake_kind() != Some(HandshakeKind::Resumed) {
@@ -117,6 +114,53 @@ impl Channel {
             Ok(_) if is_last => Received::End(CloseReason::Normal),
             Ok(_) => Received::Nothing,
         }
+    }
+
+    /// Reads behind the beginning of a record, in the worker's buffer.
+    fn receive_records(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        buffers: &mut Buffers,
+        plain: &mut [u8],
+    ) -> Result<Opened, Stop> {
+        // Plain text is shorter than its records, so what fits in there as records fits as text.
+        let room = buffers.records.len().min(plain.len());
+        let (head, rest) =
+            buffers.records[..room].split_at_mut_checked(self.incoming.len()).ok_or(Stop::Refused)?;
+        head.copy_from_slice(&self.incoming);
+        let received = head.len() + read(fd, rest)?;
+        let records = &mut buffers.records[..received];
+        let opened = self.open(records, plain).map_err(|_| Stop::Refused)?;
+        self.incoming = records[opened.records_bytes..].to_vec();
+        Ok(opened)
+    }
+
+    /// Reads behind the beginning of a handshake message that is longer than a record, in a buffer of its own: the worker's
+    /// may have little room left, and copying it there and back would cost more than a client spends on a packet.
+    fn receive_message(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        buffers: &mut Buffers,
+        plain: &mut [u8],
+    ) -> Result<Opened, Stop> {
+        // Plain text may follow: that of a record whose beginning is here, and that of what is read now.
+        let room_max = INCOMING_BYTES_MAX.saturating_sub(self.incoming.len());
+        let room = plain.len().saturating_sub(TEXT_BYTES_MAX).min(room_max);
+        let records =
+            buffers.records.get_mut(..room).filter(|records| !records.is_empty()).ok_or(Stop::Refused)?;
+        let received = read(fd, records)?;
+        let mut incoming = mem::take(&mut self.incoming);
+        let wanted_bytes = incoming.len() + received;
+        if wanted_bytes > incoming.capacity() {
+            let bytes = wanted_bytes.max((2 * incoming.len()).min(INCOMING_BYTES_MAX));
+            incoming.reserve_exact(bytes - incoming.len());
+        }
+        incoming.extend_from_slice(&records[..received]);
+        let opened = self.open(&mut incoming, plain).map_err(|_| Stop::Refused)?;
+        // What is done with gives its memory back.
+        self.incoming =
+            if opened.records_bytes > 0 { incoming[opened.records_bytes..].to_vec() } else { incoming };
+        Ok(opened)
     }
 
     /// Encrypts from the head of `slices` as much as the buffers have room for, and sends it. Says how much that was:
@@ -223,6 +267,9 @@ impl Channel {
 
     /// Brings what TLS itself has to say (new keys) into `outgoing`.
     fn settle(&mut self) -> io::Result<()> {
+        if self.phase == Phase::Failed {
+            return Err(io::Error::other("TLS: failed before"));
+        }
         let mut incoming = mem::take(&mut self.incoming);
         match self.open(&mut incoming, &mut []) {
             Ok(opened) => {
@@ -259,6 +306,22 @@ struct Opened {
     plain_bytes: usize,
     /// The client has said that these are the last.
     is_last: bool,
+}
+
+/// Why nothing was opened.
+enum Stop {
+    /// The socket has nothing, for now or for good.
+    Socket(Received),
+    /// The client is not to be listened to any longer.
+    Refused,
+}
+
+/// Reads some bytes.
+fn read(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Stop> {
+    match wire::read(fd, buffer) {
+        Received::Bytes(n) => Ok(n),
+        other => Err(Stop::Socket(other)),
+    }
 }
 
 /// Appends a record of TLS's own to what is to be sent.
@@ -298,6 +361,12 @@ fn head<'a>(slices: &'a [IoSlice<'_>], mut skip: usize, gathered: &'a mut [u8]) 
 const TEXT_BYTES_MAX: usize = 16 << 10;
 /// A record at most: its text, a header, and what encryption adds (RFC 8446, section 5.2: 256 at most).
 const RECORD_BYTES_MAX: usize = TEXT_BYTES_MAX + 5 + 256;
+/// The longest beginning of a handshake message that is kept, the headers of its records included. rustls refuses
+/// messages of more than 65,535 bytes (OpenSSL: 131,396 of a ClientHello, 102,400 of certificates), so this is enough for
+/// encrypted records of 22 bytes of text and more; no honest client cuts so long a message into shorter ones.
+const INCOMING_BYTES_MAX: usize = 128 << 10;
+/// There is always room for more than what was kept, and for the text of two records.
+const _: () = assert!(ROOM_BYTES_MIN > RECORD_BYTES_MAX && ROOM_BYTES_MIN >= 2 * TEXT_BYTES_MAX);
 /// Records that are sent at once.
 const RECORDS_MAX: usize = 4;
 /// An alert is two bytes of text.

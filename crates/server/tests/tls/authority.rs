@@ -1,6 +1,8 @@
 //! Certificates made for a test.
 
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CustomExtension, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 /// Signs certificates.
@@ -13,6 +15,8 @@ pub(crate) struct Authority {
 pub(crate) struct Identity {
     certificate: rcgen::Certificate,
     key: KeyPair,
+    /// Sent behind its certificate.
+    ballast: Vec<CertificateDer<'static>>,
 }
 
 impl Authority {
@@ -46,11 +50,27 @@ impl Authority {
         params.extended_key_usages = vec![purpose];
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
-        Identity { certificate, key }
+        Identity { certificate, key, ballast: Vec::new() }
     }
 }
 
 impl Identity {
+    /// With further certificates in its chain, so that this is about `chain_bytes` long.
+    pub(crate) fn with_ballast(mut self, chain_bytes: usize) -> Self {
+        let missing_bytes = chain_bytes.saturating_sub(self.certificate.der().len());
+        let mut params = CertificateParams::default();
+        let content = vec![0; missing_bytes.saturating_sub(600)];
+        params.custom_extensions = vec![CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 1], content)];
+        let ballast = params.self_signed(&self.key).expect("a certificate");
+        self.ballast = vec![ballast.der().clone()];
+        self
+    }
+
+    /// Its certificate, and what is sent with it.
+    pub(crate) fn chain(&self) -> Vec<CertificateDer<'static>> {
+        [vec![self.certificate()], self.ballast.clone()].concat()
+    }
+
     pub(crate) fn certificate(&self) -> CertificateDer<'static> {
         self.certificate.der().clone()
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
+use rustls::version::{TLS12, TLS13};
 use rustls::{
     CipherSuite, ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned,
     SupportedProtocolVersion,
@@ -31,9 +32,16 @@ pub(crate) fn config(
     Arc::new(match identity {
         None => builder.with_no_client_auth(),
         Some(identity) => builder
-            .with_client_auth_cert(vec![identity.certificate()], identity.key())
+            .with_client_auth_cert(identity.chain(), identity.key())
             .expect("a certificate and its key"),
     })
+}
+
+/// A client that offers so many protocols that its first message is a little longer than `bytes`.
+pub(crate) fn long_hello(authority: &Authority, bytes: usize) -> Arc<ClientConfig> {
+    let mut config = ClientConfig::clone(&config(authority, None, &[&TLS13, &TLS12]));
+    config.alpn_protocols = vec![vec![b'p'; 255]; bytes / 256];
+    Arc::new(config)
 }
 
 impl Client {

@@ -3,6 +3,7 @@
 
 mod authority;
 mod client;
+mod handshake;
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
