@@ -75,7 +75,8 @@ impl Doors {
             tracing::info!(address = %listener.address, tls = settings.web.tls, "listening for admin HTTP");
         }
         let warnings = exposure::warnings(&self.listeners, &datagrams, is_guarded);
-        for warning in warnings.into_iter().chain(self.web.iter().flat_map(exposure::admin_warnings)) {
+        let warnings = warnings.into_iter().chain(self.web.iter().flat_map(exposure::admin_warnings));
+        for warning in warnings.chain(exposure::certificate_warnings(&self.listeners, &settings.tls)) {
             tracing::warn!("{warning}");
         }
     }

@@ -1,8 +1,9 @@
-//! The doors that anybody can walk in by, and the word of warning about each.
+//! The doors that anybody can walk in by, those that nobody can, and the word of warning about each.
 
 use std::net::SocketAddr;
 
 use crate::listen::{Address, Listener};
+use crate::tls::{ClientCertificates, TlsSettings};
 use crate::web::Web;
 
 /// One line for each admin listener that more than this machine can reach, and that tells strangers how the server is doing.
@@ -21,6 +22,19 @@ pub fn admin_warnings(web: &Web) -> Vec<String> {
         )
     })
     .collect()
+}
+
+/// One line for each listener that wants certificates of clients while there are no authorities to tell good ones by.
+pub fn certificate_warnings(listeners: &[Listener], tls: &TlsSettings) -> Vec<String> {
+    let asking = listeners.iter().filter_map(|Listener { address, tls: certificates, .. }| {
+        let whom = match certificates.filter(|_| tls.ca_file.is_none())? {
+            ClientCertificates::Ignored => return None,
+            ClientCertificates::Requested => "nobody with a certificate",
+            ClientCertificates::Required => "nobody",
+        };
+        Some(format!("{address} lets {whom} in: no ssl_ca_cert to tell good certificates of clients by"))
+    });
+    asking.collect()
 }
 
 /// One line for each listener, of TCP or UDP, that more than this machine can reach, and at which nobody is asked who they

@@ -14,7 +14,7 @@ use larder_protocol::Dialect;
 use rustix::fs::{FileType, Mode};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
-pub(crate) use self::entry::{Endpoint, endpoints, host_and_port, is_mutual};
+pub(crate) use self::entry::{Endpoint, endpoints, host_and_port};
 use self::entry::{TlsPrefix, endpoint};
 use crate::options::{EXIT_OS_ERROR, EXIT_USAGE, Refusal};
 use crate::roster;

@@ -14,7 +14,6 @@ use std::ffi::OsString;
 
 use larder_protocol::Dialect;
 
-use crate::listen;
 use crate::settings::{Port, Settings};
 
 /// Exit code of a value that cannot be (memcached: EXIT_FAILURE).
@@ -188,7 +187,7 @@ impl Draft {
         if !settings.tls.is_enabled && settings.tls.chain_file.is_some() {
             settings.notes.push("ssl options have no effect: they need -Z".to_owned());
         }
-        settings.tls.check(settings.listen.iter().any(|entry| listen::is_mutual(entry)))?;
+        settings.tls.check()?;
         let accepted = &settings.accepted;
         if accepted.hot_lru_pct + accepted.warm_lru_pct > 80 {
             return Err(Refusal::new(

@@ -81,9 +81,8 @@ impl Tls {
         self.current.read().unwrap_or_else(PoisonError::into_inner).at.elapsed().as_secs()
     }
 
-    /// What a new connection of such a listener is to use. `None`: nobody can be let in, since there is no file of
-    /// authorities; [`TlsSettings::check`] refuses a server whose listeners would need one.
-    pub(crate) fn context(&self, certificates: ClientCertificates) -> Option<Arc<ServerConfig>> {
+    /// What a new connection of such a listener is to use.
+    pub(crate) fn context(&self, certificates: ClientCertificates) -> Arc<ServerConfig> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).contexts.get(certificates)
     }
 }

@@ -384,9 +384,9 @@ impl Worker {
         }
     }
 
-    /// The TLS of a new connection. Errors: there is no context for it, which starting the server has made sure of.
+    /// The TLS of a new connection. Errors: TLS is off, and then no listener asks for it.
     fn channel(&self, certificates: ClientCertificates) -> io::Result<Channel> {
-        let context = self.shared.tls.as_ref().and_then(|tls| tls.context(certificates));
+        let context = self.shared.tls.as_ref().map(|tls| tls.context(certificates));
         let context = context.ok_or_else(|| io::Error::other("no certificates"))?;
         Channel::new(context).map_err(io::Error::other)
     }

@@ -59,11 +59,6 @@ impl Protocol {
     }
 }
 
-/// Is it an entry of `-l` whose clients need certificates, whatever other options say?
-pub(crate) fn is_mutual(entry: &str) -> bool {
-    split_tls(entry).0 == Some(TlsPrefix::Mutual)
-}
-
 fn split_tls(entry: &str) -> (Option<TlsPrefix>, &str) {
     match entry.split_once(':') {
         Some(("notls", rest)) => (Some(TlsPrefix::None), rest),

@@ -311,7 +311,7 @@ pub(super) const EXTENDED: &[Row] = &[
         "ssl_verify_mode",
         Needed("<num>"),
         "0",
-        "certificates of clients: 0 not asked for, 1 asked for, 2 required, 3 as 1",
+        "certificates of clients: 0 not asked for, 1 asked for, 2 required, 3 as 2",
         tls::verify_mode,
     ),
     honoured(

@@ -4,12 +4,15 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::danger::ClientCertVerifier;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, ServerConfig, ServerSessionMemoryCache, WebPkiClientVerifier};
-use rustls::{RootCertStore, version};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme, version,
+};
 
 use super::ClientCertificates;
 use super::settings::{TlsSettings, Version};
@@ -20,9 +23,8 @@ use super::settings::{TlsSettings, Version};
 /// not go on where one is required, nor one that began under authorities that are no longer trusted.
 pub(super) struct Contexts {
     ignored: Arc<ServerConfig>,
-    /// Only if there are authorities to tell good certificates by.
-    requested: Option<Arc<ServerConfig>>,
-    required: Option<Arc<ServerConfig>>,
+    requested: Arc<ServerConfig>,
+    required: Arc<ServerConfig>,
 }
 
 /// Why certificates could not be loaded. Names files: for the operator, not for clients.
@@ -36,30 +38,35 @@ pub struct LoadError {
 impl Contexts {
     pub(super) fn load(settings: &TlsSettings) -> Result<Self, LoadError> {
         let identity = Identity::read(settings)?;
-        let Some(file) = &settings.ca_file else {
-            let ignored = identity.context(settings, WebPkiClientVerifier::no_client_auth())?;
-            return Ok(Self { ignored, requested: None, required: None });
-        };
-        let authorities = Arc::new(authorities(file)?);
-        let verifier =
-            || WebPkiClientVerifier::builder_with_provider(Arc::clone(&authorities), provider(settings));
-        let refuse = |error: &dyn fmt::Display| LoadError::new("the CA certificates", file, error);
-        let requested = verifier().allow_unauthenticated().build().map_err(|error| refuse(&error))?;
-        let required = verifier().build().map_err(|error| refuse(&error))?;
+        let [requested, required] = verifiers(settings)?;
         Ok(Self {
             ignored: identity.context(settings, WebPkiClientVerifier::no_client_auth())?,
-            requested: Some(identity.context(settings, requested)?),
-            required: Some(identity.context(settings, required)?),
+            requested: identity.context(settings, requested)?,
+            required: identity.context(settings, required)?,
         })
     }
 
-    pub(super) fn get(&self, certificates: ClientCertificates) -> Option<Arc<ServerConfig>> {
-        match certificates {
-            ClientCertificates::Ignored => Some(Arc::clone(&self.ignored)),
-            ClientCertificates::Requested => self.requested.clone(),
-            ClientCertificates::Required => self.required.clone(),
-        }
+    pub(super) fn get(&self, certificates: ClientCertificates) -> Arc<ServerConfig> {
+        Arc::clone(match certificates {
+            ClientCertificates::Ignored => &self.ignored,
+            ClientCertificates::Requested => &self.requested,
+            ClientCertificates::Required => &self.required,
+        })
     }
+}
+
+/// What tells good certificates of clients from bad ones where they are requested, and where they are required.
+fn verifiers(settings: &TlsSettings) -> Result<[Arc<dyn ClientCertVerifier>; 2], LoadError> {
+    let Some(file) = &settings.ca_file else {
+        return Ok([false, true].map(|is_required| NoAuthorities::verifier(settings, is_required)));
+    };
+    let authorities = Arc::new(authorities(file)?);
+    let verifier =
+        || WebPkiClientVerifier::builder_with_provider(Arc::clone(&authorities), provider(settings));
+    let refuse = |error: &dyn fmt::Display| LoadError::new("the CA certificates", file, error);
+    let requested = verifier().allow_unauthenticated().build().map_err(|error| refuse(&error))?;
+    let required = verifier().build().map_err(|error| refuse(&error))?;
+    Ok([requested, required])
 }
 
 /// Who the server says it is.
@@ -112,6 +119,62 @@ fn provider(settings: &TlsSettings) -> Arc<CryptoProvider> {
         provider.cipher_suites = ciphers.suites();
     }
     Arc::new(provider)
+}
+
+/// Finds no certificate good: nobody is trusted to sign any.
+#[derive(Debug)]
+struct NoAuthorities {
+    schemes: Vec<SignatureScheme>,
+    is_required: bool,
+}
+
+impl NoAuthorities {
+    fn verifier(settings: &TlsSettings, is_required: bool) -> Arc<dyn ClientCertVerifier> {
+        let schemes = provider(settings).signature_verification_algorithms.supported_schemes();
+        Arc::new(Self { schemes, is_required })
+    }
+}
+
+impl ClientCertVerifier for NoAuthorities {
+    fn client_auth_mandatory(&self) -> bool {
+        self.is_required
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Err(CertificateError::UnknownIssuer.into())
+    }
+
+    // A certificate is refused before anything that it signed is looked at.
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(CertificateError::UnknownIssuer.into())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(CertificateError::UnknownIssuer.into())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.schemes.clone()
+    }
 }
 
 fn authorities(file: &Path) -> Result<RootCertStore, LoadError> {

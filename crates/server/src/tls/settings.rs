@@ -41,26 +41,21 @@ pub enum Version {
 }
 
 impl TlsSettings {
-    /// What a listener without a prefix of its own wants. There is no renegotiation, so "once" (3) is what "request" is.
+    /// What a listener without a prefix of its own wants. "Once" (3) is "require" without asking again at a renegotiation, and
+    /// there is none.
     pub fn client_certificates(&self) -> ClientCertificates {
         match self.verify_mode {
             0 => ClientCertificates::Ignored,
-            2 => ClientCertificates::Required,
-            _ => ClientCertificates::Requested,
+            1 => ClientCertificates::Requested,
+            _ => ClientCertificates::Required,
         }
     }
 
-    /// The checks that need all options; `is_mutual`: a listener is marked `mtls:`. Errors: exit code 64.
-    pub fn check(&self, is_mutual: bool) -> Result<(), Refusal> {
-        let refuse = |message: &str| Err(Refusal::new(EXIT_USAGE, message));
-        if !self.is_enabled {
-            return Ok(());
-        }
-        if self.chain_file.is_none() {
-            return refuse("Error loading the certificate chain: -Z needs -o ssl_chain_cert=<file>");
-        }
-        if self.ca_file.is_none() && (self.verify_mode > 0 || is_mutual) {
-            return refuse("larderd: ssl_verify_mode and mtls: need -o ssl_ca_cert=<file>");
+    /// The checks that need all options. Errors: exit code 64.
+    pub fn check(&self) -> Result<(), Refusal> {
+        if self.is_enabled && self.chain_file.is_none() {
+            let message = "Error loading the certificate chain: -Z needs -o ssl_chain_cert=<file>";
+            return Err(Refusal::new(EXIT_USAGE, message));
         }
         Ok(())
     }

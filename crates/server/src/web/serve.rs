@@ -96,7 +96,7 @@ where
 {
     let Some(certificates) = door.tls else { return converse(stream, &door, &state).await };
     // Asked for each time: certificates may have been loaded anew.
-    let Some(context) = state.shared.tls.as_ref().and_then(|tls| tls.context(certificates)) else { return };
+    let Some(context) = state.shared.tls.as_ref().map(|tls| tls.context(certificates)) else { return };
     let handshake = TlsAcceptor::from(context).accept(stream);
     if let Ok(Ok(stream)) = timeout(HANDSHAKE_MAX, handshake).await {
         converse(stream, &door, &state).await;
