@@ -8,23 +8,26 @@
 mod conversation;
 mod dialects;
 mod logins;
+mod tls;
 mod udp;
 
 pub use conversation::session;
 pub use dialects::{binary, meta, text};
 pub use logins::{passwords, sasl};
+pub use tls::tls;
 pub use udp::udp;
 
 /// A function under test.
 pub type Target = fn(&[u8]);
 
 /// All of them, by the names of their folders in `corpus/`.
-pub const TARGETS: [(&str, Target); 7] = [
+pub const TARGETS: [(&str, Target); 8] = [
     ("binary", binary),
     ("meta", meta),
     ("passwords", passwords),
     ("sasl", sasl),
     ("session", session),
     ("text", text),
+    ("tls", tls),
     ("udp", udp),
 ];

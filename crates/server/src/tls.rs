@@ -4,6 +4,7 @@
 //! buffers that all connections of a worker share, so an idle connection holds the keys of its two directions and no
 //! buffer. The protocol itself is rustls's.
 
+pub mod bare;
 mod channel;
 mod ciphers;
 mod contexts;
