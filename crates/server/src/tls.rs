@@ -8,6 +8,7 @@ pub mod bare;
 mod channel;
 mod ciphers;
 mod contexts;
+mod sessions;
 mod settings;
 
 use std::path::PathBuf;

@@ -15,6 +15,7 @@ use rustls::{
 };
 
 use super::ClientCertificates;
+use super::sessions::Short;
 use super::settings::{TlsSettings, Version};
 
 /// One context for each kind of listener.
@@ -103,8 +104,8 @@ impl<'s> Identity<'s> {
             .with_single_cert(self.chain.clone(), self.key.clone_key())
             .map_err(refuse)?;
         if settings.session_cache {
-            context.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX);
-            context.ticketer = ring::Ticketer::new().map_err(refuse)?;
+            context.session_storage = Arc::new(Short(ServerSessionMemoryCache::new(SESSIONS_MAX)));
+            context.ticketer = Arc::new(Short(ring::Ticketer::new().map_err(refuse)?));
         } else {
             context.session_storage = Arc::new(NoServerSessionStorage {});
             context.send_tls13_tickets = 0;

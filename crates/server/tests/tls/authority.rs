@@ -55,11 +55,11 @@ impl Authority {
 }
 
 impl Identity {
-    /// With further certificates in its chain, so that this is about `chain_bytes` long.
+    /// With a second certificate in its chain, so that the two are about `chain_bytes` long.
     pub(crate) fn with_ballast(mut self, chain_bytes: usize) -> Self {
         let missing_bytes = chain_bytes.saturating_sub(self.certificate.der().len());
         let mut params = CertificateParams::default();
-        let content = vec![0; missing_bytes.saturating_sub(600)];
+        let content = vec![0; missing_bytes.saturating_sub(BALLAST_BYTES)];
         params.custom_extensions = vec![CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 1], content)];
         let ballast = params.self_signed(&self.key).expect("a certificate");
         self.ballast = vec![ballast.der().clone()];
@@ -84,3 +84,6 @@ impl Identity {
         self.certificate.pem() + &self.key.serialize_pem()
     }
 }
+
+/// What a certificate takes beside its ballast, about.
+const BALLAST_BYTES: usize = 400;

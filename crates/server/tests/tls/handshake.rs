@@ -90,6 +90,24 @@ fn chains_of_certificates_may_be_as_long_as_a_message() {
 }
 
 /// Plain records where encrypted ones belong.
+/// A session holds its client's chain, so it can be longer than a ticket may be.
+#[test]
+fn sessions_of_long_chains_are_not_kept() {
+    let kit = Kit::new("ssl_ca_cert=CLIENTS,ssl_verify_mode=2,ssl_session_cache", &["-t", "1"]);
+    for version in [&TLS12, &TLS13] {
+        for (chain_bytes, is_resumed) in [(65_500, false), (64_000, false), (17_000, false), (3000, true)] {
+            let chain = kit.authority.client().with_ballast(chain_bytes);
+            let config = crate::client::config(&kit.authority, Some(&chain), &[version]);
+            let resumed = [(); 2].map(|()| {
+                let mut client = Client::connect(kit.server.address(), &config).expect("larderd listens");
+                client.ask(b"mn\r\n", b"MN\r\n");
+                client.was_resumed()
+            });
+            assert_eq!(resumed, [false, is_resumed], "{version:?}, {chain_bytes} bytes");
+        }
+    }
+}
+
 #[test]
 fn a_handshake_begun_again_is_refused() {
     let kit = Kit::new("", &["-t", "1"]);
