@@ -86,7 +86,9 @@ pub fn tls(input: &[u8]) {
             11 => hostile.end(),
             // Another comes.
             12 => {
-                hostile.bare.as_mut().map_or((), Bare::say_goodbye);
+                if let Some(bare) = &mut hostile.bare {
+                    bare.say_goodbye();
+                }
                 hostile = Peer::connect(script.byte());
             }
             13 => {
