@@ -395,6 +395,12 @@ impl Index {
         Some(taken)
     }
 
+    /// From here on a bucket that is full stays as it is.
+    #[cfg(test)]
+    pub(crate) fn use_up_overflow(&self) {
+        *self.spare() = Spare { freed: Vec::new(), used: self.overflow.count() };
+    }
+
     fn spare(&self) -> MutexGuard<'_, Spare> {
         // Nothing in here panics half-way.
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
