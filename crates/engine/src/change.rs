@@ -338,6 +338,7 @@ impl Turn<'_> {
                 segment.open(queue, group, engine.flush_mark.load(Relaxed), now);
                 segment.books.filled_bytes.store(memory_bytes, Relaxed);
                 segment.books.dead_bytes.store(memory_bytes - raw.size() as u64, Relaxed);
+                engine.segments.note_opened(id);
                 engine.segments.start(id)
             }
         };

@@ -17,7 +17,7 @@ use crate::limbo::{Limbo, Retired};
 use crate::memory::{PAGE_BYTES, Region};
 use crate::request::{Miss, Now};
 use crate::run::Runs;
-use crate::segment::{CLAIMED, GROUPS, Home, Id, LARGE, MAIN, OPEN, SMALL, Segments, WAITING};
+use crate::segment::{GROUPS, Home, Id, Segments};
 use crate::slack::{Slack, kept_segments};
 use crate::stats::{Counters, Stats};
 use crate::worth::CLASSES;
@@ -565,20 +565,10 @@ impl Engine {
         };
         self.counters.iter().for_each(|counters| stats.sum(counters));
         let now_secs = self.ticked_secs.load(Relaxed);
-        for (id, segment) in self.segments.all.iter().enumerate() {
-            let is_run = self.segments.is_run(id as Id);
-            if ![OPEN, WAITING, CLAIMED].contains(&segment.state.load(Relaxed)) {
-                continue;
-            }
-            let queue = match (is_run, usize::from(segment.queue.load(Relaxed))) {
-                (true, _) => LARGE,
-                (false, SMALL) => SMALL,
-                (false, _) => MAIN,
-            };
-            let queue = &mut stats.queues[queue];
-            queue.segments += 1;
-            queue.memory_bytes += self.segments.memory_bytes(id as Id);
-            queue.age_secs = queue.age_secs.max(now_secs.saturating_sub(segment.opened_secs.load(Relaxed)));
+        for (queue, held) in stats.queues.iter_mut().zip(self.segments.held.sums()) {
+            queue.segments = held.segments;
+            queue.memory_bytes = held.memory_bytes;
+            queue.age_secs = held.opened_secs.map_or(0, |opened| now_secs.saturating_sub(opened));
         }
         stats
     }

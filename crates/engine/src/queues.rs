@@ -220,7 +220,7 @@ impl Segments {
             let segment = self.get(*id);
             segment.books.filled_bytes.load(Relaxed).saturating_sub(segment.books.live_bytes())
         };
-        let waiting = (0..self.log_segments).filter(|&id| self.get(id).state.load(Acquire) == WAITING);
+        let waiting = self.log_ids().filter(|&id| self.get(id).state.load(Acquire) == WAITING);
         let id = waiting.max_by_key(dead)?;
         let enough = dead(&id) >= self.segment_bytes as u64 / LEAST_GAIN_PART;
         (enough && self.withdraw(id)).then_some(id)

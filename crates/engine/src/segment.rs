@@ -19,10 +19,12 @@
 //! A segment whose last item dies while it waits is claimed and retired on the spot.
 
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, PoisonError};
 
 use crate::apart::Apart;
+use crate::held::Held;
 use crate::memory::prefetch;
 use crate::queues::Queues;
 use crate::request::{Expiry, Now};
@@ -234,6 +236,7 @@ pub(crate) struct Segments {
     segment_power: u32,
     pool: Apart<Mutex<Pool>>,
     pub(crate) queues: Apart<Mutex<Queues>>,
+    pub(crate) held: Apart<Held>,
     /// The due time of what was emptied last: see `queues.rs`. Written under the queues' lock.
     pub(crate) clock: AtomicU64,
     pub(crate) novelty: Novelty,
@@ -252,6 +255,7 @@ impl Segments {
             segment_power: segment_bytes.ilog2(),
             pool: Apart::new(Mutex::new(Pool::new(log_segments))),
             queues: Apart::default(),
+            held: Apart::default(),
             clock: AtomicU64::new(0),
             novelty: Novelty::default(),
             ready_count: Apart::default(),
@@ -299,6 +303,47 @@ impl Segments {
         let result = work(&mut pool);
         self.ready_count.store(pool.ready_count() as u32, Relaxed);
         result
+    }
+
+    /// A segment or run was opened: it counts among those that hold something.
+    pub(crate) fn note_opened(&self, id: Id) {
+        let (home, opened_secs) = (self.home(id), self.get(id).opened_secs.load(Relaxed));
+        self.held.add(home.queue(), self.memory_bytes(id), opened_secs);
+        self.held.note_use(if home.is_run { id - self.log_segments } else { id }, home.is_run);
+    }
+
+    /// It is about to be free, or to be opened anew: it counts no longer.
+    pub(crate) fn note_closed(&self, id: Id) {
+        let opened_secs = self.get(id).opened_secs.load(Relaxed);
+        self.held.remove(self.home(id).queue(), self.memory_bytes(id), opened_secs);
+    }
+
+    /// Those of the log proper that were ever in use.
+    pub(crate) fn log_ids(&self) -> Range<Id> {
+        0..self.held.segments_end()
+    }
+
+    /// The same of runs, and what lies between them.
+    pub(crate) fn run_ids(&self) -> Range<Id> {
+        self.log_segments..self.log_segments + self.held.runs_end()
+    }
+
+    /// All that may hold something.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = Id> {
+        self.log_ids().chain(self.run_ids())
+    }
+
+    /// The one after this, round and round.
+    pub(crate) fn next_id(&self, id: Id) -> Id {
+        let next = id + 1;
+        let (segments, runs) = (self.log_ids(), self.run_ids());
+        if segments.contains(&next) || runs.contains(&next) {
+            next
+        } else if next <= runs.start && !runs.is_empty() {
+            runs.start
+        } else {
+            0
+        }
     }
 
     pub(crate) fn memory_bytes(&self, id: Id) -> u64 {

@@ -301,6 +301,7 @@ impl Open {
     fn new(engine: &Engine, id: Id, queue: usize, group: usize, flush_mark: u32, now: Now) -> Self {
         let segment = engine.segments.get(id);
         segment.open(queue, group, flush_mark, now);
+        engine.segments.note_opened(id);
         segment.opened_clock.store(engine.segments.clock.load(Relaxed), Relaxed);
         let start = engine.segments.start(id);
         Self {
@@ -317,7 +318,9 @@ impl Open {
     /// One with gaps. Before the first is entered there is no room.
     fn threaded(engine: &Engine, id: Id, layout: Layout, queue: usize, flush_mark: u32, now: Now) -> Self {
         let segment = engine.segments.get(id);
+        engine.segments.note_closed(id);
         segment.reopen(layout.gaps.bytes(), now);
+        engine.segments.note_opened(id);
         segment.opened_clock.store(engine.segments.clock.load(Relaxed), Relaxed);
         // What lives there is worth what it would be if it were copied.
         let weight = layout.live_items * engine.segments.novelty.at_first(queue);
@@ -375,6 +378,7 @@ impl Open {
             }
         } else if filled == 0 {
             // Everything in it was taken back: nobody ever saw it.
+            engine.segments.note_closed(self.id);
             segment.state.store(FREE, Relaxed);
             engine.segments.with_pool(|pool| pool.put_ready(self.id));
         } else {
