@@ -1,6 +1,7 @@
 //! The engine itself: what all handles share, and how memory comes back to it.
 
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -493,6 +494,9 @@ impl Engine {
     }
 
     fn reuse(&self, what: Retired) {
+        if let Retired::Segment(id) = what {
+            self.poison(self.segments.start(id)..self.segments.start(id) + self.segments.segment_bytes);
+        }
         match what {
             // The index took more than there was. Much more means that the limit was lowered: the background step sees to that.
             Retired::Segment(id) if self.is_overdrawn() && self.has_ready() && !self.is_reserve_low() => {
@@ -530,6 +534,14 @@ impl Engine {
         self.segments.capacity_bytes.fetch_sub(self.segments.segment_bytes as u64, Relaxed);
         self.budget.give(self.segments.segment_bytes as u64);
         self.segments.with_pool(|pool| pool.put_bare(id));
+    }
+
+    /// See `poison.rs`.
+    #[allow(unsafe_code)]
+    pub(crate) fn poison(&self, part: Range<usize>) {
+        // SAFETY: callers pass memory of a free segment or run, or of a gap that is about to be filled: unlinked, past every turn that could
+        // have seen it, unpinned, and not in the pool.
+        unsafe { self.log.poison(part) }
     }
 
     #[allow(unsafe_code)]

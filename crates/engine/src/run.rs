@@ -187,6 +187,8 @@ impl Engine {
         }
         let (segments, memory_bytes) =
             (segment.run_segments.load(Relaxed), segment.books.filled_bytes.load(Relaxed));
+        let start = self.segments.start(id);
+        self.poison(start..start + memory_bytes as usize);
         self.runs.put_warm(Run { id, segments, memory_bytes });
         if self.budget.is_exceeded() {
             self.cool_run(memory_bytes);

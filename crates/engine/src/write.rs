@@ -341,6 +341,7 @@ impl Open {
         }
         let at = self.next;
         self.next += bytes;
+        engine.log.lend(at..self.next);
         self.weight += weight;
         let ahead = match &mut self.gaps {
             None => Some(at + WRITE_AHEAD_ITEMS * bytes),
@@ -359,6 +360,7 @@ impl Open {
         }
         let gap = gaps.enter(bytes, rest.len())?;
         gaps::close(engine, rest);
+        engine.poison(gap.clone());
         (self.next, self.end) = (gap.start, gap.end);
         Some(())
     }
