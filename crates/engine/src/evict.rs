@@ -562,8 +562,7 @@ impl Engine {
         let segment = self.segments.get(id);
         let filled_bytes = segment.books.filled_bytes.load(Relaxed);
         self.segments.capacity_bytes.fetch_add(self.segments.segment_bytes as u64 - filled_bytes, Relaxed);
-        self.segments.note_closed(id);
-        segment.state.store(crate::segment::FREE, Relaxed);
+        self.segments.free(id);
         self.retire(Retired::Segment(id));
     }
 }

@@ -10,11 +10,12 @@
 //! is copied to the main queue with the credit of its reads, what was not goes.
 
 use std::collections::VecDeque;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering::*;
-use std::sync::{MutexGuard, PoisonError};
 
 use crate::request::Now;
 use crate::segment::{CLAIMED, GROUPS, Id, Segment, Segments, WAITING};
+use crate::sync::MutexGuard;
 use crate::worth::{self, CLASSES};
 
 /// One place in a queue.

@@ -1,13 +1,12 @@
 //! Where new items go: each handle's open segments.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::engine::Engine;
 use crate::gaps::{self, Gaps, Layout, Threadable};
 use crate::queues::Treatment;
 use crate::request::{Expiry, Now};
-use crate::segment::{FREE, GROUPS, Id, OPEN, group_of, open_secs_max};
-use crate::sync::fence;
+use crate::segment::{FREE, GROUPS, Id, group_of, open_secs_max};
 use crate::worth::{CLASSES, class_of};
 
 /// What a handle keeps for itself.
@@ -204,11 +203,8 @@ impl Writer {
 
     /// The gaps of the victim are known: as soon as nobody reads there any more it is the next to be written to.
     pub(crate) fn await_turns(&mut self, engine: &Engine, id: Id) {
-        // Nobody begins to walk it from here on ...
-        engine.segments.get(id).state.store(OPEN, Release);
-        // ... and whoever has begun, or still reads what was unlinked before its mark was seen, entered their turn before this epoch ended.
-        fence(Acquire);
-        let (tag, layout) = (engine.epochs.retire(), std::mem::take(&mut self.layout));
+        let (tag, layout) =
+            (engine.segments.await_turns(id, &engine.epochs), std::mem::take(&mut self.layout));
         self.threadable = Some(Threadable { id, tag, layout, refusals: 0 });
     }
 
