@@ -338,6 +338,7 @@ impl Turn<'_> {
                 segment.open(queue, group, engine.flush_mark.load(Relaxed), now);
                 segment.books.filled_bytes.store(memory_bytes, Relaxed);
                 segment.books.dead_bytes.store(memory_bytes - raw.size() as u64, Relaxed);
+                engine.segments.note_opened(id);
                 engine.segments.start(id)
             }
         };
@@ -357,8 +358,14 @@ impl Turn<'_> {
             None if bucket.insert(entry, &engine.budget) => {}
             None => {
                 match draft.place {
-                    // Somebody is emptying the run already, will find it unlinked, and retire it.
-                    Place::Large(upload) if !engine.segments.withdraw(id) => upload.release(),
+                    Place::Large(upload) => {
+                        upload.release();
+                        // Whoever walks segments may have begun to read it. Or somebody is emptying it already, will find it
+                        // unlinked, and retire it.
+                        if engine.segments.withdraw(id) {
+                            engine.retire(Retired::Run(id));
+                        }
+                    }
                     place => drop(self.discard(Draft { place, ..draft })),
                 }
                 return None;
@@ -485,5 +492,44 @@ impl Turn<'_> {
         }
         // A client installed a value of its own (`E`) from the future: above it, but the clock stays.
         above.checked_add(1).unwrap_or(writer.last_cas)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Config, Engine, LargePages, Now, Store, Stored};
+
+    /// It waited in its queue for a moment, so whoever walks the segments may have begun to read it.
+    #[test]
+    fn a_large_item_that_found_no_place_in_the_index_is_not_free_before_those_who_read_are_done() {
+        let engine = Engine::new(Config {
+            memory_bytes: 4 << 20,
+            item_bytes_max: 1 << 20,
+            evict: true,
+            handles_max: 2,
+            // One bucket, for eight items.
+            index_power: Some(0),
+            large_pages: LargePages::Never,
+            hash_key: [7, 9],
+        })
+        .expect("4 MiB can be reserved");
+        let mut writer = engine.handle().expect("none is out");
+        let mut reader = engine.handle().expect("one is out");
+        engine.index.use_up_overflow();
+        let now = Now { secs: 1, micros: 1 };
+        let reading = reader.enter(now);
+        let turn = writer.enter(now);
+        for key in 0..8u8 {
+            let stored = turn.store(turn.prepare(&[key]), &Store::set(&[key], b"value"));
+            assert!(matches!(stored, Stored::Stored { .. }), "{stored:?}");
+        }
+        let value = vec![b'v'; 100_000];
+        assert_eq!(turn.store(turn.prepare(b"large"), &Store::set(b"large", &value)), Stored::OutOfMemory);
+        drop(turn);
+        engine.reclaim();
+        assert_eq!(engine.runs.warm_bytes(), 0, "somebody may still read it");
+        drop(reading);
+        engine.reclaim();
+        assert!(engine.runs.warm_bytes() >= 100_000, "free");
     }
 }

@@ -1,6 +1,7 @@
 //! The engine itself: what all handles share, and how memory comes back to it.
 
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,7 +18,7 @@ use crate::limbo::{Limbo, Retired};
 use crate::memory::{PAGE_BYTES, Region};
 use crate::request::{Miss, Now};
 use crate::run::Runs;
-use crate::segment::{CLAIMED, GROUPS, Home, Id, LARGE, MAIN, OPEN, SMALL, Segments, WAITING};
+use crate::segment::{GROUPS, Home, Id, Segments};
 use crate::slack::{Slack, kept_segments};
 use crate::stats::{Counters, Stats};
 use crate::worth::CLASSES;
@@ -493,6 +494,9 @@ impl Engine {
     }
 
     fn reuse(&self, what: Retired) {
+        if let Retired::Segment(id) = what {
+            self.poison(self.segments.start(id)..self.segments.start(id) + self.segments.segment_bytes);
+        }
         match what {
             // The index took more than there was. Much more means that the limit was lowered: the background step sees to that.
             Retired::Segment(id) if self.is_overdrawn() && self.has_ready() && !self.is_reserve_low() => {
@@ -532,6 +536,14 @@ impl Engine {
         self.segments.with_pool(|pool| pool.put_bare(id));
     }
 
+    /// See `poison.rs`.
+    #[allow(unsafe_code)]
+    pub(crate) fn poison(&self, part: Range<usize>) {
+        // SAFETY: callers pass memory of a free segment or run, or of a gap that is about to be filled: unlinked, past every turn that could
+        // have seen it, unpinned, and not in the pool.
+        unsafe { self.log.poison(part) }
+    }
+
     #[allow(unsafe_code)]
     pub(crate) fn decommit(&self, start: usize, bytes: usize) {
         // SAFETY: callers pass memory of a free segment or run: unlinked, past every turn that could have seen it, unpinned,
@@ -565,20 +577,10 @@ impl Engine {
         };
         self.counters.iter().for_each(|counters| stats.sum(counters));
         let now_secs = self.ticked_secs.load(Relaxed);
-        for (id, segment) in self.segments.all.iter().enumerate() {
-            let is_run = self.segments.is_run(id as Id);
-            if ![OPEN, WAITING, CLAIMED].contains(&segment.state.load(Relaxed)) {
-                continue;
-            }
-            let queue = match (is_run, usize::from(segment.queue.load(Relaxed))) {
-                (true, _) => LARGE,
-                (false, SMALL) => SMALL,
-                (false, _) => MAIN,
-            };
-            let queue = &mut stats.queues[queue];
-            queue.segments += 1;
-            queue.memory_bytes += self.segments.memory_bytes(id as Id);
-            queue.age_secs = queue.age_secs.max(now_secs.saturating_sub(segment.opened_secs.load(Relaxed)));
+        for (queue, held) in stats.queues.iter_mut().zip(self.segments.held.sums()) {
+            queue.segments = held.segments;
+            queue.memory_bytes = held.memory_bytes;
+            queue.age_secs = held.opened_secs.map_or(0, |opened| now_secs.saturating_sub(opened));
         }
         stats
     }

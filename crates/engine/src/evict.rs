@@ -457,7 +457,7 @@ impl Turn<'_> {
         let mut left = items_max;
         let mut walked = 0;
         // At most once around.
-        for _ in 0..engine.segments.all.len() {
+        for _ in engine.segments.ids() {
             let segment = engine.segments.get(crawl.id);
             let start = engine.segments.start(crawl.id);
             let is_run = engine.segments.is_run(crawl.id);
@@ -489,8 +489,13 @@ impl Turn<'_> {
                     break;
                 }
             }
-            crawl = Crawl { id: (crawl.id + 1) % engine.segments.all.len() as Id, life: 0, offset: 0 };
+            crawl = Crawl { id: engine.segments.next_id(crawl.id), life: 0, offset: 0 };
             walked += 1;
+            // As much work as an item.
+            left = left.saturating_sub(1);
+            if left == 0 {
+                break;
+            }
         }
         self.handle.writer.borrow_mut().crawl = crawl;
         walked
@@ -557,7 +562,7 @@ impl Engine {
         let segment = self.segments.get(id);
         let filled_bytes = segment.books.filled_bytes.load(Relaxed);
         self.segments.capacity_bytes.fetch_add(self.segments.segment_bytes as u64 - filled_bytes, Relaxed);
-        segment.state.store(crate::segment::FREE, Relaxed);
+        self.segments.free(id);
         self.retire(Retired::Segment(id));
     }
 }

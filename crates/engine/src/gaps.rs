@@ -150,6 +150,7 @@ pub(crate) fn fits(room_bytes: usize, bytes: usize) -> bool {
 #[allow(unsafe_code)]
 pub(crate) fn close(engine: &Engine, rest: Range<usize>) {
     if !rest.is_empty() {
+        engine.log.lend(rest.clone());
         // SAFETY: what is left of a gap is its handle's alone: nothing in it can be found, and who had found what was there has ended their turn.
         unsafe { Raw::write_filler(&engine.log, rest.start, rest.len()) }
     }

@@ -16,8 +16,10 @@
 //! Why a reader without locks misses nothing that is there:
 //! - an entry whose item moves is replaced by one store;
 //! - the entry whose word becomes a LINK is written to the overflow bucket before, and the LINK leads there;
-//! - an entry that leaves the overflow goes to the first bucket, is written there before it is cleared below, and stays; a
-//!   reader that misses looks at the first bucket a second time;
+//! - an entry that leaves the overflow goes to the first bucket, and is written there before it is cleared below; a reader
+//!   that misses looks at the first bucket a second time;
+//! - it stays there, unless a split moved it to the last word, and an insert makes that a LINK again; a reader that saw no
+//!   LINK there when it looked below, and then sees one, starts again;
 //! - a split copies first, then publishes the new number of buckets, then clears; a reader that misses and sees the number
 //!   changed starts again.
 
@@ -216,13 +218,19 @@ impl Index {
         loop {
             let count = self.count.load(Acquire);
             let first = self.line(bucket_of(hash, count));
+            let mut lines_below = 0;
             let found = scan(first, hash, &is_it).or_else(|| {
-                let below = self.below(first).find_map(|line| scan(line, hash, &is_it));
+                let mut below = self.below(first).inspect(|_| lines_below += 1);
                 // It may have moved up while we looked further down.
-                below.or_else(|| scan(first, hash, &is_it))
+                below.find_map(|line| scan(line, hash, &is_it)).or_else(|| scan(first, hash, &is_it))
             });
-            if found.is_some() || self.count.load(Acquire) == count {
+            if found.is_some() {
                 return found;
+            }
+            // ... and down again, where we saw nothing to look into.
+            let is_pushed_down = lines_below == 0 && Entry(first[LAST].load(Acquire)).overflow().is_some();
+            if !is_pushed_down && self.count.load(Acquire) == count {
+                return None;
             }
         }
     }
@@ -385,6 +393,12 @@ impl Index {
             spare.used += 1;
         }
         Some(taken)
+    }
+
+    /// From here on a bucket that is full stays as it is.
+    #[cfg(test)]
+    pub(crate) fn use_up_overflow(&self) {
+        *self.spare() = Spare { freed: Vec::new(), used: self.overflow.count() };
     }
 
     fn spare(&self) -> MutexGuard<'_, Spare> {

@@ -23,10 +23,10 @@
 //! | `run`, `upload` | large items: where they live, how they arrive |
 //! | `evicted` | what was evicted, for those who watch |
 //! | `walk` | all items, one after the other |
-//! | `survey` | what every segment holds |
+//! | `survey`, `held` | what every segment holds; what they hold together |
 //! | `engine` | what all handles share; how memory comes back |
 //! | `limbo`, `epoch` | memory that was unlinked, and when nobody reads it any more |
-//! | `apart`, `budget`, `digits`, `ghost`, `hash`, `lines`, `memory`, `numa`, `stats`, `sync`, `table` | what they are called |
+//! | `apart`, `budget`, `digits`, `ghost`, `hash`, `lines`, `memory`, `numa`, `poison`, `stats`, `sync`, `table` | what they are called |
 //!
 //! ```
 //! use larder_engine::{Config, Engine, LargePages, Now, Store};
@@ -61,6 +61,7 @@ mod gaps;
 mod ghost;
 mod handle;
 mod hash;
+mod held;
 mod index;
 mod item;
 mod large_pages;
@@ -68,6 +69,7 @@ mod limbo;
 mod lines;
 mod memory;
 mod numa;
+mod poison;
 mod queues;
 mod request;
 mod run;

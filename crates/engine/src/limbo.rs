@@ -1,11 +1,12 @@
 //! Limbo: memory that was unlinked, and may still be read by turns that began before.
 
 use std::collections::VecDeque;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
 use crate::epoch::Epochs;
 use crate::segment::Id;
+use crate::sync::Mutex;
 
 /// Memory out of use, but perhaps not out of sight.
 #[derive(Clone, Copy, Debug)]

@@ -10,11 +10,12 @@
 //! is copied to the main queue with the credit of its reads, what was not goes.
 
 use std::collections::VecDeque;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering::*;
-use std::sync::{MutexGuard, PoisonError};
 
 use crate::request::Now;
 use crate::segment::{CLAIMED, GROUPS, Id, Segment, Segments, WAITING};
+use crate::sync::MutexGuard;
 use crate::worth::{self, CLASSES};
 
 /// One place in a queue.
@@ -220,7 +221,7 @@ impl Segments {
             let segment = self.get(*id);
             segment.books.filled_bytes.load(Relaxed).saturating_sub(segment.books.live_bytes())
         };
-        let waiting = (0..self.log_segments).filter(|&id| self.get(id).state.load(Acquire) == WAITING);
+        let waiting = self.log_ids().filter(|&id| self.get(id).state.load(Acquire) == WAITING);
         let id = waiting.max_by_key(dead)?;
         let enough = dead(&id) >= self.segment_bytes as u64 / LEAST_GAIN_PART;
         (enough && self.withdraw(id)).then_some(id)

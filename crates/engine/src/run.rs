@@ -180,9 +180,15 @@ impl Engine {
     /// Frees a run that nobody else knows of.
     pub(crate) fn free_run(&self, id: Id) {
         let segment = self.segments.get(id);
-        segment.state.store(FREE, Relaxed);
+        // Else its upload was never published.
+        if segment.state.load(Relaxed) != FREE {
+            self.segments.note_closed(id);
+            segment.state.store(FREE, Relaxed);
+        }
         let (segments, memory_bytes) =
             (segment.run_segments.load(Relaxed), segment.books.filled_bytes.load(Relaxed));
+        let start = self.segments.start(id);
+        self.poison(start..start + memory_bytes as usize);
         self.runs.put_warm(Run { id, segments, memory_bytes });
         if self.budget.is_exceeded() {
             self.cool_run(memory_bytes);

@@ -19,13 +19,17 @@
 //! A segment whose last item dies while it waits is claimed and retired on the spot.
 
 use std::io;
+use std::ops::Range;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
-use std::sync::{Mutex, PoisonError};
 
 use crate::apart::Apart;
+use crate::epoch::Epochs;
+use crate::held::Held;
 use crate::memory::prefetch;
 use crate::queues::Queues;
 use crate::request::{Expiry, Now};
+use crate::sync::{self, Mutex, fence};
 use crate::table::{Table, Zeroed};
 use crate::worth::Novelty;
 
@@ -59,15 +63,16 @@ pub(crate) fn open_secs_max(group: usize) -> u32 {
 }
 
 /// What is known of a segment. Written by whoever holds it, but for the counters. All zero: a segment that was never used.
+#[cfg_attr(all(loom, test), derive(Default))]
 pub(crate) struct Segment {
     /// SMALL or MAIN.
     pub(crate) queue: AtomicU8,
     pub(crate) group: AtomicU8,
     /// [`FREE`], [`OPEN`], [`WAITING`] or [`CLAIMED`].
-    pub(crate) state: AtomicU8,
+    pub(crate) state: sync::AtomicU8,
     /// Changes whenever the segment is opened or claimed, so that a place in a queue that has outlived its purpose is
     /// recognised.
-    pub(crate) life: AtomicU32,
+    pub(crate) life: sync::AtomicU32,
     /// The flush mark when it was opened; items under an older mark than the engine's are flushed.
     pub(crate) flush_mark: AtomicU32,
     pub(crate) books: Books,
@@ -107,12 +112,13 @@ impl Home<'_> {
 }
 
 /// Every store and every overwrite writes here, and every look-up reads the fields beside it. One line alone: there are many segments.
+#[cfg_attr(all(loom, test), derive(Default))]
 #[repr(align(64))]
 pub(crate) struct Books {
     /// Bytes appended, by the one who appends; for a run its memory.
-    pub(crate) filled_bytes: AtomicU64,
+    pub(crate) filled_bytes: sync::AtomicU64,
     /// ... of which of items that the index no longer points to; for a run also what its item leaves empty.
-    pub(crate) dead_bytes: AtomicU64,
+    pub(crate) dead_bytes: sync::AtomicU64,
 }
 
 impl Books {
@@ -234,6 +240,7 @@ pub(crate) struct Segments {
     segment_power: u32,
     pool: Apart<Mutex<Pool>>,
     pub(crate) queues: Apart<Mutex<Queues>>,
+    pub(crate) held: Apart<Held>,
     /// The due time of what was emptied last: see `queues.rs`. Written under the queues' lock.
     pub(crate) clock: AtomicU64,
     pub(crate) novelty: Novelty,
@@ -252,6 +259,7 @@ impl Segments {
             segment_power: segment_bytes.ilog2(),
             pool: Apart::new(Mutex::new(Pool::new(log_segments))),
             queues: Apart::default(),
+            held: Apart::default(),
             clock: AtomicU64::new(0),
             novelty: Novelty::default(),
             ready_count: Apart::default(),
@@ -301,11 +309,170 @@ impl Segments {
         result
     }
 
+    /// A segment or run was opened: it counts among those that hold something.
+    pub(crate) fn note_opened(&self, id: Id) {
+        let (home, opened_secs) = (self.home(id), self.get(id).opened_secs.load(Relaxed));
+        self.held.add(home.queue(), self.memory_bytes(id), opened_secs);
+        self.held.note_use(if home.is_run { id - self.log_segments } else { id }, home.is_run);
+    }
+
+    /// It is about to be free, or to be opened anew: it counts no longer.
+    pub(crate) fn note_closed(&self, id: Id) {
+        let opened_secs = self.get(id).opened_secs.load(Relaxed);
+        self.held.remove(self.home(id).queue(), self.memory_bytes(id), opened_secs);
+    }
+
+    /// A claimed segment keeps what lives in it, and its gaps are to be filled: once whoever entered their turn up to this epoch has ended it.
+    pub(crate) fn await_turns(&self, id: Id, epochs: &Epochs) -> u64 {
+        // Nobody begins to walk it from here on ...
+        self.get(id).state.store(OPEN, Release);
+        // ... and whoever has begun, or still reads what was unlinked before its mark was seen, entered their turn before this epoch ended.
+        fence(Acquire);
+        epochs.retire()
+    }
+
+    /// A claimed segment that the index no longer points into is nobody's. To be retired.
+    pub(crate) fn free(&self, id: Id) {
+        self.note_closed(id);
+        self.get(id).state.store(FREE, Relaxed);
+    }
+
+    /// Those of the log proper that were ever in use.
+    pub(crate) fn log_ids(&self) -> Range<Id> {
+        0..self.held.segments_end()
+    }
+
+    /// The same of runs, and what lies between them.
+    pub(crate) fn run_ids(&self) -> Range<Id> {
+        self.log_segments..self.log_segments + self.held.runs_end()
+    }
+
+    /// All that may hold something.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = Id> {
+        self.log_ids().chain(self.run_ids())
+    }
+
+    /// The one after this, round and round.
+    pub(crate) fn next_id(&self, id: Id) -> Id {
+        let next = id + 1;
+        let (segments, runs) = (self.log_ids(), self.run_ids());
+        if segments.contains(&next) || runs.contains(&next) {
+            next
+        } else if next <= runs.start && !runs.is_empty() {
+            runs.start
+        } else {
+            0
+        }
+    }
+
     pub(crate) fn memory_bytes(&self, id: Id) -> u64 {
         if self.is_run(id) {
             self.get(id).books.filled_bytes.load(Relaxed)
         } else {
             self.segment_bytes as u64
         }
+    }
+}
+
+/// The life of a segment in every order in which one who walks it and one who empties or refills it can meet.
+#[cfg(all(loom, test))]
+mod orders {
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+    use crate::limbo::{Limbo, Retired};
+
+    const NOW: Now = Now { secs: 1, micros: 1 };
+
+    /// One segment that waits, and what lies in it.
+    struct World {
+        segments: Segments,
+        epochs: Epochs,
+        limbo: Limbo,
+        memory: UnsafeCell<u64>,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let world = Self {
+                segments: Segments::new(1, 0, 1 << 14).expect("a vector"),
+                epochs: Epochs::new(2),
+                limbo: Limbo::default(),
+                memory: UnsafeCell::new(0),
+            };
+            assert_eq!(world.segments.with_pool(|pool| pool.take_bare()), Some(0));
+            world.fill(1);
+            world
+        }
+
+        /// Opens it, writes, and seals it.
+        fn fill(&self, value: u64) {
+            self.segments.get(0).open(SMALL, 0, 0, NOW);
+            self.segments.note_opened(0);
+            self.write(value);
+            self.segments.get(0).books.filled_bytes.store(64, Relaxed);
+            self.segments.seal(0);
+        }
+
+        #[allow(unsafe_code)]
+        fn write(&self, value: u64) {
+            // SAFETY: the model checker ends the test where another is there.
+            self.memory.with_mut(|memory| unsafe { *memory = value });
+        }
+
+        /// Reads it in a turn, if it lies still.
+        #[allow(unsafe_code)]
+        fn walk(&self) {
+            self.epochs.enter(0);
+            if self.segments.get(0).is_sealed() {
+                // SAFETY: as above.
+                let value = self.memory.with(|memory| unsafe { *memory });
+                assert!([1, 2].contains(&value), "{value}");
+            }
+            self.epochs.leave(0);
+        }
+    }
+
+    fn model(change: impl Fn(&World) + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(move || {
+            let world = Arc::new(World::new());
+            let walker = thread::spawn({
+                let world = Arc::clone(&world);
+                move || world.walk()
+            });
+            change(&world);
+            walker.join().expect("a walk");
+        });
+    }
+
+    #[test]
+    fn nobody_reads_a_segment_that_is_emptied_and_filled_anew() {
+        model(|world| {
+            assert!(world.segments.withdraw(0));
+            world.segments.free(0);
+            world.limbo.push(Retired::Segment(0), 64, &world.epochs);
+            world.limbo.drain(world.epochs.horizon(), 1, |_| {
+                world.write(0);
+                world.fill(2);
+            });
+        });
+    }
+
+    #[test]
+    fn nobody_reads_a_gap_that_is_filled() {
+        model(|world| {
+            assert!(world.segments.withdraw(0));
+            let tag = world.segments.await_turns(0, &world.epochs);
+            if world.epochs.horizon() > tag {
+                world.write(0);
+                world.segments.get(0).reopen(0, NOW);
+                world.write(2);
+                world.segments.seal(0);
+            }
+        });
     }
 }

@@ -96,7 +96,7 @@ impl Engine {
         self.slack.note(self.live_bytes(&[SMALL, MAIN, LARGE]));
         if self.slack.unsearched.load(Relaxed) == 0 {
             // One more than there are: the first may have been searched in part.
-            self.slack.unsearched.store(self.segments.all.len() + 1, Relaxed);
+            self.slack.unsearched.store(self.segments.ids().count() + 1, Relaxed);
         }
     }
 

@@ -60,9 +60,9 @@ pub enum Queue {
 }
 
 impl Engine {
-    /// Looks at all segments: some nanoseconds each.
+    /// Looks at all segments that were ever in use: some nanoseconds each, which for a large cache are milliseconds.
     pub fn survey(&self) -> Survey {
-        let pieces = (0..).zip(self.segments.all.iter()).filter_map(|(id, _)| self.piece(id));
+        let pieces = self.segments.ids().filter_map(|id| self.piece(id));
         Survey {
             segment_bytes: self.segments.segment_bytes as u64,
             segments_free: u64::from(self.segments.ready_count.load(Relaxed)),

@@ -40,6 +40,7 @@ impl Upload {
         segment.books.filled_bytes.store(run.memory_bytes, Relaxed);
         segment.pins.store(0, Relaxed);
         let start = engine.segments.start(run.id);
+        engine.log.lend(start..start + run.segments as usize * engine.segments.segment_bytes);
         // SAFETY: the run is ours alone, and it is long enough.
         let raw = unsafe { Raw::write(&engine.log, start, &shape, key, Expiry::NEVER, now_secs) };
         Self { engine: Arc::clone(engine), id: run.id, raw, shape, filled_bytes: 0, committed: false }

@@ -67,8 +67,8 @@ impl Novelty {
 /// What a handle learned about keys that left a queue, by queue, with the past fading.
 #[derive(Default)]
 pub(crate) struct Lesson {
-    evicted: [f32; 2],
-    returned: [f32; 2],
+    evicted: [f64; 2],
+    returned: [f64; 2],
     /// Evictions since the last conclusion.
     fresh: u64,
 }
@@ -103,11 +103,31 @@ impl Lesson {
 const STEPS_PER_TURNOVER: u64 = 64;
 const EVICTIONS_PER_STEP_MIN: u64 = 16;
 /// What is kept of the past at each conclusion.
-const MEMORY: f32 = 0.95;
+const MEMORY: f64 = 0.95;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Of 2^26 evictions of each queue 2^25 of the small and 2^24 of the main one's keys come back: new ones deserve a longer stay. A 32-bit
+    /// float would count both to 2^24.
+    #[test]
+    fn a_lesson_counts_beyond_what_a_short_float_can() {
+        let (mut lesson, novelty) = (Lesson::default(), Novelty::default());
+        let items = STEPS_PER_TURNOVER << 27;
+        for number in 0..1 << 26 {
+            if number % 2 == 0 {
+                lesson.note_return(SMALL);
+            }
+            if number % 4 == 0 {
+                lesson.note_return(MAIN);
+            }
+            lesson.note_eviction(SMALL, items, &novelty);
+            lesson.note_eviction(MAIN, items, &novelty);
+        }
+        assert_eq!(lesson.fresh, 0, "a conclusion was drawn");
+        assert!(novelty.at_first(SMALL) > READ, "{}", novelty.at_first(SMALL));
+    }
 
     #[test]
     fn a_class_is_what_division_says() {

@@ -1,13 +1,12 @@
 //! Where new items go: each handle's open segments.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::engine::Engine;
 use crate::gaps::{self, Gaps, Layout, Threadable};
 use crate::queues::Treatment;
 use crate::request::{Expiry, Now};
-use crate::segment::{FREE, GROUPS, Id, OPEN, group_of, open_secs_max};
-use crate::sync::fence;
+use crate::segment::{FREE, GROUPS, Id, group_of, open_secs_max};
 use crate::worth::{CLASSES, class_of};
 
 /// What a handle keeps for itself.
@@ -204,11 +203,8 @@ impl Writer {
 
     /// The gaps of the victim are known: as soon as nobody reads there any more it is the next to be written to.
     pub(crate) fn await_turns(&mut self, engine: &Engine, id: Id) {
-        // Nobody begins to walk it from here on ...
-        engine.segments.get(id).state.store(OPEN, Release);
-        // ... and whoever has begun, or still reads what was unlinked before its mark was seen, entered their turn before this epoch ended.
-        fence(Acquire);
-        let (tag, layout) = (engine.epochs.retire(), std::mem::take(&mut self.layout));
+        let (tag, layout) =
+            (engine.segments.await_turns(id, &engine.epochs), std::mem::take(&mut self.layout));
         self.threadable = Some(Threadable { id, tag, layout, refusals: 0 });
     }
 
@@ -301,6 +297,7 @@ impl Open {
     fn new(engine: &Engine, id: Id, queue: usize, group: usize, flush_mark: u32, now: Now) -> Self {
         let segment = engine.segments.get(id);
         segment.open(queue, group, flush_mark, now);
+        engine.segments.note_opened(id);
         segment.opened_clock.store(engine.segments.clock.load(Relaxed), Relaxed);
         let start = engine.segments.start(id);
         Self {
@@ -317,7 +314,9 @@ impl Open {
     /// One with gaps. Before the first is entered there is no room.
     fn threaded(engine: &Engine, id: Id, layout: Layout, queue: usize, flush_mark: u32, now: Now) -> Self {
         let segment = engine.segments.get(id);
+        engine.segments.note_closed(id);
         segment.reopen(layout.gaps.bytes(), now);
+        engine.segments.note_opened(id);
         segment.opened_clock.store(engine.segments.clock.load(Relaxed), Relaxed);
         // What lives there is worth what it would be if it were copied.
         let weight = layout.live_items * engine.segments.novelty.at_first(queue);
@@ -338,6 +337,7 @@ impl Open {
         }
         let at = self.next;
         self.next += bytes;
+        engine.log.lend(at..self.next);
         self.weight += weight;
         let ahead = match &mut self.gaps {
             None => Some(at + WRITE_AHEAD_ITEMS * bytes),
@@ -356,6 +356,7 @@ impl Open {
         }
         let gap = gaps.enter(bytes, rest.len())?;
         gaps::close(engine, rest);
+        engine.poison(gap.clone());
         (self.next, self.end) = (gap.start, gap.end);
         Some(())
     }
@@ -375,6 +376,7 @@ impl Open {
             }
         } else if filled == 0 {
             // Everything in it was taken back: nobody ever saw it.
+            engine.segments.note_closed(self.id);
             segment.state.store(FREE, Relaxed);
             engine.segments.with_pool(|pool| pool.put_ready(self.id));
         } else {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use larder_engine::{
     Arith, Compare, Config, Counted, Deleted, Engine, Expiry, Fail, Fetch, Handle, Invalidate, LargePages,
-    NoRoom, Now, Store, Stored, Token, Turn,
+    NoRoom, Now, Queue, Store, Stored, Token, Turn,
 };
 
 const ONE_MORE: Arith = Arith {
@@ -615,4 +615,78 @@ fn an_upload_of_another_engine_is_not_linked() {
         upload.advance(filled);
     }
     turn.commit(turn.prepare(b"key"), &store, &mut Some(upload));
+}
+
+/// Segments by queue (the small one, the main one, large items), their memory, and the age of the oldest, counted one by one.
+fn counted_by_survey(engine: &Engine, now: Now) -> [(u64, u64, u32); 3] {
+    let mut queues = [(0, 0, 0); 3];
+    for piece in engine.survey().pieces {
+        let place = match piece.queue {
+            _ if piece.is_large => 2,
+            Queue::Small => 0,
+            Queue::Main => 1,
+        };
+        let (segments, memory_bytes, age_secs) = &mut queues[place];
+        *segments += 1;
+        *memory_bytes += piece.memory_bytes;
+        *age_secs = (now.secs - piece.opened_secs).max(*age_secs);
+    }
+    queues
+}
+
+#[test]
+fn sums_are_what_a_look_at_each_segment_finds() {
+    for evict in [true, false] {
+        let engine = engine(8 << 20, evict);
+        let (mut handle, mut background) = (engine.handle().unwrap(), engine.handle().unwrap());
+        let mut random = 1u64;
+        for round in 0..60_000u64 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let now = at(2 + round as u32 / 1000);
+            let key = format!("key:{}", (random >> 40) % 3000).into_bytes();
+            let bytes = if random >> 33 & 127 == 0 { 60_000 } else { (random >> 45) as usize % 3000 };
+            let expiry = if random >> 60 == 0 { Expiry::at(now.secs + 3) } else { Expiry::NEVER };
+            match random >> 20 & 15 {
+                0..9 => drop(put(&mut handle, now, &Store { expiry, ..Store::set(&key, &vec![7; bytes]) })),
+                9..14 => drop(has(&handle.enter(now), &key)),
+                _ => {
+                    let turn = handle.enter(now);
+                    turn.delete(&key, turn.prepare(&key), None);
+                }
+            }
+            if round % 500 == 0 {
+                background.maintain(now, 100);
+                let stats = engine.stats();
+                let summed = stats.queues.map(|queue| (queue.segments, queue.memory_bytes, queue.age_secs));
+                assert_eq!(summed, counted_by_survey(&engine, now), "round {round}, evicts: {evict}");
+            }
+            if round == 30_000 {
+                engine.flush(now, None);
+            }
+        }
+    }
+}
+
+/// Page faults tell what memory was looked at that nobody had touched before.
+#[cfg(not(miri))]
+#[test]
+fn what_was_never_used_is_not_looked_at() {
+    fn faults() -> i64 {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        stat.rsplit(") ").next().unwrap().split(' ').nth(7).unwrap().parse().unwrap()
+    }
+    for evict in [true, false] {
+        // 262,144 segments, and as many more for large items.
+        let engine = engine(64 << 30, evict);
+        let mut handle = engine.handle().unwrap();
+        put(&mut handle, at(2), &Store::set(b"key", &[7; 1000]));
+        put(&mut handle, at(2), &Store::set(b"large", &[7; 600_000]));
+        let before = faults();
+        let stats = engine.stats();
+        assert_eq!((stats.queues[0].segments, stats.queues[2].segments), (1, 1));
+        assert_eq!(engine.survey().pieces.len(), 2);
+        handle.maintain(at(3), 1000);
+        let faults = faults() - before;
+        assert!(faults < 200, "{faults} pages were looked at for the first time");
+    }
 }

@@ -110,8 +110,13 @@ mod orders {
     use loom::thread;
 
     fn model(test: impl Fn() + Sync + Send + 'static) {
+        model_with(3, test);
+    }
+
+    /// With so many changes of threads that are not ready to give way.
+    fn model_with(preemptions: usize, test: impl Fn() + Sync + Send + 'static) {
         let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(3);
+        builder.preemption_bound = Some(preemptions);
         builder.check(test);
     }
 
@@ -178,6 +183,25 @@ mod orders {
             });
             index.report(3, &budget, &|offset| hash(offset as u64 / 8, offset as u64 / 8 & 1), |_| {});
             assert!(index.bucket_count() >= 2);
+            reader.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_reader_finds_an_entry_that_a_split_moves_up_and_the_next_insert_down_again() {
+        // The split gives way to the reader, the reader to the split, the split to the reader again, and that to the insert.
+        model_with(4, || {
+            // 4 lies in the overflow; 1 leaves, so that 2 to 4 fill the first line and 4 its last word.
+            let (index, budget) = index(1);
+            let hash_of = |tag: u64| hash(tag, u64::from(tag == 1));
+            (1..=4).for_each(|tag| insert(&index, &budget, hash_of(tag), tag as usize * 8));
+            let (index, budget) = (Arc::new(index), Arc::new(budget));
+            let reader = thread::spawn({
+                let index = Arc::clone(&index);
+                move || assert!(finds(&index, hash(4, 0), 32))
+            });
+            assert!(index.split(&budget, &|offset| hash_of(offset as u64 / 8), &mut |_| {}));
+            insert(&index, &budget, hash(5, 0), 40);
             reader.join().unwrap();
         });
     }
