@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::apart::Apart;
 use crate::budget::Budget;
+use crate::cas::CasValues;
 use crate::epoch::Epochs;
 use crate::ghost::Ghost;
 use crate::handle::Handle;
@@ -94,6 +95,7 @@ pub struct Engine {
     pub(crate) budget: Apart<Budget>,
     pub(crate) epochs: Epochs,
     pub(crate) counters: Box<[Counters]>,
+    pub(crate) cas_values: CasValues,
 
     /// Counts flushes; a segment opened under an earlier mark is flushed.
     pub(crate) flush_mark: AtomicU32,
@@ -181,6 +183,7 @@ impl Engine {
             budget: Apart::new(budget),
             epochs: Epochs::new(config.handles_max),
             counters: (0..config.handles_max).map(|_| Counters::default()).collect(),
+            cas_values: CasValues::new(config.handles_max),
             flush_mark: AtomicU32::new(0),
             flush_at: AtomicU32::new(0),
             flushed_secs: AtomicU32::new(0),

@@ -25,8 +25,6 @@ pub(crate) struct Writer {
     busiest: Option<Line>,
     /// What its evictions taught it.
     pub(crate) lesson: crate::worth::Lesson,
-    /// The last CAS value given.
-    pub(crate) last_cas: u64,
     /// Items linked (less unlinked) that the index has not been told of.
     pub(crate) unreported_items: i64,
     /// What it evicted, if anybody wants to know.
