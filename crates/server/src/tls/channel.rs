@@ -10,6 +10,7 @@ use rustls::server::{ServerConfig, ServerConnectionData, UnbufferedServerConnect
 use rustls::unbuffered::{ConnectionState, EncodeTlsData, UnbufferedStatus};
 
 use crate::counters::Counters;
+use crate::heap;
 use crate::session::CloseReason;
 use crate::wire::{self, Received};
 
@@ -101,7 +102,8 @@ impl Channel {
         let Ok(Opened { records_bytes, plain_bytes, is_last }) = self.open(records, plain) else {
             return self.fail(fd, counters);
         };
-        self.incoming = records[records_bytes..].to_vec();
+        let Some(incoming) = heap::copy(&records[records_bytes..]) else { return self.fail(fd, counters) };
+        self.incoming = incoming;
         if self.phase == Phase::Handshake && !self.tls.is_handshaking() {
             self.phase = Phase::Established;
             if self.tls.handshake_kind() != Some(HandshakeKind::Resumed) {
@@ -147,7 +149,7 @@ impl Channel {
         }
         let sent = wire::write(fd, &[IoSlice::new(&records[..sealed])])?;
         if sent < sealed {
-            self.outgoing = records[sent..sealed].to_vec();
+            self.outgoing = heap::copy(&records[sent..sealed]).ok_or(io::ErrorKind::OutOfMemory)?;
         }
         Ok(taken)
     }
