@@ -479,19 +479,9 @@ impl Turn<'_> {
         bucket.find(hash, |entry| self.engine().item(entry).has_key(key))
     }
 
-    /// The next CAS value: a hybrid clock (Kulkarni et al., OPODIS 2014) of microseconds << 4 | handle, above the value that it
-    /// replaces. Below 2^53 for the next decades, so that clients that keep it in a double are safe.
-    pub(crate) fn fresh_cas(&self, above: u64) -> u64 {
-        const HANDLE_BITS: u32 = 4;
-        let mut writer = self.handle.writer.borrow_mut();
-        let tick = self.now().micros.max((writer.last_cas >> HANDLE_BITS) + 1);
-        let handle = self.handle.id as u64 & 15;
-        writer.last_cas = tick << HANDLE_BITS | handle;
-        if writer.last_cas > above {
-            return writer.last_cas;
-        }
-        // A client installed a value of its own (`E`) from the future: above it, but the clock stays.
-        above.checked_add(1).unwrap_or(writer.last_cas)
+    /// The next CAS value, in place of this one. Under the lock of the item's bucket.
+    pub(crate) fn fresh_cas(&self, replaced: u64) -> u64 {
+        self.engine().cas_values.fresh(self.handle.id, replaced)
     }
 }
 

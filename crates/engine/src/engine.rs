@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::apart::Apart;
 use crate::budget::Budget;
+use crate::cas::CasValues;
 use crate::epoch::Epochs;
 use crate::ghost::Ghost;
 use crate::handle::Handle;
@@ -22,6 +23,7 @@ use crate::segment::{GROUPS, Home, Id, Segments};
 use crate::slack::{Slack, kept_segments};
 use crate::stats::{Counters, Stats};
 use crate::worth::CLASSES;
+use crate::write::Parked;
 
 const SEGMENT_BYTES_MIN: usize = 16 << 10;
 const SEGMENT_BYTES_MAX: usize = 1 << 20;
@@ -31,16 +33,13 @@ const RECLAIM_STEP: usize = 2;
 const OVERDRAFT_SEGMENTS: u64 = 4;
 /// Overflow buckets of the index come back once so many wait.
 const BUCKETS_STEP: usize = 16;
-/// How far the limit may be raised later. Address space alone is set aside for it.
-const GROWTH_FACTOR: usize = 4;
+/// How far the limit may be raised later, at most. Address space alone is set aside for it.
+const GROWTH_FACTOR_MAX: usize = 4;
 /// At least, unless the memory is too small.
 const SEGMENTS_PER_HANDLE: usize = 16;
 /// The part of its share of the segments that a handle keeps open at most, if items can go to those that are open: a sixteenth of
 /// the memory would be empty.
 const OPEN_PART: usize = 8;
-/// Address space for large items, as a multiple of the memory: runs are never moved, so room that is free but in pieces must
-/// not run out before the memory does.
-const RUN_SPACE_FACTOR: usize = 4;
 /// After a flush its items are left to be found for so long, so that whoever asks is told "flushed" and not "absent";
 /// memcached behaves the same. Memory that is wanted takes them at once.
 const FLUSH_GRACE_SECS: u32 = 3;
@@ -79,6 +78,7 @@ pub struct Engine {
     pub(crate) open_max: usize,
     /// So few segments that handles which keep some open while they do nothing may leave none to others.
     pub(crate) is_crowded: bool,
+    pub(crate) parked: Apart<Parked>,
     /// Free segments to keep at hand, so that a store need not wait for readers to leave an evicted one; without eviction those that are left to
     /// gaps as well (`slack.rs`). Changes with the limit.
     free_target: AtomicU32,
@@ -95,6 +95,7 @@ pub struct Engine {
     pub(crate) budget: Apart<Budget>,
     pub(crate) epochs: Epochs,
     pub(crate) counters: Box<[Counters]>,
+    pub(crate) cas_values: CasValues,
 
     /// Counts flushes; a segment opened under an earlier mark is flushed.
     pub(crate) flush_mark: AtomicU32,
@@ -119,6 +120,26 @@ impl Engine {
     ///
     /// Errors: the configuration makes no sense (`InvalidInput`), or the system refuses the address space.
     pub fn new(config: Config) -> io::Result<Arc<Self>> {
+        Self::new_within(config, u64::MAX)
+    }
+
+    /// The same for a process that has so much address space left for it. Twelve times the memory is plenty: the limit may be raised to
+    /// four times what it is. With less (but about two times and a half at least) it may be raised by less, and large values may find no room in one piece.
+    ///
+    /// Errors: as of [`Engine::new`]; also if it is too little (`OutOfMemory`).
+    pub fn new_within(config: Config, address_space_bytes: u64) -> io::Result<Arc<Self>> {
+        let mut factor = GROWTH_FACTOR_MAX;
+        loop {
+            match Self::reserve(&config, factor, address_space_bytes) {
+                Err(error) if error.kind() == io::ErrorKind::OutOfMemory && factor > 1 => factor /= 2,
+                reserved => return reserved,
+            }
+        }
+    }
+
+    /// Reserves `factor` times the address space that the memory needs: for a limit that is raised, and twice as much for large items. Runs are
+    /// never moved, so room that is free but in pieces should not run out before the memory does.
+    fn reserve(config: &Config, factor: usize, address_space_bytes: u64) -> io::Result<Arc<Self>> {
         let memory_bytes = usize::try_from(config.memory_bytes).unwrap_or(usize::MAX);
         if !(1 << 20..=1 << 41).contains(&memory_bytes) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "memory must be 1 MiB to 2 TiB"));
@@ -134,9 +155,8 @@ impl Engine {
         let item_segments = (config.item_bytes_max as usize).div_ceil(segment_bytes) + 1;
         // An entry of the index has room for so many addresses.
         let segments_max = crate::index::LOG_BYTES_MAX / segment_bytes;
-        let reserved_segments = (GROWTH_FACTOR * log_segments).min(segments_max / 2);
-        let run_segments =
-            (RUN_SPACE_FACTOR * log_segments.max(item_segments)).min(segments_max - reserved_segments);
+        let reserved_segments = (factor * log_segments).min(segments_max / 2);
+        let run_segments = (factor * log_segments.max(item_segments)).min(segments_max - reserved_segments);
         let budget = Budget::new(config.memory_bytes);
         let buckets = match config.index_power {
             Some(power) => 1 << power.min(32),
@@ -149,9 +169,16 @@ impl Engine {
             ));
         }
         let reserve = if config.evict { 0 } else { config.handles_max.min(log_segments / 8).max(1) };
-        let index = Index::new(GROWTH_FACTOR * memory_bytes, buckets, &budget)?;
+        let log_bytes = (reserved_segments + run_segments) * segment_bytes;
+        let needed_bytes = log_bytes + Index::reserved_bytes(factor * memory_bytes, buckets);
+        if needed_bytes as u64 > address_space_bytes {
+            let (needed_mib, left_mib) = (needed_bytes.div_ceil(1 << 20), address_space_bytes >> 20);
+            let lack = format!("it needs {needed_mib} MiB of addresses, and {left_mib} MiB are left");
+            return Err(io::Error::new(io::ErrorKind::OutOfMemory, lack));
+        }
+        let index = Index::new(factor * memory_bytes, buckets, &budget)?;
         let ghost = Ghost::new(if config.evict { memory_bytes / 64 } else { 0 })?;
-        let log = Region::reserve((reserved_segments + run_segments) * segment_bytes)?;
+        let log = Region::reserve(log_bytes)?;
         if config.large_pages == LargePages::FromTheStart {
             log.prefer_large_pages();
         }
@@ -164,7 +191,7 @@ impl Engine {
             large_pages: config.large_pages,
             is_crowded: log_segments < SEGMENTS_PER_HANDLE * config.handles_max,
             groups: if log_segments / config.handles_max >= 48 { GROUPS } else { 2 },
-            classes: classes(log_segments, &config),
+            classes: classes(log_segments, config),
             open_max: (log_segments / config.handles_max / OPEN_PART).max(2),
             free_target: AtomicU32::new(if config.evict {
                 (2 + config.handles_max as u32 / 8).min(log_segments as u32 / 16)
@@ -172,6 +199,7 @@ impl Engine {
                 kept_segments(config.memory_bytes, segment_bytes, reserve)
             }),
             reserve,
+            parked: Apart::default(),
             slack: Apart::default(),
             hash_key: HashKey::new(config.hash_key),
             log,
@@ -182,6 +210,7 @@ impl Engine {
             budget: Apart::new(budget),
             epochs: Epochs::new(config.handles_max),
             counters: (0..config.handles_max).map(|_| Counters::default()).collect(),
+            cas_values: CasValues::new(config.handles_max),
             flush_mark: AtomicU32::new(0),
             flush_at: AtomicU32::new(0),
             flushed_secs: AtomicU32::new(0),
@@ -219,8 +248,8 @@ impl Engine {
     }
 
     /// Changes [`Config::memory_bytes`] while the cache is in use. With less, items are evicted and memory is given back as stores and
-    /// background steps come by; without eviction nothing can be stored until enough is deleted. False, and nothing has changed: more than four times
-    /// what the cache was built with.
+    /// background steps come by; without eviction nothing can be stored until enough is deleted. False, and nothing has changed: more than address
+    /// space was reserved for, which is four times what the cache was built with unless that was scarce ([`Engine::new_within`]).
     pub fn set_memory_limit(&self, memory_bytes: u64) -> bool {
         let reserved_bytes = self.segments.log_segments as u64 * self.segments.segment_bytes as u64;
         if memory_bytes > reserved_bytes {
@@ -417,13 +446,17 @@ impl Engine {
         if !self.take_budget(bytes) {
             return None;
         }
-        let id = self.segments.with_pool(|pool| pool.take_bare());
-        if id.is_some() {
-            self.segments.capacity_bytes.fetch_add(bytes, Relaxed);
-        } else {
+        let Some(id) = self.segments.with_pool(|pool| pool.take_bare()) else {
             self.budget.give(bytes);
+            return None;
+        };
+        if !self.log.commit(self.segments.start(id), self.segments.segment_bytes) {
+            self.segments.with_pool(|pool| pool.put_bare(id));
+            self.budget.give(bytes);
+            return None;
         }
-        id
+        self.segments.capacity_bytes.fetch_add(bytes, Relaxed);
+        Some(id)
     }
 
     /// Charges memory for a run, giving up free segments for it if need be.

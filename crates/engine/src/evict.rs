@@ -163,9 +163,10 @@ impl Turn<'_> {
         take().or_else(|lack| self.make_room(lack, bytes, take))
     }
 
-    /// More memory for a run.
-    pub(crate) fn charge(&self, bytes: usize) -> Result<(), NoRoom> {
-        let take = || if self.engine().take_bytes(bytes as u64) { Ok(()) } else { Err(Lack::Memory) };
+    /// More memory for a run that has some.
+    pub(crate) fn charge(&self, id: Id, memory_bytes: usize, bytes: usize) -> Result<(), NoRoom> {
+        let extend = || self.engine().extend_run(id, memory_bytes as u64, bytes as u64);
+        let take = || if extend() { Ok(()) } else { Err(Lack::Memory) };
         take().or_else(|lack| self.make_room(lack, bytes, take))
     }
 
@@ -185,7 +186,7 @@ impl Turn<'_> {
             return attempt().or(Err(NoRoom::TryAgain));
         }
         let has_begun = self.engine().evict && self.handle.writer.borrow().has_begun();
-        if has_begun || self.engine().is_reclaiming() {
+        if has_begun || self.engine().is_reclaiming() || self.engine().seal_parked() {
             return Err(NoRoom::TryAgain);
         }
         self.counters().out_of_memory.add(1);

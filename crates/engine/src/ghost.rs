@@ -20,7 +20,7 @@ pub(crate) struct Ghost {
 
 impl Ghost {
     pub(crate) fn new(bytes: usize) -> io::Result<Self> {
-        Ok(Self { lines: Region::reserve(bytes)?, used: AtomicUsize::new(1) })
+        Ok(Self { lines: Region::reserve_committed(bytes)?, used: AtomicUsize::new(1) })
     }
 
     /// As [`crate::numa::interleave`].

@@ -40,7 +40,7 @@ impl Handle {
     }
 
     /// Does it keep memory to itself that others may need, for there are few segments for so many handles? Then
-    /// [`Handle::rest`] before a longer time without turns.
+    /// [`Handle::rest`] before a time without turns.
     pub fn is_holding(&self) -> bool {
         self.engine.is_crowded && self.writer.borrow().is_holding()
     }
@@ -49,14 +49,16 @@ impl Handle {
     pub fn rest(&mut self) {
         // As in a turn: a segment that another retires meanwhile must not begin a new life while we look at it.
         self.engine.epochs.enter(self.id);
-        self.writer.get_mut().close(&self.engine);
+        self.writer.get_mut().park(&self.engine);
         self.engine.epochs.leave(self.id);
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.rest();
+        self.engine.epochs.enter(self.id);
+        self.writer.get_mut().close(&self.engine);
+        self.engine.epochs.leave(self.id);
         self.engine.take_back_handle(self.id);
     }
 }
@@ -383,7 +385,12 @@ impl<'t> Item<'t> {
     /// A hold on the value that outlasts the turn; `None` for a small item, which is cheaper to copy.
     pub fn pin(&self) -> Option<Pin> {
         let id = self.engine.segments.id_at(self.offset);
-        self.engine.segments.is_run(id).then(|| Pin::new(Arc::clone(self.engine), id, self.raw))
+        self.is_pinnable().then(|| Pin::new(Arc::clone(self.engine), id, self.raw))
+    }
+
+    /// Is it so large that [`Item::pin`] can hold it?
+    pub fn is_pinnable(&self) -> bool {
+        self.engine.segments.is_run(self.engine.segments.id_at(self.offset))
     }
 }
 

@@ -151,8 +151,11 @@ struct Spare {
 impl Index {
     /// Address space for `memory_bytes` of cache; `count` buckets (a power of two) to start with.
     pub(crate) fn new(memory_bytes: usize, count: usize, budget: &Budget) -> io::Result<Self> {
-        let buckets = Lines::reserve((memory_bytes / 2).max(count * LINE_BYTES).max(1 << 16))?;
-        let overflow = Lines::reserve((memory_bytes / 4).max(1 << 16))?;
+        let buckets = Lines::reserve(buckets_bytes(memory_bytes, count))?;
+        let overflow = Lines::reserve(overflow_bytes(memory_bytes))?;
+        if !buckets.commit(count) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
         budget.force((count * LINE_BYTES).next_multiple_of(PAGE_BYTES) as u64);
         Ok(Self {
             count: AtomicU64::new(count as u64),
@@ -163,6 +166,11 @@ impl Index {
             large_pages: [AtomicUsize::new(0), AtomicUsize::new(0)],
             items: Apart::new(AtomicU64::new(0)),
         })
+    }
+
+    /// Address space that an index of these sizes takes.
+    pub(crate) fn reserved_bytes(memory_bytes: usize, count: usize) -> usize {
+        buckets_bytes(memory_bytes, count) + overflow_bytes(memory_bytes)
     }
 
     /// Moves what has been filled since to a large page, one page of it. False: nothing is to be moved, or the system has no large page now.
@@ -319,9 +327,12 @@ impl Index {
         self.buckets.prefetch(splits_from(new + SPLIT_BUCKETS_AHEAD));
     }
 
-    /// Splits one bucket. False if there is no room for its overflow.
+    /// Splits one bucket. False if there is no room for it or its overflow.
     fn split(&self, budget: &Budget, log: &impl Items, retire: &mut impl FnMut(u32)) -> bool {
         let new = self.count.load(Relaxed) as usize;
+        if !self.buckets.commit(new + 1) {
+            return false;
+        }
         let old = self.lock_bucket(new - (1 << new.ilog2()));
         let (mut leaving, mut staying) = (Vec::with_capacity(2 * WORDS), Vec::with_capacity(2 * WORDS));
         for word in old.lines().flatten() {
@@ -380,7 +391,7 @@ impl Index {
     fn take_overflow(&self, budget: &Budget, wanted: usize) -> Option<Vec<u32>> {
         let mut spare = self.spare();
         let fresh = wanted.saturating_sub(spare.freed.len());
-        if spare.used + fresh > self.overflow.count() {
+        if spare.used + fresh > self.overflow.count() || !self.overflow.commit(spare.used + fresh) {
             return None;
         }
         let keep = spare.freed.len() - (wanted - fresh);
@@ -430,6 +441,16 @@ impl Index {
         }
         Bucket { index: self, first }
     }
+}
+
+/// For buckets: as many as a memory of nothing but the smallest items would need.
+fn buckets_bytes(memory_bytes: usize, count: usize) -> usize {
+    (memory_bytes / 2).max(count * LINE_BYTES).max(1 << 16)
+}
+
+/// For what does not fit into them.
+fn overflow_bytes(memory_bytes: usize) -> usize {
+    (memory_bytes / 4).max(1 << 16)
 }
 
 /// Which of `count` buckets a hash belongs to.

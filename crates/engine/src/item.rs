@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let log = Region::reserve(1 << 16).unwrap();
+        let log = Region::reserve_committed(1 << 16).unwrap();
         for (client_flags, has_expiry, large, key, value) in [
             (0, false, false, &b"k"[..], &b""[..]),
             (7, false, false, b"key", b"value"),

@@ -51,6 +51,7 @@
 mod ahead;
 mod apart;
 mod budget;
+mod cas;
 mod change;
 mod digits;
 mod engine;

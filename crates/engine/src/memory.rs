@@ -1,5 +1,8 @@
 //! Address space: reserved once, touched as it is needed, given back to the system page by page.
 //!
+//! A system that grants no more than it has (`vm.overcommit_memory=2`) counts what can be written to, whether it is or not. There what was not
+//! committed is out of reach. So it is in debug builds, which thereby find whoever touches what is not theirs, or was given back.
+//!
 //! Unsafe code lives here because this module hands out memory that the compiler knows nothing of. What it hands out
 //! safely are atomics, which any number of threads may read and write; plain bytes it gives only through unsafe
 //! functions whose callers (`item.rs`, `upload.rs`) hold the invariant "written by one, before anybody can find it".
@@ -8,6 +11,7 @@
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::LazyLock;
 use std::sync::atomic::AtomicU32;
 #[cfg(not(all(loom, test)))]
 use std::sync::atomic::AtomicU64;
@@ -25,7 +29,15 @@ pub(crate) const LARGE_PAGE_BYTES: usize = 2 << 20;
 pub(crate) struct Region {
     base: NonNull<u8>,
     bytes: usize,
+    /// Only what was committed can be read and written.
+    is_strict: bool,
 }
+
+/// Does the system count all that can be written to? Such a reservation would be refused, or take from others what nobody uses.
+static IS_STRICT: LazyLock<bool> = LazyLock::new(|| {
+    cfg!(debug_assertions)
+        || std::fs::read("/proc/sys/vm/overcommit_memory").is_ok_and(|setting| setting.starts_with(b"2"))
+});
 
 // SAFETY: the region is plain memory. All access goes through atomics or through the unsafe functions below, whose
 // contracts forbid data races.
@@ -34,10 +46,26 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Reserves `bytes` (rounded up to pages) of address space. No memory is used until it is touched.
+    /// Reserves `bytes` (rounded up to pages) of address space. No memory is used until it is touched, which it may be once it is committed.
     pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
         let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
-        Ok(Self { base: os::reserve(bytes)?, bytes })
+        let is_strict = *IS_STRICT;
+        Ok(Self { base: os::reserve(bytes, is_strict)?, bytes, is_strict })
+    }
+
+    /// The same, all of it committed.
+    pub(crate) fn reserve_committed(bytes: usize) -> io::Result<Self> {
+        let region = Self::reserve(bytes)?;
+        if region.commit(0, region.bytes) { Ok(region) } else { Err(io::ErrorKind::OutOfMemory.into()) }
+    }
+
+    /// Makes whole pages fit for use. False: the system has no memory for them. Those that were committed stay as they are.
+    #[must_use]
+    pub(crate) fn commit(&self, offset: usize, bytes: usize) -> bool {
+        assert!(offset.is_multiple_of(PAGE_BYTES) && bytes.is_multiple_of(PAGE_BYTES));
+        assert!(offset + bytes <= self.bytes);
+        // SAFETY: in bounds (checked).
+        !self.is_strict || os::commit(unsafe { self.base.add(offset) }, bytes)
     }
 
     /// Asks for pages of 2 MiB where the system has some (transparent huge pages, `madvise` or `always`). They come as memory is
@@ -96,14 +124,14 @@ impl Region {
         unsafe { self.base.add(offset) }
     }
 
-    /// Gives the pages of a range back to the system; they read as zero afterwards.
+    /// Gives the pages of a range back to the system; they read as zero once they are committed again.
     ///
     /// # Safety
     /// Nobody holds a reference into the range or reads it concurrently.
     pub(crate) unsafe fn decommit(&self, offset: usize, bytes: usize) {
         assert!(offset.is_multiple_of(PAGE_BYTES) && offset + bytes <= self.bytes);
         // SAFETY: in bounds (checked); exclusive by the caller's promise.
-        unsafe { os::decommit(self.base.add(offset), bytes) }
+        unsafe { os::decommit(self.base.add(offset), bytes, self.is_strict) }
     }
 
     /// Hints that these bytes, or some of them, will be read or written soon.
@@ -151,7 +179,7 @@ impl Drop for Region {
 /// Takes a large page, touches it, and gives it back: the system hands out next what it got last. What a page costs that the system has to
 /// find, and in a virtual machine its host as well, is paid here, where nobody waits for it, and not while it is copied to.
 fn make_large_page_ready() {
-    let Ok(scratch) = Region::reserve(2 * LARGE_PAGE_BYTES) else { return };
+    let Ok(scratch) = Region::reserve_committed(2 * LARGE_PAGE_BYTES) else { return };
     scratch.prefer_large_pages();
     if let Some(range) = scratch.large_page(0) {
         // SAFETY: in bounds.
@@ -176,19 +204,19 @@ pub(crate) fn prefetch(pointer: *const u8) {
 #[cfg(not(miri))]
 mod os {
     use super::{NonNull, io};
-    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+    use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
 
-    pub(super) fn reserve(bytes: usize) -> io::Result<NonNull<u8>> {
+    pub(super) fn reserve(bytes: usize, is_strict: bool) -> io::Result<NonNull<u8>> {
+        let access = if is_strict { ProtFlags::empty() } else { ProtFlags::READ | ProtFlags::WRITE };
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a fresh private mapping at an address of the system's choice aliases nothing.
-        let base = unsafe {
-            mmap_anonymous(
-                std::ptr::null_mut(),
-                bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE | MapFlags::NORESERVE,
-            )
-        }?;
+        let base = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, access, flags) }?;
         NonNull::new(base.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
+    }
+
+    pub(super) fn commit(base: NonNull<u8>, bytes: usize) -> bool {
+        // SAFETY: changes no byte that can be read, and takes no access away.
+        unsafe { mprotect(base.as_ptr().cast(), bytes, MprotectFlags::READ | MprotectFlags::WRITE) }.is_ok()
     }
 
     pub(super) fn prefer_large_pages(base: NonNull<u8>, bytes: usize) {
@@ -208,7 +236,15 @@ mod os {
 
     /// # Safety
     /// The range is part of a reservation and nobody uses it.
-    pub(super) unsafe fn decommit(base: NonNull<u8>, bytes: usize) {
+    pub(super) unsafe fn decommit(base: NonNull<u8>, bytes: usize, is_strict: bool) {
+        if is_strict {
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+            // A new reservation in its place, since what could once be written to counts until it is unmapped.
+            // SAFETY: by the caller's promise. Where it is refused the old one stays.
+            if unsafe { mmap_anonymous(base.as_ptr().cast(), bytes, ProtFlags::empty(), flags) }.is_ok() {
+                return;
+            }
+        }
         let advise = |advice| {
             // SAFETY: by the caller's promise.
             unsafe { madvise(base.as_ptr().cast(), bytes, advice) }
@@ -235,7 +271,7 @@ mod os {
         Layout::from_size_align(bytes, PAGE_BYTES).expect("a region is smaller than the address space")
     }
 
-    pub(super) fn reserve(bytes: usize) -> io::Result<NonNull<u8>> {
+    pub(super) fn reserve(bytes: usize, _is_strict: bool) -> io::Result<NonNull<u8>> {
         // SAFETY: the layout's size is not zero (`Region::reserve` rounds up).
         NonNull::new(unsafe { alloc_zeroed(layout(bytes)) })
             .ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
@@ -249,7 +285,11 @@ mod os {
         false
     }
 
-    pub(super) unsafe fn decommit(base: NonNull<u8>, bytes: usize) {
+    pub(super) fn commit(_base: NonNull<u8>, _bytes: usize) -> bool {
+        true
+    }
+
+    pub(super) unsafe fn decommit(base: NonNull<u8>, bytes: usize, _is_strict: bool) {
         // SAFETY: by the caller's promise.
         unsafe { base.as_ptr().write_bytes(0, bytes) }
     }
@@ -270,7 +310,7 @@ mod tests {
 
     #[test]
     fn memory_goes_back_also_if_it_is_locked() {
-        let region = Region::reserve(4 * PAGE_BYTES).expect("address space");
+        let region = Region::reserve_committed(4 * PAGE_BYTES).expect("address space");
         // SAFETY: nobody has written to it yet.
         let advised =
             unsafe { madvise(region.base().as_ptr().cast(), PAGE_BYTES, Advice::LinuxDontneedLocked) };
@@ -285,6 +325,7 @@ mod tests {
         word.store(1, Relaxed);
         // SAFETY: nobody else knows of the region; `word` is an atomic that is not read meanwhile.
         unsafe { region.decommit(PAGE_BYTES, PAGE_BYTES) };
+        assert!(region.commit(PAGE_BYTES, PAGE_BYTES));
         assert_eq!(word.load(Relaxed), 0);
     }
 }

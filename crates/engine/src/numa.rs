@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn a_region_is_spread_over_the_nodes_there_are() {
         if is_possible() {
-            let region = Region::reserve(1 << 20).expect("address space");
+            let region = Region::reserve_committed(1 << 20).expect("address space");
             interleave(&region, &[0]).expect("there is a node 0");
             assert!(policy_of(&region).starts_with("interleave:0"), "{}", policy_of(&region));
         }
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn nodes_that_there_are_not_are_an_error() {
-        let region = Region::reserve(1 << 20).expect("address space");
+        let region = Region::reserve_committed(1 << 20).expect("address space");
         for nodes in [&[][..], &[1023], &[1024], &[u32::MAX]] {
             assert!(interleave(&region, nodes).is_err(), "{nodes:?}");
         }

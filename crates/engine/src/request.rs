@@ -11,7 +11,7 @@ pub struct Now {
     /// Seconds since the caller's own zero (a server's start). All expiry times are on this scale. Must not
     /// run backwards and must be at least 1: 0 is "never".
     pub secs: u32,
-    /// Microseconds of wall time since some fixed moment, the physical part of CAS values. May repeat.
+    /// Microseconds since some fixed moment, by which background work is paced. May repeat.
     pub micros: u64,
 }
 

@@ -139,7 +139,7 @@ impl Engine {
             self.budget.give(run.memory_bytes - kept_bytes);
             run.memory_bytes = kept_bytes;
         } else if run.memory_bytes < bytes {
-            if !self.take_bytes(bytes - run.memory_bytes) {
+            if !self.extend_run(run.id, run.memory_bytes, bytes - run.memory_bytes) {
                 self.runs.put_warm(run);
                 return Err(Lack::Memory);
             }
@@ -154,6 +154,11 @@ impl Engine {
         }
         loop {
             if let Some(id) = self.runs.take_bare(segments) {
+                if !self.log.commit(self.segments.start(id), memory_bytes as usize) {
+                    self.runs.put_bare(id, segments);
+                    self.budget.give(memory_bytes);
+                    return Err(Lack::Memory);
+                }
                 return Ok(Run { id, segments, memory_bytes });
             }
             // Warm ones may lie in the way.
@@ -162,6 +167,19 @@ impl Engine {
                 return Err(Lack::Space);
             }
         }
+    }
+
+    /// Charges more memory for a run that has some, and commits it. False: there is none.
+    pub(crate) fn extend_run(&self, id: Id, memory_bytes: u64, more_bytes: u64) -> bool {
+        if !self.take_bytes(more_bytes) {
+            return false;
+        }
+        let end = self.segments.start(id) + memory_bytes as usize;
+        let is_committed = self.log.commit(end, more_bytes as usize);
+        if !is_committed {
+            self.budget.give(more_bytes);
+        }
+        is_committed
     }
 
     /// A run nobody can find any more goes when its last pin does.

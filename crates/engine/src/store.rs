@@ -72,7 +72,7 @@ impl Turn<'_> {
         assert!(upload.is_of(&self.handle.engine), "an upload is filled where it was reserved");
         let step = upload.next_step_bytes();
         if step > 0 {
-            self.charge(step)?;
+            self.charge(upload.id, upload.charged_bytes(), step)?;
             upload.charge(step);
         }
         Ok(upload.window())

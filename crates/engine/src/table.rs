@@ -29,7 +29,7 @@ impl<T: Zeroed> Table<T> {
     /// `length` zeros. Errors: the system refuses the address space.
     pub(crate) fn reserve(length: usize) -> io::Result<Self> {
         const { assert!(align_of::<T>() <= PAGE_BYTES) };
-        let region = Region::reserve(length * size_of::<T>())?;
+        let region = Region::reserve_committed(length * size_of::<T>())?;
         Ok(Self { region, length, values: PhantomData })
     }
 }

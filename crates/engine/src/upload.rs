@@ -93,7 +93,7 @@ impl Upload {
         self.committed = true;
     }
 
-    fn charged_bytes(&self) -> usize {
+    pub(crate) fn charged_bytes(&self) -> usize {
         self.engine.segments.get(self.id).books.filled_bytes.load(Relaxed) as usize
     }
 

@@ -1,6 +1,7 @@
 //! Where new items go: each handle's open segments.
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::engine::Engine;
 use crate::gaps::{self, Gaps, Layout, Threadable};
@@ -9,11 +10,28 @@ use crate::request::{Expiry, Now};
 use crate::segment::{FREE, GROUPS, Id, group_of, open_secs_max};
 use crate::worth::{CLASSES, class_of};
 
+/// By queue, TTL group and class of worth.
+type OpenSegments = [[[Option<Open>; CLASSES]; GROUPS]; 2];
+
+/// Open segments that no handle has: where there are few for so many handles, each leaves its own to the next that stores.
+#[derive(Default)]
+pub(crate) struct Parked(Mutex<Vec<OpenSegments>>);
+
+impl Parked {
+    fn take(&self) -> Option<OpenSegments> {
+        self.sets().pop()
+    }
+
+    fn sets(&self) -> MutexGuard<'_, Vec<OpenSegments>> {
+        // Nothing in here panics half-way.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// What a handle keeps for itself.
 #[derive(Default)]
 pub(crate) struct Writer {
-    /// By queue, TTL group and class of worth.
-    open: [[[Option<Open>; CLASSES]; GROUPS]; 2],
+    open: OpenSegments,
     /// The segment this handle is emptying, or looking for gaps in.
     pub(crate) victim: Option<crate::evict::Victim>,
     /// What was found in that so far.
@@ -24,8 +42,6 @@ pub(crate) struct Writer {
     busiest: Option<Line>,
     /// What its evictions taught it.
     pub(crate) lesson: crate::worth::Lesson,
-    /// The last CAS value given.
-    pub(crate) last_cas: u64,
     /// Items linked (less unlinked) that the index has not been told of.
     pub(crate) unreported_items: i64,
     /// What it evicted, if anybody wants to know.
@@ -123,6 +139,13 @@ impl Writer {
     ) -> Option<Room> {
         let Guest { weight, bytes, .. } = guest;
         let Line { queue, group, class } = line;
+        if engine.is_crowded
+            && self.open_count() == 0
+            && let Some(open) = engine.parked.take()
+        {
+            self.open = open;
+            return self.append(engine, guest, now, for_compaction);
+        }
         if let Some(full) = self.open[queue][group][class].take() {
             full.seal(engine);
         }
@@ -263,6 +286,15 @@ impl Writer {
         self.has_begun() || self.open.iter().flatten().flatten().any(Option::is_some)
     }
 
+    /// Leaves everything to other handles.
+    pub(crate) fn park(&mut self, engine: &Engine) {
+        if engine.is_crowded && self.open_count() > 0 {
+            let open = std::mem::take(&mut self.open);
+            engine.parked.sets().push(open);
+        }
+        self.close(engine);
+    }
+
     /// Seals everything.
     pub(crate) fn close(&mut self, engine: &Engine) {
         for open in self.slots().filter_map(Option::take) {
@@ -273,6 +305,18 @@ impl Writer {
         }
         self.layout = Layout::default();
         self.put_threadable_back(engine);
+    }
+}
+
+impl Engine {
+    /// Seals what handles have parked, so that it can be emptied. False: there is nothing.
+    pub(crate) fn seal_parked(&self) -> bool {
+        let mut is_any = false;
+        while let Some(open) = self.parked.take() {
+            is_any = true;
+            open.into_iter().flatten().flatten().flatten().for_each(|open| open.seal(self));
+        }
+        is_any
     }
 }
 

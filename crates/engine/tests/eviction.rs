@@ -281,3 +281,37 @@ fn without_eviction_what_is_dead_makes_room() {
         "refused when {bytes_when_refused_min} bytes were alive"
     );
 }
+
+/// `-m 1 -t 200`: fewer segments than handles, each of which leaves its own to the others when it has nothing to do.
+#[test]
+fn more_handles_than_segments_refuse_nothing() {
+    const HANDLES: usize = 200;
+    let engine = Engine::new(Config {
+        memory_bytes: 1 << 20,
+        item_bytes_max: 1 << 19,
+        evict: true,
+        handles_max: HANDLES + 1,
+        index_power: None,
+        large_pages: LargePages::Never,
+        hash_key: [1, 2],
+    })
+    .unwrap();
+    let mut handles: Vec<_> = (0..HANDLES).map(|_| engine.handle().unwrap()).collect();
+    for round in 0..if cfg!(miri) { 1 } else { 20 } {
+        for (number, handle) in handles.iter_mut().enumerate() {
+            let key = format!("{number}:{round}").into_bytes();
+            let tries = (0..100).find(|_| {
+                let turn = handle.enter(NOW);
+                let stored = turn.store(turn.prepare(&key), &Store::set(&key, &[b'x'; 300]));
+                assert!(matches!(stored, Stored::Stored { .. } | Stored::TryAgain), "{stored:?}");
+                stored != Stored::TryAgain
+            });
+            assert!(tries.is_some(), "the answer is always to try again");
+            assert!(handle.is_holding());
+            handle.rest();
+        }
+    }
+    // What they share they fill: as much as if there were one of them, not an item a segment.
+    let items = engine.stats().items;
+    assert!(items > 1000, "{items} items of 340 bytes in 1 MiB");
+}

@@ -58,6 +58,33 @@ struct Model {
     refuses: bool,
     flush_at: u32,
     item_bytes_max: usize,
+    given: Given,
+}
+
+/// The CAS values that the engine has given.
+#[derive(Default)]
+struct Given {
+    last: u64,
+    count: u64,
+}
+
+impl Given {
+    /// One handle gives each only once, and so one above all before; none is large, whatever clients install.
+    fn check(&mut self, cas: u64, installed: Option<u64>) -> u64 {
+        match installed.filter(|&installed| installed != 0) {
+            Some(installed) => assert_eq!(cas, installed),
+            None => {
+                assert!(
+                    cas > self.last,
+                    "a fresh CAS value {cas} is above all before, the last of which is {}",
+                    self.last
+                );
+                (self.last, self.count) = (cas, self.count + 1);
+                assert!(cas <= self.count * 2 * HANDLES as u64, "{cas} is the value number {}", self.count);
+            }
+        }
+        cas
+    }
 }
 
 impl Model {
@@ -114,14 +141,6 @@ fn check(model: &mut Model, turn: &Turn<'_>, key: &[u8]) {
     assert_eq!(seen.idle_secs, now.secs - expected.used_secs);
 }
 
-fn fresh(cas: u64, above: u64, given: Option<u64>) -> u64 {
-    match given.filter(|&given| given != 0) {
-        Some(given) => assert_eq!(cas, given),
-        None => assert!(cas > above && cas != 0, "a fresh CAS value is above the one it replaces"),
-    }
-    cas
-}
-
 fn note_use(item: &mut Modelled, now: Now) {
     if !item.fetched || now.secs - item.used_secs >= 60 {
         item.used_secs = now.secs;
@@ -176,7 +195,11 @@ fn step(
     agree_on_presence(model, turn, &key);
     let old = model.get(&key, now).cloned();
     let old_cas = old.as_ref().map_or(0, |old| old.cas);
-    let given = random.chance(10).then(|| random.below(1 << 60));
+    let given = random.chance(10).then(|| match random.below(3) {
+        0 => u64::MAX - random.below(2),
+        1 => model.given.last + random.below(8),
+        _ => random.below(1 << 60),
+    });
     match random.below(100) {
         0..40 => {
             let mode =
@@ -186,7 +209,7 @@ fn step(
                 let cas = match random.below(4) {
                     0 => 0,
                     1 => old_cas.saturating_sub(random.below(3)),
-                    2 => old_cas + 1,
+                    2 => old_cas.saturating_add(1),
                     _ => old_cas,
                 };
                 if random.chance(2) { Compare::Equal(cas) } else { Compare::EqualOrStale(cas) }
@@ -207,7 +230,7 @@ fn step(
             } else {
                 turn.store_guessed(hash, &store, guess)
             };
-            let evicted = model.evicts && old.as_ref().is_some_and(|old| is_evicted(&store, old, stored));
+            let evicted = model.evicts && old.is_some() && is_evicted(&store, stored);
             model_store(model, turn, &store, old.filter(|_| !evicted), stored);
         }
         40..60 => match (turn.get_guessed(&key, hash, guess), old) {
@@ -272,7 +295,7 @@ fn step(
                             value: Vec::new(),
                             client_flags: 0,
                             expiry: expiry.secs().unwrap_or(0),
-                            cas: fresh(fetched.item.cas(), 0, given),
+                            cas: model.given.check(fetched.item.cas(), given),
                             fetched: !how.unnoticed,
                             stale: false,
                             token: true,
@@ -289,7 +312,7 @@ fn step(
             }
         }
         70..78 => {
-            let compare = random.chance(3).then(|| old_cas + random.below(2));
+            let compare = random.chance(3).then(|| old_cas.saturating_add(random.below(2)));
             let deleted = turn.delete(&key, hash, compare);
             match old {
                 None => assert!(matches!(deleted, Deleted::NotFound(_))),
@@ -318,7 +341,7 @@ fn step(
         },
         84..90 => {
             let how = Invalidate {
-                compare: random.chance(4).then(|| old_cas + random.below(2)),
+                compare: random.chance(4).then(|| old_cas.saturating_add(random.below(2))),
                 stale: random.chance(2),
                 blank: random.chance(2).then_some(client_flags),
                 expiry: random.chance(2).then(|| expiry(dies)),
@@ -345,7 +368,7 @@ fn step(
                     }
                     if let Ok(cas) = cas {
                         let changes = how.stale || given.is_some_and(|cas| cas != 0);
-                        item.cas = if changes { fresh(cas, item.cas, given) } else { item.cas };
+                        item.cas = if changes { model.given.check(cas, given) } else { item.cas };
                     }
                 }
                 (Err(_), _) if model.evicts || model.refuses && how.blank.is_some() => {}
@@ -356,7 +379,7 @@ fn step(
             let how = Arith {
                 delta: random.next() >> random.below(64),
                 decrement: random.chance(2),
-                compare: random.chance(4).then(|| (old_cas + random.below(2)) * random.below(2)),
+                compare: random.chance(4).then(|| old_cas.saturating_add(random.below(2)) * random.below(2)),
                 initial: random.chance(3).then(|| (random.next(), expiry(dies))),
                 expiry: random.chance(4).then(|| expiry(dies)),
                 cas: given,
@@ -400,14 +423,10 @@ fn upload(turn: &Turn<'_>, hash: larder_engine::Hash, store: &Store<'_>) -> Stor
 }
 
 /// Making room may have evicted the very item that was to be changed: then the answer is that for an absent one.
-fn is_evicted(store: &Store<'_>, old: &Modelled, stored: Stored) -> bool {
+fn is_evicted(store: &Store<'_>, stored: Stored) -> bool {
     match (store.mode, stored) {
         (_, Stored::NotFound) | (Mode::Replace, Stored::NotStored) => true,
-        // Only then may a fresh CAS value be below the old one.
-        (_, Stored::Stored { cas, .. }) if store.cas.unwrap_or(0) == 0 && cas < old.cas => true,
-        (Mode::Append | Mode::Prepend, Stored::Stored { value_bytes, .. }) => {
-            store.vivify.is_some() && value_bytes as usize == store.value.len() && !old.value.is_empty()
-        }
+        (_, Stored::Stored { is_new, .. }) => is_new,
         _ => false,
     }
 }
@@ -489,11 +508,11 @@ fn model_store(model: &mut Model, turn: &Turn<'_>, store: &Store<'_>, old: Optio
         panic!("{stored:?} instead of stored")
     };
     assert_eq!((value_bytes as usize, expiry.secs().unwrap_or(0)), (new.value.len(), new.expiry));
-    assert!(is_new == old.is_none() || model.evicts);
+    assert_eq!(is_new, old.is_none());
     if cas != 0 {
         assert_eq!(told, cas);
     }
-    new.cas = fresh(told, old.map_or(0, |old| old.cas), store.cas);
+    new.cas = model.given.check(told, store.cas);
     model.items.insert(store.key.to_vec(), new);
 }
 
@@ -540,7 +559,7 @@ fn model_arith(
                 value: number.to_string().into_bytes(),
                 client_flags: 0,
                 expiry: expiry.secs().unwrap_or(0),
-                cas: fresh(cas, 0, how.cas),
+                cas: model.given.check(cas, how.cas),
                 fetched: false,
                 stale: false,
                 token: false,
@@ -578,7 +597,7 @@ fn model_arith(
         Modelled {
             value: value.into_bytes(),
             expiry,
-            cas: fresh(cas, old.cas, how.cas),
+            cas: model.given.check(cas, how.cas),
             fetched: keeps(old.fetched),
             stale: keeps(old.stale),
             token: keeps(old.token),
@@ -588,12 +607,14 @@ fn model_arith(
     );
 }
 
+const HANDLES: usize = 2;
+
 fn config(memory_bytes: u64) -> Config {
     Config {
         memory_bytes,
         item_bytes_max: 1 << 20,
         evict: true,
-        handles_max: 2,
+        handles_max: HANDLES,
         index_power: Some(6),
         large_pages: LargePages::FromTheStart,
         hash_key: [3, 4],
@@ -642,7 +663,7 @@ fn run(mut model: Model, config: Config, seed: u64, keys: u64, value_bytes_max: 
 }
 
 fn model(evicts: bool, refuses: bool) -> Model {
-    Model { items: HashMap::new(), evicts, refuses, flush_at: 0, item_bytes_max: 0 }
+    Model { items: HashMap::new(), evicts, refuses, flush_at: 0, item_bytes_max: 0, given: Given::default() }
 }
 
 #[test]

@@ -330,6 +330,75 @@ fn no_increment_and_no_append_is_lost() {
     assert_eq!(log.value().len() as u64, rounds.div_ceil(16) * THREADS as u64);
 }
 
+/// More handles than four bits can tell apart, at one moment, and a client that installs values of its own: of all that the engine gives no two
+/// are equal, each is above the one of the engine's that it replaces, and none is large. Also of handles that were given back.
+#[test]
+fn no_cas_value_is_given_twice() {
+    const HANDLES: u64 = if cfg!(miri) { 3 } else { 64 };
+    const KEYS: u64 = 4;
+    let rounds = if cfg!(miri) { 8 } else { 1_000 };
+    let engine = Engine::new(Config {
+        memory_bytes: 64 << 20,
+        item_bytes_max: 1 << 20,
+        evict: true,
+        handles_max: HANDLES as usize + 1,
+        index_power: Some(4),
+        large_pages: LargePages::Filled,
+        hash_key: [5, 6],
+    })
+    .unwrap();
+    let work = |thread: u64| {
+        let mut given = Vec::new();
+        for half in 0..2 {
+            let mut handle = engine.handle().unwrap();
+            for round in 0..rounds / 2 {
+                let key = format!("key:{}", (thread + round) % KEYS).into_bytes();
+                let installed = (thread == 0).then_some(match round % 3 {
+                    0 => u64::MAX,
+                    1 => 1 << 40 | round,
+                    _ => 0,
+                });
+                let store = Store { cas: installed, ..Store::set(&key, b"value") };
+                let before = |turn: &Turn<'_>, hash| turn.peek(&key, hash).map_or(0, |seen| seen.item.cas());
+                let (before, cas) = until_done(&mut handle, half, |turn| {
+                    let hash = turn.prepare(&key);
+                    let before = before(turn, hash);
+                    match turn.store(hash, &store) {
+                        Stored::Stored { cas, .. } => Some((before, cas)),
+                        other => {
+                            assert_eq!(other, Stored::TryAgain);
+                            None
+                        }
+                    }
+                });
+                if installed.unwrap_or(0) == 0 {
+                    assert!(before >= 1 << 40 || cas > before, "{cas} in place of {before} or a later one");
+                    given.push(cas);
+                } else {
+                    assert_eq!(Some(cas), installed);
+                }
+            }
+        }
+        given
+    };
+    let mut given: Vec<u64> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..HANDLES)
+            .map(|thread| {
+                scope.spawn({
+                    let work = &work;
+                    move || work(thread)
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    let count = given.len() as u64;
+    given.sort_unstable();
+    assert!(given[0] >= 1 && given[given.len() - 1] <= 2 * (HANDLES + 1) * count, "{:?}", given.last());
+    given.dedup();
+    assert_eq!(given.len() as u64, count, "some were given twice");
+}
+
 #[test]
 fn one_creator_wins_the_token() {
     let engine = engine(4 << 20, true);

@@ -53,24 +53,18 @@ pub(crate) fn parse_i32(word: &[u8]) -> Option<i32> {
 
 /// The flags of the classic storage commands: as [`parse_u32`], but a plus and any number of zeros may lead.
 pub(crate) fn parse_flags(word: &[u8]) -> Option<u32> {
-    u32::try_from(parse_exptime(word)?).ok().filter(|_| !word.starts_with(b"-"))
+    u32::try_from(parse_i64(word)?).ok().filter(|_| !word.starts_with(b"-"))
 }
 
-/// The exptime of the classic storage commands: a plus or minus and any number of digits; numbers beyond 64 bits become
-/// the largest (or smallest) of them, which means the same.
-pub(crate) fn parse_exptime(word: &[u8]) -> Option<i64> {
-    let (digits, sign) = match word {
-        [b'+', digits @ ..] => (digits, 1),
-        [b'-', digits @ ..] => (digits, -1),
-        digits => (digits, 1),
-    };
-    if digits.is_empty() {
-        return None;
-    }
-    let magnitude = digits.iter().try_fold(0i64, |number, byte| {
-        byte.is_ascii_digit().then(|| number.saturating_mul(10).saturating_add(i64::from(byte - b'0')))
-    })?;
-    Some(sign * magnitude)
+/// The exptime of the classic storage commands: the lower 32 bits of a number of 64 bits, with a sign. libmemcached writes -1 as
+/// 4294967295 and counts on that.
+pub(crate) fn parse_exptime(word: &[u8]) -> Option<i32> {
+    parse_i64(word).map(|number| number as i32)
+}
+
+/// A plus or minus, and any number of digits.
+fn parse_i64(word: &[u8]) -> Option<i64> {
+    std::str::from_utf8(word).ok()?.parse().ok()
 }
 
 /// Writes a number in decimal.
@@ -209,7 +203,18 @@ mod tests {
     fn lenient_numbers_of_storage_commands() {
         assert_eq!(parse_exptime(b"+5"), Some(5));
         assert_eq!(parse_exptime(b"-5"), Some(-5));
-        assert_eq!(parse_exptime(b"99999999999999999999999"), Some(i64::MAX));
+        // As memcached 1.6.18 answers them.
+        assert_eq!(parse_exptime(b"2147483647"), Some(i32::MAX));
+        assert_eq!(parse_exptime(b"2147483648"), Some(i32::MIN));
+        assert_eq!(parse_exptime(b"4294967295"), Some(-1));
+        assert_eq!(parse_exptime(b"00000000000004294967295"), Some(-1));
+        assert_eq!(parse_exptime(b"4294967296"), Some(0));
+        assert_eq!(parse_exptime(b"-4294967295"), Some(1));
+        assert_eq!(parse_exptime(b"9223372036854775807"), Some(-1));
+        assert_eq!(parse_exptime(b"-9223372036854775808"), Some(0));
+        for beyond in [&b"9223372036854775808"[..], b"-9223372036854775809", b"99999999999999999999999"] {
+            assert_eq!(parse_exptime(beyond), None, "{beyond:?}");
+        }
         for bad in [&b""[..], b"+", b"-", b"+-1", b"5x", b"x"] {
             assert_eq!(parse_exptime(bad), None, "{bad:?}");
         }

@@ -170,7 +170,7 @@ fn store(line: &[u8], mode: Mode, is_cas: bool) -> Request<'_> {
             mode,
             compare: if is_cas { Some(number::parse_u64(words.get(5)?)?) } else { None },
             removes_on_refusal: mode == Mode::Set && !is_cas,
-            ..Store::set(key, client_flags, number::parse_exptime(exptime)?, value_bytes)
+            ..Store::set(key, client_flags, number::parse_exptime(exptime)?.into(), value_bytes)
         })
     })();
     match command {

@@ -2,9 +2,11 @@
 
 use arrayvec::ArrayVec;
 use larder_engine::{Item, NoRoom, Turn, Upload};
+use larder_protocol::command::Store;
 use larder_protocol::{Command, Dialect, Error, Form, Parsed, Reply, Request};
 
 use crate::execute::{Done, Executor, Value};
+use crate::heap;
 
 /// A store whose value is still arriving.
 pub(crate) struct Arrival {
@@ -58,10 +60,16 @@ impl Arrival {
         let Request { command, form } = request;
         match *command {
             Command::Store(store) if store.value_bytes < executor.cx.shared.engine.large_value_bytes() => {
-                Begun::Arriving(Self::here(dialect, head, form, store.value_bytes))
+                match Self::here(dialect, head, form, store.value_bytes) {
+                    Some(arrival) => Begun::Arriving(arrival),
+                    None => Self::refused(executor, form, store),
+                }
             }
             Command::Store(store) => match executor.reserve(store) {
-                Ok(Some(upload)) => Begun::Arriving(Self::in_cache(dialect, head, form, upload)),
+                Ok(Some(upload)) => match Self::in_cache(dialect, head, form, upload) {
+                    Some(arrival) => Begun::Arriving(arrival),
+                    None => Self::refused(executor, form, store),
+                },
                 Ok(None) => Begun::TryAgain,
                 Err(reply) => Begun::Refused { reply, bytes: form.block_bytes(store.value_bytes) },
             },
@@ -74,19 +82,29 @@ impl Arrival {
         }
     }
 
-    /// A value that waits here until it is whole.
-    fn here(dialect: Dialect, head: &[u8], form: &Form<'_>, value_bytes: u32) -> Self {
-        let block = vec![0; form.block_bytes(value_bytes)];
+    /// There is no memory to let it wait.
+    fn refused<'t>(executor: &mut Executor<'_, '_, '_, 't>, form: &Form<'_>, store: Store<'_>) -> Begun<'t> {
+        Begun::Refused {
+            reply: executor.refusal_for_memory(store),
+            bytes: form.block_bytes(store.value_bytes),
+        }
+    }
+
+    /// A value that waits here until it is whole; `None`: there is no memory for it.
+    fn here(dialect: Dialect, head: &[u8], form: &Form<'_>, value_bytes: u32) -> Option<Self> {
+        let block_bytes = form.block_bytes(value_bytes);
+        let mut block = heap::with_capacity(block_bytes)?;
+        block.resize(block_bytes, 0);
         Self::of(dialect, head, form, Place::Here { block, filled_bytes: 0 })
     }
 
     /// A value whose place in the cache is reserved.
-    fn in_cache(dialect: Dialect, head: &[u8], form: &Form<'_>, upload: Upload) -> Self {
+    fn in_cache(dialect: Dialect, head: &[u8], form: &Form<'_>, upload: Upload) -> Option<Self> {
         Self::of(dialect, head, form, Place::Cache { upload: Some(upload), end: ArrayVec::new() })
     }
 
-    fn of(dialect: Dialect, head: &[u8], form: &Form<'_>, place: Place) -> Self {
-        Self { head: head.to_vec(), dialect, terminator: form.terminator(), place }
+    fn of(dialect: Dialect, head: &[u8], form: &Form<'_>, place: Place) -> Option<Self> {
+        Some(Self { head: heap::copy(head)?, dialect, terminator: form.terminator(), place })
     }
 
     /// Copies what belongs to the value from the head of `input`, and says how much that was.

@@ -38,8 +38,6 @@ pub struct Clock {
     started: Moment,
     /// Wall time of the start, since 1970.
     started_wall: Duration,
-    /// The same, in microseconds since [`CAS_EPOCH`].
-    started_micros: u64,
     #[cfg(debug_assertions)]
     adjustment: debug::Adjustment,
 }
@@ -51,7 +49,6 @@ impl Clock {
         Self {
             started: Moment::now(),
             started_wall: wall,
-            started_micros: u64::try_from(wall.saturating_sub(CAS_EPOCH).as_micros()).unwrap_or(u64::MAX),
             #[cfg(debug_assertions)]
             adjustment: debug::Adjustment::default(),
         }
@@ -69,7 +66,7 @@ impl Clock {
         let elapsed_nanos = moment.nanos_since(self.started);
         Now {
             secs: u32::try_from(elapsed_nanos / NANOS_PER_SEC).unwrap_or(u32::MAX).saturating_add(FIRST_SEC),
-            micros: self.started_micros.saturating_add(elapsed_nanos / 1_000),
+            micros: elapsed_nanos / 1_000,
         }
     }
 
@@ -105,8 +102,6 @@ fn clamp(secs: i64) -> u32 {
 pub const FIRST_SEC: u32 = 2;
 /// The longest exptime that counts from now: 30 days.
 const RELATIVE_SECS_MAX: i64 = 60 * 60 * 24 * 30;
-/// 2026-01-01 00:00:00 UTC, since 1970: CAS values count microseconds from here.
-const CAS_EPOCH: Duration = Duration::from_secs(1_767_225_600);
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use larder_protocol::admin::Streams;
 use crate::clock::Moment;
 use crate::counters::Counters;
 use crate::frame::Foreseen;
+use crate::heap;
 use crate::log::Watcher;
 use crate::measure::{Recorder, Road};
 use crate::output::{Output, Unsent};
@@ -169,7 +170,8 @@ impl Connection {
         bench.counters.bytes_written.add(written as u64);
         let rest = &bench.output[answer][written..];
         if !rest.is_empty() {
-            self.unsent = Some(Box::new(Unsent::of(rest)));
+            let Some(unsent) = Unsent::of(rest) else { return Next::Close(CloseReason::Error) };
+            self.unsent = Some(Box::new(unsent));
             self.show_state();
         }
         Next::Wait(self.awaited())
@@ -289,6 +291,9 @@ impl Connection {
         let Input { bytes: mut kept, mut from, .. } = mem::take(&mut self.input);
         let is_kept = !kept.is_empty();
         if is_kept {
+            if !heap::reserve(&mut kept, heard.len()) {
+                return Err(Next::Close(CloseReason::Error));
+            }
             kept.extend_from_slice(&bench.scratch[heard.clone()]);
         }
         let input = if is_kept { &kept[..] } else { &bench.scratch[heard.clone()] };
@@ -316,8 +321,10 @@ impl Connection {
             }
             if let Verdict::Watch(streams) = fed.verdict {
                 // Sent by the control thread, once it tells what happens.
-                self.unsent = Some(Box::new(output.unsent(0)));
+                let unsent = output.unsent(0);
                 *bench.output = output.into_buffer();
+                let Some(unsent) = unsent else { break (Next::Close(CloseReason::Error), false) };
+                self.unsent = Some(Box::new(unsent));
                 break (Next::Watch(streams), false);
             }
             let is_last = matches!(fed.verdict, Verdict::NeedInput) && self.wire.is_plain();
@@ -328,13 +335,16 @@ impl Connection {
                 break (Next::Wait(Interest::Readable), false);
             }
             let sent = send(&mut self.wire, &output, bench.tls, bench.counters);
+            let mut is_lost = sent.is_err();
             if let Ok(written) = sent
                 && written < output.len_bytes()
             {
-                self.unsent = Some(Box::new(output.unsent(written)));
+                let unsent = output.unsent(written);
+                is_lost = unsent.is_none();
+                self.unsent = unsent.map(Box::new);
             }
             *bench.output = output.into_buffer();
-            if sent.is_err() {
+            if is_lost {
                 break (Next::Close(CloseReason::Error), false);
             }
             drop(turn);
@@ -375,7 +385,12 @@ impl Connection {
             }
             self.input = Input { bytes: kept, from, is_unfed };
         } else {
-            self.input = Input { bytes: input[from..].to_vec(), from: 0, is_unfed };
+            match heap::copy(&input[from..]) {
+                Some(bytes) => self.input = Input { bytes, from: 0, is_unfed },
+                // What it asked for is still answered.
+                None if answer.is_some() => self.closing = Some(CloseReason::Error),
+                None => return Err(Next::Close(CloseReason::Error)),
+            }
         }
         answer.ok_or(next)
     }

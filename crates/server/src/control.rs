@@ -111,8 +111,11 @@ fn reload(shared: &Shared) {
 fn maintain(shared: &Shared, handle: &mut Handle) {
     for _ in 0..MAINTENANCE_STEPS_MAX {
         if !handle.maintain(shared.clock.now(), MAINTENANCE_ITEMS) {
-            return;
+            break;
         }
+    }
+    if handle.is_holding() {
+        handle.rest();
     }
 }
 

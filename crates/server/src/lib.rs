@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod address_space;
 mod admin;
 mod arrival;
 pub mod attention;
@@ -24,6 +25,7 @@ pub mod forecast;
 mod frame;
 mod gets;
 pub mod guard;
+mod heap;
 pub mod journal;
 pub mod large_pages;
 pub mod listen;

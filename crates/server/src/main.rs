@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use larder_engine::{Config, Engine};
+use larder_server::address_space;
 use larder_server::clock::Clock;
 use larder_server::confine;
 use larder_server::control::{self, Stop};
@@ -67,10 +68,14 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     if let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME") {
         doors.write_port_file(path.as_ref())?;
     }
-    let engine = Engine::new(config(&settings)?).map_err(|error| {
+    let left_bytes = address_space::left_bytes(settings.threads);
+    let engine = Engine::new_within(config(&settings)?, left_bytes).map_err(|error| {
         Refusal::new(
             EXIT_OS_ERROR,
-            format!("failed to reserve {} bytes of memory: {error}", settings.memory_bytes),
+            format!(
+                "failed to reserve {} bytes of memory: {error} (ulimit -v, vm.overcommit_memory)",
+                settings.memory_bytes
+            ),
         )
     })?;
     if let Some(target) = &target {

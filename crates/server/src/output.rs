@@ -8,6 +8,8 @@ use larder_engine::{Item, Pin};
 use larder_protocol::Sink;
 use larder_protocol::reply::SHORT_BYTES;
 
+use crate::heap;
+
 /// The replies of one turn: bytes, and values in their midst.
 #[derive(Debug, Default)]
 pub struct Output<'t> {
@@ -91,9 +93,16 @@ impl<'t> Output<'t> {
         gather(self.own_bytes(), values, written, slices)
     }
 
-    /// What follows the first `written` bytes, to be kept until the client reads on.
-    pub fn unsent(&self, written: usize) -> Unsent {
-        let mut unsent = Unsent::default();
+    /// What follows the first `written` bytes, to be kept until the client reads on; `None`: there is no memory for it.
+    pub fn unsent(&self, written: usize) -> Option<Unsent> {
+        // As many as are copied at most: a value that cannot be pinned is.
+        let pinned = self.gathered.iter().filter(|gathered| gathered.value.is_pinnable());
+        let pinned_bytes: usize = pinned.map(|gathered| gathered.value.value().len()).sum();
+        let mut unsent = Unsent {
+            bytes: heap::with_capacity((self.len_bytes() - pinned_bytes).min(self.len_bytes() - written))?,
+            gathered: heap::with_capacity(self.gathered.len())?,
+            ..Unsent::default()
+        };
         let mut skip = written;
         let mut from = 0;
         for Gathered { at, value } in &self.gathered {
@@ -112,7 +121,7 @@ impl<'t> Output<'t> {
             }
         }
         unsent.push(&self.own_bytes()[from..], &mut skip);
-        unsent
+        Some(unsent)
     }
 
     fn own_bytes(&self) -> &[u8] {
@@ -176,9 +185,9 @@ impl Unsent {
         self.written = (self.written + n).min(self.len_bytes);
     }
 
-    /// Bytes alone.
-    pub(crate) fn of(bytes: &[u8]) -> Self {
-        Self { bytes: bytes.to_vec(), len_bytes: bytes.len(), ..Self::default() }
+    /// Bytes alone; `None`: there is no memory for them.
+    pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
+        Some(Self { bytes: heap::copy(bytes)?, len_bytes: bytes.len(), ..Self::default() })
     }
 
     fn push(&mut self, bytes: &[u8], skip: &mut usize) {

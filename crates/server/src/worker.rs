@@ -21,11 +21,12 @@ use crate::clock::Moment;
 use crate::connection::{Bench, Connection, Interest, Next, SCRATCH_BYTES};
 use crate::counters::Counters;
 use crate::crew::{Crew, Newcomer};
+use crate::heap;
 use crate::listen::Listener;
 use crate::log::Event;
 use crate::roster::{Client, Peer};
 use crate::round::{Ahead, MEMBERS_MAX, Member, Round};
-use crate::session::{CloseReason, Session};
+use crate::session::{CloseReason, OUTPUT_BYTES_MAX, Session};
 use crate::shared::Shared;
 use crate::tls::{self, Channel, ClientCertificates};
 use crate::trace;
@@ -93,17 +94,18 @@ impl Worker {
             self.shared.engine.handle().ok_or_else(|| io::Error::other("no engine handle left"))?;
         let recorder = self.shared.recorder(self.index);
         let mut scratch = vec![0; SCRATCH_BYTES];
-        let mut output = Vec::new();
+        // Where a round's answers find room; pages that nobody writes to are not taken.
+        let mut output = Vec::with_capacity(2 * OUTPUT_BYTES_MAX);
         let mut tls = tls::Buffers::new(self.shared.tls.is_some());
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let mut udp = udp::Door::open(mem::take(&mut self.udp_sockets), &self.shared.settings)?;
         let (shared, counters) = (Arc::clone(&self.shared), Arc::clone(&self.counters));
         while !self.crew.is_stopping() {
-            self.wait(&mut events, handle.is_holding())?;
-            let woken = Moment::now();
-            if events.is_empty() && self.ready.is_empty() && handle.is_holding() {
+            if handle.is_holding() {
                 handle.rest();
             }
+            self.wait(&mut events)?;
+            let woken = Moment::now();
             recorder.follower.keep_up();
             self.unpark();
             let bench = &mut Bench {
@@ -149,7 +151,7 @@ impl Worker {
         Ok(())
     }
 
-    fn wait(&self, events: &mut Vec<epoll::Event>, is_holding: bool) -> io::Result<()> {
+    fn wait(&self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
         const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         const PARKED: Timespec = Timespec { tv_sec: 0, tv_nsec: PARKED_MILLIS as i64 * 1_000_000 };
         const NEXT_SECOND: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
@@ -157,7 +159,7 @@ impl Worker {
             Some(&AT_ONCE)
         } else if !self.parked.is_empty() {
             Some(&PARKED)
-        } else if self.shared.settings.idle_timeout_secs > 0 || !self.is_listening || is_holding {
+        } else if self.shared.settings.idle_timeout_secs > 0 || !self.is_listening {
             Some(&NEXT_SECOND)
         } else {
             None
@@ -359,6 +361,10 @@ impl Worker {
     }
 
     fn adopt(&mut self, Newcomer { fd, listener, peer }: Newcomer) {
+        if !heap::has_headroom() || self.has_no_place_for(&fd) {
+            self.turn_away("no memory left");
+            return self.forget();
+        }
         let Listener { dialect, tls, .. } = &self.crew.listeners()[listener];
         if self.shared.attention.is_verbose() {
             trace::arrival(fd.as_raw_fd(), *dialect);
@@ -382,6 +388,13 @@ impl Worker {
         if !is_watched {
             self.close(index, CloseReason::Error);
         }
+    }
+
+    /// Is there no memory for a list of connections that goes up to this one?
+    fn has_no_place_for(&mut self, fd: &OwnedFd) -> bool {
+        let length = usize::try_from(fd.as_raw_fd()).unwrap_or(0) + 1;
+        let more = length.saturating_sub(self.connections.len());
+        !heap::reserve(&mut self.connections, more)
     }
 
     /// The TLS of a new connection. Errors: TLS is off, and then no listener asks for it.

@@ -134,7 +134,8 @@ impl Door {
         let exptime = match expires_at_secs {
             0 => 0,
             // As a moment, so that not a second is lost however long it takes.
-            moment_secs => moment_secs + self.skew_secs,
+            // Servers read 32 bits with a sign: what is later would be past.
+            moment_secs => (moment_secs + self.skew_secs).min(i32::MAX.into()),
         };
         let is_text = key.iter().all(|byte| *byte > b' ' && *byte != 0x7f);
         let request = &mut self.request;

@@ -104,12 +104,17 @@ impl<'t> Executor<'_, '_, '_, 't> {
     /// Answers a store whose value found no memory while it was arriving.
     pub fn refuse_for_memory(&mut self, request: &Request<'_>) -> Done {
         let command::Command::Store(store) = request.command else { return Done::Answered };
-        let hash = self.turn.prepare(store.key.bytes(&mut self.key_buffer));
-        let reply = self.refuse(store, hash, Error::OutOfMemoryStoring);
+        let reply = self.refusal_for_memory(store);
         if self.cx.shared.attention.is_paid() {
             self.observe(&request.command, &request.form, None, &reply);
         }
         self.answer(&request.form, &reply)
+    }
+
+    /// The reply to a store for whose value there is no memory.
+    pub fn refusal_for_memory(&mut self, store: command::Store<'_>) -> Reply<'t, Item<'t>> {
+        let hash = self.turn.prepare(store.key.bytes(&mut self.key_buffer));
+        self.refuse(store, hash, Error::OutOfMemoryStoring)
     }
 
     /// A store without room. The old value goes too, where the command says so: its owner meant it to be gone.

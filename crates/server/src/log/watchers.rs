@@ -12,6 +12,7 @@ use super::{Event, Line};
 use crate::connection::SCRATCH_BYTES;
 use crate::counters::Counters;
 use crate::crew::Crew;
+use crate::heap;
 use crate::roster::Client;
 use crate::session::CloseReason;
 use crate::shared::Shared;
@@ -57,6 +58,10 @@ impl Watcher {
         }
         if self.sent > 0 && self.unsent.len() + line.text.len() > bytes_max {
             self.unsent.drain(..std::mem::take(&mut self.sent));
+        }
+        if !heap::reserve(&mut self.unsent, SKIPPED_BYTES_MAX + line.text.len()) {
+            self.skipped += 1;
+            return false;
         }
         if self.skipped > 0 {
             super::event::number(&mut self.unsent, "skipped=", self.skipped);

@@ -10,6 +10,7 @@ use rustls::server::{ServerConfig, ServerConnectionData, UnbufferedServerConnect
 use rustls::unbuffered::{ConnectionState, EncodeTlsData, UnbufferedStatus};
 
 use crate::counters::Counters;
+use crate::heap;
 use crate::round::ROOM_BYTES_MIN;
 use crate::session::CloseReason;
 use crate::wire::{self, Received};
@@ -131,7 +132,7 @@ impl Channel {
         let received = head.len() + read(fd, rest)?;
         let records = &mut buffers.records[..received];
         let opened = self.open(records, plain).map_err(|_| Stop::Refused)?;
-        self.incoming = records[opened.records_bytes..].to_vec();
+        self.incoming = heap::copy(&records[opened.records_bytes..]).ok_or(Stop::Refused)?;
         Ok(opened)
     }
 
@@ -153,13 +154,15 @@ impl Channel {
         let wanted_bytes = incoming.len() + received;
         if wanted_bytes > incoming.capacity() {
             let bytes = wanted_bytes.max((2 * incoming.len()).min(INCOMING_BYTES_MAX));
-            incoming.reserve_exact(bytes - incoming.len());
+            incoming.try_reserve_exact(bytes - incoming.len()).map_err(|_| Stop::Refused)?;
         }
         incoming.extend_from_slice(&records[..received]);
         let opened = self.open(&mut incoming, plain).map_err(|_| Stop::Refused)?;
         // What is done with gives its memory back.
-        self.incoming =
-            if opened.records_bytes > 0 { incoming[opened.records_bytes..].to_vec() } else { incoming };
+        self.incoming = match opened.records_bytes {
+            0 => incoming,
+            bytes => heap::copy(&incoming[bytes..]).ok_or(Stop::Refused)?,
+        };
         Ok(opened)
     }
 
@@ -191,7 +194,7 @@ impl Channel {
         }
         let sent = wire::write(fd, &[IoSlice::new(&records[..sealed])])?;
         if sent < sealed {
-            self.outgoing = records[sent..sealed].to_vec();
+            self.outgoing = heap::copy(&records[sent..sealed]).ok_or(io::ErrorKind::OutOfMemory)?;
         }
         Ok(taken)
     }

@@ -1,0 +1,95 @@
+//! Little memory: under a limit on address space (`ulimit -v`) clients are refused or cut off, and the server goes on.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::time::Duration;
+
+use larder_conformance::server::{Server, eventually};
+
+const MIB: u64 = 1 << 20;
+const GREETING: &[u8] = b"version\r\n";
+
+/// larderd with so much address space.
+fn limited(address_space_bytes: u64, args: &[&str]) -> Command {
+    let mut command = Command::new("sh");
+    let script = format!("ulimit -v {} && exec \"$0\" \"$@\"", address_space_bytes / 1024);
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_larderd"), "-l", "127.0.0.1", "-p", "0"]).args(args);
+    command
+}
+
+/// Asks, and takes what comes of it; an error is an answer too.
+fn ask(stream: &mut TcpStream, request: &[u8]) -> std::io::Result<Vec<u8>> {
+    stream.set_read_timeout(Some(Duration::from_millis(500)))?;
+    stream.write_all(request)?;
+    let mut reply = vec![0; 64 << 10];
+    let length = stream.read(&mut reply)?;
+    reply.truncate(length);
+    Ok(reply)
+}
+
+fn serves(server: &Server) -> bool {
+    server
+        .connect()
+        .is_ok_and(|mut stream| ask(&mut stream, GREETING).is_ok_and(|reply| reply.starts_with(b"VERSION ")))
+}
+
+/// What memcached needs (its 1.6.18 starts with 400 MiB and four threads) is enough.
+#[test]
+fn starts_with_the_address_space_that_memcached_needs() {
+    let server = Server::start_command(limited(400 * MIB, &["-m", "64", "-t", "4"])).expect("larderd starts");
+    assert!(serves(&server));
+}
+
+#[test]
+fn says_what_is_too_little() {
+    let output = limited(100 * MIB, &["-m", "64", "-t", "4"]).output().expect("sh runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{said}");
+    assert!(
+        said.contains("failed to reserve 67108864 bytes of memory") && said.contains("ulimit -v"),
+        "{said}"
+    );
+}
+
+/// Announces values, leaves lines without an end, and reads nothing of what it asks for, on many connections, until memory is gone.
+#[test]
+fn clients_that_take_all_memory_are_refused() {
+    let mut server =
+        Server::start_command(limited(400 * MIB, &["-m", "64", "-t", "4"])).expect("larderd starts");
+    let value = vec![b'v'; 60_000];
+    let mut storer = server.connect().expect("it listens");
+    let mut request = format!("set large 0 0 {}\r\n", value.len()).into_bytes();
+    request.extend_from_slice(&value);
+    request.extend_from_slice(b"\r\n");
+    assert_eq!(ask(&mut storer, &request).expect("it answers"), b"STORED\r\n");
+
+    let line = [b"get ".as_slice(), &b"key ".repeat(256 << 10)].concat();
+    let gets = b"get large\r\n".repeat(200);
+    let mut held = Vec::new();
+    for number in 0..900 {
+        let Ok(mut stream) = server.connect() else { continue };
+        stream.set_nonblocking(true).expect("a socket");
+        let bytes = match number % 3 {
+            0 => b"set announced 0 0 60000\r\nv".as_slice(),
+            1 => &line,
+            _ => &gets,
+        };
+        // As much as the server takes within a moment; it may cut us off.
+        for part in bytes.chunks(64 << 10) {
+            for _ in 0..20 {
+                match stream.write(part) {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    _ => break,
+                }
+            }
+        }
+        held.push(stream);
+        assert!(server.is_running(), "it ended at connection {number}");
+    }
+    drop(held);
+    assert!(server.is_running());
+    eventually(|| serves(&server));
+}
