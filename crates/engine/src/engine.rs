@@ -610,10 +610,10 @@ impl Engine {
         };
         self.counters.iter().for_each(|counters| stats.sum(counters));
         let now_secs = self.ticked_secs.load(Relaxed);
-        for (queue, held) in stats.queues.iter_mut().zip(self.segments.held.sums()) {
-            queue.segments = held.segments;
-            queue.memory_bytes = held.memory_bytes;
-            queue.age_secs = held.opened_secs.map_or(0, |opened| now_secs.saturating_sub(opened));
+        for (queue, sum) in stats.queues.iter_mut().zip(self.segments.sums.sums()) {
+            queue.segments = sum.segments;
+            queue.memory_bytes = sum.memory_bytes;
+            queue.age_secs = sum.opened_secs.map_or(0, |opened| now_secs.saturating_sub(opened));
         }
         stats
     }

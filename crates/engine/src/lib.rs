@@ -23,7 +23,7 @@
 //! | `run`, `upload` | large items: where they live, how they arrive |
 //! | `evicted` | what was evicted, for those who watch |
 //! | `walk` | all items, one after the other |
-//! | `survey`, `held` | what every segment holds; what they hold together |
+//! | `survey`, `sums` | what every segment holds; what they hold together |
 //! | `engine` | what all handles share; how memory comes back |
 //! | `limbo`, `epoch` | memory that was unlinked, and when nobody reads it any more |
 //! | `apart`, `budget`, `digits`, `ghost`, `hash`, `lines`, `memory`, `numa`, `poison`, `stats`, `sync`, `table` | what they are called |
@@ -62,7 +62,6 @@ mod gaps;
 mod ghost;
 mod handle;
 mod hash;
-mod held;
 mod index;
 mod item;
 mod large_pages;
@@ -79,6 +78,7 @@ mod slack;
 mod stats;
 mod store;
 mod survey;
+mod sums;
 mod sync;
 mod table;
 mod upload;

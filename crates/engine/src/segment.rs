@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::*}
 
 use crate::apart::Apart;
 use crate::epoch::Epochs;
-use crate::held::Held;
+use crate::sums::SegmentSums;
 use crate::memory::prefetch;
 use crate::queues::Queues;
 use crate::request::{Expiry, Now};
@@ -240,7 +240,7 @@ pub(crate) struct Segments {
     segment_power: u32,
     pool: Apart<Mutex<Pool>>,
     pub(crate) queues: Apart<Mutex<Queues>>,
-    pub(crate) held: Apart<Held>,
+    pub(crate) sums: Apart<SegmentSums>,
     /// The due time of what was emptied last: see `queues.rs`. Written under the queues' lock.
     pub(crate) clock: AtomicU64,
     pub(crate) novelty: Novelty,
@@ -259,7 +259,7 @@ impl Segments {
             segment_power: segment_bytes.ilog2(),
             pool: Apart::new(Mutex::new(Pool::new(log_segments))),
             queues: Apart::default(),
-            held: Apart::default(),
+            sums: Apart::default(),
             clock: AtomicU64::new(0),
             novelty: Novelty::default(),
             ready_count: Apart::default(),
@@ -312,14 +312,14 @@ impl Segments {
     /// A segment or run was opened: it counts among those that hold something.
     pub(crate) fn note_opened(&self, id: Id) {
         let (home, opened_secs) = (self.home(id), self.get(id).opened_secs.load(Relaxed));
-        self.held.add(home.queue(), self.memory_bytes(id), opened_secs);
-        self.held.note_use(if home.is_run { id - self.log_segments } else { id }, home.is_run);
+        self.sums.add(home.queue(), self.memory_bytes(id), opened_secs);
+        self.sums.note_use(if home.is_run { id - self.log_segments } else { id }, home.is_run);
     }
 
     /// It is about to be free, or to be opened anew: it counts no longer.
     pub(crate) fn note_closed(&self, id: Id) {
         let opened_secs = self.get(id).opened_secs.load(Relaxed);
-        self.held.remove(self.home(id).queue(), self.memory_bytes(id), opened_secs);
+        self.sums.remove(self.home(id).queue(), self.memory_bytes(id), opened_secs);
     }
 
     /// A claimed segment keeps what lives in it, and its gaps are to be filled: once whoever entered their turn up to this epoch has ended it.
@@ -339,12 +339,12 @@ impl Segments {
 
     /// Those of the log proper that were ever in use.
     pub(crate) fn log_ids(&self) -> Range<Id> {
-        0..self.held.segments_end()
+        0..self.sums.segments_end()
     }
 
     /// The same of runs, and what lies between them.
     pub(crate) fn run_ids(&self) -> Range<Id> {
-        self.log_segments..self.log_segments + self.held.runs_end()
+        self.log_segments..self.log_segments + self.sums.runs_end()
     }
 
     /// All that may hold something.

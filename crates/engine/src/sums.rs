@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Of all segments and runs that hold something. Locked once per segment or run.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct SegmentSums {
     /// By place in `Stats::queues`.
     places: Mutex<[Place; 3]>,
     /// How many segments, and how much of the address space of runs, were ever in use: ids beyond that need not be looked at.
@@ -31,7 +31,7 @@ pub(crate) struct Sum {
     pub(crate) opened_secs: Option<u32>,
 }
 
-impl Held {
+impl SegmentSums {
     /// One more, of so many bytes and opened in that second.
     pub(crate) fn add(&self, place: usize, memory_bytes: u64, opened_secs: u32) {
         let place = &mut self.places()[place];
@@ -88,19 +88,19 @@ mod tests {
 
     #[test]
     fn the_oldest_is_known_after_others_have_gone() {
-        let held = Held::default();
-        held.add(SMALL, 100, 7);
-        held.add(SMALL, 100, 5);
-        held.add(SMALL, 100, 5);
-        held.add(LARGE, 30, 2);
+        let sums = SegmentSums::default();
+        sums.add(SMALL, 100, 7);
+        sums.add(SMALL, 100, 5);
+        sums.add(SMALL, 100, 5);
+        sums.add(LARGE, 30, 2);
         let small = |segments, opened_secs| Sum { segments, memory_bytes: 100 * segments, opened_secs };
-        assert_eq!(held.sums()[SMALL], small(3, Some(5)));
-        held.remove(SMALL, 100, 5);
-        assert_eq!(held.sums()[SMALL], small(2, Some(5)));
-        held.remove(SMALL, 100, 5);
-        assert_eq!(held.sums()[SMALL], small(1, Some(7)));
-        held.remove(SMALL, 100, 7);
-        assert_eq!(held.sums()[SMALL], Sum::default());
-        assert_eq!(held.sums()[LARGE], Sum { segments: 1, memory_bytes: 30, opened_secs: Some(2) });
+        assert_eq!(sums.sums()[SMALL], small(3, Some(5)));
+        sums.remove(SMALL, 100, 5);
+        assert_eq!(sums.sums()[SMALL], small(2, Some(5)));
+        sums.remove(SMALL, 100, 5);
+        assert_eq!(sums.sums()[SMALL], small(1, Some(7)));
+        sums.remove(SMALL, 100, 7);
+        assert_eq!(sums.sums()[SMALL], Sum::default());
+        assert_eq!(sums.sums()[LARGE], Sum { segments: 1, memory_bytes: 30, opened_secs: Some(2) });
     }
 }
