@@ -39,4 +39,4 @@ impl Stats {
     }
 }
 
-const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);

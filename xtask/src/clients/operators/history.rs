@@ -75,7 +75,7 @@ pub(super) fn settle(reference: SocketAddr) -> Result<()> {
 
 const ITEMS: usize = 200;
 const LARGE_ITEMS: usize = 20;
-const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
-const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// With which a reply ends, unless it is a number.
 const LAST_LINES: [&str; 6] = ["STORED", "EXISTS", "NOT_FOUND", "DELETED", "TOUCHED", "END"];
