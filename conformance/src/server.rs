@@ -108,8 +108,8 @@ impl Drop for Server {
     }
 }
 
-/// What [`Server::start`] starts, for [`Server::start_command`] with further options or variables. Of an option given twice
-/// the last one counts.
+/// What [`Server::start`] starts, for [`Server::start_command`] with further options or variables. Of an option given
+/// twice the last one counts.
 pub fn command(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.args(["-l", "127.0.0.1", "-p", "-1", "-U", "0"]);
@@ -148,8 +148,8 @@ pub fn memcached() -> Result<PathBuf> {
         .ok_or_else(|| "there is no memcached here: apt-get install memcached, or set MEMCACHED".into())
 }
 
-/// The reference, for a test that says nothing without it: `None` where none is installed, or where `MEMCACHED` is empty.
-/// `cargo test` passes without one; `cargo xtask test` installs it first.
+/// The reference, for a test that says nothing without it: `None` where none is installed, or where `MEMCACHED` is
+/// empty. `cargo test` passes without one; `cargo xtask test` installs it first.
 pub fn reference() -> Option<PathBuf> {
     let reference = memcached().ok().filter(|path| !path.as_os_str().is_empty());
     if reference.is_none() {
@@ -222,9 +222,9 @@ fn is_root() -> bool {
     status.lines().any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"))
 }
 
-/// Options of a memcached with one thread and none in the background: nobody holds an item any more once its reply has been
-/// read. Else a change may meet an item that is held, and makes a new one beside it, without the old one's marks and padding
-/// (`do_add_delta` in memcached.c).
+/// Options of a memcached with one thread and none in the background: nobody holds an item any more once its reply has
+/// been read. Else a change may meet an item that is held, and makes a new one beside it, without the old one's marks
+/// and padding (`do_add_delta` in memcached.c).
 pub const STILL_REFERENCE: [&str; 4] = ["-t", "1", "-o", "no_lru_maintainer,no_lru_crawler"];
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);

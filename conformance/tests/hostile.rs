@@ -12,7 +12,7 @@ mod watch;
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use larder_conformance::Result;
 use rustix::net::sockopt::set_socket_linger;
@@ -422,7 +422,6 @@ fn random_words() -> Result<()> {
 fn more_connections_than_allowed() -> Result<()> {
     leaves_no_trace(&["-c", "100"], |server| {
         let mut streams = Vec::new();
-        let start = Instant::now();
         loop {
             let mut stream = connect(server)?;
             stream.write_all(b"mn\r\n").ok();
@@ -430,9 +429,6 @@ fn more_connections_than_allowed() -> Result<()> {
                 b"MN\r\n" if streams.len() < 100 => streams.push(stream),
                 b"ERROR Too many open connections\r\n" => break,
                 other => return Err(format!("connection {}: {}", streams.len(), other.escape_ascii()).into()),
-            }
-            if start.elapsed() > Duration::from_secs(10) {
-                return Err("no connection was one too many".into());
             }
         }
         for stream in &mut streams {

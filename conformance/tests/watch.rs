@@ -102,8 +102,8 @@ fn deletions_are_told_as_later_memcacheds_tell_them() -> Result<()> {
     Ok(())
 }
 
-/// Plays the story on memcached and on larderd; both must tell the same. memcached may need a few attempts: its threads in
-/// the background have something to tell as well.
+/// Plays the story on memcached and on larderd; both must tell the same. memcached may need a few attempts: its threads
+/// in the background have something to tell as well.
 fn both(story: impl Fn(&Server) -> Result<Vec<String>>) -> Result<()> {
     let told = story(&start(&server::larderd()?)?)?;
     let Some(reference) = server::reference() else { return Ok(()) };
@@ -187,8 +187,8 @@ fn connect(server: &Server) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// The line with `#` for values that no two runs have alike: moments, numbers, ports, descriptors; of classes, which are each
-/// server's own, only whether there is one.
+/// The line with `#` for values that no two runs have alike: moments, numbers, ports, descriptors; of classes, which
+/// are each server's own, only whether there is one.
 fn masked(line: &str, varying: &[&str]) -> String {
     let field = |field: &str| match field.split_once('=') {
         Some((name @ ("ts" | "gid" | "rport" | "cfd" | "la"), _)) => format!("{name}=#"),
