@@ -1,9 +1,9 @@
 //! Random requests, sent to larderd and to a real memcached side by side: what comes back must agree.
 //!
-//! A story ([`draw`]) is a few bursts of pipelined requests on a few connections, each cut in pieces at random. All replies
-//! to a burst are read before the next is sent, so that the order of events is the same for both. Requests that are
-//! answered differently on purpose ([`deliberate`]) are left out. When the answers part all the same, the story is made as
-//! short as possible ([`minimise`]) and shown in the notation of golden scripts, to become one.
+//! A story ([`draw`]) is a few bursts of pipelined requests on a few connections, each cut in pieces at random. All
+//! replies to a burst are read before the next is sent, so that the order of events is the same for both. Requests that
+//! are answered differently on purpose ([`deliberate`]) are left out. When the answers part all the same, the story is
+//! made as short as possible ([`minimise`]) and shown in the notation of golden scripts, to become one.
 
 mod deliberate;
 mod draw;

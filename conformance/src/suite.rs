@@ -126,8 +126,8 @@ pub fn again<T>(attempts: u32, mut work: impl FnMut() -> Result<T>) -> Result<T>
     }
 }
 
-/// How often a run with this server is tried. What memcached does in its own time (its clock, its background threads) is no
-/// failure of larder, and a script that is wrong fails each time. larderd has one attempt.
+/// How often a run with this server is tried. What memcached does in its own time (its clock, its background threads)
+/// is no failure of larder, and a script that is wrong fails each time. larderd has one attempt.
 pub fn attempts(side: Side) -> u32 {
     match side {
         Side::Larder => 1,

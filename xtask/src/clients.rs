@@ -87,8 +87,8 @@ impl Clients {
         })
     }
 
-    /// Runs every program against a server of its own, a few at a time, for most of them wait for a value to expire. Then
-    /// memccapable and the operators' tools.
+    /// Runs every program against a server of its own, a few at a time, for most of them wait for a value to expire.
+    /// Then memccapable and the operators' tools.
     pub(crate) fn run(&self, server: &Path, side: Side) -> Result<Tally> {
         let wanted = |name: &str| name.contains(&self.filter);
         let programs: Vec<&Program> =
@@ -169,8 +169,8 @@ impl Tally {
 
 const AT_A_TIME: usize = 3;
 
-/// How often a client's program is tried, with whichever server: clients have timeouts of their own, and a busy machine is
-/// no failure of the server. What is wrong fails each time, and each failure is printed.
+/// How often a client's program is tried, with whichever server: clients have timeouts of their own, and a busy machine
+/// is no failure of the server. What is wrong fails each time, and each failure is printed.
 const ATTEMPTS: u32 = 3;
 
 const USAGE: &str =
@@ -187,7 +187,10 @@ mod tests {
             let mut runs = 0;
             let tally = Tally::again(|tally| {
                 runs += 1;
-                tally.add("client", if runs <= failing_runs { Err("timeout".into()) } else { Ok("ok".into()) });
+                tally.add(
+                    "client",
+                    if runs <= failing_runs { Err("timeout".into()) } else { Ok("ok".into()) },
+                );
                 Ok(())
             })
             .expect("the failures are counted");

@@ -63,7 +63,11 @@ fn finish(report: Report) -> Result<()> {
         report.differences.len(),
         report.left_out.values().sum::<u64>()
     );
-    if report.differences.is_empty() && report.once.len() <= ONCE_MAX { Ok(()) } else { Err("larderd and memcached differ".into()) }
+    if report.differences.is_empty() && report.once.len() <= ONCE_MAX {
+        Ok(())
+    } else {
+        Err("larderd and memcached differ".into())
+    }
 }
 
 /// How many stories may differ once and then no more. More are no accident of the reference's clock and threads.

@@ -19,7 +19,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     steps.finish()
 }
 
-/// `test`, and what takes longer or needs more of the network. From a fresh clone it fits into 30 minutes on two processors.
+/// `test`, and what takes longer or needs more of the network. From a fresh clone it fits into 30 minutes on two
+/// processors.
 pub(crate) fn ci(args: &[String]) -> Result<()> {
     if !args.is_empty() {
         return Err("usage: cargo xtask ci".into());

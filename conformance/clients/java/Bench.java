@@ -1,5 +1,5 @@
-// Asks as spymemcached and the Whalin client were asked when they were compared in 2008: threads that share one client, 90 % bulk gets
-// of 100 keys, 10 % sets, each waited for.
+// Asks as spymemcached and the Whalin client were asked when they were compared in 2008: threads that share one client,
+// 90 % bulk gets of 100 keys, 10 % sets, each waited for.
 //
 // java -cp 'lib/*' Bench.java spy|whalin HOST:PORT[,HOST:PORT...] OBJECTS MIN_BYTES MAX_BYTES SECS THREADS...
 //

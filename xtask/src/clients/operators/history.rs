@@ -1,4 +1,5 @@
-//! What happens to each server before the tools look at it: every kind of command, hit and missed, and items of many sizes.
+//! What happens to each server before the tools look at it: every kind of command, hit and missed, and items of many
+//! sizes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
