@@ -15,6 +15,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
@@ -175,7 +176,8 @@ public class Bench {
             }
 
             public int get(Set<String> keys) {
-                return (int) client.getMulti(keys.toArray(new String[0])).values().stream().filter(v -> v != null).count();
+                Map<String, Object> found = client.getMulti(keys.toArray(new String[0]));
+                return (int) found.values().stream().filter(v -> v != null).count();
             }
         };
     }

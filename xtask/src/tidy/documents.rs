@@ -93,7 +93,12 @@ fn has_figures(rows: &[&str]) -> bool {
         .map(|cell| cell.trim().trim_matches('*'))
         .filter(|cell| !cell.is_empty())
         .collect();
-    let figures = cells.iter().filter(|cell| cell.starts_with(|c: char| c.is_ascii_digit())).count();
+    // A fraction, or three digits and more: fewer count bytes of a frame, or options.
+    let is_figure = |cell: &&&str| {
+        let number = cell.chars().take_while(|c| c.is_ascii_digit() || ".,".contains(*c)).collect::<String>();
+        number.len() >= 3
+    };
+    let figures = cells.iter().filter(is_figure).count();
     figures * 2 > cells.len() && cells.len() > 2
 }
 

@@ -35,10 +35,11 @@ fn is_written_by_hand(path: &str) -> bool {
     HAND_WRITTEN.contains(&extension) && !path.ends_with("package-lock.json")
 }
 
-/// A row of a Markdown table cannot be wrapped, nor can a word: a URL, a path, a key. A string of Rust, which is blank in
+/// A row of a Markdown table, in a document or at the head of a module, cannot be wrapped, nor can a word: a URL, a path, a key. A string of Rust, which is blank in
 /// `bare`, is what is sent or printed, and easier to compare in one piece.
 fn is_exempt(path: &str, line: &str, bare: &str) -> bool {
-    let is_row = path.ends_with(".md") && line.starts_with('|');
+    let is_row = line.trim_start_matches([' ', '/', '!']).starts_with('|')
+        && (path.ends_with(".md") || line.contains("//!"));
     let is_quoted = bare.split_whitespace().map(|word| word.chars().count() + 1).sum::<usize>()
         < COLUMNS_MAX / 2
         && line != bare;
