@@ -28,8 +28,8 @@ pub(super) fn check_links(files: &[File], wrong: &mut Vec<String>) {
     }
 }
 
-/// A table of figures in README.md or docs/ stands in a section that names, or whose parent sections name, a command that
-/// shows them: `cargo ...` or `larder ...`. docs/history/ tells of the past, where nothing can be shown.
+/// A table of figures in README.md or docs/ stands in a section that names, or whose parent sections name, a command
+/// that shows them: `cargo ...` or `larder ...`. docs/history/ tells of the past, where nothing can be shown.
 pub(super) fn check_figures(files: &[File], wrong: &mut Vec<String>) {
     for file in files {
         let is_current = file.path.starts_with("docs/") && !file.path.starts_with("docs/history/");
