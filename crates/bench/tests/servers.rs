@@ -66,10 +66,10 @@ fn a_server_that_has_settled_has_its_keys() {
 #[test]
 fn servers_that_differ_are_told_apart() {
     // The second has room for a tenth of the keys.
-    let plan = plan(&[memcached("-m 64"), format!("small={}", memcached("-m 2"))]);
+    let plan = plan(&[format!("large={}", memcached("-m 64")), format!("small={}", memcached("-m 2"))]);
     let comparison = compare(&plan, &mut (), &AtomicBool::new(false)).expect("a comparison");
     let [first, second] = comparison.standings.as_slice() else { panic!("two servers") };
-    assert_eq!((first.contestant.name.as_str(), second.contestant.name.as_str()), ("memcached", "small"));
+    assert_eq!((first.contestant.name.as_str(), second.contestant.name.as_str()), ("large", "small"));
     assert_eq!((first.rounds.len(), first.failures, first.ratios.len()), (3, 0, 0));
     assert!(first.version.starts_with(|c: char| c.is_ascii_digit()), "{:?}", first.version);
     for figures in first.rounds.iter().chain(&second.rounds) {

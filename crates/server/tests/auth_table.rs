@@ -130,12 +130,13 @@ impl Door {
     /// What the server answers to each request on a connection of its own, and whether it closes it.
     fn ask_each(&self, requests: &[Vec<u8>]) -> Vec<(Vec<u8>, bool)> {
         let mut streams: Vec<_> = requests.iter().map(|_| self.connect()).collect();
+        let later: Vec<_> = (0..3).map(|_| self.connect()).collect();
         for (stream, request) in streams.iter_mut().zip(requests) {
             write(&mut **stream, request);
         }
-        // One worker serves all of them: what came before these three is dealt with when the last of them is.
-        for _ in 0..3 {
-            let mut later = self.connect();
+        // One worker serves all of them: what came before these three is dealt with when the last of them is, or when the
+        // server has been told to end.
+        for mut later in later {
             write(&mut *later, b"version\r\nversion\r\nversion\r\n");
             while later.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
                 thread::sleep(Duration::from_millis(2));
