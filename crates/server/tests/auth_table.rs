@@ -134,8 +134,8 @@ impl Door {
         for (stream, request) in streams.iter_mut().zip(requests) {
             write(&mut **stream, request);
         }
-        // One worker serves all of them: what came before these three is dealt with when the last of them is, or when the
-        // server has been told to end.
+        // One worker serves all of them: what came before these three is dealt with when the last of them is, or when
+        // the server has been told to end.
         for mut later in later {
             write(&mut *later, b"version\r\nversion\r\nversion\r\n");
             while later.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {

@@ -35,8 +35,9 @@ fn is_written_by_hand(path: &str) -> bool {
     HAND_WRITTEN.contains(&extension) && !path.ends_with("package-lock.json")
 }
 
-/// A row of a Markdown table, in a document or at the head of a module, cannot be wrapped, nor can a word: a URL, a path,
-/// a key. A string of Rust, which is blank in `bare`, is what is sent or printed, and easier to compare in one piece.
+/// A row of a Markdown table, in a document or at the head of a module, cannot be wrapped, nor can a word: a URL, a
+/// path, a key. A string of Rust, which is blank in `bare`, is what is sent or printed, and easier to compare in one
+/// piece.
 fn is_exempt(path: &str, line: &str, bare: &str) -> bool {
     let is_row = line.trim_start_matches([' ', '/', '!']).starts_with('|')
         && (path.ends_with(".md") || line.contains("//!"));
