@@ -1,6 +1,5 @@
-//! Memory fetched ahead for a batch of keys, in passes over all of them: what a pass reads, the one before has asked
-//! for, so they wait together and not one after the other. Lines of the index have been asked for before, one by one
-//! while the keys were hashed.
+//! Memory fetched ahead for a batch of keys, in passes over all of them: what a pass reads, the one before has asked for, so they wait
+//! together and not one after the other. Lines of the index have been asked for before, one by one while the keys were hashed.
 
 use crate::engine::Engine;
 use crate::handle::Turn;
@@ -11,8 +10,7 @@ use crate::lines::LINE_BYTES;
 /// As many keys as are fetched ahead together: a word has so many bits.
 pub const BATCH_MAX: usize = u32::BITS as usize;
 
-/// Where a key probably lies, as [`Turn::guess_gets`] or [`Turn::guess_changes`] saw it; or nothing, which costs a
-/// second look and no more.
+/// Where a key probably lies, as [`Turn::guess_gets`] or [`Turn::guess_changes`] saw it; or nothing, which costs a second look and no more.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Guess<'t> {
     found: Option<Found<'t>>,
@@ -32,9 +30,8 @@ impl<'t> Guess<'t> {
 }
 
 impl Turn<'_> {
-    /// Starts fetching what gets of these keys, hashed by [`Turn::prepare`], will read: where an item begins and, as
-    /// soon as that has told how long it is, the rest. [`Turn::get_guessed`] need not look again for what was found
-    /// here. Keys beyond [`BATCH_MAX`] are left out.
+    /// Starts fetching what gets of these keys, hashed by [`Turn::prepare`], will read: where an item begins and, as soon as that has told how
+    /// long it is, the rest. [`Turn::get_guessed`] need not look again for what was found here. Keys beyond [`BATCH_MAX`] are left out.
     pub fn guess_gets(&self, batch: &[Hash]) -> Guesses<'_> {
         let guesses = self.guess(batch, |offset| self.prefetch_head(offset));
         for (guess, _) in guesses.iter().zip(batch) {
@@ -56,15 +53,15 @@ impl Turn<'_> {
         }
     }
 
-    /// Starts fetching what changes of these keys, hashed by [`Turn::prepare`], will look at: of what they replace the
-    /// header, the key, and the segment that it lies in. [`Turn::store_guessed`] need not look again for what was found
-    /// here. Keys beyond [`BATCH_MAX`] are left out.
+    /// Starts fetching what changes of these keys, hashed by [`Turn::prepare`], will look at: of what they replace the header, the key, and
+    /// the segment that it lies in. [`Turn::store_guessed`] need not look again for what was found here. Keys beyond [`BATCH_MAX`] are left
+    /// out.
     pub fn guess_changes(&self, batch: &[Hash]) -> Guesses<'_> {
         let segments = &self.engine().segments;
         let guesses = self.guess(batch, |offset| segments.prefetch(segments.id_at(offset)));
-        // One right after the other: each waits until the processor knows where its page lies, and that finds out about
-        // several at once only where little stands between them. (Asked for where the index is read, as gets do, a set
-        // of 1 KiB took the engine 400 ns instead of 375; but a get 95 instead of 110.)
+        // One right after the other: each waits until the processor knows where its page lies, and that finds out about several at once only
+        // where little stands between them. (Asked for where the index is read, as gets do, a set of 1 KiB took the engine 400 ns instead of
+        // 375; but a get 95 instead of 110.)
         for found in guesses.iter().filter_map(|guess| guess.found) {
             self.prefetch_head(found.entry.offset());
         }
@@ -106,7 +103,6 @@ impl Turn<'_> {
     }
 }
 
-/// Header and key of most items. Fetching a fixed length instead, four lines of each item, took 200 ns for a get of 100
-/// B among a million (32 in a batch) where this takes 150, and 185 instead of 140 for 32 B; with 1 KiB there is no
-/// difference.
+/// Header and key of most items. Fetching a fixed length instead, four lines of each item, took 200 ns for a get of 100 B among a million (32 in a
+/// batch) where this takes 150, and 185 instead of 140 for 32 B; with 1 KiB there is no difference.
 const HEAD_BYTES: usize = 64;

@@ -1,6 +1,5 @@
-//! The one movement by which items change, [`Turn::change`]: look at what is there, decide, write the new item where
-//! nobody sees it, lock the bucket, make sure that what was there still is, point the index to the new item. And what
-//! is counted on the way.
+//! The one movement by which items change, [`Turn::change`]: look at what is there, decide, write the new item where nobody sees
+//! it, lock the bucket, make sure that what was there still is, point the index to the new item. And what is counted on the way.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
@@ -416,8 +415,7 @@ impl Turn<'_> {
             }
         } else if segment.state.load(Acquire) == WAITING {
             let left = segment.books.filled_bytes.load(Relaxed) - dead;
-            // Between the count and the look at its state the segment may have been opened again and sealed; from here
-            // on this turn prevents that.
+            // Between the count and the look at its state the segment may have been opened again and sealed; from here on this turn prevents that.
             if left == 0 && segment.books.live_bytes() == 0 {
                 engine.retire_dead(id);
                 return;
@@ -474,8 +472,8 @@ impl Turn<'_> {
         bucket.find(hash, |entry| self.engine().item(entry).has_key(key))
     }
 
-    /// The next CAS value: a hybrid clock (Kulkarni et al., OPODIS 2014) of microseconds << 4 | handle, above the value
-    /// that it replaces. Below 2^53 for the next decades, so that clients that keep it in a double are safe.
+    /// The next CAS value: a hybrid clock (Kulkarni et al., OPODIS 2014) of microseconds << 4 | handle, above the value that it
+    /// replaces. Below 2^53 for the next decades, so that clients that keep it in a double are safe.
     pub(crate) fn fresh_cas(&self, above: u64) -> u64 {
         const HANDLE_BITS: u32 = 4;
         let mut writer = self.handle.writer.borrow_mut();

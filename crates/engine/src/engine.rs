@@ -34,11 +34,11 @@ const BUCKETS_STEP: usize = 16;
 const GROWTH_FACTOR: usize = 4;
 /// At least, unless the memory is too small.
 const SEGMENTS_PER_HANDLE: usize = 16;
-/// The part of its share of the segments that a handle keeps open at most, if items can go to those that are open: a
-/// sixteenth of the memory would be empty.
+/// The part of its share of the segments that a handle keeps open at most, if items can go to those that are open: a sixteenth of
+/// the memory would be empty.
 const OPEN_PART: usize = 8;
-/// Address space for large items, as a multiple of the memory: runs are never moved, so room that is free but in pieces
-/// must not run out before the memory does.
+/// Address space for large items, as a multiple of the memory: runs are never moved, so room that is free but in pieces must
+/// not run out before the memory does.
 const RUN_SPACE_FACTOR: usize = 4;
 /// After a flush its items are left to be found for so long, so that whoever asks is told "flushed" and not "absent";
 /// memcached behaves the same. Memory that is wanted takes them at once.
@@ -55,8 +55,8 @@ pub struct Config {
     pub evict: bool,
     /// How many [`Handle`]s will exist at once, at most.
     pub handles_max: usize,
-    /// log2 of the number of index buckets at the start; `None`: from `memory_bytes`. The index grows by itself; a
-    /// start near the final size spares it the work.
+    /// log2 of the number of index buckets at the start; `None`: from `memory_bytes`. The index grows by itself; a start near
+    /// the final size spares it the work.
     pub index_power: Option<u8>,
     /// What lies on pages of 2 MiB, where the system has some.
     pub large_pages: LargePages,
@@ -78,11 +78,11 @@ pub struct Engine {
     pub(crate) open_max: usize,
     /// So few segments that handles which keep some open while they do nothing may leave none to others.
     pub(crate) is_crowded: bool,
-    /// Free segments to keep at hand, so that a store need not wait for readers to leave an evicted one; without
-    /// eviction those that are left to gaps as well (`slack.rs`). Changes with the limit.
+    /// Free segments to keep at hand, so that a store need not wait for readers to leave an evicted one; without eviction those that are left to
+    /// gaps as well (`slack.rs`). Changes with the limit.
     free_target: AtomicU32,
-    /// Free segments that only compaction may take: without eviction, what is dead comes back by moving what lives, and
-    /// that needs a place first. One a handle, as each has its own open segments. None with eviction.
+    /// Free segments that only compaction may take: without eviction, what is dead comes back by moving what lives, and that
+    /// needs a place first. One a handle, as each has its own open segments. None with eviction.
     reserve: usize,
     pub(crate) slack: Apart<Slack>,
     pub(crate) hash_key: HashKey,
@@ -106,8 +106,8 @@ pub struct Engine {
 
     /// Segments and runs.
     limbo: Apart<Limbo>,
-    /// Overflow buckets of the index. They are many and small: among the segments, whoever wants one would have to work
-    /// off thousands of them first.
+    /// Overflow buckets of the index. They are many and small: among the segments, whoever wants one would have to work off
+    /// thousands of them first.
     limbo_buckets: Apart<Limbo>,
     handles_free: Mutex<Vec<usize>>,
     reset: Mutex<Stats>,
@@ -193,10 +193,9 @@ impl Engine {
         }))
     }
 
-    /// For machines with several memory nodes (NUMA): spreads the index and the ghost, which every thread looks into at
-    /// random, over these nodes, page by page; for the rest of its life, but for what was touched already. Items lie
-    /// where the thread runs that first writes to their segment. False, and nothing has changed: it was settled for
-    /// this thread where its memory comes from (`numactl`).
+    /// For machines with several memory nodes (NUMA): spreads the index and the ghost, which every thread looks into at random, over these
+    /// nodes, page by page; for the rest of its life, but for what was touched already. Items lie where the thread runs that first writes
+    /// to their segment. False, and nothing has changed: it was settled for this thread where its memory comes from (`numactl`).
     ///
     /// Errors: there are no such nodes, or the process may not choose. The cache is as good as before.
     pub fn spread_over(&self, nodes: &[u32]) -> io::Result<bool> {
@@ -218,9 +217,9 @@ impl Engine {
         self.handles_free.lock().unwrap_or_else(PoisonError::into_inner).push(id);
     }
 
-    /// Changes [`Config::memory_bytes`] while the cache is in use. With less, items are evicted and memory is given
-    /// back as stores and background steps come by; without eviction nothing can be stored until enough is deleted.
-    /// False, and nothing has changed: more than four times what the cache was built with.
+    /// Changes [`Config::memory_bytes`] while the cache is in use. With less, items are evicted and memory is given back as stores and
+    /// background steps come by; without eviction nothing can be stored until enough is deleted. False, and nothing has changed: more than four times
+    /// what the cache was built with.
     pub fn set_memory_limit(&self, memory_bytes: u64) -> bool {
         let reserved_bytes = self.segments.log_segments as u64 * self.segments.segment_bytes as u64;
         if memory_bytes > reserved_bytes {
@@ -288,10 +287,9 @@ impl Engine {
     /// The item at an offset of the log; the same condition.
     #[allow(unsafe_code)]
     pub(crate) fn item_at(&self, offset: usize) -> Raw {
-        // SAFETY: offsets come from the index or from walking a sealed segment, in both cases with acquire ordering
-        // after the item was written, and in a turn, so neither the segment nor a gap in it is used again before the
-        // turn ends. Turns are the only way to get here (`Turn` and its modules, and splits of the index, which a store
-        // in a turn carries out).
+        // SAFETY: offsets come from the index or from walking a sealed segment, in both cases with acquire ordering after
+        // the item was written, and in a turn, so neither the segment nor a gap in it is used again before the turn ends. Turns are the only
+        // way to get here (`Turn` and its modules, and splits of the index, which a store in a turn carries out).
         unsafe { Raw::at(&self.log, offset) }
     }
 
@@ -314,8 +312,7 @@ impl Engine {
         self.has_less_than(self.kept_bytes())
     }
 
-    /// So few that segments should be emptied? Without eviction it is the better the longer it waits: more of them is
-    /// dead then.
+    /// So few that segments should be emptied? Without eviction it is the better the longer it waits: more of them is dead then.
     pub(crate) fn is_short(&self) -> bool {
         if self.evict {
             return self.is_low();
@@ -323,8 +320,7 @@ impl Engine {
         self.has_less_than((2 * self.reserve * self.segments.segment_bytes) as u64)
     }
 
-    /// So few that handles do without segments for lines of their own? Without eviction room in one of them is none for
-    /// others.
+    /// So few that handles do without segments for lines of their own? Without eviction room in one of them is none for others.
     pub(crate) fn is_sparing(&self) -> bool {
         !self.evict && self.is_low()
     }
@@ -343,8 +339,8 @@ impl Engine {
         self.budget.limit_bytes() + self.spare_bytes() < self.budget.used_bytes() + wanted_bytes
     }
 
-    /// Will a store find so much memory when the turns that run now have ended? Also where the limit was lowered, and
-    /// more has to go than comes back.
+    /// Will a store find so much memory when the turns that run now have ended? Also where the limit was lowered, and more has to
+    /// go than comes back.
     pub(crate) fn is_coming(&self, bytes: usize) -> bool {
         let unused_bytes = self.budget.limit_bytes().saturating_sub(self.budget.used_bytes());
         unused_bytes + self.spare_bytes() >= (bytes + self.reserve * self.segments.segment_bytes) as u64
@@ -385,8 +381,8 @@ impl Engine {
         self.add_segment()
     }
 
-    /// Without eviction: is there what compaction needs? While not, also what is open is left to it: stores that filled
-    /// that up would find no room until all of some segment is dead.
+    /// Without eviction: is there what compaction needs? While not, also what is open is left to it: stores that filled that up would
+    /// find no room until all of some segment is dead.
     pub(crate) fn has_reserve(&self) -> bool {
         if self.reserve == 0 || !self.is_reserve_low() {
             return true;
@@ -498,8 +494,7 @@ impl Engine {
 
     fn reuse(&self, what: Retired) {
         match what {
-            // The index took more than there was. Much more means that the limit was lowered: the background step sees
-            // to that.
+            // The index took more than there was. Much more means that the limit was lowered: the background step sees to that.
             Retired::Segment(id) if self.is_overdrawn() && self.has_ready() && !self.is_reserve_low() => {
                 self.decommit_segment(id);
             }
@@ -539,8 +534,8 @@ impl Engine {
 
     #[allow(unsafe_code)]
     pub(crate) fn decommit(&self, start: usize, bytes: usize) {
-        // SAFETY: callers pass memory of a free segment or run: unlinked, past every turn that could have seen it,
-        // unpinned, and taken out of the pool.
+        // SAFETY: callers pass memory of a free segment or run: unlinked, past every turn that could have seen it, unpinned,
+        // and taken out of the pool.
         unsafe { self.log.decommit(start, bytes.next_multiple_of(PAGE_BYTES)) }
     }
 
@@ -599,8 +594,8 @@ fn classes(log_segments: usize, config: &Config) -> usize {
     }
 }
 
-/// How long the segments of a cache are that is built with so much memory: some 512 of them, so that queues and TTL
-/// groups have something to divide; shorter when many handles keep segments open.
+/// How long the segments of a cache are that is built with so much memory: some 512 of them, so that queues and TTL groups have something
+/// to divide; shorter when many handles keep segments open.
 pub fn segment_bytes(memory_bytes: usize, handles_max: usize) -> usize {
     let wanted = (memory_bytes / 512).min(memory_bytes / (SEGMENTS_PER_HANDLE * handles_max));
     let power = 1 << wanted.max(1).ilog2();

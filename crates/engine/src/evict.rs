@@ -1,8 +1,8 @@
 //! Emptying segments: eviction, expiry, compaction, and the background step.
 //!
-//! Work is done a few items at a time. While free segments are few, every store pays for the memory it takes by
-//! emptying about four times as much of the segment that its handle has in hand: nobody waits for a whole segment, and
-//! no thread of the engine's own is needed.
+//! Work is done a few items at a time. While free segments are few, every store pays for the memory it takes by emptying
+//! about four times as much of the segment that its handle has in hand: nobody waits for a whole segment, and no thread of the
+//! engine's own is needed.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -26,8 +26,7 @@ use crate::write::{Guest, Room, Writer};
 const WORK_FACTOR: usize = 4;
 /// The same without eviction: little of a victim is dead then.
 const COMPACTION_FACTOR: usize = 16;
-/// What one request empties at most, in bytes of victims, before it lets others run: a hundred microseconds with small
-/// items.
+/// What one request empties at most, in bytes of victims, before it lets others run: a hundred microseconds with small items.
 pub(crate) const STEP_BYTES: usize = 32 << 10;
 /// Giving a segment back to the system takes the background step as long as so many items.
 const SHRINK_ITEMS: usize = 256;
@@ -77,8 +76,8 @@ struct To {
 struct NoPlace;
 
 impl Handle {
-    /// A background step, for a thread that has the time: removes what has expired or was flushed, keeps free segments
-    /// at hand, compacts. Looks at about `items_max` items. Returns whether there is more to do at once.
+    /// A background step, for a thread that has the time: removes what has expired or was flushed, keeps free segments at
+    /// hand, compacts. Looks at about `items_max` items. Returns whether there is more to do at once.
     pub fn maintain(&mut self, now: Now, items_max: usize) -> bool {
         self.engine.tick(now);
         self.engine.reclaim_some(items_max);
@@ -170,9 +169,8 @@ impl Turn<'_> {
         take().or_else(|lack| self.make_room(lack, bytes, take))
     }
 
-    /// Where there is no memory, empties a little and lets others run before whoever asks tries again. What is emptied
-    /// now comes back no sooner than what is in limbo already, so while enough is there evicting more would help
-    /// nobody.
+    /// Where there is no memory, empties a little and lets others run before whoever asks tries again. What is emptied now
+    /// comes back no sooner than what is in limbo already, so while enough is there evicting more would help nobody.
     #[cold]
     fn make_room<R>(
         &self,
@@ -194,8 +192,7 @@ impl Turn<'_> {
         Err(NoRoom::OutOfMemory)
     }
 
-    /// Looks at up to `bytes_max` bytes of victims (but at least at one item). Returns how many it looked at; 0:
-    /// nothing to empty.
+    /// Looks at up to `bytes_max` bytes of victims (but at least at one item). Returns how many it looked at; 0: nothing to empty.
     pub(crate) fn empty_some(&self, bytes_max: usize, prey: Prey) -> usize {
         let mut done = 0;
         while done < bytes_max.max(1) {
@@ -452,9 +449,8 @@ impl Turn<'_> {
         victim.end - victim.next
     }
 
-    /// Looks for expired items in segments that hold others as well, so that their memory can be won back by
-    /// compaction, and for expired large items that wait behind one that lives. Returns how many segments it is done
-    /// with.
+    /// Looks for expired items in segments that hold others as well, so that their memory can be won back by compaction, and
+    /// for expired large items that wait behind one that lives. Returns how many segments it is done with.
     fn crawl(&self, items_max: usize) -> usize {
         let engine = self.engine();
         let mut crawl = self.handle.writer.borrow().crawl;

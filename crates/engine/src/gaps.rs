@@ -1,13 +1,11 @@
 //! Gaps: what is dead in a segment, between what lives, to be written again where it lies.
 //!
-//! A segment that has gaps need not be emptied before it takes new items: they go into the gaps, and what lives stays
-//! where it is. Rosenblum and Ousterhout call that to thread the log (SOSP 1991), and copy instead, since a disk has to
-//! seek from gap to gap; F2FS does it where clean segments are few (Lee et al., FAST 2015). Memory does not seek: all
-//! that it costs is to look at what lives between two gaps.
+//! A segment that has gaps need not be emptied before it takes new items: they go into the gaps, and what lives stays where it is. Rosenblum
+//! and Ousterhout call that to thread the log (SOSP 1991), and copy instead, since a disk has to seek from gap to gap; F2FS does it where clean
+//! segments are few (Lee et al., FAST 2015). Memory does not seek: all that it costs is to look at what lives between two gaps.
 //!
-//! No item that can be found ever changes for that. Gaps are made out first, in a segment that was taken out of its
-//! queue; then whoever may still read what was dead by then must have ended their turn, as with segments in limbo; what
-//! dies later is left for another time.
+//! No item that can be found ever changes for that. Gaps are made out first, in a segment that was taken out of its queue; then whoever may
+//! still read what was dead by then must have ended their turn, as with segments in limbo; what dies later is left for another time.
 
 use std::ops::Range;
 
@@ -110,8 +108,8 @@ impl Gaps {
         near.position(|gap| fits(gap.bytes(), bytes)).map(|found| self.next + found)
     }
 
-    /// Leaves the gap that is being filled, of which `rest_bytes` stay empty, for the next with room for so many bytes.
-    /// Returns where in the log that lies; `None`, and nothing has changed: there is none near.
+    /// Leaves the gap that is being filled, of which `rest_bytes` stay empty, for the next with room for so many bytes. Returns where in the
+    /// log that lies; `None`, and nothing has changed: there is none near.
     pub(crate) fn enter(&mut self, bytes: usize, rest_bytes: usize) -> Option<Range<usize>> {
         let found = self.find(bytes)?;
         self.left_bytes +=
@@ -142,8 +140,7 @@ impl Gaps {
     }
 }
 
-/// Can an item of so many bytes go where there are `room_bytes`? What stays empty behind it must be long enough to say
-/// how long it is.
+/// Can an item of so many bytes go where there are `room_bytes`? What stays empty behind it must be long enough to say how long it is.
 #[inline]
 pub(crate) fn fits(room_bytes: usize, bytes: usize) -> bool {
     room_bytes == bytes || room_bytes >= bytes + FILLER_BYTES_MIN
@@ -153,8 +150,7 @@ pub(crate) fn fits(room_bytes: usize, bytes: usize) -> bool {
 #[allow(unsafe_code)]
 pub(crate) fn close(engine: &Engine, rest: Range<usize>) {
     if !rest.is_empty() {
-        // SAFETY: what is left of a gap is its handle's alone: nothing in it can be found, and who had found what was
-        // there has ended their turn.
+        // SAFETY: what is left of a gap is its handle's alone: nothing in it can be found, and who had found what was there has ended their turn.
         unsafe { Raw::write_filler(&engine.log, rest.start, rest.len()) }
     }
 }

@@ -14,8 +14,7 @@ use crate::stats::Counters;
 use crate::upload::Pin;
 use crate::write::Writer;
 
-/// A thread's access to the engine: its open segments, its epoch, its counters. Not shared between threads, but may
-/// move.
+/// A thread's access to the engine: its open segments, its epoch, its counters. Not shared between threads, but may move.
 pub struct Handle {
     pub(crate) engine: Arc<Engine>,
     pub(crate) id: usize,
@@ -27,8 +26,8 @@ impl Handle {
         Self { engine, id, writer: RefCell::new(Writer::default()) }
     }
 
-    /// Starts a turn: until it ends, everything found in it stays readable. Cheap; do many requests in one, but keep it
-    /// short: memory that others free meanwhile waits for its end.
+    /// Starts a turn: until it ends, everything found in it stays readable. Cheap; do many requests in one, but keep it short:
+    /// memory that others free meanwhile waits for its end.
     pub fn enter(&mut self, now: Now) -> Turn<'_> {
         self.engine.epochs.enter(self.id);
         self.engine.flush_if_due(now);
@@ -89,8 +88,8 @@ impl Turn<'_> {
         self.now
     }
 
-    /// Hashes a key and starts fetching its index line. With another key or in another engine the hash finds nothing,
-    /// and a store panics.
+    /// Hashes a key and starts fetching its index line. With another key or in another engine the hash finds nothing, and a store
+    /// panics.
     pub fn prepare(&self, key: &[u8]) -> Hash {
         let hash = self.engine().hash_key.hash(key);
         self.engine().index.prefetch(hash);
@@ -163,8 +162,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Asks for the right to recompute an item's value. Whoever sets the mark has won; the lock keeps the item where it
-    /// is meanwhile. Nobody wins an item that has just been replaced.
+    /// Asks for the right to recompute an item's value. Whoever sets the mark has won; the lock keeps the item where it is
+    /// meanwhile. Nobody wins an item that has just been replaced.
     fn take_token(&self, key: &[u8], hash: Hash, seen: &Seen<'_>) -> Token {
         let (mut offset, cas) = (seen.offset, seen.raw.cas());
         loop {
@@ -214,8 +213,8 @@ impl Turn<'_> {
     /// The same where a guess may spare looking.
     #[inline(always)]
     pub(crate) fn look_guessed<'t>(&'t self, key: &[u8], hash: Hash, guess: Guess<'t>) -> Option<Seen<'t>> {
-        // The entry says that nothing newer was to be had, the mark that it was not cut off with its line; whoever
-        // unlinks an item sees to both before that is acknowledged.
+        // The entry says that nothing newer was to be had, the mark that it was not cut off with its line; whoever unlinks an item sees to
+        // both before that is acknowledged.
         let found = guess.found(self.engine()).filter(|found| found.is_unchanged());
         let seen = found.map(|found| self.seen(found));
         match seen.filter(|seen| seen.raw.has_key(key) && seen.raw.marks() & DEAD == 0) {

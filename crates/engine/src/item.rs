@@ -11,12 +11,12 @@
 //!      .         key, value, padding to 8
 //! ```
 //!
-//! Key, value and shape never change once the item can be found. CAS, expiry and the marks STALE and TOKEN change under
-//! the lock of the item's bucket; the time of the last use and FETCHED change without it (a lost update there costs
+//! Key, value and shape never change once the item can be found. CAS, expiry and the marks STALE and TOKEN change
+//! under the lock of the item's bucket; the time of the last use and FETCHED change without it (a lost update there costs
 //! nothing).
 //!
-//! Unsafe code lives here because items are read where they lie. The one invariant: a [`Raw`] points to an item that
-//! was written whole before its place was published, in memory that is not used again while the reader's turn lasts.
+//! Unsafe code lives here because items are read where they lie. The one invariant: a [`Raw`] points to an item that was
+//! written whole before its place was published, in memory that is not used again while the reader's turn lasts.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
@@ -58,8 +58,8 @@ pub(crate) const FETCHED: u32 = 1;
 pub(crate) const STALE: u32 = 2;
 /// The token to recompute the value is out.
 pub(crate) const TOKEN: u32 = 4;
-/// Unlinked, or moved away: whoever walks the segment need not ask the index, and a guess of where the item is knows
-/// that it is wrong. Set after the index changed and before that is acknowledged.
+/// Unlinked, or moved away: whoever walks the segment need not ask the index, and a guess of where the item is knows that it is wrong. Set after
+/// the index changed and before that is acknowledged.
 pub(crate) const DEAD: u32 = 8;
 const MARKS: u32 = 15;
 const SECS_SHIFT: u32 = 4;
@@ -134,8 +134,8 @@ impl Raw {
         debug_assert!(shape.large || shape.value_bytes <= VALUE_BYTES_MAX);
         debug_assert!(shape.has_expiry || expiry == Expiry::NEVER);
         let item = Self(log.at(offset));
-        // SAFETY: all writes are within `shape.size()` bytes that are the caller's alone; field offsets are multiples
-        // of 4 from an 8-byte boundary.
+        // SAFETY: all writes are within `shape.size()` bytes that are the caller's alone; field offsets are multiples of
+        // 4 from an 8-byte boundary.
         unsafe {
             item.cas_word().store(0, Relaxed);
             item.use_word().store(now_secs << SECS_SHIFT, Relaxed);
@@ -166,8 +166,8 @@ impl Raw {
 
     /// Writes what looks like a dead item over a piece of the log.
     ///
-    /// # Safety As for [`Raw::write`], with `bytes`, a multiple of [`ALIGN_BYTES`] from [`FILLER_BYTES_MIN`] to those
-    /// of a segment.
+    /// # Safety
+    /// As for [`Raw::write`], with `bytes`, a multiple of [`ALIGN_BYTES`] from [`FILLER_BYTES_MIN`] to those of a segment.
     pub(crate) unsafe fn write_filler(log: &Region, offset: usize, bytes: usize) {
         let shape = Shape {
             key_bytes: 0,
@@ -322,8 +322,8 @@ impl Raw {
         }
     }
 
-    /// Unlinked. Under the bucket's lock, as all changes but those of a use; and a use of it counts no longer. Release:
-    /// who sees it, and then puts up a fence, knows that the index has changed.
+    /// Unlinked. Under the bucket's lock, as all changes but those of a use; and a use of it counts no longer. Release: who sees it, and then
+    /// puts up a fence, knows that the index has changed.
     pub(crate) fn mark_dead(self) {
         self.use_word().store(self.use_word().load(Relaxed) | DEAD, Release);
     }

@@ -1,10 +1,9 @@
 //! Large pages: what is full is moved to them in the background, some of it each second.
 //!
-//! A look-up reads one line of the index and a few of an item, anywhere in gigabytes: with small pages it waits for the
-//! page table as well, and in a virtual machine for two of them. Moved memory needs no more of it than before, since
-//! only what is full is moved. Nobody waits for a large page to be found: the kernel does that first. But while it
-//! copies, whoever reads there waits, and so does whoever touches memory for the first time anywhere; therefore nothing
-//! is moved while the cache takes new memory.
+//! A look-up reads one line of the index and a few of an item, anywhere in gigabytes: with small pages it waits for the page table as
+//! well, and in a virtual machine for two of them. Moved memory needs no more of it than before, since only what is full is moved.
+//! Nobody waits for a large page to be found: the kernel does that first. But while it copies, whoever reads there waits, and so does
+//! whoever touches memory for the first time anywhere; therefore nothing is moved while the cache takes new memory.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -20,9 +19,8 @@ pub enum LargePages {
     Never,
     /// What the index and the segments have filled, soon after.
     Filled,
-    /// That, and segments from the start. Whoever first writes to one waits until the system has found and cleared a
-    /// large page, which may take milliseconds; and what is given back reaches others only when they are short of
-    /// memory.
+    /// That, and segments from the start. Whoever first writes to one waits until the system has found and cleared a large page, which
+    /// may take milliseconds; and what is given back reaches others only when they are short of memory.
     FromTheStart,
 }
 
@@ -137,14 +135,14 @@ impl Engine {
 
 /// Some 600 us each, on a machine that has memory at hand ...
 const MOVES_PER_SECOND: u32 = 64;
-/// ... and in a virtual one whose host has to find it 5 ms and more: none is begun after so long. A gigabyte takes 2.5
-/// s of a core in all, once, and until then each get of it costs a third more.
+/// ... and in a virtual one whose host has to find it 5 ms and more: none is begun after so long. A gigabyte takes 2.5 s of a core in all, once,
+/// and until then each get of it costs a third more.
 const MOVING_MICROS_PER_SECOND: u64 = 200_000;
 /// Of pages of which there may be very many, none of them to be moved.
 const LOOKS_PER_MOVE: u32 = 4096;
-/// A move that takes so long says that the processors are all taken, several times over: before it copies, the kernel
-/// waits until each has put away what it holds back, and whoever wants to change the address space meanwhile, and all
-/// behind them, wait for that. (On a core that one worker keeps busy they take 10 to 20 ms, and now and then 50.)
+/// A move that takes so long says that the processors are all taken, several times over: before it copies, the kernel waits until each has put
+/// away what it holds back, and whoever wants to change the address space meanwhile, and all behind them, wait for that. (On a core that one
+/// worker keeps busy they take 10 to 20 ms, and now and then 50.)
 const LONG_MOVE_MICROS: u64 = 200_000;
 /// For so long nothing is moved then, and for twice as long each time that it happens again ...
 const REST_SECS_MIN: u32 = 60;

@@ -1,14 +1,13 @@
 //! The order in which segments go.
 //!
-//! Each segment (and each large item) is worth keeping for a time that grows with how often its items are read, and
-//! shrinks with their size: its credit. Sealed, it is due when the clock has gone on by that much from where it was
-//! when the segment was opened. What is due first is emptied first, and the clock goes to that time: the more is
-//! stored, the faster it runs. This is GreedyDual-Size with frequency (Cao and Irani, USITS 1997; Cherkasova,
-//! HPL-98-69) for whole segments. Items of like worth share segments, and wait in one line: within it they are due in
-//! the order in which they came, so choosing means looking at the front of each line.
+//! Each segment (and each large item) is worth keeping for a time that grows with how often its items are read, and shrinks with their
+//! size: its credit. Sealed, it is due when the clock has gone on by that much from where it was when the segment was opened. What is
+//! due first is emptied first, and the clock goes to that time: the more is stored, the faster it runs. This is GreedyDual-Size with
+//! frequency (Cao and Irani, USITS 1997; Cherkasova, HPL-98-69) for whole segments. Items of like worth share segments, and wait in one line: within
+//! it they are due in the order in which they came, so choosing means looking at the front of each line.
 //!
-//! As in S3-FIFO (Yang et al., SOSP 2023) a read only sets a mark, which counts when the item is looked at again: what
-//! was read is copied to the main queue with the credit of its reads, what was not goes.
+//! As in S3-FIFO (Yang et al., SOSP 2023) a read only sets a mark, which counts when the item is looked at again: what was read
+//! is copied to the main queue with the credit of its reads, what was not goes.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::*;
@@ -27,8 +26,8 @@ pub(crate) struct Place {
     due: u64,
 }
 
-/// A segment of which less is dead is not worth moving: its items are looked at, and next to nothing is won. More than
-/// that is dead in some segment while all of what is kept for gaps (`slack.rs`) is in use.
+/// A segment of which less is dead is not worth moving: its items are looked at, and next to nothing is won. More than that is dead in some
+/// segment while all of what is kept for gaps (`slack.rs`) is in use.
 const LEAST_GAIN_PART: u64 = 64;
 
 /// Which segment to empty, and how.
@@ -48,20 +47,19 @@ pub(crate) enum Treatment {
 pub(crate) struct Queues {
     /// By queue, TTL group and class of worth, oldest first. May hold places of segments that are gone.
     lines: Vec<VecDeque<Place>>,
-    /// Sealed segments that became thin, by how thin, in the order in which they did. Each at most once, so that no
-    /// list outgrows what there is; who has died or was emptied since may still be here.
+    /// Sealed segments that became thin, by how thin, in the order in which they did. Each at most once, so that no list outgrows what there
+    /// is; who has died or was emptied since may still be here.
     thin: [VecDeque<Id>; THIN.len()],
 }
 
 /// How much of a sealed segment is dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Thin {
-    /// A quarter. Used again before anything that lives is evicted: four bytes are looked at for one that comes back,
-    /// as many as a store pays for; at a half, keys that all fit were evicted while they were overwritten.
+    /// A quarter. Used again before anything that lives is evicted: four bytes are looked at for one that comes back, as many as a store pays
+    /// for; at a half, keys that all fit were evicted while they were overwritten.
     Sparse,
-    /// Three quarters. Used again before memory is touched that never was: overwrites take about twice what lives,
-    /// however far away the limit is. At a half they would take 1.4 times as much, and copy an item for each that is
-    /// stored.
+    /// Three quarters. Used again before memory is touched that never was: overwrites take about twice what lives, however far away the limit
+    /// is. At a half they would take 1.4 times as much, and copy an item for each that is stored.
     Hollow,
 }
 
@@ -176,15 +174,15 @@ impl Segments {
         self.claim_thin(&mut self.queues(), Thin::Hollow)
     }
 
-    /// Takes a segment or run out of its queue before its time (what it held was deleted or replaced). False if another
-    /// has it already.
+    /// Takes a segment or run out of its queue before its time (what it held was deleted or replaced). False if another has
+    /// it already.
     pub(crate) fn withdraw(&self, id: Id) -> bool {
         let _queues = self.queues();
         self.claim(id)
     }
 
-    /// Chooses what to empty next: what is dead already, then what is thin (the thinnest first), then what is due
-    /// first. With `only_dead` nothing that lives is evicted or moved.
+    /// Chooses what to empty next: what is dead already, then what is thin (the thinnest first), then what is due first. With `only_dead`
+    /// nothing that lives is evicted or moved.
     pub(crate) fn next_victim(
         &self,
         now: Now,
@@ -238,9 +236,8 @@ impl Segments {
         segment.life.load(Relaxed) == place.life && segment.state.load(Relaxed) == WAITING
     }
 
-    /// With less that lives a sealed segment is that thin. What large items leave empty at its end does not come back:
-    /// moved, they would leave it empty elsewhere. But a segment that was sealed early, less than half full, can share
-    /// one.
+    /// With less that lives a sealed segment is that thin. What large items leave empty at its end does not come back: moved, they would leave it
+    /// empty elsewhere. But a segment that was sealed early, less than half full, can share one.
     #[inline]
     pub(crate) fn thin_bytes(&self, segment: &Segment, thin: Thin) -> u64 {
         let quarter_bytes = segment.books.filled_bytes.load(Relaxed) / 4;

@@ -1,7 +1,7 @@
 //! Segments: the pieces the log is cut into, and who holds them.
 //!
-//! A segment holds items of one queue, one TTL group and one class of worth, appended until it is full. A large item
-//! has a run of segments of its own (`run.rs`), which goes the same way. Who has it, and what comes next:
+//! A segment holds items of one queue, one TTL group and one class of worth, appended until it is full. A large item has a run
+//! of segments of its own (`run.rs`), which goes the same way. Who has it, and what comes next:
 //!
 //! | state | whose | next | by |
 //! |---|---|---|---|
@@ -29,8 +29,8 @@ use crate::request::{Expiry, Now};
 use crate::table::{Table, Zeroed};
 use crate::worth::Novelty;
 
-/// TTL groups: items that expire at about the same time share segments, and go together. Group 0 never expires; the
-/// others live up to a minute, 8 minutes, an hour, 8 hours, and longer.
+/// TTL groups: items that expire at about the same time share segments, and go together. Group 0 never expires; the others
+/// live up to a minute, 8 minutes, an hour, 8 hours, and longer.
 pub(crate) const GROUPS: usize = 6;
 pub(crate) const GROUP_SECS: [u32; GROUPS] = [u32::MAX, 60, 480, 3600, 8 * 3600, u32::MAX];
 
@@ -58,8 +58,7 @@ pub(crate) fn open_secs_max(group: usize) -> u32 {
     GROUP_SECS[group] / 2
 }
 
-/// What is known of a segment. Written by whoever holds it, but for the counters. All zero: a segment that was never
-/// used.
+/// What is known of a segment. Written by whoever holds it, but for the counters. All zero: a segment that was never used.
 pub(crate) struct Segment {
     /// SMALL or MAIN.
     pub(crate) queue: AtomicU8,
@@ -107,8 +106,7 @@ impl Home<'_> {
     }
 }
 
-/// Every store and every overwrite writes here, and every look-up reads the fields beside it. One line alone: there are
-/// many segments.
+/// Every store and every overwrite writes here, and every look-up reads the fields beside it. One line alone: there are many segments.
 #[repr(align(64))]
 pub(crate) struct Books {
     /// Bytes appended, by the one who appends; for a run its memory.

@@ -1,12 +1,11 @@
 //! Without eviction (`-M`): which stores are let through when memory is nearly full.
 //!
-//! What is deleted or replaced leaves a gap in the log, and gaps are joined by moving what lives beside them: the more
-//! of a segment is dead the less is moved for each byte won. So a part of the memory is left to gaps. A store that adds
-//! to what lives is refused when all but that part lives; one that comes in place of another is let through, and some
-//! segment then has as much dead as the part kept.
+//! What is deleted or replaced leaves a gap in the log, and gaps are joined by moving what lives beside them: the more of a segment is dead
+//! the less is moved for each byte won. So a part of the memory is left to gaps. A store that adds to what lives is refused when all but that
+//! part lives; one that comes in place of another is let through, and some segment then has as much dead as the part kept.
 //!
-//! What has expired lives until somebody finds it. Segments whose items have all expired are found at once; to find the
-//! others all items have to be looked at, which the background step does as soon as a store was refused.
+//! What has expired lives until somebody finds it. Segments whose items have all expired are found at once; to find the others all items have
+//! to be looked at, which the background step does as soon as a store was refused.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -65,8 +64,7 @@ impl Turn<'_> {
         if engine.admits(added_bytes) {
             return Ok(());
         }
-        // What has expired or was flushed counts as living until somebody comes by, and a run until nobody sees it any
-        // more.
+        // What has expired or was flushed counts as living until somebody comes by, and a run until nobody sees it any more.
         if self.empty_some(STEP_BYTES, Prey::Dead) > 0 || engine.is_reclaiming() {
             engine.reclaim();
             return Err(NoRoom::TryAgain);
@@ -89,8 +87,8 @@ impl Engine {
             self.slack.note(live_bytes);
             return true;
         }
-        // The index takes memory after items have come, the ends of segments stay empty, and who counts at the same
-        // time as another counts too little: of that those who replace what they deleted must not feel anything.
+        // The index takes memory after items have come, the ends of segments stay empty, and who counts at the same time as another counts too
+        // little: of that those who replace what they deleted must not feel anything.
         left_bytes >= kept_bytes / 2 && live_bytes <= self.slack.live_bytes_max.load(Relaxed)
     }
 

@@ -1,7 +1,6 @@
 //! Everything that changes an item.
 //!
-//! What needs a new item is one movement, [`Turn::change`]; what needs none happens under the bucket's lock alone.
-//! These are all the fields that change in an item that can be found:
+//! What needs a new item is one movement, [`Turn::change`]; what needs none happens under the bucket's lock alone. These are all the fields that change in an item that can be found:
 //!
 //! | field | changed by | under the bucket's lock |
 //! |---|---|---|
@@ -23,8 +22,8 @@ use crate::request::{
 };
 use crate::upload::Upload;
 
-/// Items larger than this are no numbers, whatever they begin with: memcached keeps them in chunks (`slab_chunk_max`),
-/// and does not look into those.
+/// Items larger than this are no numbers, whatever they begin with: memcached keeps them in chunks (`slab_chunk_max`), and
+/// does not look into those.
 const NUMBER_BYTES_MAX: u32 = 512 << 10;
 
 impl Turn<'_> {
@@ -67,8 +66,8 @@ impl Turn<'_> {
         self.start_upload(shape, store.key, Upload::first_step_bytes(&shape))
     }
 
-    /// The next piece of the upload to be filled from the socket; empty only when the value is complete. Panics if the
-    /// upload is of another engine.
+    /// The next piece of the upload to be filled from the socket; empty only when the value is complete. Panics if the upload
+    /// is of another engine.
     pub fn window<'u>(&self, upload: &'u mut Upload) -> Result<&'u mut [u8], NoRoom> {
         assert!(upload.is_of(&self.handle.engine), "an upload is filled where it was reserved");
         let step = upload.next_step_bytes();
@@ -79,9 +78,9 @@ impl Turn<'_> {
         Ok(upload.window())
     }
 
-    /// Stores a complete upload under the terms of the `store` (same key, flags and binary_key as at `reserve`;
-    /// `store.value` is ignored). Takes the upload unless the answer is `TryAgain`. Panics if there is none, not all of
-    /// it has arrived, or it was reserved for another key or engine.
+    /// Stores a complete upload under the terms of the `store` (same key, flags and binary_key as at `reserve`; `store.value` is
+    /// ignored). Takes the upload unless the answer is `TryAgain`. Panics if there is none, not all of it has arrived, or it was
+    /// reserved for another key or engine.
     pub fn commit(&self, hash: Hash, store: &Store<'_>, upload: &mut Option<Upload>) -> Stored {
         let whole = upload.as_ref().expect("commit takes an upload");
         assert!(whole.missing_bytes() == 0, "commit takes a complete upload");
@@ -249,8 +248,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Adds to or subtracts from a decimal value: optional leading white space or `+`, digits, then nothing or white
-    /// space and anything. The result is as long as the old value, padded with spaces, unless it needs to be longer.
+    /// Adds to or subtracts from a decimal value: optional leading white space or `+`, digits, then nothing or white space
+    /// and anything. The result is as long as the old value, padded with spaces, unless it needs to be longer.
     pub fn arith(&self, key: &[u8], hash: Hash, how: &Arith) -> Counted {
         let mut result = (0, false);
         let outcome = self.change(key, hash, &mut None, |old| {
@@ -345,8 +344,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Gives an item that has no expiry field one, by writing it anew. Returns the new place; `None` if the item has
-    /// changed.
+    /// Gives an item that has no expiry field one, by writing it anew. Returns the new place; `None` if the item has changed.
     pub(crate) fn rewrite_with_expiry(
         &self,
         key: &[u8],

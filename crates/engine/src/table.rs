@@ -13,8 +13,8 @@ use crate::memory::{PAGE_BYTES, Region};
 /// Bytes of zero are a value of the type, and it has nothing to drop.
 pub(crate) unsafe trait Zeroed: Sync {}
 
-/// A slice that lives in a [`Region`]. The allocator would do, but that clears by hand what is to lie on cache lines:
-/// then a table made for all that may come takes memory for it from the start.
+/// A slice that lives in a [`Region`]. The allocator would do, but that clears by hand what is to lie on cache lines: then a table made
+/// for all that may come takes memory for it from the start.
 pub(crate) struct Table<T> {
     region: Region,
     length: usize,

@@ -1,7 +1,7 @@
 //! Large items: a run of segments each, filled while the value arrives, and kept for readers that are slow.
 //!
-//! Unsafe code lives here because a value is written where it will lie. The invariant: until an upload is committed its
-//! run is known to nobody else; once committed nobody writes to it.
+//! Unsafe code lives here because a value is written where it will lie. The invariant: until an upload is committed its run is
+//! known to nobody else; once committed nobody writes to it.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;

@@ -35,8 +35,8 @@ impl Walk {
 }
 
 impl Turn<'_> {
-    /// Meets the live items of the next bucket: about seven. Leaves no trace on them. Writers of that bucket wait for
-    /// less than a microsecond, nobody else at all.
+    /// Meets the live items of the next bucket: about seven. Leaves no trace on them. Writers of that bucket wait for less
+    /// than a microsecond, nobody else at all.
     pub fn walk<'t>(&'t self, walk: &mut Walk, mut meet: impl FnMut(Fetched<'t>)) {
         self.step(walk);
         for &offset in &walk.offsets {

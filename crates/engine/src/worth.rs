@@ -1,18 +1,17 @@
 //! What it is worth to keep an item: how often it is asked for, for each byte that it takes.
 //!
-//! Misses are counted by requests, so of two items that are read alike the smaller is worth more: two of half the size
-//! save twice the misses in the same memory.
+//! Misses are counted by requests, so of two items that are read alike the smaller is worth more: two of half the size save
+//! twice the misses in the same memory.
 //!
-//! How much a key is worth that was never read yet depends on the workload: in a scan nothing, among news much. It is
-//! learned from the ghost, as ARC does (Megiddo and Modha, FAST 2003): where keys that left the small queue come back
-//! more often than keys that left the main queue, new ones get a longer stay, else a shorter one.
+//! How much a key is worth that was never read yet depends on the workload: in a scan nothing, among news much. It is learned from the
+//! ghost, as ARC does (Megiddo and Modha, FAST 2003): where keys that left the small queue come back more often than keys that left
+//! the main queue, new ones get a longer stay, else a shorter one.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::segment::{MAIN, SMALL};
 
-/// The weight of an item that was read once since it was last looked at, or whose key came back soon after it was
-/// evicted.
+/// The weight of an item that was read once since it was last looked at, or whose key came back soon after it was evicted.
 const READ: u32 = 1 << 10;
 const NOVELTY_MIN: u32 = READ / 8;
 const NOVELTY_MAX: u32 = READ * 2;

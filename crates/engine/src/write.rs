@@ -77,8 +77,8 @@ struct Open {
 }
 
 impl Writer {
-    /// Room for `bytes` in an open segment, opening one if a free one is at hand. Evicts nothing, and takes no lock but
-    /// the pool's and the queues', so it may be called while a bucket is locked.
+    /// Room for `bytes` in an open segment, opening one if a free one is at hand. Evicts nothing, and takes no lock but the
+    /// pool's and the queues', so it may be called while a bucket is locked.
     #[inline(always)]
     pub(crate) fn append(
         &mut self,
@@ -145,8 +145,7 @@ impl Writer {
             }
         }
         let own = self.open[queue][group][class].as_mut();
-        // No segment to be had, or enough of them half empty. Lines are a convenience: the nearest of this flush mark
-        // will do.
+        // No segment to be had, or enough of them half empty. Lines are a convenience: the nearest of this flush mark will do.
         own.and_then(|open| open.take(engine, bytes, weight))
             .or_else(|| self.take_beside(engine, line, mark, bytes, weight))
     }
@@ -175,8 +174,8 @@ impl Writer {
         None
     }
 
-    /// May what lives in a sealed segment, of which part is dead, stay where it is? If the handle fills segments of
-    /// that line, and did not leave most gaps of this one empty the last time.
+    /// May what lives in a sealed segment, of which part is dead, stay where it is? If the handle fills segments of that line, and did not leave most
+    /// gaps of this one empty the last time.
     pub(crate) fn may_thread(&self, engine: &Engine, id: Id) -> bool {
         let segment = engine.segments.get(id);
         let filled_bytes = segment.books.filled_bytes.load(Relaxed) as usize;
@@ -207,8 +206,7 @@ impl Writer {
     pub(crate) fn await_turns(&mut self, engine: &Engine, id: Id) {
         // Nobody begins to walk it from here on ...
         engine.segments.get(id).state.store(OPEN, Release);
-        // ... and whoever has begun, or still reads what was unlinked before its mark was seen, entered their turn
-        // before this epoch ended.
+        // ... and whoever has begun, or still reads what was unlinked before its mark was seen, entered their turn before this epoch ended.
         fence(Acquire);
         let (tag, layout) = (engine.epochs.retire(), std::mem::take(&mut self.layout));
         self.threadable = Some(Threadable { id, tag, layout, refusals: 0 });
@@ -293,8 +291,8 @@ fn line_of(engine: &Engine, id: Id) -> Line {
     }
 }
 
-/// Do items of these TTL groups keep apart, if they can? Without eviction what has expired among items that live for
-/// ever is found only by looking at all of them.
+/// Do items of these TTL groups keep apart, if they can? Without eviction what has expired among items that live for ever is found only by looking
+/// at all of them.
 fn are_apart(engine: &Engine, group: usize, other: usize) -> bool {
     !engine.evict && (group == 0) != (other == 0)
 }

@@ -154,8 +154,8 @@ impl Arrival {
         executor.refuse_for_memory(&request)
     }
 
-    /// The place for what comes next. Not for the last few bytes: read into a buffer, they bring the next request
-    /// along, and the value becomes whole only there.
+    /// The place for what comes next. Not for the last few bytes: read into a buffer, they bring the next request along,
+    /// and the value becomes whole only there.
     pub(crate) fn window(&mut self, turn: &Turn<'_>) -> Result<Option<&mut [u8]>, NoRoom> {
         match &mut self.place {
             Place::Here { block, filled_bytes } => {

@@ -1,5 +1,4 @@
-//! Whole requests of any kind that arrived together: framed one after the other, and their memory fetched ahead for all
-//! of them.
+//! Whole requests of any kind that arrived together: framed one after the other, and their memory fetched ahead for all of them.
 
 use arrayvec::ArrayVec;
 use larder_engine::{Guess, Turn};

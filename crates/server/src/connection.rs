@@ -133,9 +133,8 @@ impl Connection {
             && now_secs.saturating_sub(self.client.heard_secs()) > timeout_secs
     }
 
-    /// Goes on with it, up to where it has something to answer: sends what is left over; then reads, unless what is
-    /// left over has to be fed first. Says where in the scratch buffer, from `from` on, what it read lies; or what
-    /// becomes of it instead.
+    /// Goes on with it, up to where it has something to answer: sends what is left over; then reads, unless what is left over
+    /// has to be fed first. Says where in the scratch buffer, from `from` on, what it read lies; or what becomes of it instead.
     pub(crate) fn hear(&mut self, bench: &mut Bench<'_>, from: usize) -> Result<Range<usize>, Next> {
         let heard = self.listen(bench, from);
         if heard.is_err() {
@@ -144,9 +143,8 @@ impl Connection {
         heard
     }
 
-    /// Answers what it heard. A connection that is alone may go on beyond its share of requests. Says where in the
-    /// bench's output its answer lies, to be sent with those of the others; or what becomes of it, if there is nothing
-    /// that can wait to be sent.
+    /// Answers what it heard. A connection that is alone may go on beyond its share of requests. Says where in the bench's output
+    /// its answer lies, to be sent with those of the others; or what becomes of it, if there is nothing that can wait to be sent.
     pub(crate) fn answer(
         &mut self,
         bench: &mut Bench<'_>,
@@ -279,8 +277,8 @@ impl Connection {
         Received::Busy
     }
 
-    /// Feeds the session: what was kept, and then what was heard. Sends its answers after each turn, but for a small
-    /// one after which it waits to read: that is left in the bench's output.
+    /// Feeds the session: what was kept, and then what was heard. Sends its answers after each turn, but for a small one after
+    /// which it waits to read: that is left in the bench's output.
     fn feed(
         &mut self,
         bench: &mut Bench<'_>,
@@ -471,8 +469,8 @@ fn send_gathered(wire: &mut Wire, output: &Output<'_>, buffers: &mut tls::Buffer
 
 /// What a worker reads at once, and the most of pipelined requests that a connection keeps.
 pub(crate) const SCRATCH_BYTES: usize = 64 << 10;
-/// Answers up to this size wait for those of the whole round; a larger one costs so much to send that what it finds in
-/// the caches matters little.
+/// Answers up to this size wait for those of the whole round; a larger one costs so much to send that what it finds in the caches
+/// matters little.
 const WAITING_BYTES_MAX: usize = 8 << 10;
 /// Parts of one gathered write. What does not fit goes with the next.
 const SLICES_MAX: usize = 64;

@@ -5,8 +5,7 @@ use std::net::SocketAddr;
 use crate::listen::{Address, Listener};
 use crate::web::Web;
 
-/// One line for each admin listener that more than this machine can reach, and that tells strangers how the server is
-/// doing.
+/// One line for each admin listener that more than this machine can reach, and that tells strangers how the server is doing.
 pub fn admin_warnings(web: &Web) -> Vec<String> {
     if web.is_guarded() {
         return Vec::new();
@@ -24,8 +23,8 @@ pub fn admin_warnings(web: &Web) -> Vec<String> {
     .collect()
 }
 
-/// One line for each listener, of TCP or UDP, that more than this machine can reach, and at which nobody is asked who
-/// they are. There is nothing to say if all must log in.
+/// One line for each listener, of TCP or UDP, that more than this machine can reach, and at which nobody is asked who they
+/// are. There is nothing to say if all must log in.
 ///
 /// Unix sockets have a file's owner and mode.
 pub fn warnings(listeners: &[Listener], udp: &[SocketAddr], is_guarded: bool) -> Vec<String> {

@@ -1,6 +1,6 @@
-//! A run of `get <key>` lines, which is most of what caches are asked: taken in with one look at each, fetched ahead
-//! together, and answered in order. It does what [`crate::session`] would do with each of them as a request of any
-//! kind, and leaves the first that is something else to it.
+//! A run of `get <key>` lines, which is most of what caches are asked: taken in with one look at each, fetched ahead together,
+//! and answered in order. It does what [`crate::session`] would do with each of them as a request of any kind, and leaves the
+//! first that is something else to it.
 
 use arrayvec::ArrayVec;
 use larder_engine::Guess;

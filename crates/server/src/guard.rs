@@ -44,8 +44,8 @@ impl Scheme {
 }
 
 impl Guard {
-    /// The guard that the settings ask for. Reads the password file, so rights to it must not be given up yet. Errors:
-    /// no file, or one that cannot be read or understood.
+    /// The guard that the settings ask for. Reads the password file, so rights to it must not be given up yet. Errors: no
+    /// file, or one that cannot be read or understood.
     pub fn new(settings: &Settings) -> Result<Option<Self>, Refusal> {
         let (scheme, path) = match (&settings.auth_file, settings.sasl) {
             (Some(path), _) => (Scheme::Ascii, path.clone()),
@@ -83,8 +83,7 @@ impl Guard {
         &self.path
     }
 
-    /// Reads the file again. Who is in stays in. If the file cannot be used the passwords stay as they are, and the
-    /// journal says why.
+    /// Reads the file again. Who is in stays in. If the file cannot be used the passwords stay as they are, and the journal says why.
     pub fn reload(&self) {
         match read(&self.path, self.scheme, &self.secret) {
             Ok(table) => {
@@ -103,9 +102,9 @@ impl Guard {
 
     /// Whether this is the user's password; `None`: ask again later.
     ///
-    /// What a microsecond cannot tell costs milliseconds, in which a worker serves nobody. So there is one such check
-    /// at a time in the whole server, and a pause after it: whoever tries passwords can take a worker a fifth of its
-    /// time, and all who would log in that way wait in turn.
+    /// What a microsecond cannot tell costs milliseconds, in which a worker serves nobody. So there is one such check at a
+    /// time in the whole server, and a pause after it: whoever tries passwords can take a worker a fifth of its time, and all
+    /// who would log in that way wait in turn.
     pub(crate) fn check(&self, user: &[u8], password: &[u8]) -> Option<bool> {
         let table = self.table();
         if let Some(is_right) = table.check(user, password) {

@@ -37,8 +37,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// One that somebody else has opened. Its clients are as options for all say. Errors: the system tells no address
-    /// of it.
+    /// One that somebody else has opened. Its clients are as options for all say. Errors: the system tells no address of it.
     pub(crate) fn passed(fd: OwnedFd, settings: &Settings) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&fd, true)?;
         let bound = rustix::net::getsockname(&fd)?;
@@ -122,8 +121,7 @@ pub fn bind(settings: &Settings) -> Result<Vec<Listener>, Refusal> {
 }
 
 /// Writes one line for each TCP and UDP address to a file beside `path` and renames it to `path`, so that whoever waits
-/// for the file finds it whole: `TCP INET: <port>`, `TCP INET6: <port>`, the same with UDP, and with ADMIN for
-/// `--admin-listen`.
+/// for the file finds it whole: `TCP INET: <port>`, `TCP INET6: <port>`, the same with UDP, and with ADMIN for `--admin-listen`.
 ///
 /// memcached, environment variable MEMCACHED_PORT_FILENAME.
 pub fn write_port_file(

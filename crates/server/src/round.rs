@@ -1,6 +1,5 @@
-//! Connections that are heard one after the other, then answered, then sent their answers: what they ask for is fetched
-//! ahead for all of them, so that none waits alone for memory, and each step finds its own code in the caches of the
-//! core, not the kernel's.
+//! Connections that are heard one after the other, then answered, then sent their answers: what they ask for is fetched ahead for all
+//! of them, so that none waits alone for memory, and each step finds its own code in the caches of the core, not the kernel's.
 
 use std::ops::Range;
 

@@ -1,16 +1,16 @@
 //! One client's conversation: bytes in, replies out, no socket.
 //!
-//! The walk of a GET: the worker reads and calls [`Session::feed`]. A run of `get <key>` lines is taken in by [`gets`];
-//! all else becomes a `Batch` of the whole requests that arrived (`Frame::of`, `Dialect::parse`: they borrow).
-//! `Turn::prepare` and `Turn::guess_gets` fetch their memory ahead, then in order [`Executor::execute`] calls
-//! `Executor::get` (a run calls it at once), which asks `Turn::get_guessed` and writes the item with [`Form::encode`]
-//! into the [`Output`]; the worker sends that with one write, when all that it had read are answered.
+//! The walk of a GET: the worker reads and calls [`Session::feed`]. A run of `get <key>` lines is taken in by [`gets`]; all else
+//! becomes a `Batch` of the whole requests that arrived (`Frame::of`, `Dialect::parse`: they borrow). `Turn::prepare` and
+//! `Turn::guess_gets` fetch their memory ahead, then in order [`Executor::execute`] calls `Executor::get` (a run calls it at
+//! once), which asks `Turn::get_guessed` and writes the item with [`Form::encode`] into the [`Output`]; the worker sends that with one
+//! write, when all that it had read are answered.
 //!
 //! The walk of a SET: the same way to [`Executor::execute`], with the value where it lies in the input, and on to
-//! `Executor::store` and `Turn::store`; a run of plain ones is taken in by [`sets`]. A value that has not arrived whole
-//! becomes an `Arrival`: from then on the worker reads into [`Session::window`]. A small one waits beside its command
-//! line and is served as if it had come at once; a large one (`Engine::large_value_bytes`) goes straight to its place
-//! in the cache (`Executor::reserve`, `Turn::window`) and is linked there by `Turn::commit`.
+//! `Executor::store` and `Turn::store`; a run of plain ones is taken in by [`sets`]. A value that has not arrived whole becomes
+//! an `Arrival`: from then on the worker reads into [`Session::window`]. A small one waits beside its command line and is served
+//! as if it had come at once; a large one (`Engine::large_value_bytes`) goes straight to its place in the cache
+//! (`Executor::reserve`, `Turn::window`) and is linked there by `Turn::commit`.
 
 use std::ops::Range;
 

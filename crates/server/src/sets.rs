@@ -1,7 +1,6 @@
-//! A run of `set <key> <flags> <exptime> <bytes>` lines with their values: taken in with one look at each, fetched
-//! ahead together, and carried out in order, as [`crate::gets`] does with gets. It does what [`crate::session`] would
-//! do with each of them as a request of any kind, and leaves the first that is something else, or not there whole, to
-//! it.
+//! A run of `set <key> <flags> <exptime> <bytes>` lines with their values: taken in with one look at each, fetched ahead together,
+//! and carried out in order, as [`crate::gets`] does with gets. It does what [`crate::session`] would do with each of them as a
+//! request of any kind, and leaves the first that is something else, or not there whole, to it.
 
 use arrayvec::ArrayVec;
 use larder_engine::Guess;

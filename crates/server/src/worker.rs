@@ -43,8 +43,7 @@ pub struct Worker {
     connections: Vec<Option<Box<Connection>>>,
     /// Descriptors of connections that could go on but had their share.
     ready: VecDeque<usize>,
-    /// Descriptors of connections that wait for a time rather than for their socket, which epoll does not watch
-    /// meanwhile.
+    /// Descriptors of connections that wait for a time rather than for their socket, which epoll does not watch meanwhile.
     parked: Vec<usize>,
     /// When the parked ones go on.
     unpark_at: Instant,
@@ -169,8 +168,8 @@ impl Worker {
         }
     }
 
-    /// Hears a connection because its socket is ready, or because its turn in the queue has come. It joins the round if
-    /// it has something to answer.
+    /// Hears a connection because its socket is ready, or because its turn in the queue has come. It joins the round if it has
+    /// something to answer.
     fn hear(&mut self, fd: usize, bench: &mut Bench<'_>, round: &mut Round, is_its_turn: bool) {
         let Some(connection) = self.connections.get_mut(fd).and_then(Option::as_deref_mut) else { return };
         if connection.is_queued && !is_its_turn {
@@ -183,8 +182,8 @@ impl Worker {
         }
     }
 
-    /// Answers those who were heard: starts fetching what they ask for, serves them one after the other, and then sends
-    /// what is not sent yet.
+    /// Answers those who were heard: starts fetching what they ask for, serves them one after the other, and then sends what is
+    /// not sent yet.
     fn answer(&mut self, round: &mut Round, bench: &mut Bench<'_>, is_alone: bool) {
         let members = round.members();
         if members.is_empty() {

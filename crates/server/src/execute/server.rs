@@ -1,5 +1,4 @@
-//! Commands about the server: flush_all, stats, refresh_certs, shutdown. Those that steer the cache are in
-//! [`crate::admin`].
+//! Commands about the server: flush_all, stats, refresh_certs, shutdown. Those that steer the cache are in [`crate::admin`].
 
 use arrayvec::ArrayVec;
 use larder_engine::Item;

@@ -41,8 +41,7 @@ pub enum Version {
 }
 
 impl TlsSettings {
-    /// What a listener without a prefix of its own wants. There is no renegotiation, so "once" (3) is what "request"
-    /// is.
+    /// What a listener without a prefix of its own wants. There is no renegotiation, so "once" (3) is what "request" is.
     pub fn client_certificates(&self) -> ClientCertificates {
         match self.verify_mode {
             0 => ClientCertificates::Ignored,
