@@ -12,8 +12,12 @@ export async function start(program, options = [], ports = { cache: -1, admin: 0
   const folder = mkdtempSync(join(tmpdir(), "larder-browser-"));
   const file = join(folder, "ports");
   const user = process.getuid() === 0 ? ["-u", "root"] : [];
-  const args = ["-l", "127.0.0.1", "-p", ports.cache, "-t", "2", "--admin-listen", `127.0.0.1:${ports.admin}`, ...user, ...options];
-  const child = spawn(program, args.map(String), { stdio: ["ignore", "ignore", "inherit"], env: { ...process.env, MEMCACHED_PORT_FILENAME: file } });
+  const args = ["-l", "127.0.0.1", "-p", ports.cache, "-t", "2", "--admin-listen",
+    `127.0.0.1:${ports.admin}`, ...user, ...options];
+  const child = spawn(program, args.map(String), {
+    stdio: ["ignore", "ignore", "inherit"],
+    env: { ...process.env, MEMCACHED_PORT_FILENAME: file },
+  });
   // It must not outlive a test that fails.
   process.once("exit", () => child.kill("SIGKILL"));
   while (!existsSync(file)) {

@@ -36,12 +36,13 @@ const shot = (page, name) => page.screenshot({ path: join(folder, `${name}.png`)
 const text = (page, selector) => page.locator(selector).innerText();
 const until = (page, is, ...args) => page.waitForFunction(is, args.length === 1 ? args[0] : args, { timeout: 30000 });
 
-/** Texts whose contrast is below what WCAG 2.1 AA asks for, controls without a name, and what sticks out at the right. */
+/** Texts with less contrast than WCAG 2.1 AA asks for, controls without a name, and what sticks out at the right. */
 function flaws() {
   const found = [];
   const channels = (colour) => colour.match(/[\d.]+/g).map(Number);
   const light = (colour) => {
-    const [r, g, b] = channels(colour).slice(0, 3).map((c) => (c / 255 <= 0.03928 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
+    const [r, g, b] = channels(colour).slice(0, 3)
+      .map((c) => (c / 255 <= 0.03928 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
   const ground = (node) => {
@@ -55,7 +56,8 @@ function flaws() {
     const isText = [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim());
     if (!isText || !node.checkVisibility() || node.closest("svg")) continue;
     const [a, b] = [light(getComputedStyle(node).color), light(ground(node))].sort((x, y) => y - x);
-    if ((a + 0.05) / (b + 0.05) < 4.5) found.push(`contrast of "${node.textContent.trim().slice(0, 30)}": ${((a + 0.05) / (b + 0.05)).toFixed(2)}`);
+    const contrast = (a + 0.05) / (b + 0.05);
+    if (contrast < 4.5) found.push(`contrast of "${node.textContent.trim().slice(0, 30)}": ${contrast.toFixed(2)}`);
   }
   for (const node of document.querySelectorAll("button, input, svg[tabindex], canvas, [role=region]")) {
     const name = node.getAttribute("aria-label") || node.textContent.trim() || node.labels?.[0]?.textContent;
@@ -95,7 +97,8 @@ await check(page, "loaded");
 
 // Under load.
 rest = load(server.ports.cache, { pauseMillis: 5 });
-await until(page, () => /Serving [\d.,k]+ requests a second, half of them within/.test(document.querySelector("#summary").textContent));
+await until(page, () =>
+  /Serving [\d.,k]+ requests a second, half of them within/.test(document.querySelector("#summary").textContent));
 // For curves that are worth a picture.
 await sleep(9000);
 assert.equal(await text(page, "#status"), "serving");
@@ -133,8 +136,9 @@ await page.keyboard.press("Tab");
 
 // Dark, and narrow, and both.
 const dark = await open(server.url, { colorScheme: "dark" });
-const phone = await open(server.url, { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, hasTouch: true, isMobile: true });
-const night = await open(server.url, { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, colorScheme: "dark" });
+const handheld = { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2 };
+const phone = await open(server.url, { ...handheld, hasTouch: true, isMobile: true });
+const night = await open(server.url, { ...handheld, colorScheme: "dark" });
 for (const [tab, name] of [[dark, "dark"], [phone, "phone"], [night, "phone-dark"]]) {
   await until(tab, () => document.querySelectorAll("#keys li:not(.nothing)").length > 5);
   await check(tab, name);
@@ -147,7 +151,9 @@ for (const [tab, name] of [[dark, "dark"], [phone, "phone"], [night, "phone-dark
 const socket = net.connect(server.ports.cache, "127.0.0.1");
 const hostile = "<img/src=x:onerror=alert(1)>";
 await converse(socket, `set ${hostile} 0 0 1\r\nx\r\n`, "STORED\r\n");
-for (let times = 0; times < 60; times += 1) await converse(socket, `get ${Array(90).fill(hostile).join(" ")}\r\n`, "END\r\n");
+for (let times = 0; times < 60; times += 1) {
+  await converse(socket, `get ${Array(90).fill(hostile).join(" ")}\r\n`, "END\r\n");
+}
 socket.destroy();
 await until(page, (hostile) => document.querySelector("#keys").textContent.includes(hostile), hostile);
 assert.equal(await page.locator("#keys img").count(), 0);

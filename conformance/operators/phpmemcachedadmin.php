@@ -1,8 +1,8 @@
 <?php
 // Reads a server as phpMemcachedAdmin does: phpmemcachedadmin.php sockets|memcache HOST PORT
 //
-// `sockets` is its reader "Server" (commands over a socket, parsed by its rules), `memcache` the one that uses PHP's extension
-// memcache. Prints what its pages are made of, a name, a tab and a value each.
+// `sockets` is its reader "Server" (commands over a socket, parsed by its rules), `memcache` the one that uses PHP's
+// extension memcache. Prints what its pages are made of, a name, a tab and a value each.
 
 [, $reader, $host, $port] = $argv;
 set_error_handler(function (int $_, string $message, string $file, int $line): never {

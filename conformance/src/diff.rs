@@ -1,9 +1,9 @@
 //! Random requests, sent to larderd and to a real memcached side by side: what comes back must agree.
 //!
-//! A story ([`draw`]) is a few bursts of pipelined requests on a few connections, each cut in pieces at random. All replies
-//! to a burst are read before the next is sent, so that the order of events is the same for both. Requests that are
-//! answered differently on purpose ([`deliberate`]) are left out. When the answers part all the same, the story is made as
-//! short as possible ([`minimise`]) and shown in the notation of golden scripts, to become one.
+//! A story ([`draw`]) is a few bursts of pipelined requests on a few connections, each cut in pieces at random. All
+//! replies to a burst are read before the next is sent, so that the order of events is the same for both. Requests that
+//! are answered differently on purpose ([`deliberate`]) are left out. When the answers part all the same, the story is
+//! made as short as possible ([`minimise`]) and shown in the notation of golden scripts, to become one.
 
 mod deliberate;
 mod draw;
@@ -48,6 +48,8 @@ pub struct Report {
     pub elapsed: Duration,
     /// Every difference: the shortest story that shows it, as blocks of a golden script.
     pub differences: Vec<String>,
+    /// Stories whose answers differed once and never again: what the reference did in its own time.
+    pub once: Vec<String>,
 }
 
 /// Compares larderd with a memcached. Errors: a server does not start, or dies.
@@ -62,6 +64,10 @@ pub fn run(reference: &Path, larderd: &Path, options: &Options) -> Result<Report
         let story = draw.story();
         report.commands += story.iter().map(|burst| burst.requests.len() as u64).sum::<u64>();
         let Some(parting) = teller.tell(&story)? else { continue };
+        let Some(parting) = teller.tell_again(&story)? else {
+            report.once.push(minimise::script(&story, &parting));
+            continue;
+        };
         let (story, parting) = minimise::minimise(&mut teller, story, parting)?;
         let script = minimise::script(&story, &parting);
         if !report.differences.contains(&script) {

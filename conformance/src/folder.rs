@@ -26,7 +26,8 @@ impl Folder {
         &self.0
     }
 
-    /// Writes a file that anybody may read. It takes the place of an older one at once: whoever reads meanwhile sees either of them whole.
+    /// Writes a file that anybody may read. It takes the place of an older one at once: whoever reads meanwhile sees
+    /// either of them whole.
     #[track_caller]
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let (unfinished, path) = (self.file(&format!("{name}.unfinished")), self.file(name));

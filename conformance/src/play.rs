@@ -46,11 +46,18 @@ pub fn check(script: &Script, address: SocketAddr, side: Side, delivery: Deliver
         let connection = connections.get(&exchange.connection)?;
         let expected = exchange.expected(side)?;
         let bytes = exchange.sent.bytes(&memory)?;
-        connection
-            .exchange(exchange, &bytes, delivery, |connection| connection.expect(&expected, &mut memory))
-            .map_err(|error| {
-                format!("line {} [{}] {}: {error}", exchange.line, exchange.connection, exchange.title)
-            })?;
+        let may_be_busy = side == Side::Reference && exchange.is_one_line();
+        let deadline = Instant::now() + REPLY_TIMEOUT;
+        let play = |connection: &mut Connection| connection.expect(&expected, &mut memory);
+        let mut outcome = connection.exchange(exchange, &bytes, delivery, play);
+        while outcome.is_err() && may_be_busy && connection.take_busy() && Instant::now() < deadline {
+            thread::sleep(BUSY_PAUSE);
+            let play = |connection: &mut Connection| connection.expect(&expected, &mut memory);
+            outcome = connection.exchange(exchange, &bytes, delivery, play);
+        }
+        outcome.map_err(|error| {
+            format!("line {} [{}] {}: {error}", exchange.line, exchange.connection, exchange.title)
+        })?;
     }
     for (name, connection) in connections.open {
         connection.expect_nothing_more().map_err(|error| format!("[{name}] at the end: {error}"))?;
@@ -74,8 +81,16 @@ pub fn record(script: &Script, address: SocketAddr) -> Result<Vec<Vec<String>>> 
         };
         let connection = connections.get(&exchange.connection)?;
         let bytes = exchange.sent.bytes(&memory)?;
-        let is_closed =
-            connection.exchange(exchange, &bytes, Delivery::Whole, Connection::read_until_quiet)?;
+        let deadline = Instant::now() + REPLY_TIMEOUT;
+        let is_closed = loop {
+            let is_closed =
+                connection.exchange(exchange, &bytes, Delivery::Whole, Connection::read_until_quiet)?;
+            let is_busy = exchange.is_one_line() && Instant::now() < deadline && connection.take_busy();
+            if !is_busy {
+                break is_closed;
+            }
+            thread::sleep(BUSY_PAUSE);
+        };
         let mut lines = Vec::new();
         // Replies that fit as a whole stay as they are too: packets have no lines of their own.
         if Notation::parse(exchange.reply_lines())?.compare(&connection.received, &mut memory)
@@ -150,7 +165,7 @@ impl Connection {
                 }
             });
             let result = receive(self);
-            if result.is_err() {
+            if result.is_err() && !self.is_busy() {
                 let _ = self.stream.shutdown(Shutdown::Both); // lets the writer end
             }
             result
@@ -165,6 +180,8 @@ impl Connection {
                     self.received.drain(..len);
                     break;
                 }
+                // Read to its end, so that it can be asked again.
+                Match::Differs { .. } if self.starts_busy() && !self.is_busy() => {}
                 Match::Differs { at } => return Err(self.differs(at)),
                 Match::Prefix => {}
             }
@@ -180,6 +197,25 @@ impl Connection {
             self.is_closed = true;
         }
         Ok(())
+    }
+
+    /// Whether the reply is, as far as it has come, the one that memcached gives while its crawler is at work.
+    fn starts_busy(&self) -> bool {
+        !self.received.is_empty() && (BUSY.starts_with(&self.received) || self.is_busy())
+    }
+
+    /// Whether that reply, and nothing else, has come.
+    fn is_busy(&self) -> bool {
+        self.received == BUSY
+    }
+
+    /// Forgets that reply; false if it was another.
+    fn take_busy(&mut self) -> bool {
+        let is_busy = self.is_busy();
+        if is_busy {
+            self.received.clear();
+        }
+        is_busy
     }
 
     /// Nothing is left to read, and the server has closed the connection only where the script says so. Every byte that
@@ -288,3 +324,50 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// When recording, how long nothing must come for a reply to be complete.
 const QUIET: Duration = Duration::from_millis(150);
+
+/// What memcached answers while its crawler is at work, which it is for a moment after the last line of a dump
+/// (`lru_crawler_start` in crawler.c): of one command, so it is sent again.
+const BUSY: &[u8] = b"BUSY currently processing crawler request\r\n";
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::net::TcpListener;
+    use std::path::Path;
+
+    use super::*;
+
+    const DUMP: &str = "[a] dump\nlru_crawler metadump all\n---\nEND\n";
+
+    /// Answers one line after the other with these, on one connection.
+    fn server(replies: &'static [&'static str]) -> SocketAddr {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
+        let address = listener.local_addr().expect("it listens");
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client comes");
+            let lines = BufReader::new(stream.try_clone().expect("it is a socket")).lines();
+            for (_line, reply) in lines.zip(replies) {
+                stream.write_all(reply.as_bytes()).expect("the client is there");
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn a_reference_whose_crawler_is_busy_is_asked_again() {
+        let script = Script::parse(Path::new("test"), DUMP).expect("it is a script");
+        let busy = "BUSY currently processing crawler request\r\n";
+        for delivery in [Delivery::Whole, Delivery::Bytes, Delivery::Split(1)] {
+            check(&script, server(Box::leak(Box::new([busy, busy, "END\r\n"]))), Side::Reference, delivery)
+                .expect("the third answer is the one");
+        }
+        let recorded = record(&script, server(Box::leak(Box::new([busy, "END\r\n"])))).expect("it answers");
+        assert_eq!(recorded, [["END"]]);
+        // larderd is never forgiven, nor is any other answer.
+        let larder = server(Box::leak(Box::new([busy, "END\r\n"])));
+        assert!(check(&script, larder, Side::Larder, Delivery::Whole).is_err());
+        let wrong = server(&["ERROR\r\n", "END\r\n"]);
+        assert!(check(&script, wrong, Side::Reference, Delivery::Whole).is_err());
+    }
+}

@@ -99,7 +99,7 @@ impl Script {
         Self::parse(path, &text).map_err(|error| format!("{}: {error}", path.display()).into())
     }
 
-    fn parse(path: &Path, text: &str) -> Result<Self> {
+    pub(crate) fn parse(path: &Path, text: &str) -> Result<Self> {
         let mut script = Self {
             path: path.to_owned(),
             recorded: None,
@@ -251,6 +251,11 @@ impl Exchange {
     /// The reference's reply as it stands in the file.
     pub fn reply_lines(&self) -> &[String] {
         &self.reply_lines
+    }
+
+    /// Whether a single line is sent.
+    pub(crate) fn is_one_line(&self) -> bool {
+        self.sent_lines.len() == 1
     }
 
     fn text(&self) -> String {

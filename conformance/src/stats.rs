@@ -31,12 +31,12 @@ impl Stats {
         Err("the server closed the connection in the middle of stats".into())
     }
 
-    /// The counter of this name (memcached, doc/protocol.txt, "General-purpose statistics"). Errors: there is none, or it
-    /// is no whole number.
+    /// The counter of this name (memcached, doc/protocol.txt, "General-purpose statistics"). Errors: there is none, or
+    /// it is no whole number.
     pub fn get(&self, name: &str) -> Result<u64> {
         let text = self.0.get(name).ok_or_else(|| format!("stats has no {name}"))?;
         text.parse().map_err(|_| format!("stats says {name} is {text:?}, no number").into())
     }
 }
 
-const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);

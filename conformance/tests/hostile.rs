@@ -12,7 +12,7 @@ mod watch;
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use larder_conformance::Result;
 use rustix::net::sockopt::set_socket_linger;
@@ -103,18 +103,30 @@ fn a_slow_reader_gets_what_it_asked_for() -> Result<()> {
 #[test]
 fn ten_thousand_connections_at_once() -> Result<()> {
     const CONNECTIONS: usize = 10_000;
+    const BATCH: usize = 100;
     allow_descriptors(CONNECTIONS as u64 + 500)?;
     leaves_no_trace(&["-c", "11000"], |server| {
+        // All of a batch ask before the first of them looks for its answer: a busy machine makes each wait a long one.
         let mut streams = Vec::new();
-        for id in 0..CONNECTIONS {
-            let mut stream = connect(server)?;
-            ask(&mut stream, &set(&format!("key{id}"), b"value"), b"STORED\r\n")?;
-            streams.push(stream);
+        for batch in 0..CONNECTIONS / BATCH {
+            for id in batch * BATCH..(batch + 1) * BATCH {
+                let mut stream = connect(server)?;
+                stream.write_all(&set(&format!("key{id}"), b"value"))?;
+                streams.push(stream);
+            }
+            for stream in &mut streams[batch * BATCH..] {
+                expect(stream, b"STORED\r\n")?;
+            }
         }
         others_are_served(server)?;
-        for (id, stream) in streams.iter_mut().enumerate() {
-            ask(stream, format!("get key{id}\r\n").as_bytes(), &hit(&format!("key{id}"), b"value"))?;
-            ask(stream, format!("delete key{id}\r\n").as_bytes(), b"DELETED\r\n")?;
+        for (batch, streams) in streams.chunks_mut(BATCH).enumerate() {
+            for (id, stream) in (batch * BATCH..).zip(streams.iter_mut()) {
+                stream.write_all(format!("get key{id}\r\ndelete key{id}\r\n").as_bytes())?;
+            }
+            for (id, stream) in (batch * BATCH..).zip(streams) {
+                let replies = [hit(&format!("key{id}"), b"value").as_slice(), b"DELETED\r\n"].concat();
+                expect(stream, &replies)?;
+            }
         }
         Ok(())
     })
@@ -422,7 +434,6 @@ fn random_words() -> Result<()> {
 fn more_connections_than_allowed() -> Result<()> {
     leaves_no_trace(&["-c", "100"], |server| {
         let mut streams = Vec::new();
-        let start = Instant::now();
         loop {
             let mut stream = connect(server)?;
             stream.write_all(b"mn\r\n").ok();
@@ -430,9 +441,6 @@ fn more_connections_than_allowed() -> Result<()> {
                 b"MN\r\n" if streams.len() < 100 => streams.push(stream),
                 b"ERROR Too many open connections\r\n" => break,
                 other => return Err(format!("connection {}: {}", streams.len(), other.escape_ascii()).into()),
-            }
-            if start.elapsed() > Duration::from_secs(10) {
-                return Err("no connection was one too many".into());
             }
         }
         for stream in &mut streams {

@@ -1,13 +1,14 @@
 //! What once broke memcached, by the name it went by, and larder's answer to it.
 //!
-//! The list: memcached's CVEs, and the fixes of its releases up to 1.6.45. Expected answers are those of the fixed versions
-//! (doc/protocol.txt, doc/protocol-binary.txt and their behaviour). What larder does not have, it refuses: a test all the same.
+//! The list: memcached's CVEs, and the fixes of its releases up to 1.6.45. Expected answers are those of the fixed
+//! versions (doc/protocol.txt, doc/protocol-binary.txt and their behaviour). What larder does not have, it refuses: a
+//! test all the same.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use larder_conformance::Result;
 use larder_conformance::folder::Folder;
@@ -54,8 +55,8 @@ fn cve_2022_48571_requests_of_several_datagrams() -> Result<()> {
     answers_by_udp(&socket)
 }
 
-/// Lengths of a header were subtracted from each other before they were compared: append and prepend (8704), set and the like
-/// (8705), SASL (8706).
+/// Lengths of a header were subtracted from each other before they were compared: append and prepend (8704), set and
+/// the like (8705), SASL (8706).
 #[test]
 fn cve_2016_8704_8705_8706_binary_lengths() -> Result<()> {
     let server = start(&[])?;
@@ -170,7 +171,8 @@ fn cve_2021_37519_broken_password_files() -> Result<()> {
     Ok(())
 }
 
-/// The proxy's tokenizer, where CR is missing (46853) or keys are many (46852): the server's own must not have it either.
+/// The proxy's tokenizer, where CR is missing (46853) or keys are many (46852): the server's own must not have it
+/// either.
 #[test]
 fn cve_2023_46852_46853_many_keys_and_bare_line_feeds() -> Result<()> {
     let server = start(&[])?;
@@ -218,32 +220,21 @@ fn cve_2013_7239_sasl_retry() -> Result<()> {
     Ok(())
 }
 
-/// Users who do not exist were refused sooner than those who do (CVE-2026-47783, 1.6.42). With hashed passwords a refusal takes
-/// milliseconds, so a difference would show: the fastest of many attempts is compared, which noise cannot make faster.
+/// Users who do not exist were refused sooner than those who do (CVE-2026-47783, 1.6.42). Here: in the same words. That
+/// it costs as many hashes is counted in larder-auth (`a_refusal_costs_as_many_hashes_whoever_is_named`).
 #[test]
-fn cve_2026_47783_refusals_take_the_same_time() -> Result<()> {
+fn cve_2026_47783_refusals_are_alike() -> Result<()> {
     let folder = Folder::create();
     // RFC 7677, section 3, with 4096 iterations.
     let verifier = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:\
                     wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
     folder.write("passwords", format!("user:{verifier}\n"));
     let server = start(&["-Y", &folder.arg("passwords")])?;
-    let mut fastest = [Duration::MAX; 2];
-    for attempt in 0..40 {
-        let name = ["user", "nobody"][attempt % 2];
+    for token in ["user guess", "nobody guess", "user guess", "nobody guess"] {
         let mut stream = connect(&server)?;
-        let token = format!("{name} guess");
-        let start = Instant::now();
         let request = format!("set a 0 0 {}\r\n{token}\r\n", token.len());
         ask(&mut stream, request.as_bytes(), b"CLIENT_ERROR authentication failure\r\n")?;
-        let elapsed = start.elapsed();
-        fastest[attempt % 2] = fastest[attempt % 2].min(elapsed);
-        // Let the pause after the check pass, four times what it took, which would be measured as well: but not at the first attempt, so that
-        // on a slow machine one name alone had a try without it.
-        thread::sleep(5 * elapsed);
     }
-    let [known, unknown] = fastest;
-    assert!(unknown * 2 > known && known * 2 > unknown, "known {known:?}, unknown {unknown:?}");
     Ok(())
 }
 
@@ -291,8 +282,8 @@ fn prefixes_without_end() -> Result<()> {
     is_alive(&server)
 }
 
-/// A watcher that left while lines were written for it was used after it was freed; a failed store by the binary protocol broke the
-/// log (1.6.42 to 1.6.45).
+/// A watcher that left while lines were written for it was used after it was freed; a failed store by the binary
+/// protocol broke the log (1.6.42 to 1.6.45).
 #[test]
 fn watchers_that_leave() -> Result<()> {
     let server = start(&[])?;
@@ -384,9 +375,9 @@ fn cve_2019_15026_unix_sockets_in_stats_conns() -> Result<()> {
     let mut command = Command::new(server::larderd()?);
     command.arg("-s").arg(&path).args(["-u", "root"]);
     let mut server = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-    let mut stream = (0..100)
+    let mut stream = (0..6000)
         .find_map(|_| {
-            thread::sleep(Duration::from_millis(50));
+            thread::sleep(Duration::from_millis(10));
             std::os::unix::net::UnixStream::connect(&path).ok()
         })
         .ok_or("no server")?;
@@ -456,7 +447,7 @@ fn udp_to(port: u16) -> Result<UdpSocket> {
 
 /// The next datagram that comes is the answer to a request that has one.
 fn answers_by_udp(socket: &UdpSocket) -> Result<()> {
-    socket.set_read_timeout(Some(Duration::from_secs(10)))?;
+    socket.set_read_timeout(Some(Duration::from_secs(60)))?;
     socket.send(b"\x12\x34\0\0\0\x01\0\0get nothing\r\n")?;
     let mut datagram = [0; 2048];
     // What was cut short may have been answered with an error.
@@ -475,7 +466,7 @@ fn answers_by_udp(socket: &UdpSocket) -> Result<()> {
 
 fn connect(server: &Server) -> Result<TcpStream> {
     let stream = server.connect()?;
-    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     Ok(stream)
 }
 

@@ -5,8 +5,9 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use larder_conformance::script::Side;
 use larder_conformance::server::{self, Server};
-use larder_conformance::{Error, Result};
+use larder_conformance::{Error, Result, suite};
 
 #[test]
 fn lookups_and_stores_are_told_as_memcached_tells_them() -> Result<()> {
@@ -101,11 +102,15 @@ fn deletions_are_told_as_later_memcacheds_tell_them() -> Result<()> {
     Ok(())
 }
 
-/// Plays the story on memcached and on larderd; both must tell the same.
+/// Plays the story on memcached and on larderd; both must tell the same. memcached may need a few attempts: its threads
+/// in the background have something to tell as well.
 fn both(story: impl Fn(&Server) -> Result<Vec<String>>) -> Result<()> {
-    let [expected, told] = [server::memcached()?, server::larderd()?].map(|program| story(&start(&program)?));
-    assert_eq!(told?, expected?);
-    Ok(())
+    let told = story(&start(&server::larderd()?)?)?;
+    let Some(reference) = server::reference() else { return Ok(()) };
+    suite::again(suite::attempts(Side::Reference), || {
+        let expected = story(&start(&reference)?)?;
+        if told == expected { Ok(()) } else { Err(format!("{told:#?} is not {expected:#?}").into()) }
+    })
 }
 
 /// A small cache, so that there are evictions, and one worker, so that lines come in order.
@@ -182,8 +187,8 @@ fn connect(server: &Server) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// The line with `#` for values that no two runs have alike: moments, numbers, ports, descriptors; of classes, which are each
-/// server's own, only whether there is one.
+/// The line with `#` for values that no two runs have alike: moments, numbers, ports, descriptors; of classes, which
+/// are each server's own, only whether there is one.
 fn masked(line: &str, varying: &[&str]) -> String {
     let field = |field: &str| match field.split_once('=') {
         Some((name @ ("ts" | "gid" | "rport" | "cfd" | "la"), _)) => format!("{name}=#"),
@@ -196,4 +201,4 @@ fn masked(line: &str, varying: &[&str]) -> String {
     line.split(' ').map(field).collect::<Vec<_>>().join(" ")
 }
 
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(60);

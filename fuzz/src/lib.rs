@@ -1,7 +1,7 @@
 //! What is fuzzed: functions that take any bytes, and panic if larder does with them what it must not do.
 //!
-//! cargo-fuzz calls them with bytes that it makes up (`fuzz_targets/`, nightly only; `cargo xtask fuzz`); the test in `tests/`
-//! calls them with the bytes that were worth keeping (`corpus/`).
+//! cargo-fuzz calls them with bytes that it makes up (`fuzz_targets/`, nightly only; `cargo xtask fuzz`); the test in
+//! `tests/` calls them with the bytes that were worth keeping (`corpus/`).
 
 #![allow(clippy::unwrap_used)]
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use larder_conformance::script::Side;
-use larder_conformance::{Result, server};
+use larder_conformance::{Result, server, suite};
 use lexopt::prelude::*;
 
 use crate::{needs, shell};
@@ -87,8 +87,8 @@ impl Clients {
         })
     }
 
-    /// Runs every program against a server of its own, a few at a time, for most of them wait for a value to expire. Then
-    /// memccapable and the operators' tools.
+    /// Runs every program against a server of its own, a few at a time, for most of them wait for a value to expire.
+    /// Then memccapable and the operators' tools.
     pub(crate) fn run(&self, server: &Path, side: Side) -> Result<Tally> {
         let wanted = |name: &str| name.contains(&self.filter);
         let programs: Vec<&Program> =
@@ -97,7 +97,8 @@ impl Clients {
         let work = || {
             let mut results = Vec::new();
             while let Some(program) = programs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let result = self.run_one(program, server).map_err(|error| error.to_string());
+                let result = suite::again(ATTEMPTS, || self.run_one(program, server));
+                let result = result.map_err(|error| error.to_string());
                 results.push((program.title(), result));
             }
             results
@@ -113,9 +114,11 @@ impl Clients {
             Result::Ok(())
         })?;
         if wanted("memccapable") {
-            capable::run(&mut tally, self.doors.start(server, Door::Plain)?.address(), side)?;
+            tally.add_all(Tally::again(|tally| {
+                capable::run(tally, self.doors.start(server, Door::Plain)?.address(), side)
+            })?);
         }
-        operators::run(&mut tally, &self.exporter, server, side, wanted)?;
+        tally.add_all(Tally::again(|tally| operators::run(tally, &self.exporter, server, side, wanted))?);
         Ok(tally)
     }
 
@@ -136,6 +139,23 @@ impl Program {
 }
 
 impl Tally {
+    /// Takes a run in which nothing failed, or the last of [`ATTEMPTS`]. Each run starts its own servers.
+    fn again(mut run: impl FnMut(&mut Self) -> Result<()>) -> Result<Self> {
+        let mut tally = Self::default();
+        let outcome = suite::again(ATTEMPTS, || {
+            tally = Self::default();
+            run(&mut tally)?;
+            if tally.failures.is_empty() { Ok(()) } else { Err(tally.failures.join("; ").into()) }
+        });
+        // What was counted says more than that something failed.
+        if tally.failures.is_empty() { outcome.map(|()| tally) } else { Ok(tally) }
+    }
+
+    fn add_all(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failures.extend(other.failures);
+    }
+
     fn add(&mut self, name: &str, result: Result<String>) {
         match result {
             Ok(line) => {
@@ -149,6 +169,33 @@ impl Tally {
 
 const AT_A_TIME: usize = 3;
 
+/// How often a client's program is tried, with whichever server: clients have timeouts of their own, and a busy machine
+/// is no failure of the server. What is wrong fails each time, and each failure is printed.
+const ATTEMPTS: u32 = 3;
+
 const USAGE: &str =
     "usage: cargo xtask clients [--server PATH | --reference] [part of a client's name, or its door]
 Runs conformance/clients against larderd (or --server), or against the installed memcached (--reference).";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_with_failures_is_repeated_and_the_last_one_counts() {
+        for (failing_runs, expected_runs, failures) in [(0, 1, 0), (2, 3, 0), (9, 3, 1)] {
+            let mut runs = 0;
+            let tally = Tally::again(|tally| {
+                runs += 1;
+                tally.add(
+                    "client",
+                    if runs <= failing_runs { Err("timeout".into()) } else { Ok("ok".into()) },
+                );
+                Ok(())
+            })
+            .expect("the failures are counted");
+            assert_eq!((runs, tally.failures.len(), tally.passed), (expected_runs, failures, 1 - failures));
+        }
+        assert!(Tally::again(|_| Err("the server does not start".into())).is_err());
+    }
+}

@@ -53,6 +53,9 @@ fn finish(report: Report) -> Result<()> {
     for difference in &report.differences {
         println!("{difference}");
     }
+    for once in &report.once {
+        println!("differed once and then no more:\n{once}");
+    }
     println!(
         "{} requests in {:.1} s, {} differences; {} requests left out because they differ on purpose",
         report.commands,
@@ -60,8 +63,15 @@ fn finish(report: Report) -> Result<()> {
         report.differences.len(),
         report.left_out.values().sum::<u64>()
     );
-    if report.differences.is_empty() { Ok(()) } else { Err("larderd and memcached differ".into()) }
+    if report.differences.is_empty() && report.once.len() <= ONCE_MAX {
+        Ok(())
+    } else {
+        Err("larderd and memcached differ".into())
+    }
 }
+
+/// How many stories may differ once and then no more. More are no accident of the reference's clock and threads.
+const ONCE_MAX: usize = 3;
 
 const USAGE: &str =
     "usage: cargo xtask diff [--commands N] [--seed S] [--protocol text|meta|binary|all] [--server PATH]

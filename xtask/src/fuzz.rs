@@ -37,7 +37,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     shell::run(cargo_fuzz("run", &target)?.arg(found).arg(kept).args(["--", LEN_MAX, &limit]))
 }
 
-/// cargo-fuzz with the nightly toolchain that it needs, and without the optimisation of whole programs, which takes minutes.
+/// cargo-fuzz with the nightly toolchain that it needs, and without the optimisation of whole programs, which takes
+/// minutes.
 fn cargo_fuzz(verb: &str, target: &str) -> Result<Command> {
     let mut cargo = Command::new("cargo");
     cargo

@@ -1,5 +1,6 @@
-//! What larder is shipped in, checked without running it: the Dockerfile by hadolint, the Helm chart by Helm's own library
-//! (`packaging/helm/check`), and the options in both by larderd. The units of systemd are checked by larderd's own tests.
+//! What larder is shipped in, checked without running it: the Dockerfile by hadolint, the Helm chart by Helm's own
+//! library (`packaging/helm/check`), and the options in both by larderd. The units of systemd are checked by larderd's
+//! own tests.
 
 use std::fs;
 use std::process::Command;
@@ -32,7 +33,8 @@ fn dockerfile() -> Result<()> {
     shell::run(
         Command::new(python.with_file_name("hadolint")).arg("--failure-threshold=style").arg(&dockerfile),
     )?;
-    // What the image starts, if nobody says otherwise: the last option prints the version, once all before it have been read.
+    // What the image starts, if nobody says otherwise: the last option prints the version, once all before it have been
+    // read.
     let text = fs::read_to_string(dockerfile)?;
     let words = |instruction: &str| -> Result<Vec<String>> {
         let line = text.lines().rev().find_map(|line| line.strip_prefix(instruction));

@@ -41,8 +41,8 @@ counters are exact. Keys that all clients write must hold what one of them wrote
 commands are mixed, with and without replies; flushes are immediate or delayed. Resident memory must stay within
     -m + 5 % + clients x 256 KiB (connection buffers) + 8 MiB (program, libraries, stacks).";
 
-/// Soaks. Errors: the first wrong reply with the dialogue around it, too much memory, or a run in which nothing was evicted
-/// or expired and which therefore shows little.
+/// Soaks. Errors: the first wrong reply with the dialogue around it, too much memory, or a run in which nothing was
+/// evicted or expired and which therefore shows little.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let Some(options) = Options::parse(args)? else {
         println!("{HELP}");

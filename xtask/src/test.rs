@@ -19,7 +19,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     steps.finish()
 }
 
-/// `test`, and what takes longer or needs more of the network. From a fresh clone it fits into 30 minutes on two processors.
+/// `test`, and what takes longer or needs more of the network. From a fresh clone it fits into 30 minutes on two
+/// processors.
 pub(crate) fn ci(args: &[String]) -> Result<()> {
     if !args.is_empty() {
         return Err("usage: cargo xtask ci".into());
@@ -47,7 +48,7 @@ struct Steps {
 
 impl Steps {
     fn test(&mut self) {
-        self.run("what the tests need is installed", needs::install);
+        self.run("what the tests need is installed", || suite::again(ATTEMPTS, needs::install));
         self.run("rustfmt", || shell::run(&mut shell::cargo(&["fmt", "--all", "--check"])));
         self.run("clippy", || {
             shell::run(&mut shell::cargo(&[
@@ -85,7 +86,7 @@ impl Steps {
         self.run("licences and sources of dependencies", || deny(&["licenses", "bans", "sources"]));
         let mut clients = None;
         self.run("clients are installed", || {
-            clients = Some(Clients::install()?);
+            clients = Some(suite::again(ATTEMPTS, Clients::install)?);
             Ok(())
         });
         for side in [Side::Reference, Side::Larder] {
@@ -93,7 +94,9 @@ impl Steps {
                 clients.as_ref().ok_or("the clients are not installed")?.run(&program(side)?, side)
             });
         }
-        self.run("the live page in a browser", || browser::test().map(|line| println!("{line}")));
+        self.run("the live page in a browser", || {
+            suite::again(ATTEMPTS, browser::test).map(|line| println!("{line}"))
+        });
         self.run("Dockerfile and Helm chart", packaging::test);
         self.run("a short soak", || soak::run(&["--secs".to_owned(), SOAK_SECS.to_string()]));
     }
@@ -198,4 +201,6 @@ fn program(side: Side) -> Result<std::path::PathBuf> {
 }
 
 const SOAK_SECS: u32 = 20;
+/// How often programs of others are tried: registries and browsers have a pace, and timeouts, of their own.
+const ATTEMPTS: u32 = 3;
 const CARGO_DENY: &str = "0.20.2";

@@ -1,5 +1,9 @@
 //! `cargo xtask tidy`: hygiene that no compiler checks.
 
+mod documents;
+mod lines;
+mod names;
+
 use std::fs;
 use std::path::{Component, Path};
 use std::process::Command;
@@ -19,6 +23,11 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     check_purity(&files, &mut wrong);
     check_leftovers(&files, &mut wrong);
     check_paths(&files, &mut wrong);
+    lines::check_dumps(&files, &mut wrong);
+    lines::check_width(&files, &mut wrong);
+    names::check_names(&files, &mut wrong);
+    documents::check_links(&files, &mut wrong);
+    documents::check_figures(&files, &mut wrong);
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
 }
 
@@ -131,7 +140,7 @@ fn check_purity(files: &[File], wrong: &mut Vec<String>) {
 
 /// Nothing unfinished, nothing left from debugging.
 fn check_leftovers(files: &[File], wrong: &mut Vec<String>) {
-    for file in files.iter().filter(|file| file.is_source() && file.path != "xtask/src/tidy.rs") {
+    for file in files.iter().filter(|file| file.is_source() && !file.path.starts_with("xtask/src/tidy")) {
         for (number, line) in file.numbered_lines() {
             for word in ["todo!(", "unimplemented!(", "dbg!(", "TODO", "FIXME", "XXX"] {
                 if line.contains(word) {

@@ -31,7 +31,8 @@ same('what they made', $c->get('a'), '<text>');
 my %many = map { ("k$_" => "value $_") } 1 .. 100;
 $c->set($_, $many{$_}) for keys %many;
 my $got = $c->get_multi(keys %many, 'missing');
-same('get_multi', join(',', map { "$_=$got->{$_}" } sort keys %$got), join(',', map { "$_=$many{$_}" } sort keys %many));
+same('get_multi', join(',', map { "$_=$got->{$_}" } sort keys %$got),
+    join(',', map { "$_=$many{$_}" } sort keys %many));
 
 $c->set('deep', { list => [1, 2, { three => 3 }] });
 same('a structure, told by its flags', $c->get('deep')->{list}[2]{three}, 3);

@@ -1,5 +1,5 @@
-// Asks as spymemcached and the Whalin client were asked when they were compared in 2008: threads that share one client, 90 % bulk gets
-// of 100 keys, 10 % sets, each waited for.
+// Asks as spymemcached and the Whalin client were asked when they were compared in 2008: threads that share one client,
+// 90 % bulk gets of 100 keys, 10 % sets, each waited for.
 //
 // java -cp 'lib/*' Bench.java spy|whalin HOST:PORT[,HOST:PORT...] OBJECTS MIN_BYTES MAX_BYTES SECS THREADS...
 //
@@ -15,6 +15,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
@@ -175,7 +176,8 @@ public class Bench {
             }
 
             public int get(Set<String> keys) {
-                return (int) client.getMulti(keys.toArray(new String[0])).values().stream().filter(v -> v != null).count();
+                Map<String, Object> found = client.getMulti(keys.toArray(new String[0]));
+                return (int) found.values().stream().filter(v -> v != null).count();
             }
         };
     }

@@ -12,7 +12,8 @@ function same(string $what, mixed $got, mixed $want): void
     global $checks, $name;
     $checks++;
     if ($got !== $want) {
-        fwrite(STDERR, sprintf("%s: %s: got %.200s, want %.200s\n", $name, $what, json_encode($got), json_encode($want)));
+        $said = sprintf("%s: %s: got %.200s, want %.200s\n", $name, $what, json_encode($got), json_encode($want));
+        fwrite(STDERR, $said);
         exit(1);
     }
 }

@@ -45,7 +45,8 @@ for ($i = 0; $i < 100; $i++) {
     $many["k$i"] = "value $i";
 }
 same('setMulti', $c->setMulti($many), true);
-same('getMulti', $c->getMulti([...array_keys($many), 'missing'], Memcached::GET_PRESERVE_ORDER), $many + ['missing' => null]);
+$got = $c->getMulti([...array_keys($many), 'missing'], Memcached::GET_PRESERVE_ORDER);
+same('getMulti', $got, $many + ['missing' => null]);
 same('deleteMulti', array_unique($c->deleteMulti(array_keys($many))), ['k0' => true]);
 same('all deleted', $c->getMulti(array_keys($many)), []);
 
@@ -72,7 +73,8 @@ foreach ($things as $key => [$thing, $type]) {
     same("a value told by its flags ($key)", $c->get($key), $thing);
     $stored[$key] = $type;
 }
-foreach (['serialized' => [Memcached::SERIALIZER_PHP, 4], 'igbinary' => [Memcached::SERIALIZER_IGBINARY, 5]] as $key => [$serializer, $type]) {
+$serializers = ['serialized' => [Memcached::SERIALIZER_PHP, 4], 'igbinary' => [Memcached::SERIALIZER_IGBINARY, 5]];
+foreach ($serializers as $key => [$serializer, $type]) {
     $c->setOption(Memcached::OPT_SERIALIZER, $serializer);
     $c->set($key, ['small', 'list']);
     same("a $key value", $c->get($key), ['small', 'list']);

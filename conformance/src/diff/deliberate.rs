@@ -1,7 +1,7 @@
 //! Requests that larder and the reference answer differently on purpose.
 //!
-//! They are not sent: a golden script shows each difference with both answers. The reference is Debian's memcached 1.6.18
-//! while larder goes with 1.6.45, so most of them lie between those two. The page is `docs/compatibility.md`.
+//! They are not sent: a golden script shows each difference with both answers. The reference is Debian's memcached
+//! 1.6.18 while larder goes with 1.6.45, so most of them lie between those two. The page is `docs/compatibility.md`.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;

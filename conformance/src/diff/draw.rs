@@ -156,8 +156,8 @@ fn cas_of(key: &[u8], age: Age) -> Cas {
 /// The keys of all stories. The fifth is the first in base64, the last of them has the greatest length.
 pub(crate) const KEYS: [&[u8]; 7] = [b"a", b"b", b"c", b"key:1", b"YQ==", b"\xffhigh\x01\t", &[b'k'; 250]];
 
-/// Keys that only base64 and packets can name, and their base64. They are not appended to nor counted with: the reference would
-/// forget that they came in base64.
+/// Keys that only base64 and packets can name, and their base64. They are not appended to nor counted with: the
+/// reference would forget that they came in base64.
 pub(crate) const ODD_KEYS: [(&[u8], &[u8]); 3] = [(b"a b", b"YSBi"), (b"x \xff", b"eCD/"), (b"a\0", b"YQA=")];
 
 /// None beyond 2^63: there 1.6.18 looks for a minus behind the value's end, and sometimes finds one.

@@ -186,7 +186,8 @@ fn same_word(
             // 1.6.18 counts what is left in me below zero.
             number(seconds.strip_prefix(b"-").filter(|_| kind == b"ME").unwrap_or(seconds))
         };
-        matches!((seconds(reference), seconds(larder)), (Some(a), Some(b)) if a.abs_diff(b) <= SECS_DIFFERENCE_MAX || a.min(b) > WRAPPED)
+        let are_close = |a: u64, b: u64| a.abs_diff(b) <= SECS_DIFFERENCE_MAX || a.min(b) > WRAPPED;
+        matches!((seconds(reference), seconds(larder)), (Some(a), Some(b)) if are_close(a, b))
     })
 }
 

@@ -12,9 +12,10 @@ use crate::talk;
 /// Starts a larderd with `args`, plays `scenario` on it several times, and fails if anything stays behind.
 ///
 /// Connections, items and their bytes must return to what a fresh server has, each time. Resident memory must not keep
-/// growing beyond where it was after the first [`WARM_PASSES`]: those fill the allocator's lists, for each of the workers,
-/// which stay. What a pass leaks, the later ones leak again. Now and then the allocator keeps a large buffer for the next
-/// one, so the better of the last two passes counts. The memory of the cache itself is touched before all that.
+/// growing beyond where it was after the first [`WARM_PASSES`]: those fill the allocator's lists, for each of the
+/// workers, which stay. What a pass leaks, the later ones leak again. Now and then the allocator keeps a large buffer
+/// for the next one, so the better of the last two passes counts. The memory of the cache itself is touched before all
+/// that.
 pub(crate) fn leaves_no_trace(args: &[&str], scenario: impl Fn(&Server) -> Result<()>) -> Result<()> {
     let mut server = Server::start(&server::larderd()?, args)?;
     let fresh = Gauges::of(&server)?;
@@ -88,7 +89,7 @@ impl Gauges {
     }
 }
 
-const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
 const WARM_PASSES: usize = 3;
 const PASSES: usize = WARM_PASSES + 4;
 /// More than an allocator's whims; less than a value of 1 MiB, or 60 bytes for each of 10,000 connections, lost in each

@@ -1,4 +1,5 @@
-//! A SASL exchange (RFC 4422), as memcached's binary protocol carries it: a start with a mechanism's name, steps, an outcome.
+//! A SASL exchange (RFC 4422), as memcached's binary protocol carries it: a start with a mechanism's name, steps, an
+//! outcome.
 
 use crate::scram::Pending;
 use crate::{Table, plain};

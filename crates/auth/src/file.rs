@@ -1,6 +1,7 @@
 //! Files of passwords: one `user:password` a line.
 //!
-//! memcached, doc/protocol.txt, "Authentication"; what it takes is taken here. New is that the password may be a [`Verifier`].
+//! memcached, doc/protocol.txt, "Authentication"; what it takes is taken here. New is that the password may be a
+//! [`Verifier`].
 
 use std::fmt;
 
@@ -47,9 +48,9 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Reads a file of passwords. Lines end with LF or CRLF, the last one may lack it; empty lines are passed over. The user ends at
-/// the first colon; the password may hold spaces and colons. One user may stand there with several passwords, so that clients can
-/// move from one to the next.
+/// Reads a file of passwords. Lines end with LF or CRLF, the last one may lack it; empty lines are passed over. The
+/// user ends at the first colon; the password may hold spaces and colons. One user may stand there with several
+/// passwords, so that clients can move from one to the next.
 pub fn parse(bytes: &[u8]) -> Result<Vec<Entry>, Malformed> {
     let mut entries = Vec::<Entry>::new();
     for (number, line) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
@@ -111,8 +112,8 @@ pub fn is_user(user: &[u8]) -> bool {
         && !user.iter().any(|byte| byte.is_ascii_control() || b": ".contains(byte))
 }
 
-/// memcached stops at 8, the size of its table. The table here grows; what a bound is still for is the time that a login, which
-/// is compared to every entry, and a reload take.
+/// memcached stops at 8, the size of its table. The table here grows; what a bound is still for is the time that a
+/// login, which is compared to every entry, and a reload take.
 pub const ENTRIES_MAX: usize = 1024;
 /// memcached: 255. A verifier alone has about 130.
 pub const LINE_BYTES_MAX: usize = 1024;

@@ -28,8 +28,8 @@ pub(crate) fn is_same(one: &Digest, other: &Digest) -> bool {
     one.ct_eq(other).into()
 }
 
-/// A secret of the process. It lives as long as the server does, so that what clients see derived from it stays the same
-/// when password files are read again.
+/// A secret of the process. It lives as long as the server does, so that what clients see derived from it stays the
+/// same when password files are read again.
 #[derive(Debug)]
 pub struct Secret {
     key: [u8; 32],
@@ -42,14 +42,14 @@ impl Secret {
         Self { key, nonces: AtomicU64::new(0) }
     }
 
-    /// What is kept of a password that is known to be right. Worth nothing without the secret, and costs a fraction of a
-    /// microsecond.
+    /// What is kept of a password that is known to be right. Worth nothing without the secret, and costs a fraction of
+    /// a microsecond.
     pub(crate) fn fingerprint(&self, user: &[u8], password: &[u8]) -> Digest {
         hmac(&self.key, &[b"password", &(user.len() as u64).to_le_bytes(), user, password])
     }
 
-    /// The salt of a user whose password stands in the file as it is, and of one who does not exist: who asks twice sees the
-    /// same twice, and cannot tell the one from the other.
+    /// The salt of a user whose password stands in the file as it is, and of one who does not exist: who asks twice
+    /// sees the same twice, and cannot tell the one from the other.
     pub(crate) fn salt(&self, user: &[u8]) -> Digest {
         hmac(&self.key, &[b"salt", user])
     }

@@ -1,8 +1,8 @@
 //! Who may come in: files of passwords, checks that tell nothing by the time they take, and SASL's mechanisms PLAIN and
 //! SCRAM-SHA-256 as a server speaks them.
 //!
-//! No I/O, no clock, and randomness is given (`Secret`). Not here: how a protocol carries a login, and what a client may do before
-//! it (the server's `login`).
+//! No I/O, no clock, and randomness is given (`Secret`). Not here: how a protocol carries a login, and what a client
+//! may do before it (the server's `login`).
 
 #![forbid(unsafe_code)]
 

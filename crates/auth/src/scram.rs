@@ -1,8 +1,8 @@
-//! SCRAM-SHA-256 (RFC 5802, RFC 7677), the server's side: the password never travels, and the server proves that it knows the
-//! verifier.
+//! SCRAM-SHA-256 (RFC 5802, RFC 7677), the server's side: the password never travels, and the server proves that it
+//! knows the verifier.
 //!
-//! Without channel binding. Passwords and user names are taken as bytes, not normalized: what RFC 5802 asks for (SASLprep) changes
-//! nothing in ASCII and hardly anything that people type beyond it.
+//! Without channel binding. Passwords and user names are taken as bytes, not normalized: what RFC 5802 asks for
+//! (SASLprep) changes nothing in ASCII and hardly anything that people type beyond it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -8,10 +8,10 @@ use crate::verifier::{ITERATIONS_DEFAULT, SALT_BYTES, SALT_BYTES_MAX, Verifier, 
 
 /// Who may come in. Holds no password: of those that the file shows, fingerprints and verifiers.
 ///
-/// To check a password against a verifier takes thousands of hashes, on a thread that others wait for. So a fingerprint is tried
-/// first: there is one from the start of each password that the file shows, and from its first right use of each other. A right
-/// password costs a microsecond from then on. A wrong one costs the same whoever is named, known or unknown: nothing
-/// more if the file shows all its passwords, and as much as the dearest verifier if it does not.
+/// To check a password against a verifier takes thousands of hashes, on a thread that others wait for. So a fingerprint
+/// is tried first: there is one from the start of each password that the file shows, and from its first right use of
+/// each other. A right password costs a microsecond from then on. A wrong one costs the same whoever is named, known or
+/// unknown: nothing more if the file shows all its passwords, and as much as the dearest verifier if it does not.
 #[derive(Debug)]
 pub struct Table {
     secret: Arc<Secret>,
@@ -31,8 +31,8 @@ struct Hashed {
 }
 
 impl Table {
-    /// The table of these entries. With `for_scram` a verifier is derived from every password that is written out, about a
-    /// millisecond each.
+    /// The table of these entries. With `for_scram` a verifier is derived from every password that is written out,
+    /// about a millisecond each.
     pub fn new(entries: Vec<Entry>, secret: Arc<Secret>, for_scram: bool) -> Self {
         let mut table = Self { secret, fingerprints: Vec::new(), hashed: Vec::new(), verifiers: Vec::new() };
         for Entry { user, password } in entries {
@@ -90,8 +90,8 @@ impl Table {
         is_right
     }
 
-    /// The verifier for SCRAM, and whether there is such a user. One who does not exist gets one that nobody can tell from
-    /// another's, and that no password fits.
+    /// The verifier for SCRAM, and whether there is such a user. One who does not exist gets one that nobody can tell
+    /// from another's, and that no password fits.
     pub(crate) fn verifier(&self, user: &[u8]) -> (Verifier, bool) {
         // Both are always made ready, so that the time tells nothing either.
         let like = self.verifiers.get(self.secret.pick(user, self.verifiers.len()));
@@ -120,5 +120,32 @@ impl Table {
 
     fn iterations_of(&self, user: &[u8]) -> u32 {
         self.hashed_of(user).fold(0, |sum, hashed| sum.saturating_add(hashed.verifier.iterations))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verifier::{ITERATED, ITERATIONS_MIN};
+
+    /// Else the time of a refusal would tell which users there are (CVE-2026-47783).
+    #[test]
+    fn a_refusal_costs_as_many_hashes_whoever_is_named() {
+        let hashed = |user: &str, iterations: u32| Entry {
+            user: user.into(),
+            password: Password::Hashed(Verifier::derive(b"password", b"salt", iterations)),
+        };
+        let entries = vec![
+            hashed("ann", ITERATIONS_MIN),
+            hashed("bob", ITERATIONS_MIN + 1000),
+            // Twice the same user: either password is right.
+            hashed("ann", ITERATIONS_MIN + 1),
+        ];
+        let table = Table::new(entries, Arc::new(Secret::new([7; 32])), false);
+        for user in ["ann", "bob", "nobody", ""] {
+            let before = ITERATED.get();
+            assert!(!table.check_dearly(user.as_bytes(), b"guess"));
+            assert_eq!(ITERATED.get() - before, u64::from(2 * ITERATIONS_MIN + 1), "{user:?}");
+        }
     }
 }

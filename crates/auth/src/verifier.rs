@@ -1,7 +1,7 @@
 //! What is kept instead of a password: SCRAM-SHA-256's keys (RFC 5802, RFC 7677).
 //!
-//! One verifier serves whoever hands over the password and whoever proves to know it. From a stolen one nobody can log in
-//! without first guessing the password, `iterations` hashes a guess.
+//! One verifier serves whoever hands over the password and whoever proves to know it. From a stolen one nobody can log
+//! in without first guessing the password, `iterations` hashes a guess.
 
 use std::fmt;
 
@@ -14,7 +14,8 @@ use crate::keyed::{Digest, hmac, is_same, sha256};
 
 /// Keys from which a password can be checked, but not had.
 ///
-/// Written as PostgreSQL writes it: `SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>`, all but the number in base64.
+/// Written as PostgreSQL writes it: `SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>`, all but the number in
+/// base64.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Verifier {
     pub(crate) iterations: u32,
@@ -72,9 +73,17 @@ impl fmt::Debug for Verifier {
 }
 
 pub(crate) fn salted_password(password: &[u8], salt: &[u8], iterations: u32) -> Digest {
+    #[cfg(test)]
+    ITERATED.with(|iterated| iterated.set(iterated.get() + u64::from(iterations)));
     let mut salted = Digest::default();
     pbkdf2_hmac::<Sha256>(password, salt, iterations, &mut salted);
     salted
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Iterations of PBKDF2 on this thread so far.
+    pub(crate) static ITERATED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 fn stored_key(salted: &Digest) -> Digest {
@@ -87,7 +96,8 @@ fn digest(base64: &str) -> Option<Digest> {
 
 /// What a verifier begins with, and a password that is written out must not.
 pub(crate) const PREFIX: &str = "SCRAM-SHA-256$";
-/// RFC 7677: at least 4096. A check by password costs this on a server's thread; docs/authentication.md says how much that is.
+/// RFC 7677: at least 4096. A check by password costs this on a server's thread; docs/authentication.md says how much
+/// that is.
 pub const ITERATIONS_DEFAULT: u32 = 4096;
 /// RFC 7677, section 4.
 pub const ITERATIONS_MIN: u32 = 4096;

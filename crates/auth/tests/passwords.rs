@@ -1,5 +1,5 @@
-//! Password files, and checks against them. The verifiers were made with Python's hashlib from the password, salt and count of
-//! RFC 7677's example.
+//! Password files, and checks against them. The verifiers were made with Python's hashlib from the password, salt and
+//! count of RFC 7677's example.
 
 use std::sync::Arc;
 

@@ -12,8 +12,9 @@
 //!           ◀── Period .. Done: the outcome ────────          merge
 //! ```
 //!
-//! Whoever knows the token can make an agent send load to any address that the agent's machine reaches, so agents listen on 127.0.0.1
-//! unless told otherwise. Messages are proven, but not hidden: where the scenario has a password, use a network of one's own.
+//! Whoever knows the token can make an agent send load to any address that the agent's machine reaches, so agents
+//! listen on 127.0.0.1 unless told otherwise. Messages are proven, but not hidden: where the scenario has a password,
+//! use a network of one's own.
 
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
@@ -55,8 +56,8 @@ struct Shared {
 }
 
 impl Agent {
-    /// Listens on `address` (`host:port`). Unless `allow_files`, a scenario that names files (traces, sizes, keys of TLS) is
-    /// refused: whoever sends it could read them by way of the server that is asked.
+    /// Listens on `address` (`host:port`). Unless `allow_files`, a scenario that names files (traces, sizes, keys of
+    /// TLS) is refused: whoever sends it could read them by way of the server that is asked.
     ///
     /// # Errors
     /// The address is not one of this machine, or taken.
@@ -76,8 +77,8 @@ impl Agent {
         self.listener.local_addr()
     }
 
-    /// Serves collectors until `stop` is set; a run that is going on then is stopped as well. `log` gets a line for whatever a person
-    /// should know.
+    /// Serves collectors until `stop` is set; a run that is going on then is stopped as well. `log` gets a line for
+    /// whatever a person should know.
     ///
     /// # Errors
     /// The listener fails.

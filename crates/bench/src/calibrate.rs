@@ -1,7 +1,7 @@
 //! How much this client could ask of a server that does no work.
 //!
-//! Figures of a server are worth little where the client was the limit. So the same load is put on the floor server: what is reached there
-//! is all that this machine's client can do.
+//! Figures of a server are worth little where the client was the limit. So the same load is put on the floor server:
+//! what is reached there is all that this machine's client can do.
 
 use std::sync::atomic::AtomicBool;
 
@@ -11,8 +11,8 @@ use crate::outcome::Outcome;
 use crate::scenario::{Arrival, Scenario, Until};
 use crate::{Error, run};
 
-/// Requests a second that a client on `load_cores` reaches against the floor server, in a closed loop of about a second with the connections and
-/// commands of `scenario`.
+/// Requests a second that a client on `load_cores` reaches against the floor server, in a closed loop of about a second
+/// with the connections and commands of `scenario`.
 ///
 /// # Errors
 /// The scenario asks for TLS, which the floor server does not speak; or it cannot be started.

@@ -21,18 +21,21 @@ pub struct Plan {
     pub contestants: Vec<Contestant>,
     /// What each is asked; `target.servers` is set for each.
     pub scenario: Scenario,
-    /// Asked of every server after its start, in this order, and not counted. For more than what [`Scenario::fill`] does.
+    /// Asked of every server after its start, in this order, and not counted. For more than what [`Scenario::fill`]
+    /// does.
     pub prepare: Vec<Scenario>,
-    /// After its start, and when it has all keys, a server is left alone until it does nothing by itself (it takes next to no CPU time for
-    /// three seconds), for so many seconds at most: tables that still grow, or memory that is still moved, are measured otherwise as if
-    /// requests cost that. 0: it is not waited for, as where the CPU time of a server cannot be seen.
+    /// After its start, and when it has all keys, a server is left alone until it does nothing by itself (it takes next
+    /// to no CPU time for three seconds), for so many seconds at most: tables that still grow, or memory that is still
+    /// moved, are measured otherwise as if requests cost that. 0: it is not waited for, as where the CPU time of a
+    /// server cannot be seen.
     pub settle_secs_max: f64,
     /// How often each is measured. With a single round there are figures, and no ratios.
     pub rounds: usize,
-    /// Start every server anew for each round, so that what is peculiar to one process (where its memory lies) is not taken for
-    /// the program's.
+    /// Start every server anew for each round, so that what is peculiar to one process (where its memory lies) is not
+    /// taken for the program's.
     pub restart: bool,
-    /// How sure an interval is to hold the true ratio, 0 to 1. At 0.95 one in twenty verdicts on equal servers is chance.
+    /// How sure an interval is to hold the true ratio, 0 to 1. At 0.95 one in twenty verdicts on equal servers is
+    /// chance.
     pub confidence: f64,
     /// How servers are started, and where they run.
     pub launch: Launch,
@@ -223,7 +226,8 @@ fn ratios(base: &[Figures], rounds: &[Figures], confidence: f64) -> Vec<Ratio> {
     Metric::ALL.into_iter().filter_map(of).collect()
 }
 
-/// Histograms keep three digits: a smaller difference can be one of rounding, the same in each round, which no interval shows.
+/// Histograms keep three digits: a smaller difference can be one of rounding, the same in each round, which no interval
+/// shows.
 const RESOLUTION: f64 = 0.001;
 
 #[cfg(test)]

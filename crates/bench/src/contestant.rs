@@ -28,15 +28,16 @@ pub struct Contestant {
 pub enum Place {
     /// It runs already: `host:port`, or the path of a unix socket; several, if it is a cluster.
     Contacted(Vec<String>),
-    /// A program and its arguments, as memcached would take them. It gets a port on 127.0.0.1, and is killed at the end.
+    /// A program and its arguments, as memcached would take them. It gets a port on 127.0.0.1, and is killed at the
+    /// end.
     Started(Vec<String>),
     /// The floor server: the same socket calls with no cache behind them.
     Floor,
 }
 
 impl Contestant {
-    /// What it is asked where `scenario` is meant: at these addresses. The floor server keeps nothing, so there is nothing to
-    /// check of its values; and it knows neither TLS nor logins.
+    /// What it is asked where `scenario` is meant: at these addresses. The floor server keeps nothing, so there is
+    /// nothing to check of its values; and it knows neither TLS nor logins.
     pub fn asked(&self, scenario: &Scenario, addresses: &[String]) -> Scenario {
         let mut scenario = scenario.clone();
         scenario.target.servers = addresses.to_vec();
@@ -48,8 +49,8 @@ impl Contestant {
     }
 }
 
-/// Makes `scenario` one for a server that was asked it before: the keys are there, and need not be stored again, unless what is checked
-/// begins with what was stored.
+/// Makes `scenario` one for a server that was asked it before: the keys are there, and need not be stored again, unless
+/// what is checked begins with what was stored.
 pub(crate) fn ask_again(scenario: &mut Scenario) {
     let truth = &scenario.truth;
     let is_checked = truth.verify > 0.0 || truth.verify_expiry > 0.0;
@@ -62,8 +63,8 @@ impl FromStr for Contestant {
     type Err = String;
 
     /// `[NAME=]PLACE`, where the place is `floor`, addresses with commas between them, or a command line:
-    /// `127.0.0.1:11211`, `old=/run/memcached.sock`, `new=larderd -t 4 -m 1024`. Without a name it is called as its program is, or
-    /// by its address.
+    /// `127.0.0.1:11211`, `old=/run/memcached.sock`, `new=larderd -t 4 -m 1024`. Without a name it is called as its
+    /// program is, or by its address.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         // An `=` further on belongs to the command line.
         let (name, place) = match text.split_once('=') {

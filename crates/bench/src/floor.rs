@@ -1,9 +1,10 @@
 //! The floor server: what epoll, read and write cost with no cache behind them.
 //!
-//! Every key of a get is answered with one value, every store with success, in text, meta and binary, by TCP, UDP and unix socket.
-//! It looks for line ends and headers, repeats keys where a client wants to see them, skips data blocks, and knows no more. A
-//! cache cannot be cheaper on this kernel with this kind of loop: the distance to it is what a server's own work costs. And what a client reaches
-//! against it is all that the client can do. One thread, one epoll loop, one read and one write for each readable connection.
+//! Every key of a get is answered with one value, every store with success, in text, meta and binary, by TCP, UDP and
+//! unix socket. It looks for line ends and headers, repeats keys where a client wants to see them, skips data blocks,
+//! and knows no more. A cache cannot be cheaper on this kernel with this kind of loop: the distance to it is what a
+//! server's own work costs. And what a client reaches against it is all that the client can do. One thread, one epoll
+//! loop, one read and one write for each readable connection.
 
 use std::collections::HashMap;
 use std::ffi::OsString;

@@ -1,7 +1,7 @@
 //! The command lines and files of older benchmarks, as scenarios, so that an old test runs as it is.
 //!
-//! What cannot be honoured is refused by its name, with the reason. What is done otherwise without changing the test is a
-//! note, for the person to read.
+//! What cannot be honoured is refused by its name, with the reason. What is done otherwise without changing the test is
+//! a note, for the person to read.
 
 mod brutis;
 mod crusher;

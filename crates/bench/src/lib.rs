@@ -1,12 +1,14 @@
 //! The benchmark: what is asked of a server ([`Scenario`]), and what came of it ([`Outcome`]).
 //!
 //! ```text
-//! scenario   what to ask: groups of connections, weighted commands, keys, values, rate, truth    (TOML, presets, front ends)
+//! scenario   what to ask: groups of connections, weighted commands, keys, values, rate, truth
+//!            (TOML, presets, front ends)
 //! run        asks: threads, each with an epoll loop, connections and a tally of its own
 //! outcome    what came: histograms per command, failures by kind, the server's CPU and memory
 //!
 //! contestant who is asked: servers that run, servers that are started, the floor server
-//! compare    several of them in turns: ratios, intervals, verdicts    sweep   the same with one thing changed step by step
+//! compare    several of them in turns: ratios, intervals, verdicts
+//! sweep      the same with one thing changed step by step
 //! search     the highest rate that keeps a latency
 //! floor      a server that does no work                               calibrate   what this client can do against it
 //! agent      one run on many machines

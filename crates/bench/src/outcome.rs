@@ -65,8 +65,8 @@ pub struct Tally {
     pub datagrams_disordered: u64,
     /// Open loop: requests that were sent later than planned by more than a millisecond because no connection was free.
     pub sent_late: u64,
-    /// Open loop: requests that were due and never sent, since no connection was free until the end. They are in no histogram: percentiles
-    /// of a run that has some are too low.
+    /// Open loop: requests that were due and never sent, since no connection was free until the end. They are in no
+    /// histogram: percentiles of a run that has some are too low.
     pub unsent: u64,
     /// Values that were checked.
     pub verified: u64,
@@ -141,7 +141,8 @@ pub struct ServerCost {
     pub address: String,
     /// What it calls itself: the answer to `version`.
     pub version: String,
-    /// User CPU seconds, and system CPU seconds, of the run without its warm-up. From /proc if it runs here, else `stats`' rusage.
+    /// User CPU seconds, and system CPU seconds, of the run without its warm-up. From /proc if it runs here, else
+    /// `stats`' rusage.
     pub cpu_user_secs: Option<f64>,
     /// See `cpu_user_secs`.
     pub cpu_system_secs: Option<f64>,
@@ -163,7 +164,8 @@ pub struct ClientCost {
     pub cpu_secs: f64,
     /// The busiest thread's CPU seconds by the run's length: near 1, the client was the limit.
     pub busiest_thread_share: f64,
-    /// Requests a second that this client reached against the floor server with the same scenario, where that was measured.
+    /// Requests a second that this client reached against the floor server with the same scenario, where that was
+    /// measured.
     pub floor_requests_per_sec: Option<f64>,
     /// Why these figures tell of the client rather than of the server, in words. Printed loudly.
     pub warnings: Vec<String>,
@@ -173,7 +175,8 @@ impl CommandTally {
     /// Nothing yet.
     pub fn new() -> Self {
         let histogram = || {
-            // It grows as far as it has to: a run of hours keeps one for each period. Three digits are what the library accepts.
+            // It grows as far as it has to: a run of hours keeps one for each period. Three digits are what the library
+            // accepts.
             Histogram::new(3).unwrap_or_else(|_| unreachable!())
         };
         Self {

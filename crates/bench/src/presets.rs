@@ -1,5 +1,5 @@
-//! Scenarios with a name: published workloads, the defaults of older tools, and a plain cache. Each file says where its figures
-//! come from.
+//! Scenarios with a name: published workloads, the defaults of older tools, and a plain cache. Each file says where its
+//! figures come from.
 
 use crate::Scenario;
 

@@ -1,7 +1,7 @@
 //! What is asked of a server, in the form of a TOML file.
 //!
-//! A scenario has one or more groups of connections. All groups run at the same time; each has commands, keys and values of
-//! its own. Every field has a default, so that a file says only what is unlike the default.
+//! A scenario has one or more groups of connections. All groups run at the same time; each has commands, keys and
+//! values of its own. Every field has a default, so that a file says only what is unlike the default.
 //!
 //! ```text
 //! target    whom to ask

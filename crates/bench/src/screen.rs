@@ -21,8 +21,8 @@ pub use lines::Lines;
 pub use signals::stop_on_signals;
 use state::State;
 
-/// The watcher for where the program runs: a screen if it has a terminal, else lines on standard error, so that standard output
-/// has the final tables alone. `stop` ends the run.
+/// The watcher for where the program runs: a screen if it has a terminal, else lines on standard error, so that
+/// standard output has the final tables alone. `stop` ends the run.
 pub fn watcher(scenario: &Scenario, stop: &Arc<AtomicBool>) -> Box<dyn Watcher> {
     let screen = if has_terminal() { Screen::open(scenario, Arc::clone(stop)).ok() } else { None };
     match screen {
@@ -38,8 +38,8 @@ fn has_terminal() -> bool {
         && rustix::termios::tcgetpgrp(&out).is_ok_and(|group| group == rustix::process::getpgrp())
 }
 
-/// A screen that is drawn by a thread of its own. When it is dropped, the terminal is as it was; so it is after a panic, and after
-/// signals if [`stop_on_signals`] was called.
+/// A screen that is drawn by a thread of its own. When it is dropped, the terminal is as it was; so it is after a
+/// panic, and after signals if [`stop_on_signals`] was called.
 #[derive(Debug)]
 pub struct Screen {
     state: Arc<Mutex<State>>,

@@ -1,8 +1,9 @@
 //! The highest rate at which a server still keeps a latency.
 //!
-//! The rate doubles until it fails (or halves until it holds), then the gap between the highest that held and the lowest that
-//! failed is halved until it is as small as the tolerance. A short run is not always right: one hiccup of the machine is a bad p99. So a run
-//! that fails, or that holds by less than half of the latency, is made up to three times, and the majority counts.
+//! The rate doubles until it fails (or halves until it holds), then the gap between the highest that held and the
+//! lowest that failed is halved until it is as small as the tolerance. A short run is not always right: one hiccup of
+//! the machine is a bad p99. So a run that fails, or that holds by less than half of the latency, is made up to three
+//! times, and the majority counts.
 
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -164,7 +165,8 @@ impl Goal {
         let nanos = if share > 1.0 { LATENCY_MAX_NANOS } else { all.latency_nanos.value_at_quantile(share) };
         let latency_micros = nanos as f64 / 1e3;
         let failures = outcome.total.failures.values().sum();
-        // Arrivals at random: their number varies by its square root. Three times that is chance, more is a rate not kept.
+        // Arrivals at random: their number varies by its square root. Three times that is chance, more is a rate not
+        // kept.
         let expected = rate_per_sec * secs;
         let rate_is_kept = requests >= expected * (1.0 - RATE_SLACK) - 3.0 * expected.sqrt();
         Probe {

@@ -1,13 +1,15 @@
 //! How sure one may be of a ratio.
 //!
-//! The servers of a comparison take turns, so figures of the same round belong together: whatever else the machine did then
-//! slowed all of them. Hence the ratio is taken round by round, and an interval is put around the mean of its logarithm by Student's t
-//! with rounds - 1 degrees of freedom. The logarithm makes "twice" and "half" equally far from 1, and its mean, the geometric mean, is
-//! the one that does not depend on which server is measured by which (Fleming and Wallace, CACM 29(3), 1986).
+//! The servers of a comparison take turns, so figures of the same round belong together: whatever else the machine did
+//! then slowed all of them. Hence the ratio is taken round by round, and an interval is put around the mean of its
+//! logarithm by Student's t with rounds - 1 degrees of freedom. The logarithm makes "twice" and "half" equally far from
+//! 1, and its mean, the geometric mean, is the one that does not depend on which server is measured by which (Fleming
+//! and Wallace, CACM 29(3), 1986).
 //!
 //! Why t and no bootstrap: rounds are few, often five, and resampling five numbers gives intervals that are too narrow
-//! (Hesterberg, "What Teachers Should Know About the Bootstrap", The American Statistician 69(4), 2015, section 4). t is what Georges, Buytaert
-//! and Eeckhout ask for below 30 measurements ("Statistically Rigorous Java Performance Evaluation", OOPSLA 2007).
+//! (Hesterberg, "What Teachers Should Know About the Bootstrap", The American Statistician 69(4), 2015, section 4). t
+//! is what Georges, Buytaert and Eeckhout ask for below 30 measurements ("Statistically Rigorous Java Performance
+//! Evaluation", OOPSLA 2007).
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -22,8 +24,8 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// The ratio of `figures` to `base`, paired by position. `None` with fewer than two pairs, or where a figure is not positive
-/// and so has no ratio.
+/// The ratio of `figures` to `base`, paired by position. `None` with fewer than two pairs, or where a figure is not
+/// positive and so has no ratio.
 pub fn paired_ratio(base: &[f64], figures: &[f64], confidence: f64) -> Option<Interval> {
     let logs: Vec<f64> = base.iter().zip(figures).map(|(&base, &figure)| (figure / base).ln()).collect();
     if base.len() != figures.len() || logs.len() < 2 || !logs.iter().all(|log| log.is_finite()) {
@@ -53,8 +55,8 @@ pub fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
 mod tests {
     use super::*;
 
-    /// Student's own data (The Probable Error of a Mean, Biometrika 6, 1908): additional hours of sleep of ten patients with
-    /// two drugs.
+    /// Student's own data (The Probable Error of a Mean, Biometrika 6, 1908): additional hours of sleep of ten patients
+    /// with two drugs.
     const FIRST_DRUG: [f64; 10] = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0];
     const SECOND_DRUG: [f64; 10] = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4];
 
@@ -63,7 +65,8 @@ mod tests {
         let base = FIRST_DRUG.map(f64::exp);
         let figures = SECOND_DRUG.map(f64::exp);
         let interval = paired_ratio(&base, &figures, 0.95).expect("ten pairs");
-        // R: t.test(extra ~ group, data = sleep, paired = TRUE) gives -1.58 (-2.4598858, -0.7001142) for first less second.
+        // R: t.test(extra ~ group, data = sleep, paired = TRUE) gives -1.58 (-2.4598858, -0.7001142) for first less
+        // second.
         assert!((interval.ratio.ln() - 1.58).abs() < 1e-9, "{interval:?}");
         assert!((interval.low.ln() - 0.700_114_2).abs() < 1e-6, "{interval:?}");
         assert!((interval.high.ln() - 2.459_885_8).abs() < 1e-6, "{interval:?}");

@@ -55,8 +55,8 @@ pub struct Step {
     pub comparison: Comparison,
 }
 
-/// Compares the servers of `plan` at every value. Those that are started are started anew for each. If `stop` is set, the values until
-/// then count.
+/// Compares the servers of `plan` at every value. Those that are started are started anew for each. If `stop` is set,
+/// the values until then count.
 ///
 /// # Errors
 /// Those of [`compare`], with the value at which it happened.
@@ -136,8 +136,8 @@ impl Axis {
 impl FromStr for Range {
     type Err = String;
 
-    /// `AXIS=VALUES`: a list (`threads=1,2,4`), a range that doubles (`connections=1..50` is 1, 2, 4, 8, 16, 32, 50), or one with even steps
-    /// (`rate=10000..50000:10000`). Both ends belong to it.
+    /// `AXIS=VALUES`: a list (`threads=1,2,4`), a range that doubles (`connections=1..50` is 1, 2, 4, 8, 16, 32, 50),
+    /// or one with even steps (`rate=10000..50000:10000`). Both ends belong to it.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let names = || Axis::ALL.map(Axis::name).join(", ");
         let (name, values) = text.split_once('=').ok_or_else(|| format!("{text:?} is not AXIS=VALUES"))?;

@@ -1,4 +1,5 @@
-//! What a run costs its servers: CPU and memory from /proc where they run on this machine, else what their `stats` tell.
+//! What a run costs its servers: CPU and memory from /proc where they run on this machine, else what their `stats`
+//! tell.
 
 mod ask;
 mod process;
@@ -12,8 +13,8 @@ use process::{Cpu, Process};
 
 /// The servers of a run, from the end of its warm-up to its last answer.
 ///
-/// It asks them for `stats` at the beginning and at the end, on a connection of its own, and in between reads /proc alone: no
-/// server is disturbed while it is measured.
+/// It asks them for `stats` at the beginning and at the end, on a connection of its own, and in between reads /proc
+/// alone: no server is disturbed while it is measured.
 #[derive(Debug)]
 pub struct Watch {
     servers: Vec<Server>,
@@ -48,7 +49,8 @@ impl Watch {
         watch
     }
 
-    /// CPU seconds that the servers have used since this was last asked, all together. `None` if one of them cannot be watched.
+    /// CPU seconds that the servers have used since this was last asked, all together. `None` if one of them cannot be
+    /// watched.
     pub fn period(&mut self) -> Option<f64> {
         let now = self.cpu_secs();
         let last = std::mem::replace(&mut self.last_cpu_secs, now);

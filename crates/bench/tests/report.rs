@@ -26,7 +26,8 @@ fn cells<'a>(text: &'a str, after: &str, name: &str) -> Vec<&'a str> {
 #[test]
 fn final_tables_hold_the_figures() {
     let mut outcome = sample::outcome("ladder", 10, 900, Arrival::Closed);
-    // 1 to 1000 µs: the median is 500, the 99th percentile 990, the mean 500.5, the deviation sqrt((n^2 - 1) / 12) = 288.67.
+    // 1 to 1000 µs: the median is 500, the 99th percentile 990, the mean 500.5, the deviation sqrt((n^2 - 1) / 12) =
+    // 288.67.
     outcome.total = Tally::default();
     outcome.total.commands.insert(Kind::Get, sample::ladder(Kind::Get, 1000, 1000));
     outcome.total.sent_bytes = 10_000_000;
@@ -229,8 +230,9 @@ fn memaslap_shows_distributions_as_memaslap_does() {
     let outcome = memaslap_outcome(2000);
     let form = memaslap::Form::of(&outcome.scenario, Some(1));
     let text = text(|out| memaslap::print(&form, &outcome, out));
-    // 20 µs lie in bucket 5 (above 16, up to 32), 100 in 7, 5000 in 13. The geometric mean of 17,999 times 20 and once 5000 is
-    // exp(ln 20 + ln 250 / 18000) = 20.006; the deviation is 4980 * sqrt(17999) / 18000 = 37.117, a histogram is off by 0.1 %.
+    // 20 µs lie in bucket 5 (above 16, up to 32), 100 in 7, 5000 in 13. The geometric mean of 17,999 times 20 and once
+    // 5000 is exp(ln 20 + ln 250 / 18000) = 20.006; the deviation is 4980 * sqrt(17999) / 18000 = 37.117, a histogram
+    // is off by 0.1 %.
     let expected = "Get Statistics (18000 events)\n   Min:        20\n   Max:      5001\n   Avg:        20\n   Geo:     20.01\n   \
                     Std:     37.12\n   Log2 Dist:\n       4:        0    17999        0        0\n       8:        0        0        0        \
                     0\n      12:        0        1\n\n";

@@ -1,9 +1,10 @@
-//! Comparisons, sweeps, searches and agents, with memcached as the server. Nothing here depends on how fast anything is.
+//! Comparisons, sweeps, searches and agents, with memcached as the server. Nothing here depends on how fast anything
+//! is.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
-use std::{env, thread};
+use std::thread;
+use std::time::Duration;
 
 use larder_bench::agent::{Agent, Token, collect};
 use larder_bench::compare::{Metric, Plan, Verdict, compare};
@@ -13,11 +14,11 @@ use larder_bench::outcome::{Period, Phase, Tally, Watcher};
 use larder_bench::scenario::{Arrival, Command, Group, Keys, Kind, Scenario, Sizes, Until, Values};
 use larder_bench::search::{self, Bounds, search};
 use larder_bench::sweep::{Axis, Range, sweep};
+use larder_conformance::server::any;
 
-/// A command line of memcached. `$MEMCACHED` names another than the one of the PATH.
+/// A command line of memcached, or of larderd where there is none.
 fn memcached(options: &str) -> String {
-    let program = env::var("MEMCACHED").unwrap_or_else(|_| "memcached".into());
-    format!("{program} -t 1 {options}")
+    format!("{} -t 1 {options}", any().expect("it builds").display())
 }
 
 /// Mostly gets, for a quarter of a second.
@@ -55,9 +56,7 @@ fn plan(contestants: &[String]) -> Plan {
 fn a_server_that_has_settled_has_its_keys() {
     let contestants = [memcached("-m 64"), memcached("-m 64 -t 2")];
     let plan = Plan { settle_secs_max: 20.0, rounds: 2, ..plan(&contestants) };
-    let started = Instant::now();
     let comparison = compare(&plan, &mut (), &AtomicBool::new(false)).expect("a comparison");
-    assert!(started.elapsed().as_secs_f64() >= 6.0, "three seconds are looked at of each");
     for standing in comparison.standings {
         assert_eq!((standing.rounds.len(), standing.failures), (2, 0));
         assert!(standing.rounds.iter().all(|figures| figures[&Metric::HitRatio] == 1.0));
@@ -67,10 +66,10 @@ fn a_server_that_has_settled_has_its_keys() {
 #[test]
 fn servers_that_differ_are_told_apart() {
     // The second has room for a tenth of the keys.
-    let plan = plan(&[memcached("-m 64"), format!("small={}", memcached("-m 2"))]);
+    let plan = plan(&[format!("large={}", memcached("-m 64")), format!("small={}", memcached("-m 2"))]);
     let comparison = compare(&plan, &mut (), &AtomicBool::new(false)).expect("a comparison");
     let [first, second] = comparison.standings.as_slice() else { panic!("two servers") };
-    assert_eq!((first.contestant.name.as_str(), second.contestant.name.as_str()), ("memcached", "small"));
+    assert_eq!((first.contestant.name.as_str(), second.contestant.name.as_str()), ("large", "small"));
     assert_eq!((first.rounds.len(), first.failures, first.ratios.len()), (3, 0, 0));
     assert!(first.version.starts_with(|c: char| c.is_ascii_digit()), "{:?}", first.version);
     for figures in first.rounds.iter().chain(&second.rounds) {

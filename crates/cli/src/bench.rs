@@ -40,8 +40,8 @@ Exit codes: 0 all is well; 1 a check failed or nothing could be measured; 64 the
 
 /// Measure a memcached-compatible server
 ///
-/// Asks a server as a scenario says, checks the answers if it is told to, and tells how fast they came and what they cost.
-/// A scenario is a TOML file, a preset, or what these options make; options change what a file or a preset says.
+/// Asks a server as a scenario says, checks the answers if it is told to, and tells how fast they came and what they
+/// cost. A scenario is a TOML file, a preset, or what these options make; options change what a file or a preset says.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = AFTER_HELP)]
 pub(crate) struct Args {

@@ -6,8 +6,8 @@ use crate::{Failure, output};
 
 /// Tell what an error means
 ///
-/// Of a number: the text of libmemcached's `memcached_return_t`, as memerror prints it. Of a line that a server has sent: when
-/// it is sent, and what helps. Without either: all of them.
+/// Of a number: the text of libmemcached's `memcached_return_t`, as memerror prints it. Of a line that a server has
+/// sent: when it is sent, and what helps. Without either: all of them.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A number, or an error line

@@ -17,10 +17,10 @@ use crate::Failure;
 
 /// Set or delete a user's password in a password file
 ///
-/// Sets the user's password in a password file of larderd (-Y, MEMCACHED_SASL_PWDB), and makes the file if there is none.
-/// The password is read from the terminal, or else as the first line of standard input. It is kept as a SCRAM-SHA-256
-/// verifier, from which it cannot be read, and which every way to log in takes. The file is replaced in one step, readable
-/// by its owner only; larderd reads it again on SIGHUP.
+/// Sets the user's password in a password file of larderd (-Y, MEMCACHED_SASL_PWDB), and makes the file if there is
+/// none. The password is read from the terminal, or else as the first line of standard input. It is kept as a
+/// SCRAM-SHA-256 verifier, from which it cannot be read, and which every way to log in takes. The file is replaced in
+/// one step, readable by its owner only; larderd reads it again on SIGHUP.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The password file
@@ -154,8 +154,8 @@ fn salt() -> Result<[u8; SALT_BYTES], Failure> {
     }
 }
 
-/// Replaces the file by way of one beside it, so that larderd finds the old one or the new one, whole. The mode of a file that was
-/// there is kept, so that a server's group may go on reading it; a new one is its owner's alone.
+/// Replaces the file by way of one beside it, so that larderd finds the old one or the new one, whole. The mode of a
+/// file that was there is kept, so that a server's group may go on reading it; a new one is its owner's alone.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(format!(".{}.tmp", std::process::id()));

@@ -19,7 +19,8 @@ const SERVERS_HELP: &str =
 #[derive(Clone, clap::Args)]
 #[command(next_help_heading = "Servers")]
 pub(crate) struct Target {
-    #[arg(short, long, env = "MEMCACHED_SERVERS", default_value = "127.0.0.1:11211", value_name = "LIST", help = SERVERS_HELP)]
+    #[arg(short, long, env = "MEMCACHED_SERVERS", default_value = "127.0.0.1:11211")]
+    #[arg(value_name = "LIST", help = SERVERS_HELP)]
     servers: Servers,
     /// How keys are spread over the servers, as libmemcached does it
     #[arg(long, value_enum, default_value_t)]

@@ -33,7 +33,8 @@ pub(crate) struct Args {
     /// Servers, instead of --servers
     host: Option<String>,
     /// Seconds between two looks
-    #[arg(short, long, value_name = "SECS", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=3600))]
+    #[arg(short, long, value_name = "SECS", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=3600))]
     interval: u16,
     /// Sort by this column
     #[arg(long, value_enum, default_value_t)]

@@ -33,9 +33,8 @@ impl Stream {
     /// Connects, and with `tls` shakes hands. `timeout` is that of each address that the host has, and of each message
     /// of the handshake; afterwards there is none.
     ///
-    /// # Errors
-    /// The host is not known, nobody listens, nothing happens within `timeout` (`TimedOut` or `WouldBlock`), or TLS does
-    /// not come about: the certificate is not trusted. With `tls`, a unix socket is refused.
+    /// # Errors The host is not known, nobody listens, nothing happens within `timeout` (`TimedOut` or `WouldBlock`),
+    /// or TLS does not come about: the certificate is not trusted. With `tls`, a unix socket is refused.
     pub fn connect(address: &Address, tls: Option<&Tls>, timeout: Option<Duration>) -> io::Result<Self> {
         match (address, tls) {
             (Address::Inet { host, port }, None) => Ok(Self::Tcp(connect(host, *port, timeout)?)),

@@ -1,15 +1,16 @@
-//! The longest operation while the engine is at something large: growth of the index, eviction, compaction, a flush, a million items
-//! that expire at once, a smaller memory limit.
+//! The longest operation while the engine is at something large: growth of the index, eviction, compaction, a flush, a
+//! million items that expire at once, a smaller memory limit.
 //!
 //! ```text
 //! cargo bench -p larder-engine --bench pauses [-- EVENT...]
 //! ```
 //!
-//! One thread asks as a worker of larderd does, one request a turn, and each operation is timed by the thread's own CPU clock: what
-//! else the system runs is not in it. What CPU time cannot show, waiting for a lock, shows as a voluntary context switch; they
-//! are counted. A second thread gives the engine its background step once a second, as larderd's main thread does; its longest turn
-//! is told too, since memory waits for the end of turns. Where the host of a virtual machine takes a core away, the CPU clock may run on:
-//! how much was stolen of all cores meanwhile, to 10 ms, is told last, so that a pause of that kind is known for one.
+//! One thread asks as a worker of larderd does, one request a turn, and each operation is timed by the thread's own CPU
+//! clock: what else the system runs is not in it. What CPU time cannot show, waiting for a lock, shows as a voluntary
+//! context switch; they are counted. A second thread gives the engine its background step once a second, as larderd's
+//! main thread does; its longest turn is told too, since memory waits for the end of turns. Where the host of a virtual
+//! machine takes a core away, the CPU clock may run on: how much was stolen of all cores meanwhile, to 10 ms, is told
+//! last, so that a pause of that kind is known for one.
 
 #![allow(clippy::unwrap_used)]
 
@@ -22,11 +23,12 @@ use larder_engine::{Config, Engine, Expiry, Handle, LargePages, NoRoom, Now, Sto
 use rustix::time::{ClockId, clock_gettime};
 
 const MIB: u64 = 1 << 20;
-/// What the engine does recurs in every round; what the machine does to a thread that CPU time does not tell apart (a host that takes
-/// the core away) does not. The round with the shortest longest operation counts.
+/// What the engine does recurs in every round; what the machine does to a thread that CPU time does not tell apart (a
+/// host that takes the core away) does not. The round with the shortest longest operation counts.
 const ROUNDS: usize = 3;
 
-/// The event in which nothing happens. What is long there, the engine is not to blame for, and the figure leaves it out.
+/// The event in which nothing happens. What is long there, the engine is not to blame for, and the figure leaves it
+/// out.
 const CONTROL: &str = "nothing";
 
 /// Sets the scene, and returns the longest operation, in nanoseconds of CPU time.
@@ -392,8 +394,8 @@ impl Probe {
         self.operation(|turn| turn.delete(&key, turn.prepare(&key), None));
     }
 
-    /// A large value comes in pieces, as it does from a socket; between them, and after each `TryAgain`, others have their turn. False: there
-    /// is no room.
+    /// A large value comes in pieces, as it does from a socket; between them, and after each `TryAgain`, others have
+    /// their turn. False: there is no room.
     fn set(&mut self, number: u64, value_bytes: usize, expiry: Expiry) -> bool {
         let key = key(number);
         let value = std::mem::take(&mut self.value);

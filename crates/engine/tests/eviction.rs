@@ -95,8 +95,8 @@ fn what_is_read_survives_what_is_only_written() {
     assert!(left > hot * 95 / 100, "{left} of {hot}");
 }
 
-/// A segment that is open is half empty on average: with lines for every lifetime and size, four threads could keep a quarter
-/// of the memory so.
+/// A segment that is open is half empty on average: with lines for every lifetime and size, four threads could keep a
+/// quarter of the memory so.
 #[test]
 fn few_segments_are_open_whatever_is_stored() {
     const HANDLES: usize = 4;
@@ -134,8 +134,9 @@ fn what_fits_stays_however_often_it_is_overwritten() {
     let engine = engine(16 * MIB);
     let mut handle = engine.handle().unwrap();
     let value = [7; 1000];
-    // Four fifths of what there is for items of a kilobyte and a little. Overwritten at random, a log that is cleaned from its oldest end has
-    // then segments of which 63 % live: u = (f - 1) / ln f (Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File System", 1992).
+    // Four fifths of what there is for items of a kilobyte and a little. Overwritten at random, a log that is cleaned
+    // from its oldest end has then segments of which 63 % live: u = (f - 1) / ln f (Rosenblum and Ousterhout, "The
+    // Design and Implementation of a Log-Structured File System", 1992).
     let keys = (16 * MIB - engine.stats().memory_used_bytes) * 4 / 5 / 1040;
     let mut random = 1_u64;
     (0..keys).for_each(|key| store(&mut handle, key, &value));
@@ -161,7 +162,8 @@ fn what_is_overwritten_is_used_again_before_more_memory_is() {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             store(&mut handle, (random >> 33) % keys, &value);
         }
-        // With segments of which a quarter lives when they are cleaned, 54 % of all lives (the formula above): 1.85 times what was there at first.
+        // With segments of which a quarter lives when they are cleaned, 54 % of all lives (the formula above): 1.85
+        // times what was there at first.
         let used_bytes = engine.stats().memory_used_bytes - empty_bytes;
         assert!(
             used_bytes < filled_bytes * 22 / 10,
@@ -244,7 +246,8 @@ fn gaps_are_given_up_where_nothing_else_is_left() {
 fn segments_that_their_items_cannot_fill_are_not_compacted() {
     let engine = engine(16 * MIB);
     let mut handle = engine.handle().unwrap();
-    // A third of a segment of 32 KiB and a little: two lie in each, the rest stays empty, and nothing is ever dead but what was evicted.
+    // A third of a segment of 32 KiB and a little: two lie in each, the rest stays empty, and nothing is ever dead but
+    // what was evicted.
     let value = [7; 11_500];
     let keys = 16 * MIB / 11_500;
     (0..10 * keys).for_each(|key| store(&mut handle, key, &value));
@@ -262,7 +265,8 @@ fn without_eviction_what_is_dead_makes_room() {
     };
     let mut bytes_when_refused_min = u64::MAX;
     for _ in 0..120_000 {
-        // A half more than fits. A client whose store is refused does not want the old value (as `set` of the protocol).
+        // A half more than fits. A client whose store is refused does not want the old value (as `set` of the
+        // protocol).
         let (key, value) = (below(15_000).to_be_bytes(), &[7; 3_000][..100 + below(2_900) as usize]);
         let stored = (0..1_000).find_map(|_| {
             let turn = handle.enter(NOW);

@@ -1,7 +1,7 @@
 //! The engine against a plain map with a virtual clock: random operations, every answer compared.
 //!
-//! With room for everything the answers must be equal. Under eviction what is gone is gone, but what is there must be right:
-//! then a miss is always allowed, and tells the model to forget.
+//! With room for everything the answers must be equal. Under eviction what is gone is gone, but what is there must be
+//! right: then a miss is always allowed, and tells the model to forget.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use std::collections::HashMap;

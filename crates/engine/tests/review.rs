@@ -267,7 +267,8 @@ fn without_eviction_a_refused_store_moves_nothing() {
     assert_eq!(engine.stats().compacted, compacted);
 }
 
-/// Half of a full cache expires, spread over all of it; memcached 1.6.18 then takes as much anew as soon as its crawler has come by.
+/// Half of a full cache expires, spread over all of it; memcached 1.6.18 then takes as much anew as soon as its crawler
+/// has come by.
 fn expect_room_for_half(handle: &mut Handle, count: usize, now: Now) {
     let stored = (0..count / 2)
         .take_while(|number| {

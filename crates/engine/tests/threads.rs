@@ -1,4 +1,5 @@
-//! Several threads on one engine: what is found is whole and belongs to its key, counters lose nothing, and memory comes back.
+//! Several threads on one engine: what is found is whole and belongs to its key, counters lose nothing, and memory
+//! comes back.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use std::collections::HashMap;
@@ -120,7 +121,8 @@ fn values_are_whole_under_eviction_and_growth() {
     assert!(stats.memory_used_bytes <= stats.memory_bytes + (64 << 10), "{stats:?}");
 }
 
-/// Items of all lengths, replaced and deleted while others read them: memory is full, and many of them are written between what lives.
+/// Items of all lengths, replaced and deleted while others read them: memory is full, and many of them are written
+/// between what lives.
 #[test]
 fn values_are_whole_where_others_were_before() {
     let engine = engine(8 << 20, true);
@@ -166,7 +168,8 @@ fn values_are_whole_where_others_were_before() {
     assert!(cfg!(miri) || stats.threaded > 100, "{stats:?}");
 }
 
-/// What memcached does with `-M` when memory is full: what is there stays, can be touched and counted up, and gives way to as much.
+/// What memcached does with `-M` when memory is full: what is there stays, can be touched and counted up, and gives way
+/// to as much.
 #[test]
 fn a_full_cache_without_eviction_loses_nothing_and_serves_what_is_there() {
     const FIRST: u64 = 100_000;

@@ -1,18 +1,20 @@
 //! The hit ratio that this workload would have with other amounts of memory.
 //!
-//! Keys are sampled by their hash, as SHARDS does (Waldspurger et al., FAST 2015): a key is followed for all its life or not at all, and
-//! the share of the keys that is followed shrinks while there are too many of them. What is sampled is played against
-//! caches in miniature (Waldspurger et al., "Cache Modeling and Optimization using Miniature Simulations", ATC 2017), one
-//! for each amount of memory, all scaled by that share: our eviction is no LRU, and stack distances would tell of another cache.
+//! Keys are sampled by their hash, as SHARDS does (Waldspurger et al., FAST 2015): a key is followed for all its life
+//! or not at all, and the share of the keys that is followed shrinks while there are too many of them. What is sampled
+//! is played against caches in miniature (Waldspurger et al., "Cache Modeling and Optimization using Miniature
+//! Simulations", ATC 2017), one for each amount of memory, all scaled by that share: our eviction is no LRU, and stack
+//! distances would tell of another cache.
 //!
-//! The cache is taken for one beside a database: whoever misses stores what is missing. So where a miniature misses what the cache
-//! has, that is stored there as well; and where it has what the cache misses, the store that follows changes nothing.
+//! The cache is taken for one beside a database: whoever misses stores what is missing. So where a miniature misses
+//! what the cache has, that is stored there as well; and where it has what the cache misses, the store that follows
+//! changes nothing.
 //!
-//! Of a busy cache with few keys it need not be told all the time: bursts with more accesses than the largest of the caches has keys do, unless
-//! the keys that are asked for change faster than the bursts follow each other.
+//! Of a busy cache with few keys it need not be told all the time: bursts with more accesses than the largest of the
+//! caches has keys do, unless the keys that are asked for change faster than the bursts follow each other.
 //!
-//! Misses are counted, and divided by the number of reads that the sample should have seen (SHARDS-adj): whether a very hot key
-//! happens to be in the sample must not matter.
+//! Misses are counted, and divided by the number of reads that the sample should have seen (SHARDS-adj): whether a very
+//! hot key happens to be in the sample must not matter.
 
 use crate::mini::MiniCache;
 
@@ -91,8 +93,8 @@ struct Sized {
 }
 
 impl Curve {
-    /// A curve of caches of `sizes`. Follows at most about `keys_max` keys, in the largest of them; a key costs about 100 bytes in
-    /// each.
+    /// A curve of caches of `sizes`. Follows at most about `keys_max` keys, in the largest of them; a key costs about
+    /// 100 bytes in each.
     pub fn new(sizes: &[Size], keys_max: usize) -> Self {
         let sized = |size: &Size| Sized {
             size: *size,
@@ -136,7 +138,8 @@ impl Curve {
             match access {
                 Access::Read { found, .. } => {
                     if !sized.cache.read(key, now_secs) {
-                        // What has expired here and lives on there was stored again while nobody told, or touched: so it would be here.
+                        // What has expired here and lives on there was stored again while nobody told, or touched: so
+                        // it would be here.
                         let is_renewed = found.is_some() && sized.cache.has_expired(key);
                         sized.misses += if is_renewed { 0.0 } else { 1.0 };
                         if let Some(item) = found {

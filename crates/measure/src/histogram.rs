@@ -88,8 +88,8 @@ impl Snapshot {
         self.sum_nanos += other.sum_nanos;
     }
 
-    /// A duration that `share` (0 to 1) of the requests did not exceed: the upper bound of the bucket where that is reached. `None`:
-    /// nothing was recorded.
+    /// A duration that `share` (0 to 1) of the requests did not exceed: the upper bound of the bucket where that is
+    /// reached. `None`: nothing was recorded.
     pub fn quantile_nanos(&self, share: f64) -> Option<u64> {
         let count = self.count();
         let rank = ((share.clamp(0.0, 1.0) * count as f64).ceil() as u64).max(1);

@@ -1,13 +1,13 @@
 //! A cache in miniature: larder's eviction, played with sizes instead of values.
 //!
-//! As the engine does it (its modules `queues` and `worth`): an item is due when the clock has gone on by its reads for each of its
-//! bytes; what is due first is looked at first, and sets the clock. What was read by then goes on in the main queue, what was not goes and
-//! is remembered by the ghost; a key that comes back while it is remembered enters the main queue at once. How much a key is worth that
-//! was never read is learned from which queue's keys come back. Items of like worth wait in one line. An overwrite takes its item to the
-//! end of its line.
+//! As the engine does it (its modules `queues` and `worth`): an item is due when the clock has gone on by its reads for
+//! each of its bytes; what is due first is looked at first, and sets the clock. What was read by then goes on in the
+//! main queue, what was not goes and is remembered by the ghost; a key that comes back while it is remembered enters
+//! the main queue at once. How much a key is worth that was never read is learned from which queue's keys come back.
+//! Items of like worth wait in one line. An overwrite takes its item to the end of its line.
 //!
-//! Segments are played as batches, shorter by the share of the keys that is followed: what enters a line together is due
-//! together. An item takes its share of what the end of a segment in full size has no room for.
+//! Segments are played as batches, shorter by the share of the keys that is followed: what enters a line together is
+//! due together. An item takes its share of what the end of a segment in full size has no room for.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -187,7 +187,8 @@ impl MiniCache {
         self.expired.contains_key(&key)
     }
 
-    /// `is_new`: the real cache had no such key, so it was stored because it was missed, which it was not here if it is here.
+    /// `is_new`: the real cache had no such key, so it was stored because it was missed, which it was not here if it is
+    /// here.
     pub(crate) fn write(&mut self, key: u64, item: Footprint, is_new: bool, now_secs: u32) {
         self.expire(now_secs);
         self.expired.remove(&key);
@@ -228,7 +229,8 @@ impl MiniCache {
         }
     }
 
-    /// What an item takes, with its share of what lies fallow beside it: on average a segment's end has room for half an item.
+    /// What an item takes, with its share of what lies fallow beside it: on average a segment's end has room for half
+    /// an item.
     fn memory_of(&self, bytes: u32) -> u32 {
         let (bytes, segment_bytes) = (u64::from(bytes), self.segment_bytes);
         let memory_bytes = if bytes > segment_bytes / 2 {

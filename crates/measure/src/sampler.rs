@@ -22,8 +22,8 @@ impl Sampler {
         self.interval
     }
 
-    /// Changes the interval so that about `wanted_per_sec` are picked: `picked` were, within `nanos`. At most by a factor of four at once,
-    /// and never beyond [`Sampler::INTERVAL_MAX`].
+    /// Changes the interval so that about `wanted_per_sec` are picked: `picked` were, within `nanos`. At most by a
+    /// factor of four at once, and never beyond [`Sampler::INTERVAL_MAX`].
     pub fn adapt(&mut self, picked: u32, nanos: u64, wanted_per_sec: u32) {
         let wanted = u128::from(wanted_per_sec) * u128::from(nanos.max(1));
         let ideal =

@@ -1,8 +1,8 @@
-//! The keys that are asked for most, in bounded memory: Space-Saving (Metwally, Agrawal, El Abbadi: "Efficient computation of frequent
-//! and top-k elements in data streams", ICDT 2005).
+//! The keys that are asked for most, in bounded memory: Space-Saving (Metwally, Agrawal, El Abbadi: "Efficient
+//! computation of frequent and top-k elements in data streams", ICDT 2005).
 //!
-//! With k counters and n recorded requests, a key with more than n / k of them is always there, and no count is too high by
-//! more than n / k.
+//! With k counters and n recorded requests, a key with more than n / k of them is always there, and no count is too
+//! high by more than n / k.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

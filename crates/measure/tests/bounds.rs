@@ -1,4 +1,5 @@
-//! What the busiest keys are found with does not grow with the keys. A process of its own, so that its memory is nobody else's.
+//! What the busiest keys are found with does not grow with the keys. A process of its own, so that its memory is nobody
+//! else's.
 
 use std::fs;
 

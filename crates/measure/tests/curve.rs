@@ -92,7 +92,8 @@ fn the_curve_is_the_same_whatever_the_cache_has() {
     assert_eq!(nothing, all);
 }
 
-/// A busy cache: at first the curve is told all, then in bursts, as many accesses in each as there are keys in the largest cache.
+/// A busy cache: at first the curve is told all, then in bursts, as many accesses in each as there are keys in the
+/// largest cache.
 #[test]
 fn bursts_tell_what_the_whole_time_tells() {
     let mut whole = curve(usize::MAX);
@@ -131,7 +132,8 @@ fn bursts_tell_what_the_whole_time_tells() {
     }
 }
 
-/// Items that live for five seconds, and are stored again most of the time while nobody tells: as busy keys are that expire.
+/// Items that live for five seconds, and are stored again most of the time while nobody tells: as busy keys are that
+/// expire.
 #[test]
 fn what_was_stored_again_between_bursts_is_no_miss() {
     const ITEM: Footprint = Footprint { bytes: 100, expires_secs: 0 };

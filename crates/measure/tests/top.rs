@@ -2,8 +2,8 @@
 
 use larder_measure::{Sampler, Top};
 
-/// A key of rank r is asked for with weight 1/r (Zipf), among a million keys: the first twenty are named, in order as far as their shares
-/// tell them apart.
+/// A key of rank r is asked for with weight 1/r (Zipf), among a million keys: the first twenty are named, in order as
+/// far as their shares tell them apart.
 #[test]
 fn the_first_twenty_of_a_zipf_load_are_named() {
     const KEYS: u32 = 1_000_000;

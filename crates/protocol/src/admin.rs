@@ -1,5 +1,5 @@
-//! The administrative commands that steer the cache or look into it: `cache_memlimit`, `lru`, `lru_crawler`, `slabs`, `watch` and
-//! `debugtime`. Text alone; source of the grammar: memcached, doc/protocol.txt.
+//! The administrative commands that steer the cache or look into it: `cache_memlimit`, `lru`, `lru_crawler`, `slabs`,
+//! `watch` and `debugtime`. Text alone; source of the grammar: memcached, doc/protocol.txt.
 
 use crate::command::{Command, Malformed};
 use crate::{Error, number};

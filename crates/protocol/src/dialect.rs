@@ -27,8 +27,8 @@ impl Dialect {
         }
     }
 
-    /// Where in `input` the key of the request at its head lies, if that is plain to see. A hint, for fetching memory ahead: the
-    /// request may turn out to be malformed, or to have no key.
+    /// Where in `input` the key of the request at its head lies, if that is plain to see. A hint, for fetching memory
+    /// ahead: the request may turn out to be malformed, or to have no key.
     pub fn first_key(self, input: &[u8]) -> Option<Range<usize>> {
         match self {
             Self::Text => text::first_key(input),

@@ -68,7 +68,8 @@ impl<'a> Keys<'a> {
     /// The keys in the rest of a line, which may have spaces around. `None`: none, or one is too long.
     pub fn new(rest: &'a [u8]) -> Option<Self> {
         let keys = Self { rest: trim_start(rest), is_one: false };
-        // From a word's start on there must be a space within reach; the words before the last of these spaces are no longer.
+        // From a word's start on there must be a space within reach; the words before the last of these spaces are no
+        // longer.
         let mut ahead = keys.rest;
         while ahead.len() > KEY_BYTES_MAX {
             let last = memchr::memrchr(b' ', &ahead[..=KEY_BYTES_MAX])?;

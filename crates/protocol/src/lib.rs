@@ -1,7 +1,7 @@
 //! Bytes to [`Request`]s and [`Reply`]s to bytes, for the dialects that memcached speaks.
 //!
-//! All dialects meet in one [`Command`]. A request borrows from the bytes it was read from, and carries the [`Form`] its
-//! reply has to take; the module that parses a dialect also encodes its replies. No I/O, no clock, no heap.
+//! All dialects meet in one [`Command`]. A request borrows from the bytes it was read from, and carries the [`Form`]
+//! its reply has to take; the module that parses a dialect also encodes its replies. No I/O, no clock, no heap.
 //!
 //! Not here: what a command does (the server's `execute`), and where values wait until they are sent (its `output`).
 

@@ -72,7 +72,8 @@ pub(crate) fn write<S: Sink>(number: impl itoa::Integer, sink: &mut S) {
     sink.bytes(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// " 0 ", a number of up to four digits and CRLF, which is how most lines of values end, and how long that is. One word, without a branch.
+/// " 0 ", a number of up to four digits and CRLF, which is how most lines of values end, and how long that is. One
+/// word, without a branch.
 #[inline]
 pub(crate) fn plain_tail(number: usize) -> Option<([u8; SHORT_BYTES], usize)> {
     if number >= 10_000 {
@@ -86,8 +87,8 @@ pub(crate) fn plain_tail(number: usize) -> Option<([u8; SHORT_BYTES], usize)> {
     Some((tail.to_le_bytes(), 9 - zeros))
 }
 
-/// The end of a line: numbers with a space before each, and CRLF. Put together from its last byte on, as digits are, and so
-/// written in one piece.
+/// The end of a line: numbers with a space before each, and CRLF. Put together from its last byte on, as digits are,
+/// and so written in one piece.
 pub(crate) struct Tail {
     buffer: [u8; TAIL_BYTES_MAX],
     from: usize,

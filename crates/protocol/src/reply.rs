@@ -12,8 +12,8 @@ pub trait Sink {
     type Value;
     /// Writes bytes.
     fn bytes(&mut self, bytes: &[u8]);
-    /// Writes the first `len_bytes` of these. Whoever can write all of them and take back the rest saves a copy whose length is known
-    /// only when it is made.
+    /// Writes the first `len_bytes` of these. Whoever can write all of them and take back the rest saves a copy whose
+    /// length is known only when it is made.
     #[inline]
     fn short(&mut self, bytes: [u8; SHORT_BYTES], len_bytes: usize) {
         self.bytes(&bytes[..len_bytes]);

@@ -36,8 +36,8 @@ pub fn parse(input: &[u8], scanned: usize) -> Parsed<'_> {
     }
 }
 
-/// The key of the line at the head of `input`, and the line's length, if that line is `get <key>` with one space and no more:
-/// most of what caches are asked. All else is for [`parse`], which understands this as well.
+/// The key of the line at the head of `input`, and the line's length, if that line is `get <key>` with one space and no
+/// more: most of what caches are asked. All else is for [`parse`], which understands this as well.
 #[inline]
 pub fn parse_plain_get(input: &[u8]) -> Option<(Key<'_>, usize)> {
     let rest = input.strip_prefix(b"get ")?;
@@ -49,9 +49,9 @@ pub fn parse_plain_get(input: &[u8]) -> Option<(Key<'_>, usize)> {
     Some((Key::new(key)?, input.len() - rest.len() + end + 1))
 }
 
-/// The store of the line at the head of `input`, and the line's length, if that line is `set <key> <flags> <exptime> <bytes>` with
-/// one space between, short numbers of digits alone, and no more: as most clients write it. All else is for [`parse`], which
-/// understands this as well.
+/// The store of the line at the head of `input`, and the line's length, if that line is
+/// `set <key> <flags> <exptime> <bytes>` with one space between, short numbers of digits alone, and no more: as most
+/// clients write it. All else is for [`parse`], which understands this as well.
 #[inline]
 pub fn parse_plain_set(input: &[u8]) -> Option<(Store<'_>, usize)> {
     let rest = input.strip_prefix(b"set ")?;
@@ -253,7 +253,8 @@ fn control(line: &[u8]) -> Option<Request<'_>> {
         Some(b"lru") => admin::lru(arguments),
         // slabs <reassign|automove> <args> [noreply]
         Some(b"slabs") => admin::slabs(arguments),
-        // lru_crawler <enable|disable|sleep|tocrawl|crawl|metadump|mgdump> <args> ; it knows no noreply, nor do the next ones
+        // lru_crawler <enable|disable|sleep|tocrawl|crawl|metadump|mgdump> <args> ; it knows no noreply, nor do the
+        // next ones
         Some(b"lru_crawler") => return Some(text(admin::crawler(&words[1..]), false)),
         // watch <fetchers|mutations|evictions|...>*
         Some(b"watch") => return Some(text(admin::watch(&words[1..]), false)),

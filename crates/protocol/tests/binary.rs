@@ -1,5 +1,5 @@
-//! Binary requests of every shape, whole and cut anywhere. Source of what fits which opcode, and of the answers: memcached,
-//! doc/protocol-binary.txt, and memcached 1.6.18 as it runs.
+//! Binary requests of every shape, whole and cut anywhere. Source of what fits which opcode, and of the answers:
+//! memcached, doc/protocol-binary.txt, and memcached 1.6.18 as it runs.
 
 #![allow(clippy::unwrap_used)]
 

@@ -253,7 +253,8 @@ fn lines_without_end() {
     assert!(matches!(text::parse(&line, 0), Parsed::Request { .. }));
 }
 
-/// memcached, `process_get_command`: each key is judged by its own length, however many there are and wherever it stands.
+/// memcached, `process_get_command`: each key is judged by its own length, however many there are and wherever it
+/// stands.
 #[test]
 fn one_of_many_keys_is_too_long() {
     let line = |lengths: &[usize], space: &str| {

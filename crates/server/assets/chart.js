@@ -115,7 +115,8 @@ export class Chart {
       return element("li", "", key, `${series.name} `, element("b", "", value));
     }));
     const words = told.map(([series, value]) => `${series.name} ${value}`).join(", ");
-    this.svg.setAttribute("aria-label", `${this.title}, ${this.cursor === null ? "now" : `at ${clock(point.at_secs)}`}: ${words}`);
+    const when = this.cursor === null ? "now" : `at ${clock(point.at_secs)}`;
+    this.svg.setAttribute("aria-label", `${this.title}, ${when}: ${words}`);
   }
 
   point(clientX) {
@@ -148,7 +149,8 @@ export class Chart {
 function steps(most) {
   const rough = most / 3;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((step) => step >= rough && (step >= 1 || most < 1));
+  const steps = [1, 2, 2.5, 5, 10].map((factor) => factor * power);
+  const step = steps.find((step) => step >= rough && (step >= 1 || most < 1));
   const whole = Math.max(step ?? 10 * power, most >= 1 ? 1 : 0);
   return Array.from({ length: Math.ceil(most / whole) + 1 }, (_, index) => index * whole);
 }

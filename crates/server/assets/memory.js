@@ -77,7 +77,9 @@ export class MemoryMap {
 
   /** Colour, and how much of it. */
   paint(cell) {
-    if (cell.kind) return { free: ["spare", 0.35], index: ["spare", 1], ghost: ["spare", 0.65], unused: ["unused", 1] }[cell.kind];
+    if (cell.kind) {
+      return { free: ["spare", 0.35], index: ["spare", 1], ghost: ["spare", 0.65], unused: ["unused", 1] }[cell.kind];
+    }
     const live = Math.min(1, cell.live_bytes / Math.max(1, cell.memory_bytes));
     if (this.mode === "lifetime") return [HUES[cell.group % HUES.length], 0.9];
     const hue = QUEUES[cell.queue][0];
@@ -86,7 +88,8 @@ export class MemoryMap {
   }
 
   keys() {
-    const spare = [["spare", 1, "Index"], ["spare", 0.65, "Ghost: keys lately evicted"], ["spare", 0.35, "Free"], ["unused", 1, "Not taken yet"]];
+    const spare = [["spare", 1, "Index"], ["spare", 0.65, "Ghost: keys lately evicted"], ["spare", 0.35, "Free"],
+      ["unused", 1, "Not taken yet"]];
     const shown = this.mode === "lifetime"
       ? this.memory.lifetimes.map((group, index) => [HUES[index % HUES.length], 0.9, lifetime(this.memory, index)])
           .filter((_, index) => this.memory.lifetimes[index].memory_bytes > 0)
@@ -100,7 +103,8 @@ export class MemoryMap {
 
   label() {
     const { used_bytes: used, limit_bytes: limit } = this.memory;
-    this.canvas.setAttribute("aria-label", `Map of the memory: ${bytes(used)} of ${bytes(limit)} taken. The table below has the sums; arrow keys read single cells.`);
+    this.canvas.setAttribute("aria-label", `Map of the memory: ${bytes(used)} of ${bytes(limit)} taken. `
+      + "The table below has the sums; arrow keys read single cells.");
   }
 
   point(event) {
@@ -120,7 +124,8 @@ export class MemoryMap {
   tell(at) {
     this.at = at;
     const cell = this.cells[at];
-    const names = { free: "Free, ready for new items", index: "Index: finds the items", ghost: "Ghost: remembers keys that were evicted", unused: "Not taken from the system yet" };
+    const names = { free: "Free, ready for new items", index: "Index: finds the items",
+      ghost: "Ghost: remembers keys that were evicted", unused: "Not taken from the system yet" };
     document.getElementById("map-cell").textContent = !cell ? "" : cell.kind ? names[cell.kind] : [
       QUEUES[cell.queue][1],
       `${bytes(cell.memory_bytes)}, ${percent(Math.min(1, cell.live_bytes / cell.memory_bytes), 0)} in use`,

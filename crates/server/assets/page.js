@@ -107,11 +107,13 @@ function appear(as) {
   $("token-form").hidden = true;
   $("main").hidden = !state.overview;
   const { overview } = state;
-  $("status-text").textContent = as === "gone" ? "no answer" : overview.is_ready ? "serving" : "not accepting connections";
+  $("status-text").textContent =
+    as === "gone" ? "no answer" : overview.is_ready ? "serving" : "not accepting connections";
   $("gone").hidden = as !== "gone";
   if (as === "gone") {
     const since = state.heard && `What you see is from ${clock(state.heard / 1000)}. `;
-    $("gone").textContent = `The server does not answer. ${since ?? ""}Trying again every ${RETRY_MILLIS / 1000} seconds.`;
+    $("gone").textContent =
+      `The server does not answer. ${since ?? ""}Trying again every ${RETRY_MILLIS / 1000} seconds.`;
   }
   document.title = as === "gone" ? "larder – no answer" : `larder – ${location.host}`;
 }
@@ -143,9 +145,12 @@ function showOverview(overview, connections) {
   if (isEmpty) $("empty-example").textContent = example(connections.listeners);
 
   const figures = [
-    ["Requests", `${count(rate)} /s`, `${count(mean((point) => point.hits + point.misses))} reads, ${count(mean((point) => point.stores))} stores`],
-    ["Hit ratio", percent(ratio), hits + misses > 0 ? "of reads, last 10 s" : ever ? "of reads, since the start" : "no reads yet"],
-    ["Service time", last ? micros(last.p50_micros) : "–", overview.is_latency_measured ? (last ? `p99 ${micros(last.p99_micros)}` : "no requests") : "not measured"],
+    ["Requests", `${count(rate)} /s`,
+      `${count(mean((point) => point.hits + point.misses))} reads, ${count(mean((point) => point.stores))} stores`],
+    ["Hit ratio", percent(ratio),
+      hits + misses > 0 ? "of reads, last 10 s" : ever ? "of reads, since the start" : "no reads yet"],
+    ["Service time", last ? micros(last.p50_micros) : "–",
+      overview.is_latency_measured ? (last ? `p99 ${micros(last.p99_micros)}` : "no requests") : "not measured"],
     ["Items", count(overview.items), `${bytes(memory.used_bytes)} of ${bytes(memory.limit_bytes)}`],
     ["Evicted", `${count(mean((point) => point.evicted))} /s`, `${count(evictions.evicted)} since the start`],
     ["Connections", count(connections.open), `of ${count(connections.open_max)} at most`],
@@ -154,10 +159,14 @@ function showOverview(overview, connections) {
     element("div", "", element("dt", "", name), element("dd", "", value), element("dd", "", note))));
 
   $("commands").querySelector("tbody").replaceChildren(...rows(overview.latency, (entry) => [
-    entry.command, entry.transport, count(entry.requests), micros(entry.p50_micros), micros(entry.p99_micros), micros(entry.p999_micros),
+    entry.command, entry.transport, count(entry.requests),
+    micros(entry.p50_micros), micros(entry.p99_micros), micros(entry.p999_micros),
   ], 2, overview.is_latency_measured ? "No requests in the last seconds." : "Not measured: -o no_latency_histograms."));
   const waited = overview.wait;
-  $("commands-note").textContent = `Service times of the last seconds.${waited ? ` Before that, sockets waited for their worker ${micros(waited.p50_micros)}, 1 in 100 more than ${micros(waited.p99_micros)}.` : ""}`;
+  $("commands-note").textContent = `Service times of the last seconds.${waited
+    ? ` Before that, sockets waited for their worker ${micros(waited.p50_micros)}, `
+      + `1 in 100 more than ${micros(waited.p99_micros)}.`
+    : ""}`;
 }
 
 /** What there is to know, in a sentence or two. */
@@ -170,7 +179,8 @@ function summary(overview, { rate, ratio, last }) {
   const found = ratio === null ? "" : ` ${Math.round(ratio * 100)} of 100 reads find what they ask for.`;
   const room = !overview.evicts && share > 0.97
     ? " Memory is full, and stores fail."
-    : share > 0.97 ? " Memory is full, so new items push out old ones." : ` ${percent(share, 0)} of the memory is taken.`;
+    : share > 0.97 ? " Memory is full, so new items push out old ones."
+    : ` ${percent(share, 0)} of the memory is taken.`;
   return now + found + room;
 }
 
@@ -197,7 +207,8 @@ function showCharts() {
 function showConnections(connections) {
   const most = Math.max(1, ...connections.workers);
   $("connections-note").textContent = `Open at a time. ${count(connections.accepted)} accepted since the start`
-    + `${connections.rejected ? `, ${count(connections.rejected)} refused at the limit of ${count(connections.open_max)}` : ""}`
+    + (connections.rejected
+      ? `, ${count(connections.rejected)} refused at the limit of ${count(connections.open_max)}` : "")
     + `${connections.logins_failed ? `, ${count(connections.logins_failed)} logins failed` : ""}.`;
   bars($("workers"), connections.workers.map((open, worker) => [`worker ${worker}`, count(open), open / most]));
   $("listeners-note").textContent = connections.listeners.length ? "Where clients come in." : "There is none for TCP.";
@@ -213,7 +224,8 @@ function showKeys({ is_measured: isMeasured, is_withheld: isWithheld, prefix_del
   $("prefixes-note").textContent = why ?? `What stands before the first “${delimiter}” of a key.`;
   for (const [place, entries] of [[$("keys"), keys], [$("prefixes"), prefixes]]) {
     const most = Math.max(1, ...entries.map((entry) => entry.requests));
-    const shown = entries.slice(0, 12).map((entry) => [entry.name || "(empty)", count(entry.requests), entry.requests / most]);
+    const shown = entries.slice(0, 12)
+      .map((entry) => [entry.name || "(empty)", count(entry.requests), entry.requests / most]);
     bars(place, shown, why ? "" : "None yet.", "mono");
   }
 }
@@ -222,7 +234,8 @@ function showCurve({ is_measured: isMeasured, memory_bytes: memory, points }) {
   const known = points.filter((point) => point.hit_ratio !== null);
   $("curve-words").textContent = !isMeasured
     ? "This is not measured: -o no_hit_ratio_curve, or no eviction (-M)."
-    : known.length ? advice(known, memory) : "After some thousand reads this tells what other amounts of memory would do to the hit ratio.";
+    : known.length ? advice(known, memory)
+    : "After some thousand reads this tells what other amounts of memory would do to the hit ratio.";
   bars($("curve"), known.map((point) => [
     `${bytes(memory * point.factor)}${point.factor === 1 ? ", as now" : ""}`,
     percent(point.hit_ratio),
@@ -249,7 +262,8 @@ function advice(points, memory) {
 }
 
 function showSlow({ is_measured: isMeasured, batches }) {
-  $("slow-note").textContent = "Those that took a millisecond and more, with the requests that were served together with them.";
+  $("slow-note").textContent =
+    "Those that took a millisecond and more, with the requests that were served together with them.";
   $("slow").querySelector("tbody").replaceChildren(...rows(batches.slice(0, 12), (batch) => [
     clock(batch.at_secs), batch.command, batch.transport, count(batch.requests), micros(batch.took_micros),
   ], 3, isMeasured ? "None. Every request took less than a millisecond." : "Not measured: -o no_latency_histograms."));

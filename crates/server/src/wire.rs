@@ -125,8 +125,8 @@ pub(crate) fn write(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<us
 
 /// Sends each of these once; what of each the socket took, 0 when it takes nothing at the moment.
 ///
-/// Never inlined into what answers requests: with nothing but this loop between two system calls, a send costs an eighth less
-/// than with a request answered in between (docs/scaling.md).
+/// Never inlined into what answers requests: with nothing but this loop between two system calls, a send costs an
+/// eighth less than with a request answered in between (docs/history/scaling.md).
 #[inline(never)]
 pub(crate) fn send_all(letters: &[Letter<'_>]) -> ArrayVec<io::Result<usize>, MEMBERS_MAX> {
     letters.iter().map(|letter| write(letter.fd, &[IoSlice::new(letter.bytes)])).collect()

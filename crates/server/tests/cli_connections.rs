@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use larder_conformance::server::{Server, eventually};
 use larder_conformance::stats::Stats;
@@ -17,7 +17,7 @@ fn start(args: &str) -> Server {
 
 fn connect(server: &Server) -> TcpStream {
     let stream = server.connect().expect("larderd listens");
-    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout can be set");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout can be set");
     stream
 }
 
@@ -74,7 +74,7 @@ fn connections_beyond_the_limit_wait_with_no_maxconns_fast() {
         let error = waiting.read(&mut [0; 8]).expect_err("it is not accepted yet");
         assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
         drop(inside);
-        waiting.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout can be set");
+        waiting.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout can be set");
         ask(&mut waiting, "", "END\r\n");
     }
 }
@@ -145,18 +145,16 @@ fn a_pipelining_client_does_not_starve_others() {
 
 #[test]
 fn idle_connections_are_closed_after_the_timeout() {
-    let server = start("-t 1 -o idle_timeout=1");
+    let server = start("-t 1 -o idle_timeout=3");
     let mut idle = connect(&server);
     let mut busy = connect(&server);
     // In the middle of a command: not idle.
     let mut uploading = connect(&server);
     uploading.write_all(b"set a 0 0 5\r\nab").expect("larderd reads");
-    let deadline = Instant::now() + Duration::from_millis(3500);
-    while Instant::now() < deadline {
+    idle.set_read_timeout(Some(Duration::from_millis(100))).expect("it is no zero");
+    while idle.read(&mut [0]).map_or_else(|error| error.kind() == ErrorKind::WouldBlock, |n| n > 0) {
         ask(&mut busy, "get a\r\n", "END\r\n");
-        thread::sleep(Duration::from_millis(100));
     }
-    assert_eq!(read_to_end(&mut idle), "");
     ask(&mut uploading, "cde\r\n", "STORED\r\n");
     let kicks = Stats::of(server.address()).and_then(|stats| stats.get("idle_kicks"));
     assert_eq!(kicks.expect("the line is there with the option"), 1);

@@ -6,7 +6,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use larder_conformance::folder::Folder;
 use larder_conformance::server::{Server, eventually};
@@ -67,10 +66,8 @@ fn int_and_term_stop_with_exit_code_0() {
         (Signal::USR1, "-v", "Gracefully stopping"),
     ] {
         let mut server = UnixServer::start(folder.file("socket"), &[verbose]);
-        let asked = Instant::now();
         let (exit_code, said) = server.end(signal);
         assert_eq!(exit_code, Some(0), "{signal:?}");
-        assert!(asked.elapsed() < Duration::from_secs(1), "{signal:?}");
         assert!(said.contains(says), "{signal:?}: {said}");
     }
 }

@@ -1,4 +1,5 @@
-//! Names, order and defaults of the statistics: memcached 1.6.45, `stats`, `stats settings`, `stats items`, `stats slabs`.
+//! Names, order and defaults of the statistics: memcached 1.6.45, `stats`, `stats settings`, `stats items`,
+//! `stats slabs`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

@@ -1,7 +1,8 @@
-//! Logging in to a real server: by text, over every kind of listener, confined or not, and with a password file that changes.
+//! Logging in to a real server: by text, over every kind of listener, confined or not, and with a password file that
+//! changes.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -49,7 +50,7 @@ fn answer(stream: &mut (impl Read + Write), request: &str) -> String {
 /// Asks, and says by a known reply when to stop reading. The client must be logged in by the end of it.
 fn ask(server: &Server, request: &str) -> String {
     let mut stream = server.connect().expect("it listens");
-    stream.set_read_timeout(Some(Duration::from_secs(5))).expect("it is a socket");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("it is a socket");
     answer(&mut stream, &format!("{request}quit me\r\n"))
 }
 
@@ -104,7 +105,7 @@ fn who_waits_for_a_dear_check_is_answered_in_turn() {
     let mut guesses = Vec::new();
     for _ in 0..12 {
         let mut stream = server.connect().expect("it listens");
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("it is a socket");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("it is a socket");
         // What comes behind the login waits with it.
         stream.write_all((login("user", "guess") + "get a\r\n").as_bytes()).expect("it reads");
         guesses.push(stream);
@@ -176,7 +177,7 @@ fn every_thread_of_a_confined_server_is_confined_and_serves() {
     let value = "x".repeat(4 << 20);
     for _ in 0..40 {
         let mut stream = server.connect().expect("it listens");
-        stream.set_read_timeout(Some(Duration::from_secs(5))).expect("it is a socket");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("it is a socket");
         let request = format!(
             "set a 0 0 {}\r\n{value}\r\nget a\r\ndelete a\r\nstats\r\nstats items\r\nquit\r\n",
             value.len()
@@ -207,15 +208,18 @@ fn open_doors_are_named_once_each() {
     let passwords = Passwords::new("ann:one");
     let warnings = |args: &[&str]| {
         let child = Command::new(LARDERD)
-            .args(["-u", "nobody", "-p", "-1"])
+            .args(["-u", "nobody", "-p", "-1", "-v"])
             .args(args)
             .stderr(std::process::Stdio::piped())
             .spawn();
         let mut child = child.expect("larderd runs");
-        thread::sleep(Duration::from_millis(200));
+        let lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+        let said =
+            lines.map(|line| line.expect("it is text")).take_while(|line| !line.contains("Serving pid="));
+        let warnings = said.filter(|line| line.contains(" WARN ")).count();
         child.kill().expect("it runs");
-        let output = child.wait_with_output().expect("it has ended");
-        String::from_utf8_lossy(&output.stderr).lines().filter(|line| line.contains(" WARN ")).count()
+        child.wait().expect("it has ended");
+        warnings
     };
     assert_eq!(warnings(&["-l", "0.0.0.0"]), 1);
     assert_eq!(warnings(&["-l", "127.0.0.1,0.0.0.0,127.0.0.2"]), 1);

@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fastrand::Rng;
 use larder_conformance::server::{self, Server, eventually};
@@ -17,8 +17,9 @@ fn larderd() -> PathBuf {
     env!("CARGO_BIN_EXE_larderd").into()
 }
 
-fn both() -> [PathBuf; 2] {
-    [larderd(), server::memcached().expect("memcached is installed")]
+/// larderd, and memcached where it is installed.
+fn both() -> impl Iterator<Item = PathBuf> {
+    [larderd()].into_iter().chain(server::reference())
 }
 
 /// A client: one socket, talking to one server.
@@ -104,7 +105,7 @@ fn set(key: &str, value: &[u8]) -> Vec<u8> {
 /// One worker: memcached's have one socket in common, and would answer out of order.
 const ONE_WORKER: &[&str] = &["-t", "1"];
 const LAST: u16 = 0xffff;
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 const A_MOMENT: Duration = Duration::from_millis(200);
 
 #[test]
@@ -502,13 +503,12 @@ fn random_datagrams_do_no_harm() {
             client.send_raw(&datagram);
         }
         assert!(server.is_running());
-        let answered = Instant::now();
         // The datagram that asks may itself be lost in the flood.
         let is_answered = (0..100).any(|_| {
             client.send(9, b"mn\r\n");
             std::iter::from_fn(|| client.receive(A_MOMENT)).any(|datagram| datagram.id == 9)
         });
-        assert!(is_answered, "no answer after {:?}", answered.elapsed());
+        assert!(is_answered, "no answer to a hundred requests");
     }
 }
 

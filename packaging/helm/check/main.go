@@ -1,6 +1,6 @@
-// Checks a Helm chart without a cluster: lints it as `helm lint --strict` does, renders it with its default values and with each
-// file of its folder `ci`, reads what comes out as Kubernetes' own types, in which a field that there is not is an error, and lets
-// larderd read the options that it would be started with.
+// Checks a Helm chart without a cluster: lints it as `helm lint --strict` does, renders it with its default values and
+// with each file of its folder `ci`, reads what comes out as Kubernetes' own types, in which a field that there is not
+// is an error, and lets larderd read the options that it would be started with.
 //
 //	check CHART LARDERD
 package main

@@ -10,7 +10,8 @@ use super::Measured;
 use super::rows::Row;
 use super::summary::Line;
 
-/// Runs the bench of this name and passes on what it prints. Its last line is `figure: <number>`, larderd's for the table.
+/// Runs the bench of this name and passes on what it prints. Its last line is `figure: <number>`, larderd's for the
+/// table.
 pub(super) fn measure(name: &str, row: &Row) -> Result<Measured> {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["bench", "--quiet", "--package", "larder-engine", "--bench", name]);

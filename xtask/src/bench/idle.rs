@@ -1,5 +1,5 @@
-//! What a connection costs that says nothing: resident memory of the server's process. The kernel's own memory for a socket is the same
-//! for every server, and not counted.
+//! What a connection costs that says nothing: resident memory of the server's process. The kernel's own memory for a
+//! socket is the same for every server, and not counted.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,5 @@
-//! The slowest requests at a rate that memcached can bear: an open loop, so that a stall counts for all that it kept waiting.
+//! The slowest requests at a rate that memcached can bear: an open loop, so that a stall counts for all that it kept
+//! waiting.
 
 use larder_bench::compare::Metric;
 use larder_bench::scenario::{Arrival, Spacing};

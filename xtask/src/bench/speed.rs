@@ -115,9 +115,10 @@ fn cache(name: &str, program: &Path) -> Contestant {
     Contestant { name: name.into(), place: Place::Started(words.into()) }
 }
 
-/// A server that appends what it is given must have been all through its memory once before sets are measured: the first touch
-/// of each page costs more than the set itself, and happens once in its life. With keys as in the row: one after the other, they would
-/// overwrite what lies in one piece, whose memory is used again at once, and the rest would stay untouched.
+/// A server that appends what it is given must have been all through its memory once before sets are measured: the
+/// first touch of each page costs more than the set itself, and happens once in its life. With keys as in the row: one
+/// after the other, they would overwrite what lies in one piece, whose memory is used again at once, and the rest would
+/// stay untouched.
 fn preparation(scenario: &Scenario) -> Option<Scenario> {
     let group = scenario.groups.first()?;
     if group.commands.iter().any(|command| command.kind != Kind::Set) {
@@ -172,6 +173,7 @@ fn table(standings: &[Standing]) -> Value {
 
 /// Room for everything that a scenario stores, in every server.
 const MEMORY_MIB: u32 = 2048;
-/// memcached's hash table grows and larderd moves memory to large pages in the background, once: neither is what a request costs.
+/// memcached's hash table grows and larderd moves memory to large pages in the background, once: neither is what a
+/// request costs.
 const SETTLE_SECS_MAX: f64 = 60.0;
 const CONFIDENCE: f64 = 0.95;

@@ -1,5 +1,5 @@
-//! What a get costs when neither the index nor the items fit into the CPU's caches. Batches give a server the chance to fetch memory
-//! ahead; how well it does shows in how much dearer a large set is.
+//! What a get costs when neither the index nor the items fit into the CPU's caches. Batches give a server the chance to
+//! fetch memory ahead; how well it does shows in how much dearer a large set is.
 
 use larder_bench::compare::Metric;
 use larder_bench::scenario::{Keys, Sizes, Values};

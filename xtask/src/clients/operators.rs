@@ -1,4 +1,5 @@
-//! Operators' tools, unchanged: what each tells of a server is held against what it tells of a memcached with the same history.
+//! Operators' tools, unchanged: what each tells of a server is held against what it tells of a memcached with the same
+//! history.
 
 mod collectd;
 mod exporter;
@@ -18,8 +19,8 @@ use larder_conformance::{Result, stats::Stats};
 use super::Tally;
 use view::View;
 
-/// Runs every tool against the server and against memcached, and judges what they tell. Of memcached beside itself they tell the
-/// same, which shows that the comparison is right.
+/// Runs every tool against the server and against memcached, and judges what they tell. Of memcached beside itself they
+/// tell the same, which shows that the comparison is right.
 pub(super) fn run(
     tally: &mut Tally,
     exporter: &Path,

@@ -1,8 +1,8 @@
 //! Asks a server for a workload in its order.
 //!
-//! Order decides what is evicted, so there is one connection, and what makes it fast is that several keys travel in one get.
-//! The sets that follow come behind all gets of the batch: a key is stored at most a batch later than it would be. A batch ends before a
-//! key that it has already, so each get finds what the requests before it have stored.
+//! Order decides what is evicted, so there is one connection, and what makes it fast is that several keys travel in one
+//! get. The sets that follow come behind all gets of the batch: a key is stored at most a batch later than it would be.
+//! A batch ends before a key that it has already, so each get finds what the requests before it have stored.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read, Write};

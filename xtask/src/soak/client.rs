@@ -1,8 +1,9 @@
 //! A client that knows what every reply may be.
 //!
 //! It draws a batch of requests, each on another key, sends them in one write and judges the replies in order. A key's
-//! state is settled (expired, flushed) before its request is sent, so that a request is judged by what had to be true when it
-//! left. A request may use what is known of its key, such as its CAS value: hence never two on one key unanswered. After a command that gives no reply on success, `mn` shows that it was carried out.
+//! state is settled (expired, flushed) before its request is sent, so that a request is judged by what had to be true
+//! when it left. A request may use what is known of its key, such as its CAS value: hence never two on one key
+//! unanswered. After a command that gives no reply on success, `mn` shows that it was carried out.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -23,8 +24,8 @@ pub(crate) struct Shared {
     pub(crate) stop: AtomicBool,
     pub(crate) tally: Tally,
     pub(crate) flushes: Mutex<Flushes>,
-    /// The server is memcached 1.6.18, which lacks the meta flags E and x, and in which a longer delayed flush_all brings back
-    /// what an earlier one took, until it is due itself.
+    /// The server is memcached 1.6.18, which lacks the meta flags E and x, and in which a longer delayed flush_all
+    /// brings back what an earlier one took, until it is due itself.
     pub(crate) is_memcached: bool,
 }
 

@@ -124,8 +124,8 @@ impl Client<'_> {
         if is_piece {
             value_bytes = value_bytes.min(PIECED_BYTES_MAX);
         }
-        // A silent refusal would leave open which value the key has. These cannot be refused unseen, or if they are, for want
-        // of memory, then there is no value.
+        // A silent refusal would leave open which value the key has. These cannot be refused unseen, or if they are,
+        // for want of memory, then there is no value.
         let may_be_silent = match how {
             How::Set => !self.shared.is_memcached || value_bytes <= UNCHUNKED_BYTES_MAX,
             How::Add | How::Replace => held_bytes.is_none(),

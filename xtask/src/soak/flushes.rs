@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// What the clients know of the server's flushes. They send one at a time: a flush_all replaces one that is still pending,
-/// and which of two came last nobody could tell.
+/// What the clients know of the server's flushes. They send one at a time: a flush_all replaces one that is still
+/// pending, and which of two came last nobody could tell.
 #[derive(Default)]
 pub(crate) struct Flushes {
     is_underway: bool,

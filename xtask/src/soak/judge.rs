@@ -253,8 +253,8 @@ impl Client<'_> {
             (How::Replace, Answer::NotStored, _) | (How::CasRight | How::CasWrong, Answer::NotFound, _) => {
                 entry.held = None;
             }
-            // A set that finds no memory takes the old value away; so may the others in the meta dialect. In memcached the
-            // value stays if memory runs out while it reads.
+            // A set that finds no memory takes the old value away; so may the others in the meta dialect. In memcached
+            // the value stays if memory runs out while it reads.
             (How::Set, Answer::OutOfMemory, _) if !is_memcached => entry.held = None,
             (_, Answer::OutOfMemory, _) => {}
             (how, answer, held) => {

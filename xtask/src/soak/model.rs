@@ -108,8 +108,8 @@ impl Life {
         }
     }
 
-    /// When an item that got this lifetime just now must be gone. The clock of the server ticks in whole seconds: hence one
-    /// second more than its lifetime, and another for a Unix time, which is rounded as well.
+    /// When an item that got this lifetime just now must be gone. The clock of the server ticks in whole seconds: hence
+    /// one second more than its lifetime, and another for a Unix time, which is rounded as well.
     fn dead_by(self) -> Option<Instant> {
         match self {
             Self::Forever => None,

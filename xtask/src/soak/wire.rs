@@ -26,8 +26,8 @@ impl Wire {
         self.reader.get_mut().write_all(bytes).map_err(|error| format!("cannot send: {error}").into())
     }
 
-    /// The next reply line, without its CRLF. Errors: it does not end in CRLF, the connection ends, or nothing comes for
-    /// [`SILENCE_MAX`].
+    /// The next reply line, without its CRLF. Errors: it does not end in CRLF, the connection ends, or nothing comes
+    /// for [`SILENCE_MAX`].
     pub(crate) fn line(&mut self) -> Result<String> {
         let mut line = Vec::new();
         let read = self.reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line);

@@ -30,7 +30,8 @@ impl Draw {
         let letters = if is_odd && name == b"ms" { &b"cCFIkOPqTvt"[..] } else { letters };
         let count = self.rng.usize(..7.min(letters.len() + 1));
         for letter in self.rng.choose_multiple(letters.iter().copied(), count) {
-            // This key is the first in base64; to store it so would make larder, not the reference, show it so for ever.
+            // This key is the first in base64; to store it so would make larder, not the reference, show it so for
+            // ever.
             let is_base64 = !is_odd && key == KEYS[4] && name != b"ms";
             // Of a key that is no base64 an error is enough now and then.
             if letter == b'b' && !is_base64 && (key == KEYS[4] || !self.one_in(20)) {

@@ -17,11 +17,11 @@ use crate::outcome::{Phase, Watcher};
 use crate::scenario::Scenario;
 use crate::{Error, Outcome};
 
-/// Runs `scenario` on all agents (`host:port`) at the same time, and adds up what came. If `stop` is set, what was asked until then
-/// counts.
+/// Runs `scenario` on all agents (`host:port`) at the same time, and adds up what came. If `stop` is set, what was
+/// asked until then counts.
 ///
-/// # Errors
-/// An agent cannot be reached, has another token, refuses the scenario or is gone before the end; it is named, and the others are stopped.
+/// # Errors An agent cannot be reached, has another token, refuses the scenario or is gone before the end; it is named,
+/// and the others are stopped.
 pub fn collect(
     agents: &[String],
     token: &Token,

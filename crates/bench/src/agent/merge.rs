@@ -49,7 +49,8 @@ impl Periods {
     }
 }
 
-/// Adds up outcomes, given in the order of the agents with their names. What belongs to the whole run (its periods) is given.
+/// Adds up outcomes, given in the order of the agents with their names. What belongs to the whole run (its periods) is
+/// given.
 pub(super) fn merge(scenario: &Scenario, periods: Vec<Period>, parts: Vec<(String, Outcome)>) -> Outcome {
     let mut whole = Outcome { scenario: scenario.clone(), periods, ..Outcome::default() };
     let mut hosts = Vec::new();

@@ -1,7 +1,7 @@
 //! A collector's conversation with an agent, on the agent's side.
 //!
-//! Three threads: one receives orders, one runs the scenario, and the one that was called sends whatever the run reports, and a
-//! beat if there is nothing.
+//! Three threads: one receives orders, one runs the scenario, and the one that was called sends whatever the run
+//! reports, and a beat if there is nothing.
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -143,7 +143,8 @@ fn take_orders(mut receiver: Receiver, start: mpsc::Sender<u64>, stop_run: &Atom
     }
 }
 
-/// Sends what the run reports, until it has ended: true if the last word was said. The agent's own `stop` stops the run as well.
+/// Sends what the run reports, until it has ended: true if the last word was said. The agent's own `stop` stops the run
+/// as well.
 fn send_all(
     sender: &mut Sender,
     outbox: &mpsc::Receiver<Report>,

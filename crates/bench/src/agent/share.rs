@@ -4,9 +4,10 @@ use crate::scenario::{Arrival, Group, Keys, Scenario};
 
 /// The scenario shared out over `agents`, by position.
 ///
-/// Connections are shared out evenly, rates as the connections are, requests evenly. Each agent draws from a seed of its own. A group that
-/// replays a trace goes to the first agent whole, since a trace is one sequence. The first agent flushes, and fills for all; but where
-/// answers are checked nobody can know what another agent stored, so every agent has its own part of the keys, and fills that.
+/// Connections are shared out evenly, rates as the connections are, requests evenly. Each agent draws from a seed of
+/// its own. A group that replays a trace goes to the first agent whole, since a trace is one sequence. The first agent
+/// flushes, and fills for all; but where answers are checked nobody can know what another agent stored, so every agent
+/// has its own part of the keys, and fills that.
 pub(super) fn share(scenario: &Scenario, agents: usize) -> Vec<Scenario> {
     (0..agents).map(|agent| part(scenario, agent, agents)).collect()
 }

@@ -1,4 +1,5 @@
-//! Conversations that go wrong, with an end made up for it. Those that go well are in `tests/agents.rs`, against memcached.
+//! Conversations that go wrong, with an end made up for it. Those that go well are in `tests/agents.rs`, against
+//! memcached.
 
 use std::io::{Read, Write};
 

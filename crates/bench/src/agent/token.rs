@@ -1,8 +1,9 @@
 //! Who knows the token.
 //!
-//! Each side draws a number, and proves with HMAC-SHA-256 over both numbers that it knows the token; what is proven differs by side, so
-//! that neither can hand back what it got. From token and numbers comes a key for the rest of the conversation: each message carries an
-//! HMAC over its direction, its place in the sequence and its bytes, so nobody on the way can change, repeat or insert one.
+//! Each side draws a number, and proves with HMAC-SHA-256 over both numbers that it knows the token; what is proven
+//! differs by side, so that neither can hand back what it got. From token and numbers comes a key for the rest of the
+//! conversation: each message carries an HMAC over its direction, its place in the sequence and its bytes, so nobody on
+//! the way can change, repeat or insert one.
 
 use std::fmt;
 use std::fs;

@@ -96,8 +96,8 @@ impl Sender {
         Ok(self.stream.write_all(&bytes)?)
     }
 
-    /// Ends what this end says, and takes in for a moment what the other still says: closing with something unread would make
-    /// the system throw away what was just sent.
+    /// Ends what this end says, and takes in for a moment what the other still says: closing with something unread
+    /// would make the system throw away what was just sent.
     pub(super) fn hang_up_gently(&mut self) {
         let _ = self.stream.shutdown(Shutdown::Write);
         let _ = self.stream.set_read_timeout(Some(LINGER));
@@ -113,8 +113,8 @@ impl Sender {
 }
 
 impl Receiver {
-    /// Waits for a message. Errors: the other end is gone, or silent for [`SILENCE_MAX`]; the message is longer than what is accepted, proven
-    /// wrongly, or none that is known.
+    /// Waits for a message. Errors: the other end is gone, or silent for [`SILENCE_MAX`]; the message is longer than
+    /// what is accepted, proven wrongly, or none that is known.
     pub(super) fn receive<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
         let mut head = [0; HEAD_BYTES];
         self.stream.read_exact(&mut head).map_err(explain)?;

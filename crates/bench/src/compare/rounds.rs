@@ -11,8 +11,8 @@ use crate::scenario::{Scenario, Target, Until};
 use crate::watch::Watch;
 use crate::{Error, Outcome, run};
 
-/// Measures every server in every round. The order moves on by one each round, so that nobody is always first after a pause. If `stop`
-/// is set, the rounds until then count.
+/// Measures every server in every round. The order moves on by one each round, so that nobody is always first after a
+/// pause. If `stop` is set, the rounds until then count.
 ///
 /// # Errors
 /// A server does not start or cannot be asked; nothing was measured before `stop`; a preparation was answered wrongly.
@@ -163,5 +163,6 @@ impl<'a> Entrant<'a> {
 const SETTLE_PERIOD: Duration = Duration::from_secs(1);
 /// ... of which there are hardly any in it.
 const SETTLED_CPU_SECS: f64 = 0.015;
-/// Servers look about once a second whether there is something to do, and may leave it be for a second after they were asked much.
+/// Servers look about once a second whether there is something to do, and may leave it be for a second after they were
+/// asked much.
 const QUIET_PERIODS: u32 = 3;

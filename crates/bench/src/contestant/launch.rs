@@ -57,9 +57,9 @@ impl Drop for Running {
 }
 
 impl Launch {
-    /// Starts it, unless it runs already, and waits until it accepts connections. A started server listens on a free port of
-    /// 127.0.0.1, for TCP and (if the scenario needs it) for UDP, or on the unix socket that its own `-s` names. As root it is told `-u nobody`, without which
-    /// memcached refuses.
+    /// Starts it, unless it runs already, and waits until it accepts connections. A started server listens on a free
+    /// port of 127.0.0.1, for TCP and (if the scenario needs it) for UDP, or on the unix socket that its own `-s`
+    /// names. As root it is told `-u nobody`, without which memcached refuses.
     pub fn start(&self, contestant: &Contestant, scenario: &Scenario) -> Result<Running, Error> {
         match &contestant.place {
             Place::Contacted(addresses) => Ok(Running { addresses: addresses.clone(), child: None }),
@@ -128,7 +128,8 @@ impl Launch {
     }
 }
 
-/// Keeps the calling thread on certain cores until it is dropped. Threads and programs that it starts meanwhile inherit that.
+/// Keeps the calling thread on certain cores until it is dropped. Threads and programs that it starts meanwhile inherit
+/// that.
 #[derive(Debug)]
 pub(crate) struct Pinned {
     before: Option<CpuSet>,
@@ -173,7 +174,8 @@ fn socket_path(arguments: &[String]) -> Option<&str> {
     None
 }
 
-/// A port that is free for TCP and UDP now. Another program could take it before the server does; then the server says so.
+/// A port that is free for TCP and UDP now. Another program could take it before the server does; then the server says
+/// so.
 fn free_port() -> io::Result<u16> {
     loop {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;

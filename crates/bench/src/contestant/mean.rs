@@ -4,8 +4,8 @@ use statrs::function::gamma::gamma;
 
 use crate::scenario::{Distribution, Scenario, SizeRange, Sizes};
 
-/// Mean length of a scenario's values, each group counted by its connections. Lengths of a file count as 100 bytes: it is read when the
-/// load is run, not here.
+/// Mean length of a scenario's values, each group counted by its connections. Lengths of a file count as 100 bytes: it
+/// is read when the load is run, not here.
 pub(super) fn mean_value_bytes(scenario: &Scenario) -> u64 {
     let connections: usize = scenario.groups.iter().map(|group| group.connections).sum();
     let sum: f64 =

@@ -1,7 +1,8 @@
 //! mc-crusher's command line and configuration.
 //!
-//! A configuration is a line for each kind of connection: `send=ascii_get,recv=blind_read,conns=50,key_prefix=foo`. Each line is a
-//! group here. mc-crusher never looks at an answer and prints nothing; here answers are read and counted.
+//! A configuration is a line for each kind of connection: `send=ascii_get,recv=blind_read,conns=50,key_prefix=foo`.
+//! Each line is a group here. mc-crusher never looks at an answer and prints nothing; here answers are read and
+//! counted.
 
 mod line;
 

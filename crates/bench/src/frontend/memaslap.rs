@@ -1,10 +1,10 @@
 //! memaslap's command line.
 //!
-//! Defaults are those of its code (ms_setting.c), not those of its help: 1 thread, 16 connections, 600 seconds, a window of
-//! 10,240 keys, keys of 64 bytes, values of 1024, 10 % sets.
+//! Defaults are those of its code (ms_setting.c), not those of its help: 1 thread, 16 connections, 600 seconds, a
+//! window of 10,240 keys, keys of 64 bytes, values of 1024, 10 % sets.
 //!
-//! memaslap counts each key of a multi-get as an operation: in its proportions of commands, its `--execute_number` and its
-//! `--tps`. Here a multi-get is one request, so these are converted.
+//! memaslap counts each key of a multi-get as an operation: in its proportions of commands, its `--execute_number` and
+//! its `--tps`. Here a multi-get is one request, so these are converted.
 
 mod config;
 mod options;

@@ -4,8 +4,8 @@ use super::{Refusal, Surroundings};
 
 const PORT_DEFAULT: &str = "11211";
 
-/// libmemcached's: hosts with or without a port, paths of unix sockets, between commas or spaces; from `given`, or else from the
-/// variable MEMCACHED_SERVERS.
+/// libmemcached's: hosts with or without a port, paths of unix sockets, between commas or spaces; from `given`, or else
+/// from the variable MEMCACHED_SERVERS.
 pub(super) fn libmemcached(
     given: Option<&str>,
     surroundings: &Surroundings<'_>,

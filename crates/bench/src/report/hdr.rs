@@ -1,5 +1,6 @@
-//! A log that HdrHistogram's own tools read (its interval log, format 1.3): for every period a line of all commands together,
-//! and one for each command, tagged with its name. Values are nanoseconds; the column of maxima is in milliseconds, as usual.
+//! A log that HdrHistogram's own tools read (its interval log, format 1.3): for every period a line of all commands
+//! together, and one for each command, tagged with its name. Values are nanoseconds; the column of maxima is in
+//! milliseconds, as usual.
 
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime};

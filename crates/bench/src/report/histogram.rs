@@ -1,4 +1,5 @@
-//! A histogram as text: HDR's V2 form, deflated, in base64, as HdrHistogram's own logs have it. For `#[serde(with = ..)]`.
+//! A histogram as text: HDR's V2 form, deflated, in base64, as HdrHistogram's own logs have it. For
+//! `#[serde(with = ..)]`.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,5 @@
-//! An outcome as JSON, and back. Histograms are text ([`super::histogram`]), so that reports can be merged without loss.
+//! An outcome as JSON, and back. Histograms are text ([`super::histogram`]), so that reports can be merged without
+//! loss.
 
 use serde_json::{Error, Value};
 
@@ -6,7 +7,8 @@ use crate::Outcome;
 
 /// All of an outcome.
 pub fn write(outcome: &Outcome) -> Value {
-    // Every map has keys that are words, and a histogram is written to memory: nothing that serde_json or HDR could refuse.
+    // Every map has keys that are words, and a histogram is written to memory: nothing that serde_json or HDR could
+    // refuse.
     serde_json::to_value(outcome).unwrap_or_else(|_| unreachable!())
 }
 

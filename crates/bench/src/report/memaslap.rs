@@ -1,7 +1,9 @@
-//! memaslap's own tables: what it prints every `-S` seconds and at the end, as version 1.0 of libmemcached's tools does.
+//! memaslap's own tables: what it prints every `-S` seconds and at the end, as version 1.0 of libmemcached's tools
+//! does.
 //!
-//! Two of its habits are not kept. Its means are whole numbers, and its deviations are taken from these; ours are exact. And its
-//! older versions print the network rate of the period beside `Global`, and that of the whole run beside `Period`.
+//! Two of its habits are not kept. Its means are whole numbers, and its deviations are taken from these; ours are
+//! exact. And its older versions print the network rate of the period beside `Global`, and that of the whole run beside
+//! `Period`.
 
 use std::io::{self, Write};
 

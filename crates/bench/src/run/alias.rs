@@ -16,7 +16,8 @@ struct Cell {
 }
 
 impl Alias {
-    /// A table for things numbered as `weights` are. Weights need not sum up to 1. There must be one, and a sum above zero.
+    /// A table for things numbered as `weights` are. Weights need not sum up to 1. There must be one, and a sum above
+    /// zero.
     pub(crate) fn new(weights: &[f64]) -> Self {
         let sum: f64 = weights.iter().sum();
         let n = weights.len() as f64;

@@ -174,8 +174,8 @@ impl<'a> Collector<'a> {
         let tally = self.open.remove(0);
         let step = self.plan.scenario.period_secs;
         let begins_secs = self.periods.len() as f64 * step;
-        // The last period is shorter. A run that ends by the clock says beforehand by how much; of others it is known once all
-        // threads have told when they ended, see `trim_last_period`.
+        // The last period is shorter. A run that ends by the clock says beforehand by how much; of others it is known
+        // once all threads have told when they ended, see `trim_last_period`.
         let left = self.plan.scenario.until.secs.map_or(step, |until| until - begins_secs);
         let secs = if left > 0.0 { left.min(step) } else { step };
         self.total.add(&tally);

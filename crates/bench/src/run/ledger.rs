@@ -1,11 +1,12 @@
 //! What is known of every key: which versions a read may bring.
 //!
-//! Stores of a key are numbered as they start. Two that are in flight at the same time may be worked off in either order; but once
-//! none is in flight, whatever starts then comes after them. So a run of overlapping stores is a *generation*, and when one of its stores
-//! is acknowledged, nothing older than the generation's first may be read any more: that is the key's *floor*. A store whose
-//! fate is unknown (a timeout) may still come into effect at any time; it stays in flight for ever, and the floor
-//! where it is. Where every change goes to several replicas, all its copies have one number, and the floor rises when the last of them
-//! is answered and nothing else is in flight. What is reported is therefore always wrong; what is missed are some errors under overlapping stores.
+//! Stores of a key are numbered as they start. Two that are in flight at the same time may be worked off in either
+//! order; but once none is in flight, whatever starts then comes after them. So a run of overlapping stores is a
+//! *generation*, and when one of its stores is acknowledged, nothing older than the generation's first may be read any
+//! more: that is the key's *floor*. A store whose fate is unknown (a timeout) may still come into effect at any time;
+//! it stays in flight for ever, and the floor where it is. Where every change goes to several replicas, all its copies
+//! have one number, and the floor rises when the last of them is answered and nothing else is in flight. What is
+//! reported is therefore always wrong; what is missed are some errors under overlapping stores.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -84,18 +85,20 @@ impl Ledger {
         Witness { floor, started: last_started(entry.writes.load(Ordering::Acquire)), ..Witness::default() }
     }
 
-    /// Before a store, a delete or a touch is sent, or the first of its copies. `absents`: after it the key may be missing.
+    /// Before a store, a delete or a touch is sent, or the first of its copies. `absents`: after it the key may be
+    /// missing.
     pub(crate) fn begin(&self, number: u64, absents: bool, ttl_secs: u32) -> Witness {
         self.start(number, absents, ttl_secs, false)
     }
 
-    /// As [`Ledger::begin`], of what a server does or not, by what it has: where replicas may differ already, they still may afterwards.
+    /// As [`Ledger::begin`], of what a server does or not, by what it has: where replicas may differ already, they
+    /// still may afterwards.
     pub(crate) fn begin_conditional(&self, number: u64, ttl_secs: u32) -> Witness {
         self.start(number, false, ttl_secs, true)
     }
 
-    /// As [`Ledger::begin_conditional`], of what changes a value and leaves its expiry: a key that may be gone by then is no more certain
-    /// afterwards.
+    /// As [`Ledger::begin_conditional`], of what changes a value and leaves its expiry: a key that may be gone by then
+    /// is no more certain afterwards.
     pub(crate) fn begin_append(&self, number: u64) -> Witness {
         let may_be_gone = self.entry(number).absent.load(Ordering::Acquire) > 0;
         self.start(number, may_be_gone, 0, true)
@@ -155,7 +158,8 @@ impl Ledger {
         }
     }
 
-    /// Whether all changes are answered, and none overlapped those that the value comes from: every replica has taken them in the same order.
+    /// Whether all changes are answered, and none overlapped those that the value comes from: every replica has taken
+    /// them in the same order.
     pub(crate) fn is_settled(&self, number: u64) -> bool {
         let writes = self.entry(number).writes.load(Ordering::Acquire);
         writes & IN_FLIGHT_MAX == 0 && writes >> 12 & OVERLAP_MAX == 0

@@ -7,7 +7,8 @@ use super::ledger::{Effect, Witness};
 /// Of one socket.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    /// Keys of gets of many that have neither been found nor passed over, in the order asked. Only where a miss matters.
+    /// Keys of gets of many that have neither been found nor passed over, in the order asked. Only where a miss
+    /// matters.
     pub(crate) keys: VecDeque<(u64, Witness)>,
     /// How many of the request whose answer is coming have.
     pub(crate) keys_seen: u32,

@@ -165,7 +165,8 @@ impl GroupPlan {
         }
     }
 
-    /// UDP sockets of each lane to each server: one for each request in flight, so that no answer can be taken for another.
+    /// UDP sockets of each lane to each server: one for each request in flight, so that no answer can be taken for
+    /// another.
     pub(crate) fn udp_sockets(&self) -> usize {
         if self.group.transport == Transport::Tcp { 0 } else { self.group.pipeline }
     }

@@ -11,7 +11,8 @@ use super::plan::{GroupPlan, KeySet, Plan};
 use super::socket::dialect;
 use crate::outcome::{EXAMPLES_MAX, Failure, Tally};
 
-/// Asks every replica for every key of every group. What differs, and what cannot be asked, becomes a failure in `total`.
+/// Asks every replica for every key of every group. What differs, and what cannot be asked, becomes a failure in
+/// `total`.
 pub(crate) fn compare(plan: &Plan, stop: &AtomicBool, total: &mut Tally) {
     let target = &plan.scenario.target;
     let replicas = if target.servers_replicate { target.servers.len() } else { target.replicate };

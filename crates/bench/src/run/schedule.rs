@@ -19,9 +19,9 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// A thread's share, from 0 to 1, of what `arrival` plans for a group. `None`: nothing, as in a closed loop. A ramp comes to its end
-    /// after `ramp_secs`; without, the rate stays as it is at the start. `offset`, from 0 to 1, sets even schedules of several threads
-    /// between each other.
+    /// A thread's share, from 0 to 1, of what `arrival` plans for a group. `None`: nothing, as in a closed loop. A ramp
+    /// comes to its end after `ramp_secs`; without, the rate stays as it is at the start. `offset`, from 0 to 1, sets
+    /// even schedules of several threads between each other.
     pub(crate) fn of(
         arrival: Arrival,
         share: f64,

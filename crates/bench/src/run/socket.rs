@@ -219,7 +219,8 @@ impl Socket {
         Ok(sent)
     }
 
-    /// Reads once, and hands all that has arrived to `take`: with it the time, and for [`Event::Value`] what asked for it.
+    /// Reads once, and hands all that has arrived to `take`: with it the time, and for [`Event::Value`] what asked for
+    /// it.
     #[inline]
     pub(crate) fn receive(
         &mut self,

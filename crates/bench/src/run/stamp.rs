@@ -7,8 +7,8 @@
 //!       16..     bytes that follow from the three
 //! ```
 //!
-//! After `append` and `prepend` a value is several of them in a row. A value shorter than 16 bytes has no room for a head: it is as
-//! many bytes as it has room for of those that follow from key, version and length.
+//! After `append` and `prepend` a value is several of them in a row. A value shorter than 16 bytes has no room for a
+//! head: it is as many bytes as it has room for of those that follow from key, version and length.
 
 use fastrand::Rng;
 

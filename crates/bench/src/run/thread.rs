@@ -1,5 +1,5 @@
-//! A load thread: one epoll loop, its own lanes and sockets, its own tally. [`dispatch`] says who asks next; what fails and how
-//! it ends is in [`upkeep`](super::upkeep).
+//! A load thread: one epoll loop, its own lanes and sockets, its own tally. [`dispatch`] says who asks next; what fails
+//! and how it ends is in [`upkeep`](super::upkeep).
 
 mod dispatch;
 mod group;

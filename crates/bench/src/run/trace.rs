@@ -1,10 +1,11 @@
 //! Recorded requests, to be asked again.
 //!
-//! A trace is shared out over the connections of its group by the hash of the key, so that requests of one key keep their order: each
-//! connection plays its own part from the first to the last, as fast as its group's `arrival` lets it.
+//! A trace is shared out over the connections of its group by the hash of the key, so that requests of one key keep
+//! their order: each connection plays its own part from the first to the last, as fast as its group's `arrival` lets
+//! it.
 //!
-//! **`kv`**: records of 12 bytes, little endian: the number of a key (u64) and the length of its value (u32). Each is a get; if it
-//! misses, a set with a value of that length follows.
+//! **`kv`**: records of 12 bytes, little endian: the number of a key (u64) and the length of its value (u32). Each is a
+//! get; if it misses, a set with a value of that length follows.
 //!
 //! **`text`**: a request on each line, `#` begins a comment:
 //!
@@ -14,8 +15,8 @@
 //! 1720 set user:17 4096 3600
 //! ```
 //!
-//! Commands are those of a scenario, by the same names, but for cas. A get with a length is followed by a set if it misses. The times order the
-//! lines for whoever reads them; when a request is asked is up to `arrival`.
+//! Commands are those of a scenario, by the same names, but for cas. A get with a length is followed by a set if it
+//! misses. The times order the lines for whoever reads them; when a request is asked is up to `arrival`.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -104,7 +104,8 @@ impl Thread {
         socket.open(&self.poll, id, road)
     }
 
-    /// Asks nothing more, and makes sure that what asks for no answer has been worked off, and that no answer comes twice.
+    /// Asks nothing more, and makes sure that what asks for no answer has been worked off, and that no answer comes
+    /// twice.
     #[cold]
     pub(super) fn end(&mut self, now: u64) {
         self.is_ending = true;

@@ -1,7 +1,8 @@
 //! Ranks by Zipf's law: rank r with weight 1 / r^s.
 //!
-//! Rejection-inversion after W. Hörmann and G. Derflinger, "Rejection-inversion to generate variates from monotone discrete
-//! distributions" (1996): exact, without tables, and in constant time for any number of ranks and any exponent, 1 included.
+//! Rejection-inversion after W. Hörmann and G. Derflinger, "Rejection-inversion to generate variates from monotone
+//! discrete distributions" (1996): exact, without tables, and in constant time for any number of ranks and any
+//! exponent, 1 included.
 
 use fastrand::Rng;
 

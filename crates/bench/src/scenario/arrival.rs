@@ -6,17 +6,18 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(tag = "loop", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Arrival {
-    /// The next request when the last one is answered: as fast as the server answers. With a `pipeline` of n, n requests in one write, and
-    /// the next n when all of them are answered.
+    /// The next request when the last one is answered: as fast as the server answers. With a `pipeline` of n, n
+    /// requests in one write, and the next n when all of them are answered.
     #[default]
     Closed,
-    /// A closed loop with at most so many requests a second in the whole group. Latency counts from the sending: see `Open`.
+    /// A closed loop with at most so many requests a second in the whole group. Latency counts from the sending: see
+    /// `Open`.
     Paced {
         /// Requests a second.
         rate_per_sec: f64,
     },
-    /// A fixed schedule, whether or not earlier requests are answered. Latency counts from the scheduled time, so a server that stalls is
-    /// charged for every request that it kept waiting (Tene's "coordinated omission").
+    /// A fixed schedule, whether or not earlier requests are answered. Latency counts from the scheduled time, so a
+    /// server that stalls is charged for every request that it kept waiting (Tene's "coordinated omission").
     Open {
         /// Requests a second in the whole group, at the start.
         rate_per_sec: f64,

@@ -14,8 +14,8 @@ pub struct Command {
     pub weight: f64,
     /// Keys in a get. Text: one line; meta and binary: quiet gets, ended by a no-op.
     pub keys: usize,
-    /// Ask for no reply (text `noreply`, meta `q`, binary quiet opcodes). It counts as done when it is sent; a no-op (text: `version`)
-    /// at the end makes sure that the server has worked it off.
+    /// Ask for no reply (text `noreply`, meta `q`, binary quiet opcodes). It counts as done when it is sent; a no-op
+    /// (text: `version`) at the end makes sure that the server has worked it off.
     pub noreply: bool,
     /// What it stores lives so long; drawn by weight. Empty: for ever.
     pub ttl: Vec<Ttl>,
@@ -25,7 +25,8 @@ pub struct Command {
     pub delta: u64,
     /// Meta only: flags appended to the command as they stand.
     pub meta_flags: String,
-    /// Keys of this command alone, instead of the group's. Where `popularity` is `sequential`, it goes through them on its own.
+    /// Keys of this command alone, instead of the group's. Where `popularity` is `sequential`, it goes through them on
+    /// its own.
     pub key_set: Option<Keys>,
     /// Values of this command alone, instead of the group's.
     pub value_set: Option<Values>,

@@ -33,8 +33,8 @@ pub struct Group {
     pub look_aside: bool,
     /// Close and open a connection after so many requests on it. 0: never.
     pub reconnect_every: u64,
-    /// TCP sockets of each connection. They are used in turn, one request each; `pipeline` still bounds what a connection has in
-    /// flight over all of them: memaslap's `--conn_sock`.
+    /// TCP sockets of each connection. They are used in turn, one request each; `pipeline` still bounds what a
+    /// connection has in flight over all of them: memaslap's `--conn_sock`.
     pub sockets: usize,
     /// The group is done after so many requests of its own. The run ends when every group is.
     pub requests: Option<u64>,
@@ -71,7 +71,8 @@ pub enum Order {
     /// Drawn at random, by weight.
     #[default]
     Random,
-    /// One after the other as they are listed, each as many times as its weight says (a whole number), then again from the first.
+    /// One after the other as they are listed, each as many times as its weight says (a whole number), then again from
+    /// the first.
     Turn,
 }
 

@@ -62,8 +62,9 @@ pub enum Popularity {
         /// Seconds after which other keys are hot. 0: never.
         moves_every_secs: f64,
     },
-    /// memaslap's: each connection owns a part of the keys, stores them one after the other, and asks at random for those that it
-    /// stored last. A window of the whole part counts as stored: see [`Scenario::fill`](crate::Scenario::fill).
+    /// memaslap's: each connection owns a part of the keys, stores them one after the other, and asks at random for
+    /// those that it stored last. A window of the whole part counts as stored: see
+    /// [`Scenario::fill`](crate::Scenario::fill).
     Window {
         /// Keys in the window of each connection.
         keys: u64,

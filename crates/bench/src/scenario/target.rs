@@ -9,12 +9,12 @@ pub struct Target {
     /// `host:port`, or the path of a unix socket. A key goes to the server that its hash names (modulo their number),
     /// unless `replicate` says otherwise.
     pub servers: Vec<String>,
-    /// Store on the first so many servers, and read from any of them: replicas. 0: keys are shared out. Each copy of a store
-    /// counts as a request in tables; for `until.requests` and the like all of them are one.
+    /// Store on the first so many servers, and read from any of them: replicas. 0: keys are shared out. Each copy of a
+    /// store counts as a request in tables; for `until.requests` and the like all of them are one.
     pub replicate: usize,
-    /// With `replicate`: the servers copy among themselves. Each store goes to one of the first `replicate` servers, drawn at
-    /// random, and each get to any of all servers: memaslap's `--rep_write`. A copy may lag, so a check of values takes any version
-    /// that was ever stored, and neither expiries nor misses are checked.
+    /// With `replicate`: the servers copy among themselves. Each store goes to one of the first `replicate` servers,
+    /// drawn at random, and each get to any of all servers: memaslap's `--rep_write`. A copy may lag, so a check of
+    /// values takes any version that was ever stored, and neither expiries nor misses are checked.
     pub servers_replicate: bool,
     /// TLS over TCP.
     pub tls: Option<Tls>,
@@ -38,7 +38,8 @@ impl Default for Target {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tls {
-    /// Certificates that are trusted, a PEM file. `None`: whatever the server shows is accepted, since a benchmark measures.
+    /// Certificates that are trusted, a PEM file. `None`: whatever the server shows is accepted, since a benchmark
+    /// measures.
     pub ca_file: Option<String>,
     /// A certificate of our own, a PEM file, and its key.
     pub certificate_file: Option<String>,

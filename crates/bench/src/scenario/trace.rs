@@ -24,7 +24,8 @@ impl Default for Trace {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TraceFormat {
-    /// Records of 12 bytes, little endian: u64 number of the key, u32 length of its value. Each is a get, with a set if it misses.
+    /// Records of 12 bytes, little endian: u64 number of the key, u32 length of its value. Each is a get, with a set if
+    /// it misses.
     #[default]
     Kv,
     /// Lines of `<micros since the start> <command> <key> [<value bytes> [<ttl secs>]]`.

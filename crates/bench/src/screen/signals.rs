@@ -10,8 +10,8 @@ use signal_hook::iterator::Signals;
 /// As shells have it: 128 and the signal's number.
 pub(super) const EXIT_INTERRUPTED: i32 = 128 + SIGINT;
 
-/// From now on SIGINT, SIGTERM and SIGHUP set `stop`, so that a run ends and its tables are printed; a second one ends the
-/// program at once.
+/// From now on SIGINT, SIGTERM and SIGHUP set `stop`, so that a run ends and its tables are printed; a second one ends
+/// the program at once.
 pub fn stop_on_signals(stop: &Arc<AtomicBool>) -> io::Result<()> {
     let stop = Arc::clone(stop);
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;

@@ -27,8 +27,8 @@ impl Cpu {
 }
 
 impl Process {
-    /// The process of a server that runs here, and whose sockets we may see. The pid that `stats` names could be one of another
-    /// machine or container, so it counts only if that process holds the socket that we are connected to.
+    /// The process of a server that runs here, and whose sockets we may see. The pid that `stats` names could be one of
+    /// another machine or container, so it counts only if that process holds the socket that we are connected to.
     pub(super) fn find(answers: &Answers) -> Option<Self> {
         let pid = answers.stats.get("pid")?.parse().ok()?;
         let is_it = match answers.peer {
@@ -45,7 +45,8 @@ impl Process {
     /// What it has used. `None`: it is gone.
     pub(super) fn cpu(&self) -> Option<Cpu> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
-        // proc(5): the name in parentheses is the second field and may hold anything; utime and stime are the 14th and 15th.
+        // proc(5): the name in parentheses is the second field and may hold anything; utime and stime are the 14th and
+        // 15th.
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
         let ticks_per_sec = rustix::param::clock_ticks_per_second() as f64;
         let mut secs = || Some(fields.next()?.parse::<f64>().ok()? / ticks_per_sec);

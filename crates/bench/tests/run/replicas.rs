@@ -5,12 +5,12 @@ use std::io::{Read, Write};
 use larder_bench::Outcome;
 use larder_bench::outcome::{Failure, Phase, Tally, Watcher};
 use larder_bench::scenario::{Kind, Scenario};
-use larder_conformance::server::{Server, memcached};
+use larder_conformance::server::{Server, any};
 
 use super::{failures, try_run};
 
 fn servers(count: usize) -> Vec<Server> {
-    (0..count).map(|_| Server::start::<&str>(&memcached().unwrap(), &[]).unwrap()).collect()
+    (0..count).map(|_| Server::start::<&str>(&any().unwrap(), &[]).unwrap()).collect()
 }
 
 /// In the form of a list, without the outermost quotes.

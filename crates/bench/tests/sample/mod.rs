@@ -25,8 +25,8 @@ pub(crate) fn ladder(kind: Kind, requests: u64, step_nanos: u64) -> CommandTally
     figures
 }
 
-/// `secs` periods of a second; in each `gets` gets and a ninth as many sets. The latency rises and falls; in the middle the server
-/// stalls once.
+/// `secs` periods of a second; in each `gets` gets and a ninth as many sets. The latency rises and falls; in the middle
+/// the server stalls once.
 pub(crate) fn outcome(name: &str, secs: u64, gets: u64, arrival: Arrival) -> Outcome {
     let periods: Vec<Period> = (0..secs)
         .map(|second| {

@@ -62,7 +62,8 @@ pub(crate) struct LoadArgs {
     /// What is in values
     #[arg(long, value_enum, help_heading = "What to ask")]
     content: Option<ContentArg>,
-    #[arg(long, value_name = "SPREAD", value_parser = parse::popularity, help_heading = "What to ask", help = POPULARITY_HELP)]
+    #[arg(long, value_name = "SPREAD", value_parser = parse::popularity)]
+    #[arg(help_heading = "What to ask", help = POPULARITY_HELP)]
     popularity: Option<Popularity>,
     /// Short for --popularity zipf:EXPONENT
     #[arg(long, value_name = "EXPONENT", conflicts_with = "popularity", help_heading = "What to ask")]

@@ -1,7 +1,8 @@
 //! Features that show in what is answered to a few lines.
 //!
-//! In requests `KEY` stands for a key of the try's own, `LONG` for one of 250 bytes, and at a `~` the next answer is waited for.
-//! A dump may begin with `OK` or not. In answers `*` stands for any rest of a line, `...` for lines up to the next that is given, `WAIT` for time that passes.
+//! In requests `KEY` stands for a key of the try's own, `LONG` for one of 250 bytes, and at a `~` the next answer is
+//! waited for. A dump may begin with `OK` or not. In answers `*` stands for any rest of a line, `...` for lines up to
+//! the next that is given, `WAIT` for time that passes.
 
 use std::time::Duration;
 

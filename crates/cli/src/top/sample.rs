@@ -62,8 +62,8 @@ impl Fleet {
         Ok(Self { members: target.servers()?.iter().map(member).collect::<Result<_, _>>()? })
     }
 
-    /// Asks all of them at the same time: one that hangs holds nobody up for longer than the timeout. At the first look there are
-    /// no rates.
+    /// Asks all of them at the same time: one that hangs holds nobody up for longer than the timeout. At the first look
+    /// there are no rates.
     pub(super) fn look(&mut self) -> Vec<Rates> {
         thread::scope(|scope| {
             let looks: Vec<_> = self.members.iter_mut().map(|member| scope.spawn(|| member.look())).collect();

@@ -17,8 +17,8 @@ pub(crate) struct Receipt {
 }
 
 impl Receipt {
-    /// Opens the file, with what it has already; or begins one. `servers` are those that the items go to. Errors: it tells of other
-    /// servers, or is something else.
+    /// Opens the file, with what it has already; or begins one. `servers` are those that the items go to. Errors: it
+    /// tells of other servers, or is something else.
     pub(crate) fn open(path: &Path, servers: &str) -> Result<(Self, Kept), Failure> {
         let refuse = |error: io::Error| Failure::Failed(format!("{}: {error}", path.display()));
         let mut options = OpenOptions::new();

@@ -1,8 +1,9 @@
 //! A server's items, read while it serves.
 //!
-//! First the server lists its keys (`lru_crawler metadump`), then they are asked for, some at a time. While its list is read slowly
-//! memcached keeps locks, so the list waits in a temporary file: larger than memory, perhaps. Where the server
-//! has the meta protocol, value, flags and time to live are of one moment; else the time to live is that of the list.
+//! First the server lists its keys (`lru_crawler metadump`), then they are asked for, some at a time. While its list is
+//! read slowly memcached keeps locks, so the list waits in a temporary file: larger than memory, perhaps. Where the
+//! server has the meta protocol, value, flags and time to live are of one moment; else the time to live is that of the
+//! list.
 
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher as _, RandomState};
@@ -67,8 +68,8 @@ impl Source {
         })
     }
 
-    /// Reads some items; false if there are no more. Keys for which `is_wanted` says no are passed over. Holds in memory what
-    /// is in a batch: a hundred items or a megabyte, or one item that is larger.
+    /// Reads some items; false if there are no more. Keys for which `is_wanted` says no are passed over. Holds in
+    /// memory what is in a batch: a hundred items or a megabyte, or one item that is larger.
     pub(crate) fn read(
         &mut self,
         is_wanted: &mut dyn FnMut(&[u8]) -> bool,
@@ -179,7 +180,8 @@ impl Source {
 }
 
 impl Listed {
-    /// `key=foo exp=1700000000 la=1699999000 cas=5 fetch=no cls=1 size=63`, of which larder needs the key, and `exp` (-1: never).
+    /// `key=foo exp=1700000000 la=1699999000 cas=5 fetch=no cls=1 size=63`, of which larder needs the key, and `exp`
+    /// (-1: never).
     fn read(line: &str) -> Option<Self> {
         let word = |name: &str| line.split(' ').find_map(|word| word.strip_prefix(name));
         let expires_at_secs = word("exp=")?.parse::<i64>().ok()?;

@@ -187,12 +187,12 @@ fn logins_work() {
 fn unix_sockets_work() {
     let folder = Folder::create();
     let path = folder.arg("socket");
-    let program = larder_conformance::server::memcached().expect("it is installed");
+    let program = larder_conformance::server::any().expect("it builds");
     // A server on a unix socket names no port that could be waited for.
     let mut server =
         std::process::Command::new(program).args(["-u", "root", "-s", &path]).spawn().expect("it starts");
     let larder = |args: &[&str]| ended(&command(&path, args).output().expect("larder runs"));
-    let answers = (0..500).any(|_| {
+    let answers = (0..6000).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
         larder(&["ping"]).code == 0
     });

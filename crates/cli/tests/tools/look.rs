@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_conformance::folder::Folder;
-use larder_conformance::server::Server;
+use larder_conformance::server::{Server, reference, version};
 use serde_json::Value;
 
 use crate::{both, command, ended, larder, ok, start_memcached};
@@ -41,7 +41,7 @@ fn keys_and_prefixes_are_statistics_as_well() {
         assert!(ok(&server, &["stat", "detail", "dump"]).ends_with("\n\tuser: get 1 hit 1 set 1 del 0\n"));
         ok(&server, &["stat", "detail", "off"]);
         // memcached shows what its maintainer thread has moved to the class's cold queue.
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(60);
         let items = loop {
             let items = ok(&server, &["stat", "cachedump", "1", "10"]);
             if items.contains("user:1") || Instant::now() > deadline {
@@ -97,7 +97,9 @@ fn every_server_is_asked() {
         assert_eq!((told.code, told.out.lines().count()), (69, 2), "{told:?}");
         assert!(told.err.contains("127.0.0.1:1: cannot connect"), "{told:?}");
     }
-    assert_eq!(ok(&a, &["version"]).split(' ').next_back().map(str::trim), Some(&memcached_version()[..]));
+    if let Some(version) = memcached_version() {
+        assert_eq!(ok(&a, &["version"]).split(' ').next_back().map(str::trim), Some(&version[..]));
+    }
     for server in [&a, &b] {
         ok(server, &["set", "k", "v"]);
     }
@@ -117,6 +119,9 @@ fn every_server_is_asked() {
 /// memcached does not tell how long requests take.
 #[test]
 fn top_tells_how_long_requests_took_since_the_last_look() {
+    if reference().is_none() {
+        return;
+    }
     let [memcached, larderd] = both();
     let list = format!("{},{}", memcached.address(), larderd.address());
     let mut top = command(&list, &["top", "--once", "--json"]);
@@ -139,10 +144,10 @@ fn top_tells_how_long_requests_took_since_the_last_look() {
     assert!(0.0 < p50 && p50 <= p99, "{out}");
 }
 
-fn memcached_version() -> String {
-    let program = larder_conformance::server::memcached().expect("it is installed");
-    let version = larder_conformance::server::version(&program).expect("it tells");
-    version.trim_start_matches("memcached ").to_owned()
+/// What `version` says of memcached; `None` where it is not installed.
+fn memcached_version() -> Option<String> {
+    let version = version(&reference()?).expect("it tells");
+    Some(version.trim_start_matches("memcached ").to_owned())
 }
 
 /// The texts are memcached_strerror's of libmemcached 1.1.4.

@@ -105,4 +105,4 @@ impl Drop for Tmux {
     }
 }
 
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(60);

@@ -109,7 +109,8 @@ fn a_million_items_move_from_memcached_to_larderd_and_back() {
     moves(1_000_000, "1024");
 }
 
-/// From memcached by a file to larderd, from there to another larderd, and from there to memcached, while all servers serve.
+/// From memcached by a file to larderd, from there to another larderd, and from there to memcached, while all servers
+/// serve.
 fn moves(items: usize, memory_mib: &str) {
     let now_secs = now_secs();
     let options = ["-m", memory_mib];

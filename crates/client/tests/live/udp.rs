@@ -12,7 +12,7 @@ fn requests_are_answered_in_every_protocol() {
     let server = start(&["-U", "-1"]);
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
     socket.connect(server.udp_address().expect("it was asked for")).expect("it is local");
-    socket.set_read_timeout(Some(Duration::from_secs(5))).expect("it is a socket");
+    socket.set_read_timeout(Some(Duration::from_secs(60))).expect("it is a socket");
     for protocol in [Protocol::Text, Protocol::Meta, Protocol::Binary] {
         let mut pipeline = DatagramPipeline::new(protocol);
         let mut found = Vec::new();

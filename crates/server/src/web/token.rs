@@ -18,7 +18,8 @@ pub struct TokenFile {
 }
 
 impl TokenFile {
-    /// Reads the file, if there is to be one. Before rights are given up: it may be root's to read. Errors: exit code 1.
+    /// Reads the file, if there is to be one. Before rights are given up: it may be root's to read. Errors: exit
+    /// code 1.
     pub fn read(settings: &WebSettings) -> Result<Option<Self>, Refusal> {
         let Some(path) = &settings.token_file else { return Ok(None) };
         let refuse =

@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use crate::server::Larderd;
 
-/// A key of rank r is asked for with weight 1/r (Zipf), of 100,000 keys. Prefixes, each of all ranks between two squares, then
-/// have shares of about 2/g.
+/// A key of rank r is asked for with weight 1/r (Zipf), of 100,000 keys. Prefixes, each of all ranks between two
+/// squares, then have shares of about 2/g.
 ///
-/// What is reported is right if nothing is clearly busier than what is named before it, or instead of it. Clearly: by more
-/// than five standard deviations of the sample, from which the busiest are told.
+/// What is reported is right if nothing is clearly busier than what is named before it, or instead of it. Clearly: by
+/// more than five standard deviations of the sample, from which the busiest are told.
 #[test]
 fn the_busiest_keys_and_prefixes_of_a_zipf_load_are_named() {
     let server = Larderd::start(&["-t", "4"]);

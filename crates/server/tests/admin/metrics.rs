@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use crate::server::Larderd;
 
-/// Samples by name and labels, of a text that is checked as strictly as the format is written (Prometheus documentation, "Exposition
-/// formats"): help, type and samples of a metric stand together, once.
+/// Samples by name and labels, of a text that is checked as strictly as the format is written (Prometheus
+/// documentation, "Exposition formats"): help, type and samples of a metric stand together, once.
 fn parse(text: &str) -> BTreeMap<String, f64> {
     let mut samples = BTreeMap::new();
     let mut seen = BTreeSet::new();
@@ -233,7 +233,8 @@ fn latencies_are_histograms_by_command_and_transport() {
     assert!(!silent.get("/metrics").body.contains("larder_request_duration"));
 }
 
-/// Prometheus's own opinion, where it is installed (Debian: prometheus). It dislikes three names, which are the exporter's.
+/// Prometheus's own opinion, where it is installed (Debian: prometheus). It dislikes three names, which are the
+/// exporter's.
 #[test]
 fn promtool_has_nothing_new_to_say() {
     let body = with_traffic(&[]).get("/metrics").body;

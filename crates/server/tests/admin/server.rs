@@ -36,7 +36,7 @@ impl Larderd {
         }
         command.env("MEMCACHED_PORT_FILENAME", &port_file).stderr(Stdio::null());
         let child = command.spawn().expect("larderd is built");
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(60);
         let ports = loop {
             match fs::read_to_string(&port_file) {
                 Ok(ports) => break ports,
@@ -71,14 +71,14 @@ impl Larderd {
     /// Sends this, and reads until the server closes.
     pub(crate) fn ask(&self, request: &str) -> Reply {
         let mut stream = TcpStream::connect(self.admin).expect("larderd listens");
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("it is no zero");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("it is no zero");
         converse(&mut stream, request)
     }
 
     /// Sends commands to the cache and returns what it answers, up to its end.
     pub(crate) fn cache(&self, commands: &str) -> String {
         let mut stream = TcpStream::connect(self.cache).expect("larderd listens");
-        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("it is no zero");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("it is no zero");
         stream.write_all(commands.as_bytes()).expect("larderd reads");
         stream.write_all(b"quit\r\n").expect("larderd reads");
         let mut answer = String::new();

@@ -68,7 +68,8 @@ fn connections_are_told_by_worker_and_listener() {
     drop(open);
 }
 
-/// Values leave the cache by the cache's protocol alone; keys are told in one place, and not at all where nobody may dump them.
+/// Values leave the cache by the cache's protocol alone; keys are told in one place, and not at all where nobody may
+/// dump them.
 #[test]
 fn values_are_told_nowhere_and_keys_in_one_place() {
     for (options, tells_keys) in [(&[][..], true), (&["-X"], false), (&["-o", "no_hot_keys"], false)] {

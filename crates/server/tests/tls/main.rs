@@ -1,5 +1,5 @@
-//! TLS, with a real larderd and rustls's client. That other TLS libraries get along with larderd is for the real clients to
-//! show (conformance/clients).
+//! TLS, with a real larderd and rustls's client. That other TLS libraries get along with larderd is for the real
+//! clients to show (conformance/clients).
 
 mod authority;
 mod client;

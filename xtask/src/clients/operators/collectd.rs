@@ -96,4 +96,4 @@ impl Drop for Running {
 const DATE_BYTES: usize = "-2000-01-01".len();
 /// Of some things it tells the change since the last time, so twice at least.
 const MEASUREMENTS: usize = 3;
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(60);

@@ -109,4 +109,4 @@ impl Drop for Running {
     }
 }
 
-const TIMEOUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(60);

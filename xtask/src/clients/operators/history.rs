@@ -1,4 +1,5 @@
-//! What happens to each server before the tools look at it: every kind of command, hit and missed, and items of many sizes.
+//! What happens to each server before the tools look at it: every kind of command, hit and missed, and items of many
+//! sizes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -75,7 +76,7 @@ pub(super) fn settle(reference: SocketAddr) -> Result<()> {
 
 const ITEMS: usize = 200;
 const LARGE_ITEMS: usize = 20;
-const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
-const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// With which a reply ends, unless it is a number.
 const LAST_LINES: [&str; 6] = ["STORED", "EXISTS", "NOT_FOUND", "DELETED", "TOUCHED", "END"];

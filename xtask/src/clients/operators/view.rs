@@ -155,7 +155,8 @@ const DELIBERATE: [&str; 15] = [
     "malloced_bytes",
 ];
 
-/// What larder does not have: options of storage on disk, those of TLS without `-Z`, and what memcached 1.6.45 has no longer.
+/// What larder does not have: options of storage on disk, those of TLS without `-Z`, and what memcached 1.6.45 has no
+/// longer.
 const MEMCACHEDS: [&str; 22] = [
     "slab_reassign_evictions_nomem",
     "slab_automove_freeratio",

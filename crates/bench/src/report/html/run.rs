@@ -214,8 +214,8 @@ fn failures(periods: &[Period], total: &Tally) -> Option<Chart> {
     })
 }
 
-/// Neighbouring periods added up until there are at most [`POINTS_MAX`]. So is a short rest at the end, whose rates would be those of
-/// a few requests.
+/// Neighbouring periods added up until there are at most [`POINTS_MAX`]. So is a short rest at the end, whose rates
+/// would be those of a few requests.
 fn condensed(periods: &[Period]) -> Vec<Period> {
     const REST_MAX: f64 = 0.25;
     let step = periods.len().div_ceil(POINTS_MAX).max(1);

@@ -60,8 +60,8 @@ impl Thread {
             while !self.lanes[id].follow_ups.is_empty() && self.ask(id, now, now) {}
             self.queue(id);
         } else {
-            // A whole batch at a time, as soon as the last one is answered: topped up one by one, batches would wear down to
-            // single requests, and cost a system call each.
+            // A whole batch at a time, as soon as the last one is answered: topped up one by one, batches would wear
+            // down to single requests, and cost a system call each.
             let batch = self.plan.groups[self.lanes[id].group].group.pipeline;
             if self.lanes[id].in_flight == 0 {
                 let asked = (0..batch).take_while(|_| self.ask(id, now, now)).count();

@@ -27,7 +27,8 @@ impl GroupState {
         }
     }
 
-    /// Whether a request may be asked and counted; `index` is the group's, `threads` share what is left. Claims more where nothing is.
+    /// Whether a request may be asked and counted; `index` is the group's, `threads` share what is left. Claims more
+    /// where nothing is.
     #[inline]
     pub(super) fn may_ask(&mut self, control: &Control, index: usize, threads: usize) -> bool {
         if self.claimed == 0 {

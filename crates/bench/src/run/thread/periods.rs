@@ -33,7 +33,8 @@ impl Periods {
         self.is_set() && now < self.begin_nanos
     }
 
-    /// How many are over, if that is news. What is answered after the end belongs to the last one, so that is never over.
+    /// How many are over, if that is news. What is answered after the end belongs to the last one, so that is never
+    /// over.
     #[inline]
     pub(super) fn over(&self, now: u64) -> Option<usize> {
         (now >= self.next_nanos() && self.count < self.last()).then(|| {
