@@ -31,7 +31,7 @@ use larder_server::web::TokenFile;
 use larder_server::worker::Worker;
 
 fn main() -> ExitCode {
-    let outcome = options::parse(std::env::args_os().skip(1)).and_then(|outcome| match outcome {
+    let outcome = options::parse(std::env::args_os()).and_then(|outcome| match outcome {
         Outcome::Serve(settings) => serve(*settings),
         Outcome::Print(text) => {
             // Whoever closed our stdout does not want the rest.
@@ -132,7 +132,7 @@ impl Secrets {
 fn announce(settings: &Settings) {
     let given: Vec<_> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
+        version = larder_server::LARDER_VERSION,
         threads = settings.threads,
         memory_mib = settings.memory_bytes >> 20,
         connections_max = settings.connections_max,

@@ -61,7 +61,7 @@ const MEMCACHED_EXTENDED: &str = "maxconns_fast no_maxconns_fast hashpower no_ha
     ext_drop_under ext_max_frag ext_max_sleep proxy_config sock_cookie_id";
 
 fn parse_line(line: &str) -> Result<Outcome, Refusal> {
-    parse(line.split_whitespace().map(OsString::from))
+    parse(std::iter::once("larderd").chain(line.split_whitespace()).map(OsString::from))
 }
 
 #[track_caller]
