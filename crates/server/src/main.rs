@@ -60,12 +60,12 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     }
     let target = privilege::target(&settings)?;
     let secrets = Secrets::read(&settings)?;
-    let doors = Doors::open(&mut settings)?;
+    let doors = Doors::open(&mut settings, target.as_ref())?;
     let connections = settings.connections_max as usize;
     let descriptors = connections + settings.own_descriptors() + doors.descriptors();
     privilege::allow_descriptors(descriptors as u64, connections as u64)?;
     if let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME") {
-        doors.write_port_file(path.as_ref())?;
+        doors.write_port_file(path.as_ref(), target.as_ref())?;
     }
     let engine = Engine::new(config(&settings)?).map_err(|error| {
         Refusal::new(
@@ -73,9 +73,6 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
             format!("failed to reserve {} bytes of memory: {error}", settings.memory_bytes),
         )
     })?;
-    if let Some(target) = &target {
-        doors.hand_over(target)?;
-    }
     announce(&settings);
     numa::spread(&engine);
     doors.announce(&settings, secrets.guard.is_some());
@@ -88,7 +85,7 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     // Before anybody learns whom to send them to.
     let signals = Signals::take_over()
         .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to take over signals: {error}")))?;
-    let pid_file = settings.pid_file.as_deref().and_then(PidFile::write);
+    let pid_file = settings.pid_file.as_deref().and_then(|path| PidFile::write(path, target.as_ref()));
     if let Some(target) = &target {
         target.assume()?;
     }
