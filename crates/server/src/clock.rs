@@ -90,8 +90,8 @@ impl Clock {
         }
     }
 
-    /// Is this exptime an absolute time from before the server's: one that means nothing to flush_all? memcached's time begins about a
-    /// minute before its start.
+    /// Is this exptime an absolute time from before the server's: one that means nothing to flush_all? memcached's
+    /// time begins about a minute before its start.
     pub fn is_before_start(&self, exptime: i64) -> bool {
         exptime > RELATIVE_SECS_MAX && exptime <= self.wall_secs(FIRST_SEC) - 61
     }

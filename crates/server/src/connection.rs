@@ -143,7 +143,8 @@ impl Connection {
         heard
     }
 
-    /// Answers what it heard, up to its share of requests (`-R`). Says where in the bench's output its answer lies, to be sent with those of the others; or what becomes of it, if there is nothing that can wait to be sent.
+    /// Answers what it heard, up to its share of requests (`-R`). Says where in the bench's output its answer lies,
+    /// to be sent with those of the others; or what becomes of it, if there is nothing that can wait to be sent.
     pub(crate) fn answer(
         &mut self,
         bench: &mut Bench<'_>,

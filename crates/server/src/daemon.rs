@@ -21,8 +21,8 @@ pub fn detach(settings: &Settings) -> Result<(), Refusal> {
 pub struct PidFile(PathBuf);
 
 impl PidFile {
-    /// Writes it, with the rights of [`privilege::at_path`]. What is wrong is said on stderr and does not keep the server from starting,
-    /// as with memcached.
+    /// Writes it, with the rights of [`privilege::at_path`]. What is wrong is said on stderr and does not keep the
+    /// server from starting, as with memcached.
     pub fn write(path: &Path, user: Option<&Target>) -> Option<Self> {
         let written = privilege::at_path(user, path, |path, _| {
             if let Some(pid) = running(path) {

@@ -23,8 +23,8 @@ pub struct Doors {
 }
 
 impl Doors {
-    /// Takes what was passed, and else binds what the settings ask for, for a server that is to run as `user`. What was passed stands in the settings then. Errors: exit
-    /// code 71, 64.
+    /// Takes what was passed, and else binds what the settings ask for, for a server that is to run as `user`. What
+    /// was passed stands in the settings then. Errors: exit code 71, 64.
     pub fn open(settings: &mut Settings, user: Option<&Target>) -> Result<Self, Refusal> {
         let passed = Sockets::take(settings)?;
         let (listeners, udp) = if passed.serve_clients() {

@@ -75,8 +75,8 @@ impl fmt::Display for Address {
     }
 }
 
-/// Binds everything that the settings ask for, for a server that is to run as `user`; there may be nothing (`-p 0`). Errors: exit
-/// code 71.
+/// Binds everything that the settings ask for, for a server that is to run as `user`; there may be nothing (`-p 0`).
+/// Errors: exit code 71.
 pub fn bind(settings: &Settings, user: Option<&Target>) -> Result<Vec<Listener>, Refusal> {
     if let Some(path) = &settings.unix_socket {
         let listener = bind_unix(path, settings, user).map_err(|error| {
@@ -123,8 +123,9 @@ pub fn bind(settings: &Settings, user: Option<&Target>) -> Result<Vec<Listener>,
     Ok(listeners)
 }
 
-/// Writes one line for each TCP and UDP address to `path`, with the rights of [`privilege::at_path`]. Whoever waits for the file finds it
-/// whole: `TCP INET: <port>`, `TCP INET6: <port>`, the same with UDP, and with ADMIN for `--admin-listen`.
+/// Writes one line for each TCP and UDP address to `path`, with the rights of [`privilege::at_path`]. Whoever waits
+/// for the file finds it whole: `TCP INET: <port>`, `TCP INET6: <port>`, the same with UDP, and with ADMIN for
+/// `--admin-listen`.
 ///
 /// memcached, environment variable MEMCACHED_PORT_FILENAME.
 pub fn write_port_file(

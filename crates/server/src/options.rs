@@ -68,8 +68,8 @@ impl Program {
 }
 
 /// Reads the command line, the program's name first, from left to right: the first option that is wrong refuses,
-/// the first that prints (`-h`, `-V`, `-i`) wins over all that follow. Words that are no options refuse, which memcached ignores:
-/// one is mostly an option that has lost its dash, and a server without it may stand open.
+/// the first that prints (`-h`, `-V`, `-i`) wins over all that follow. Words that are no options refuse, which
+/// memcached ignores: one is mostly an option that has lost its dash, and a server without it may stand open.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Outcome, Refusal> {
     let mut draft = Draft::default();
     let mut parser = lexopt::Parser::from_iter(args);

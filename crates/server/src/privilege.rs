@@ -91,9 +91,9 @@ pub enum Rights {
     Roots,
 }
 
-/// Makes or replaces the file at `path` so that no link leads root astray: with the rights of the user that we are to become, who
-/// could have planted it. Where that user may not, but root alone can have made every part of the way, with root's: `act` is told, and
-/// gets the path without links in it. Only while there is one thread.
+/// Makes or replaces the file at `path` so that no link leads root astray: with the rights of the user that we are to
+/// become, who could have planted it. Where that user may not, but root alone can have made every part of the way,
+/// with root's: `act` is told, and gets the path without links in it. Only while there is one thread.
 pub fn at_path<T>(
     user: Option<&Target>,
     path: &Path,
@@ -109,7 +109,8 @@ pub fn at_path<T>(
     }
 }
 
-/// The path without links, if nobody but root can put something else in its place, or in the place of any folder or link on the way.
+/// The path without links, if nobody but root can put something else in its place, or in the place of any folder or
+/// link on the way.
 fn roots_own(path: &Path) -> Option<PathBuf> {
     let (name, path) = (path.file_name()?, std::path::absolute(path).ok()?);
     // From the top: what is above cannot change any more when what is below is looked at.

@@ -213,7 +213,8 @@ impl Desk {
 }
 
 impl Message {
-    /// The bytes, with what was answered behind them, of which `bytes_max` may be sent: what is more is not even copied.
+    /// The bytes, with what was answered behind them, of which `bytes_max` may be sent: what is more is not even
+    /// copied.
     fn take_back(&mut self, output: Output<'_>, bytes_max: usize) {
         if output.len_bytes() <= bytes_max {
             self.bytes = output.into_whole_buffer();
@@ -241,8 +242,8 @@ impl Message {
     }
 }
 
-/// What may be sent in answer to one datagram of a source that is known: several MiB, or any one item; and no reply of more datagrams
-/// than can be numbered.
+/// What may be sent in answer to one datagram of a source that is known: several MiB, or any one item; and no reply
+/// of more datagrams than can be numbered.
 fn known_bytes(settings: &Settings) -> usize {
     const BYTES_MAX: usize = u16::MAX as usize * udp::PAYLOAD_BYTES_MAX;
     let item = udp::framed_bytes(settings.item_bytes_max as usize + ITEM_OVERHEAD_BYTES);

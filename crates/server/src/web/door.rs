@@ -76,7 +76,8 @@ impl Door {
     }
 }
 
-/// `127.0.0.1:80`, `[::1]`, `localhost:80` and the like, and nothing before or behind (RFC 9110, section 7.2: host and port).
+/// `127.0.0.1:80`, `[::1]`, `localhost:80` and the like, and nothing before or behind (RFC 9110, section 7.2: host
+/// and port).
 fn is_this_machine(host: &str) -> bool {
     let (is_named, rest) = match host.strip_prefix('[').map(|bracketed| bracketed.split_once(']')) {
         Some(Some((ip, rest))) => (ip.parse::<Ipv6Addr>().is_ok_and(|ip| ip.is_loopback()), rest),

@@ -24,8 +24,8 @@ use super::router;
 use super::state::State;
 use crate::listen::Address;
 
-/// Open connections at most. Who comes beyond takes the place of the one whose last request, or arrival, is the longest ago: so a probe,
-/// which asks as soon as it is here, is answered whoever else keeps connections open.
+/// Open connections at most. Who comes beyond takes the place of the one whose last request, or arrival, is the
+/// longest ago: so a probe, which asks as soon as it is here, is answered whoever else keeps connections open.
 pub(super) const CONNECTIONS_MAX: usize = 64;
 
 /// Who is here, in the order of their last requests.
