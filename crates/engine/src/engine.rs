@@ -287,6 +287,11 @@ impl Engine {
         }
     }
 
+    /// Forgets a pending flush.
+    pub fn cancel_flush(&self) {
+        self.flush_at.store(0, Relaxed);
+    }
+
     /// Carries out a pending flush whose time has come.
     pub(crate) fn flush_if_due(&self, now: Now) {
         let at = self.flush_at.load(Relaxed);

@@ -146,15 +146,11 @@ impl Streams {
 
 /// `cache_memlimit <megabytes>`
 pub(crate) fn memory_limit(arguments: &[&[u8]]) -> Command<'static> {
-    let megabytes = match arguments.first().map(|word| number::parse_u64(word)) {
-        None => return refusal(Error::BadFormat),
-        Some(None) => return refusal(Error::UnknownCommand),
-        Some(Some(megabytes)) => megabytes,
-    };
-    match u32::try_from(megabytes) {
-        Ok(..MEGABYTES_MIN) => refusal(Error::MemoryTooSmall),
-        Ok(megabytes @ ..=MEGABYTES_MAX) => Command::Admin(Admin::MemoryLimit(megabytes)),
-        _ => refusal(Error::MemoryInBytes),
+    match arguments.first().and_then(|word| number::parse_u32(word)) {
+        None => refusal(Error::UnknownCommand),
+        Some(..MEGABYTES_MIN) => refusal(Error::MemoryTooSmall),
+        Some(megabytes @ ..=MEGABYTES_MAX) => Command::Admin(Admin::MemoryLimit(megabytes)),
+        Some(_) => refusal(Error::MemoryInBytes),
     }
 }
 

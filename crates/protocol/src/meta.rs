@@ -129,7 +129,7 @@ pub(crate) fn arith(rest: &[u8]) -> Request<'_> {
     }
     let (key, flags) = match parse_key_and_flags(key, flags, FLAGS_MAX) {
         Ok(parsed) => parsed,
-        Err(Error::TooManyFlags) => return malformed(Error::TooManyFlags),
+        Err(error @ (Error::TooManyFlags | Error::OpaqueTooLong)) => return malformed(error),
         // This command alone does not say which.
         Err(_) => return malformed(Error::InvalidOrDuplicateFlag),
     };
@@ -156,15 +156,16 @@ pub(crate) fn peek(rest: &[u8]) -> Request<'_> {
     let (word, words) = split_word(rest);
     let is_base64 = split_flags(words).any(|flag| flag == (b'b', b""));
     let parsed = match Key::new(word) {
-        Some(_) if is_base64 => Key::base64(word).ok_or(Error::BadBase64),
-        plain => plain.ok_or(Error::BadFormat),
+        Some(_) if is_base64 => Key::base64(word),
+        plain => plain,
     };
     match parsed {
-        Ok(key) => Request {
+        Some(key) => Request {
             command: Command::Peek(key),
             form: Form::Meta(form(Verb::Peek, key, &Flags::default())),
         },
-        Err(error) => malformed(error),
+        // This command alone does not say that it is the base64.
+        None => malformed(Error::BadFormat),
     }
 }
 

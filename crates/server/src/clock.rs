@@ -87,6 +87,12 @@ impl Clock {
         }
     }
 
+    /// Is this exptime an absolute time from before the server's: one that means nothing to flush_all? memcached's
+    /// time begins about a minute before its start.
+    pub fn is_before_start(&self, exptime: i64) -> bool {
+        exptime > RELATIVE_SECS_MAX && exptime <= self.wall_secs(FIRST_SEC) - 61
+    }
+
     /// The Unix time of a second on the scale of [`Now::secs`].
     pub fn wall_secs(&self, secs: u32) -> i64 {
         let zero = i64::try_from(self.started_wall.as_secs()).unwrap_or(i64::MAX) - i64::from(FIRST_SEC);
@@ -126,6 +132,24 @@ mod tests {
         assert_eq!(clock.expiry(1_800_000_098 + 7, NOW), Expiry::at(107));
         assert!(clock.expiry(1_800_000_098 - 7, NOW).is_past(NOW));
         assert_eq!(clock.expiry(i64::MAX, NOW), Expiry::at(u32::MAX));
+    }
+
+    /// memcached 1.6.18: `flush_all` of 61 s before its start and earlier does nothing, of 60 s flushes.
+    #[test]
+    fn what_was_a_minute_before_the_start_is_before_all_time() {
+        let clock = started_at(1_800_000_000);
+        for (exptime, is_before) in [
+            (1_800_000_000 - 61, true),
+            (1_800_000_000 - 60, false),
+            (2_592_001, true),
+            (2_592_000, false),
+            (0, false),
+            (-1, false),
+            (i64::MIN, false),
+            (i64::MAX, false),
+        ] {
+            assert_eq!(clock.is_before_start(exptime), is_before, "{exptime}");
+        }
     }
 
     #[test]

@@ -144,17 +144,16 @@ impl Connection {
         heard
     }
 
-    /// Answers what it heard. A connection that is alone may go on beyond its share of requests. Says where in the bench's output
-    /// its answer lies, to be sent with those of the others; or what becomes of it, if there is nothing that can wait to be sent.
+    /// Answers what it heard, up to its share of requests (`-R`). Says where in the bench's output its answer lies,
+    /// to be sent with those of the others; or what becomes of it, if there is nothing that can wait to be sent.
     pub(crate) fn answer(
         &mut self,
         bench: &mut Bench<'_>,
         heard: Range<usize>,
         ahead: Option<&Ahead>,
-        is_alone: bool,
     ) -> Result<Range<usize>, Next> {
         self.client.set_state(State::ParseCommand);
-        let answered = self.feed(bench, heard, ahead, if is_alone { ROUNDS_ALONE } else { 1 });
+        let answered = self.feed(bench, heard, ahead);
         self.show_state();
         answered
     }
@@ -286,7 +285,6 @@ impl Connection {
         bench: &mut Bench<'_>,
         heard: Range<usize>,
         ahead: Option<&Ahead>,
-        rounds_max: u32,
     ) -> Result<Range<usize>, Next> {
         let Input { bytes: mut kept, mut from, .. } = mem::take(&mut self.input);
         let is_kept = !kept.is_empty();
@@ -301,11 +299,10 @@ impl Connection {
             ahead.map(|Ahead { key, hash }| Foreseen { key: &input[key.clone()], hash: *hash });
 
         let context = bench.context(&self.client);
-        let mut rounds = 0;
         let mut answer = None;
-        let (next, is_unfed) = loop {
-            let begun = if rounds == 0 { bench.heard } else { Moment::now() };
-            if rounds == 0 && !heard.is_empty() && bench.recorder.measured().latency {
+        let (next, is_unfed) = 'share: {
+            let begun = bench.heard;
+            if !heard.is_empty() && bench.recorder.measured().latency {
                 bench.recorder.waited(begun.nanos_since(bench.woken));
             }
             let turn = bench.handle.enter(bench.shared.clock.at(begun));
@@ -323,16 +320,16 @@ impl Connection {
                 // Sent by the control thread, once it tells what happens.
                 let unsent = output.unsent(0);
                 *bench.output = output.into_buffer();
-                let Some(unsent) = unsent else { break (Next::Close(CloseReason::Error), false) };
+                let Some(unsent) = unsent else { break 'share (Next::Close(CloseReason::Error), false) };
                 self.unsent = Some(Box::new(unsent));
-                break (Next::Watch(streams), false);
+                break 'share (Next::Watch(streams), false);
             }
             let is_last = matches!(fed.verdict, Verdict::NeedInput) && self.wire.is_plain();
             if is_last && output.plain().is_some_and(|bytes| (1..=WAITING_BYTES_MAX).contains(&bytes.len())) {
                 let (buffer, range) = output.into_filled_buffer();
                 *bench.output = buffer;
                 answer = Some(range);
-                break (Next::Wait(Interest::Readable), false);
+                break 'share (Next::Wait(Interest::Readable), false);
             }
             let sent = send(&mut self.wire, &output, bench.tls, bench.counters);
             let mut is_lost = sent.is_err();
@@ -345,35 +342,33 @@ impl Connection {
             }
             *bench.output = output.into_buffer();
             if is_lost {
-                break (Next::Close(CloseReason::Error), false);
+                break 'share (Next::Close(CloseReason::Error), false);
             }
             drop(turn);
             let is_unfed = !matches!(fed.verdict, Verdict::NeedInput);
             if let Verdict::Close(reason) = fed.verdict {
                 if !self.is_blocked() {
-                    break (Next::Close(reason), false);
+                    break 'share (Next::Close(reason), false);
                 }
                 self.closing = Some(reason);
             }
             if self.is_blocked() {
-                break (Next::Wait(Interest::Writable), is_unfed);
+                break 'share (Next::Wait(Interest::Writable), is_unfed);
             }
-            rounds += 1;
             match fed.verdict {
                 // Nobody would wake us: the end was in what has been read.
-                Verdict::NeedInput if self.wire.is_ended() => break (Next::Queue, false),
-                Verdict::NeedInput => break (Next::Wait(Interest::Readable), false),
+                Verdict::NeedInput if self.wire.is_ended() => (Next::Queue, false),
+                Verdict::NeedInput => (Next::Wait(Interest::Readable), false),
                 Verdict::TryAgain => {
                     let_others_run();
-                    break (Next::Queue, true);
+                    (Next::Queue, true)
                 }
-                Verdict::Later => break (Next::Park, true),
-                _ if rounds < rounds_max => {}
+                Verdict::Later => (Next::Park, true),
                 verdict => {
                     if matches!(verdict, Verdict::Yield) {
                         bench.counters.conn_yields.add(1);
                     }
-                    break (Next::Queue, true);
+                    (Next::Queue, true)
                 }
             }
         };
@@ -489,8 +484,5 @@ pub(crate) const SCRATCH_BYTES: usize = 64 << 10;
 const WAITING_BYTES_MAX: usize = 8 << 10;
 /// Parts of one gathered write. What does not fit goes with the next.
 const SLICES_MAX: usize = 64;
-/// How many shares of requests (`-R`) a connection gets while no other is ready. Not endless: others may have become
-/// ready meanwhile.
-const ROUNDS_ALONE: u32 = 16;
 /// How many pieces of a large value are read before others have their turn.
 const WINDOWS_PER_EVENT: u32 = 16;

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::options::{EXIT_FAILURE, Refusal};
+use crate::privilege::{self, Target};
 use crate::settings::Settings;
 
 /// Goes to the background: a new session, `/` as directory (unless `-r`: a core file belongs where we started),
@@ -20,16 +21,15 @@ pub fn detach(settings: &Settings) -> Result<(), Refusal> {
 pub struct PidFile(PathBuf);
 
 impl PidFile {
-    /// Writes it, by way of a file beside it, so that nobody reads half a number. What is wrong is said on stderr
-    /// and does not keep the server from starting, as with memcached.
-    pub fn write(path: &Path) -> Option<Self> {
-        if let Some(pid) = running(path) {
-            tracing::warn!("The pid file contained the following (running) pid: {pid}");
-        }
-        let mut unfinished = path.as_os_str().to_owned();
-        unfinished.push(".tmp");
-        let written = std::fs::write(&unfinished, format!("{}\n", std::process::id()))
-            .and_then(|()| std::fs::rename(&unfinished, path));
+    /// Writes it, with the rights of [`privilege::at_path`]. What is wrong is said on stderr and does not keep the
+    /// server from starting, as with memcached.
+    pub fn write(path: &Path, user: Option<&Target>) -> Option<Self> {
+        let written = privilege::at_path(user, path, |path, _| {
+            if let Some(pid) = running(path) {
+                tracing::warn!("The pid file contained the following (running) pid: {pid}");
+            }
+            write_whole(path, ".tmp", &format!("{}\n", std::process::id()))
+        });
         match written {
             Ok(()) => Some(Self(path.to_owned())),
             Err(error) => {
@@ -43,6 +43,14 @@ impl PidFile {
     pub fn remove(self) -> io::Result<()> {
         std::fs::remove_file(self.0)
     }
+}
+
+/// Writes a file beside `path` and renames it to `path`, so that nobody reads half of it.
+pub(crate) fn write_whole(path: &Path, ending: &str, text: &str) -> io::Result<()> {
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(ending);
+    std::fs::write(&unfinished, text)?;
+    std::fs::rename(&unfinished, path)
 }
 
 /// The process an old pid file names, if it runs.

@@ -23,17 +23,17 @@ pub struct Doors {
 }
 
 impl Doors {
-    /// Takes what was passed, and else binds what the settings ask for. What was passed stands in the settings then. Errors: exit
-    /// code 71, 64.
-    pub fn open(settings: &mut Settings) -> Result<Self, Refusal> {
+    /// Takes what was passed, and else binds what the settings ask for, for a server that is to run as `user`. What
+    /// was passed stands in the settings then. Errors: exit code 71, 64.
+    pub fn open(settings: &mut Settings, user: Option<&Target>) -> Result<Self, Refusal> {
         let passed = Sockets::take(settings)?;
         let (listeners, udp) = if passed.serve_clients() {
             passed.describe(settings);
             (passed.listeners, udp::share(passed.udp, settings.threads))
         } else {
-            (listen::bind(settings)?, udp::bind(settings)?)
+            (listen::bind(settings, user)?, udp::bind(settings)?)
         };
-        Ok(Self { listeners, udp, web: Web::bind(settings, passed.admin)? })
+        Ok(Self { listeners, udp, web: Web::bind(settings, passed.admin, user)? })
     }
 
     /// Descriptors that they take.
@@ -43,15 +43,9 @@ impl Doors {
     }
 
     /// Writes the port file. Errors: exit code 1.
-    pub fn write_port_file(&self, path: &Path) -> Result<(), Refusal> {
-        listen::write_port_file(path, &self.listeners, &self.datagram_addresses(), self.admin())
+    pub fn write_port_file(&self, path: &Path, user: Option<&Target>) -> Result<(), Refusal> {
+        listen::write_port_file(path, &self.listeners, &self.datagram_addresses(), self.admin(), user)
             .map_err(|error| Refusal::new(EXIT_FAILURE, format!("Failed to write the port file: {error}")))
-    }
-
-    /// Gives Unix sockets to the user that we are to become. Errors: exit code 71.
-    pub fn hand_over(&self, target: &Target) -> Result<(), Refusal> {
-        target.hand_over(&self.listeners)?;
-        target.hand_over(self.admin())
     }
 
     /// Names them in the journal, and warns of those that stand open.

@@ -13,7 +13,7 @@ use larder_protocol::command::{Command, Sasl};
 use larder_protocol::{Error, Form, KeyBuffer, Reply, Request};
 
 pub use self::read::GetFailed;
-use crate::VERSION;
+use crate::MEMCACHED_VERSION;
 use crate::counters::Counters;
 use crate::dump::Dump;
 use crate::frame::Foreseen;
@@ -145,7 +145,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             Command::Arith(arith) => self.arith(arith, hash),
             Command::Flush(exptime) => Ok(self.flush(exptime)),
             Command::Noop => Ok(Reply::Noop),
-            Command::Version => Ok(Reply::Version(VERSION)),
+            Command::Version => Ok(Reply::Version(MEMCACHED_VERSION)),
             Command::Verbosity(level) => {
                 // At most 2, so it fits.
                 self.cx.shared.set_verbosity(level.min(VERBOSITY_MAX) as u8);

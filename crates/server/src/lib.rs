@@ -59,7 +59,9 @@ pub mod web;
 mod wire;
 pub mod worker;
 
-/// What `version` and `stats` report. Clients and tools compare versions to learn what a server understands (meta
-/// commands, say), and read digits.digits.digits from its start: so it begins with the version of memcached whose
-/// behaviour this one has.
-pub const VERSION: &str = concat!("1.6.45-larder-", env!("CARGO_PKG_VERSION"));
+/// What `version` and `stats` report: the version of the memcached whose behaviour this server has. Clients and tools
+/// compare versions to learn what a server understands (meta commands, say), and some refuse all but digits and dots:
+/// so nothing stands behind it.
+pub const MEMCACHED_VERSION: &str = "1.6.45";
+/// larder's own: `larder_version` in `stats`, `-V`, metrics.
+pub const LARDER_VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -16,7 +16,9 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockop
 
 pub(crate) use self::entry::{Endpoint, endpoints, host_and_port};
 use self::entry::{TlsPrefix, endpoint};
+use crate::daemon;
 use crate::options::{EXIT_OS_ERROR, EXIT_USAGE, Refusal};
+use crate::privilege::{self, Rights, Target};
 use crate::roster;
 use crate::settings::{Port, Settings};
 use crate::tls::ClientCertificates;
@@ -73,10 +75,11 @@ impl fmt::Display for Address {
     }
 }
 
-/// Binds everything that the settings ask for; there may be nothing (`-p 0`). Errors: exit code 71.
-pub fn bind(settings: &Settings) -> Result<Vec<Listener>, Refusal> {
+/// Binds everything that the settings ask for, for a server that is to run as `user`; there may be nothing (`-p 0`).
+/// Errors: exit code 71.
+pub fn bind(settings: &Settings, user: Option<&Target>) -> Result<Vec<Listener>, Refusal> {
     if let Some(path) = &settings.unix_socket {
-        let listener = bind_unix(path, settings).map_err(|error| {
+        let listener = bind_unix(path, settings, user).map_err(|error| {
             Refusal::new(
                 EXIT_OS_ERROR,
                 format!("failed to listen on UNIX socket: {}: {error}", path.display()),
@@ -120,8 +123,9 @@ pub fn bind(settings: &Settings) -> Result<Vec<Listener>, Refusal> {
     Ok(listeners)
 }
 
-/// Writes one line for each TCP and UDP address to a file beside `path` and renames it to `path`, so that whoever waits
-/// for the file finds it whole: `TCP INET: <port>`, `TCP INET6: <port>`, the same with UDP, and with ADMIN for `--admin-listen`.
+/// Writes one line for each TCP and UDP address to `path`, with the rights of [`privilege::at_path`]. Whoever waits
+/// for the file finds it whole: `TCP INET: <port>`, `TCP INET6: <port>`, the same with UDP, and with ADMIN for
+/// `--admin-listen`.
 ///
 /// memcached, environment variable MEMCACHED_PORT_FILENAME.
 pub fn write_port_file(
@@ -129,6 +133,7 @@ pub fn write_port_file(
     listeners: &[Listener],
     udp: &[SocketAddr],
     admin: &[Listener],
+    user: Option<&Target>,
 ) -> io::Result<()> {
     let tcp = |name| {
         move |listener: &Listener| match listener.address {
@@ -144,10 +149,7 @@ pub fn write_port_file(
         let family = if address.is_ipv4() { "INET" } else { "INET6" };
         lines += &format!("{transport} {family}: {}\n", address.port());
     }
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(".lck");
-    std::fs::write(&unfinished, lines)?;
-    std::fs::rename(&unfinished, path)
+    privilege::at_path(user, path, |path, _| daemon::write_whole(path, ".lck", &lines))
 }
 
 /// The addresses of a host, with a port; none if the port is off.
@@ -216,15 +218,23 @@ fn unix_name(address: &SocketAddrUnix) -> PathBuf {
     })
 }
 
-pub(crate) fn bind_unix(path: &Path, settings: &Settings) -> io::Result<Listener> {
-    // A socket of an earlier server; anything else in this place is somebody's file and makes bind fail.
-    if rustix::fs::lstat(path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket) {
-        std::fs::remove_file(path)?;
-    }
-    let fd = stream_socket(AddressFamily::UNIX)?;
-    rustix::net::bind(&fd, &SocketAddrUnix::new(path)?)?;
-    // Nobody can connect before listen, so nobody slips in by the mode that the umask left.
-    rustix::fs::chmod(path, Mode::from_raw_mode(settings.unix_mode))?;
+/// Binds a Unix socket that is `user`'s, with the rights of [`privilege::at_path`].
+pub(crate) fn bind_unix(path: &Path, settings: &Settings, user: Option<&Target>) -> io::Result<Listener> {
+    let fd = privilege::at_path(user, path, |path, rights| {
+        // A socket of an earlier server; anything else in this place is somebody's file and makes bind fail.
+        if rustix::fs::lstat(path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket)
+        {
+            std::fs::remove_file(path)?;
+        }
+        let fd = stream_socket(AddressFamily::UNIX)?;
+        rustix::net::bind(&fd, &SocketAddrUnix::new(path)?)?;
+        // Nobody can connect before listen, so nobody slips in by the mode that the umask left.
+        rustix::fs::chmod(path, Mode::from_raw_mode(settings.unix_mode))?;
+        if let (Some(user), Rights::Roots) = (user, rights) {
+            user.own(path)?;
+        }
+        Ok(fd)
+    })?;
     rustix::net::listen(&fd, settings.backlog)?;
     let address = Address::Unix(path.to_owned());
     Ok(Listener { fd, address, dialect: settings.dialect, tls: None, is_passed: false })
@@ -251,10 +261,10 @@ mod tests {
         let mut settings = Settings { tcp_port: Port::Ephemeral, ..Settings::default() };
         settings.listen =
             ["", "notls:", "btls:", "mtls:proto[ascii]:"].map(|p| p.to_owned() + "127.0.0.1").into();
-        assert_eq!(bind(&settings).expect_err("there is no TLS").exit_code, EXIT_OS_ERROR);
+        assert_eq!(bind(&settings, None).expect_err("there is no TLS").exit_code, EXIT_OS_ERROR);
         settings.tls.is_enabled = true;
         settings.tls.verify_mode = 1;
-        let listeners = bind(&settings).expect("loopback can be bound");
+        let listeners = bind(&settings, None).expect("loopback can be bound");
         let tls: Vec<_> = listeners.iter().map(|listener| listener.tls).collect();
         let (requested, ignored) = (ClientCertificates::Requested, ClientCertificates::Ignored);
         assert_eq!(tls, [Some(requested), None, Some(ignored), Some(ClientCertificates::Required)]);
@@ -267,12 +277,12 @@ mod tests {
             listen: vec!["127.0.0.1".to_owned()],
             ..Settings::default()
         };
-        let listeners = bind(&settings).expect("loopback can be bound");
+        let listeners = bind(&settings, None).expect("loopback can be bound");
         let [Listener { address: Address::Tcp(address), .. }] = &listeners[..] else {
             panic!("{listeners:?}")
         };
         assert_ne!(address.port(), 0);
         let taken = Settings { tcp_port: Port::Fixed(address.port()), ..settings };
-        assert_eq!(bind(&taken).expect_err("the port is taken").exit_code, EXIT_OS_ERROR);
+        assert_eq!(bind(&taken, None).expect_err("the port is taken").exit_code, EXIT_OS_ERROR);
     }
 }

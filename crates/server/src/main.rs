@@ -32,7 +32,7 @@ use larder_server::web::TokenFile;
 use larder_server::worker::Worker;
 
 fn main() -> ExitCode {
-    let outcome = options::parse(std::env::args_os().skip(1)).and_then(|outcome| match outcome {
+    let outcome = options::parse(std::env::args_os()).and_then(|outcome| match outcome {
         Outcome::Serve(settings) => serve(*settings),
         Outcome::Print(text) => {
             // Whoever closed our stdout does not want the rest.
@@ -61,12 +61,12 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     }
     let target = privilege::target(&settings)?;
     let secrets = Secrets::read(&settings)?;
-    let doors = Doors::open(&mut settings)?;
+    let doors = Doors::open(&mut settings, target.as_ref())?;
     let connections = settings.connections_max as usize;
     let descriptors = connections + settings.own_descriptors() + doors.descriptors();
     privilege::allow_descriptors(descriptors as u64, connections as u64)?;
     if let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME") {
-        doors.write_port_file(path.as_ref())?;
+        doors.write_port_file(path.as_ref(), target.as_ref())?;
     }
     let left_bytes = address_space::left_bytes(settings.threads);
     let engine = Engine::new_within(config(&settings)?, left_bytes).map_err(|error| {
@@ -78,9 +78,6 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
             ),
         )
     })?;
-    if let Some(target) = &target {
-        doors.hand_over(target)?;
-    }
     announce(&settings);
     numa::spread(&engine);
     doors.announce(&settings, secrets.guard.is_some());
@@ -93,7 +90,7 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     // Before anybody learns whom to send them to.
     let signals = Signals::take_over()
         .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to take over signals: {error}")))?;
-    let pid_file = settings.pid_file.as_deref().and_then(PidFile::write);
+    let pid_file = settings.pid_file.as_deref().and_then(|path| PidFile::write(path, target.as_ref()));
     if let Some(target) = &target {
         target.assume()?;
     }
@@ -137,7 +134,7 @@ impl Secrets {
 fn announce(settings: &Settings) {
     let given: Vec<_> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
+        version = larder_server::LARDER_VERSION,
         threads = settings.threads,
         memory_mib = settings.memory_bytes >> 20,
         connections_max = settings.connections_max,

@@ -11,6 +11,7 @@ mod tests;
 mod tls;
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use larder_protocol::Dialect;
 
@@ -18,7 +19,7 @@ use crate::settings::{Port, Settings};
 
 /// Exit code of a value that cannot be (memcached: EXIT_FAILURE).
 pub const EXIT_FAILURE: u8 = 1;
-/// Exit code of options that exclude each other (sysexits.h: EX_USAGE).
+/// Exit code of options that exclude each other, and of words that are none (sysexits.h: EX_USAGE).
 pub const EXIT_USAGE: u8 = 64;
 /// Exit code of an unknown user (sysexits.h: EX_NOUSER).
 pub const EXIT_NO_USER: u8 = 67;
@@ -50,17 +51,36 @@ impl Refusal {
     }
 }
 
-/// Reads the command line, without the program's name, from left to right: the first option that is wrong refuses,
-/// the first that prints (`-h`, `-V`, `-i`) wins over all that follow. Words that are no options are ignored, as
-/// memcached does.
+/// The name that we were started under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Program {
+    Larderd,
+    /// By a link, say, that a package has put in memcached's place.
+    Memcached,
+}
+
+impl Program {
+    fn of(path: &str) -> Self {
+        let name = Path::new(path).file_name();
+        if name.is_some_and(|name| name == "memcached") { Self::Memcached } else { Self::Larderd }
+    }
+}
+
+/// Reads the command line, the program's name first, from left to right: the first option that is wrong refuses,
+/// the first that prints (`-h`, `-V`, `-i`) wins over all that follow. Words that are no options refuse, which
+/// memcached ignores: one is mostly an option that has lost its dash, and a server without it may stand open.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Outcome, Refusal> {
     let mut draft = Draft::default();
-    let mut parser = lexopt::Parser::from_args(args);
+    let mut parser = lexopt::Parser::from_iter(args);
+    let program = Program::of(parser.bin_name().unwrap_or_default());
     while let Some(arg) = parser.next().map_err(unreadable)? {
         let (row, is_long) = match arg {
             lexopt::Arg::Short(short) => (table::by_short(short)?, false),
             lexopt::Arg::Long(long) => (table::by_long(long)?, true),
-            lexopt::Arg::Value(_) => continue,
+            lexopt::Arg::Value(word) => {
+                let message = format!("larderd: unexpected argument {word:?}: there are only options");
+                return Err(Refusal::new(EXIT_USAGE, message));
+            }
         };
         let value = match row.value {
             Value::Needed(_) => text(parser.value().map_err(unreadable)?)?,
@@ -71,7 +91,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Outcome, Refusa
             Value::Possible(_) | Value::None => String::new(),
         };
         if let Act::Print(print) = row.act {
-            return Ok(Outcome::Print(print()));
+            return Ok(Outcome::Print(print(program)));
         }
         row.apply(&mut draft, &value)?;
     }
@@ -116,7 +136,7 @@ enum Act {
     /// Notes the value. It is empty if there is none.
     Set(fn(&mut Draft, &str) -> Result<(), Refusal>),
     /// Prints something instead of serving.
-    Print(fn() -> String),
+    Print(fn(Program) -> String),
     /// Does nothing, or refuses: as the status says.
     Nothing,
 }

@@ -1,13 +1,15 @@
 //! Giving up rights and asking for resources, before the first thread starts.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
-use nix::unistd::{Gid, Uid, User, setgid, setgroups, setuid};
+use nix::unistd::{Gid, Uid, User, getgroups, setfsgid, setfsuid, setgid, setgroups, setuid};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 
-use crate::listen::{Address, Listener};
 use crate::options::{EXIT_NO_USER, EXIT_OS_ERROR, Refusal};
 use crate::settings::Settings;
 
@@ -40,21 +42,28 @@ pub fn target(settings: &Settings) -> Result<Option<Target>, Refusal> {
 }
 
 impl Target {
-    /// Gives Unix sockets that root has bound to the user. Errors: exit code 71.
-    pub fn hand_over(&self, listeners: &[Listener]) -> Result<(), Refusal> {
-        for listener in listeners.iter().filter(|listener| !listener.is_passed) {
-            if let Address::Unix(path) = &listener.address {
-                std::os::unix::fs::chown(path, Some(self.uid.as_raw()), Some(self.gid.as_raw())).map_err(
-                    |error| {
-                        Refusal::new(
-                            EXIT_OS_ERROR,
-                            format!("failed to hand {} over: {error}", path.display()),
-                        )
-                    },
-                )?;
-            }
-        }
-        Ok(())
+    /// Gives a file that root has made where only root can (see [`at_path`]) to the user.
+    pub fn own(&self, path: &Path) -> io::Result<()> {
+        std::os::unix::fs::lchown(path, Some(self.uid.as_raw()), Some(self.gid.as_raw()))
+    }
+
+    /// Does something with the user's rights to files. Only while there is one thread.
+    fn lend_rights<T>(&self, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let groups = getgroups()?;
+        self.join_groups()?;
+        let gid = setfsgid(self.gid);
+        let uid = setfsuid(self.uid);
+        let done = act();
+        setfsuid(uid);
+        setfsgid(gid);
+        setgroups(&groups)?;
+        done
+    }
+
+    /// initgroups, not just the user's own group: -u may name a user who reaches files by a group.
+    fn join_groups(&self) -> nix::Result<()> {
+        let name = CString::new(self.name.as_str()).unwrap_or_default();
+        nix::unistd::initgroups(&name, self.gid).or_else(|_| setgroups(&[self.gid]))
     }
 
     /// Becomes the user, for good. To be called while there is one thread: the C library's setuid, which nix calls,
@@ -63,9 +72,7 @@ impl Target {
         let refuse = |error| {
             Refusal::new(EXIT_OS_ERROR, format!("failed to assume identity of user {}: {error}", self.name))
         };
-        // initgroups, not just the user's own group: -u may name a user who reaches files by a group.
-        let name = CString::new(self.name.as_str()).unwrap_or_default();
-        nix::unistd::initgroups(&name, self.gid).or_else(|_| setgroups(&[self.gid])).map_err(refuse)?;
+        self.join_groups().map_err(refuse)?;
         setgid(self.gid).map_err(refuse)?;
         setuid(self.uid).map_err(refuse)?;
         if !self.was_asked_for {
@@ -74,6 +81,71 @@ impl Target {
         Ok(())
     }
 }
+
+/// Whose rights a file is made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// Those that the process will have.
+    Ours,
+    /// Root's, which it gives up later.
+    Roots,
+}
+
+/// Makes or replaces the file at `path` so that no link leads root astray: with the rights of the user that we are to
+/// become, who could have planted it. Where that user may not, but root alone can have made every part of the way,
+/// with root's: `act` is told, and gets the path without links in it. Only while there is one thread.
+pub fn at_path<T>(
+    user: Option<&Target>,
+    path: &Path,
+    act: impl Fn(&Path, Rights) -> io::Result<T>,
+) -> io::Result<T> {
+    let Some(user) = user else { return act(path, Rights::Ours) };
+    match user.lend_rights(|| act(path, Rights::Ours)) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => match roots_own(path) {
+            Some(path) => act(&path, Rights::Roots),
+            None => Err(error),
+        },
+        done => done,
+    }
+}
+
+/// The path without links, if nobody but root can put something else in its place, or in the place of any folder or
+/// link on the way.
+fn roots_own(path: &Path) -> Option<PathBuf> {
+    let (name, path) = (path.file_name()?, std::path::absolute(path).ok()?);
+    // From the top: what is above cannot change any more when what is below is looked at.
+    let mut folder = PathBuf::from("/");
+    let mut ahead: Vec<OsString> = path.parent()?.iter().rev().map(OsStr::to_owned).collect();
+    for _ in 0..STEPS_MAX {
+        let found = folder.symlink_metadata().ok().filter(|found| found.uid() == 0)?;
+        if found.is_symlink() {
+            let target = folder.read_link().ok()?;
+            ahead.extend(target.iter().rev().map(OsStr::to_owned));
+            folder.pop();
+        } else {
+            let is_closed = found.is_dir() && found.mode() & 0o022 == 0;
+            // Where a folder is sticky, nobody can take away what is root's.
+            let is_sticky = found.is_dir() && found.mode() & 0o1000 != 0;
+            if ahead.is_empty() {
+                return is_closed.then(|| folder.join(name));
+            }
+            if !is_closed && !is_sticky {
+                return None;
+            }
+        }
+        match ahead.pop() {
+            Some(step) if step == ".." => drop(folder.pop()),
+            Some(step) if step == "." => {}
+            // An absolute one leads back to the top.
+            Some(step) => folder.push(step),
+            None => {}
+        }
+    }
+    None
+}
+
+/// Folders and links on the way to a file at most.
+const STEPS_MAX: usize = 256;
 
 /// Raises the limit on descriptors to `wanted`, or as far as the system allows if that is `needed` at least: then the last connections
 /// may find none left. Errors: the system allows fewer; exit code 71.

@@ -65,7 +65,7 @@ impl Door {
     /// worker, so each may have a key of its own. Errors: no random numbers.
     pub(crate) fn open(sockets: Vec<Socket>, settings: &Settings) -> io::Result<Self> {
         let desk = Desk {
-            gate: Gate::new(random::key()?, settings.udp_cookie),
+            gate: Gate::new(random::key()?, settings.udp_cookie, known_bytes(settings)),
             reply: Message::default(),
             outbox: Outbox::default(),
         };
@@ -162,7 +162,7 @@ impl Desk {
                 let took_nanos = Moment::now().nanos_since(begun);
                 bench.recorder.finish(Road::Udp, took_nanos, turn.now().secs);
             }
-            self.reply.take_back(output);
+            self.reply.take_back(output, asked.allowance.bytes());
             drop(turn);
 
             if fed.requests > 0 {
@@ -213,15 +213,16 @@ impl Desk {
 }
 
 impl Message {
-    /// The bytes, with what was answered behind them.
-    fn take_back(&mut self, output: Output<'_>) {
-        if output.len_bytes() <= REPLY_BYTES_MAX {
+    /// The bytes, with what was answered behind them, of which `bytes_max` may be sent: what is more is not even
+    /// copied.
+    fn take_back(&mut self, output: Output<'_>, bytes_max: usize) {
+        if output.len_bytes() <= bytes_max {
             self.bytes = output.into_whole_buffer();
         } else {
             self.bytes = output.into_buffer();
             self.is_too_large = true;
         }
-        self.is_too_large |= self.bytes.len() > REPLY_BYTES_MAX;
+        self.is_too_large |= self.bytes.len() > bytes_max;
     }
 
     /// Becomes the error that stands for a reply that is not sent; the command is at the head of `input`.
@@ -235,13 +236,25 @@ impl Message {
 
     fn clear(&mut self) {
         self.bytes.clear();
+        // Large ones are rare.
+        self.bytes.shrink_to(KEPT_BYTES_MAX);
         self.is_too_large = false;
     }
 }
 
-/// The largest reply to one command: as much as a request can bring, and few enough datagrams for the receive buffer
-/// that Linux gives a client by default (208 KiB, in which a datagram of 1400 bytes takes 2304).
-const REPLY_BYTES_MAX: usize = 64 << 10;
+/// What may be sent in answer to one datagram of a source that is known: several MiB, or any one item; and no reply
+/// of more datagrams than can be numbered.
+fn known_bytes(settings: &Settings) -> usize {
+    const BYTES_MAX: usize = u16::MAX as usize * udp::PAYLOAD_BYTES_MAX;
+    let item = udp::framed_bytes(settings.item_bytes_max as usize + ITEM_OVERHEAD_BYTES);
+    item.clamp(KNOWN_BYTES_MIN, BYTES_MAX)
+}
+
+const KNOWN_BYTES_MIN: usize = 4 << 20;
+/// Command line, key, flags and END around a value.
+const ITEM_OVERHEAD_BYTES: usize = 4 << 10;
+/// What is kept of the room for replies from one to the next.
+const KEPT_BYTES_MAX: usize = 64 << 10;
 /// How often a socket is received from before others have their turn.
 const BATCHES_PER_EVENT: u32 = 4;
 /// How often a command that waits for memory to be reclaimed is tried. What is dropped then is lost, as datagrams may be;
@@ -257,7 +270,7 @@ mod tests {
     fn a_refusal_may_always_be_sent() {
         let shortest = udp::HEADER_BYTES + b"get k\r\n".len();
         let refusal = udp::framed_bytes(Error::TooLargeForUdp.line().len() + b"\r\n".len());
-        let mut allowance = budget::Budget::new([1, 2]).grant([192, 0, 2, 1].into(), shortest, 5);
+        let mut allowance = budget::Budget::new([1, 2], 0).grant([192, 0, 2, 1].into(), shortest, 5);
         assert!(allowance.spend(refusal));
     }
 }

@@ -33,6 +33,7 @@ pub use token::TokenFile;
 use crate::crew::Crew;
 use crate::listen::Listener;
 use crate::options::{EXIT_USAGE, Refusal};
+use crate::privilege::Target;
 use crate::settings::Settings;
 use crate::shared::Shared;
 
@@ -45,7 +46,11 @@ pub struct Web {
 impl Web {
     /// Binds what `--admin-listen` names, beside those listeners that were `passed` to us. `None`: nothing is asked for. Errors: exit
     /// code 71 for an address, 64 for TLS without certificates.
-    pub fn bind(settings: &Settings, passed: Vec<Listener>) -> Result<Option<Self>, Refusal> {
+    pub fn bind(
+        settings: &Settings,
+        passed: Vec<Listener>,
+        user: Option<&Target>,
+    ) -> Result<Option<Self>, Refusal> {
         if settings.web.listen.is_empty() && passed.is_empty() {
             return Ok(None);
         }
@@ -53,7 +58,7 @@ impl Web {
             return Err(Refusal::new(EXIT_USAGE, "larderd: --admin-tls has no certificates without -Z"));
         }
         let mut listeners = passed;
-        listeners.extend(door::bind(settings)?);
+        listeners.extend(door::bind(settings, user)?);
         Ok(Some(Self { listeners, is_guarded: settings.web.token_file.is_some() }))
     }
 

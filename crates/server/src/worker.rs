@@ -121,7 +121,6 @@ impl Worker {
                 tls: &mut tls,
             };
             let mut round = Round::default();
-            let is_alone = events.len() + self.ready.len() == 1;
             // Those that queued before this round; the ones this round adds wait for the next.
             let queued = self.ready.len();
             for event in &events {
@@ -132,7 +131,7 @@ impl Worker {
                     token => self.hear(token as usize, bench, &mut round, false),
                 }
                 if round.is_full() {
-                    self.answer(&mut round, bench, is_alone);
+                    self.answer(&mut round, bench);
                 }
             }
             for _ in 0..queued {
@@ -140,10 +139,10 @@ impl Worker {
                     self.hear(fd, bench, &mut round, true);
                 }
                 if round.is_full() {
-                    self.answer(&mut round, bench, is_alone);
+                    self.answer(&mut round, bench);
                 }
             }
-            self.answer(&mut round, bench, is_alone);
+            self.answer(&mut round, bench);
             events.clear();
             self.shared.tell_evictions(self.index, &mut handle);
             self.tick();
@@ -186,7 +185,7 @@ impl Worker {
 
     /// Answers those who were heard: starts fetching what they ask for, serves them one after the other, and then sends what is
     /// not sent yet.
-    fn answer(&mut self, round: &mut Round, bench: &mut Bench<'_>, is_alone: bool) {
+    fn answer(&mut self, round: &mut Round, bench: &mut Bench<'_>) {
         let members = round.members();
         if members.is_empty() {
             return;
@@ -207,7 +206,7 @@ impl Worker {
         }
         for Member { fd, heard, ahead, answer } in &mut *members {
             let Some(connection) = self.connections[*fd].as_deref_mut() else { continue };
-            match connection.answer(bench, heard.clone(), ahead.as_ref(), is_alone) {
+            match connection.answer(bench, heard.clone(), ahead.as_ref()) {
                 Ok(unsent) => *answer = unsent,
                 Err(next) => self.go_on(*fd, next),
             }

@@ -143,6 +143,15 @@ fn a_pipelining_client_does_not_starve_others() {
     assert!(Stats::of(server.address()).and_then(|stats| stats.get("conn_yields")).is_ok_and(|n| n > 0));
 }
 
+/// As memcached 1.6.18, which counts nine here.
+#[test]
+fn a_client_that_is_alone_yields_too() {
+    let server = start("-t 1 -R 5");
+    let mut client = connect(&server);
+    ask(&mut client, &"mn\r\n".repeat(50), &"MN\r\n".repeat(50));
+    assert!(Stats::of(server.address()).and_then(|stats| stats.get("conn_yields")).is_ok_and(|n| n == 9));
+}
+
 #[test]
 fn idle_connections_are_closed_after_the_timeout() {
     let server = start("-t 1 -o idle_timeout=3");

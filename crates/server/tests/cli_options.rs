@@ -2,6 +2,8 @@
 
 use std::process::{Command, Output};
 
+use larder_conformance::folder::Folder;
+
 fn larderd(args: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_larderd")).args(args.split_whitespace()).output().expect("larderd runs")
 }
@@ -17,6 +19,21 @@ fn options_that_print_exit_with_0() {
     }
     assert!(String::from_utf8_lossy(&larderd("-V").stdout).starts_with("larderd 0."));
     assert!(larderd("--man").stdout.starts_with(b".TH LARDERD 1"));
+}
+
+/// memcached 1.6.18: `memcached -V` and the head of `memcached -h`. Scripts look for the version in that line.
+#[test]
+fn under_the_name_of_memcached_the_first_line_is_memcacheds() {
+    let folder = Folder::create();
+    let memcached = folder.file("memcached");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_larderd"), &memcached).expect("the folder is ours");
+    for option in ["-V", "-h"] {
+        let output = Command::new(&memcached).arg(option).output().expect("larderd runs");
+        let printed = String::from_utf8(output.stdout).expect("it is text");
+        let mut lines = printed.lines();
+        assert_eq!(lines.next(), Some("memcached 1.6.45"), "{option}");
+        assert!(lines.next().is_some_and(|line| line.starts_with("larderd 0.")), "{printed}");
+    }
 }
 
 #[test]
@@ -39,6 +56,9 @@ fn refusals_have_memcacheds_exit_codes_and_say_why() {
         ("-l 192.0.2.1 -p -1", 71, "failed to listen on one of interface(s) 192.0.2.1"),
         ("-l 127.0.0.1:x", 71, "Invalid port number: \"x\""),
         ("-s /nonexistent/socket", 71, "failed to listen on UNIX socket"),
+        ("word", 64, "unexpected argument \"word\""),
+        ("-p -1 -l 127.0.0.1 memcached -m 64", 64, "unexpected argument \"memcached\""),
+        ("-vv -- -p", 64, "unexpected argument \"-p\""),
     ] {
         let output = larderd(args);
         assert_eq!(output.status.code(), Some(exit_code), "{args}");

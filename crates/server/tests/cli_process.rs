@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -190,6 +190,67 @@ fn root_without_u_becomes_nobody_and_says_so() {
     assert_eq!(threads, 3);
     let (_, said) = server.end(Signal::TERM);
     assert!(said.contains("running as user nobody"), "{said}");
+}
+
+/// What lies in a folder of the user whom root becomes may be that user's trap.
+#[test]
+fn root_follows_no_links_that_the_user_has_planted() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let nobody = |path: &Path| fs::symlink_metadata(path).expect("it is there").uid() == uid_of_nobody();
+    let folder = Folder::create();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let [trap, private] = ["trap", "private"].map(|name| folder.file(name));
+    fs::create_dir(&trap).expect("the folder is ours");
+    fs::create_dir(&private).expect("the folder is ours");
+    let victim = private.join("victim");
+    fs::write(&victim, "precious").expect("the folder is ours");
+    for name in ["pid.tmp", "ports.lck", "pid", "ports"] {
+        symlink(&victim, trap.join(name)).expect("the folder is ours");
+    }
+    symlink(&private, trap.join("way")).expect("the folder is ours");
+    chown(&trap, Some(uid_of_nobody()), None).expect("we are root");
+
+    let command = |socket: &Path| {
+        let mut command = larderd();
+        command.args(["-u", "nobody", "-s"]).arg(socket).env("MEMCACHED_PORT_FILENAME", trap.join("ports"));
+        command.arg("-P").arg(trap.join("pid")).stderr(Stdio::null());
+        command
+    };
+    // By the link root would have got there.
+    let mut astray = command(&trap.join("way/socket")).spawn().expect("larderd runs");
+    let socket = private.join("socket");
+    eventually(|| socket.exists() || astray.try_wait().is_ok_and(|end| end.is_some()));
+    let _ = astray.kill();
+    assert_eq!(astray.wait().expect("it is our child").code(), Some(71));
+    assert!(!socket.exists());
+
+    for name in ["pid.tmp", "ports.lck"] {
+        let mut refused = command(&trap.join("socket"));
+        if name == "pid.tmp" {
+            // This does not keep the server from starting.
+            refused.env_remove("MEMCACHED_PORT_FILENAME");
+        }
+        let mut child = refused.spawn().expect("larderd runs");
+        let is_there = || UnixStream::connect(trap.join("socket")).is_ok();
+        eventually(|| is_there() || child.try_wait().is_ok_and(|end| end.is_some()));
+        std::thread::sleep(Duration::from_millis(100));
+        let _ = child.kill();
+        let _ = child.wait();
+        assert_eq!(fs::read_to_string(&victim).expect("it is there"), "precious", "{name}");
+    }
+    // Where there is no trap it goes on as ever, in a folder of the user's and in one of root's.
+    for folder in [&trap, &private] {
+        let socket = folder.join("plain");
+        let _server = UnixServer::start(socket.clone(), &["-u", "nobody"]);
+        assert!(nobody(&socket), "{}", socket.display());
+    }
+}
+
+fn uid_of_nobody() -> u32 {
+    let output = Command::new("id").args(["-u", "nobody"]).output().expect("id is there").stdout;
+    String::from_utf8_lossy(&output).trim().parse().expect("it is a number")
 }
 
 #[test]

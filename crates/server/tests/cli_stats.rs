@@ -1,7 +1,7 @@
 //! Names, order and defaults of the statistics: memcached 1.6.45, `stats`, `stats settings`, `stats items`,
 //! `stats slabs`.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 
 use larder_conformance::server::Server;
@@ -57,6 +57,9 @@ const ALWAYS: &str = "pid uptime time version libevent pointer_size rusage_user 
     crawler_items_checked lrutail_reflocked [moves_to_cold moves_to_warm moves_within_lru direct_reclaims \
     lru_bumps_dropped]";
 
+/// What stands behind them.
+const OWN: &str = "larder_version";
+
 const SETTINGS: &str = "maxbytes maxconns tcpport udpport inter verbosity oldest evictions domain_socket umask \
     shutdown_command growth_factor chunk_size num_threads num_threads_per_udp stat_key_prefix detail_enabled \
     reqs_per_event cas_enabled tcp_backlog binding_protocol auth_enabled_sasl auth_enabled_ascii item_size_max \
@@ -69,14 +72,36 @@ const SETTINGS: &str = "maxbytes maxconns tcpport udpport inter verbosity oldest
 fn stats_has_memcacheds_names_in_its_order() {
     let defaults = lines(&start("-t 1"), &["stats\r\n"]);
     let all = ALWAYS.replace(['[', ']'], "");
-    assert_eq!(names(&defaults), all.split_whitespace().collect::<Vec<_>>());
-    assert_eq!(defaults.len(), 93);
+    assert_eq!(names(&defaults), all.split_whitespace().chain(OWN.split(' ')).collect::<Vec<_>>());
+    assert_eq!(defaults.len(), 93 + 1);
 
     let bare = lines(&start("-t 1 -o no_lru_crawler,no_lru_maintainer"), &["stats\r\n"]);
-    assert_eq!(bare.len(), 84);
+    assert_eq!(bare.len(), 84 + 1);
     let with_timeout = lines(&start("-t 1 -o idle_timeout=100,no_slab_reassign"), &["stats\r\n"]);
     assert_eq!(value(&with_timeout, "idle_kicks"), "0");
     assert!(!names(&with_timeout).iter().any(|name| name.starts_with("slab_reassign")));
+}
+
+/// A client that parses versions, as Perl's version.pm does, takes digits and dots alone.
+#[test]
+fn the_version_is_memcacheds_and_nothing_more() {
+    let server = start("-t 1");
+    let general = lines(&server, &["stats\r\n"]);
+    assert_eq!(value(&general, "version"), "1.6.45");
+    assert_eq!(value(&general, "larder_version"), env!("CARGO_PKG_VERSION"));
+    let mut stream = server.connect().expect("larderd listens");
+    stream.write_all(b"version\r\n").expect("larderd reads");
+    let mut reply = String::new();
+    BufReader::new(&stream).read_line(&mut reply).expect("it is text");
+    assert_eq!(reply, "VERSION 1.6.45\r\n");
+
+    let mut stream = server.connect().expect("larderd listens");
+    let mut request = [0; 24];
+    (request[0], request[1]) = (0x80, 0x0b);
+    stream.write_all(&request).expect("larderd reads");
+    let mut reply = [0; 24 + 6];
+    stream.read_exact(&mut reply).expect("larderd answers");
+    assert_eq!((&reply[8..12], &reply[24..]), (&[0, 0, 0, 6][..], &b"1.6.45"[..]));
 }
 
 #[test]

@@ -85,7 +85,7 @@ impl Member {
             None => return Rates { server, ..Rates::default() },
         };
         let answer_millis = begin.elapsed().as_secs_f64() * 1000.0;
-        let is_larder = stats.get("version").is_some_and(|version| version.contains("-larder-"));
+        let is_larder = stats.contains_key("larder_version");
         let latency = if is_larder { self.latency() } else { None };
         let sample = Sample { at: Instant::now(), stats, latency };
         let mut rates = sample.rates(self.before.as_ref());

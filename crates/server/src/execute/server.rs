@@ -18,11 +18,16 @@ impl<'t> Executor<'_, '_, '_, 't> {
         if !self.cx.shared.settings.flush_all {
             return Reply::Error(Error::FlushNotAllowed);
         }
+        let engine = &self.cx.shared.engine;
         match exptime {
+            Ok(exptime) if self.cx.shared.clock.is_before_start(exptime) => {
+                engine.cancel_flush();
+                Reply::Ok
+            }
             Ok(exptime) => {
                 let at = self.expiry(exptime);
                 let at = if at.is_past(now) { None } else { at.secs() };
-                self.cx.shared.engine.flush(now, at);
+                engine.flush(now, at);
                 Reply::Ok
             }
             Err(error) => Reply::Error(error),

@@ -4,23 +4,27 @@ use std::fmt::Write as _;
 
 use super::extended::EXTENDED;
 use super::table::COMMAND_LINE;
-use super::{Row, Status, Value};
+use super::{Program, Row, Status, Value};
+use crate::{LARDER_VERSION, MEMCACHED_VERSION};
 
-/// `-V`.
-pub(super) fn version() -> String {
-    concat!("larderd ", env!("CARGO_PKG_VERSION"), "\n").to_owned()
+/// `-V`. Where we stand in memcached's place, scripts look for its version in the first line.
+pub(super) fn version(program: Program) -> String {
+    match program {
+        Program::Larderd => format!("larderd {LARDER_VERSION}\n"),
+        Program::Memcached => format!("memcached {MEMCACHED_VERSION}\n{}", version(Program::Larderd)),
+    }
 }
 
 /// `-i`.
-pub(super) fn license() -> String {
-    version()
+pub(super) fn license(program: Program) -> String {
+    version(program)
         + "\nCopyright (c) the larder authors. Licensed under either of MIT or Apache-2.0, at your option.\n"
 }
 
 /// `-h`. What is refused is left out: tools look in here for the names of features (enable-ssl, sasl, ext_path,
 /// proxy_config) to learn what a build has.
-pub(super) fn help() -> String {
-    let mut help = version();
+pub(super) fn help(program: Program) -> String {
+    let mut help = version(program);
     for row in COMMAND_LINE.iter().filter(|row| !row.is_refused()) {
         entry(&mut help, row, &row.spelled("--"));
     }
@@ -34,7 +38,7 @@ pub(super) fn help() -> String {
 }
 
 /// The manual page.
-pub(super) fn manual() -> String {
+pub(super) fn manual(_: Program) -> String {
     let mut manual = format!(
         ".TH LARDERD 1 \"\" \"larder {}\" \"User Commands\"\n\
          .SH NAME\n\
@@ -45,7 +49,7 @@ pub(super) fn manual() -> String {
          .SH DESCRIPTION\n\
          Keeps small values under short keys in memory and serves them over TCP or a Unix socket, by the protocol of\n\
          memcached and with its command line. Options are processed from left to right.\n",
-        env!("CARGO_PKG_VERSION")
+        LARDER_VERSION
     );
     for (title, rows, dashes) in [("OPTIONS", COMMAND_LINE, "--"), ("EXTENDED OPTIONS", EXTENDED, "")] {
         let _ = writeln!(manual, ".SH {title}");
@@ -71,13 +75,13 @@ pub(super) fn manual() -> String {
                SIGINT, SIGTERM and SIGUSR1 stop the server, the last when it has finished what it is at. SIGHUP lets it\n\
                read passwords, certificates and the token of \\-\\-admin\\-token\\-file again.\n\
                .SH EXIT STATUS\n\
-               0 after a stop or a printing option, 1 for a bad value, 64 for options that exclude each other or that\n\
-               this version refuses, 67 for an unknown user, 71 when an address cannot be listened on.\n";
+               0 after a stop or a printing option, 1 for a bad value, 64 for options that exclude each other, that\n\
+               this version refuses, or words that are no options, 67 for an unknown user, 71 when an address cannot be listened on.\n";
     manual
 }
 
 /// The tables of docs/options.md.
-pub(super) fn markdown() -> String {
+pub(super) fn markdown(_: Program) -> String {
     let mut markdown = String::new();
     for (title, rows, dashes) in
         [("Command line", COMMAND_LINE, "--"), ("Extended options (`-o`)", EXTENDED, "")]

@@ -4,7 +4,9 @@ use larder_engine::LargePages;
 use larder_protocol::Dialect;
 
 use super::Value::{Needed, None as NoValue, Possible};
-use super::{Act, EXIT_FAILURE, EXIT_USAGE, Refusal, Row, Status, extended, number, number_in, port, print};
+use super::{
+    Act, EXIT_FAILURE, EXIT_USAGE, Program, Refusal, Row, Status, extended, number, number_in, port, print,
+};
 use crate::journal;
 
 /// Finds an option by its letter.
@@ -454,7 +456,12 @@ const THREADS_MAX: usize = 1024;
 
 pub(super) const NO_SLABS: &str = "memory is a log of segments, there are no slab classes";
 
-const fn printing(short: Option<char>, name: &'static str, help: &'static str, print: fn() -> String) -> Row {
+const fn printing(
+    short: Option<char>,
+    name: &'static str,
+    help: &'static str,
+    print: fn(Program) -> String,
+) -> Row {
     Row { short, name, value: NoValue, default: "", help, status: Status::Honoured, act: Act::Print(print) }
 }
 

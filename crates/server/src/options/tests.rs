@@ -61,7 +61,7 @@ const MEMCACHED_EXTENDED: &str = "maxconns_fast no_maxconns_fast hashpower no_ha
     ext_drop_under ext_max_frag ext_max_sleep proxy_config sock_cookie_id";
 
 fn parse_line(line: &str) -> Result<Outcome, Refusal> {
-    parse(line.split_whitespace().map(OsString::from))
+    parse(std::iter::once("larderd").chain(line.split_whitespace()).map(OsString::from))
 }
 
 #[track_caller]
@@ -157,9 +157,10 @@ fn the_first_option_that_acts_wins() {
 
 #[test]
 fn options_are_spelled_in_all_ways_of_getopt() {
-    for line in ["-p 4", "-p4", "--port=4", "--port 4", "--por 4", "-Mp4", "word -p 4"] {
+    for line in ["-p 4", "-p4", "--port=4", "--port 4", "--por 4", "-Mp4"] {
         assert_eq!(settings(line).tcp_port, Port::Fixed(4), "{line}");
     }
+    assert_eq!(refusal("word -p 4").0, EXIT_USAGE);
     assert_eq!(settings("-p -1").tcp_port, Port::Ephemeral);
     assert_eq!(settings("-p 0").tcp_port, Port::Off);
     assert_eq!(settings("-vvv").verbosity, 3);

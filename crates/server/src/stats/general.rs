@@ -16,6 +16,8 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) {
     commands(shared, lines);
     traffic(shared, lines);
     cache(shared, lines);
+    // Behind what memcached has, so that its lines stay where they are.
+    lines.add("larder_version", crate::LARDER_VERSION);
 }
 
 fn process(shared: &Shared, lines: &mut Lines) {
@@ -23,7 +25,7 @@ fn process(shared: &Shared, lines: &mut Lines) {
     lines.add("pid", std::process::id());
     lines.add("uptime", now.secs);
     lines.add("time", shared.clock.wall_secs(now.secs));
-    lines.add("version", crate::VERSION);
+    lines.add("version", crate::MEMCACHED_VERSION);
     // Tools want a word here; larder waits for events without that library.
     lines.add("libevent", "none");
     lines.add("pointer_size", usize::BITS);

@@ -14,6 +14,7 @@ pub(super) struct Budget {
     /// Keyed, so that nobody can choose addresses that meet in a slot.
     hasher: SipHasher13,
     slots: Box<[Slot]>,
+    known_bytes: usize,
 }
 
 /// Bytes that may still be sent in answer to one datagram.
@@ -34,15 +35,16 @@ struct Slot {
 }
 
 impl Budget {
-    pub(super) fn new(key: [u64; 2]) -> Self {
+    /// `known_bytes`: what may be sent in answer to one datagram of a source that is known.
+    pub(super) fn new(key: [u64; 2], known_bytes: usize) -> Self {
         let hasher = SipHasher13::new_with_keys(key[0], key[1]);
-        Self { hasher, slots: vec![Slot::default(); SLOTS].into() }
+        Self { hasher, known_bytes, slots: vec![Slot::default(); SLOTS].into() }
     }
 
     /// What may be sent in answer to a datagram of `bytes_in` from `source`.
     pub(super) fn grant(&mut self, source: IpAddr, bytes_in: usize, now_secs: u32) -> Allowance {
         if source.is_loopback() {
-            return Allowance::unbound();
+            return self.known();
         }
         let source = self.hash(source);
         let index = source as usize % SLOTS;
@@ -56,6 +58,11 @@ impl Budget {
         let earned = bytes_in.saturating_mul(BYTES_OUT_PER_BYTE_IN);
         let bytes = (slot.credit_bytes as usize).saturating_add(earned).min(CREDIT_BYTES_MAX as usize);
         Allowance { bytes, slot: Some(index) }
+    }
+
+    /// For sources that are known to be who they say: bounded only so that one datagram cannot keep a worker for long.
+    pub(super) fn known(&self) -> Allowance {
+        Allowance { bytes: self.known_bytes, slot: None }
     }
 
     /// Keeps what an allowance has left.
@@ -77,14 +84,14 @@ impl Budget {
 }
 
 impl Allowance {
-    /// For sources that are known to be who they say: bounded only so that one datagram cannot keep a worker for long.
-    pub(super) fn unbound() -> Self {
-        Self { bytes: KNOWN_BYTES_MAX, slot: None }
-    }
-
     /// No more than came in.
     pub(super) fn even(bytes_in: usize) -> Self {
         Self { bytes: bytes_in, slot: None }
+    }
+
+    /// What is left of it.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Takes `bytes` from it if it has so many.
@@ -101,8 +108,6 @@ const BYTES_OUT_PER_BYTE_IN: usize = 3;
 const CREDIT_BYTES_MAX: u32 = 64 << 10;
 /// What is saved up is halved in this time.
 const HALF_LIFE_SECS: u32 = 10;
-/// Replies to one datagram of a source that is known.
-const KNOWN_BYTES_MAX: usize = 4 << 20;
 const SLOTS: usize = 4096;
 
 #[cfg(test)]
@@ -114,7 +119,7 @@ mod tests {
     const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
     fn budget() -> Budget {
-        Budget::new([1, 2])
+        Budget::new([1, 2], 4 << 20)
     }
 
     /// Spends all there is and says how much that was.
@@ -174,9 +179,9 @@ mod tests {
     fn loopback_is_known() {
         let mut budget = budget();
         for source in [IpAddr::from([127, 0, 0, 2]), Ipv6Addr::LOCALHOST.into()] {
-            assert_eq!(budget.grant(source, 9, 5), Allowance::unbound());
+            assert_eq!(budget.grant(source, 9, 5), budget.known());
         }
-        assert_ne!(budget.grant(FAR, 9, 5), Allowance::unbound());
+        assert_ne!(budget.grant(FAR, 9, 5), budget.known());
     }
 
     #[test]

@@ -27,8 +27,9 @@ pub(super) struct Admitted<'d> {
 }
 
 impl Gate {
-    pub(super) fn new(key: [u64; 2], with_cookies: bool) -> Self {
-        Self { budget: Budget::new(key), cookies: with_cookies.then(|| Cookies::new(key)) }
+    /// `known_bytes`: what may be sent in answer to one datagram of a source that is known.
+    pub(super) fn new(key: [u64; 2], with_cookies: bool, known_bytes: usize) -> Self {
+        Self { budget: Budget::new(key, known_bytes), cookies: with_cookies.then(|| Cookies::new(key)) }
     }
 
     /// Lets in a datagram, received at `port`; `None`: to be dropped.
@@ -53,7 +54,7 @@ impl Gate {
         };
         let is_known = cookie.is_some_and(|cookie| cookies.is_genuine(cookie, source, now_secs));
         let (allowance, cookie) = if is_known {
-            (Allowance::unbound(), None)
+            (self.budget.known(), None)
         } else {
             (Allowance::even(datagram.len()), Some(cookies.of(source, now_secs)))
         };
@@ -90,18 +91,18 @@ mod tests {
 
     #[test]
     fn far_sources_are_bound_and_near_ones_are_not() {
-        let mut gate = Gate::new([1, 2], false);
+        let mut gate = Gate::new([1, 2], false, 4 << 20);
         let mut far = gate.admit(PLAIN, source("192.0.2.1:5000"), PORT, 5).expect("let in");
         assert_eq!((far.request_id, far.payload, far.cookie), (7, &b"get a\r\n"[..], None));
         assert!(!far.allowance.spend(3 * PLAIN.len() + 1));
         assert!(far.allowance.spend(3 * PLAIN.len()));
         let near = gate.admit(PLAIN, source("127.0.0.1:5000"), PORT, 5).expect("let in");
-        assert_eq!(near.allowance, Allowance::unbound());
+        assert_eq!(near.allowance.bytes(), 4 << 20);
     }
 
     #[test]
     fn servers_are_not_answered() {
-        let mut gate = Gate::new([1, 2], false);
+        let mut gate = Gate::new([1, 2], false, 4 << 20);
         for dropped in
             ["127.0.0.1:4000", "127.0.0.1:11211", "192.0.2.1:7", "192.0.2.1:0", "0.0.0.0:5000", "[::]:5000"]
         {
@@ -112,12 +113,12 @@ mod tests {
     /// As a socket of both families names who comes by IPv4.
     #[test]
     fn ipv4_within_ipv6_is_ipv4() {
-        let mut gate = Gate::new([1, 2], false);
+        let mut gate = Gate::new([1, 2], false, 4 << 20);
         for dropped in ["[::ffff:0.0.0.0]:5000", "[::ffff:255.255.255.255]:5000", "[::ffff:224.0.0.1]:5000"] {
             assert_eq!(gate.admit(PLAIN, source(dropped), PORT, 5), None, "{dropped}");
         }
         let near = gate.admit(PLAIN, source("[::ffff:127.0.0.1]:5000"), PORT, 5).expect("let in");
-        assert_eq!(near.allowance, Allowance::unbound());
+        assert_eq!(near.allowance.bytes(), 4 << 20);
         // Of two sources neither has the other's credit.
         for far in ["[::ffff:192.0.2.1]:5000", "[::ffff:198.51.100.7]:5000"] {
             let mut far = gate.admit(PLAIN, source(far), PORT, 5).expect("let in");
@@ -129,13 +130,13 @@ mod tests {
     #[test]
     fn the_mark_means_nothing_without_cookie_mode() {
         let marked = b"\x00\x07\x00\x00\x00\x01Ckget a\r\n";
-        let admitted = Gate::new([1, 2], false).admit(marked, source("127.0.0.1:5000"), PORT, 5);
+        let admitted = Gate::new([1, 2], false, 4 << 20).admit(marked, source("127.0.0.1:5000"), PORT, 5);
         assert_eq!(admitted.map(|admitted| admitted.payload), Some(&b"get a\r\n"[..]));
     }
 
     #[test]
     fn in_cookie_mode_even_loopback_has_to_show_one() {
-        let mut gate = Gate::new([1, 2], true);
+        let mut gate = Gate::new([1, 2], true, 4 << 20);
         let client = source("127.0.0.1:5000");
         let mut stranger = gate.admit(PLAIN, client, PORT, 5).expect("let in");
         let cookie = stranger.cookie.expect("a cookie");
@@ -147,7 +148,7 @@ mod tests {
         let genuine = with(cookie);
         let known = gate.admit(&genuine, client, PORT, 64).expect("let in");
         assert_eq!((known.payload, known.cookie), (&b"get a\r\n"[..], None));
-        assert_eq!(known.allowance, Allowance::unbound());
+        assert_eq!(known.allowance.bytes(), 4 << 20);
 
         for (wrong, client, now_secs) in [
             (with(cookie + 1), client, 5),

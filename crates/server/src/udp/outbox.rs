@@ -64,6 +64,7 @@ impl Outbox {
             (at, from) = (at + done, end);
         }
         self.bytes.clear();
+        self.bytes.shrink_to(2 * OUTBOX_BYTES_MAX);
         self.addressed.clear();
         sent_bytes
     }

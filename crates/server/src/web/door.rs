@@ -1,9 +1,10 @@
 //! Where operators come in, and what each way in may show.
 
-use std::net::IpAddr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::listen::{self, Address, Listener};
 use crate::options::{EXIT_OS_ERROR, Refusal};
+use crate::privilege::Target;
 use crate::settings::Settings;
 use crate::tls::ClientCertificates;
 
@@ -19,11 +20,11 @@ pub(super) struct Door {
 }
 
 /// Binds what `--admin-listen` names. Errors: exit code 71.
-pub(super) fn bind(settings: &Settings) -> Result<Vec<Listener>, Refusal> {
+pub(super) fn bind(settings: &Settings, user: Option<&Target>) -> Result<Vec<Listener>, Refusal> {
     let mut listeners = Vec::new();
     for entry in &settings.web.listen {
         let bound = if entry.starts_with('/') {
-            listen::bind_unix(entry.as_ref(), settings)
+            listen::bind_unix(entry.as_ref(), settings, user)
                 .map(|listener| vec![listener])
                 .map_err(|e| e.to_string())
         } else {
@@ -75,13 +76,20 @@ impl Door {
     }
 }
 
-/// `127.0.0.1:80`, `[::1]`, `localhost:80` and the like.
+/// `127.0.0.1:80`, `[::1]`, `localhost:80` and the like, and nothing before or behind (RFC 9110, section 7.2: host
+/// and port).
 fn is_this_machine(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(bracketed) => bracketed.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
+    let (is_named, rest) = match host.strip_prefix('[').map(|bracketed| bracketed.split_once(']')) {
+        Some(Some((ip, rest))) => (ip.parse::<Ipv6Addr>().is_ok_and(|ip| ip.is_loopback()), rest),
+        Some(None) => return false,
+        None => {
+            let (name, rest) = host.split_at(host.find(':').unwrap_or(host.len()));
+            let is_loopback = || name.parse::<Ipv4Addr>().is_ok_and(|ip| ip.is_loopback());
+            (name.eq_ignore_ascii_case("localhost") || is_loopback(), rest)
+        }
     };
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    is_named && (rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port))
 }
 
 #[cfg(test)]
@@ -98,6 +106,24 @@ mod tests {
         for host in
             ["", "example.org", "localhost.example.org", "192.0.2.1", "[2001:db8::1]:1", "127.0.0.1.nip.io"]
         {
+            assert!(!is_this_machine(host), "{host}");
+        }
+        for host in [
+            "[::1].evil.example",
+            "[::1]evil.example",
+            "[::1",
+            "[::1]:80@evil.example",
+            "[localhost]",
+            "[127.0.0.1]",
+            "::1",
+            "localhost:80@evil.example",
+            "localhost:x",
+            "localhost:80:80",
+            "localhost@evil.example",
+            "evil.example@localhost",
+            "127.0.0.1:80/evil.example",
+            " localhost",
+        ] {
             assert!(!is_this_machine(host), "{host}");
         }
     }

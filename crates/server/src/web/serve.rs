@@ -1,10 +1,12 @@
 //! Connections: bounded in number, in what they may send, and in the time they take.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::{Future as _, poll_fn};
 use std::io;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -13,7 +15,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
@@ -22,12 +24,56 @@ use super::router;
 use super::state::State;
 use crate::listen::Address;
 
-/// Open connections at most; who comes beyond is turned away.
+/// Open connections at most. Who comes beyond takes the place of the one whose last request, or arrival, is the
+/// longest ago: so a probe, which asks as soon as it is here, is answered whoever else keeps connections open.
 pub(super) const CONNECTIONS_MAX: usize = 64;
+
+/// Who is here, in the order of their last requests.
+#[derive(Default)]
+struct Places(Mutex<VecDeque<(u64, AbortHandle)>>);
+
+/// A connection's place.
+struct Place {
+    id: u64,
+    places: Arc<Places>,
+}
+
+impl Places {
+    fn all(&self) -> MutexGuard<'_, VecDeque<(u64, AbortHandle)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a connection in. True if another had to leave for it.
+    fn enter(&self, id: u64, connection: AbortHandle) -> bool {
+        let mut all = self.all();
+        let leaver = if all.len() >= CONNECTIONS_MAX { all.pop_front() } else { None };
+        all.push_back((id, connection));
+        // Whoever leaves comes back here when it is dropped.
+        drop(all);
+        leaver.inspect(|(_, leaver)| leaver.abort()).is_some()
+    }
+}
+
+impl Place {
+    /// It has asked something.
+    fn renew(&self) {
+        let mut all = self.places.all();
+        let at = all.iter().position(|(id, _)| *id == self.id);
+        if let Some(entry) = at.and_then(|at| all.remove(at)) {
+            all.push_back(entry);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.all().retain(|(id, _)| *id != self.id);
+    }
+}
 
 /// Serves at all doors, and takes a reading every second.
 pub(super) async fn run(doors: Vec<Door>, state: Arc<State>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let places = Arc::new(Places::default());
     for door in doors {
         let (places, state) = (Arc::clone(&places), Arc::clone(&state));
         tokio::spawn(async move {
@@ -45,7 +91,7 @@ pub(super) async fn run(doors: Vec<Door>, state: Arc<State>) {
 }
 
 /// Accepts at one door. Errors: the runtime refuses the listener.
-async fn attend(mut door: Door, places: &Arc<Semaphore>, state: &Arc<State>) -> io::Result<()> {
+async fn attend(mut door: Door, places: &Arc<Places>, state: &Arc<State>) -> io::Result<()> {
     let fd = door.listener.fd.try_clone()?;
     match &door.listener.address {
         Address::Tcp(_) => {
@@ -53,7 +99,7 @@ async fn attend(mut door: Door, places: &Arc<Semaphore>, state: &Arc<State>) -> 
             let door = Arc::new(door);
             loop {
                 let stream = accepted(listener.accept().await).await;
-                admit(stream, &door, places, state);
+                admit(stream, &door, places, state).await;
             }
         }
         Address::Unix(_) => {
@@ -62,7 +108,7 @@ async fn attend(mut door: Door, places: &Arc<Semaphore>, state: &Arc<State>) -> 
             let door = Arc::new(door);
             loop {
                 let stream = accepted(listener.accept().await).await;
-                admit(stream, &door, places, state);
+                admit(stream, &door, places, state).await;
             }
         }
     }
@@ -79,36 +125,43 @@ async fn accepted<S, A>(result: io::Result<(S, A)>) -> Option<S> {
     }
 }
 
-/// Begins to serve a connection, if there is a place for it.
-fn admit<S>(stream: Option<S>, door: &Arc<Door>, places: &Arc<Semaphore>, state: &Arc<State>)
+/// Begins to serve a connection.
+async fn admit<S>(stream: Option<S>, door: &Arc<Door>, places: &Arc<Places>, state: &Arc<State>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (Some(stream), Ok(place)) = (stream, Arc::clone(places).try_acquire_owned()) else { return };
-    let (door, state) = (Arc::clone(door), Arc::clone(state));
-    tokio::spawn(serve(stream, door, state, place));
+    static IDS: AtomicU64 = AtomicU64::new(0);
+    let Some(stream) = stream else { return };
+    let id = IDS.fetch_add(1, Relaxed);
+    let place = Place { id, places: Arc::clone(places) };
+    let connection = tokio::spawn(serve(stream, Arc::clone(door), Arc::clone(state), place));
+    if places.enter(id, connection.abort_handle()) {
+        // So that its descriptor is free before the next one is taken.
+        yield_now().await;
+    }
 }
 
 /// Serves a connection to its end; with TLS if its door has it.
-async fn serve<S>(stream: S, door: Arc<Door>, state: Arc<State>, _place: OwnedSemaphorePermit)
+async fn serve<S>(stream: S, door: Arc<Door>, state: Arc<State>, place: Place)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let Some(certificates) = door.tls else { return converse(stream, &door, &state).await };
+    let Some(certificates) = door.tls else { return converse(stream, &door, &state, &place).await };
     // Asked for each time: certificates may have been loaded anew.
     let Some(context) = state.shared.tls.as_ref().map(|tls| tls.context(certificates)) else { return };
     let handshake = TlsAcceptor::from(context).accept(stream);
     if let Ok(Ok(stream)) = timeout(HANDSHAKE_MAX, handshake).await {
-        converse(stream, &door, &state).await;
+        converse(stream, &door, &state, &place).await;
     }
 }
 
 /// Answers requests until the client has no more, or its time is over.
-async fn converse<S>(stream: S, door: &Door, state: &State)
+async fn converse<S>(stream: S, door: &Door, state: &State, place: &Place)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let service = service_fn(|request| {
+        place.renew();
         let response = router::answer(&request, door, state);
         async { Ok::<_, Infallible>(response) }
     });

@@ -127,9 +127,15 @@ fn a_door_that_others_can_reach_is_warned_of() {
 #[test]
 fn a_loopback_listener_wants_to_be_called_by_its_name() {
     let server = Larderd::start(&[]);
-    for (host, status) in
-        [("localhost", 200), ("127.0.0.1:1", 200), ("[::1]", 200), ("rebound.example", 421), ("", 421)]
-    {
+    for (host, status) in [
+        ("localhost", 200),
+        ("127.0.0.1:1", 200),
+        ("[::1]", 200),
+        ("rebound.example", 421),
+        ("", 421),
+        ("[::1].rebound.example", 421),
+        ("localhost:80@rebound.example", 421),
+    ] {
         for path in ["/metrics", "/api/keys", "/"] {
             let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
             assert_eq!(server.ask(&request).status, status, "{host} {path}");
@@ -199,6 +205,10 @@ fn connections_are_bounded_and_the_cache_does_not_notice() {
         Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
     };
     eventually(|| idle.iter().filter(|stream| is_closed(stream)).count() == 200 - 64);
+    // Whoever asks at once finds a place all the same, as often as it likes.
+    for path in ["/healthz", "/readyz", "/metrics"].iter().cycle().take(100) {
+        assert_eq!(server.get(path).status, 200, "{path}");
+    }
     drop(idle);
     let is_back = || {
         TcpStream::connect(server.admin).is_ok_and(|mut stream| {

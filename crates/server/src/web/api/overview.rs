@@ -86,7 +86,7 @@ pub(super) fn overview(state: &State) -> Overview {
         Some(Latency { command: class.name(), transport: road.name(), quantiles })
     });
     Overview {
-        version: env!("CARGO_PKG_VERSION"),
+        version: crate::LARDER_VERSION,
         pid: std::process::id(),
         uptime_secs: now_secs.saturating_sub(crate::clock::FIRST_SEC),
         now_secs: shared.clock.wall_secs(now_secs),

@@ -9,7 +9,7 @@ use crate::web::state::State;
 
 pub(super) fn write(state: &State, text: &mut Text) {
     let info = Metric::gauge("larder_info", "Always 1; what runs.");
-    text.metric(&info).add(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+    text.metric(&info).add(&[("version", crate::LARDER_VERSION)], 1);
     latencies(state, text);
     memory(state, text);
     queues(state, text);
