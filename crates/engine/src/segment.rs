@@ -76,6 +76,8 @@ pub(crate) struct Segment {
     pub(crate) opened_secs: AtomicU32,
     /// Runs: how many readers beyond turns hold it, and [`DOOMED`].
     pub(crate) pins: AtomicU32,
+    /// Runs: how often those who held it beyond turns were cut off (`held.rs`).
+    pub(crate) cuts: AtomicU32,
     /// Runs: address space in segments.
     pub(crate) run_segments: AtomicU32,
     /// Sum of the weights of what was appended (`worth.rs`); for a run that of its item.

@@ -11,8 +11,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 
 use larder_engine::Handle;
+use larder_protocol::Error;
 use larder_protocol::admin::Streams;
 
+use crate::buffers::{FREE_BYTES, Held};
 use crate::clock::Moment;
 use crate::counters::Counters;
 use crate::frame::Foreseen;
@@ -21,7 +23,7 @@ use crate::measure::{Recorder, Road};
 use crate::output::{Output, Unsent};
 use crate::roster::{Client, Peer, State};
 use crate::round::Ahead;
-use crate::session::{CloseReason, Context, Session, Verdict, Window};
+use crate::session::{COPIED_BYTES_MAX, CloseReason, Context, Session, Verdict, Window};
 use crate::shared::Shared;
 use crate::tls;
 use crate::wire::{self, Received, Wire};
@@ -104,6 +106,7 @@ struct Input {
     from: usize,
     /// There may be whole requests among them: feed them before reading on.
     is_unfed: bool,
+    held: Held,
 }
 
 impl Connection {
@@ -222,7 +225,7 @@ impl Connection {
     /// Becomes one that watches.
     pub(crate) fn into_watcher(self, streams: Streams) -> Watcher {
         self.client.set_state(State::Watch);
-        let unsent = self.unsent.map_or_else(Vec::new, |unsent| unsent.to_bytes());
+        let unsent = self.unsent.map_or_else(Vec::new, |unsent| unsent.rest().to_vec());
         Watcher::new(self.wire, self.client, streams, unsent)
     }
 
@@ -286,7 +289,7 @@ impl Connection {
         ahead: Option<&Ahead>,
         rounds_max: u32,
     ) -> Result<Range<usize>, Next> {
-        let Input { bytes: mut kept, mut from, .. } = mem::take(&mut self.input);
+        let Input { bytes: mut kept, mut from, held, .. } = mem::take(&mut self.input);
         let is_kept = !kept.is_empty();
         if is_kept {
             kept.extend_from_slice(&bench.scratch[heard.clone()]);
@@ -316,7 +319,8 @@ impl Connection {
             }
             if let Verdict::Watch(streams) = fed.verdict {
                 // Sent by the control thread, once it tells what happens.
-                self.unsent = Some(Box::new(output.unsent(0)));
+                let bytes = output.unsent(0).to_bytes(&turn).unwrap_or_default();
+                self.unsent = Some(Box::new(Unsent::of(&bytes)));
                 *bench.output = output.into_buffer();
                 break (Next::Watch(streams), false);
             }
@@ -334,9 +338,11 @@ impl Connection {
                 self.unsent = Some(Box::new(output.unsent(written)));
             }
             *bench.output = output.into_buffer();
-            if sent.is_err() {
+            let fits = |unsent: &mut Box<Unsent>| unsent.charge(&bench.shared.buffers);
+            if sent.is_err() || !self.unsent.as_mut().is_none_or(fits) {
                 break (Next::Close(CloseReason::Error), false);
             }
+            let is_heavy = turn.copied_bytes() >= COPIED_BYTES_MAX;
             drop(turn);
             let is_unfed = !matches!(fed.verdict, Verdict::NeedInput);
             if let Verdict::Close(reason) = fed.verdict {
@@ -358,7 +364,7 @@ impl Connection {
                     break (Next::Queue, true);
                 }
                 Verdict::Later => break (Next::Park, true),
-                _ if rounds < rounds_max => {}
+                _ if rounds < rounds_max && !is_heavy => {}
                 verdict => {
                     if matches!(verdict, Verdict::Yield) {
                         bench.counters.conn_yields.add(1);
@@ -368,16 +374,38 @@ impl Connection {
             }
         };
 
+        let is_unfed_or_blocked = is_unfed || self.is_blocked();
         if is_kept && from < kept.len() {
             // Moved to the front only when more is to be appended: a queue of requests is walked, not moved.
             if !is_unfed {
                 kept.drain(..mem::take(&mut from));
             }
-            self.input = Input { bytes: kept, from, is_unfed };
+            self.input = Input { bytes: kept, from, is_unfed, held };
         } else {
-            self.input = Input { bytes: input[from..].to_vec(), from: 0, is_unfed };
+            self.input = Input { bytes: input[from..].to_vec(), from: 0, is_unfed, held };
+        }
+        let Input { bytes, held, .. } = &mut self.input;
+        if bytes.len() <= FREE_BYTES {
+            bytes.shrink_to(FREE_BYTES);
+        }
+        if is_unfed_or_blocked {
+            // One read, or what was charged before.
+            held.force(&bench.shared.buffers, bytes.capacity());
+        } else if !held.resize(&bench.shared.buffers, bytes.capacity()) {
+            self.refuse_line(&bench.output[answer.unwrap_or_default()]);
+            return Err(Next::Close(CloseReason::Error));
         }
         answer.ok_or(next)
+    }
+
+    /// Tells the client, after what it was answered, that its line is too long to be kept. Where its socket does not take that at once it
+    /// learns of it by the end of the connection.
+    fn refuse_line(&mut self, answered: &[u8]) {
+        let line = [Error::OutOfMemoryReading.line().as_bytes(), b"\r\n"];
+        let slices = [answered, line[0], line[1]].map(IoSlice::new);
+        if self.wire.is_plain() {
+            let _ = wire::write(self.wire.as_fd(), &slices);
+        }
     }
 
     fn road(&self) -> Road {
@@ -392,8 +420,9 @@ impl Connection {
     fn send_unsent(&mut self, bench: &mut Bench<'_>) -> io::Result<bool> {
         let Some(unsent) = &mut self.unsent else { return self.wire.flush() };
         while !unsent.is_empty() {
+            let turn = bench.handle.enter(bench.shared.clock.now());
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-            let filled = unsent.slices(&mut slices);
+            let filled = unsent.slices(&turn, &mut slices).ok_or(io::ErrorKind::OutOfMemory)?;
             match self.wire.write(&slices[..filled], bench.tls)? {
                 0 => return Ok(false),
                 n => {
