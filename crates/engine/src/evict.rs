@@ -201,8 +201,9 @@ impl Turn<'_> {
             Some(Err(_)) => {}
             None if engine.evict => {
                 let runs = iter::from_fn(|| engine.segments.next_run()).take(RUNS_STEP);
-                let count = runs.map(|id| self.empty_run(engine.victim(id, Treatment::Evict))).count();
-                if count > 0 || engine.is_reclaiming_runs() {
+                let looked_at =
+                    runs.fold(0, |sum, id| sum + self.empty_run(engine.victim(id, Treatment::Evict)));
+                if looked_at > 0 || engine.is_reclaiming_runs() {
                     return Err(NoRoom::TryAgain);
                 }
             }

@@ -1,7 +1,7 @@
 //! What clients hold beyond turns: runs of values that are still arriving, and runs that slow readers pin after their items have gone.
 //!
-//! Both are memory that eviction cannot win, so both are bounded: values in arrival hold half of the limit at most, pinned runs that left
-//! the cache a quarter (one alone of either may be larger). Who holds what others need is cut off: a value that stopped arriving, or else
+//! Both are memory that eviction cannot win, so both are bounded: values in arrival hold half of the limit at most (or a quarter beside the
+//! largest of them), pinned runs that left the cache a quarter (or one of any size). Who holds what others need is cut off: a value that stopped arriving, or else
 //! the one that has most still to come; the reader whose item has been gone for longest. Nobody else's item goes for it.
 //!
 //! Cutting off counts [`crate::segment::Segment::cuts`] up and sends the run through the limbo: who looked at the count in a turn before, may go
@@ -89,6 +89,11 @@ impl Engine {
             let mut held = self.runs.held();
             let is_alone = held.uploads.len() == usize::from(own.is_some());
             if is_alone || held.uploads_bytes + bytes <= bytes_max {
+                return Ok(());
+            }
+            // Beside one that is as large as items may be there is room for others: else they would cut it off shortly before its end.
+            let largest_bytes = held.uploads.values().map(|upload| upload.charged_bytes).max();
+            if held.uploads_bytes + bytes - largest_bytes.unwrap_or(0) <= bytes_max / 2 {
                 return Ok(());
             }
             let least_worthy = held.least_worthy(own, missing_bytes, now.secs).ok_or(NoRoom::OutOfMemory)?;
