@@ -1,11 +1,14 @@
-//! What clients hold beyond turns: runs of values that are still arriving, and runs that slow readers pin after their items have gone.
+//! What clients hold beyond turns: runs of values that are still arriving, and runs that slow readers pin after their
+//! items have gone.
 //!
-//! Both are memory that eviction cannot win, so both are bounded: values in arrival hold half of the limit at most (or a quarter beside the
-//! largest of them), pinned runs that left the cache a quarter (or one of any size). Who holds what others need is cut off: a value that stopped arriving, or else
-//! the one that has most still to come; the reader whose item has been gone for longest. Nobody else's item goes for it.
+//! Both are memory that eviction cannot win, so both are bounded: values in arrival hold half of the limit at most
+//! (or a quarter beside the largest of them), pinned runs that left the cache a quarter (or one of any size). Who
+//! holds what others need is cut off: a value that stopped arriving, or else the one that has most still to come; the
+//! reader whose item has been gone for longest. Nobody else's item goes for it.
 //!
-//! Cutting off counts [`crate::segment::Segment::cuts`] up and sends the run through the limbo: who looked at the count in a turn before, may go
-//! on until that turn ends. All of it happens under the runs' lock, and only where space or memory lacks, or once per step of an upload.
+//! Cutting off counts [`crate::segment::Segment::cuts`] up and sends the run through the limbo: who looked at the
+//! count in a turn before, may go on until that turn ends. All of it happens under the runs' lock, and only where
+//! space or memory lacks, or once per step of an upload.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering::*;
@@ -91,7 +94,8 @@ impl Engine {
             if is_alone || held.uploads_bytes + bytes <= bytes_max {
                 return Ok(());
             }
-            // Beside one that is as large as items may be there is room for others: else they would cut it off shortly before its end.
+            // Beside one that is as large as items may be there is room for others: else they would cut it off
+            // shortly before its end.
             let largest_bytes = held.uploads.values().map(|upload| upload.charged_bytes).max();
             if held.uploads_bytes + bytes - largest_bytes.unwrap_or(0) <= bytes_max / 2 {
                 return Ok(());
@@ -129,7 +133,8 @@ impl Engine {
         held.uploads.insert(id, Arriving { charged_bytes, missing_bytes, stepped_secs: now_secs });
     }
 
-    /// Memory was charged for another step of an upload. False: it was cut off meanwhile, and the memory is the caller's still.
+    /// Memory was charged for another step of an upload. False: it was cut off meanwhile, and the memory is the
+    /// caller's still.
     pub(crate) fn note_step(&self, id: Id, cuts: u32, bytes: u64, now_secs: u32) -> bool {
         let mut held = self.runs.held();
         if self.is_cut(id, cuts) {
@@ -187,7 +192,8 @@ impl Engine {
         self.free_run(id);
     }
 
-    /// Under the runs' lock. What is retired afterwards is used again when all turns have ended that may not have seen this.
+    /// Under the runs' lock. What is retired afterwards is used again when all turns have ended that may not have
+    /// seen this.
     fn cut(&self, id: Id) {
         self.segments.get(id).cuts.fetch_add(1, Release);
     }

@@ -1,8 +1,9 @@
 //! Large items: a run of segments each, filled while the value arrives, and kept for readers that are slow.
 //!
-//! Unsafe code lives here because a value is written where it will lie, and read beyond the turn in which it was found. The invariant: until
-//! an upload is committed its run is known to nobody else; once committed nobody writes to it. A run is taken from an upload, or from pins,
-//! only through the limbo (`held.rs`): who saw in a turn that it was not cut off may use it until that turn ends.
+//! Unsafe code lives here because a value is written where it will lie, and read beyond the turn in which it was
+//! found. The invariant: until an upload is committed its run is known to nobody else; once committed nobody writes
+//! to it. A run is taken from an upload, or from pins, only through the limbo (`held.rs`): who saw in a turn that it
+//! was not cut off may use it until that turn ends.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -18,7 +19,8 @@ use crate::segment::Id;
 
 /// So many bytes of a value should have arrived before [`Turn::reserve`]: fewer are better kept elsewhere.
 pub const UPLOAD_BYTES_MIN: usize = 64 << 10;
-/// The most memory that an upload takes at a time; no more than what has arrived of it.
+/// What memory an upload takes at a time: half as much as has arrived of it, within these bounds.
+const STEP_BYTES_MIN: usize = 32 << 10;
 const STEP_BYTES_MAX: usize = 256 << 10;
 
 /// Room for a large value whose bytes are still arriving. Invisible until committed; dropped, its memory is free.
@@ -73,7 +75,7 @@ impl Upload {
         if self.value_start() + self.filled_bytes < charged || self.missing_bytes() == 0 {
             return 0;
         }
-        let step = self.filled_bytes.clamp(UPLOAD_BYTES_MIN, STEP_BYTES_MAX);
+        let step = (self.filled_bytes / 2).clamp(STEP_BYTES_MIN, STEP_BYTES_MAX);
         (self.shape.size() - charged).min(step).next_multiple_of(PAGE_BYTES)
     }
 
@@ -151,8 +153,8 @@ impl Drop for Upload {
     }
 }
 
-/// Keeps one large value readable beyond the turn (for a client that reads slowly). Its memory stays in the budget. May be cut off when too
-/// much is kept that is no longer in the cache: [`Pin::value`].
+/// Keeps one large value readable beyond the turn (for a client that reads slowly). Its memory stays in the budget.
+/// May be cut off when too much is kept that is no longer in the cache: [`Pin::value`].
 pub struct Pin {
     engine: Arc<Engine>,
     id: Id,

@@ -1,8 +1,8 @@
 //! The memory of connections: requests that have not come whole, and replies that were not taken yet.
 //!
-//! It lies outside of the cache, so it has a budget of its own. A little of it each connection has for itself; what goes beyond is charged,
-//! and refused where a connection would hold more than it leaves to all others (as the queues of a switch share its memory: Choudhury and
-//! Hahne, "Dynamic queue length thresholds", 1998). No item goes for it.
+//! It lies outside of the cache, so it has a budget of its own. A little of it each connection has for itself; what
+//! goes beyond is charged, and refused where a connection would hold more than it leaves to all others (as the queues
+//! of a switch share its memory: Choudhury and Hahne, "Dynamic queue length thresholds", 1998). No item goes for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

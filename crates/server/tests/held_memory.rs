@@ -1,4 +1,5 @@
-//! What clients hold that do not finish what they began: it costs others nothing, and it is bounded. memcached's answers where it bounds it.
+//! What clients hold that do not finish what they began: it costs others nothing, and it is bounded. memcached's
+//! answers where it bounds it.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::io::{ErrorKind, Read, Write};
