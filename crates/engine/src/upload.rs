@@ -96,7 +96,7 @@ impl Upload {
         !self.is_held
     }
 
-    /// Charges another step. Errors: see [`Engine::add_to_upload`].
+    /// Notes that another step was charged. False: it was cut off meanwhile.
     pub(crate) fn note_step(&self, bytes: usize, now_secs: u32) -> bool {
         self.engine.note_step(self.id, self.cuts, bytes as u64, now_secs)
     }
