@@ -227,6 +227,7 @@ impl Turn<'_> {
         {
             return Err(NoRoom::TooLarge);
         }
+        self.note_copied(shape.value_bytes);
         let fill = |value: &mut [u8]| {
             let (first, rest) = value.split_at_mut(head.len());
             first.copy_from_slice(head);
@@ -239,7 +240,7 @@ impl Turn<'_> {
         if shape.size() > self.engine().large_item_bytes() {
             shape.large = true;
             shape.has_expiry = true;
-            let mut upload = self.start_upload(shape, key, shape.size())?;
+            let mut upload = self.start_upload(shape, key, shape.size(), 0)?;
             fill(upload.window());
             upload.advance(shape.value_bytes);
             return Ok(Draft { raw: upload.raw, queue, place: Place::Large(Box::new(upload)) });
@@ -263,12 +264,21 @@ impl Turn<'_> {
         }
     }
 
+    /// Room for an item of this shape, with memory for its first bytes; `missing_bytes` of it are still to come.
     pub(crate) fn start_upload(
         &self,
         shape: Shape,
         key: &[u8],
         first_bytes: usize,
+        missing_bytes: usize,
     ) -> Result<Upload, NoRoom> {
+        self.admit_shape(&shape, key)?;
+        let run = self.take_run(shape.size(), first_bytes, missing_bytes)?;
+        Ok(Upload::new(&self.handle.engine, run, shape, key, self.now().secs))
+    }
+
+    /// May there be a large item of this shape? Takes nothing yet.
+    pub(crate) fn admit_shape(&self, shape: &Shape, key: &[u8]) -> Result<(), NoRoom> {
         if shape.size() as u64 > self.engine().budget.limit_bytes() {
             // Else it would find out step by step, and evict everything on the way.
             return Err(NoRoom::OutOfMemory);
@@ -277,8 +287,7 @@ impl Turn<'_> {
             let replaced_bytes = self.look(key, self.prepare(key)).map_or(0, |old| old.raw.size());
             self.admit(shape.size() as i64 - replaced_bytes as i64)?;
         }
-        let run = self.take_run(shape.size(), first_bytes)?;
-        Ok(Upload::new(&self.handle.engine, run, shape, key, self.now().secs))
+        Ok(())
     }
 
     /// Undoes a draft. If it was large it goes when what is returned goes.

@@ -268,7 +268,7 @@ impl Engine {
         self.budget.limit_bytes()
     }
 
-    /// Values of this many bytes and more should come through [`crate::Turn::reserve`] when they do not arrive at once.
+    /// Values of this many bytes and more have memory of their own, and count as large (`Stats::queues`).
     pub fn large_value_bytes(&self) -> u32 {
         self.large_item_bytes() as u32
     }
@@ -500,7 +500,7 @@ impl Engine {
     /// Takes memory out of use; it comes back when no turn can see it any more. Unlink it first.
     pub(crate) fn retire(&self, what: Retired) {
         match what {
-            Retired::Segment(id) | Retired::Run(id) => {
+            Retired::Segment(id) | Retired::Run(id) | Retired::Cut(id) => {
                 self.limbo.push(what, self.segments.memory_bytes(id), &self.epochs);
             }
             Retired::Overflow(_) => {
@@ -542,6 +542,7 @@ impl Engine {
             }
             Retired::Segment(id) => self.segments.with_pool(|pool| pool.put_ready(id)),
             Retired::Run(id) => self.doom_run(id),
+            Retired::Cut(id) => self.free_run(id),
             Retired::Overflow(overflow) => self.index.reuse_overflow(overflow),
         }
     }
@@ -558,6 +559,11 @@ impl Engine {
             self.decommit_segment(id);
         }
         true
+    }
+
+    /// Is address space for large items on its way back?
+    pub(crate) fn is_reclaiming_runs(&self) -> bool {
+        self.limbo.has_runs()
     }
 
     /// Is memory on its way back?

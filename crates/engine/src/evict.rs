@@ -4,6 +4,7 @@
 //! about four times as much of the segment that its handle has in hand: nobody waits for a whole segment, and no thread of the
 //! engine's own is needed.
 
+use std::iter;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::engine::Engine;
@@ -28,10 +29,14 @@ const WORK_FACTOR: usize = 4;
 const COMPACTION_FACTOR: usize = 16;
 /// What one request empties at most, in bytes of victims, before it lets others run: a hundred microseconds with small items.
 pub(crate) const STEP_BYTES: usize = 32 << 10;
+/// Large items that one request empties at most for their address space; each may first lose the credit of its reads.
+const RUNS_STEP: usize = 16;
 /// Giving a segment back to the system takes the background step as long as so many items.
 const SHRINK_ITEMS: usize = 256;
 /// Items whose index lines are fetched ahead of the work on them.
 const BATCH: usize = 8;
+/// Longer items are copied before their bucket is locked.
+const LOCKED_COPY_BYTES_MAX: usize = 2 << 10;
 /// How many items ahead the header of one is fetched.
 const AHEAD_ITEMS: usize = 20;
 /// An item used so recently counts as active when it is evicted (as memcached's `evicted_active`).
@@ -70,6 +75,12 @@ struct To {
     queue: usize,
     weight: u32,
     uses: u8,
+}
+
+/// An item that was copied, and where.
+struct Copy {
+    room: Room,
+    raw: Raw,
 }
 
 /// Why an item has to stay where it is for now.
@@ -154,13 +165,54 @@ impl Turn<'_> {
         writer.append(self.engine(), guest, self.now(), false).ok_or(Lack::Memory)
     }
 
-    /// A run for an item of `item_bytes`, with memory for its first `bytes` at least.
-    pub(crate) fn take_run(&self, item_bytes: usize, bytes: usize) -> Result<Run, NoRoom> {
+    /// A run for an item of `item_bytes`, with memory for its first `bytes` at least; `missing_bytes` of it are still to come.
+    pub(crate) fn take_run(
+        &self,
+        item_bytes: usize,
+        bytes: usize,
+        missing_bytes: usize,
+    ) -> Result<Run, NoRoom> {
         self.report_items(64);
         // Runs have whole pages: room for less is none.
         let bytes = bytes.next_multiple_of(PAGE_BYTES);
         let take = || self.engine().take_run(item_bytes, bytes);
-        take().or_else(|lack| self.make_room(lack, bytes, take))
+        take().or_else(|lack| match lack {
+            Lack::Memory => self.make_room(lack, bytes, take),
+            Lack::Space => self.make_space(missing_bytes, take),
+        })
+    }
+
+    /// Where there is memory but no address space for a run: takes it from a value that makes way, else from large items that nobody reads.
+    /// What lies elsewhere would not help.
+    #[cold]
+    fn make_space(
+        &self,
+        missing_bytes: usize,
+        attempt: impl Fn() -> Result<Run, Lack>,
+    ) -> Result<Run, NoRoom> {
+        let engine = self.engine();
+        if engine.is_reclaiming_runs() {
+            engine.reclaim();
+            return attempt().or(Err(NoRoom::TryAgain));
+        }
+        match engine.cut_upload(missing_bytes as u64, self.now()) {
+            Some(Ok(())) => return Err(NoRoom::TryAgain),
+            // Items do not go for what may never come.
+            Some(Err(_)) => {}
+            None if engine.evict => {
+                let runs = iter::from_fn(|| engine.segments.next_run()).take(RUNS_STEP);
+                let looked_at =
+                    runs.fold(0, |sum, id| sum + self.empty_run(engine.victim(id, Treatment::Evict)));
+                if looked_at > 0 || engine.is_reclaiming_runs() {
+                    return Err(NoRoom::TryAgain);
+                }
+            }
+            None => {}
+        }
+        attempt().map_err(|_| {
+            self.counters().out_of_memory.add(1);
+            NoRoom::OutOfMemory
+        })
     }
 
     /// More memory for a run that has some.
@@ -297,10 +349,17 @@ impl Turn<'_> {
             if let Some(&(next, _)) = batch[..count].get(number + 1).filter(|_| is_copying) {
                 engine.log.prefetch_range(next, engine.item_at(next).size());
             }
+            let mut copy = self.copy_ahead(hash, offset, victim);
             let bucket = engine.index.lock(hash);
-            if let Some(found) = bucket.find(hash, |entry| entry.offset() == offset) {
-                self.empty_item(&bucket, hash, &found, victim)?;
+            let emptied = match bucket.find(hash, |entry| entry.offset() == offset) {
+                Some(found) => self.empty_item(&bucket, hash, &found, victim, &mut copy),
+                None => Ok(()),
+            };
+            drop(bucket);
+            if let Some(unused) = copy {
+                self.handle.writer.borrow_mut().take_back(engine, unused.room.at);
             }
+            emptied?;
         }
         victim.next = at;
         Ok(())
@@ -313,6 +372,7 @@ impl Turn<'_> {
         hash: Hash,
         found: &Found<'_>,
         victim: &Victim,
+        copy: &mut Option<Copy>,
     ) -> Result<(), NoPlace> {
         let engine = self.engine();
         let (offset, raw) = (found.entry.offset(), engine.item(found.entry));
@@ -321,20 +381,11 @@ impl Turn<'_> {
             return Ok(());
         }
         let from = engine.segments.get(victim.id).queue();
-        let uses = found.entry.uses();
-        let to = match victim.treatment {
-            Treatment::Evict if uses == 0 => {
-                self.evict(bucket, hash, found, from);
-                return Ok(());
-            }
-            // Its uses were its fare.
-            Treatment::Evict => To { queue: MAIN, weight: worth::of_uses(uses), uses: 0 },
-            // A `Clear` meets a living item when it was touched a moment ago.
-            Treatment::Compact | Treatment::Thread | Treatment::Clear => {
-                To { queue: from, weight: engine.segments.novelty.at_first(from), uses }
-            }
+        let Some(to) = self.destination(victim, found.entry.uses()) else {
+            self.evict(bucket, hash, found, from);
+            return Ok(());
         };
-        match self.relocate(bucket, hash, found, to) {
+        match self.relocate(bucket, hash, found, to, copy) {
             Ok(()) => {
                 let moved = match (victim.treatment, from) {
                     (Treatment::Evict, SMALL) => &self.counters().moves_to_main,
@@ -351,6 +402,45 @@ impl Turn<'_> {
         Ok(())
     }
 
+    /// Where an item of a victim goes on; `None`: nowhere.
+    fn destination(&self, victim: &Victim, uses: u8) -> Option<To> {
+        let segments = &self.engine().segments;
+        let from = segments.get(victim.id).queue();
+        match victim.treatment {
+            Treatment::Evict if uses == 0 => None,
+            // Its uses were its fare.
+            Treatment::Evict => Some(To { queue: MAIN, weight: worth::of_uses(uses), uses: 0 }),
+            // A `Clear` meets a living item when it was touched a moment ago.
+            Treatment::Compact | Treatment::Thread | Treatment::Clear => {
+                Some(To { queue: from, weight: segments.novelty.at_first(from), uses })
+            }
+        }
+    }
+
+    /// Copies a long item that will probably go on before its bucket is locked: whoever waits for that lock spins.
+    #[inline]
+    fn copy_ahead(&self, hash: Hash, offset: usize, victim: &Victim) -> Option<Copy> {
+        let engine = self.engine();
+        let raw = engine.item_at(offset);
+        if raw.size() <= LOCKED_COPY_BYTES_MAX || victim.treatment == Treatment::Clear {
+            return None;
+        }
+        let found = engine.index.find(hash, |entry| entry.offset() == offset)?;
+        let to = self.destination(victim, found.entry.uses())?;
+        self.copy_item(raw, &to)
+    }
+
+    /// A copy in an open segment that nobody sees yet. `None`: there is no place.
+    #[allow(unsafe_code)]
+    fn copy_item(&self, raw: Raw, to: &To) -> Option<Copy> {
+        let engine = self.engine();
+        let guest = Guest { queue: to.queue, weight: to.weight, expiry: raw.expiry(), bytes: raw.size() };
+        let room = self.handle.writer.borrow_mut().append(engine, guest, self.now(), true)?;
+        // SAFETY: `append` gave us these bytes alone.
+        let raw = unsafe { raw.copy_to(&engine.log, room.at) };
+        Some(Copy { room, raw })
+    }
+
     /// The queue of a new key: small, unless the ghost knows it.
     pub(crate) fn queue_of_new(&self, hash: Hash) -> usize {
         match self.engine().ghost.recall(hash) {
@@ -362,28 +452,35 @@ impl Turn<'_> {
         }
     }
 
-    /// Copies an item to an open segment and points the index there.
-    #[allow(unsafe_code)]
-    fn relocate(&self, bucket: &Bucket<'_>, hash: Hash, found: &Found<'_>, to: To) -> Result<(), NoPlace> {
+    /// Points the index to a copy of an item, which may have been made already.
+    fn relocate(
+        &self,
+        bucket: &Bucket<'_>,
+        hash: Hash,
+        found: &Found<'_>,
+        to: To,
+        copy: &mut Option<Copy>,
+    ) -> Result<(), NoPlace> {
         let engine = self.engine();
         let (offset, raw) = (found.entry.offset(), engine.item(found.entry));
-        let mut writer = self.handle.writer.borrow_mut();
-        let guest = Guest { queue: to.queue, weight: to.weight, expiry: raw.expiry(), bytes: raw.size() };
-        let room = writer.append(engine, guest, self.now(), true).ok_or(NoPlace)?;
-        drop(writer);
-        let target = room.at;
+        let Copy { room, raw: moved } = match copy.take() {
+            Some(copy) => {
+                copy.raw.follow(raw);
+                engine.segments.get(engine.segments.id_at(copy.room.at)).note_expiry(raw.expiry());
+                copy
+            }
+            None => self.copy_item(raw, &to).ok_or(NoPlace)?,
+        };
         let mark_of = |offset| engine.segments.get(engine.segments.id_at(offset)).flush_mark.load(Relaxed);
-        if mark_of(target) != mark_of(offset) {
+        if mark_of(room.at) != mark_of(offset) {
             // A flush came in between: the item must not escape it.
-            self.handle.writer.borrow_mut().take_back(engine, target);
+            self.handle.writer.borrow_mut().take_back(engine, room.at);
             self.drop_dead(bucket, found);
             return Ok(());
         }
-        // SAFETY: `append` gave us these bytes alone.
-        let copy = unsafe { raw.copy_to(&engine.log, target) };
-        self.prefetch_ahead(room, copy.size());
-        bucket.replace(found, Entry::new(hash, target, to.uses));
-        self.count_moved(offset, raw, target, copy);
+        self.prefetch_ahead(room, moved.size());
+        bucket.replace(found, Entry::new(hash, room.at, to.uses));
+        self.count_moved(offset, raw, room.at, moved);
         Ok(())
     }
 
@@ -545,7 +642,7 @@ impl Engine {
     }
 
     /// A segment that was claimed to be emptied.
-    fn victim(&self, id: Id, treatment: Treatment) -> Victim {
+    pub(crate) fn victim(&self, id: Id, treatment: Treatment) -> Victim {
         let start = self.segments.start(id);
         let filled = self.segments.get(id).books.filled_bytes.load(Relaxed) as usize;
         Victim { id, treatment, next: start, end: start + filled }

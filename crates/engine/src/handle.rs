@@ -1,6 +1,6 @@
 //! Handles and turns: a thread's way into the engine, and the look-ups.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use crate::ahead::Guess;
@@ -31,7 +31,7 @@ impl Handle {
     pub fn enter(&mut self, now: Now) -> Turn<'_> {
         self.engine.epochs.enter(self.id);
         self.engine.flush_if_due(now);
-        Turn { handle: self, counters: &self.engine.counters[self.id], now }
+        Turn { handle: self, counters: &self.engine.counters[self.id], now, copied_bytes: Cell::new(0) }
     }
 
     /// The cache this handle belongs to.
@@ -68,6 +68,7 @@ pub struct Turn<'h> {
     pub(crate) handle: &'h Handle,
     counters: &'h Counters,
     now: Now,
+    copied_bytes: Cell<usize>,
 }
 
 impl Drop for Turn<'_> {
@@ -88,6 +89,16 @@ impl Turn<'_> {
     /// The moment of this turn.
     pub fn now(&self) -> Now {
         self.now
+    }
+
+    /// Bytes of values that were written in this turn: who is asked to change large ones knows by it when others should have their turn.
+    pub fn copied_bytes(&self) -> usize {
+        self.copied_bytes.get()
+    }
+
+    #[inline]
+    pub(crate) fn note_copied(&self, bytes: usize) {
+        self.copied_bytes.set(self.copied_bytes.get() + bytes);
     }
 
     /// Hashes a key and starts fetching its index line. With another key or in another engine the hash finds nothing, and a store

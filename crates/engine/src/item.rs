@@ -190,10 +190,18 @@ impl Raw {
         // SAFETY: by the caller's promise.
         unsafe {
             let copy = Self::write(log, offset, &self.shape(), self.key(), self.expiry(), 0);
-            copy.use_word().store(self.use_word().load(Relaxed), Relaxed);
-            copy.set_cas(self.cas());
+            copy.follow(self);
             copy.value_mut(&self.shape()).copy_from_slice(self.value());
             copy
+        }
+    }
+
+    /// Takes over what may have changed in the original since it was copied. Under the original's lock, of a copy that nobody sees yet.
+    pub(crate) fn follow(self, original: Self) {
+        self.use_word().store(original.use_word().load(Relaxed), Relaxed);
+        self.set_cas(original.cas());
+        if self.has_expiry_field() {
+            self.set_expiry(original.expiry());
         }
     }
 

@@ -21,6 +21,7 @@
 //! | `slack` | without eviction: which stores are let through when memory is nearly full |
 //! | `large_pages` | what is full, moved to large pages in the background |
 //! | `run`, `upload` | large items: where they live, how they arrive |
+//! | `held` | what clients hold beyond turns: values in arrival, what slow readers read |
 //! | `evicted` | what was evicted, for those who watch |
 //! | `walk` | all items, one after the other |
 //! | `survey`, `sums` | what every segment holds; what they hold together |
@@ -62,6 +63,7 @@ mod gaps;
 mod ghost;
 mod handle;
 mod hash;
+mod held;
 mod index;
 mod item;
 mod large_pages;
@@ -98,7 +100,7 @@ pub use request::{
 };
 pub use stats::{QueueStats, Stats};
 pub use survey::{Lifetime, Piece, Queue, Survey};
-pub use upload::{Pin, Upload};
+pub use upload::{Pin, UPLOAD_BYTES_MIN, Upload};
 pub use walk::{Swept, Walk};
 
 /// The longest key, in bytes.

@@ -13,8 +13,16 @@ use crate::sync::Mutex;
 pub(crate) enum Retired {
     Segment(Id),
     Run(Id),
+    /// A run whose pins were cut off.
+    Cut(Id),
     /// An overflow bucket of the index.
     Overflow(u32),
+}
+
+impl Retired {
+    fn is_run(self) -> bool {
+        matches!(self, Self::Run(_) | Self::Cut(_))
+    }
 }
 
 #[derive(Default)]
@@ -25,12 +33,15 @@ pub(crate) struct Limbo {
     count: AtomicUsize,
     /// Segments and runs alone: what a store could use.
     bytes: AtomicU64,
+    /// How many runs wait.
+    runs: AtomicUsize,
 }
 
 impl Limbo {
     /// Takes in what was unlinked before. Returns how much waits now.
     pub(crate) fn push(&self, what: Retired, bytes: u64, epochs: &Epochs) -> usize {
         self.bytes.fetch_add(bytes, Relaxed);
+        self.runs.fetch_add(usize::from(what.is_run()), Relaxed);
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         // Tagged under the lock, so that tags are in order.
         waiting.push_back((epochs.retire(), bytes, what));
@@ -52,11 +63,17 @@ impl Limbo {
             reuse(what);
             // Only now: meanwhile nobody shall think that it is lost.
             self.bytes.fetch_sub(bytes, Relaxed);
+            self.runs.fetch_sub(usize::from(what.is_run()), Relaxed);
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Relaxed) == 0
+    }
+
+    /// Is address space to come back?
+    pub(crate) fn has_runs(&self) -> bool {
+        self.runs.load(Relaxed) > 0
     }
 
     /// Memory that is to come back.

@@ -215,6 +215,15 @@ impl Segments {
         self.claim(place.id).then_some((place.id, Treatment::Evict))
     }
 
+    /// Claims the large item that is due first. Looks at all that waits: only where their address space lacks.
+    pub(crate) fn next_run(&self) -> Option<Id> {
+        let queues = self.queues();
+        let waiting = queues.lines.iter().flatten();
+        let runs = waiting.filter(|place| self.is_run(place.id) && self.is_waiting(place));
+        let id = runs.min_by_key(|place| place.due)?.id;
+        self.claim(id).then_some(id)
+    }
+
     /// Without eviction: the waiting segment with the most dead bytes, if it has enough to be worth moving the rest.
     pub(crate) fn most_dead(&self) -> Option<Id> {
         let dead = |id: &Id| {

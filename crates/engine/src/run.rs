@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::engine::Engine;
+use crate::held::Held;
 use crate::memory::PAGE_BYTES;
-use crate::segment::{DOOMED, FREE, Id};
+use crate::segment::{FREE, Id};
 
 /// What a run that was warm may have beyond what was asked for: who announces a large value and sends nothing holds no more.
 const HELD_BYTES_MAX: u64 = 1 << 20;
@@ -33,9 +34,11 @@ pub(crate) enum Lack {
     Space,
 }
 
-/// Free runs. Locked once per large item.
+/// Free runs, and those held beyond turns. Locked once per large item, and per step of its upload.
 pub(crate) struct Runs {
     free: Mutex<Free>,
+    /// Held together with no other lock.
+    held: Mutex<Held>,
     warm_bytes: AtomicU64,
 }
 
@@ -49,7 +52,7 @@ struct Free {
 impl Runs {
     pub(crate) fn new(first: Id, segments: u32) -> Self {
         let free = Free { bare: BTreeMap::from([(first, segments)]), warm: BTreeMap::new() };
-        Self { free: Mutex::new(free), warm_bytes: AtomicU64::new(0) }
+        Self { free: Mutex::new(free), held: Mutex::default(), warm_bytes: AtomicU64::new(0) }
     }
 
     /// Memory of free runs.
@@ -112,6 +115,10 @@ impl Runs {
             segments += length;
         }
         bare.insert(start, segments);
+    }
+
+    pub(crate) fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn free(&self) -> MutexGuard<'_, Free> {
@@ -180,19 +187,6 @@ impl Engine {
             self.budget.give(more_bytes);
         }
         is_committed
-    }
-
-    /// A run nobody can find any more goes when its last pin does.
-    pub(crate) fn doom_run(&self, id: Id) {
-        if self.segments.get(id).pins.fetch_or(DOOMED, AcqRel) == 0 {
-            self.free_run(id);
-        }
-    }
-
-    pub(crate) fn unpin_run(&self, id: Id) {
-        if self.segments.get(id).pins.fetch_sub(1, AcqRel) == DOOMED | 1 {
-            self.free_run(id);
-        }
     }
 
     /// Frees a run that nobody else knows of.

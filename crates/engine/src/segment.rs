@@ -10,11 +10,12 @@
 //! | | | bare, when the memory is wanted elsewhere | `decommit_segment`, `cool_run` |
 //! | [`OPEN`] | a handle appends to it | waiting | `Open::seal` |
 //! | (a run: still [`FREE`]) | an upload fills it | waiting | `Turn::publish` |
+//! | | | limbo, when others need its memory | `Engine::admit_step`, `cut_upload` |
 //! | [`WAITING`] | its queue's | claimed | [`Segments::next_victim`], `claim_hollow`, `claim_thin_if`, `most_dead`, `withdraw` |
 //! | [`CLAIMED`] | a handle empties it, or looks for gaps in it | waiting again | [`Segments::put_back`]; a run that was read: `seal` |
 //! | | | limbo | `Engine::retire_segment`, `retire` |
 //! | | | open | `Writer::await_turns`: its gaps are written to when nobody reads there any more |
-//! | limbo: [`FREE`] (a run: [`CLAIMED`]) | nobody's; readers may still be there | ready, warm | `Engine::reclaim`; a run when its last pin goes |
+//! | limbo: [`FREE`] (a run: [`CLAIMED`]) | nobody's; readers may still be there | ready, warm | `Engine::reclaim`; a run when its last pin goes, or is cut off (`held.rs`) |
 //!
 //! A segment whose last item dies while it waits is claimed and retired on the spot.
 
@@ -81,6 +82,8 @@ pub(crate) struct Segment {
     pub(crate) opened_secs: AtomicU32,
     /// Runs: how many readers beyond turns hold it, and [`DOOMED`].
     pub(crate) pins: AtomicU32,
+    /// Runs: how often those who held it beyond turns were cut off (`held.rs`).
+    pub(crate) cuts: AtomicU32,
     /// Runs: address space in segments.
     pub(crate) run_segments: AtomicU32,
     /// Sum of the weights of what was appended (`worth.rs`); for a run that of its item.

@@ -47,33 +47,60 @@ impl Turn<'_> {
         self.store_body(hash, store, Body::Join(store.value, b""), &mut None)
     }
 
-    /// Room for a value that is still arriving (`store.value` is ignored). Memory is charged as it fills.
+    /// Would a value of this size be refused, whatever of it comes (`store.value` is ignored)? Takes nothing yet.
+    pub fn admit_value(&self, store: &Store<'_>, value_bytes: u32) -> Result<(), NoRoom> {
+        self.admit_shape(&self.upload_shape(store, value_bytes)?, store.key)
+    }
+
+    /// Room for a value of which [`crate::UPLOAD_BYTES_MIN`] or more have come and the rest is still arriving (`store.value` is ignored).
+    /// Memory is charged as it fills. Errors: also where others that are arriving have more right to what there is.
     pub fn reserve(&self, store: &Store<'_>, value_bytes: u32) -> Result<Upload, NoRoom> {
+        let shape = self.upload_shape(store, value_bytes)?;
+        let first_bytes = Upload::first_step_bytes(&shape);
+        let missing_bytes = shape.size().saturating_sub(first_bytes);
+        self.engine().admit_step(None, first_bytes as u64, missing_bytes as u64, self.now())?;
+        let mut upload = self.start_upload(shape, store.key, first_bytes, missing_bytes)?;
+        self.engine().hold_upload(upload.id, shape.size(), self.now().secs);
+        upload.is_held = true;
+        Ok(upload)
+    }
+
+    fn upload_shape(&self, store: &Store<'_>, value_bytes: u32) -> Result<Shape, NoRoom> {
         let value_bytes = value_bytes as usize;
         if accounted_bytes(store.key.len(), value_bytes, store.client_flags)
             > u64::from(self.engine().item_bytes_max)
         {
             return Err(NoRoom::TooLarge);
         }
-        let shape = Shape {
+        Ok(Shape {
             key_bytes: store.key.len(),
             value_bytes,
             client_flags: store.client_flags,
             has_expiry: true,
             binary_key: store.binary_key,
             large: true,
-        };
-        self.start_upload(shape, store.key, Upload::first_step_bytes(&shape))
+        })
     }
 
-    /// The next piece of the upload to be filled from the socket; empty only when the value is complete. Panics if the upload
-    /// is of another engine.
-    pub fn window<'u>(&self, upload: &'u mut Upload) -> Result<&'u mut [u8], NoRoom> {
+    /// The next piece of the upload to be filled from the socket, within this turn; empty only when the value is complete.
+    /// Errors: `OutOfMemory` also where it was cut off, since others needed its memory. Panics if the upload is of another engine.
+    pub fn window<'u>(&'u self, upload: &'u mut Upload) -> Result<&'u mut [u8], NoRoom> {
         assert!(upload.is_of(&self.handle.engine), "an upload is filled where it was reserved");
+        if upload.is_cut() {
+            return Err(NoRoom::OutOfMemory);
+        }
         let step = upload.next_step_bytes();
         if step > 0 {
-            self.charge(upload.id, upload.charged_bytes(), step)?;
-            upload.charge(step);
+            let (id, missing_bytes) = (Some(upload.id), u64::from(upload.missing_bytes()));
+            self.engine().admit_step(id, step as u64, missing_bytes, self.now())?;
+            let charged_bytes = upload.charged_bytes();
+            self.charge(upload.id, charged_bytes, step)?;
+            if !upload.note_step(step, self.now().secs) {
+                let engine = self.engine();
+                engine.decommit(engine.segments.start(upload.id) + charged_bytes, step);
+                engine.budget.give(step as u64);
+                return Err(NoRoom::OutOfMemory);
+            }
         }
         Ok(upload.window())
     }
@@ -82,12 +109,16 @@ impl Turn<'_> {
     /// ignored). Takes the upload unless the answer is `TryAgain`. Panics if there is none, not all of it has arrived, or it was
     /// reserved for another key or engine.
     pub fn commit(&self, hash: Hash, store: &Store<'_>, upload: &mut Option<Upload>) -> Stored {
-        let whole = upload.as_ref().expect("commit takes an upload");
-        assert!(whole.missing_bytes() == 0, "commit takes a complete upload");
+        let whole = upload.as_mut().expect("commit takes an upload");
         assert!(whole.is_of(&self.handle.engine), "commit takes what was reserved here");
+        if !whole.keep() {
+            *upload = None;
+            return stored(Outcome::NoRoom(NoRoom::OutOfMemory), store.mode);
+        }
+        assert!(whole.missing_bytes() == 0, "commit takes a complete upload");
         assert!(whole.raw.key() == store.key, "commit takes the key that was reserved");
-        let stored = if matches!(store.mode, Mode::Append | Mode::Prepend) {
-            // The pieces must lie together: a copy, and the upload goes.
+        let stored = if !whole.is_large() || matches!(store.mode, Mode::Append | Mode::Prepend) {
+            // To lie with others, or with the old piece: a copy, and the upload goes.
             let value = whole.raw.value();
             self.store_body(hash, store, Body::Join(value, b""), &mut None)
         } else {

@@ -121,6 +121,8 @@ pub enum Error {
     TooLarge,
     /// A store found no memory.
     OutOfMemoryStoring,
+    /// A line for which there is no memory.
+    OutOfMemoryReading,
     /// Anything else found no memory.
     OutOfMemory,
 }
@@ -187,6 +189,7 @@ impl Error {
             Self::TooLargeForUdp => "SERVER_ERROR too large for UDP",
             Self::TooLarge => "SERVER_ERROR object too large for cache",
             Self::OutOfMemoryStoring => "SERVER_ERROR out of memory storing object",
+            Self::OutOfMemoryReading => "SERVER_ERROR out of memory reading request",
             Self::OutOfMemory => "SERVER_ERROR out of memory",
         }
     }
@@ -198,6 +201,9 @@ impl Error {
 
     /// The server failed, not the client.
     pub fn is_server_side(self) -> bool {
-        matches!(self, Self::TooLarge | Self::OutOfMemoryStoring | Self::OutOfMemory)
+        matches!(
+            self,
+            Self::TooLarge | Self::OutOfMemoryStoring | Self::OutOfMemoryReading | Self::OutOfMemory
+        )
     }
 }

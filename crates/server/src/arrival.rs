@@ -1,10 +1,10 @@
 //! A value that has not arrived whole.
 
 use arrayvec::ArrayVec;
-use larder_engine::{Item, NoRoom, Turn, Upload};
-use larder_protocol::command::Store;
-use larder_protocol::{Command, Dialect, Error, Form, Parsed, Reply, Request};
+use larder_engine::{Item, NoRoom, Turn, UPLOAD_BYTES_MIN, Upload};
+use larder_protocol::{Command, Dialect, Error, Parsed, Reply, Request};
 
+use crate::buffers::{FREE_BYTES, Held};
 use crate::execute::{Done, Executor, Value};
 use crate::heap;
 
@@ -19,10 +19,19 @@ pub(crate) struct Arrival {
 
 /// Where the value waits.
 enum Place {
-    /// A small one here, and the terminator after it.
-    Here { block: Vec<u8>, filled_bytes: usize },
-    /// A large one where it will stay in the cache; the terminator after it does not.
+    /// Here, and the terminator after it: a small one, or the first bytes of a large one.
+    Here(Here),
+    /// The rest of a large one where it will stay in the cache; the terminator after it does not.
     Cache { upload: Option<Upload>, end: ArrayVec<u8, 2> },
+}
+
+/// A value, or its first bytes. Takes memory as they come.
+struct Here {
+    block: Vec<u8>,
+    held: Held,
+    value_bytes: usize,
+    /// With the terminator.
+    whole_bytes: usize,
 }
 
 /// How far a value has come.
@@ -59,20 +68,33 @@ impl Arrival {
     ) -> Begun<'t> {
         let Request { command, form } = request;
         match *command {
-            Command::Store(store) if store.value_bytes < executor.cx.shared.engine.large_value_bytes() => {
-                match Self::here(dialect, head, form, store.value_bytes) {
-                    Some(arrival) => Begun::Arriving(arrival),
-                    None => Self::refused(executor, form, store),
+            Command::Store(store) => {
+                let bytes = form.block_bytes(store.value_bytes);
+                if store.value_bytes as usize > UPLOAD_BYTES_MIN
+                    || store.value_bytes >= executor.cx.shared.engine.large_value_bytes()
+                {
+                    match executor.admit_value(store) {
+                        Ok(()) => {}
+                        Err(None) => return Begun::TryAgain,
+                        Err(Some(reply)) => return Begun::Refused { reply, bytes },
+                    }
                 }
+                let here = Here {
+                    block: Vec::new(),
+                    held: Held::default(),
+                    value_bytes: store.value_bytes as usize,
+                    whole_bytes: bytes,
+                };
+                let Some(head) = heap::copy(head) else {
+                    return Begun::Refused { reply: executor.refusal_for_memory(store), bytes };
+                };
+                Begun::Arriving(Self {
+                    head,
+                    dialect,
+                    terminator: form.terminator(),
+                    place: Place::Here(here),
+                })
             }
-            Command::Store(store) => match executor.reserve(store) {
-                Ok(Some(upload)) => match Self::in_cache(dialect, head, form, upload) {
-                    Some(arrival) => Begun::Arriving(arrival),
-                    None => Self::refused(executor, form, store),
-                },
-                Ok(None) => Begun::TryAgain,
-                Err(reply) => Begun::Refused { reply, bytes: form.block_bytes(store.value_bytes) },
-            },
             Command::Malformed(malformed) => Begun::Refused {
                 reply: Reply::Error(malformed.error),
                 bytes: malformed.swallow_bytes as usize,
@@ -82,54 +104,42 @@ impl Arrival {
         }
     }
 
-    /// There is no memory to let it wait.
-    fn refused<'t>(executor: &mut Executor<'_, '_, '_, 't>, form: &Form<'_>, store: Store<'_>) -> Begun<'t> {
-        Begun::Refused {
-            reply: executor.refusal_for_memory(store),
-            bytes: form.block_bytes(store.value_bytes),
-        }
-    }
-
-    /// A value that waits here until it is whole; `None`: there is no memory for it.
-    fn here(dialect: Dialect, head: &[u8], form: &Form<'_>, value_bytes: u32) -> Option<Self> {
-        let block_bytes = form.block_bytes(value_bytes);
-        let mut block = heap::with_capacity(block_bytes)?;
-        block.resize(block_bytes, 0);
-        Self::of(dialect, head, form, Place::Here { block, filled_bytes: 0 })
-    }
-
-    /// A value whose place in the cache is reserved.
-    fn in_cache(dialect: Dialect, head: &[u8], form: &Form<'_>, upload: Upload) -> Option<Self> {
-        Self::of(dialect, head, form, Place::Cache { upload: Some(upload), end: ArrayVec::new() })
-    }
-
-    fn of(dialect: Dialect, head: &[u8], form: &Form<'_>, place: Place) -> Option<Self> {
-        Some(Self { head: heap::copy(head)?, dialect, terminator: form.terminator(), place })
-    }
-
     /// Copies what belongs to the value from the head of `input`, and says how much that was.
-    pub(crate) fn receive(&mut self, turn: &Turn<'_>, input: &[u8], gives_up: bool) -> (usize, Arrived) {
-        let (upload, end) = match &mut self.place {
-            Place::Here { block, filled_bytes } => {
-                let consumed = fill(&mut block[*filled_bytes..], input);
-                *filled_bytes += consumed;
-                let is_whole = *filled_bytes == block.len();
-                return (consumed, if is_whole { Arrived::Whole } else { Arrived::NotYet });
-            }
-            Place::Cache { upload, end } => (upload, end),
-        };
+    pub(crate) fn receive(
+        &mut self,
+        executor: &mut Executor<'_, '_, '_, '_>,
+        input: &[u8],
+    ) -> (usize, Arrived) {
         let mut consumed = 0;
+        if let Place::Here(here) = &mut self.place {
+            consumed = here.receive(executor, input);
+            if here.is_whole() {
+                return (consumed, Arrived::Whole);
+            }
+            if consumed == input.len() {
+                return (consumed, Arrived::NotYet);
+            }
+            match here.move_to_cache(executor, self.dialect, &self.head) {
+                Ok(place) => self.place = place,
+                Err(NoRoom::TryAgain) if !executor.gives_up => return (consumed, Arrived::TryAgain),
+                Err(_) => {
+                    let missing_bytes = here.whole_bytes - here.block.len();
+                    return (consumed, Arrived::OutOfMemory { missing_bytes });
+                }
+            }
+        }
+        let Place::Cache { upload, end } = &mut self.place else { return (consumed, Arrived::NotYet) };
         while let Some(upload) = upload.as_mut().filter(|upload| upload.missing_bytes() > 0) {
             if consumed == input.len() {
                 return (consumed, Arrived::NotYet);
             }
-            match turn.window(upload) {
+            match executor.turn.window(upload) {
                 Ok(window) => {
                     let n = fill(window, &input[consumed..]);
                     upload.advance(n);
                     consumed += n;
                 }
-                Err(NoRoom::TryAgain) if !gives_up => return (consumed, Arrived::TryAgain),
+                Err(NoRoom::TryAgain) if !executor.gives_up => return (consumed, Arrived::TryAgain),
                 Err(_) => {
                     let missing_bytes = upload.missing_bytes() as usize + self.terminator.len();
                     return (consumed, Arrived::OutOfMemory { missing_bytes });
@@ -146,7 +156,7 @@ impl Arrival {
     pub(crate) fn execute(&mut self, executor: &mut Executor<'_, '_, '_, '_>) -> Done {
         let Some(request) = parse(self.dialect, &self.head) else { return Done::Answered };
         let value = match &mut self.place {
-            Place::Here { block, .. } => request.form.split_value(block).map(Value::Whole),
+            Place::Here(here) => request.form.split_value(&here.block).map(Value::Whole),
             Place::Cache { upload, end } => {
                 (end.as_slice() == self.terminator).then_some(Value::Uploaded(upload))
             }
@@ -172,35 +182,72 @@ impl Arrival {
         executor.refuse_for_memory(&request)
     }
 
-    /// The place for what comes next. Not for the last few bytes: read into a buffer, they bring the next request along,
-    /// and the value becomes whole only there.
-    pub(crate) fn window(&mut self, turn: &Turn<'_>) -> Result<Option<&mut [u8]>, NoRoom> {
-        match &mut self.place {
-            Place::Here { block, filled_bytes } => {
-                let window_end = block.len() - self.terminator.len().max(1);
-                let window = block.get_mut(*filled_bytes..window_end);
-                Ok(window.filter(|window| window.len() >= WINDOW_BYTES_MIN))
-            }
-            Place::Cache { upload: Some(upload), .. }
-                if upload.missing_bytes() >= WINDOW_BYTES_MIN as u32 =>
-            {
-                let missing_bytes = upload.missing_bytes() as usize;
-                let window_bytes_max = missing_bytes + self.terminator.len() - self.terminator.len().max(1);
-                let window = turn.window(upload)?;
-                let window_bytes = window.len().min(window_bytes_max);
-                Ok(Some(&mut window[..window_bytes]))
-            }
-            Place::Cache { .. } => Ok(None),
+    /// The place for what comes next, where a large value has one. Not for the last few bytes: read into a buffer, they bring the next
+    /// request along, and the value becomes whole only there.
+    pub(crate) fn window<'u>(&'u mut self, turn: &'u Turn<'_>) -> Result<Option<&'u mut [u8]>, NoRoom> {
+        let Place::Cache { upload: Some(upload), .. } = &mut self.place else { return Ok(None) };
+        let missing_bytes = upload.missing_bytes() as usize;
+        if missing_bytes < WINDOW_BYTES_MIN {
+            return Ok(None);
         }
+        let window_bytes_max = missing_bytes + self.terminator.len() - self.terminator.len().max(1);
+        let window = turn.window(upload)?;
+        let window_bytes = window.len().min(window_bytes_max);
+        Ok(Some(&mut window[..window_bytes]))
     }
 
     /// The first `n` bytes of the window were filled.
     pub(crate) fn filled(&mut self, n: usize) {
-        match &mut self.place {
-            Place::Here { filled_bytes, .. } => *filled_bytes += n,
-            Place::Cache { upload: Some(upload), .. } => upload.advance(n),
-            Place::Cache { upload: None, .. } => {}
+        if let Place::Cache { upload: Some(upload), .. } = &mut self.place {
+            upload.advance(n);
         }
+    }
+}
+
+impl Here {
+    fn is_whole(&self) -> bool {
+        self.block.len() == self.whole_bytes
+    }
+
+    /// Copies from `input` as much as there may be of it here, and says how much that was.
+    fn receive(&mut self, executor: &Executor<'_, '_, '_, '_>, input: &[u8]) -> usize {
+        let kept_bytes_max =
+            if self.value_bytes > UPLOAD_BYTES_MIN { UPLOAD_BYTES_MIN } else { self.whole_bytes };
+        let mut consumed = 0;
+        while consumed < input.len() && self.block.len() < kept_bytes_max {
+            if self.block.len() == self.block.capacity() {
+                let capacity = (2 * self.block.len()).max(FREE_BYTES).min(kept_bytes_max);
+                if !self.held.resize(&executor.cx.shared.buffers, capacity) {
+                    break;
+                }
+                self.block.reserve_exact(capacity - self.block.len());
+            }
+            let room = self.block.capacity().min(kept_bytes_max) - self.block.len();
+            let n = room.min(input.len() - consumed);
+            self.block.extend_from_slice(&input[consumed..consumed + n]);
+            consumed += n;
+        }
+        consumed
+    }
+
+    /// What has come, in the cache.
+    fn move_to_cache(
+        &self,
+        executor: &mut Executor<'_, '_, '_, '_>,
+        dialect: Dialect,
+        head: &[u8],
+    ) -> Result<Place, NoRoom> {
+        let Some(Request { command: Command::Store(store), .. }) = parse(dialect, head) else {
+            return Err(NoRoom::OutOfMemory);
+        };
+        let mut upload = executor.reserve(store)?;
+        let (mut value, end) = self.block.split_at(self.block.len().min(self.value_bytes));
+        while !value.is_empty() {
+            let n = fill(executor.turn.window(&mut upload)?, value);
+            upload.advance(n);
+            value = &value[n..];
+        }
+        Ok(Place::Cache { upload: Some(upload), end: end.iter().copied().collect() })
     }
 }
 

@@ -11,8 +11,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 
 use larder_engine::Handle;
+use larder_protocol::Error;
 use larder_protocol::admin::Streams;
 
+use crate::buffers::{FREE_BYTES, Held};
 use crate::clock::Moment;
 use crate::counters::Counters;
 use crate::frame::Foreseen;
@@ -22,7 +24,7 @@ use crate::measure::{Recorder, Road};
 use crate::output::{Output, Unsent};
 use crate::roster::{Client, Peer, State};
 use crate::round::Ahead;
-use crate::session::{CloseReason, Context, Session, Verdict, Window};
+use crate::session::{COPIED_BYTES_MAX, CloseReason, Context, Session, Verdict, Window};
 use crate::shared::Shared;
 use crate::tls;
 use crate::wire::{self, Received, Wire};
@@ -105,6 +107,7 @@ struct Input {
     from: usize,
     /// There may be whole requests among them: feed them before reading on.
     is_unfed: bool,
+    held: Held,
 }
 
 impl Connection {
@@ -223,7 +226,7 @@ impl Connection {
     /// Becomes one that watches.
     pub(crate) fn into_watcher(self, streams: Streams) -> Watcher {
         self.client.set_state(State::Watch);
-        let unsent = self.unsent.map_or_else(Vec::new, |unsent| unsent.to_bytes());
+        let unsent = self.unsent.map_or_else(Vec::new, |unsent| unsent.rest().to_vec());
         Watcher::new(self.wire, self.client, streams, unsent)
     }
 
@@ -286,7 +289,7 @@ impl Connection {
         heard: Range<usize>,
         ahead: Option<&Ahead>,
     ) -> Result<Range<usize>, Next> {
-        let Input { bytes: mut kept, mut from, .. } = mem::take(&mut self.input);
+        let Input { bytes: mut kept, mut from, held, .. } = mem::take(&mut self.input);
         let is_kept = !kept.is_empty();
         if is_kept {
             if !heap::reserve(&mut kept, heard.len()) {
@@ -318,7 +321,7 @@ impl Connection {
             }
             if let Verdict::Watch(streams) = fed.verdict {
                 // Sent by the control thread, once it tells what happens.
-                let unsent = output.unsent(0);
+                let unsent = output.unsent(0).and_then(|unsent| Unsent::of(&unsent.to_bytes(&turn)?));
                 *bench.output = output.into_buffer();
                 let Some(unsent) = unsent else { break 'share (Next::Close(CloseReason::Error), false) };
                 self.unsent = Some(Box::new(unsent));
@@ -341,7 +344,8 @@ impl Connection {
                 self.unsent = unsent.map(Box::new);
             }
             *bench.output = output.into_buffer();
-            if is_lost {
+            let fits = |unsent: &mut Box<Unsent>| unsent.charge(&bench.shared.buffers);
+            if is_lost || !self.unsent.as_mut().is_none_or(fits) {
                 break 'share (Next::Close(CloseReason::Error), false);
             }
             drop(turn);
@@ -373,21 +377,43 @@ impl Connection {
             }
         };
 
+        let is_unfed_or_blocked = is_unfed || self.is_blocked();
         if is_kept && from < kept.len() {
             // Moved to the front only when more is to be appended: a queue of requests is walked, not moved.
             if !is_unfed {
                 kept.drain(..mem::take(&mut from));
             }
-            self.input = Input { bytes: kept, from, is_unfed };
+            self.input = Input { bytes: kept, from, is_unfed, held };
         } else {
             match heap::copy(&input[from..]) {
-                Some(bytes) => self.input = Input { bytes, from: 0, is_unfed },
+                Some(bytes) => self.input = Input { bytes, from: 0, is_unfed, held },
                 // What it asked for is still answered.
                 None if answer.is_some() => self.closing = Some(CloseReason::Error),
                 None => return Err(Next::Close(CloseReason::Error)),
             }
         }
+        let Input { bytes, held, .. } = &mut self.input;
+        if bytes.len() <= FREE_BYTES {
+            bytes.shrink_to(FREE_BYTES);
+        }
+        if is_unfed_or_blocked {
+            // One read, or what was charged before.
+            held.force(&bench.shared.buffers, bytes.capacity());
+        } else if !held.resize(&bench.shared.buffers, bytes.capacity()) {
+            self.refuse_line(&bench.output[answer.unwrap_or_default()]);
+            return Err(Next::Close(CloseReason::Error));
+        }
         answer.ok_or(next)
+    }
+
+    /// Tells the client, after what it was answered, that its line is too long to be kept. Where its socket does not take that at once it
+    /// learns of it by the end of the connection.
+    fn refuse_line(&mut self, answered: &[u8]) {
+        let line = [Error::OutOfMemoryReading.line().as_bytes(), b"\r\n"];
+        let slices = [answered, line[0], line[1]].map(IoSlice::new);
+        if self.wire.is_plain() {
+            let _ = wire::write(self.wire.as_fd(), &slices);
+        }
     }
 
     fn road(&self) -> Road {
@@ -402,8 +428,9 @@ impl Connection {
     fn send_unsent(&mut self, bench: &mut Bench<'_>) -> io::Result<bool> {
         let Some(unsent) = &mut self.unsent else { return self.wire.flush() };
         while !unsent.is_empty() {
+            let turn = bench.handle.enter(bench.shared.clock.now());
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-            let filled = unsent.slices(&mut slices);
+            let filled = unsent.slices(&turn, &mut slices).ok_or(io::ErrorKind::OutOfMemory)?;
             match self.wire.write(&slices[..filled], bench.tls)? {
                 0 => return Ok(false),
                 n => {

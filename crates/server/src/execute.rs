@@ -21,6 +21,7 @@ use crate::log::Event;
 use crate::measure::Recorder;
 use crate::output::Output;
 use crate::roster::Client;
+use crate::session::{COPIED_BYTES_MAX, OUTPUT_BYTES_MAX};
 use crate::shared::Shared;
 
 /// Where a command is executed: the server, and the worker's own counters.
@@ -205,6 +206,12 @@ impl<'t> Executor<'_, '_, '_, 't> {
             }
             _ => Done::Answered,
         }
+    }
+
+    /// Is it the others' turn: are there replies enough to be sent, or was enough written?
+    #[inline]
+    pub(crate) fn is_sated(&self) -> bool {
+        self.out.len_bytes() >= OUTPUT_BYTES_MAX || self.turn.copied_bytes() >= COPIED_BYTES_MAX
     }
 
     fn cas(&self, item: Item<'t>) -> u64 {

@@ -7,6 +7,7 @@ mod admin;
 mod arrival;
 pub mod attention;
 mod batch;
+pub mod buffers;
 mod bursts;
 pub mod clock;
 pub mod confine;

@@ -3,11 +3,13 @@
 
 use std::io::IoSlice;
 use std::ops::Range;
+use std::sync::Arc;
 
-use larder_engine::{Item, Pin};
+use larder_engine::{Item, Pin, Turn};
 use larder_protocol::Sink;
 use larder_protocol::reply::SHORT_BYTES;
 
+use crate::buffers::{Buffers, Held};
 use crate::heap;
 
 /// The replies of one turn: bytes, and values in their midst.
@@ -27,6 +29,7 @@ pub struct Unsent {
     gathered: Vec<Gathered<Pin>>,
     len_bytes: usize,
     written: usize,
+    held: Held,
 }
 
 /// A value that belongs before byte `at` of the bytes.
@@ -89,8 +92,8 @@ impl<'t> Output<'t> {
     /// Fills `slices` with what follows the first `written` bytes and says how many it filled: less than all there are
     /// if the rest fits.
     pub fn slices<'s>(&'s self, written: usize, slices: &mut [IoSlice<'s>]) -> usize {
-        let values = self.gathered.iter().map(|gathered| (gathered.at, gathered.value.value()));
-        gather(self.own_bytes(), values, written, slices)
+        let values = self.gathered.iter().map(|gathered| (gathered.at, Some(gathered.value.value())));
+        gather(self.own_bytes(), values, written, slices).unwrap_or(0)
     }
 
     /// What follows the first `written` bytes, to be kept until the client reads on; `None`: there is no memory for it.
@@ -167,22 +170,43 @@ impl Unsent {
         self.len_bytes - self.written
     }
 
-    /// Fills `slices` with what is still to be sent and says how many it filled.
-    pub fn slices<'s>(&'s self, slices: &mut [IoSlice<'s>]) -> usize {
-        let values = self.gathered.iter().map(|gathered| (gathered.at, gathered.value.value()));
+    /// Fills `slices` with what is still to be sent and says how many it filled. `None`: one of the values was cut off ([`Pin::value`]).
+    pub fn slices<'s>(&'s self, turn: &'s Turn<'_>, slices: &mut [IoSlice<'s>]) -> Option<usize> {
+        let values = self.gathered.iter().map(|gathered| (gathered.at, gathered.value.value(turn)));
         gather(&self.bytes, values, self.written, slices)
     }
 
-    /// A copy of what is still to be sent.
-    pub fn to_bytes(&self) -> Vec<u8> {
+    /// A copy of what is still to be sent. `None`: as for [`Unsent::slices`].
+    pub fn to_bytes(&self, turn: &Turn<'_>) -> Option<Vec<u8>> {
         let mut slices = vec![IoSlice::new(&[]); 2 * self.gathered.len() + 1];
-        let filled = self.slices(&mut slices);
-        slices[..filled].iter().flat_map(|slice| slice.iter().copied()).collect()
+        let filled = self.slices(turn, &mut slices)?;
+        Some(slices[..filled].iter().flat_map(|slice| slice.iter().copied()).collect())
     }
 
     /// `n` bytes more were sent.
     pub fn advance(&mut self, n: usize) {
         self.written = (self.written + n).min(self.len_bytes);
+        // Others may need the memory of values that are sent.
+        while let Some(first) = self.gathered.first()
+            && first.at + first.value.len_bytes() <= self.written
+        {
+            let Gathered { at, value } = self.gathered.remove(0);
+            self.bytes.drain(..at);
+            self.gathered.iter_mut().for_each(|next| next.at -= at);
+            self.len_bytes -= at + value.len_bytes();
+            self.written -= at + value.len_bytes();
+        }
+    }
+
+    /// Charges what it holds outside of the cache. False: there is not so much for it.
+    pub(crate) fn charge(&mut self, buffers: &Arc<Buffers>) -> bool {
+        self.held.resize(buffers, self.bytes.capacity())
+    }
+
+    /// What is still to be sent, where there are no values of the cache in it.
+    pub(crate) fn rest(&self) -> &[u8] {
+        debug_assert!(self.gathered.is_empty(), "values lie elsewhere");
+        &self.bytes[self.written..]
     }
 
     /// Bytes alone; `None`: there is no memory for them.
@@ -200,10 +224,10 @@ impl Unsent {
 
 fn gather<'s>(
     bytes: &'s [u8],
-    values: impl Iterator<Item = (usize, &'s [u8])>,
+    values: impl Iterator<Item = (usize, Option<&'s [u8]>)>,
     mut skip: usize,
     slices: &mut [IoSlice<'s>],
-) -> usize {
+) -> Option<usize> {
     let mut filled = 0;
     let mut push = |part: &'s [u8]| {
         let skipped = part.len().min(skip);
@@ -218,13 +242,13 @@ fn gather<'s>(
     };
     let mut from = 0;
     for (at, value) in values {
-        if !push(&bytes[from..at]) || !push(value) {
-            return filled;
+        if !push(&bytes[from..at]) || !push(value?) {
+            return Some(filled);
         }
         from = at;
     }
     push(&bytes[from..]);
-    filled
+    Some(filled)
 }
 
 /// Values from this size on are gathered: below it, copying costs less than one more part in a write.

@@ -9,7 +9,7 @@
 //! The walk of a SET: the same way to [`Executor::execute`], with the value where it lies in the input, and on to
 //! `Executor::store` and `Turn::store`; a run of plain ones is taken in by [`sets`]. A value that has not arrived whole becomes
 //! an `Arrival`: from then on the worker reads into [`Session::window`]. A small one waits beside its command line and is served
-//! as if it had come at once; a large one (`Engine::large_value_bytes`) goes straight to its place in the cache
+//! as if it had come at once; a large one (`UPLOAD_BYTES_MIN`), once its first bytes have come, goes straight to its place in the cache
 //! (`Executor::reserve`, `Turn::window`) and is linked there by `Turn::commit`.
 
 use std::ops::Range;
@@ -127,7 +127,7 @@ impl Session {
 
     /// The place for the next bytes of a value, if it pays to read them there. The end of a value always comes through
     /// [`Session::feed`].
-    pub fn window<'u>(&'u mut self, turn: &Turn<'_>) -> Window<'u> {
+    pub fn window<'u>(&'u mut self, turn: &'u Turn<'_>) -> Window<'u> {
         let State::Value(arrival) = &mut self.state else { return Window::None };
         match arrival.window(turn) {
             Ok(window) => window.map_or(Window::None, Window::Fill),
@@ -159,7 +159,7 @@ impl Session {
                 Some(guard) if !self.login.is_done() => {
                     if input.is_empty() {
                         Step::stop(0, Verdict::NeedInput)
-                    } else if requests_max == 0 || executor.out.len_bytes() >= OUTPUT_BYTES_MAX {
+                    } else if requests_max == 0 || executor.is_sated() {
                         Step::stop(0, Verdict::Yield)
                     } else {
                         self.dialect = Some(guard.scheme().dialect());
@@ -172,7 +172,7 @@ impl Session {
                 let (form, exptime) = (*form, *exptime);
                 self.resume_keys(executor, input, form, exptime)
             }
-            State::Value(_) if requests_max == 0 => Step::stop(0, Verdict::Yield),
+            State::Value(_) if requests_max == 0 || executor.is_sated() => Step::stop(0, Verdict::Yield),
             State::Value(_) => self.receive(executor, input),
             State::Dump(dump) => {
                 if executor.out.len_bytes() >= OUTPUT_BYTES_MAX || !dump.go_on(executor) {
@@ -198,7 +198,7 @@ impl Session {
         if input.is_empty() {
             return Step::stop(0, Verdict::NeedInput);
         }
-        if requests_max == 0 || executor.out.len_bytes() >= OUTPUT_BYTES_MAX {
+        if requests_max == 0 || executor.is_sated() {
             return Step::stop(0, Verdict::Yield);
         }
         let dialect = *self.dialect.get_or_insert_with(|| {
@@ -275,7 +275,7 @@ impl Session {
                 self.state = State::Dump(dump);
                 return step;
             }
-            if executor.out.len_bytes() >= OUTPUT_BYTES_MAX {
+            if executor.is_sated() {
                 step.verdict = Some(Verdict::Yield);
                 return step;
             }
@@ -338,7 +338,7 @@ impl Session {
     /// Takes in more of a value, and executes its command when it is whole.
     fn receive(&mut self, executor: &mut Executor<'_, '_, '_, '_>, input: &[u8]) -> Step {
         let State::Value(arrival) = &mut self.state else { return Step::go_on(0) };
-        let (consumed, arrived) = arrival.receive(executor.turn, input, executor.gives_up);
+        let (consumed, arrived) = arrival.receive(executor, input);
         if consumed > 0 {
             self.patience = Patience::default();
         }
@@ -414,5 +414,7 @@ impl Session {
 pub(crate) const PLAIN: Form<'_> = Form::Text(text::TextForm { noreply: false, with_cas: false });
 /// Requests that are framed and fetched ahead together.
 pub(crate) const BATCH_REQUESTS_MAX: usize = larder_engine::BATCH_MAX;
+/// Once so many bytes of values were written others have their turn; one value may go beyond.
+pub(crate) const COPIED_BYTES_MAX: usize = 256 << 10;
 /// Replies are sent once there are so many bytes of them; one reply may go beyond.
 pub const OUTPUT_BYTES_MAX: usize = 256 << 10;

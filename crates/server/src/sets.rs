@@ -9,7 +9,7 @@ use larder_protocol::{Key, text};
 
 use crate::execute::{Done, Executor};
 use crate::measure::Class;
-use crate::session::{BATCH_REQUESTS_MAX, OUTPUT_BYTES_MAX, PLAIN, Step, Verdict};
+use crate::session::{BATCH_REQUESTS_MAX, PLAIN, Step, Verdict};
 
 /// A set of the run.
 struct Set<'i> {
@@ -51,7 +51,7 @@ pub(crate) fn serve(executor: &mut Executor<'_, '_, '_, '_>, input: &[u8], sets_
             step.verdict = Some(Verdict::Close(reason));
             break;
         }
-        if executor.out.len_bytes() >= OUTPUT_BYTES_MAX {
+        if executor.is_sated() {
             step.verdict = Some(Verdict::Yield);
             break;
         }

@@ -9,6 +9,7 @@ use larder_engine::{Engine, Handle};
 use larder_protocol::admin::Streams;
 
 use crate::attention::Attention;
+use crate::buffers::Buffers;
 use crate::clock::Clock;
 use crate::control::Stop;
 use crate::counters::{Counters, Totals};
@@ -36,6 +37,8 @@ pub struct Shared {
     pub counters: Vec<Arc<Counters>>,
     /// The time.
     pub clock: Clock,
+    /// What connections may hold.
+    pub buffers: Arc<Buffers>,
     /// Open connections, and whether more are accepted.
     pub doorkeeper: Doorkeeper,
     /// Asks for passwords, if anybody does.
@@ -91,6 +94,7 @@ impl Shared {
             crawler: Crawler::new(settings.accepted.lru_crawler),
             stop: AtomicU8::new(0),
             baseline: Mutex::default(),
+            buffers: Arc::new(Buffers::new(settings.accepted.read_buf_bytes_max, settings.memory_bytes)),
             doorkeeper: Doorkeeper::default(),
             measures: Arc::new(Measures::new(settings.measured, settings.threads, Arc::clone(&control_wake))),
             control_wake,

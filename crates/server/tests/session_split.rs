@@ -484,7 +484,8 @@ fn what_was_not_sent_can_be_sent_later() {
         let mut bytes = Vec::new();
         while !unsent.is_empty() {
             let mut slices = [IoSlice::new(&[]); 2];
-            let filled = unsent.slices(&mut slices);
+            let turn = server.handle.enter(server.shared.clock.now());
+            let filled = unsent.slices(&turn, &mut slices).unwrap();
             // A socket takes what it likes.
             let taken: Vec<u8> =
                 slices[..filled].iter().flat_map(|slice| slice.to_vec()).take(70_001).collect();

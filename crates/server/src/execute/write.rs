@@ -83,22 +83,29 @@ impl<'t> Executor<'_, '_, '_, 't> {
         Ok(reply)
     }
 
-    /// Makes room for a value that is still arriving. `Err`: the reply to a store that was refused; `Ok(None)`: to be
-    /// tried again in a new turn.
-    pub fn reserve(&mut self, store: command::Store<'_>) -> Result<Option<Upload>, Reply<'t, Item<'t>>> {
+    /// Refuses a store whose value is still to come where it would be refused whatever comes. `Err`: with this reply, or to be tried again.
+    pub fn admit_value(&mut self, store: command::Store<'_>) -> Result<(), Option<Reply<'t, Item<'t>>>> {
         let turn = self.turn;
         let expiry = Expiries::of(&store, self);
         let key = store.key.bytes(&mut self.key_buffer);
         let hash = turn.prepare(key);
         let terms = terms(&store, key, &[], expiry, self.cx.shared.settings.cas);
-        match turn.reserve(&terms, store.value_bytes) {
-            Ok(upload) => Ok(Some(upload)),
-            Err(NoRoom::TooLarge) => Err(self.refuse(store, hash, Error::TooLarge)),
-            Err(NoRoom::TryAgain) if !self.gives_up => Ok(None),
+        match turn.admit_value(&terms, store.value_bytes) {
+            Ok(()) => Ok(()),
+            Err(NoRoom::TooLarge) => Err(Some(self.refuse(store, hash, Error::TooLarge))),
+            Err(NoRoom::TryAgain) if !self.gives_up => Err(None),
             Err(NoRoom::TryAgain | NoRoom::OutOfMemory) => {
-                Err(self.refuse(store, hash, Error::OutOfMemoryStoring))
+                Err(Some(self.refuse(store, hash, Error::OutOfMemoryStoring)))
             }
         }
+    }
+
+    /// Makes room in the cache for a value of which a part has come.
+    pub fn reserve(&mut self, store: command::Store<'_>) -> Result<Upload, NoRoom> {
+        let expiry = Expiries::of(&store, self);
+        let key = store.key.bytes(&mut self.key_buffer);
+        let terms = terms(&store, key, &[], expiry, self.cx.shared.settings.cas);
+        self.turn.reserve(&terms, store.value_bytes)
     }
 
     /// Answers a store whose value found no memory while it was arriving.

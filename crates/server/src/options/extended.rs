@@ -272,12 +272,11 @@ pub(super) const EXTENDED: &[Row] = &[
         Ok(())
     }),
     accepted("resp_obj_mem_limit", Needed("<MiB>"), "0", "memory for replies", NO_MORE, |_, _| Ok(())),
-    accepted(
+    honoured(
         "read_buf_mem_limit",
         Needed("<MiB>"),
         "0",
-        "memory for read buffers",
-        "workers share one read buffer each, and connections hold unfinished requests only",
+        "memory of all connections for unfinished requests and unsent replies, beyond 16 KiB each; 0: a sixteenth of -m, at least 32",
         |d, v| {
             let mebibytes: u64 = number_in(v, 0..=1 << 20, "read_buf_mem_limit takes a number of mebibytes")?;
             d.settings.accepted.read_buf_bytes_max = mebibytes << 20;

@@ -52,7 +52,7 @@ fn connections(shared: &Shared, lines: &mut Lines) {
         ("response_obj_bytes", 0),
         // Each worker has one, for all its connections.
         ("read_buf_count", threads),
-        ("read_buf_bytes", threads * SCRATCH_BYTES),
+        ("read_buf_bytes", threads * SCRATCH_BYTES + shared.buffers.used_bytes() as usize),
         ("read_buf_bytes_free", 0),
         ("read_buf_oom", 0),
         ("reserved_fds", shared.settings.own_descriptors()),

@@ -1,0 +1,209 @@
+//! Values that are announced and do not come, and readers that do not read: what they may hold, and whose it is.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::sync::Arc;
+
+use larder_engine::{
+    Config, Engine, Handle, LargePages, NoRoom, Now, Store, Stored, UPLOAD_BYTES_MIN, Upload,
+};
+
+const MEMORY_BYTES: u64 = 64 << 20;
+
+fn engine(item_bytes_max: u32) -> Arc<Engine> {
+    let config = Config {
+        memory_bytes: MEMORY_BYTES,
+        item_bytes_max,
+        evict: true,
+        handles_max: 4,
+        index_power: None,
+        large_pages: LargePages::Filled,
+        hash_key: [7, 8],
+    };
+    Engine::new(config).unwrap()
+}
+
+fn at(secs: u32) -> Now {
+    Now { secs, micros: u64::from(secs) * 1_000_000 }
+}
+
+fn put(handle: &mut Handle, now: Now, key: &[u8], value: &[u8]) -> Stored {
+    for _ in 0..100_000 {
+        let turn = handle.enter(now);
+        let stored = turn.store(turn.prepare(key), &Store::set(key, value));
+        if stored != Stored::TryAgain {
+            return stored;
+        }
+    }
+    Stored::TryAgain
+}
+
+fn is_stored(stored: Stored) -> bool {
+    matches!(stored, Stored::Stored { .. })
+}
+
+/// So many small items that half the memory is full.
+fn fill(handle: &mut Handle) -> u64 {
+    for number in 0..30_000 {
+        assert!(is_stored(put(handle, at(2), format!("small:{number}").as_bytes(), &[1; 1000])));
+    }
+    30_000
+}
+
+/// A value of which a part has come.
+fn begin(
+    handle: &mut Handle,
+    now: Now,
+    key: &[u8],
+    value_bytes: u32,
+    bytes: usize,
+) -> Result<Upload, NoRoom> {
+    let store = Store::set(key, b"");
+    let again = |error| if error == NoRoom::TryAgain { None } else { Some(error) };
+    let mut upload = loop {
+        match handle.enter(now).reserve(&store, value_bytes) {
+            Ok(upload) => break upload,
+            Err(error) => again(error).map_or(Ok(()), Err)?,
+        }
+    };
+    go_on(handle, now, &mut upload, bytes)?;
+    Ok(upload)
+}
+
+/// So many bytes more come.
+fn go_on(handle: &mut Handle, now: Now, upload: &mut Upload, bytes: usize) -> Result<(), NoRoom> {
+    let mut left = bytes;
+    while left > 0 {
+        let turn = handle.enter(now);
+        match turn.window(upload) {
+            Ok(window) => {
+                let n = window.len().min(left);
+                window[..n].fill(9);
+                upload.advance(n);
+                left -= n;
+            }
+            Err(NoRoom::TryAgain) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn finish(handle: &mut Handle, now: Now, key: &[u8], upload: Upload) -> Stored {
+    let turn = handle.enter(now);
+    turn.commit(turn.prepare(key), &Store::set(key, b""), &mut Some(upload))
+}
+
+#[test]
+fn announced_values_evict_nothing() {
+    for (item_bytes_max, value_bytes, count) in [(34 << 20, 33_000_000, 50), (1 << 20, 1_000_000, 400)] {
+        let engine = engine(item_bytes_max);
+        let mut handle = engine.handle().unwrap();
+        let items = fill(&mut handle);
+        let uploads: Vec<_> = (0..count)
+            .map(|number| {
+                let key = format!("promise:{number}").into_bytes();
+                begin(&mut handle, at(2), &key, value_bytes, UPLOAD_BYTES_MIN)
+            })
+            .collect();
+        assert!(uploads[0].is_ok());
+        assert_eq!(engine.stats().evictions, 0, "{count} of {value_bytes} bytes");
+        assert_eq!(engine.stats().items, items);
+        for number in 0..20 {
+            let stored = put(&mut handle, at(2), format!("real:{number}").as_bytes(), &[2; 100_000]);
+            assert!(is_stored(stored), "{stored:?} beside {count} of {value_bytes} bytes");
+        }
+        assert_eq!(engine.stats().items, items + 20);
+    }
+}
+
+#[test]
+fn what_arrives_holds_half_the_memory_at_most() {
+    let engine = engine(1 << 20);
+    let mut handle = engine.handle().unwrap();
+    fill(&mut handle);
+    let uploads: Vec<_> = (0..200)
+        .map(|number| begin(&mut handle, at(2), format!("much:{number}").as_bytes(), 1_000_000, 900_000))
+        .collect();
+    assert!(uploads.iter().filter(|upload| upload.is_ok()).count() > 25);
+    let stats = engine.stats();
+    assert!(stats.items > 20_000, "{} items are left", stats.items);
+    for number in 0..100 {
+        let stored = put(&mut handle, at(2), format!("real:{number}").as_bytes(), &[2; 100_000]);
+        assert!(is_stored(stored), "{stored:?}");
+    }
+}
+
+#[test]
+fn a_value_that_stopped_arriving_makes_way_for_one_that_arrives() {
+    let engine = engine(34 << 20);
+    let mut handle = engine.handle().unwrap();
+    let mut idle: Vec<_> = (0..40)
+        .map_while(|number| {
+            let key = format!("idle:{number}").into_bytes();
+            begin(&mut handle, at(2), &key, 33_000_000, UPLOAD_BYTES_MIN).ok()
+        })
+        .collect();
+    assert!(idle.len() < 40, "there is address space for all");
+    let mut upload = begin(&mut handle, at(10), b"real", 20_000_000, UPLOAD_BYTES_MIN).unwrap();
+    go_on(&mut handle, at(10), &mut upload, 20_000_000 - UPLOAD_BYTES_MIN).unwrap();
+    assert!(is_stored(finish(&mut handle, at(10), b"real", upload)));
+    assert_eq!(go_on(&mut handle, at(10), &mut idle[0], 1 << 20), Err(NoRoom::OutOfMemory));
+    assert_eq!(finish(&mut handle, at(10), b"idle:0", idle.remove(0)), Stored::OutOfMemory);
+    let mut last = idle.pop().unwrap();
+    go_on(&mut handle, at(10), &mut last, 1 << 20).unwrap();
+    drop(idle);
+    let turn = handle.enter(at(10));
+    assert_eq!(turn.get(b"real", turn.prepare(b"real")).unwrap().value(), vec![9; 20_000_000]);
+}
+
+#[test]
+fn address_space_is_won_from_large_items_alone() {
+    let engine = engine(34 << 20);
+    let mut handle = engine.handle().unwrap();
+    // 40 items of 250 kB, wide apart: what lay between them is gone.
+    let mut uploads = Vec::new();
+    for number in 0..40 {
+        uploads.extend(begin(&mut handle, at(2), b"between", 6_000_000, 1));
+        assert!(is_stored(put(&mut handle, at(2), format!("apart:{number}").as_bytes(), &[3; 250_000])));
+    }
+    drop(uploads);
+    let items = fill(&mut handle);
+    let upload = begin(&mut handle, at(2), b"long", 30_000_000, 30_000_000).unwrap();
+    assert!(is_stored(finish(&mut handle, at(2), b"long", upload)));
+    let turn = handle.enter(at(2));
+    let is_there = |number: &u64| {
+        let key = format!("small:{number}");
+        turn.peek(key.as_bytes(), turn.prepare(key.as_bytes())).is_ok()
+    };
+    let kept = (0..items).filter(is_there).count();
+    assert!(kept > 15_000, "{kept} small items are left");
+}
+
+#[test]
+fn slow_readers_keep_a_quarter_of_the_memory_from_others() {
+    let engine = engine(1 << 20);
+    let mut handle = engine.handle().unwrap();
+    let mut pins = Vec::new();
+    for number in 0..60 {
+        let key = format!("large:{number}").into_bytes();
+        assert!(is_stored(put(&mut handle, at(2), &key, &vec![number; 1_000_000])));
+        let turn = handle.enter(at(2));
+        let hash = turn.prepare(&key);
+        pins.extend(turn.get(&key, hash).unwrap().pin());
+        turn.delete(&key, hash, None);
+    }
+    assert_eq!(pins.len(), 60);
+    let items = fill(&mut handle);
+    assert_eq!(engine.stats().items, items, "evicted for what nobody can find");
+    let turn = handle.enter(at(2));
+    let is_readable = pins.iter().map(|pin| pin.value(&turn).is_some()).collect::<Vec<_>>();
+    let readable = is_readable.iter().filter(|&&is_readable| is_readable).count();
+    assert!((10..=17).contains(&readable), "{readable} of 60");
+    assert!(is_readable.is_sorted(), "others than the oldest were cut off");
+    for (pin, number) in pins.iter().zip(0..) {
+        assert!(pin.value(&turn).is_none_or(|value| value == vec![number; 1_000_000]));
+    }
+    drop(turn);
+    drop(pins);
+    assert!(is_stored(put(&mut handle, at(2), b"after", &[1; 900_000])));
+}

@@ -1,0 +1,133 @@
+//! The memory of connections: requests that have not come whole, and replies that were not taken yet.
+//!
+//! It lies outside of the cache, so it has a budget of its own. A little of it each connection has for itself; what
+//! goes beyond is charged, and refused where a connection would hold more than it leaves to all others (as the queues
+//! of a switch share its memory: Choudhury and Hahne, "Dynamic queue length thresholds", 1998). No item goes for it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The budget.
+#[derive(Debug)]
+pub struct Buffers {
+    limit_bytes: u64,
+    used_bytes: AtomicU64,
+}
+
+/// What a connection holds for one purpose. Gives it back when it goes.
+#[derive(Default)]
+pub(crate) struct Held {
+    charged: Option<(Arc<Buffers>, u64)>,
+}
+
+impl Buffers {
+    /// Of a cache of `memory_bytes`; `limit_bytes`: what was asked for (`-o read_buf_mem_limit`), 0: nothing was.
+    pub fn new(limit_bytes: u64, memory_bytes: u64) -> Self {
+        let limit_bytes = match limit_bytes {
+            0 => (memory_bytes / MEMORY_PART).max(LIMIT_BYTES_MIN),
+            _ => limit_bytes,
+        };
+        Self { limit_bytes, used_bytes: AtomicU64::new(0) }
+    }
+
+    /// Charged to it, in bytes.
+    pub fn used_bytes(&self) -> u64 {
+        self.used_bytes.load(Relaxed)
+    }
+
+    /// What may be charged to it, in bytes.
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+}
+
+impl Held {
+    /// It holds so many bytes from now on. False, and nothing has changed: there are not so many for it.
+    pub(crate) fn resize(&mut self, buffers: &Arc<Buffers>, bytes: usize) -> bool {
+        let charge = charge(bytes);
+        let before = self.charge();
+        if charge > before {
+            let fits = |used: u64| {
+                let used = used.saturating_add(charge - before);
+                let left = buffers.limit_bytes.saturating_sub(used);
+                (charge <= left).then_some(used)
+            };
+            if buffers.used_bytes.fetch_update(Relaxed, Relaxed, fits).is_err() {
+                return false;
+            }
+        }
+        self.note(buffers, charge.max(before));
+        self.shrink(charge);
+        true
+    }
+
+    /// The same where the bytes are there already, and of one read or one answer.
+    pub(crate) fn force(&mut self, buffers: &Arc<Buffers>, bytes: usize) {
+        if !self.resize(buffers, bytes) {
+            let charge = charge(bytes);
+            buffers.used_bytes.fetch_add(charge - self.charge(), Relaxed);
+            self.note(buffers, charge);
+        }
+    }
+
+    fn charge(&self) -> u64 {
+        self.charged.as_ref().map_or(0, |&(_, bytes)| bytes)
+    }
+
+    fn note(&mut self, buffers: &Arc<Buffers>, charge: u64) {
+        match &mut self.charged {
+            Some((_, bytes)) => *bytes = charge,
+            None if charge > 0 => self.charged = Some((Arc::clone(buffers), charge)),
+            None => {}
+        }
+    }
+
+    fn shrink(&mut self, charge: u64) {
+        if let Some((buffers, bytes)) = &mut self.charged
+            && *bytes > charge
+        {
+            buffers.used_bytes.fetch_sub(*bytes - charge, Relaxed);
+            *bytes = charge;
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.shrink(0);
+    }
+}
+
+fn charge(bytes: usize) -> u64 {
+    bytes.saturating_sub(FREE_BYTES) as u64
+}
+
+/// So much a connection has for itself, for each purpose: as much as memcached reads at once.
+pub(crate) const FREE_BYTES: usize = 16 << 10;
+/// The part of the cache's memory that connections may take besides ...
+const MEMORY_PART: u64 = 16;
+/// ... and how much at least.
+const LIMIT_BYTES_MIN: u64 = 32 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_holds_no_more_than_it_leaves_to_others() {
+        let buffers = Arc::new(Buffers::new(1 << 20, 1 << 30));
+        let mut many: Vec<Held> = (0..100).map(|_| Held::default()).collect();
+        assert!(!many[0].resize(&buffers, (512 << 10) + FREE_BYTES + 1));
+        assert!(many[0].resize(&buffers, (512 << 10) + FREE_BYTES));
+        assert!(!many[1].resize(&buffers, 300 << 10));
+        let count =
+            many[1..].iter_mut().filter_map(|held| held.resize(&buffers, 64 << 10).then_some(())).count();
+        assert!((8..=10).contains(&count), "{count}");
+        assert!(many[99].resize(&buffers, FREE_BYTES), "what each has for itself");
+        assert!(buffers.used_bytes() <= buffers.limit_bytes());
+        many[99].force(&buffers, 1 << 20);
+        assert!(many[99].resize(&buffers, 0));
+        drop(many);
+        assert_eq!(buffers.used_bytes(), 0);
+    }
+}
