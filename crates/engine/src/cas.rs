@@ -1,15 +1,17 @@
 //! CAS values: small numbers, no two of which are equal, without a counter that all threads would write to.
 //!
-//! Handle `h` of `n` gives `h + 1`, `h + 1 + n`, `h + 1 + 2n` and so on, each once: a value tells who gave it. Before it replaces a value
-//! that is not below its next one it catches up (a Lamport clock; Lamport, CACM 1978). So of all that the engine gives:
+//! Handle `h` of `n` gives `h + 1`, `h + 1 + n`, `h + 1 + 2n` and so on, each once: a value tells who gave it. Before
+//! it replaces a value that is not below its next one it catches up (a Lamport clock; Lamport, CACM 1978). So of all
+//! that the engine gives:
 //! - no two values are equal, of whatever items, also where a handle is given back and taken again;
 //! - each is above the one that it replaces;
 //! - none is above about `n` times the number of values given.
 //!
-//! A client may install a value of its own (`E` of the meta commands). One that the engine may have given by now is treated as if it had. One
-//! that is ahead of what its giver has come to is left alone, or one client could make all values large: what replaces it differs from it, but may
-//! be below, as in memcached, whose counter does not know of such values either. Whoever installs values should install all of a key's: one that
-//! the engine has yet to give it will give, perhaps to the same key.
+//! A client may install a value of its own (`E` of the meta commands). One that the engine may have given by now is
+//! treated as if it had. One that is ahead of what its giver has come to is left alone, or one client could make all
+//! values large: what replaces it differs from it, but may be below, as in memcached, whose counter does not know of
+//! such values either. Whoever installs values should install all of a key's: one that the engine has yet to give it
+//! will give, perhaps to the same key.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -17,8 +19,8 @@ use crate::apart::Apart;
 use crate::sync::AtomicU64;
 
 pub(crate) struct CasValues {
-    /// By handle: the value it gives next. Written by its handle alone; read by others under the lock of a bucket in which they found a
-    /// value of it, so that they see it as it was when that value was given, or later.
+    /// By handle: the value it gives next. Written by its handle alone; read by others under the lock of a bucket in
+    /// which they found a value of it, so that they see it as it was when that value was given, or later.
     next: Box<[Apart<AtomicU64>]>,
 }
 
@@ -81,8 +83,8 @@ mod tests {
         assert_eq!(values.fresh(1, 9), 10, "the other has");
     }
 
-    /// Two handles change one item, each under its lock: each value is above the one before, and a client's moves nothing, whatever each sees of
-    /// the other's count.
+    /// Two handles change one item, each under its lock: each value is above the one before, and a client's moves
+    /// nothing, whatever each sees of the other's count.
     #[cfg(loom)]
     #[test]
     fn are_above_what_they_replace() {
