@@ -1,15 +1,17 @@
 //! CAS values: small numbers, no two of which are equal, without a counter that all threads would write to.
 //!
-//! Handle `h` of `n` gives `h + 1`, `h + 1 + n`, `h + 1 + 2n` and so on, each once: a value tells who gave it. Before it replaces a value
-//! that is not below its next one it catches up (a Lamport clock; Lamport, CACM 1978). So of all that the engine gives:
+//! Handle `h` of `n` gives `h + 2`, `h + 2 + n`, `h + 2 + 2n` and so on, each once: a value tells who gave it. Before
+//! it replaces a value that is not below its next one it catches up (a Lamport clock; Lamport, CACM 1978). So of all
+//! that the engine gives:
 //! - no two values are equal, of whatever items, also where a handle is given back and taken again;
 //! - each is above the one that it replaces;
 //! - none is above about `n` times the number of values given.
 //!
-//! A client may install a value of its own (`E` of the meta commands). One that the engine may have given by now is treated as if it had. One
-//! that is ahead of what its giver has come to is left alone, or one client could make all values large: what replaces it differs from it, but may
-//! be below, as in memcached, whose counter does not know of such values either. Whoever installs values should install all of a key's: one that
-//! the engine has yet to give it will give, perhaps to the same key.
+//! A client may install a value of its own (`E` of the meta commands). One that the engine may have given by now is
+//! treated as if it had. One that is ahead of what its giver has come to is left alone, or one client could make all
+//! values large: what replaces it differs from it, but may be below, as in memcached, whose counter does not know of
+//! such values either. Whoever installs values should install all of a key's: one that the engine has yet to give it
+//! will give, perhaps to the same key.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -17,14 +19,14 @@ use crate::apart::Apart;
 use crate::sync::AtomicU64;
 
 pub(crate) struct CasValues {
-    /// By handle: the value it gives next. Written by its handle alone; read by others under the lock of a bucket in which they found a
-    /// value of it, so that they see it as it was when that value was given, or later.
+    /// By handle: the value it gives next. Written by its handle alone; read by others under the lock of a bucket in
+    /// which they found a value of it, so that they see it as it was when that value was given, or later.
     next: Box<[Apart<AtomicU64>]>,
 }
 
 impl CasValues {
     pub(crate) fn new(handles: usize) -> Self {
-        Self { next: (1..=handles as u64).map(|first| Apart::new(AtomicU64::new(first))).collect() }
+        Self { next: (0..handles as u64).map(|handle| Apart::new(AtomicU64::new(FIRST + handle))).collect() }
     }
 
     /// A fresh value by a handle, in place of `replaced` (0: of nothing).
@@ -39,7 +41,7 @@ impl CasValues {
     /// The handle's first value that is above `replaced`, if somebody gave that.
     #[cold]
     fn catch_up(&self, handle: usize, next: u64, replaced: u64) -> u64 {
-        let giver = (replaced - 1) % self.step();
+        let giver = (replaced - FIRST) % self.step();
         if replaced < self.next[giver as usize].load(Relaxed) {
             // Above by 1 to `step`, and the handle's.
             let ahead = (handle as u64 + self.step() - giver - 1) % self.step() + 1;
@@ -53,19 +55,22 @@ impl CasValues {
     }
 }
 
+/// As in memcached.
+const FIRST: u64 = 2;
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[cfg(not(loom))]
     #[test]
-    fn begin_at_one_and_stay_small() {
+    fn begin_at_two_and_stay_small() {
         let values = CasValues::new(3);
-        assert_eq!([0, 1, 2].map(|handle| values.fresh(handle, 0)), [1, 2, 3]);
-        assert_eq!([0, 0, 0].map(|handle| values.fresh(handle, 0)), [4, 7, 10]);
+        assert_eq!([0, 1, 2].map(|handle| values.fresh(handle, 0)), [2, 3, 4]);
+        assert_eq!([0, 0, 0].map(|handle| values.fresh(handle, 0)), [5, 8, 11]);
         // Above what another gave, by little.
-        assert_eq!((values.fresh(1, 10), values.fresh(2, 10), values.fresh(0, 10)), (11, 12, 13));
-        assert_eq!((values.fresh(2, 13), values.fresh(1, 15)), (15, 17));
+        assert_eq!((values.fresh(1, 11), values.fresh(2, 11), values.fresh(0, 11)), (12, 13, 14));
+        assert_eq!((values.fresh(2, 14), values.fresh(1, 16)), (16, 18));
     }
 
     #[cfg(not(loom))]
@@ -76,13 +81,13 @@ mod tests {
             let value = values.fresh(0, installed);
             assert!(value < 10, "{value}");
         }
-        assert_eq!(values.fresh(0, 9), 11, "what it replaces it does not repeat");
-        assert_eq!(values.fresh(1, 4), 2, "nobody has given 4");
-        assert_eq!(values.fresh(1, 9), 10, "the other has");
+        assert_eq!(values.fresh(0, 10), 12, "what it replaces it does not repeat");
+        assert_eq!(values.fresh(1, 5), 3, "nobody has given 5");
+        assert_eq!(values.fresh(1, 10), 11, "the other has");
     }
 
-    /// Two handles change one item, each under its lock: each value is above the one before, and a client's moves nothing, whatever each sees of
-    /// the other's count.
+    /// Two handles change one item, each under its lock: each value is above the one before, and a client's moves
+    /// nothing, whatever each sees of the other's count.
     #[cfg(loom)]
     #[test]
     fn are_above_what_they_replace() {
@@ -109,7 +114,7 @@ mod tests {
             let other = loom::thread::spawn(change(1));
             let mut given = change(0)();
             given.extend(other.join().unwrap());
-            assert!(given.iter().all(|&cas| cas <= 12), "{given:?}");
+            assert!(given.iter().all(|&cas| cas <= 13), "{given:?}");
             given.sort_unstable();
             given.dedup();
             assert_eq!(given.len(), 6);

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::apart::Apart;
@@ -82,6 +82,8 @@ pub struct Engine {
     /// Free segments to keep at hand, so that a store need not wait for readers to leave an evicted one; without eviction those that are left to
     /// gaps as well (`slack.rs`). Changes with the limit.
     free_target: AtomicU32,
+    /// The system had no more memory the last time: there is less than the limit says.
+    is_refused: AtomicBool,
     /// Free segments that only compaction may take: without eviction, what is dead comes back by moving what lives, and that
     /// needs a place first. One a handle, as each has its own open segments. None with eviction.
     reserve: usize,
@@ -123,8 +125,9 @@ impl Engine {
         Self::new_within(config, u64::MAX)
     }
 
-    /// The same for a process that has so much address space left for it. Twelve times the memory is plenty: the limit may be raised to
-    /// four times what it is. With less (but about two times and a half at least) it may be raised by less, and large values may find no room in one piece.
+    /// The same for a process that has so much address space left for it. Twelve times the memory is plenty: the limit
+    /// may be raised to four times what it is. With less (but about two times and a half at least) it may be raised by
+    /// less, and large values may find no room in one piece.
     ///
     /// Errors: as of [`Engine::new`]; also if it is too little (`OutOfMemory`).
     pub fn new_within(config: Config, address_space_bytes: u64) -> io::Result<Arc<Self>> {
@@ -137,8 +140,9 @@ impl Engine {
         }
     }
 
-    /// Reserves `factor` times the address space that the memory needs: for a limit that is raised, and twice as much for large items. Runs are
-    /// never moved, so room that is free but in pieces should not run out before the memory does.
+    /// Reserves `factor` times the address space that the memory needs: for a limit that is raised, and twice as much
+    /// for large items. Runs are never moved, so room that is free but in pieces should not run out before the memory
+    /// does.
     fn reserve(config: &Config, factor: usize, address_space_bytes: u64) -> io::Result<Arc<Self>> {
         let memory_bytes = usize::try_from(config.memory_bytes).unwrap_or(usize::MAX);
         if !(1 << 20..=1 << 41).contains(&memory_bytes) {
@@ -198,6 +202,7 @@ impl Engine {
             } else {
                 kept_segments(config.memory_bytes, segment_bytes, reserve)
             }),
+            is_refused: AtomicBool::new(false),
             reserve,
             parked: Apart::default(),
             slack: Apart::default(),
@@ -248,8 +253,9 @@ impl Engine {
     }
 
     /// Changes [`Config::memory_bytes`] while the cache is in use. With less, items are evicted and memory is given back as stores and
-    /// background steps come by; without eviction nothing can be stored until enough is deleted. False, and nothing has changed: more than address
-    /// space was reserved for, which is four times what the cache was built with unless that was scarce ([`Engine::new_within`]).
+    /// background steps come by; without eviction nothing can be stored until enough is deleted. False, and nothing has
+    /// changed: more than address space was reserved for, which is four times what the cache was built with unless that
+    /// was scarce ([`Engine::new_within`]).
     pub fn set_memory_limit(&self, memory_bytes: u64) -> bool {
         let reserved_bytes = self.segments.log_segments as u64 * self.segments.segment_bytes as u64;
         if memory_bytes > reserved_bytes {
@@ -377,7 +383,10 @@ impl Engine {
     /// Will a store find so much memory when the turns that run now have ended? Also where the limit was lowered, and more has to
     /// go than comes back.
     pub(crate) fn is_coming(&self, bytes: usize) -> bool {
-        let unused_bytes = self.budget.limit_bytes().saturating_sub(self.budget.used_bytes());
+        let unused_bytes = match self.is_refused.load(Relaxed) {
+            true => 0,
+            false => self.budget.limit_bytes().saturating_sub(self.budget.used_bytes()),
+        };
         unused_bytes + self.spare_bytes() >= (bytes + self.reserve * self.segments.segment_bytes) as u64
     }
 
@@ -455,13 +464,20 @@ impl Engine {
             self.budget.give(bytes);
             return None;
         };
-        if !self.log.commit(self.segments.start(id), self.segments.segment_bytes) {
+        if !self.commit(self.segments.start(id), self.segments.segment_bytes) {
             self.segments.with_pool(|pool| pool.put_bare(id));
             self.budget.give(bytes);
             return None;
         }
         self.segments.capacity_bytes.fetch_add(bytes, Relaxed);
         Some(id)
+    }
+
+    /// Makes memory of the log fit for use. False: the system has none.
+    pub(crate) fn commit(&self, start: usize, bytes: usize) -> bool {
+        let is_committed = self.log.commit(start, bytes);
+        self.is_refused.store(!is_committed, Relaxed);
+        is_committed
     }
 
     /// Charges memory for a run, giving up free segments for it if need be.

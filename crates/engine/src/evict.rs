@@ -241,6 +241,10 @@ impl Turn<'_> {
         if has_begun || self.engine().is_reclaiming() || self.engine().seal_parked() {
             return Err(NoRoom::TryAgain);
         }
+        // Others are at work with all segments that there are, and will park them.
+        if self.engine().evict && self.engine().is_crowded && bytes <= self.engine().segments.segment_bytes {
+            return Err(NoRoom::TryAgain);
+        }
         self.counters().out_of_memory.add(1);
         Err(NoRoom::OutOfMemory)
     }

@@ -24,13 +24,15 @@ pub(crate) struct Lines {
 
 #[cfg(not(all(loom, test)))]
 impl Lines {
-    /// Address space for so many bytes of lines, all zero; memory only for those that are touched, which they may be once they are committed.
+    /// Address space for so many bytes of lines, all zero; memory only for those that are touched, which they may be
+    /// once they are committed.
     pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
         let region = crate::memory::Region::reserve(bytes)?;
         Ok(Self { region, committed_bytes: std::sync::atomic::AtomicUsize::new(0) })
     }
 
-    /// Makes the first `lines` fit for use, and some more: it is asked often. By one at a time. False: the system has no memory for them.
+    /// Makes the first `lines` fit for use, and some more: it is asked often. By one at a time. False: the system has
+    /// no memory for them.
     #[must_use]
     pub(crate) fn commit(&self, lines: usize) -> bool {
         use std::sync::atomic::Ordering::Relaxed;

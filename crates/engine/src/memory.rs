@@ -1,7 +1,8 @@
 //! Address space: reserved once, touched as it is needed, given back to the system page by page.
 //!
-//! A system that grants no more than it has (`vm.overcommit_memory=2`) counts what can be written to, whether it is or not. There what was not
-//! committed is out of reach. So it is in debug builds, which thereby find whoever touches what is not theirs, or was given back.
+//! A system that grants no more than it has (`vm.overcommit_memory=2`) counts what can be written to, whether it is or
+//! not. There what was not committed is out of reach. So it is in debug builds, which thereby find whoever touches what
+//! is not theirs, or was given back.
 //!
 //! Unsafe code lives here because this module hands out memory that the compiler knows nothing of. What it hands out
 //! safely are atomics, which any number of threads may read and write; plain bytes it gives only through unsafe
@@ -33,7 +34,8 @@ pub(crate) struct Region {
     is_strict: bool,
 }
 
-/// Does the system count all that can be written to? Such a reservation would be refused, or take from others what nobody uses.
+/// Does the system count all that can be written to? Such a reservation would be refused, or take from others what
+/// nobody uses.
 static IS_STRICT: LazyLock<bool> = LazyLock::new(|| {
     cfg!(debug_assertions)
         || std::fs::read("/proc/sys/vm/overcommit_memory").is_ok_and(|setting| setting.starts_with(b"2"))
@@ -46,7 +48,8 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Reserves `bytes` (rounded up to pages) of address space. No memory is used until it is touched, which it may be once it is committed.
+    /// Reserves `bytes` (rounded up to pages) of address space. No memory is used until it is touched, which it may be
+    /// once it is committed.
     pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
         let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
         let is_strict = *IS_STRICT;
@@ -59,7 +62,8 @@ impl Region {
         if region.commit(0, region.bytes) { Ok(region) } else { Err(io::ErrorKind::OutOfMemory.into()) }
     }
 
-    /// Makes whole pages fit for use. False: the system has no memory for them. Those that were committed stay as they are.
+    /// Makes whole pages fit for use. False: the system has no memory for them. Those that were committed stay as they
+    /// are.
     #[must_use]
     pub(crate) fn commit(&self, offset: usize, bytes: usize) -> bool {
         assert!(offset.is_multiple_of(PAGE_BYTES) && bytes.is_multiple_of(PAGE_BYTES));

@@ -161,7 +161,7 @@ impl Engine {
         }
         loop {
             if let Some(id) = self.runs.take_bare(segments) {
-                if !self.log.commit(self.segments.start(id), memory_bytes as usize) {
+                if !self.commit(self.segments.start(id), memory_bytes as usize) {
                     self.runs.put_bare(id, segments);
                     self.budget.give(memory_bytes);
                     return Err(Lack::Memory);
@@ -182,7 +182,7 @@ impl Engine {
             return false;
         }
         let end = self.segments.start(id) + memory_bytes as usize;
-        let is_committed = self.log.commit(end, more_bytes as usize);
+        let is_committed = self.commit(end, more_bytes as usize);
         if !is_committed {
             self.budget.give(more_bytes);
         }

@@ -13,7 +13,8 @@ use crate::worth::{CLASSES, class_of};
 /// By queue, TTL group and class of worth.
 type OpenSegments = [[[Option<Open>; CLASSES]; GROUPS]; 2];
 
-/// Open segments that no handle has: where there are few for so many handles, each leaves its own to the next that stores.
+/// Open segments that no handle has: where there are few for so many handles, each leaves its own to the next that
+/// stores.
 #[derive(Default)]
 pub(crate) struct Parked(Mutex<Vec<OpenSegments>>);
 

@@ -80,7 +80,11 @@ impl Given {
                     self.last
                 );
                 (self.last, self.count) = (cas, self.count + 1);
-                assert!(cas <= self.count * 2 * HANDLES as u64, "{cas} is the value number {}", self.count);
+                assert!(
+                    cas <= 1 + self.count * 2 * HANDLES as u64,
+                    "{cas} is the value number {}",
+                    self.count
+                );
             }
         }
         cas

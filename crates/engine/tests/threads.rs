@@ -335,8 +335,9 @@ fn no_increment_and_no_append_is_lost() {
     assert_eq!(log.value().len() as u64, rounds.div_ceil(16) * THREADS as u64);
 }
 
-/// More handles than four bits can tell apart, at one moment, and a client that installs values of its own: of all that the engine gives no two
-/// are equal, each is above the one of the engine's that it replaces, and none is large. Also of handles that were given back.
+/// More handles than four bits can tell apart, at one moment, and a client that installs values of its own: of all that
+/// the engine gives no two are equal, each is above the one of the engine's that it replaces, and none is large. Also
+/// of handles that were given back.
 #[test]
 fn no_cas_value_is_given_twice() {
     const HANDLES: u64 = if cfg!(miri) { 3 } else { 64 };

@@ -56,8 +56,8 @@ pub(crate) fn parse_flags(word: &[u8]) -> Option<u32> {
     u32::try_from(parse_i64(word)?).ok().filter(|_| !word.starts_with(b"-"))
 }
 
-/// The exptime of the classic storage commands: the lower 32 bits of a number of 64 bits, with a sign. libmemcached writes -1 as
-/// 4294967295 and counts on that.
+/// The exptime of the classic storage commands: the lower 32 bits of a number of 64 bits, with a sign. libmemcached
+/// writes -1 as 4294967295 and counts on that.
 pub(crate) fn parse_exptime(word: &[u8]) -> Option<i32> {
     parse_i64(word).map(|number| number as i32)
 }

@@ -1,7 +1,9 @@
-//! Memory of the heap whose size a client decides: where there is none, the client is refused or cut off, and the others are served on.
+//! Memory of the heap whose size a client decides: where there is none, the client is refused or cut off, and the
+//! others are served on.
 //!
-//! What is small and the same for each request or connection is taken without asking; an allocation of that kind that fails ends the process, as
-//! always in Rust. That it does not is seen to by [`has_headroom`] before a connection is let in, and by asking for more than is needed.
+//! What is small and the same for each request or connection is taken without asking; an allocation of that kind that
+//! fails ends the process, as always in Rust. That it does not is seen to by [`has_headroom`] before a connection is
+//! let in, and by asking for more than is needed.
 
 /// A copy; `None`: there is no memory for it.
 pub(crate) fn copy(bytes: &[u8]) -> Option<Vec<u8>> {
@@ -38,7 +40,8 @@ fn is_worth_asking(bytes: usize) -> bool {
     bytes >= HEADROOM_BYTES / 8
 }
 
-/// Below the size from which allocators map pages for each request (mallopt(3), `M_MMAP_THRESHOLD`): what is given back stays.
+/// Below the size from which allocators map pages for each request (mallopt(3), `M_MMAP_THRESHOLD`): what is given back
+/// stays.
 const HEADROOM_BYTES: usize = 64 << 10;
 
 #[cfg(test)]

@@ -2,19 +2,21 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use larder_conformance::server::{Server, eventually};
+use larder_conformance::server::{self, Server, eventually};
 
 const MIB: u64 = 1 << 20;
 const GREETING: &[u8] = b"version\r\n";
 
 /// larderd with so much address space.
 fn limited(address_space_bytes: u64, args: &[&str]) -> Command {
+    let larderd = server::command(Path::new(env!("CARGO_BIN_EXE_larderd")));
     let mut command = Command::new("sh");
     let script = format!("ulimit -v {} && exec \"$0\" \"$@\"", address_space_bytes / 1024);
-    command.args(["-c", &script, env!("CARGO_BIN_EXE_larderd"), "-l", "127.0.0.1", "-p", "0"]).args(args);
+    command.arg("-c").arg(script).arg(larderd.get_program()).args(larderd.get_args()).args(args);
     command
 }
 
@@ -52,7 +54,8 @@ fn says_what_is_too_little() {
     );
 }
 
-/// Announces values, leaves lines without an end, and reads nothing of what it asks for, on many connections, until memory is gone.
+/// Announces values, leaves lines without an end, and reads nothing of what it asks for, on many connections, until
+/// memory is gone.
 #[test]
 fn clients_that_take_all_memory_are_refused() {
     let mut server =

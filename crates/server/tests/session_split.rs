@@ -479,7 +479,7 @@ fn what_was_not_sent_can_be_sent_later() {
             let mut output = Output::default();
             let fed = client.session.feed(&context, &turn, b"get b a\r\n", None, &mut output, 20);
             assert_eq!(fed.consumed, 9);
-            output.unsent(written)
+            output.unsent(written).expect("memory")
         };
         let mut bytes = Vec::new();
         while !unsent.is_empty() {
