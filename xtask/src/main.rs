@@ -14,6 +14,7 @@ mod misses;
 mod needs;
 mod packaging;
 mod process;
+mod sanitize;
 mod shell;
 mod soak;
 mod test;

@@ -7,7 +7,7 @@ use larder_conformance::script::Side;
 use larder_conformance::{Result, server, suite};
 
 use crate::clients::{Clients, Tally};
-use crate::{browser, diff, needs, packaging, shell, soak, tidy};
+use crate::{browser, diff, needs, packaging, sanitize, shell, soak, tidy};
 
 /// Runs all tests. Steps go on after a failure, so that one run tells everything; the end says which failed.
 pub(crate) fn run(args: &[String]) -> Result<()> {
@@ -32,6 +32,8 @@ pub(crate) fn ci(args: &[String]) -> Result<()> {
             shell::cargo(&["doc", "--quiet", "--workspace", "--no-deps", "--document-private-items"]);
         shell::run(doc.env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links"))
     });
+    steps.run("the engine's tests under AddressSanitizer", sanitize::address);
+    steps.run("some of the engine's tests in Miri", sanitize::miri);
     steps.run("no dependency has a known flaw (cargo-deny reads the database at github.com)", || {
         deny(&["advisories"])
     });
@@ -66,7 +68,7 @@ impl Steps {
             shell::run(&mut shell::cargo(&["test", "--quiet", "--workspace", "--no-fail-fast"]))
         });
         // Flags of its own would have everything built anew each time: a folder of its own.
-        self.run("the index in every order of two threads", || {
+        self.run("the index and the life of a segment in every order of two threads", || {
             let mut test =
                 shell::cargo(&["test", "--quiet", "--package", "larder-engine", "--lib", "orders"]);
             shell::run(

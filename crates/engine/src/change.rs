@@ -369,8 +369,8 @@ impl Turn<'_> {
                 match draft.place {
                     Place::Large(upload) => {
                         upload.release();
-                        // Whoever walks segments may have begun to read it. Or somebody is emptying it already, will find it
-                        // unlinked, and retire it.
+                        // Whoever walks segments may have begun to read it. Or somebody is emptying it already, will
+                        // find it unlinked, and retire it.
                         if engine.segments.withdraw(id) {
                             engine.retire(Retired::Run(id));
                         }

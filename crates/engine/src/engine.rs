@@ -599,8 +599,8 @@ impl Engine {
     /// See `poison.rs`.
     #[allow(unsafe_code)]
     pub(crate) fn poison(&self, part: Range<usize>) {
-        // SAFETY: callers pass memory of a free segment or run, or of a gap that is about to be filled: unlinked, past every turn that could
-        // have seen it, unpinned, and not in the pool.
+        // SAFETY: callers pass memory of a free segment or run, or of a gap that is about to be filled: unlinked, past
+        // every turn that could have seen it, unpinned, and not in the pool.
         unsafe { self.log.poison(part) }
     }
 

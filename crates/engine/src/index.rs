@@ -16,10 +16,10 @@
 //! Why a reader without locks misses nothing that is there:
 //! - an entry whose item moves is replaced by one store;
 //! - the entry whose word becomes a LINK is written to the overflow bucket before, and the LINK leads there;
-//! - an entry that leaves the overflow goes to the first bucket, and is written there before it is cleared below; a reader
-//!   that misses looks at the first bucket a second time;
-//! - it stays there, unless a split moved it to the last word, and an insert makes that a LINK again; a reader that saw no
-//!   LINK there when it looked below, and then sees one, starts again;
+//! - an entry that leaves the overflow goes to the first bucket, and is written there before it is cleared below; a
+//!   reader that misses looks at the first bucket a second time;
+//! - it stays there, unless a split moved it to the last word, and an insert makes that a LINK again; a reader that saw
+//!   no LINK there when it looked below, and then sees one, starts again;
 //! - a split copies first, then publishes the new number of buckets, then clears; a reader that misses and sees the number
 //!   changed starts again.
 

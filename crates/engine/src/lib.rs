@@ -27,7 +27,8 @@
 //! | `survey`, `sums` | what every segment holds; what they hold together |
 //! | `engine` | what all handles share; how memory comes back |
 //! | `limbo`, `epoch` | memory that was unlinked, and when nobody reads it any more |
-//! | `apart`, `budget`, `digits`, `ghost`, `hash`, `lines`, `memory`, `numa`, `poison`, `stats`, `sync`, `table` | what they are called |
+//! | `apart`, `budget`, `digits`, `ghost`, `hash`, `lines`, `memory`, `numa`, `stats`, `sync`, `table` | what they are called |
+//! | `poison` | in tests: memory that nobody may read |
 //!
 //! ```
 //! use larder_engine::{Config, Engine, LargePages, Now, Store};

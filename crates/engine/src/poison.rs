@@ -1,8 +1,8 @@
 //! Poison: memory that nobody may read any more, so that a test sees it when somebody does.
 //!
-//! In debug builds its bytes are overwritten: what is read there is no item, and what was borrowed from there changes. Where
-//! AddressSanitizer looks on as well (`--cfg asan`, as `cargo xtask ci` builds) each read or write of it ends the test. A release
-//! build does nothing of that.
+//! In debug builds its bytes are overwritten: what is read there is no item, and what was borrowed from there changes.
+//! Where AddressSanitizer looks on as well (`--cfg asan`, as `cargo xtask ci` builds) each read or write of it ends the
+//! test. A release build does nothing of that.
 //!
 //! Unsafe code lives here because memory is overwritten, and because AddressSanitizer is told by C functions.
 #![allow(unsafe_code)]
@@ -19,7 +19,8 @@ impl Region {
     /// From here on nobody reads or writes this part of the region, until it is lent again.
     ///
     /// # Safety
-    /// The part belongs to the caller alone: it was unlinked, and whoever could have found a way to it has ended their turn.
+    /// The part belongs to the caller alone: it was unlinked, and whoever could have found a way to it has ended their
+    /// turn.
     #[inline]
     pub(crate) unsafe fn poison(&self, part: Range<usize>) {
         debug_assert!(part.start <= part.end && part.end <= self.len_bytes());

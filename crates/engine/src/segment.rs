@@ -325,11 +325,13 @@ impl Segments {
         self.sums.remove(self.home(id).queue(), self.memory_bytes(id), opened_secs);
     }
 
-    /// A claimed segment keeps what lives in it, and its gaps are to be filled: once whoever entered their turn up to this epoch has ended it.
+    /// A claimed segment keeps what lives in it, and its gaps are to be filled: once whoever entered their turn up to this
+    /// epoch has ended it.
     pub(crate) fn await_turns(&self, id: Id, epochs: &Epochs) -> u64 {
         // Nobody begins to walk it from here on ...
         self.get(id).state.store(OPEN, Release);
-        // ... and whoever has begun, or still reads what was unlinked before its mark was seen, entered their turn before this epoch ended.
+        // ... and whoever has begun, or still reads what was unlinked before its mark was seen, entered their turn before
+        // this epoch ended.
         fence(Acquire);
         epochs.retire()
     }

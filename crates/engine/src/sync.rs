@@ -1,5 +1,6 @@
-//! What the lock-free parts (`index`, `epoch`, the states of `segment`) synchronise with: the standard library's primitives, or, when their tests are built
-//! with `--cfg loom`, those of the model checker, which tries every order in which threads can meet.
+//! What the lock-free parts (`index`, `epoch`, the states of `segment`) synchronise with: the standard library's
+//! primitives, or, when their tests are built with `--cfg loom`, those of the model checker, which tries every order in
+//! which threads can meet.
 
 #[cfg(not(all(loom, test)))]
 pub(crate) use std::{

@@ -24,7 +24,7 @@ use crate::measure::{Recorder, Road};
 use crate::output::{Output, Unsent};
 use crate::roster::{Client, Peer, State};
 use crate::round::Ahead;
-use crate::session::{COPIED_BYTES_MAX, CloseReason, Context, Session, Verdict, Window};
+use crate::session::{CloseReason, Context, Session, Verdict, Window};
 use crate::shared::Shared;
 use crate::tls;
 use crate::wire::{self, Received, Wire};

@@ -189,7 +189,8 @@ mod orders {
 
     #[test]
     fn a_reader_finds_an_entry_that_a_split_moves_up_and_the_next_insert_down_again() {
-        // The split gives way to the reader, the reader to the split, the split to the reader again, and that to the insert.
+        // The split gives way to the reader, the reader to the split, the split to the reader again, and that to the
+        // insert.
         model_with(4, || {
             // 4 lies in the overflow; 1 leaves, so that 2 to 4 fill the first line and 4 its last word.
             let (index, budget) = index(1);
