@@ -26,10 +26,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::*}
 
 use crate::apart::Apart;
 use crate::epoch::Epochs;
-use crate::sums::SegmentSums;
 use crate::memory::prefetch;
 use crate::queues::Queues;
 use crate::request::{Expiry, Now};
+use crate::sums::SegmentSums;
 use crate::sync::{self, Mutex, fence};
 use crate::table::{Table, Zeroed};
 use crate::worth::Novelty;
