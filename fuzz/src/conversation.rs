@@ -6,12 +6,12 @@ use std::sync::Arc;
 use larder_engine::{Config, Engine, Handle, LargePages, Now};
 use larder_protocol::Dialect;
 use larder_server::clock::Clock;
-use larder_server::measure::Recorder;
-use larder_server::output::Output;
-use larder_server::roster;
-use larder_server::session::{Context, OUTPUT_BYTES_MAX, Session, Verdict, Window};
-use larder_server::settings::Settings;
+use larder_server::conn::output::Output;
+use larder_server::conn::session::{Context, OUTPUT_BYTES_MAX, Session, Verdict, Window};
+use larder_server::net::connection_table;
+use larder_server::observe::measure::Recorder;
 use larder_server::shared::Shared;
+use larder_server::startup::settings::Settings;
 
 /// A conversation. The first byte says of which kind, the next four where it is cut.
 pub fn session(input: &[u8]) {
@@ -114,7 +114,7 @@ impl Server {
                 counters: &self.shared.counters[0],
                 recorder: &self.recorder,
                 worker: 0,
-                client: &roster::Client::of_datagrams(),
+                client: &connection_table::Client::of_datagrams(),
             };
             let turn = self.handle.enter(NOW);
             let mut output = Output::default();

@@ -6,8 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock};
 use std::{env, fs, process};
 
-use larder_server::tls::bare::{Bare, Heard, Lent};
-use larder_server::tls::{ClientCertificates, Tls, TlsSettings};
+use larder_server::net::tls::bare::{Bare, Heard, Lent};
+use larder_server::net::tls::{ClientCertificates, Tls, TlsSettings};
 use rcgen::{
     BasicConstraints, CertificateParams, CustomExtension, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
 };

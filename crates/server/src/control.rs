@@ -9,13 +9,13 @@ use larder_engine::Handle;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::crawler::Crawl;
-use crate::crew::Crew;
-use crate::forecast::Forecaster;
-use crate::log::Watchers;
+use crate::exec::crawler::Crawl;
+use crate::net::worker_pool::Crew;
+use crate::observe::forecast::Forecaster;
+use crate::observe::watch::Watchers;
 use crate::shared::Shared;
-use crate::signals::{Asked, Signals};
-use crate::systemd::Supervisor;
+use crate::startup::signals::{Asked, Signals};
+use crate::startup::systemd::Supervisor;
 
 /// How the server was asked to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,27 +9,27 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use larder_engine::{Config, Engine};
-use larder_server::address_space;
 use larder_server::clock::Clock;
-use larder_server::confine;
+use larder_server::conn::authenticator::Guard;
 use larder_server::control::{self, Stop};
-use larder_server::crew::Crew;
-use larder_server::daemon::{self, PidFile};
-use larder_server::doors::Doors;
-use larder_server::guard::Guard;
-use larder_server::journal;
-use larder_server::large_pages;
-use larder_server::numa;
-use larder_server::options::{self, EXIT_OS_ERROR, Outcome, Refusal};
-use larder_server::privilege;
-use larder_server::random;
-use larder_server::settings::Settings;
+use larder_server::net::tls::Tls;
+use larder_server::net::worker::Worker;
+use larder_server::net::worker_pool::Crew;
+use larder_server::observe::journal;
 use larder_server::shared::Shared;
-use larder_server::signals::Signals;
-use larder_server::systemd::Supervisor;
-use larder_server::tls::Tls;
+use larder_server::startup::address_space;
+use larder_server::startup::daemon::{self, PidFile};
+use larder_server::startup::endpoints::Doors;
+use larder_server::startup::large_pages;
+use larder_server::startup::numa;
+use larder_server::startup::options::{self, EXIT_OS_ERROR, Outcome, Refusal};
+use larder_server::startup::privileges;
+use larder_server::startup::random;
+use larder_server::startup::sandbox;
+use larder_server::startup::settings::Settings;
+use larder_server::startup::signals::Signals;
+use larder_server::startup::systemd::Supervisor;
 use larder_server::web::TokenFile;
-use larder_server::worker::Worker;
 
 fn main() -> ExitCode {
     let outcome = options::parse(std::env::args_os()).and_then(|outcome| match outcome {
@@ -57,14 +57,14 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     settings.notes.iter().for_each(|note| tracing::info!("{note}"));
     let supervisor = Supervisor::of_environment();
     if settings.core_dumps {
-        privilege::allow_core_dumps()?;
+        privileges::allow_core_dumps()?;
     }
-    let target = privilege::target(&settings)?;
+    let target = privileges::target(&settings)?;
     let secrets = Secrets::read(&settings)?;
     let doors = Doors::open(&mut settings, target.as_ref())?;
     let connections = settings.connections_max as usize;
     let descriptors = connections + settings.own_descriptors() + doors.descriptors();
-    privilege::allow_descriptors(descriptors as u64, connections as u64)?;
+    privileges::allow_descriptors(descriptors as u64, connections as u64)?;
     if let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME") {
         doors.write_port_file(path.as_ref(), target.as_ref())?;
     }
@@ -85,7 +85,7 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
         daemon::detach(&settings)?;
     }
     if settings.lock_memory {
-        privilege::allow_locked_memory();
+        privileges::allow_locked_memory();
     }
     // Before anybody learns whom to send them to.
     let signals = Signals::take_over()
@@ -95,10 +95,10 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
         target.assume()?;
     }
     if settings.lock_memory {
-        privilege::lock_memory();
+        privileges::lock_memory();
     }
     if settings.drop_privileges {
-        confine::confine(&secrets.files())?;
+        sandbox::confine(&secrets.files())?;
     }
 
     let is_daemon = settings.daemon;

@@ -8,23 +8,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use larder_engine::{Engine, Handle};
 use larder_protocol::admin::Streams;
 
-use crate::attention::Attention;
-use crate::buffers::Buffers;
 use crate::clock::Clock;
+use crate::conn::authenticator::Guard;
+use crate::conn::buffer_budget::Buffers;
 use crate::control::Stop;
-use crate::counters::{Counters, Totals};
-use crate::crawler::Crawler;
-use crate::doorkeeper::Doorkeeper;
-use crate::forecast::Forecast;
-use crate::guard::Guard;
-use crate::journal::{self, Rarely};
-use crate::log::{Event, Log};
-use crate::measure::{Measures, Recorder};
-use crate::prefixes::Prefixes;
-use crate::roster::Roster;
-use crate::settings::Settings;
-use crate::tls::Tls;
-use crate::wake::Wake;
+use crate::exec::crawler::Crawler;
+use crate::net::connection_limiter::Doorkeeper;
+use crate::net::connection_table::Roster;
+use crate::net::tls::Tls;
+use crate::net::wake::Wake;
+use crate::observe::counters::{Counters, Totals};
+use crate::observe::forecast::Forecast;
+use crate::observe::journal::{self, Rarely};
+use crate::observe::measure::{Measures, Recorder};
+use crate::observe::observer_flags::Attention;
+use crate::observe::prefixes::Prefixes;
+use crate::observe::watch::{Event, Log};
+use crate::startup::settings::Settings;
 use crate::web::TokenFile;
 
 /// The server as its workers see it.

@@ -14,7 +14,7 @@
 //! | [`page`] | `/`, for people |
 
 mod api;
-mod door;
+mod endpoint;
 mod history;
 mod metrics;
 mod page;
@@ -30,12 +30,12 @@ use std::sync::Arc;
 pub use settings::WebSettings;
 pub use token::TokenFile;
 
-use crate::crew::Crew;
-use crate::listen::Listener;
-use crate::options::{EXIT_USAGE, Refusal};
-use crate::privilege::Target;
-use crate::settings::Settings;
+use crate::net::listeners::Listener;
+use crate::net::worker_pool::Crew;
 use crate::shared::Shared;
+use crate::startup::options::{EXIT_USAGE, Refusal};
+use crate::startup::privileges::Target;
+use crate::startup::settings::Settings;
 
 /// Listeners that are bound: what must be done while the process still has its rights.
 pub struct Web {

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::thread;
 
 use larder_conformance::folder::Folder;
-use larder_server::confine::confine;
+use larder_server::startup::sandbox::confine;
 
 /// Both fences hold for the thread that raises them, and what it starts.
 fn confined<T: Send + 'static>(reloaded: Vec<PathBuf>, act: impl FnOnce() -> T + Send + 'static) -> T {

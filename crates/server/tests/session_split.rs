@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use larder_engine::{Config, Engine, Handle, LargePages};
 use larder_server::clock::Clock;
-use larder_server::measure::Recorder;
-use larder_server::output::{Output, Unsent};
-use larder_server::roster;
-use larder_server::session::{Context, Session, Verdict, Window};
-use larder_server::settings::Settings;
+use larder_server::conn::output::{Output, Unsent};
+use larder_server::conn::session::{Context, Session, Verdict, Window};
+use larder_server::net::connection_table;
+use larder_server::observe::measure::Recorder;
 use larder_server::shared::Shared;
+use larder_server::startup::settings::Settings;
 
 /// A server without a door.
 struct Server {
@@ -76,7 +76,7 @@ impl Server {
                 counters: &self.shared.counters[0],
                 recorder: &self.recorder,
                 worker: 0,
-                client: &roster::Client::of_datagrams(),
+                client: &connection_table::Client::of_datagrams(),
             };
             let turn = self.handle.enter(self.shared.clock.now());
             let mut output = Output::default();
@@ -468,7 +468,7 @@ fn what_was_not_sent_can_be_sent_later() {
         counters: &server.shared.counters[0],
         recorder: &server.recorder,
         worker: 0,
-        client: &roster::Client::of_datagrams(),
+        client: &connection_table::Client::of_datagrams(),
     };
     let expected = format!("VALUE b 0 6000\r\n{middle}\r\nVALUE a 0 900000\r\n{value}\r\nEND\r\n");
     for written in

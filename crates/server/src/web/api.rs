@@ -7,7 +7,7 @@ mod traffic;
 
 use serde::Serialize;
 
-use super::door::Door;
+use super::endpoint::Door;
 use super::state::State;
 
 /// Answers a path; `None`: there is no such.

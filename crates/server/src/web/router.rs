@@ -5,7 +5,7 @@ use hyper::body::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 
-use super::door::Door;
+use super::endpoint::Door;
 use super::state::State;
 use super::{api, metrics, page};
 

@@ -19,10 +19,10 @@ use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use super::door::Door;
+use super::endpoint::Door;
 use super::router;
 use super::state::State;
-use crate::listen::Address;
+use crate::net::listeners::Address;
 
 /// Open connections at most. Who comes beyond takes the place of the one whose last request, or arrival, is the
 /// longest ago: so a probe, which asks as soon as it is here, is answered whoever else keeps connections open.

@@ -7,9 +7,9 @@ use larder_engine::Stats;
 use larder_measure::Snapshot;
 
 use super::history::History;
-use crate::counters::Totals;
-use crate::crew::Crew;
-use crate::measure::{Class, Road};
+use crate::net::worker_pool::Crew;
+use crate::observe::counters::Totals;
+use crate::observe::measure::{Class, Road};
 use crate::shared::Shared;
 
 /// What all requests see.

@@ -8,7 +8,7 @@ use hyper::header::{AUTHORIZATION, HeaderMap};
 use subtle::ConstantTimeEq as _;
 
 use super::WebSettings;
-use crate::options::{EXIT_FAILURE, Refusal};
+use crate::startup::options::{EXIT_FAILURE, Refusal};
 
 /// The file of a token, and the token that it holds.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use larder_measure::top::Hot;
 use serde::Serialize;
 
-use crate::web::door::Door;
+use crate::web::endpoint::Door;
 use crate::web::state::State;
 
 #[derive(Serialize)]

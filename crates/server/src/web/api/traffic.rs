@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::parameter;
-use crate::listen::Address;
+use crate::net::listeners::Address;
 use crate::web::history::Point;
 use crate::web::state::State;
 
@@ -49,7 +49,7 @@ struct Listener {
 pub(super) fn connections(state: &State) -> Connections {
     let shared = &*state.shared;
     let totals = shared.totals();
-    let listener = |listener: &crate::listen::Listener| Listener {
+    let listener = |listener: &crate::net::listeners::Listener| Listener {
         address: match &listener.address {
             Address::Tcp(address) => address.to_string(),
             Address::Unix(path) => path.display().to_string(),

@@ -3,8 +3,8 @@
 use larder_measure::Snapshot;
 
 use super::text::{Metric, Text};
-use crate::measure::{Class, Road};
-use crate::settings::Port;
+use crate::observe::measure::{Class, Road};
+use crate::startup::settings::Port;
 use crate::web::state::State;
 
 pub(super) fn write(state: &State, text: &mut Text) {
@@ -37,7 +37,7 @@ fn latencies(state: &State, text: &mut Text) {
 
 /// Ways of clients to this server: the others would be zero for ever.
 fn roads(state: &State) -> impl Iterator<Item = Road> {
-    use crate::listen::Address;
+    use crate::net::listeners::Address;
 
     let listeners = state.crew.listeners();
     let has_udp = state.shared.settings.udp_port != Port::Off;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::text::{Metric, Text};
-use crate::stats;
+use crate::observe::stats;
 use crate::web::state::State;
 
 /// A metric that is one line of `stats`, `stats settings` or `stats slabs`.

@@ -1,0 +1,242 @@
+//! A client before it is let in: what it says goes here instead of to the executor, so that nothing is executed, looked up or
+//! given memory for whoever has not logged in.
+
+use larder_auth::{Exchange, MECHANISM_BYTES_MAX, Outcome};
+use larder_protocol::command::{Command, Sasl};
+use larder_protocol::text::{TextForm, split_line};
+use larder_protocol::{Dialect, Error, Form, Reply};
+
+use crate::conn::authenticator::{Guard, Scheme};
+use crate::conn::frame::Frame;
+use crate::conn::session::{CloseReason, Step, Verdict};
+use crate::exec::{Done, Executor, Value};
+
+/// How far a connection has come with its login.
+#[derive(Default)]
+pub(crate) struct Login {
+    is_done: bool,
+    exchange: Exchange,
+}
+
+impl Login {
+    /// Nothing stands between the client and the server.
+    pub(crate) fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// The client begins a login again, and is out until that succeeds.
+    pub(crate) fn begin_again(&mut self) {
+        self.is_done = false;
+    }
+
+    /// Deals with the head of the input, which is not empty.
+    pub(crate) fn serve(
+        &mut self,
+        executor: &mut Executor<'_, '_, '_, '_>,
+        guard: &Guard,
+        input: &[u8],
+    ) -> Step {
+        match guard.scheme() {
+            Scheme::Ascii => self.serve_ascii(executor, guard, input),
+            Scheme::Sasl => self.serve_sasl(executor, guard, input),
+        }
+    }
+
+    fn serve_ascii(&mut self, executor: &mut Executor<'_, '_, '_, '_>, guard: &Guard, input: &[u8]) -> Step {
+        let (reply, consumed) = match Token::of(input) {
+            Token::NeedInput => return Step::stop(0, Verdict::NeedInput),
+            Token::Close => return Step::stop(0, Verdict::Close(CloseReason::Error)),
+            Token::Refused { error, bytes } => (Reply::Error(error), bytes),
+            Token::Login { user, password, bytes } => match self.check(executor, guard, user, password) {
+                None => return Step::stop(0, Verdict::Later),
+                Some(true) => (Reply::Stored { cas: 0, value_bytes: 0 }, bytes),
+                Some(false) => (Reply::Error(Error::AuthFailure), bytes),
+            },
+        };
+        let _ = executor.answer(&Form::Text(TextForm::default()), &reply);
+        Step { consumed, requests: 1, verdict: None }
+    }
+
+    /// version and the SASL commands are served; whatever else is asked, even if it has not arrived whole, is refused
+    /// and closes the connection.
+    fn serve_sasl(&mut self, executor: &mut Executor<'_, '_, '_, '_>, guard: &Guard, input: &[u8]) -> Step {
+        let (request, bytes) = match Frame::of(Dialect::Binary, input, 0) {
+            Frame::Whole { request, bytes, .. } => (request, bytes),
+            Frame::Head { request, .. } => (request, input.len()),
+            Frame::NoHead => return Step::stop(0, Verdict::NeedInput),
+            Frame::Close => return Step::stop(0, Verdict::Close(CloseReason::Error)),
+        };
+        let done = match request.command {
+            Command::Version | Command::Sasl(Sasl::Mechanisms) => {
+                executor.execute(&request, None, Value::Whole(&[]))
+            }
+            Command::Sasl(Sasl::Start { mechanism, .. }) if mechanism.len() > MECHANISM_BYTES_MAX => {
+                executor.answer(&request.form, &Reply::Error(Error::BadFormat))
+            }
+            Command::Sasl(Sasl::Start { mechanism, data }) => {
+                let check = |user: &[u8], password: &[u8]| guard.check(user, password);
+                let outcome = self.exchange.start(&guard.table(), mechanism, data, check);
+                self.answer(executor, &request.form, outcome)
+            }
+            Command::Sasl(Sasl::Step { mechanism, data }) => {
+                let outcome = self.exchange.step(mechanism, data);
+                self.answer(executor, &request.form, outcome)
+            }
+            _ => {
+                let _ = executor.answer(&request.form, &Reply::Error(Error::Unauthenticated));
+                Done::Close(CloseReason::Error)
+            }
+        };
+        let mut step = Step { consumed: bytes, requests: 1, verdict: None };
+        match done {
+            Done::Answered | Done::Begun | Done::Watch(_) => {}
+            Done::TryAgain => return Step::stop(0, Verdict::Later),
+            Done::Close(reason) => step.verdict = Some(Verdict::Close(reason)),
+        }
+        step
+    }
+
+    /// Says, and counts, how a message of a SASL exchange ended.
+    fn answer(&mut self, executor: &mut Executor<'_, '_, '_, '_>, form: &Form<'_>, outcome: Outcome) -> Done {
+        let counters = executor.cx.counters;
+        match outcome {
+            Outcome::NotNow => Done::TryAgain,
+            Outcome::Challenge(challenge) => executor.answer(form, &Reply::Challenge(challenge.as_bytes())),
+            Outcome::Authenticated => {
+                counters.auth_cmds.add(1);
+                self.is_done = true;
+                executor.answer(form, &Reply::LoggedIn(b"Authenticated"))
+            }
+            Outcome::Failed => {
+                counters.auth_cmds.add(1);
+                note_failure(executor);
+                executor.answer(form, &Reply::Error(Error::AuthFailure))
+            }
+        }
+    }
+
+    /// Checks a password, counts that, and lets the client in. `None`: not now.
+    fn check(
+        &mut self,
+        executor: &Executor<'_, '_, '_, '_>,
+        guard: &Guard,
+        user: &[u8],
+        password: &[u8],
+    ) -> Option<bool> {
+        let is_right = guard.check(user, password)?;
+        executor.cx.counters.auth_cmds.add(1);
+        if !is_right {
+            note_failure(executor);
+        }
+        self.is_done = is_right;
+        Some(is_right)
+    }
+}
+
+/// Counts a login that failed, and tells of it now and then: who tries passwords must not fill the journal. Whom they tried to be is not
+/// told, since people type their password there.
+fn note_failure(executor: &Executor<'_, '_, '_, '_>) {
+    let cx = executor.cx;
+    cx.counters.auth_errors.add(1);
+    if let Some(times) = cx.shared.failed_logins.happened(cx.shared.clock.now().secs) {
+        tracing::warn!(client = %cx.client.peer, times, "login failed");
+    }
+}
+
+/// A login of the text dialect, or what stands in its place.
+///
+/// memcached, doc/protocol.txt, "Authentication": `set <key> <flags> <exptime> <bytes>\r\n<username> <password>\r\n`, where key,
+/// flags and exptime mean nothing.
+#[derive(Debug, PartialEq, Eq)]
+enum Token<'a> {
+    NeedInput,
+    Close,
+    Refused { error: Error, bytes: usize },
+    Login { user: &'a [u8], password: &'a [u8], bytes: usize },
+}
+
+impl<'a> Token<'a> {
+    fn of(input: &'a [u8]) -> Self {
+        // A lone line end is waited on, as memcached does.
+        if input.len() <= b"\r\n".len() {
+            return Self::NeedInput;
+        }
+        let Some((line, line_bytes)) = split_line(&input[..input.len().min(LINE_BYTES_MAX + 1)], 0) else {
+            return if input.len() > LINE_BYTES_MAX { Self::Close } else { Self::NeedInput };
+        };
+        if line_bytes <= LINE_BYTES_MIN {
+            return Self::Close;
+        }
+        let Some(token_bytes) = announced_bytes(line) else {
+            return Self::Refused { error: Error::Unauthenticated, bytes: line_bytes };
+        };
+        if token_bytes > TOKEN_BYTES_MAX {
+            return Self::Refused { error: Error::AuthTokenTooLong, bytes: line_bytes };
+        }
+        let bytes = line_bytes + token_bytes + b"\r\n".len();
+        let Some(block) = input.get(line_bytes..bytes) else { return Self::NeedInput };
+        let Some(token) = block.strip_suffix(b"\r\n") else {
+            return Self::Refused { error: Error::BadAuthTermination, bytes };
+        };
+        match token.iter().position(|byte| *byte == b' ') {
+            Some(space) => Self::Login { user: &token[..space], password: &token[space + 1..], bytes },
+            None => Self::Refused { error: Error::BadAuthToken, bytes },
+        }
+    }
+}
+
+/// The size of user and password that a login's command line announces; `None`: it is no login.
+fn announced_bytes(line: &[u8]) -> Option<usize> {
+    let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+    (words.next()? == b"set").then_some(())?;
+    let number = std::str::from_utf8(words.nth(3)?).ok()?.parse::<u32>().ok()?;
+    usize::try_from(number).ok()
+}
+
+/// memcached reads no further for a line's end.
+const LINE_BYTES_MAX: usize = 2048;
+/// memcached closes at a line that is shorter than this, its LF not counted.
+const LINE_BYTES_MIN: usize = 6;
+/// memcached's limit on user and password.
+const TOKEN_BYTES_MAX: usize = 16_384;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logins_are_told_from_everything_else() {
+        let login = |user, password, bytes| Token::Login { user, password, bytes };
+        let refused = |error, bytes| Token::Refused { error, bytes };
+        let too_long = [b'x'; LINE_BYTES_MAX + 1];
+        for (input, token) in [
+            (&b"set a 0 0 3\r\na b\r\n"[..], login(&b"a"[..], &b"b"[..], 18)),
+            (b"set a 0 0 3\na b\r\n", login(b"a", b"b", 17)),
+            (b"set x y z 7 noreply or not\r\na b c:d\r\nget a\r\n", login(b"a", b"b c:d", 37)),
+            (b"set a 0 0 2\r\n b\r\n", login(b"", b"b", 17)),
+            (b"set a 0 0 2\r\na \r\n", login(b"a", b"", 17)),
+            (b"set a 0 0 3\r\na b\r", Token::NeedInput),
+            (b"set a 0 0 3\r\n", Token::NeedInput),
+            (b"set a 0 0 3", Token::NeedInput),
+            (b"", Token::NeedInput),
+            (b"\r\n", Token::NeedInput),
+            (b"\r\nget a\r\n", Token::Close),
+            (b"quit\r\n", Token::Close),
+            (b"mn\r\n", Token::Close),
+            (&too_long, Token::Close),
+            (&too_long[1..], Token::NeedInput),
+            (b"stats\r\n", refused(Error::Unauthenticated, 7)),
+            (b"set a 0 0\r\n", refused(Error::Unauthenticated, 11)),
+            (b"add a 0 0 3\r\na b\r\n", refused(Error::Unauthenticated, 13)),
+            (b"set a 0 0 -1\r\n", refused(Error::Unauthenticated, 14)),
+            (b"set a 0 0 4294967296\r\n", refused(Error::Unauthenticated, 22)),
+            (b"set a 0 0 4294967295\r\n", refused(Error::AuthTokenTooLong, 22)),
+            (b"set a 0 0 16385\r\n", refused(Error::AuthTokenTooLong, 17)),
+            (b"set a 0 0 2\r\na b\r\n", refused(Error::BadAuthTermination, 17)),
+            (b"set a 0 0 3\r\na_b\r\n", refused(Error::BadAuthToken, 18)),
+            (b"set a 0 0 0\r\n\r\n", refused(Error::BadAuthToken, 15)),
+        ] {
+            assert_eq!(Token::of(input), token, "{}", input.escape_ascii());
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Replies on their way to the client: what is small is copied into one buffer, large values are sent from where they
+//! lie in the cache.
+
+use std::io::IoSlice;
+use std::ops::Range;
+use std::sync::Arc;
+
+use larder_engine::{Item, Pin, Turn};
+use larder_protocol::Sink;
+use larder_protocol::reply::SHORT_BYTES;
+
+use crate::conn::buffer_budget::{Buffers, Held};
+use crate::heap;
+
+/// The replies of one turn: bytes, and values in their midst.
+#[derive(Debug, Default)]
+pub struct Output<'t> {
+    bytes: Vec<u8>,
+    /// Where these replies begin in `bytes`: others, of which this knows nothing, stand before them.
+    begin: usize,
+    gathered: Vec<Gathered<Item<'t>>>,
+    gathered_bytes: usize,
+}
+
+/// Replies that could not be sent in their turn. Owns what it holds: the bytes, and pins on large values.
+#[derive(Default)]
+pub struct Unsent {
+    bytes: Vec<u8>,
+    gathered: Vec<Gathered<Pin>>,
+    len_bytes: usize,
+    written: usize,
+    held: Held,
+}
+
+/// A value that belongs before byte `at` of the bytes.
+#[derive(Debug)]
+struct Gathered<V> {
+    at: usize,
+    value: V,
+}
+
+impl<'t> Output<'t> {
+    /// Empty output, behind what the buffer holds.
+    pub fn new(buffer: Vec<u8>) -> Self {
+        Self { begin: buffer.len(), bytes: buffer, ..Self::default() }
+    }
+
+    /// The buffer as it was before, for the next output.
+    pub fn into_buffer(mut self) -> Vec<u8> {
+        self.bytes.truncate(self.begin);
+        self.bytes
+    }
+
+    /// The buffer with these replies at its end, and where there. Gathered values stay behind: [`Output::plain`].
+    pub fn into_filled_buffer(self) -> (Vec<u8>, Range<usize>) {
+        let range = self.begin..self.bytes.len();
+        (self.bytes, range)
+    }
+
+    /// The buffer with these replies at its end, gathered values included.
+    pub fn into_whole_buffer(self) -> Vec<u8> {
+        if self.gathered.is_empty() {
+            return self.bytes;
+        }
+        let mut whole = Vec::with_capacity(self.begin + self.len_bytes());
+        whole.extend_from_slice(&self.bytes[..self.begin]);
+        let mut from = 0;
+        for Gathered { at, value } in &self.gathered {
+            whole.extend_from_slice(&self.own_bytes()[from..*at]);
+            whole.extend_from_slice(value.value());
+            from = *at;
+        }
+        whole.extend_from_slice(&self.own_bytes()[from..]);
+        whole
+    }
+
+    /// Nothing to send?
+    pub fn is_empty(&self) -> bool {
+        self.len_bytes() == 0
+    }
+
+    /// All that is to be sent.
+    pub fn len_bytes(&self) -> usize {
+        self.own_bytes().len() + self.gathered_bytes
+    }
+
+    /// All that is to be sent, if it is in one piece.
+    pub fn plain(&self) -> Option<&[u8]> {
+        self.gathered.is_empty().then(|| self.own_bytes())
+    }
+
+    /// Fills `slices` with what follows the first `written` bytes and says how many it filled: less than all there are
+    /// if the rest fits.
+    pub fn slices<'s>(&'s self, written: usize, slices: &mut [IoSlice<'s>]) -> usize {
+        let values = self.gathered.iter().map(|gathered| (gathered.at, Some(gathered.value.value())));
+        gather(self.own_bytes(), values, written, slices).unwrap_or(0)
+    }
+
+    /// What follows the first `written` bytes, to be kept until the client reads on; `None`: there is no memory for it.
+    pub fn unsent(&self, written: usize) -> Option<Unsent> {
+        // As many as are copied at most: a value that cannot be pinned is.
+        let pinned = self.gathered.iter().filter(|gathered| gathered.value.is_pinnable());
+        let pinned_bytes: usize = pinned.map(|gathered| gathered.value.value().len()).sum();
+        let mut unsent = Unsent {
+            bytes: heap::with_capacity((self.len_bytes() - pinned_bytes).min(self.len_bytes() - written))?,
+            gathered: heap::with_capacity(self.gathered.len())?,
+            ..Unsent::default()
+        };
+        let mut skip = written;
+        let mut from = 0;
+        for Gathered { at, value } in &self.gathered {
+            unsent.push(&self.own_bytes()[from..*at], &mut skip);
+            from = *at;
+            let is_unsent = skip < value.value().len();
+            match is_unsent.then(|| value.pin()).flatten() {
+                Some(pin) => {
+                    // The first value alone can have been sent in part: the rest starts within it.
+                    unsent.written += skip;
+                    skip = 0;
+                    unsent.len_bytes += value.value().len();
+                    unsent.gathered.push(Gathered { at: unsent.bytes.len(), value: pin });
+                }
+                None => unsent.push(value.value(), &mut skip),
+            }
+        }
+        unsent.push(&self.own_bytes()[from..], &mut skip);
+        Some(unsent)
+    }
+
+    fn own_bytes(&self) -> &[u8] {
+        &self.bytes[self.begin..]
+    }
+}
+
+impl<'t> Sink for Output<'t> {
+    type Value = Item<'t>;
+
+    #[inline]
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    #[inline]
+    fn short(&mut self, bytes: [u8; SHORT_BYTES], len_bytes: usize) {
+        let end = self.bytes.len() + len_bytes;
+        self.bytes.extend_from_slice(&bytes);
+        self.bytes.truncate(end);
+    }
+
+    #[inline]
+    fn value(&mut self, item: &Item<'t>) {
+        let value = item.value();
+        if value.len() < GATHERED_BYTES_MIN {
+            self.bytes.extend_from_slice(value);
+        } else {
+            self.gathered_bytes += value.len();
+            self.gathered.push(Gathered { at: self.own_bytes().len(), value: *item });
+        }
+    }
+}
+
+impl Unsent {
+    /// All sent?
+    pub fn is_empty(&self) -> bool {
+        self.len_bytes() == 0
+    }
+
+    /// Bytes still to be sent.
+    pub fn len_bytes(&self) -> usize {
+        self.len_bytes - self.written
+    }
+
+    /// Fills `slices` with what is still to be sent and says how many it filled. `None`: one of the values was cut off ([`Pin::value`]).
+    pub fn slices<'s>(&'s self, turn: &'s Turn<'_>, slices: &mut [IoSlice<'s>]) -> Option<usize> {
+        let values = self.gathered.iter().map(|gathered| (gathered.at, gathered.value.value(turn)));
+        gather(&self.bytes, values, self.written, slices)
+    }
+
+    /// A copy of what is still to be sent. `None`: as for [`Unsent::slices`].
+    pub fn to_bytes(&self, turn: &Turn<'_>) -> Option<Vec<u8>> {
+        let mut slices = vec![IoSlice::new(&[]); 2 * self.gathered.len() + 1];
+        let filled = self.slices(turn, &mut slices)?;
+        Some(slices[..filled].iter().flat_map(|slice| slice.iter().copied()).collect())
+    }
+
+    /// `n` bytes more were sent.
+    pub fn advance(&mut self, n: usize) {
+        self.written = (self.written + n).min(self.len_bytes);
+        // Others may need the memory of values that are sent.
+        while let Some(first) = self.gathered.first()
+            && first.at + first.value.len_bytes() <= self.written
+        {
+            let Gathered { at, value } = self.gathered.remove(0);
+            self.bytes.drain(..at);
+            self.gathered.iter_mut().for_each(|next| next.at -= at);
+            self.len_bytes -= at + value.len_bytes();
+            self.written -= at + value.len_bytes();
+        }
+    }
+
+    /// Charges what it holds outside of the cache. False: there is not so much for it.
+    pub(crate) fn charge(&mut self, buffers: &Arc<Buffers>) -> bool {
+        self.held.resize(buffers, self.bytes.capacity())
+    }
+
+    /// What is still to be sent, where there are no values of the cache in it.
+    pub(crate) fn rest(&self) -> &[u8] {
+        debug_assert!(self.gathered.is_empty(), "values lie elsewhere");
+        &self.bytes[self.written..]
+    }
+
+    /// Bytes alone; `None`: there is no memory for them.
+    pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
+        Some(Self { bytes: heap::copy(bytes)?, len_bytes: bytes.len(), ..Self::default() })
+    }
+
+    fn push(&mut self, bytes: &[u8], skip: &mut usize) {
+        let skipped = bytes.len().min(*skip);
+        *skip -= skipped;
+        self.bytes.extend_from_slice(&bytes[skipped..]);
+        self.len_bytes += bytes.len() - skipped;
+    }
+}
+
+fn gather<'s>(
+    bytes: &'s [u8],
+    values: impl Iterator<Item = (usize, Option<&'s [u8]>)>,
+    mut skip: usize,
+    slices: &mut [IoSlice<'s>],
+) -> Option<usize> {
+    let mut filled = 0;
+    let mut push = |part: &'s [u8]| {
+        let skipped = part.len().min(skip);
+        skip -= skipped;
+        if skipped == part.len() {
+            return true;
+        }
+        let Some(slice) = slices.get_mut(filled) else { return false };
+        *slice = IoSlice::new(&part[skipped..]);
+        filled += 1;
+        true
+    };
+    let mut from = 0;
+    for (at, value) in values {
+        if !push(&bytes[from..at]) || !push(value?) {
+            return Some(filled);
+        }
+        from = at;
+    }
+    push(&bytes[from..]);
+    Some(filled)
+}
+
+/// Values from this size on are gathered: below it, copying costs less than one more part in a write.
+pub const GATHERED_BYTES_MIN: usize = 4096;

@@ -1,0 +1,269 @@
+//! A value that has not arrived whole.
+
+use arrayvec::ArrayVec;
+use larder_engine::{Item, NoRoom, Turn, UPLOAD_BYTES_MIN, Upload};
+use larder_protocol::{Command, Dialect, Error, Parsed, Reply, Request};
+
+use crate::conn::buffer_budget::{FREE_BYTES, Held};
+use crate::exec::{Done, Executor, Value};
+use crate::heap;
+
+/// A store whose value is still arriving.
+pub(crate) struct Arrival {
+    /// What came before the value, to be parsed once more in the end: cheaper than to keep all that it said.
+    head: Vec<u8>,
+    dialect: Dialect,
+    terminator: &'static [u8],
+    place: Place,
+}
+
+/// Where the value waits.
+enum Place {
+    /// Here, and the terminator after it: a small one, or the first bytes of a large one.
+    Here(Here),
+    /// The rest of a large one where it will stay in the cache; the terminator after it does not.
+    Cache { upload: Option<Upload>, end: ArrayVec<u8, 2> },
+}
+
+/// A value, or its first bytes. Takes memory as they come.
+struct Here {
+    block: Vec<u8>,
+    held: Held,
+    value_bytes: usize,
+    /// With the terminator.
+    whole_bytes: usize,
+}
+
+/// How far a value has come.
+pub(crate) enum Arrived {
+    NotYet,
+    Whole,
+    /// The place for the next piece is not to be had in this turn ...
+    TryAgain,
+    /// ... or not at all; so many bytes are still to come.
+    OutOfMemory {
+        missing_bytes: usize,
+    },
+}
+
+/// How the arrival of a value begins.
+pub(crate) enum Begun<'t> {
+    Arriving(Arrival),
+    /// Its place is not to be had in this turn.
+    TryAgain,
+    /// So many bytes of the value are to be passed over.
+    Refused {
+        reply: Reply<'t, Item<'t>>,
+        bytes: usize,
+    },
+}
+
+impl Arrival {
+    /// Takes in the value that follows `head`, which is all that came of `request`.
+    pub(crate) fn begin<'t>(
+        executor: &mut Executor<'_, '_, '_, 't>,
+        dialect: Dialect,
+        head: &[u8],
+        request: &Request<'_>,
+    ) -> Begun<'t> {
+        let Request { command, form } = request;
+        match *command {
+            Command::Store(store) => {
+                let bytes = form.block_bytes(store.value_bytes);
+                if store.value_bytes as usize > UPLOAD_BYTES_MIN
+                    || store.value_bytes >= executor.cx.shared.engine.large_value_bytes()
+                {
+                    match executor.admit_value(store) {
+                        Ok(()) => {}
+                        Err(None) => return Begun::TryAgain,
+                        Err(Some(reply)) => return Begun::Refused { reply, bytes },
+                    }
+                }
+                let here = Here {
+                    block: Vec::new(),
+                    held: Held::default(),
+                    value_bytes: store.value_bytes as usize,
+                    whole_bytes: bytes,
+                };
+                let Some(head) = heap::copy(head) else {
+                    return Begun::Refused { reply: executor.refusal_for_memory(store), bytes };
+                };
+                Begun::Arriving(Self {
+                    head,
+                    dialect,
+                    terminator: form.terminator(),
+                    place: Place::Here(here),
+                })
+            }
+            Command::Malformed(malformed) => Begun::Refused {
+                reply: Reply::Error(malformed.error),
+                bytes: malformed.swallow_bytes as usize,
+            },
+            // Nothing else has a value.
+            _ => Begun::Refused { reply: Reply::Error(Error::BadChunk), bytes: 0 },
+        }
+    }
+
+    /// Copies what belongs to the value from the head of `input`, and says how much that was.
+    pub(crate) fn receive(
+        &mut self,
+        executor: &mut Executor<'_, '_, '_, '_>,
+        input: &[u8],
+    ) -> (usize, Arrived) {
+        let mut consumed = 0;
+        if let Place::Here(here) = &mut self.place {
+            consumed = here.receive(executor, input);
+            if here.is_whole() {
+                return (consumed, Arrived::Whole);
+            }
+            if consumed == input.len() {
+                return (consumed, Arrived::NotYet);
+            }
+            match here.move_to_cache(executor, self.dialect, &self.head) {
+                Ok(place) => self.place = place,
+                Err(NoRoom::TryAgain) if !executor.gives_up => return (consumed, Arrived::TryAgain),
+                Err(_) => {
+                    let missing_bytes = here.whole_bytes - here.block.len();
+                    return (consumed, Arrived::OutOfMemory { missing_bytes });
+                }
+            }
+        }
+        let Place::Cache { upload, end } = &mut self.place else { return (consumed, Arrived::NotYet) };
+        while let Some(upload) = upload.as_mut().filter(|upload| upload.missing_bytes() > 0) {
+            if consumed == input.len() {
+                return (consumed, Arrived::NotYet);
+            }
+            match executor.turn.window(upload) {
+                Ok(window) => {
+                    let n = fill(window, &input[consumed..]);
+                    upload.advance(n);
+                    consumed += n;
+                }
+                Err(NoRoom::TryAgain) if !executor.gives_up => return (consumed, Arrived::TryAgain),
+                Err(_) => {
+                    let missing_bytes = upload.missing_bytes() as usize + self.terminator.len();
+                    return (consumed, Arrived::OutOfMemory { missing_bytes });
+                }
+            }
+        }
+        let rest = &input[consumed..];
+        let n = rest.len().min(self.terminator.len() - end.len());
+        end.extend(rest[..n].iter().copied());
+        (consumed + n, if end.len() == self.terminator.len() { Arrived::Whole } else { Arrived::NotYet })
+    }
+
+    /// Executes the command of a value that is whole.
+    pub(crate) fn execute(&mut self, executor: &mut Executor<'_, '_, '_, '_>) -> Done {
+        let Some(request) = parse(self.dialect, &self.head) else { return Done::Answered };
+        let value = match &mut self.place {
+            Place::Here(here) => request.form.split_value(&here.block).map(Value::Whole),
+            Place::Cache { upload, end } => {
+                (end.as_slice() == self.terminator).then_some(Value::Uploaded(upload))
+            }
+        };
+        let done = match value {
+            Some(value) => executor.execute(&request, None, value),
+            None => executor.answer(&request.form, &Reply::Error(Error::BadChunk)),
+        };
+        if done != Done::TryAgain {
+            executor.cx.recorder.answered(&request.command);
+        }
+        done
+    }
+
+    /// Refuses a value for which memory ran out: as if it had come at once, for how its bytes were cut into packets
+    /// must make no difference.
+    pub(crate) fn refuse(&mut self, executor: &mut Executor<'_, '_, '_, '_>) -> Done {
+        if let Place::Cache { upload, .. } = &mut self.place {
+            *upload = None;
+        }
+        let Some(request) = parse(self.dialect, &self.head) else { return Done::Answered };
+        executor.cx.recorder.answered(&request.command);
+        executor.refuse_for_memory(&request)
+    }
+
+    /// The place for what comes next, where a large value has one. Not for the last few bytes: read into a buffer, they bring the next
+    /// request along, and the value becomes whole only there.
+    pub(crate) fn window<'u>(&'u mut self, turn: &'u Turn<'_>) -> Result<Option<&'u mut [u8]>, NoRoom> {
+        let Place::Cache { upload: Some(upload), .. } = &mut self.place else { return Ok(None) };
+        let missing_bytes = upload.missing_bytes() as usize;
+        if missing_bytes < WINDOW_BYTES_MIN {
+            return Ok(None);
+        }
+        let window_bytes_max = missing_bytes + self.terminator.len() - self.terminator.len().max(1);
+        let window = turn.window(upload)?;
+        let window_bytes = window.len().min(window_bytes_max);
+        Ok(Some(&mut window[..window_bytes]))
+    }
+
+    /// The first `n` bytes of the window were filled.
+    pub(crate) fn filled(&mut self, n: usize) {
+        if let Place::Cache { upload: Some(upload), .. } = &mut self.place {
+            upload.advance(n);
+        }
+    }
+}
+
+impl Here {
+    fn is_whole(&self) -> bool {
+        self.block.len() == self.whole_bytes
+    }
+
+    /// Copies from `input` as much as there may be of it here, and says how much that was.
+    fn receive(&mut self, executor: &Executor<'_, '_, '_, '_>, input: &[u8]) -> usize {
+        let kept_bytes_max =
+            if self.value_bytes > UPLOAD_BYTES_MIN { UPLOAD_BYTES_MIN } else { self.whole_bytes };
+        let mut consumed = 0;
+        while consumed < input.len() && self.block.len() < kept_bytes_max {
+            if self.block.len() == self.block.capacity() {
+                let capacity = (2 * self.block.len()).max(FREE_BYTES).min(kept_bytes_max);
+                if !self.held.resize(&executor.cx.shared.buffers, capacity) {
+                    break;
+                }
+                self.block.reserve_exact(capacity - self.block.len());
+            }
+            let room = self.block.capacity().min(kept_bytes_max) - self.block.len();
+            let n = room.min(input.len() - consumed);
+            self.block.extend_from_slice(&input[consumed..consumed + n]);
+            consumed += n;
+        }
+        consumed
+    }
+
+    /// What has come, in the cache.
+    fn move_to_cache(
+        &self,
+        executor: &mut Executor<'_, '_, '_, '_>,
+        dialect: Dialect,
+        head: &[u8],
+    ) -> Result<Place, NoRoom> {
+        let Some(Request { command: Command::Store(store), .. }) = parse(dialect, head) else {
+            return Err(NoRoom::OutOfMemory);
+        };
+        let mut upload = executor.reserve(store)?;
+        let (mut value, end) = self.block.split_at(self.block.len().min(self.value_bytes));
+        while !value.is_empty() {
+            let n = fill(executor.turn.window(&mut upload)?, value);
+            upload.advance(n);
+            value = &value[n..];
+        }
+        Ok(Place::Cache { upload: Some(upload), end: end.iter().copied().collect() })
+    }
+}
+
+/// The request of an arrival. It was parsed before, so it is one.
+fn parse(dialect: Dialect, head: &[u8]) -> Option<Request<'_>> {
+    match dialect.parse(head, 0) {
+        Parsed::Request { request, .. } => Some(request),
+        Parsed::NeedInput | Parsed::Close => None,
+    }
+}
+
+fn fill(window: &mut [u8], bytes: &[u8]) -> usize {
+    let n = window.len().min(bytes.len());
+    window[..n].copy_from_slice(&bytes[..n]);
+    n
+}
+
+/// Smaller windows are not worth a read of their own.
+const WINDOW_BYTES_MIN: usize = 16 << 10;

@@ -1,0 +1,256 @@
+//! What each command does: one `match` over [`Command`], from the client's words to the engine's and back. The commands themselves
+//! are in `read`, `write` and `server`.
+//!
+//! Counters: memcached, doc/protocol.txt, "General-purpose statistics".
+
+mod admin;
+pub mod crawler;
+pub mod dump;
+mod read;
+mod server;
+mod write;
+
+use larder_engine::{Expiry, Guess, Hash, Item, Turn, Upload};
+use larder_protocol::admin::Streams;
+use larder_protocol::command::{Command, Sasl};
+use larder_protocol::{Error, Form, KeyBuffer, Reply, Request};
+
+pub use self::read::GetFailed;
+use crate::MEMCACHED_VERSION;
+use crate::conn::frame::Foreseen;
+use crate::conn::output::Output;
+use crate::conn::session::{COPIED_BYTES_MAX, OUTPUT_BYTES_MAX};
+use crate::exec::dump::Dump;
+use crate::net::connection_table::Client;
+use crate::observe::counters::Counters;
+use crate::observe::measure::Recorder;
+use crate::observe::watch::Event;
+use crate::shared::Shared;
+
+/// Where a command is executed: the server, and the worker's own counters.
+#[derive(Clone, Copy)]
+pub struct Context<'c> {
+    /// The server.
+    pub shared: &'c Shared,
+    /// Counters of the worker that executes.
+    pub counters: &'c Counters,
+    /// What it measures with.
+    pub recorder: &'c Recorder,
+    /// That worker's number.
+    pub worker: usize,
+    /// Whose command it is.
+    pub client: &'c Client,
+}
+
+impl Context<'_> {
+    /// Tells those who watch, if any do, what happened.
+    pub(crate) fn tell(&self, event: &Event<'_>) {
+        self.shared.tell(self.worker, event);
+    }
+}
+
+/// One turn's means of executing commands.
+pub struct Executor<'e, 'c, 'h, 't> {
+    /// Where.
+    pub cx: &'e Context<'c>,
+    /// When, and on what.
+    pub turn: &'t Turn<'h>,
+    /// Where replies go.
+    pub out: &'e mut Output<'t>,
+    /// The key of the first request, if its memory is being fetched already.
+    pub foreseen: Option<Foreseen<'e>>,
+    /// Room for a key that comes in base64.
+    pub key_buffer: KeyBuffer,
+    /// Memory that could not be had yet will not be waited for any longer.
+    pub gives_up: bool,
+    /// A long answer that was begun: see [`Done::Begun`].
+    pub dump: Option<Box<Dump>>,
+}
+
+/// The value of a store.
+pub enum Value<'v> {
+    /// All there. Empty for commands that have none.
+    Whole(&'v [u8]),
+    /// In the cache already, not yet linked. Taken unless the answer is [`Done::TryAgain`].
+    Uploaded(&'v mut Option<Upload>),
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Done {
+    /// Its reply, if it wants one, is in the output.
+    Answered,
+    /// Its answer is long, and given piece by piece from now on: [`Executor::dump`].
+    Begun,
+    /// As Answered, and from now on the client is told what happens, and nothing else.
+    Watch(Streams),
+    /// Nothing happened: to be executed again in a new turn.
+    TryAgain,
+    /// As Answered, and the connection is to be closed once the output is written.
+    Close(CloseReason),
+}
+
+/// Why the server closes a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseReason {
+    /// The client said `quit`.
+    Normal,
+    /// The client speaks another language, or missed an error (`--noreply-close-on-error`).
+    Error,
+    /// The server stops.
+    Shutdown,
+    /// The client was silent for too long.
+    Idle,
+}
+
+impl CloseReason {
+    /// memcached's word for it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::Error => "error",
+            Self::Shutdown => "shutdown",
+            Self::Idle => "idle_timeout",
+        }
+    }
+}
+
+/// The hash of a request's key, and where that probably lies.
+pub type Prepared<'t> = (Hash, Guess<'t>);
+
+/// To be tried again in a new turn.
+struct TryAgain;
+
+type Answered<'t> = Result<Reply<'t, Item<'t>>, TryAgain>;
+
+impl<'t> Executor<'_, '_, '_, 't> {
+    /// Executes one request. `prepared` is of its key, if it has one; a [`Command::Get`] is taken to have one key.
+    pub fn execute(
+        &mut self,
+        request: &Request<'_>,
+        prepared: Option<Prepared<'t>>,
+        value: Value<'_>,
+    ) -> Done {
+        if let Command::Get(get) = request.command {
+            return self.get_one(get, prepared, &request.form);
+        }
+        let hash = prepared.map(|(hash, _)| hash);
+        let is_observed = self.cx.shared.attention.is_paid();
+        let before = if is_observed { self.look_before(&request.command, hash) } else { None };
+        let answered = match request.command {
+            Command::Get(_) => return Done::Answered,
+            Command::Fetch(fetch) => self.fetch(fetch, prepared),
+            Command::Peek(key) => Ok(self.peek(key, hash)),
+            Command::Store(store) => self.store(store, prepared, value),
+            Command::Delete(delete) => Ok(self.delete(delete, hash)),
+            Command::Invalidate(invalidate) => self.invalidate(invalidate, hash),
+            Command::Touch(touch) => self.touch(touch, hash),
+            Command::Arith(arith) => self.arith(arith, hash),
+            Command::Flush(exptime) => Ok(self.flush(exptime)),
+            Command::Noop => Ok(Reply::Noop),
+            Command::Version => Ok(Reply::Version(MEMCACHED_VERSION)),
+            Command::Verbosity(level) => {
+                // At most 2, so it fits.
+                self.cx.shared.set_verbosity(level.min(VERBOSITY_MAX) as u8);
+                Ok(Reply::Ok)
+            }
+            Command::Stats(words) => match self.stats(words, &request.form) {
+                Ok(reply) => Ok(reply),
+                Err(done) => return done,
+            },
+            Command::Shutdown(how) => match self.shutdown(how) {
+                Ok(()) => return Done::Close(CloseReason::Shutdown),
+                Err(error) => Ok(Reply::Error(error)),
+            },
+            Command::RefreshCerts => Ok(self.refresh_certificates()),
+            Command::Admin(admin) => match self.administer(admin) {
+                Ok(reply) => Ok(reply),
+                Err(done) => {
+                    if let Done::Watch(_) = done {
+                        request.form.encode(&Reply::Ok, self.out);
+                    }
+                    return done;
+                }
+            },
+            Command::Sasl(Sasl::Mechanisms) if self.cx.shared.guard.is_some() => {
+                Ok(Reply::Mechanisms(larder_auth::MECHANISMS))
+            }
+            // Nothing to log in to: a guard takes logins before they come here.
+            Command::Sasl(_) => Ok(Reply::Error(Error::UnknownCommand)),
+            Command::Quit => {
+                request.form.encode(&Reply::Bye, self.out);
+                return Done::Close(CloseReason::Normal);
+            }
+            Command::Malformed(malformed) => Ok(Reply::Error(malformed.error)),
+        };
+        match answered {
+            Ok(reply) => {
+                if is_observed {
+                    self.observe(&request.command, &request.form, before, &reply);
+                }
+                self.answer(&request.form, &reply)
+            }
+            Err(TryAgain) => Done::TryAgain,
+        }
+    }
+
+    /// Writes a reply, or closes the connection where a client would never learn of an error.
+    pub fn answer(&mut self, form: &Form<'_>, reply: &Reply<'_, Item<'t>>) -> Done {
+        form.encode(reply, self.out);
+        match reply {
+            Reply::Error(error) if error.is_fatal() => Done::Close(CloseReason::Error),
+            Reply::Error(error)
+                if error.is_server_side()
+                    && form.is_noreply()
+                    && self.cx.shared.settings.noreply_close_on_error =>
+            {
+                Done::Close(CloseReason::Error)
+            }
+            _ => Done::Answered,
+        }
+    }
+
+    /// Is it the others' turn: are there replies enough to be sent, or was enough written?
+    #[inline]
+    pub(crate) fn is_sated(&self) -> bool {
+        self.out.len_bytes() >= OUTPUT_BYTES_MAX || self.turn.copied_bytes() >= COPIED_BYTES_MAX
+    }
+
+    fn cas(&self, item: Item<'t>) -> u64 {
+        if self.cx.shared.settings.cas { item.cas() } else { 0 }
+    }
+
+    /// The CAS value to compare with: with CAS off (`-C`) one that no item has.
+    fn comparable(&self, cas: u64) -> u64 {
+        if self.cx.shared.settings.cas { cas } else { u64::MAX }
+    }
+
+    fn expiry(&self, exptime: i64) -> Expiry {
+        self.cx.shared.clock.expiry(exptime, self.turn.now())
+    }
+
+    /// As [`Turn::prepare`], unless that was done already.
+    #[inline]
+    pub(crate) fn prepare_once(&mut self, key: &[u8]) -> Hash {
+        match self.foreseen.take() {
+            Some(foreseen) if std::ptr::eq(foreseen.key, key) => foreseen.hash,
+            _ => self.turn.prepare(key),
+        }
+    }
+
+    fn hash(&self, key: &[u8], hash: Option<Hash>) -> Hash {
+        hash.unwrap_or_else(|| self.turn.prepare(key))
+    }
+
+    fn prepared(&self, key: &[u8], prepared: Option<Prepared<'t>>) -> Prepared<'t> {
+        prepared.unwrap_or_else(|| (self.turn.prepare(key), Guess::default()))
+    }
+}
+
+fn ttl_secs(expiry: Expiry, now_secs: u32) -> Option<u32> {
+    expiry.secs().map(|secs| secs.saturating_sub(now_secs))
+}
+
+/// The highest verbosity.
+const VERBOSITY_MAX: u32 = 2;

@@ -1,0 +1,150 @@
+//! Answers that are made by a walk over all items: dumps of keys, and the table of sizes. Given piece by piece, so that a worker
+//! serves others between, and memory stays bounded however many items there are: while a client does not read, its walk
+//! stands still.
+
+use std::collections::BTreeMap;
+
+use larder_engine::{Fetched, Turn, Walk};
+use larder_protocol::admin::{self, Classes};
+use larder_protocol::dump::{self, Dumped};
+use larder_protocol::{Form, Reply, Sink as _};
+
+use crate::conn::output::Output;
+use crate::conn::session::OUTPUT_BYTES_MAX;
+use crate::exec::Executor;
+use crate::shared::Shared;
+
+/// An answer in the making.
+#[derive(Debug)]
+pub struct Dump {
+    walk: Walk,
+    what: What,
+    is_begun: bool,
+}
+
+/// What is told.
+#[derive(Debug)]
+enum What {
+    /// lru_crawler metadump, mgdump.
+    Keys { format: admin::Dump, classes: Classes },
+    /// stats cachedump: so many items and bytes at most.
+    Cached { class: usize, items_left: u64, bytes_left: usize },
+    /// stats sizes: how many items there are of each size, by the upper bound of the size.
+    Sizes { counts: BTreeMap<u32, u64>, form: Form<'static> },
+}
+
+impl Dump {
+    /// Of the keys in some classes.
+    pub fn keys(format: admin::Dump, classes: Classes) -> Self {
+        Self::of(What::Keys { format, classes })
+    }
+
+    /// Of up to `items_max` keys of one class, with the sizes of their values; 0: of all, as far as they fit into 2 MiB.
+    pub fn cached(class: usize, items_max: u32) -> Self {
+        let items_left = if items_max == 0 { u64::MAX } else { items_max.into() };
+        Self::of(What::Cached { class, items_left, bytes_left: CACHED_BYTES_MAX })
+    }
+
+    /// Of the sizes of items.
+    pub fn sizes(form: &Form<'_>) -> Self {
+        Self::of(What::Sizes { counts: BTreeMap::new(), form: form.without_request() })
+    }
+
+    fn of(what: What) -> Self {
+        Self { walk: Walk::default(), what, is_begun: false }
+    }
+
+    /// Writes the next piece; true if it was the last.
+    pub(crate) fn go_on(&mut self, executor: &mut Executor<'_, '_, '_, '_>) -> bool {
+        let (shared, turn) = (executor.cx.shared, executor.turn);
+        let out = &mut *executor.out;
+        if !self.is_begun {
+            self.is_begun = true;
+            if let What::Keys { .. } = self.what {
+                out.bytes(b"OK\r\n");
+            }
+        }
+        for _ in 0..BUCKETS_PER_PIECE {
+            if self.walk.is_done() || self.what.is_full() {
+                return self.what.end(out);
+            }
+            if out.len_bytes() >= OUTPUT_BYTES_MAX {
+                break;
+            }
+            let Self { walk, what, .. } = self;
+            turn.walk(walk, |fetched| what.tell(shared, turn, &fetched, out));
+        }
+        false
+    }
+}
+
+impl What {
+    fn is_full(&self) -> bool {
+        matches!(self, Self::Cached { items_left: 0, .. } | Self::Cached { bytes_left: 0, .. })
+    }
+
+    fn tell(&mut self, shared: &Shared, turn: &Turn<'_>, fetched: &Fetched<'_>, out: &mut Output<'_>) {
+        let item = fetched.item;
+        let class = item.queue() + 1;
+        let dumped = || dumped(shared, turn, fetched);
+        match self {
+            Self::Keys { classes, .. } if !classes.has(class) => {}
+            Self::Keys { format: admin::Dump::Metadata, .. } => dump::metadata(&dumped(), out),
+            Self::Keys { format: admin::Dump::Commands, .. } => dump::command(&dumped(), out),
+            Self::Cached { class: wanted, items_left, bytes_left } => {
+                // A key that came in base64 may hold anything, line ends too.
+                if class == *wanted && *items_left > 0 && !item.is_binary_key() {
+                    let before = out.len_bytes();
+                    dump::cached(&dumped(), out);
+                    *items_left -= 1;
+                    *bytes_left = bytes_left.saturating_sub(out.len_bytes() - before);
+                }
+            }
+            Self::Sizes { counts, .. } => {
+                let size = item.accounted_bytes().next_multiple_of(SIZE_STEP_BYTES);
+                *counts.entry(size).or_default() += 1;
+            }
+        }
+    }
+
+    /// Writes what comes after all items; false if there is more of it.
+    fn end(&mut self, out: &mut Output<'_>) -> bool {
+        match self {
+            Self::Keys { format: admin::Dump::Metadata, .. } | Self::Cached { .. } => out.bytes(b"END\r\n"),
+            Self::Keys { format: admin::Dump::Commands, .. } => out.bytes(b"EN\r\n"),
+            Self::Sizes { counts, form } => {
+                while let Some((size, count)) = counts.pop_first() {
+                    form.encode(&Reply::Stat(&size.to_string(), &count.to_string()), out);
+                    if out.len_bytes() >= OUTPUT_BYTES_MAX {
+                        return false;
+                    }
+                }
+                form.encode(&Reply::End, out);
+            }
+        }
+        true
+    }
+}
+
+fn dumped<'t>(shared: &Shared, turn: &Turn<'_>, fetched: &Fetched<'t>) -> Dumped<'t> {
+    let item = fetched.item;
+    Dumped {
+        key: item.key(),
+        is_binary_key: item.is_binary_key(),
+        expiry_secs: item.expiry().secs().map(|secs| shared.clock.wall_secs(secs)),
+        used_secs: shared.clock.wall_secs(turn.now().secs.saturating_sub(fetched.idle_secs)),
+        cas: if shared.settings.cas { item.cas() } else { 0 },
+        is_fetched: fetched.hit_before,
+        class: item.queue() + 1,
+        item_bytes: item.accounted_bytes(),
+        value_bytes: item.value().len(),
+        client_flags: item.client_flags(),
+    }
+}
+
+/// Buckets that are walked before others have their turn: some two thousand items, half a millisecond.
+const BUCKETS_PER_PIECE: u32 = 256;
+/// memcached: the longest answer to `stats cachedump`.
+const CACHED_BYTES_MAX: usize = 2 << 20;
+/// memcached: sizes are counted in steps of this many bytes.
+const SIZE_STEP_BYTES: u32 = 32;

@@ -1,0 +1,251 @@
+//! Commands that look up: get and gat, mg, me.
+
+use larder_engine::{Expiry, Fail, Guess, Hash, Item, Miss};
+use larder_measure::{Access, Footprint};
+use larder_protocol::reply::{Detail, Hit, Peeked, Token};
+use larder_protocol::{Error, Form, Key, Reply, command};
+
+use super::{Answered, Done, Executor, Prepared, TryAgain, ttl_secs};
+use crate::observe::trace;
+
+impl<'t> Executor<'_, '_, '_, 't> {
+    // get <key>, with all that belongs to it
+    pub(super) fn get_one(
+        &mut self,
+        get: command::Get<'_>,
+        prepared: Option<Prepared<'t>>,
+        form: &Form<'_>,
+    ) -> Done {
+        for key in get.keys {
+            let (hash, guess) = self.prepared(key.written(), prepared);
+            match self.get_or_touch(key, hash, guess, get.exptime, form) {
+                Ok(()) => {}
+                Err(GetFailed::TryAgain) => return Done::TryAgain,
+                Err(GetFailed::OutOfMemory) => return Done::Answered,
+            }
+        }
+        if self.cx.shared.attention.is_verbose() {
+            trace::reply(self.cx.client.fd, form, &Reply::End);
+        }
+        self.answer(form, &Reply::End)
+    }
+
+    /// Looks up one of the keys of a `Command::Get` and writes it if it is there.
+    #[inline]
+    pub fn get_or_touch(
+        &mut self,
+        key: Key<'_>,
+        hash: Hash,
+        guess: Guess<'t>,
+        exptime: Option<i64>,
+        form: &Form<'_>,
+    ) -> Result<(), GetFailed> {
+        match exptime {
+            None => {
+                self.get(key, hash, guess, form);
+                Ok(())
+            }
+            Some(exptime) => self.get_and_touch(key, hash, exptime, form),
+        }
+    }
+
+    /// get
+    #[inline(always)]
+    pub fn get(&mut self, key: Key<'_>, hash: Hash, guess: Guess<'t>, form: &Form<'_>) {
+        let counters = self.cx.counters;
+        counters.cmd_get.add(1);
+        let found = self.turn.get_guessed(key.written(), hash, guess);
+        self.follow_read(hash, found.ok());
+        if self.cx.shared.attention.is_paid() {
+            self.observe_get(key.written(), found);
+        }
+        match found {
+            Ok(item) => {
+                counters.get_hits.add(1);
+                form.encode(&Reply::Hit(self.hit(item)), self.out);
+            }
+            Err(miss) => {
+                counters.get_misses.add(1);
+                self.count_miss(miss);
+                form.encode(&Reply::Miss, self.out);
+            }
+        }
+    }
+
+    // gat
+    fn get_and_touch(
+        &mut self,
+        key: Key<'_>,
+        hash: Hash,
+        exptime: i64,
+        form: &Form<'_>,
+    ) -> Result<(), GetFailed> {
+        let counters = self.cx.counters;
+        let touched = self.turn.touch(key.written(), hash, self.expiry(exptime));
+        self.follow_read(hash, touched.as_ref().ok().copied());
+        if self.cx.shared.attention.is_paid()
+            && let Some(found) = looked_up(touched)
+        {
+            self.observe_get(key.written(), found);
+        }
+        match touched {
+            Ok(item) => {
+                counters.cmd_touch.add(1);
+                counters.touch_hits.add(1);
+                form.encode(&Reply::Hit(self.hit(item)), self.out);
+            }
+            Err(Fail::Miss(miss)) => {
+                counters.cmd_touch.add(1);
+                counters.touch_misses.add(1);
+                self.count_miss(miss);
+                form.encode(&Reply::Miss, self.out);
+            }
+            Err(Fail::TryAgain) if !self.gives_up => return Err(GetFailed::TryAgain),
+            Err(Fail::TryAgain | Fail::OutOfMemory) => {
+                form.encode(&Reply::Error(Error::OutOfMemory), self.out);
+                return Err(GetFailed::OutOfMemory);
+            }
+        }
+        Ok(())
+    }
+
+    // mg
+    pub(super) fn fetch(
+        &mut self,
+        fetch: command::Fetch<'_>,
+        prepared: Option<Prepared<'t>>,
+    ) -> Answered<'t> {
+        let (turn, counters, now) = (self.turn, self.cx.counters, self.turn.now());
+        let touch = fetch.touch.map(|exptime| self.expiry(exptime));
+        let how = larder_engine::Fetch {
+            touch,
+            vivify: fetch.vivify.map(|exptime| self.expiry(exptime)),
+            vivify_cas: fetch.vivify_cas,
+            recache_below_secs: fetch
+                .recache
+                .map(|exptime| ttl_secs(self.expiry(exptime), now.secs).unwrap_or(0)),
+            recache_after_touch: fetch.recache_after_touch,
+            unnoticed: fetch.unnoticed,
+            binary_key: fetch.key.is_base64(),
+        };
+        let key = fetch.key.bytes(&mut self.key_buffer);
+        let (hash, guess) = prepared.unwrap_or_else(|| (turn.prepare(key), Guess::default()));
+        let fetched = turn.fetch_guessed(key, hash, guess, &how);
+        self.follow_read(hash, fetched.as_ref().ok().map(|fetched| fetched.item));
+        match fetched {
+            Ok(fetched) => {
+                if touch.is_some() {
+                    counters.cmd_touch.add(1);
+                    counters.touch_hits.add(1);
+                } else {
+                    counters.cmd_get.add(1);
+                    counters.get_hits.add(1);
+                }
+                let detail = Detail {
+                    ttl_before_secs: ttl_secs(fetched.expiry_before, now.secs),
+                    ttl_secs: ttl_secs(fetched.item.expiry(), now.secs),
+                    hit_before: fetched.hit_before,
+                    idle_secs: fetched.idle_secs,
+                    stale: fetched.stale,
+                    token: match fetched.token {
+                        larder_engine::Token::None => Token::None,
+                        larder_engine::Token::Won => Token::Won,
+                        larder_engine::Token::Held => Token::Held,
+                    },
+                };
+                Ok(Reply::Fetched(self.hit(fetched.item), detail))
+            }
+            Err(Fail::Miss(miss)) => {
+                counters.cmd_get.add(1);
+                counters.get_misses.add(1);
+                self.count_miss(miss);
+                Ok(Reply::Miss)
+            }
+            Err(Fail::TryAgain) if !self.gives_up => Err(TryAgain),
+            Err(Fail::TryAgain | Fail::OutOfMemory) => Ok(Reply::Error(Error::OutOfMemory)),
+        }
+    }
+
+    // me
+    pub(super) fn peek(&mut self, key: Key<'_>, hash: Option<Hash>) -> Reply<'t, Item<'t>> {
+        let turn = self.turn;
+        self.cx.counters.cmd_meta.add(1);
+        let key = key.bytes(&mut self.key_buffer);
+        match turn.peek(key, hash.unwrap_or_else(|| turn.prepare(key))) {
+            Ok(fetched) => Reply::Peeked(Peeked {
+                key: fetched.item.key(),
+                is_binary_key: fetched.item.is_binary_key(),
+                ttl_secs: ttl_secs(fetched.item.expiry(), turn.now().secs),
+                idle_secs: fetched.idle_secs,
+                cas: self.cas(fetched.item),
+                hit_before: fetched.hit_before,
+                class: fetched.item.queue() + 1,
+                item_bytes: fetched.item.accounted_bytes(),
+            }),
+            Err(_) => Reply::Miss,
+        }
+    }
+
+    /// Tells the curve that a key was read, if it follows that key.
+    #[inline]
+    pub(super) fn follow_read(&self, hash: Hash, found: Option<Item<'t>>) {
+        let (follower, key) = (&self.cx.recorder.follower, hash.bits());
+        if follower.follows_read(key) {
+            follower.tell(Access::Read { key, found: found.map(footprint_of) });
+        }
+    }
+
+    #[inline]
+    pub(super) fn hit(&self, item: Item<'t>) -> Hit<'t, Item<'t>> {
+        Hit {
+            key: item.key(),
+            is_binary_key: item.is_binary_key(),
+            client_flags: item.client_flags(),
+            cas: self.cas(item),
+            value: item,
+            value_bytes: item.value().len(),
+        }
+    }
+
+    pub(crate) fn count_miss(&self, miss: Miss) {
+        match miss {
+            Miss::Absent => {}
+            Miss::Expired => self.cx.counters.get_expired.add(1),
+            Miss::Flushed => self.cx.counters.get_flushed.add(1),
+        }
+    }
+}
+
+/// What a touch found, unless it is to be tried again.
+fn looked_up<'t>(touched: Result<Item<'t>, Fail>) -> Option<Result<Item<'t>, Miss>> {
+    match touched {
+        Ok(item) => Some(Ok(item)),
+        Err(Fail::Miss(miss)) => Some(Err(miss)),
+        Err(Fail::TryAgain | Fail::OutOfMemory) => None,
+    }
+}
+
+/// Why the keys of a `Command::Get` are not looked up further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GetFailed {
+    /// As [`Done::TryAgain`].
+    TryAgain,
+    /// An error was written; the other keys are not answered.
+    OutOfMemory,
+}
+
+fn footprint_of(item: Item<'_>) -> Footprint {
+    footprint(item.key().len(), item.value().len(), item.expiry())
+}
+
+/// What the curve has to know of an item.
+pub(super) fn footprint(key_bytes: usize, value_bytes: usize, expiry: Expiry) -> Footprint {
+    let accounted = key_bytes + value_bytes + OVERHEAD_BYTES;
+    Footprint {
+        bytes: u32::try_from(accounted).unwrap_or(u32::MAX),
+        expires_secs: expiry.secs().unwrap_or(0),
+    }
+}
+
+/// What an item takes beside its key and value, its share of the index and of what lies fallow included (docs/benchmarks.md).
+const OVERHEAD_BYTES: usize = 32;

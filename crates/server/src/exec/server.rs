@@ -1,0 +1,94 @@
+//! Commands about the server: flush_all, stats, refresh_certs, shutdown. Those that steer the cache are in [`crate::exec::admin`].
+
+use arrayvec::ArrayVec;
+use larder_engine::Item;
+use larder_protocol::command::{self, Shutdown};
+use larder_protocol::{Error, Form, Reply, Sink as _};
+
+use super::{Done, Executor};
+use crate::control::Stop;
+use crate::net::tls::Tls;
+use crate::observe::stats::{self, Answer};
+
+impl<'t> Executor<'_, '_, '_, 't> {
+    // flush_all
+    pub(super) fn flush(&self, exptime: Result<i64, Error>) -> Reply<'t, Item<'t>> {
+        let now = self.turn.now();
+        self.cx.counters.cmd_flush.add(1);
+        if !self.cx.shared.settings.flush_all {
+            return Reply::Error(Error::FlushNotAllowed);
+        }
+        let engine = &self.cx.shared.engine;
+        match exptime {
+            Ok(exptime) if self.cx.shared.clock.is_before_start(exptime) => {
+                engine.cancel_flush();
+                Reply::Ok
+            }
+            Ok(exptime) => {
+                let at = self.expiry(exptime);
+                let at = if at.is_past(now) { None } else { at.secs() };
+                engine.flush(now, at);
+                Reply::Ok
+            }
+            Err(error) => Reply::Error(error),
+        }
+    }
+
+    // stats
+    pub(super) fn stats(
+        &mut self,
+        words: command::Words<'_>,
+        form: &Form<'_>,
+    ) -> Result<Reply<'t, Item<'t>>, Done> {
+        let words: ArrayVec<&[u8], STATS_WORDS_MAX> = words.iter().take(STATS_WORDS_MAX).collect();
+        Ok(match stats::answer(self.cx.shared, &words, form) {
+            Answer::Lines(lines) => {
+                for (name, value) in &lines {
+                    form.encode(&Reply::Stat(name, value), self.out);
+                }
+                Reply::End
+            }
+            Answer::Reset => Reply::Reset,
+            Answer::Dump(dump) => {
+                self.dump = Some(dump);
+                return Err(Done::Begun);
+            }
+            Answer::Ok => Reply::Ok,
+            Answer::Detail(dump) if matches!(form, Form::Binary(_)) => {
+                let dump = format!("{}END\r\n", String::from_utf8_lossy(&dump));
+                form.encode(&Reply::Stat("detailed", &dump), self.out);
+                Reply::End
+            }
+            Answer::Detail(dump) => {
+                self.out.bytes(&dump);
+                Reply::End
+            }
+            Answer::Error(error) => Reply::Error(error),
+        })
+    }
+
+    // refresh_certs
+    pub(super) fn refresh_certificates(&self) -> Reply<'t, Item<'t>> {
+        match self.cx.shared.tls.as_ref().map(Tls::reload) {
+            None => Reply::Error(Error::NoTls),
+            Some(Ok(())) => Reply::Ok,
+            Some(Err(_)) => Reply::Error(Error::NoCertificates),
+        }
+    }
+
+    // shutdown
+    pub(super) fn shutdown(&self, how: Shutdown) -> Result<(), Error> {
+        if !self.cx.shared.settings.shutdown_command {
+            return Err(Error::ShutdownNotEnabled);
+        }
+        match how {
+            Shutdown::Plain => self.cx.shared.request_shutdown(Stop::Now),
+            Shutdown::Graceful => self.cx.shared.request_shutdown(Stop::Gracefully),
+            Shutdown::Unknown => return Err(Error::InvalidShutdownMode),
+        }
+        Ok(())
+    }
+}
+
+/// More words than any of the statistics commands has.
+const STATS_WORDS_MAX: usize = 22;

@@ -1,0 +1,12 @@
+//! Sockets: workers and what they poll, listeners, TLS, datagrams.
+
+pub mod connection_limiter;
+pub mod connection_table;
+pub mod listeners;
+pub(crate) mod round;
+pub(crate) mod socket;
+pub mod tls;
+pub mod udp;
+pub(crate) mod wake;
+pub mod worker;
+pub mod worker_pool;

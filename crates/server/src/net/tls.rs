@@ -1,0 +1,90 @@
+//! TLS (`-Z`): certificates, and what the connections of a worker encrypt and decrypt with them.
+//!
+//! A thin shell around the socket: the session sees plain bytes and does not know. It lives in the worker's loop, with
+//! buffers that all connections of a worker share, so an idle connection holds the keys of its two directions and no
+//! buffer. The protocol itself is rustls's.
+
+pub mod bare;
+mod channel;
+mod ciphers;
+mod contexts;
+mod sessions;
+mod settings;
+
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
+
+use rustls::server::ServerConfig;
+
+pub(crate) use channel::{Buffers, Channel};
+pub use ciphers::Ciphers;
+use contexts::Contexts;
+pub use contexts::LoadError;
+pub use settings::{TlsSettings, Version};
+
+use crate::startup::options::{EXIT_USAGE, Refusal};
+
+/// What a listener wants of its clients' certificates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientCertificates {
+    /// Does not ask for them.
+    Ignored,
+    /// Asks; a client without one is let in, one with a bad one is not.
+    Requested,
+    /// Lets nobody in without a good one.
+    Required,
+}
+
+/// The certificates in use.
+pub struct Tls {
+    settings: TlsSettings,
+    current: RwLock<Loaded>,
+}
+
+struct Loaded {
+    contexts: Contexts,
+    at: Instant,
+}
+
+impl Tls {
+    /// Reads the certificates, if TLS is on. Before rights are given up: keys may be root's to read. Errors: a file that
+    /// cannot be read or does not hold what it should; exit code 64.
+    pub fn load(settings: &TlsSettings) -> Result<Option<Self>, Refusal> {
+        if !settings.is_enabled {
+            return Ok(None);
+        }
+        let contexts =
+            Contexts::load(settings).map_err(|error| Refusal::new(EXIT_USAGE, error.to_string()))?;
+        let current = RwLock::new(Loaded { contexts, at: Instant::now() });
+        Ok(Some(Self { settings: settings.clone(), current }))
+    }
+
+    /// Reads the certificates anew (`refresh_certs`, SIGHUP). New connections get the new ones, those there are keep
+    /// theirs. Errors: as [`Tls::load`]; then the old ones stay, and the journal says why: it names files, which are no client's
+    /// business.
+    pub fn reload(&self) -> Result<(), LoadError> {
+        let contexts = Contexts::load(&self.settings)
+            .inspect_err(|error| tracing::error!("{error}; the old certificates stay"))?;
+        tracing::info!("certificates read again");
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        *current = Loaded { contexts, at: Instant::now() };
+        Ok(())
+    }
+
+    /// The files that [`Tls::reload`] reads.
+    pub fn files(&self) -> impl Iterator<Item = PathBuf> {
+        let TlsSettings { chain_file, key_file, ca_file, .. } = &self.settings;
+        [chain_file, key_file, ca_file].into_iter().flatten().cloned()
+    }
+
+    /// Seconds since the certificates in use were read.
+    pub fn secs_since_load(&self) -> u64 {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).at.elapsed().as_secs()
+    }
+
+    /// What a new connection of such a listener is to use.
+    pub(crate) fn context(&self, certificates: ClientCertificates) -> Arc<ServerConfig> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).contexts.get(certificates)
+    }
+}

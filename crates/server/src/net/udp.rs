@@ -1,0 +1,276 @@
+//! UDP: requests that are one datagram each, served by the worker that receives them.
+//!
+//! The walk of a datagram: the worker's epoll reports a socket, [`Door::serve`] receives a batch ([`inbox`]) and fetches
+//! what its keys need ahead ([`foresee`]), the [`gate`] says how much may be sent in answer, a session of its own answers
+//! ([`Session::feed`]), and the replies of the whole batch are sent together ([`outbox`]). Nothing of a datagram outlives
+//! its answer.
+//!
+//! Each command's reply is a message of its own, numbered from 0, as memcached sends them. A get of many keys is one
+//! command: its hits and END are one message, as doc/protocol.txt has it and memcached did up to 1.5. Threat, defaults
+//! and cookies: docs/udp.md.
+
+mod budget;
+mod cookie;
+mod gate;
+mod inbox;
+mod outbox;
+mod socket;
+
+use std::{io, mem};
+
+use arrayvec::ArrayVec;
+use larder_engine::{Handle, Now};
+use larder_protocol::{Dialect, Error, Reply, udp};
+
+use self::gate::{Admitted, Gate};
+use self::inbox::{BATCH_DATAGRAMS_MAX, Inbox};
+use self::outbox::Outbox;
+pub use self::socket::{Socket, bind, share};
+use crate::clock::Moment;
+use crate::conn::connection::{Bench, let_others_run};
+use crate::conn::frame::{Foreseen, Frame};
+use crate::conn::output::Output;
+use crate::conn::session::{Session, Verdict};
+use crate::net::connection_table::Client;
+use crate::observe::measure::Road;
+use crate::startup::random;
+use crate::startup::settings::Settings;
+
+/// A worker's UDP sockets, and all it needs to serve them.
+pub(crate) struct Door {
+    entrances: Vec<(Socket, Inbox)>,
+    /// All of those who ask.
+    client: Client,
+    desk: Desk,
+}
+
+/// Where requests are answered.
+struct Desk {
+    gate: Gate,
+    /// The reply in the making.
+    reply: Message,
+    outbox: Outbox,
+}
+
+/// The reply to one command.
+#[derive(Default)]
+struct Message {
+    bytes: Vec<u8>,
+    /// There was more of it than may be sent.
+    is_too_large: bool,
+}
+
+impl Door {
+    /// Opens the door, on the thread that is to serve it. The kernel takes all of a client's datagrams to the same
+    /// worker, so each may have a key of its own. Errors: no random numbers.
+    pub(crate) fn open(sockets: Vec<Socket>, settings: &Settings) -> io::Result<Self> {
+        let desk = Desk {
+            gate: Gate::new(random::key()?, settings.udp_cookie, known_bytes(settings)),
+            reply: Message::default(),
+            outbox: Outbox::default(),
+        };
+        let entrances = sockets.into_iter().map(|socket| (socket, Inbox::new())).collect();
+        Ok(Self { entrances, client: Client::of_datagrams(), desk })
+    }
+
+    /// Serves what waits at a socket, but no more than some batches; epoll reports the rest again.
+    pub(crate) fn serve(&mut self, socket: usize, bench: &mut Bench<'_>) {
+        let Some((socket, inbox)) = self.entrances.get_mut(socket) else { return };
+        for _ in 0..BATCHES_PER_EVENT {
+            inbox.receive(socket);
+            bench.heard = Moment::now();
+            let now = bench.shared.clock.at(bench.heard);
+            let mut foreseen = foresee(inbox, socket.dialect(), bench.handle, now).into_iter();
+            for (datagram, source) in inbox.datagrams() {
+                let foreseen = foreseen.next().flatten();
+                bench.counters.bytes_read.add(datagram.len() as u64);
+                match self.desk.gate.admit(datagram, source, socket.address().port(), now.secs) {
+                    Some(asked) => {
+                        bench.counters.udp_requests.add(1);
+                        self.desk.answer(&self.client, asked, socket.dialect(), foreseen, bench);
+                    }
+                    None => bench.counters.udp_dropped.add(1),
+                }
+                if self.desk.outbox.is_full() {
+                    bench.counters.bytes_written.add(self.desk.outbox.send(socket) as u64);
+                }
+            }
+            bench.counters.bytes_written.add(self.desk.outbox.send(socket) as u64);
+            // Where they come one by one there is mostly no other yet.
+            if inbox.len() < 2 {
+                return;
+            }
+        }
+    }
+}
+
+/// The first key of each datagram, where that is plain to see; their memory is being fetched from then on. Of datagrams that will be
+/// dropped too: this is a hint, and no reply. (Where a cookie stands before the commands nothing is plain.)
+fn foresee<'i>(
+    inbox: &'i Inbox,
+    dialect: Option<Dialect>,
+    handle: &mut Handle,
+    now: Now,
+) -> ArrayVec<Option<Foreseen<'i>>, BATCH_DATAGRAMS_MAX> {
+    // One alone waits for its memory as long as it would for this.
+    if inbox.len() < 2 {
+        return ArrayVec::new();
+    }
+    let turn = handle.enter(now);
+    let first_key = |(datagram, _): (&'i [u8], _)| {
+        let (_, payload) = udp::request(datagram)?;
+        let first = *payload.first()?;
+        let dialect = dialect.unwrap_or_else(|| Dialect::of_first_byte(first));
+        let key = &payload[dialect.first_key(payload)?];
+        Some(Foreseen { key, hash: turn.prepare(key) })
+    };
+    let foreseen: ArrayVec<_, BATCH_DATAGRAMS_MAX> = inbox.datagrams().map(first_key).collect();
+    let hashes: ArrayVec<_, BATCH_DATAGRAMS_MAX> = foreseen.iter().flatten().map(|key| key.hash).collect();
+    turn.prefetch_gets(&hashes);
+    foreseen
+}
+
+impl Desk {
+    /// Answers all commands of a datagram. What is not whole is not answered, nor waited for.
+    fn answer(
+        &mut self,
+        client: &Client,
+        mut asked: Admitted<'_>,
+        dialect: Option<Dialect>,
+        mut foreseen: Option<Foreseen<'_>>,
+        bench: &mut Bench<'_>,
+    ) {
+        let payload = asked.payload;
+        let Some(first) = payload.first() else {
+            // A client that asks for its cookie and nothing else.
+            self.challenge(&mut asked);
+            return;
+        };
+        let dialect = dialect.unwrap_or_else(|| Dialect::of_first_byte(*first));
+        let context = bench.context(client);
+        let mut session = Session::of_datagram(Some(dialect));
+        // Where the command at hand begins, and what is not fed yet.
+        let (mut start, mut from) = (0, 0);
+        let mut tries = 0;
+        while from < payload.len() {
+            let begun = if tries == 0 && from == 0 { bench.heard } else { Moment::now() };
+            let turn = bench.handle.enter(bench.shared.clock.at(begun));
+            let mut output = Output::new(mem::take(&mut self.reply.bytes));
+            let fed = session.feed(&context, &turn, &payload[from..], foreseen.take(), &mut output, 1);
+            from += fed.consumed;
+            if fed.requests > 0 && bench.recorder.measured().latency {
+                let took_nanos = Moment::now().nanos_since(begun);
+                bench.recorder.finish(Road::Udp, took_nanos, turn.now().secs);
+            }
+            self.reply.take_back(output, asked.allowance.bytes());
+            drop(turn);
+
+            if fed.requests > 0 {
+                if !self.send(&mut asked) {
+                    bench.counters.udp_withheld.add(1);
+                    if !self.challenge(&mut asked) {
+                        self.reply.refuse(dialect, &payload[start..]);
+                        self.send(&mut asked);
+                    }
+                }
+                self.reply.clear();
+                (start, tries) = (from, 0);
+            }
+            match fed.verdict {
+                // Nobody watches over UDP: the session says no.
+                Verdict::NeedInput | Verdict::Close(_) | Verdict::Watch(_) => break,
+                Verdict::Yield | Verdict::Later => {}
+                Verdict::TryAgain if tries < TRIES_MAX => {
+                    tries += 1;
+                    let_others_run();
+                }
+                Verdict::TryAgain => break,
+            }
+        }
+        self.reply.clear();
+        self.gate.keep(&asked.allowance);
+    }
+
+    /// Sends the reply, if it may be sent; false if not.
+    fn send(&mut self, asked: &mut Admitted<'_>) -> bool {
+        let Message { bytes, is_too_large } = &self.reply;
+        let may_be_sent = !is_too_large && asked.allowance.spend(udp::framed_bytes(bytes.len()));
+        if may_be_sent {
+            self.outbox.push_reply(asked.source, asked.request_id, bytes);
+        }
+        may_be_sent
+    }
+
+    /// Sends the cookie, if there is one that was not sent yet, and it may be; false if not.
+    fn challenge(&mut self, asked: &mut Admitted<'_>) -> bool {
+        let Some(cookie) = asked.cookie.filter(|_| asked.allowance.spend(udp::CHALLENGE_BYTES)) else {
+            return false;
+        };
+        asked.cookie = None;
+        self.outbox.push(asked.source, &udp::challenge(asked.request_id, cookie));
+        true
+    }
+}
+
+impl Message {
+    /// The bytes, with what was answered behind them, of which `bytes_max` may be sent: what is more is not even
+    /// copied.
+    fn take_back(&mut self, output: Output<'_>, bytes_max: usize) {
+        if output.len_bytes() <= bytes_max {
+            self.bytes = output.into_whole_buffer();
+        } else {
+            self.bytes = output.into_buffer();
+            self.is_too_large = true;
+        }
+        self.is_too_large |= self.bytes.len() > bytes_max;
+    }
+
+    /// Becomes the error that stands for a reply that is not sent; the command is at the head of `input`.
+    fn refuse(&mut self, dialect: Dialect, input: &[u8]) {
+        self.clear();
+        let Frame::Whole { request, .. } = Frame::of(dialect, input, 0) else { return };
+        let mut output = Output::new(mem::take(&mut self.bytes));
+        request.form.encode(&Reply::Error(Error::TooLargeForUdp), &mut output);
+        self.bytes = output.into_whole_buffer();
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        // Large ones are rare.
+        self.bytes.shrink_to(KEPT_BYTES_MAX);
+        self.is_too_large = false;
+    }
+}
+
+/// What may be sent in answer to one datagram of a source that is known: several MiB, or any one item; and no reply
+/// of more datagrams than can be numbered.
+fn known_bytes(settings: &Settings) -> usize {
+    const BYTES_MAX: usize = u16::MAX as usize * udp::PAYLOAD_BYTES_MAX;
+    let item = udp::framed_bytes(settings.item_bytes_max as usize + ITEM_OVERHEAD_BYTES);
+    item.clamp(KNOWN_BYTES_MIN, BYTES_MAX)
+}
+
+const KNOWN_BYTES_MIN: usize = 4 << 20;
+/// Command line, key, flags and END around a value.
+const ITEM_OVERHEAD_BYTES: usize = 4 << 10;
+/// What is kept of the room for replies from one to the next.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+/// How often a socket is received from before others have their turn.
+const BATCHES_PER_EVENT: u32 = 4;
+/// How often a command that waits for memory to be reclaimed is tried. What is dropped then is lost, as datagrams may be;
+/// a worker that waited would hold up all its clients.
+const TRIES_MAX: u32 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So that whoever asks by the shortest get, from however far, learns that it has to ask by TCP.
+    #[test]
+    fn a_refusal_may_always_be_sent() {
+        let shortest = udp::HEADER_BYTES + b"get k\r\n".len();
+        let refusal = udp::framed_bytes(Error::TooLargeForUdp.line().len() + b"\r\n".len());
+        let mut allowance = budget::Budget::new([1, 2], 0).grant([192, 0, 2, 1].into(), shortest, 5);
+        assert!(allowance.spend(refusal));
+    }
+}

@@ -1,0 +1,107 @@
+//! What the workers know of each other: who has how many connections, and where to leave one for another.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::net::connection_table::Peer;
+use crate::net::listeners::Listener;
+use crate::net::wake::Wake;
+
+/// The workers of a server, as each of them sees the others.
+pub struct Crew {
+    inboxes: Vec<Inbox>,
+    listeners: Vec<Listener>,
+    is_stopping: AtomicBool,
+}
+
+/// Where a worker finds what others leave for it.
+struct Inbox {
+    wake: Wake,
+    newcomers: Mutex<Vec<Newcomer>>,
+    /// Connections the worker has or is about to have.
+    connections: AtomicUsize,
+}
+
+/// A connection that was accepted and not served yet.
+pub(crate) struct Newcomer {
+    pub(crate) fd: OwnedFd,
+    /// Which of the crew's listeners it came by.
+    pub(crate) listener: usize,
+    pub(crate) peer: Peer,
+}
+
+impl Crew {
+    /// A crew of `workers` that serves these listeners. Errors: no descriptors to be had.
+    pub fn new(workers: usize, listeners: Vec<Listener>) -> io::Result<Self> {
+        let inbox = || {
+            Ok(Inbox { wake: Wake::new()?, newcomers: Mutex::default(), connections: AtomicUsize::new(0) })
+        };
+        let inboxes = (0..workers).map(|_| inbox()).collect::<io::Result<_>>()?;
+        Ok(Self { inboxes, listeners, is_stopping: AtomicBool::new(false) })
+    }
+
+    /// Lets every worker finish what it is at and end.
+    pub fn stop(&self) {
+        self.is_stopping.store(true, Relaxed);
+        self.wake_all();
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Relaxed)
+    }
+
+    pub(crate) fn listeners(&self) -> &[Listener] {
+        &self.listeners
+    }
+
+    /// Rings when there is something in the inbox of worker `index`, or something has changed for all.
+    pub(crate) fn wake(&self, index: usize) -> &Wake {
+        &self.inboxes[index].wake
+    }
+
+    pub(crate) fn wake_all(&self) {
+        for inbox in &self.inboxes {
+            inbox.wake.ring();
+        }
+    }
+
+    /// Finds the worker for a connection that worker `here` accepted: itself, unless another has fewer. Gives it back
+    /// if it is to stay here.
+    pub(crate) fn assign(&self, here: usize, newcomer: Newcomer) -> Option<Newcomer> {
+        let load = |index: usize| self.inboxes[index].connections.load(Relaxed);
+        let least = (0..self.inboxes.len()).min_by_key(|&index| load(index)).unwrap_or(here);
+        let chosen = if load(least) < load(here) { least } else { here };
+        let inbox = &self.inboxes[chosen];
+        inbox.connections.fetch_add(1, Relaxed);
+        if chosen == here {
+            return Some(newcomer);
+        }
+        inbox.newcomers().push(newcomer);
+        inbox.wake.ring();
+        None
+    }
+
+    /// Takes what others left for worker `index`.
+    pub(crate) fn take_newcomers(&self, index: usize) -> Vec<Newcomer> {
+        self.inboxes[index].wake.silence();
+        std::mem::take(&mut *self.inboxes[index].newcomers())
+    }
+
+    /// Connections of each worker.
+    pub(crate) fn loads(&self) -> impl Iterator<Item = usize> {
+        self.inboxes.iter().map(|inbox| inbox.connections.load(Relaxed))
+    }
+
+    /// Worker `index` has one connection less.
+    pub(crate) fn release(&self, index: usize) {
+        self.inboxes[index].connections.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Inbox {
+    fn newcomers(&self) -> MutexGuard<'_, Vec<Newcomer>> {
+        self.newcomers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,172 @@
+//! What is told of requests to those who pay attention: watchers, `stats detail` and the verbose log. Everything here happens only
+//! while somebody does ([`crate::observe::observer_flags`]).
+
+use larder_engine::{Hash, Item, Miss};
+use larder_protocol::admin::Streams;
+use larder_protocol::command::{self, Command};
+use larder_protocol::{Form, Key, Reply};
+
+use crate::exec::Executor;
+use crate::observe::prefixes::Deed;
+use crate::observe::trace;
+use crate::observe::watch::Event;
+
+/// What a command found under its key before it did anything.
+#[derive(Clone, Copy)]
+pub(crate) struct Before<'t> {
+    found: Result<Item<'t>, Miss>,
+    class: usize,
+}
+
+impl<'t> Executor<'_, '_, '_, 't> {
+    /// Looks at what is there before a command is carried out.
+    #[cold]
+    pub(crate) fn look_before(&mut self, command: &Command<'_>, hash: Option<Hash>) -> Option<Before<'t>> {
+        if !self.cx.shared.attention.wants(Streams::FETCHERS.and(Streams::DELETIONS)) {
+            return None;
+        }
+        let turn = self.turn;
+        let key = key_of(command)?.bytes(&mut self.key_buffer);
+        let found = turn.peek(key, hash.unwrap_or_else(|| turn.prepare(key))).map(|fetched| fetched.item);
+        if let Err(miss) = found
+            && !matches!(command, Command::Store(_) | Command::Peek(_))
+        {
+            // Looking has removed it, so the command itself will not know why it misses.
+            self.count_miss(miss);
+        }
+        let class = found.map_or(0, |item| item.queue() + 1);
+        Some(Before { found, class })
+    }
+
+    /// Tells of a command that was carried out.
+    #[cold]
+    pub(crate) fn observe(
+        &mut self,
+        command: &Command<'_>,
+        form: &Form<'_>,
+        before: Option<Before<'t>>,
+        reply: &Reply<'t, Item<'t>>,
+    ) {
+        let (turn, shared) = (self.turn, self.cx.shared);
+        // memcached does not log statistics.
+        if shared.attention.is_verbose() && !matches!(reply, Reply::End) {
+            trace::reply(self.cx.client.fd, form, reply);
+        }
+        let Some(key) = key_of(command) else { return };
+        let key = key.bytes(&mut self.key_buffer);
+        if let Some(before) = before {
+            self.cx.tell(&Event::Lookup {
+                key,
+                status: status(before.found.map(|_| ())),
+                class: before.class,
+                client: self.cx.client,
+                value_bytes: before.found.map_or(0, |item| item.value().len()),
+            });
+        }
+        if shared.attention.counts_prefixes() && matches!(form, Form::Text(_) | Form::Binary(_)) {
+            match command {
+                Command::Store(_) => shared.prefixes.count(self.cx.worker, key, Deed::Set),
+                Command::Delete(_) => shared.prefixes.count(self.cx.worker, key, Deed::Delete),
+                _ => {}
+            }
+        }
+        match (command, reply) {
+            (Command::Store(store), _) if shared.attention.wants(Streams::MUTATIONS) => {
+                let stored = turn.peek(key, turn.prepare(key)).ok().map(|fetched| fetched.item);
+                let stored = stored.filter(|_| matches!(reply, Reply::Stored { .. }));
+                let expiry = stored
+                    .map_or_else(|| shared.clock.expiry(store.exptime, turn.now()), |item| item.expiry());
+                let is_large = store.value_bytes >= shared.engine.large_value_bytes();
+                self.cx.tell(&Event::Store {
+                    key,
+                    status: store_status(reply),
+                    command: store_name(store),
+                    ttl_secs: match expiry.secs() {
+                        None => 0,
+                        Some(_) if expiry.is_past(turn.now()) => -1,
+                        Some(at) => (at - turn.now().secs).into(),
+                    },
+                    class: stored.map_or(if is_large { 3 } else { 1 }, |item| item.queue() + 1),
+                    client: self.cx.client,
+                    value_bytes: match reply {
+                        Reply::Stored { value_bytes, .. } => *value_bytes,
+                        _ => store.value_bytes,
+                    },
+                });
+            }
+            (Command::Delete(_), Reply::Deleted) if !matches!(form, Form::Binary(_)) => {
+                let Some(Before { found: Ok(item), class }) = before else { return };
+                self.cx.tell(&Event::Deletion {
+                    key,
+                    command: if matches!(form, Form::Meta(_)) { "md" } else { "delete" },
+                    class,
+                    value_bytes: item.value().len(),
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells of a look-up by get and its like.
+    #[cold]
+    pub(crate) fn observe_get(&self, key: &[u8], found: Result<Item<'t>, Miss>) {
+        let shared = self.cx.shared;
+        self.cx.tell(&Event::Lookup {
+            key,
+            status: status(found.map(|_| ())),
+            class: found.map_or(0, |item| item.queue() + 1),
+            client: self.cx.client,
+            value_bytes: found.map_or(0, |item| item.value().len()),
+        });
+        if shared.attention.counts_prefixes() {
+            shared.prefixes.count(self.cx.worker, key, Deed::Get { is_hit: found.is_ok() });
+        }
+        if found.is_ok() && shared.attention.is_verbose() {
+            trace::hit(self.cx.client.fd, key);
+        }
+    }
+}
+
+fn key_of<'a>(command: &Command<'a>) -> Option<Key<'a>> {
+    match command {
+        Command::Fetch(fetch) => Some(fetch.key),
+        Command::Peek(key) => Some(*key),
+        Command::Store(store) => Some(store.key),
+        Command::Delete(delete) => Some(delete.key),
+        Command::Invalidate(invalidate) => Some(invalidate.key),
+        Command::Touch(touch) => Some(touch.key),
+        Command::Arith(arith) => Some(arith.key),
+        _ => None,
+    }
+}
+
+fn status(found: Result<(), Miss>) -> &'static str {
+    match found {
+        Ok(()) => "found",
+        Err(Miss::Absent) => "not_found",
+        Err(Miss::Expired) => "expired",
+        Err(Miss::Flushed) => "flushed",
+    }
+}
+
+fn store_status<V>(reply: &Reply<'_, V>) -> &'static str {
+    match reply {
+        Reply::Stored { .. } => "stored",
+        Reply::Exists => "exists",
+        Reply::NotFound => "not_found",
+        Reply::Error(larder_protocol::Error::TooLarge) => "too_large",
+        Reply::Error(_) => "no_memory",
+        _ => "not_stored",
+    }
+}
+
+fn store_name(store: &command::Store<'_>) -> &'static str {
+    match store.mode {
+        _ if store.compare.is_some() => "cas",
+        command::Mode::Set => "set",
+        command::Mode::Add => "add",
+        command::Mode::Replace => "replace",
+        command::Mode::Append => "append",
+        command::Mode::Prepend => "prepend",
+    }
+}

@@ -1,0 +1,272 @@
+//! What happens to the keys of a sample, on its way from the workers to the curve: in bursts.
+//!
+//! The control thread asks for a burst about once a second. Workers tell what they see of the sample until one of them has told as
+//! much as it was asked for; then all are silent until the next burst. So there is a bound on what the curve costs, however few the keys
+//! are and however often they are asked for. And a worker with little to do weighs no more than what it does: all tell of the same time. Of
+//! the time in which they are silent nothing is counted, the reads neither.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex};
+
+use larder_measure::Access;
+
+use crate::net::wake::Wake;
+use crate::observe::measure::lock;
+
+/// What workers were asked for, and what they have told since that was last taken.
+#[derive(Debug)]
+pub(crate) struct Bursts {
+    /// Odd: the number of the burst at hand. Even: it is over. Every worker looks once for each time that it wakes; written twice for each
+    /// burst.
+    number: AtomicU32,
+    /// Keys whose hash is below this are followed.
+    threshold: AtomicU64,
+    /// As many accesses are wanted of each worker.
+    accesses_max: AtomicU32,
+    /// One of each worker.
+    told: Vec<Mutex<Burst>>,
+    /// The control thread's, rung when there is much to be taken.
+    wake: Arc<Wake>,
+}
+
+/// What workers saw.
+#[derive(Debug, Default)]
+pub(crate) struct Burst {
+    /// What happened to keys of the sample.
+    pub(crate) accesses: Vec<Access>,
+    /// Reads among which these were, of all keys.
+    pub(crate) reads: u64,
+    /// There was more than was told.
+    pub(crate) is_cut: bool,
+}
+
+impl Bursts {
+    pub(crate) fn new(workers: usize, wake: Arc<Wake>) -> Self {
+        Self {
+            number: AtomicU32::new(0),
+            threshold: AtomicU64::new(0),
+            accesses_max: AtomicU32::new(0),
+            told: (0..workers).map(|_| Mutex::default()).collect(),
+            wake,
+        }
+    }
+
+    /// Asks for another: of keys whose hash is below `threshold`, and of each worker `accesses_max` at most.
+    pub(crate) fn begin(&self, threshold: u64, accesses_max: u32) {
+        self.threshold.store(threshold, Relaxed);
+        self.accesses_max.store(accesses_max, Relaxed);
+        let next = |number: u32| Some((number | 1).wrapping_add(if is_over(number) { 0 } else { 2 }));
+        let _ = self.number.fetch_update(Release, Relaxed, next);
+    }
+
+    /// Ends a burst, unless another has begun.
+    fn end(&self, number: u32) {
+        let _ = self.number.compare_exchange(number, number.wrapping_add(1), Relaxed, Relaxed);
+    }
+
+    /// What was told since it was last taken.
+    pub(crate) fn take(&self) -> Burst {
+        let mut all = Burst::default();
+        for told in &self.told {
+            let Burst { mut accesses, reads, is_cut } = std::mem::take(&mut *lock(told));
+            all.accesses.append(&mut accesses);
+            all.reads += reads;
+            all.is_cut |= is_cut;
+        }
+        all
+    }
+}
+
+fn is_over(number: u32) -> bool {
+    number.is_multiple_of(2)
+}
+
+/// A worker's part in the bursts. It belongs to the worker's thread.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    bursts: Arc<Bursts>,
+    worker: usize,
+    /// Of the burst that it takes part in.
+    number: Cell<u32>,
+    /// 0: the burst is over.
+    threshold: Cell<u64>,
+    /// So many more are wanted.
+    left: Cell<u32>,
+    /// Reads since it last told something.
+    reads: Cell<u64>,
+}
+
+impl Follower {
+    pub(crate) fn new(bursts: Arc<Bursts>, worker: usize) -> Self {
+        let [threshold, reads] = [Cell::new(0), Cell::new(0)];
+        Self { bursts, worker, number: Cell::new(0), threshold, left: Cell::new(0), reads }
+    }
+
+    /// Looks whether the burst is over, or another was asked for.
+    #[inline]
+    pub(crate) fn keep_up(&self) {
+        let number = self.bursts.number.load(Acquire);
+        if number != self.number.get() {
+            self.change_over(number);
+        }
+    }
+
+    #[cold]
+    fn change_over(&self, number: u32) {
+        self.number.set(number);
+        if self.threshold.get() == 0 {
+            // Those of the silence.
+            self.reads.set(0);
+        }
+        if is_over(number) {
+            lock(&self.bursts.told[self.worker]).reads += self.reads.take();
+            return self.threshold.set(0);
+        }
+        self.left.set(self.bursts.accesses_max.load(Relaxed));
+        self.threshold.set(if self.left.get() > 0 { self.bursts.threshold.load(Relaxed) } else { 0 });
+    }
+
+    /// Is what happens to this key, of which this is the hash, to be told?
+    #[inline]
+    pub(crate) fn follows(&self, key: u64) -> bool {
+        key < self.threshold.get()
+    }
+
+    /// This key is read: is that to be told?
+    #[inline]
+    pub(crate) fn follows_read(&self, key: u64) -> bool {
+        self.reads.set(self.reads.get() + 1);
+        self.follows(key)
+    }
+
+    /// Something happened to a key that is followed.
+    #[cold]
+    pub(crate) fn tell(&self, access: Access) {
+        let mut told = lock(&self.bursts.told[self.worker]);
+        told.reads += self.reads.take();
+        if self.bursts.number.load(Relaxed) != self.number.get() {
+            // Another worker ended it meanwhile.
+            return self.threshold.set(0);
+        }
+        told.accesses.push(access);
+        self.left.set(self.left.get() - 1);
+        let waiting = told.accesses.len();
+        // Where nobody takes them, there are to be no more of them.
+        if self.left.get() == 0 || waiting == ACCESSES_MAX {
+            told.is_cut = true;
+            self.threshold.set(0);
+            self.bursts.end(self.number.get());
+        }
+        if waiting == ACCESSES_MAX / 4 {
+            self.bursts.wake.ring();
+        }
+    }
+}
+
+/// Accesses of a worker that wait to be taken: 64 KiB.
+pub(crate) const ACCESSES_MAX: usize = 2048;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bursts_of<const WORKERS: usize>() -> (Arc<Bursts>, [Follower; WORKERS]) {
+        let bursts = Arc::new(Bursts::new(WORKERS, Arc::new(Wake::new().expect("a descriptor"))));
+        let followers = std::array::from_fn(|worker| Follower::new(Arc::clone(&bursts), worker));
+        (bursts, followers)
+    }
+
+    fn bursts() -> (Arc<Bursts>, Follower) {
+        let (bursts, [follower]) = bursts_of();
+        (bursts, follower)
+    }
+
+    /// Reads keys in turn, below and above the threshold, as a worker does between two looks at what is wanted.
+    fn read(follower: &Follower, times: u64) {
+        follower.keep_up();
+        for time in 0..times {
+            let key = if time % 2 == 0 { 1 } else { u64::MAX };
+            if follower.follows_read(key) {
+                follower.tell(Access::Read { key, found: None });
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_told_that_was_not_asked_for() {
+        let (bursts, follower) = bursts();
+        read(&follower, 100);
+        assert!(bursts.take().accesses.is_empty());
+        bursts.begin(10, 0);
+        read(&follower, 100);
+        assert!(bursts.take().accesses.is_empty());
+    }
+
+    #[test]
+    fn a_burst_ends_with_what_was_wanted_and_counts_the_reads_up_to_there() {
+        let (bursts, follower) = bursts();
+        for _ in 0..3 {
+            bursts.begin(10, 5);
+            read(&follower, 1_000);
+            let burst = bursts.take();
+            assert_eq!((burst.accesses.len(), burst.reads, burst.is_cut), (5, 9, true));
+            read(&follower, 1_000);
+            assert!(bursts.take().accesses.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_worker_weighs_as_much_as_it_serves() {
+        let (bursts, [idle, busy]) = bursts_of();
+        let (mut told, mut reads) = ([0; 2], 0);
+        for _ in 0..10 {
+            bursts.begin(10, 500);
+            for _ in 0..50 {
+                idle.keep_up();
+                busy.keep_up();
+                for (follower, key, times) in [(&idle, 0, 1), (&busy, 1, 100)] {
+                    for _ in 0..times {
+                        if follower.follows_read(key) {
+                            follower.tell(Access::Read { key, found: None });
+                        }
+                    }
+                }
+            }
+            let burst = bursts.take();
+            assert!(burst.is_cut);
+            reads += burst.reads;
+            for access in burst.accesses {
+                let Access::Read { key, .. } = access else { panic!("nothing was written") };
+                told[key as usize] += 1;
+            }
+        }
+        // In the time in which the one was asked 500 times, the other was asked 5 times.
+        assert_eq!((told, reads), ([50, 5_000], 5_050));
+    }
+
+    #[test]
+    fn bursts_that_are_not_cut_leave_nothing_out() {
+        let (bursts, follower) = bursts();
+        let (mut accesses, mut reads) = (0, 0);
+        for _ in 0..10 {
+            bursts.begin(10, 100);
+            read(&follower, 100);
+            let burst = bursts.take();
+            assert!(!burst.is_cut);
+            accesses += burst.accesses.len();
+            reads += burst.reads;
+        }
+        // The last key of all is above the threshold: its read waits for the next that is not.
+        assert_eq!((accesses, reads), (500, 999));
+    }
+
+    #[test]
+    fn where_nobody_takes_them_they_do_not_pile_up() {
+        let (bursts, follower) = bursts();
+        bursts.begin(10, u32::MAX);
+        read(&follower, 100_000);
+        let burst = bursts.take();
+        assert_eq!((burst.accesses.len(), burst.is_cut), (ACCESSES_MAX, true));
+    }
+}

@@ -1,0 +1,129 @@
+//! `stats` and its sub-commands. Names, order and meaning: memcached, doc/protocol.txt, "Statistics"; what has no
+//! counterpart here prints something true, mostly 0 (docs/statistics.md).
+
+mod connections;
+mod general;
+mod latency;
+mod queues;
+mod settings;
+
+use std::fmt::Display;
+
+use larder_protocol::{Error, Form, number};
+
+use crate::exec::dump::Dump;
+use crate::shared::Shared;
+
+/// What `stats` answers.
+#[derive(Debug)]
+pub enum Answer {
+    /// `STAT name value` lines, in order, then `END`.
+    Lines(Vec<(String, String)>),
+    /// `RESET`.
+    Reset,
+    /// `OK`.
+    Ok,
+    /// `PREFIX` lines, then `END`.
+    Detail(Vec<u8>),
+    /// What a walk over all items tells.
+    Dump(Box<Dump>),
+    /// Not told.
+    Error(Error),
+}
+
+/// Answers `stats <words>`. Words beyond the sub-command are ignored.
+pub fn answer(shared: &Shared, words: &[&[u8]], form: &Form<'_>) -> Answer {
+    let is_binary = matches!(form, Form::Binary(_));
+    let sub_command = words.first().copied();
+    if let Some(lines) = lines(shared, sub_command) {
+        return Answer::Lines(lines);
+    }
+    let mut lines = Lines::default();
+    match sub_command {
+        Some(b"sizes") if shared.settings.track_sizes => {
+            return Answer::Dump(Box::new(Dump::sizes(form)));
+        }
+        Some(b"sizes") => lines.add("sizes_status", "disabled"),
+        Some(b"conns") if !is_binary => connections::report(shared, &mut lines),
+        Some(b"detail") => {
+            return detail(shared, words.get(1).copied().unwrap_or_default()).unwrap_or_else(|error| {
+                Answer::Error(if is_binary { Error::UnknownStatistics } else { error })
+            });
+        }
+        Some(b"cachedump") if !is_binary => {
+            return cachedump(shared, &words[1..])
+                .map_or_else(Answer::Error, |dump| Answer::Dump(Box::new(dump)));
+        }
+        Some(b"reset") => {
+            shared.reset_counters();
+            return Answer::Reset;
+        }
+        _ => return Answer::Error(Error::UnknownStatistics),
+    }
+    Answer::Lines(lines.0)
+}
+
+/// The lines of those sub-commands that are counters and settings; `None`: it is none of them.
+pub(crate) fn lines(shared: &Shared, sub_command: Option<&[u8]>) -> Option<Vec<(String, String)>> {
+    let mut lines = Lines::default();
+    match sub_command {
+        None => general::report(shared, &mut lines),
+        Some(b"settings") => settings::report(shared, &mut lines),
+        Some(b"latency") => latency::report(shared, &mut lines),
+        Some(b"items") => queues::report_items(&shared.engine.stats(), &mut lines),
+        Some(b"slabs") => queues::report_slabs(&shared.engine.stats(), &shared.totals(), &mut lines),
+        Some(_) => return None,
+    }
+    Some(lines.0)
+}
+
+/// `stats detail <on|off|dump>`
+fn detail(shared: &Shared, word: &[u8]) -> Result<Answer, Error> {
+    if !shared.settings.dump {
+        return Err(Error::DetailNotAllowed);
+    }
+    match word {
+        b"on" => shared.attention.set_counts_prefixes(true),
+        b"off" => shared.attention.set_counts_prefixes(false),
+        b"dump" => return Ok(Answer::Detail(shared.prefixes.dump())),
+        _ => return Err(Error::DetailUsage),
+    }
+    Ok(Answer::Ok)
+}
+
+/// `stats cachedump <class> <limit>`
+fn cachedump(shared: &Shared, words: &[&[u8]]) -> Result<Dump, Error> {
+    if !shared.settings.dump {
+        return Err(Error::CachedumpNotAllowed);
+    }
+    let [class, limit, ..] = words else { return Err(Error::CachedumpUsage) };
+    let number = |word| number::parse_u32(word).ok_or(Error::BadFormat);
+    let (class, limit) = (number(class)?, number(limit)?);
+    if class > CLASS_MAX {
+        return Err(Error::IllegalClass);
+    }
+    Ok(Dump::cached(class as usize, limit))
+}
+
+/// `STAT` lines in the making.
+#[derive(Default)]
+struct Lines(Vec<(String, String)>);
+
+impl Lines {
+    fn add(&mut self, name: impl Display, value: impl Display) {
+        self.0.push((name.to_string(), value.to_string()));
+    }
+
+    fn add_all<V: Display>(&mut self, lines: impl IntoIterator<Item = (&'static str, V)>) {
+        for (name, value) in lines {
+            self.add(name, value);
+        }
+    }
+}
+
+fn yes_no(is: bool) -> &'static str {
+    if is { "yes" } else { "no" }
+}
+
+/// memcached's highest number of a class.
+const CLASS_MAX: u32 = 63;

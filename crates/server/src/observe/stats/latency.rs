@@ -1,0 +1,31 @@
+//! `stats latency`, larder's own: how long requests took, for tools that cannot reach the metrics (docs/statistics.md).
+
+use super::Lines;
+use crate::observe::measure::{Class, Road};
+use crate::shared::Shared;
+
+/// What was asked for at least once; nothing if latencies are not measured.
+pub(super) fn report(shared: &Shared, lines: &mut Lines) {
+    if !shared.measures.measured().latency {
+        return;
+    }
+    for road in Road::ALL {
+        for class in Class::ALL {
+            let service = shared.measures.service(road, class);
+            let name = |figure: &str| format!("{}:{}:{figure}", class.name(), road.name());
+            let quantiles = [("p50_nanos", 0.5), ("p99_nanos", 0.99), ("p999_nanos", 0.999)];
+            let quantiles = quantiles.map(|(figure, share)| (figure, service.quantile_nanos(share)));
+            if quantiles[0].1.is_none() {
+                continue;
+            }
+            lines.add(name("count"), service.count());
+            lines.add(name("sum_nanos"), service.sum_nanos());
+            for (figure, nanos) in quantiles {
+                lines.add(name(figure), nanos.unwrap_or_default());
+            }
+            let buckets: Vec<_> =
+                service.buckets().map(|(bound, count)| format!("{bound}={count}")).collect();
+            lines.add(name("buckets"), buckets.join(","));
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The verbose log (`-vv`): connections, commands and replies, in memcached's words.
+
+use std::fmt::Write as _;
+use std::marker::PhantomData;
+use std::os::fd::RawFd;
+
+use larder_engine::Item;
+use larder_protocol::{Dialect, Form, Reply, Sink};
+
+use crate::observe::journal;
+
+/// A socket is listened on.
+pub(crate) fn listening(fd: RawFd, dialect: Option<Dialect>) {
+    write(&[format!("<{fd} server listening ({})", protocol(dialect, "auto-negotiate")).as_bytes()]);
+}
+
+/// A UDP socket is.
+pub(crate) fn listening_for_datagrams(fd: RawFd) {
+    write(&[format!("<{fd} server listening (udp)").as_bytes()]);
+}
+
+/// A client has come.
+pub(crate) fn arrival(fd: RawFd, dialect: Option<Dialect>) {
+    let protocol = protocol(dialect, "auto-negotiating");
+    write(&[format!("<{fd} new {protocol} client connection").as_bytes()]);
+}
+
+/// A client has gone.
+pub(crate) fn departure(fd: RawFd) {
+    write(&[format!("<{fd} connection closed.").as_bytes()]);
+}
+
+fn protocol(dialect: Option<Dialect>, negotiated: &'static str) -> &'static str {
+    match dialect {
+        None => negotiated,
+        Some(Dialect::Text) => "ascii",
+        Some(Dialect::Binary) => "binary",
+    }
+}
+
+/// A client's first bytes told what it speaks.
+pub(crate) fn dialect(fd: RawFd, is_binary: bool) {
+    let name = if is_binary { "binary" } else { "ascii" };
+    journal::wire(format!("{fd}: Client using the {name} protocol").as_bytes());
+}
+
+/// A command line, or the header of a binary request.
+pub(crate) fn request(fd: RawFd, head: &[u8], is_binary: bool) {
+    if is_binary {
+        return packet(&format!("<{fd} Read binary protocol data:"), &format!("<{fd}   "), head);
+    }
+    let line = head.split(|byte| *byte == b'\n').next().unwrap_or(head);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    write(&[format!("<{fd} ").as_bytes(), line]);
+}
+
+/// A key was found, and is sent.
+pub(crate) fn hit(fd: RawFd, key: &[u8]) {
+    write(&[format!(">{fd} sending key ").as_bytes(), key]);
+}
+
+/// A reply of one line. Statistics and what meta commands tell are left out, as memcached does.
+pub(crate) fn reply(fd: RawFd, form: &Form<'_>, reply: &Reply<'_, Item<'_>>) {
+    let mut line = Line { bytes: Vec::new(), values: PhantomData };
+    match form {
+        Form::Text(text) if text.noreply => {
+            let told = Form::Text(larder_protocol::text::TextForm { noreply: false, ..*text });
+            told.encode(reply, &mut line);
+            line.bytes.splice(..0, *b"NOREPLY ");
+        }
+        Form::Text(_) => form.encode(reply, &mut line),
+        Form::Meta(_) if matches!(reply, Reply::Error(_) | Reply::Noop) => form.encode(reply, &mut line),
+        Form::Meta(_) => return,
+        Form::Binary(_) => {
+            form.encode(reply, &mut line);
+            return packet(&format!(">{fd} Writing bin response:"), &format!(">{fd}  "), &line.bytes);
+        }
+    }
+    if !line.bytes.is_empty() {
+        write(&[format!(">{fd} ").as_bytes(), line.bytes.trim_ascii_end()]);
+    }
+}
+
+/// The header of a binary request or reply, four bytes to the line.
+fn packet(title: &str, margin: &str, bytes: &[u8]) {
+    let mut text = title.to_owned();
+    for (at, byte) in bytes.iter().take(larder_protocol::binary::HEADER_BYTES).enumerate() {
+        if at % 4 == 0 {
+            let _ = write!(text, "\n{margin}");
+        }
+        let _ = write!(text, " 0x{byte:02x}");
+    }
+    write(&[text.as_bytes()]);
+}
+
+fn write(parts: &[&[u8]]) {
+    journal::wire(&parts.concat());
+}
+
+/// A reply without values.
+struct Line<'t> {
+    bytes: Vec<u8>,
+    values: PhantomData<Item<'t>>,
+}
+
+impl<'t> Sink for Line<'t> {
+    type Value = Item<'t>;
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn value(&mut self, _: &Item<'t>) {}
+}

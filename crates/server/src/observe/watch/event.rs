@@ -1,0 +1,158 @@
+//! What happens, and the line that tells it. Fields and order: memcached, doc/protocol.txt, "Watchers".
+
+use std::net::SocketAddr;
+
+use larder_protocol::admin::Streams;
+use larder_protocol::dump::uri;
+
+use crate::conn::session::CloseReason;
+use crate::net::connection_table::{Client, Peer};
+
+/// Something that happened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event<'e> {
+    /// A key was looked up.
+    Lookup { key: &'e [u8], status: &'static str, class: usize, client: &'e Client, value_bytes: usize },
+    /// A value was to be stored.
+    Store {
+        key: &'e [u8],
+        status: &'static str,
+        command: &'static str,
+        /// 0: it never expires; negative: it had expired before.
+        ttl_secs: i64,
+        class: usize,
+        client: &'e Client,
+        value_bytes: u32,
+    },
+    /// A living item had to go.
+    Eviction {
+        key: &'e [u8],
+        is_fetched: bool,
+        ttl_secs: Option<u32>,
+        idle_secs: u32,
+        class: usize,
+        value_bytes: usize,
+    },
+    /// An item was deleted.
+    Deletion { key: &'e [u8], command: &'static str, class: usize, value_bytes: usize },
+    /// A client came.
+    Arrival { client: &'e Client },
+    /// A client went.
+    Departure { client: &'e Client, reason: CloseReason },
+    /// All items were looked at for expired ones.
+    Crawl { elapsed_secs: u32, examined: u64, reclaimed: u64 },
+}
+
+impl Event<'_> {
+    /// Where it is told.
+    pub(crate) fn stream(&self) -> Streams {
+        match self {
+            Self::Lookup { .. } => Streams::FETCHERS,
+            Self::Store { .. } => Streams::MUTATIONS,
+            Self::Eviction { .. } => Streams::EVICTIONS,
+            Self::Deletion { .. } => Streams::DELETIONS,
+            Self::Arrival { .. } | Self::Departure { .. } => Streams::CONNECTIONS,
+            Self::Crawl { .. } => Streams::SYSTEM,
+        }
+    }
+
+    /// The longest line it can become.
+    pub(super) fn line_bytes_max(&self) -> usize {
+        let key = match self {
+            Self::Lookup { key, .. }
+            | Self::Store { key, .. }
+            | Self::Eviction { key, .. }
+            | Self::Deletion { key, .. } => 3 * key.len(),
+            _ => 0,
+        };
+        key + FIELDS_BYTES_MAX
+    }
+
+    /// Writes what follows time and number.
+    pub(super) fn write(&self, line: &mut Vec<u8>) {
+        match *self {
+            Self::Lookup { key, status, class, client, value_bytes } => {
+                text(line, "type=item_get key=", "");
+                uri(key, |bytes| line.extend_from_slice(bytes));
+                text(line, " status=", status);
+                number(line, " clsid=", class as u64);
+                number(line, " cfd=", client.fd);
+                number(line, " size=", value_bytes as u64);
+            }
+            Self::Store { key, status, command, ttl_secs, class, client, value_bytes } => {
+                text(line, "type=item_store key=", "");
+                uri(key, |bytes| line.extend_from_slice(bytes));
+                text(line, " status=", status);
+                text(line, " cmd=", command);
+                number(line, " ttl=", ttl_secs);
+                number(line, " clsid=", class as u64);
+                number(line, " cfd=", client.fd);
+                number(line, " size=", value_bytes);
+            }
+            Self::Eviction { key, is_fetched, ttl_secs, idle_secs, class, value_bytes } => {
+                text(line, "type=eviction key=", "");
+                uri(key, |bytes| line.extend_from_slice(bytes));
+                text(line, " fetch=", if is_fetched { "yes" } else { "no" });
+                number(line, " ttl=", ttl_secs.map_or(-1, i64::from));
+                number(line, " la=", idle_secs);
+                number(line, " clsid=", class as u64);
+                number(line, " size=", value_bytes as u64);
+            }
+            Self::Deletion { key, command, class, value_bytes } => {
+                text(line, "type=deleted key=", "");
+                uri(key, |bytes| line.extend_from_slice(bytes));
+                text(line, " cmd=", command);
+                number(line, " clsid=", class as u64);
+                number(line, " size=", value_bytes as u64);
+            }
+            Self::Arrival { client } => {
+                text(line, "type=conn_new", "");
+                caller(line, client);
+                number(line, " cfd=", client.fd);
+            }
+            Self::Departure { client, reason } => {
+                text(line, "type=conn_close", "");
+                caller(line, client);
+                text(line, " reason=", reason.name());
+                number(line, " cfd=", client.fd);
+            }
+            Self::Crawl { elapsed_secs, examined, reclaimed } => {
+                // All classes at once; what would tell of the next run is not known, for it comes when asked for.
+                text(
+                    line,
+                    "type=lru_crawler crawler=0 lru=all low_mark=0 next_reclaims=0 since_run=0 next_run=0",
+                    "",
+                );
+                number(line, " elapsed=", elapsed_secs);
+                number(line, " examined=", examined);
+                number(line, " reclaimed=", reclaimed);
+            }
+        }
+        line.push(b'\n');
+    }
+}
+
+fn caller(line: &mut Vec<u8>, client: &Client) {
+    let (ip, port, transport) = match client.peer {
+        Peer::Tcp(SocketAddr::V4(address)) => (address.ip().to_string(), address.port(), "tcp"),
+        Peer::Tcp(SocketAddr::V6(address)) => (address.ip().to_string(), address.port(), "tcp"),
+        Peer::Unix => ("unix".to_owned(), 0, "local"),
+        Peer::Udp => ("unknown".to_owned(), 0, "udp"),
+    };
+    text(line, " rip=", &ip);
+    number(line, " rport=", port);
+    text(line, " transport=", transport);
+}
+
+fn text(line: &mut Vec<u8>, name: &str, value: &str) {
+    line.extend_from_slice(name.as_bytes());
+    line.extend_from_slice(value.as_bytes());
+}
+
+pub(super) fn number(line: &mut Vec<u8>, name: &str, value: impl itoa::Integer) {
+    line.extend_from_slice(name.as_bytes());
+    line.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
+/// Time, number and all fields but the key.
+const FIELDS_BYTES_MAX: usize = 300;

@@ -1,0 +1,15 @@
+//! From the command line to a process that may serve: options, endpoints, privileges, the sandbox.
+
+pub mod address_space;
+pub mod daemon;
+pub mod endpoints;
+pub mod exposure;
+pub mod large_pages;
+pub mod numa;
+pub mod options;
+pub mod privileges;
+pub mod random;
+pub mod sandbox;
+pub mod settings;
+pub mod signals;
+pub mod systemd;

@@ -1,0 +1,60 @@
+//! Running in the background (`-d`) and the file with the process id (`-P`).
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::startup::options::{EXIT_FAILURE, Refusal};
+use crate::startup::privileges::{self, Target};
+use crate::startup::settings::Settings;
+
+/// Goes to the background: a new session, `/` as directory (unless `-r`: a core file belongs where we started),
+/// nothing on stdio (unless `-v` or `--log-level` wants something told). Only while there is one thread. Errors: exit code 1.
+pub fn detach(settings: &Settings) -> Result<(), Refusal> {
+    let keeps_stdio = settings.verbosity > 0 || settings.journal.level.is_some();
+    nix::unistd::daemon(settings.core_dumps, keeps_stdio).map_err(|error| {
+        Refusal::new(EXIT_FAILURE, format!("failed to daemon() in order to daemonize: {error}"))
+    })
+}
+
+/// The file that holds our process id.
+#[derive(Debug)]
+pub struct PidFile(PathBuf);
+
+impl PidFile {
+    /// Writes it, with the rights of [`privileges::at_path`]. What is wrong is said on stderr and does not keep the
+    /// server from starting, as with memcached.
+    pub fn write(path: &Path, user: Option<&Target>) -> Option<Self> {
+        let written = privileges::at_path(user, path, |path, _| {
+            if let Some(pid) = running(path) {
+                tracing::warn!("The pid file contained the following (running) pid: {pid}");
+            }
+            write_whole(path, ".tmp", &format!("{}\n", std::process::id()))
+        });
+        match written {
+            Ok(()) => Some(Self(path.to_owned())),
+            Err(error) => {
+                tracing::error!("Could not write the pid file {}: {error}", path.display());
+                None
+            }
+        }
+    }
+
+    /// Removes it. Errors: no right to (any more).
+    pub fn remove(self) -> io::Result<()> {
+        std::fs::remove_file(self.0)
+    }
+}
+
+/// Writes a file beside `path` and renames it to `path`, so that nobody reads half of it.
+pub(crate) fn write_whole(path: &Path, ending: &str, text: &str) -> io::Result<()> {
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(ending);
+    std::fs::write(&unfinished, text)?;
+    std::fs::rename(&unfinished, path)
+}
+
+/// The process an old pid file names, if it runs.
+fn running(path: &Path) -> Option<u32> {
+    let pid = std::fs::read_to_string(path).ok()?.trim().parse().ok()?;
+    Path::new("/proc").join(format!("{pid}")).exists().then_some(pid)
+}

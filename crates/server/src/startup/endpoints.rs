@@ -1,0 +1,99 @@
+//! All that clients and operators come in by: bound as the command line says, or passed by whoever started us.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::path::Path;
+
+use crate::net::listeners::{self, Listener};
+use crate::startup::options::{EXIT_FAILURE, Refusal};
+use crate::startup::privileges::Target;
+use crate::startup::settings::Settings;
+use crate::startup::systemd::Sockets;
+use crate::web::Web;
+use crate::{net::udp, observe::trace, startup::exposure};
+
+/// Sockets that are listened on, served by nobody yet.
+pub struct Doors {
+    /// Of clients.
+    pub listeners: Vec<Listener>,
+    /// By worker.
+    pub udp: Vec<Vec<udp::Socket>>,
+    /// Of operators.
+    pub web: Option<Web>,
+}
+
+impl Doors {
+    /// Takes what was passed, and else binds what the settings ask for, for a server that is to run as `user`. What
+    /// was passed stands in the settings then. Errors: exit code 71, 64.
+    pub fn open(settings: &mut Settings, user: Option<&Target>) -> Result<Self, Refusal> {
+        let passed = Sockets::take(settings)?;
+        let (listeners, udp) = if passed.serve_clients() {
+            passed.describe(settings);
+            (passed.listeners, udp::share(passed.udp, settings.threads))
+        } else {
+            (listeners::bind(settings, user)?, udp::bind(settings)?)
+        };
+        Ok(Self { listeners, udp, web: Web::bind(settings, passed.admin, user)? })
+    }
+
+    /// Descriptors that they take.
+    pub fn descriptors(&self) -> usize {
+        let udp = self.udp.iter().map(Vec::len).sum::<usize>();
+        self.listeners.len() + udp + self.web.as_ref().map_or(0, Web::descriptors)
+    }
+
+    /// Writes the port file. Errors: exit code 1.
+    pub fn write_port_file(&self, path: &Path, user: Option<&Target>) -> Result<(), Refusal> {
+        listeners::write_port_file(path, &self.listeners, &self.datagram_addresses(), self.admin(), user)
+            .map_err(|error| Refusal::new(EXIT_FAILURE, format!("Failed to write the port file: {error}")))
+    }
+
+    /// Names them in the journal, and warns of those that stand open.
+    pub fn announce(&self, settings: &Settings, is_guarded: bool) {
+        let is_verbose = settings.journal.is_verbose(settings.verbosity);
+        for listener in &self.listeners {
+            tracing::info!(address = %listener.address, tls = listener.tls.is_some(), "listening");
+            if is_verbose {
+                trace::listening(listener.fd.as_raw_fd(), listener.dialect);
+            }
+        }
+        let datagrams = self.datagram_addresses();
+        for address in &datagrams {
+            tracing::info!(%address, "listening for datagrams");
+        }
+        if is_verbose {
+            let sockets = self.udp.iter().flatten();
+            sockets.for_each(|socket| trace::listening_for_datagrams(socket.as_fd().as_raw_fd()));
+        }
+        for listener in self.admin() {
+            tracing::info!(address = %listener.address, tls = settings.web.tls, "listening for admin HTTP");
+        }
+        let warnings = exposure::warnings(&self.listeners, &datagrams, is_guarded);
+        let warnings = warnings.into_iter().chain(self.web.iter().flat_map(exposure::admin_warnings));
+        for warning in warnings.chain(exposure::certificate_warnings(&self.listeners, &settings.tls)) {
+            tracing::warn!("{warning}");
+        }
+    }
+
+    /// Where clients come in, in one line.
+    pub fn addresses(&self) -> String {
+        let streams = self.listeners.iter().map(|listener| listener.address.to_string());
+        let datagrams = self.datagram_addresses().into_iter().map(|address| format!("udp:{address}"));
+        streams.chain(datagrams).collect::<Vec<_>>().join(" ")
+    }
+
+    fn admin(&self) -> &[Listener] {
+        self.web.as_ref().map_or(&[], Web::listeners)
+    }
+
+    /// Each once: workers may have sockets of the same addresses.
+    fn datagram_addresses(&self) -> Vec<SocketAddr> {
+        let mut addresses = Vec::new();
+        for address in self.udp.iter().flatten().map(udp::Socket::address) {
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        addresses
+    }
+}

@@ -1,0 +1,65 @@
+//! The doors that anybody can walk in by, those that nobody can, and the word of warning about each.
+
+use std::net::SocketAddr;
+
+use crate::net::listeners::{Address, Listener};
+use crate::net::tls::{ClientCertificates, TlsSettings};
+use crate::web::Web;
+
+/// One line for each admin listener that more than this machine can reach, and that tells strangers how the server is doing.
+pub fn admin_warnings(web: &Web) -> Vec<String> {
+    if web.is_guarded() {
+        return Vec::new();
+    }
+    let open = web.listeners().iter().filter_map(|listener| match listener.address {
+        Address::Tcp(address) if !address.ip().to_canonical().is_loopback() => Some(address),
+        _ => None,
+    });
+    open.map(|address| {
+        format!(
+            "admin HTTP at {address} is open to whoever can reach it: no --admin-token-file; \
+             127.0.0.1 keeps it to this machine"
+        )
+    })
+    .collect()
+}
+
+/// One line for each listener that wants certificates of clients while there are no authorities to tell good ones by.
+pub fn certificate_warnings(listeners: &[Listener], tls: &TlsSettings) -> Vec<String> {
+    let asking = listeners.iter().filter_map(|Listener { address, tls: certificates, .. }| {
+        let whom = match certificates.filter(|_| tls.ca_file.is_none())? {
+            ClientCertificates::Ignored => return None,
+            ClientCertificates::Requested => "nobody with a certificate",
+            ClientCertificates::Required => "nobody",
+        };
+        Some(format!("{address} lets {whom} in: no ssl_ca_cert to tell good certificates of clients by"))
+    });
+    asking.collect()
+}
+
+/// One line for each listener, of TCP or UDP, that more than this machine can reach, and at which nobody is asked who they
+/// are. There is nothing to say if all must log in.
+///
+/// Unix sockets have a file's owner and mode.
+pub fn warnings(listeners: &[Listener], udp: &[SocketAddr], is_guarded: bool) -> Vec<String> {
+    let datagrams = udp.iter().filter(|address| !address.ip().to_canonical().is_loopback());
+    let datagrams = datagrams.map(|address| {
+        format!(
+            "UDP {address} is open to whoever can reach it, in any name (docs/udp.md); \
+             -l 127.0.0.1 keeps it to this machine"
+        )
+    });
+    let open = listeners.iter().filter_map(|listener| match listener.address {
+        _ if is_guarded || listener.tls.is_some() => None,
+        Address::Tcp(address) if !address.ip().to_canonical().is_loopback() => Some(address),
+        _ => None,
+    });
+    open.map(|address| {
+        format!(
+            "{address} is open to whoever can reach it: no login (-Y, -S), no TLS (-Z); \
+             -l 127.0.0.1 keeps it to this machine"
+        )
+    })
+    .chain(datagrams)
+    .collect()
+}

@@ -1,0 +1,288 @@
+//! The command line: memcached's, and a few long options of larder's own.
+//!
+//! Two tables say all there is to say about it, [`table::COMMAND_LINE`] and [`extended::EXTENDED`] (`-o`): what is
+//! read, what `--help`, the manual page and docs/options.md print. Source: memcached 1.6.45, `memcached -h`.
+
+mod extended;
+mod print;
+mod table;
+#[cfg(test)]
+mod tests;
+mod tls;
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use larder_protocol::Dialect;
+
+use crate::startup::settings::{Port, Settings};
+
+/// Exit code of a value that cannot be (memcached: EXIT_FAILURE).
+pub const EXIT_FAILURE: u8 = 1;
+/// Exit code of options that exclude each other, and of words that are none (sysexits.h: EX_USAGE).
+pub const EXIT_USAGE: u8 = 64;
+/// Exit code of an unknown user (sysexits.h: EX_NOUSER).
+pub const EXIT_NO_USER: u8 = 67;
+/// Exit code when the system refuses, an address to listen on say (sysexits.h: EX_OSERR).
+pub const EXIT_OS_ERROR: u8 = 71;
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Serve.
+    Serve(Box<Settings>),
+    /// Print this on stdout and exit 0 (`-h`, `-V`, ...).
+    Print(String),
+}
+
+/// Why the server does not start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// For `exit`.
+    pub exit_code: u8,
+    /// For stderr; one or more lines without the last LF.
+    pub message: String,
+}
+
+impl Refusal {
+    /// A refusal with this exit code and message.
+    pub fn new(exit_code: u8, message: impl Into<String>) -> Self {
+        Self { exit_code, message: message.into() }
+    }
+}
+
+/// The name that we were started under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Program {
+    Larderd,
+    /// By a link, say, that a package has put in memcached's place.
+    Memcached,
+}
+
+impl Program {
+    fn of(path: &str) -> Self {
+        let name = Path::new(path).file_name();
+        if name.is_some_and(|name| name == "memcached") { Self::Memcached } else { Self::Larderd }
+    }
+}
+
+/// Reads the command line, the program's name first, from left to right: the first option that is wrong refuses,
+/// the first that prints (`-h`, `-V`, `-i`) wins over all that follow. Words that are no options refuse, which
+/// memcached ignores: one is mostly an option that has lost its dash, and a server without it may stand open.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Outcome, Refusal> {
+    let mut draft = Draft::default();
+    let mut parser = lexopt::Parser::from_iter(args);
+    let program = Program::of(parser.bin_name().unwrap_or_default());
+    while let Some(arg) = parser.next().map_err(unreadable)? {
+        let (row, is_long) = match arg {
+            lexopt::Arg::Short(short) => (table::by_short(short)?, false),
+            lexopt::Arg::Long(long) => (table::by_long(long)?, true),
+            lexopt::Arg::Value(word) => {
+                let message = format!("larderd: unexpected argument {word:?}: there are only options");
+                return Err(Refusal::new(EXIT_USAGE, message));
+            }
+        };
+        let value = match row.value {
+            Value::Needed(_) => text(parser.value().map_err(unreadable)?)?,
+            // After a letter there is none: -vv is -v twice.
+            Value::Possible(_) if is_long => {
+                parser.optional_value().map_or_else(|| Ok(String::new()), text)?
+            }
+            Value::Possible(_) | Value::None => String::new(),
+        };
+        if let Act::Print(print) = row.act {
+            return Ok(Outcome::Print(print(program)));
+        }
+        row.apply(&mut draft, &value)?;
+    }
+    draft.finish().map(|settings| Outcome::Serve(Box::new(settings)))
+}
+
+/// One option: of the command line, or of `-o`.
+struct Row {
+    /// The letter, if it has one.
+    short: Option<char>,
+    /// The long name; of `-o` options the only one.
+    name: &'static str,
+    value: Value,
+    /// As the help prints it; empty: none.
+    default: &'static str,
+    help: &'static str,
+    status: Status,
+    act: Act,
+}
+
+/// Whether an option takes a value, and what the help calls it.
+#[derive(Clone, Copy)]
+enum Value {
+    None,
+    Needed(&'static str),
+    Possible(&'static str),
+}
+
+/// What larder does with an option.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Status {
+    /// What memcached does with it.
+    Honoured,
+    /// Nothing, because of this.
+    Accepted(&'static str),
+    /// The server does not start, because of this: to go on without would open a door or lose data.
+    Refused(&'static str),
+}
+
+#[derive(Clone, Copy)]
+enum Act {
+    /// Notes the value. It is empty if there is none.
+    Set(fn(&mut Draft, &str) -> Result<(), Refusal>),
+    /// Prints something instead of serving.
+    Print(fn(Program) -> String),
+    /// Does nothing, or refuses: as the status says.
+    Nothing,
+}
+
+impl Row {
+    const fn honoured(
+        short: Option<char>,
+        name: &'static str,
+        value: Value,
+        default: &'static str,
+        help: &'static str,
+        set: fn(&mut Draft, &str) -> Result<(), Refusal>,
+    ) -> Self {
+        Self { short, name, value, default, help, status: Status::Honoured, act: Act::Set(set) }
+    }
+
+    /// Turns a refused option's reason into the refusal, notes an accepted one's, and lets the row act.
+    fn apply(&self, draft: &mut Draft, value: &str) -> Result<(), Refusal> {
+        let missing = matches!(self.value, Value::Needed(_)) && value.is_empty();
+        match self.status {
+            // An option may be refused for some values only: then it acts, and its act refuses.
+            Status::Refused(reason) if !matches!(self.act, Act::Set(_)) => {
+                return Err(Refusal::new(EXIT_USAGE, format!("larderd: {}: {reason}", self.name)));
+            }
+            _ if missing => {
+                return Err(Refusal::new(EXIT_FAILURE, format!("Missing argument for {}", self.name)));
+            }
+            Status::Accepted(reason) => {
+                draft.settings.notes.push(format!("{} has no effect: {reason}", self.name))
+            }
+            _ => {}
+        }
+        match self.act {
+            Act::Set(set) => set(draft, value),
+            Act::Print(_) | Act::Nothing => Ok(()),
+        }
+    }
+}
+
+/// The settings while options are still being read.
+#[derive(Default)]
+struct Draft {
+    settings: Settings,
+    item_size_given: bool,
+    tcp_port_given: bool,
+    protocol_given: bool,
+}
+
+impl Draft {
+    /// The checks that need all options.
+    fn finish(mut self) -> Result<Settings, Refusal> {
+        self.settle_login()?;
+        let mut settings = self.settings;
+        if settings.udp_port != Port::Off && !self.tcp_port_given {
+            settings.tcp_port = settings.udp_port;
+        }
+        // memcached checks its default size as well and so cannot start with -m 1; only what was asked for is checked
+        // here.
+        if self.item_size_given && u64::from(settings.item_bytes_max) > settings.memory_bytes / 2 {
+            return Err(Refusal::new(
+                EXIT_USAGE,
+                "Cannot set item size limit higher than 1/2 of memory max.",
+            ));
+        }
+        if settings.tls.is_enabled && settings.unix_socket.is_none() && settings.tcp_port == Port::Off {
+            return Err(Refusal::new(EXIT_USAGE, "ERROR: You cannot enable SSL without a TCP port."));
+        }
+        if !settings.tls.is_enabled && settings.tls.chain_file.is_some() {
+            settings.notes.push("ssl options have no effect: they need -Z".to_owned());
+        }
+        settings.tls.check()?;
+        let accepted = &settings.accepted;
+        if accepted.hot_lru_pct + accepted.warm_lru_pct > 80 {
+            return Err(Refusal::new(
+                EXIT_FAILURE,
+                "hot_lru_pct + warm_lru_pct cannot be more than 80% combined",
+            ));
+        }
+        if accepted.temporary_ttl.is_some() && !accepted.lru_maintainer {
+            return Err(Refusal::new(EXIT_USAGE, "temporary_ttl requires lru_maintainer to be enabled"));
+        }
+        Ok(settings)
+    }
+
+    /// Clients that have to log in speak the one dialect in which they can, and have no other door.
+    fn settle_login(&mut self) -> Result<(), Refusal> {
+        let settings = &mut self.settings;
+        let Some(dialect) = settings.login_dialect() else { return Ok(()) };
+        let (protocol_conflict, udp_conflict) = match dialect {
+            Dialect::Text => (
+                "ERROR: You cannot allow the BINARY protocol while using ascii authentication tokens.",
+                "Cannot use UDP with ascii authentication enabled (-U 0 to disable)",
+            ),
+            Dialect::Binary => (
+                "ERROR: You cannot allow the ASCII protocol while using SASL.",
+                "ERROR: Cannot enable UDP while using binary SASL authentication.",
+            ),
+        };
+        if settings.auth_file.is_some() && settings.sasl {
+            return Err(Refusal::new(EXIT_USAGE, "larderd: -Y and -S exclude each other"));
+        }
+        if self.protocol_given && settings.dialect != Some(dialect) {
+            return Err(Refusal::new(EXIT_USAGE, protocol_conflict));
+        }
+        if settings.udp_port != Port::Off {
+            // Nobody logs in over UDP, so it would be a way around the password.
+            return Err(Refusal::new(EXIT_USAGE, udp_conflict));
+        }
+        settings.dialect = Some(dialect);
+        Ok(())
+    }
+}
+
+/// Reads a decimal number, or refuses with `message`.
+fn number<T: std::str::FromStr>(value: &str, exit_code: u8, message: &str) -> Result<T, Refusal> {
+    value.trim().parse().map_err(|_| Refusal::new(exit_code, message))
+}
+
+/// Reads a decimal number within bounds, or refuses with `message`.
+fn number_in<T>(value: &str, bounds: impl std::ops::RangeBounds<T>, message: &str) -> Result<T, Refusal>
+where
+    T: std::str::FromStr + PartialOrd,
+{
+    let number = number(value, EXIT_FAILURE, message)?;
+    if bounds.contains(&number) { Ok(number) } else { Err(Refusal::new(EXIT_FAILURE, message)) }
+}
+
+/// Reads a port: 0 is none, -1 one that the system chooses.
+fn port(value: &str) -> Result<Port, Refusal> {
+    match value.trim().parse::<i64>() {
+        Ok(-1) => Ok(Port::Ephemeral),
+        Ok(0) => Ok(Port::Off),
+        number => number
+            .ok()
+            .and_then(|number| u16::try_from(number).ok())
+            .map(Port::Fixed)
+            .ok_or_else(|| Refusal::new(EXIT_USAGE, format!("ERROR: Invalid port number {value}."))),
+    }
+}
+
+fn text(value: OsString) -> Result<String, Refusal> {
+    value.into_string().map_err(|value| {
+        Refusal::new(EXIT_FAILURE, format!("larderd: not UTF-8: {}", value.to_string_lossy()))
+    })
+}
+
+fn unreadable(error: lexopt::Error) -> Refusal {
+    Refusal::new(EXIT_FAILURE, format!("larderd: {error}"))
+}

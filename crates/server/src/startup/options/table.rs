@@ -1,0 +1,495 @@
+//! The options of the command line.
+
+use larder_engine::LargePages;
+use larder_protocol::Dialect;
+
+use super::Value::{Needed, None as NoValue, Possible};
+use super::{
+    Act, EXIT_FAILURE, EXIT_USAGE, Program, Refusal, Row, Status, extended, number, number_in, port, print,
+};
+use crate::observe::journal;
+
+/// Finds an option by its letter.
+pub(super) fn by_short(short: char) -> Result<&'static Row, Refusal> {
+    COMMAND_LINE
+        .iter()
+        .find(|row| row.short == Some(short))
+        .ok_or_else(|| Refusal::new(EXIT_FAILURE, format!("larderd: invalid option -- '{short}'")))
+}
+
+/// Finds an option by its long name, or by the start of one that no other name has, among memcached's at least.
+pub(super) fn by_long(long: &str) -> Result<&'static Row, Refusal> {
+    if let Some(row) = COMMAND_LINE.iter().find(|row| row.name == long) {
+        return Ok(row);
+    }
+    let candidates: Vec<_> = COMMAND_LINE.iter().filter(|row| row.name.starts_with(long)).collect();
+    // memcached's options have letters. Ours, which have none, must not make ambiguous what is not so there.
+    let of_memcached: Vec<_> = candidates.iter().copied().filter(|row| row.short.is_some()).collect();
+    match (&candidates[..], &of_memcached[..]) {
+        ([row], _) | (_, [row]) => Ok(row),
+        ([], _) => Err(Refusal::new(EXIT_FAILURE, format!("larderd: unrecognized option '--{long}'"))),
+        _ => Err(Refusal::new(EXIT_FAILURE, format!("larderd: option '--{long}' is ambiguous"))),
+    }
+}
+
+/// In the order of memcached's help; then larder's own.
+pub(super) const COMMAND_LINE: &[Row] = &[
+    Row::honoured(
+        Some('p'),
+        "port",
+        Needed("<num>"),
+        "11211",
+        "TCP port; 0: none, -1: one that is free",
+        |d, v| {
+            d.settings.tcp_port = port(v)?;
+            d.tcp_port_given = true;
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        Some('U'),
+        "udp-port",
+        Needed("<num>"),
+        "0",
+        "UDP port, and TCP port unless -p says otherwise; 0: none, -1: one that is free",
+        |d, v| {
+            d.settings.udp_port = port(v)?;
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        Some('s'),
+        "unix-socket",
+        Needed("<file>"),
+        "",
+        "listen on this Unix socket, not on TCP",
+        |d, v| {
+            d.settings.unix_socket = Some(v.into());
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        Some('a'),
+        "unix-mask",
+        Needed("<mask>"),
+        "700",
+        "mode of the Unix socket, in octal",
+        |d, v| {
+            d.settings.unix_mode = u32::from_str_radix(v, 8)
+                .ok()
+                .filter(|mode| *mode <= 0o7777)
+                .ok_or_else(|| Refusal::new(EXIT_FAILURE, format!("Invalid mode of the Unix socket: {v}")))?;
+            Ok(())
+        },
+    ),
+    Row::honoured(Some('A'), "enable-shutdown", NoValue, "", "allow the \"shutdown\" command", |d, _| {
+        d.settings.shutdown_command = true;
+        Ok(())
+    }),
+    Row::honoured(
+        Some('l'),
+        "listen",
+        Needed("<addr>"),
+        "all",
+        "addresses to listen on, as host or host:port, separated by commas",
+        |d, v| {
+            let entries = v.split([',', ';']).filter(|entry| !entry.is_empty());
+            d.settings.listen.extend(entries.map(str::to_owned));
+            Ok(())
+        },
+    ),
+    Row::honoured(Some('d'), "daemon", NoValue, "", "run in the background", |d, _| {
+        d.settings.daemon = true;
+        Ok(())
+    }),
+    Row::honoured(Some('r'), "enable-coredumps", NoValue, "", "raise the limit on core files", |d, _| {
+        d.settings.core_dumps = true;
+        Ok(())
+    }),
+    Row::honoured(
+        Some('u'),
+        "user",
+        Needed("<user>"),
+        "nobody",
+        "run with this user's rights (only when started as root)",
+        |d, v| {
+            d.settings.user = Some(v.to_owned());
+            Ok(())
+        },
+    ),
+    Row::honoured(Some('m'), "memory-limit", Needed("<num>"), "64", "memory of the cache in MiB", |d, v| {
+        let message = "Memory limit must be a number of mebibytes, at least 1";
+        let mebibytes: u64 = number_in(v.trim_end_matches(['m', 'M']), 1..=1 << 30, message)?;
+        d.settings.memory_bytes = mebibytes << 20;
+        Ok(())
+    }),
+    Row::honoured(
+        Some('M'),
+        "disable-evictions",
+        NoValue,
+        "",
+        "return errors when memory is used up, do not evict",
+        |d, _| {
+            d.settings.evict = false;
+            Ok(())
+        },
+    ),
+    Row::honoured(Some('c'), "conn-limit", Needed("<num>"), "1024", "open connections at most", |d, v| {
+        let message = "Maximum connections must be greater than 0";
+        d.settings.connections_max = number_in(v, 1..=i32::MAX as u32, message)?;
+        Ok(())
+    }),
+    Row::honoured(
+        Some('k'),
+        "lock-memory",
+        NoValue,
+        "",
+        "keep memory that was used resident, where locked memory has no limit",
+        |d, _| {
+            d.settings.lock_memory = true;
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        Some('v'),
+        "verbose",
+        Possible("<num>"),
+        "0",
+        "say more: -v is --log-level=info, -vv is --log-level=debug",
+        |d, v| {
+            d.settings.verbosity = match v {
+                "" => d.settings.verbosity.saturating_add(1),
+                level => number(level, EXIT_FAILURE, "Verbosity must be a number")?,
+            };
+            Ok(())
+        },
+    ),
+    printing(Some('h'), "help", "print this help and exit", print::help),
+    printing(Some('i'), "license", "print the licence and exit", print::license),
+    printing(Some('V'), "version", "print the version and exit", print::version),
+    Row::honoured(Some('P'), "pidfile", Needed("<file>"), "", "write the process id to this file", |d, v| {
+        d.settings.pid_file = Some(v.into());
+        Ok(())
+    }),
+    Row {
+        short: Some('f'),
+        name: "slab-growth-factor",
+        value: Needed("<num>"),
+        default: "1.25",
+        help: "growth of slab classes",
+        status: Status::Accepted(NO_SLABS),
+        act: Act::Set(|d, v| {
+            let factor: f64 = number(v, EXIT_FAILURE, "Factor must be greater than 1")?;
+            if factor.is_nan() || factor <= 1.0 {
+                return Err(Refusal::new(EXIT_FAILURE, "Factor must be greater than 1"));
+            }
+            d.settings.accepted.growth_factor = factor;
+            Ok(())
+        }),
+    },
+    Row {
+        short: Some('n'),
+        name: "slab-min-size",
+        value: Needed("<bytes>"),
+        default: "48",
+        help: "room of the smallest slab class",
+        status: Status::Accepted(NO_SLABS),
+        act: Act::Set(|d, v| {
+            d.settings.accepted.chunk_bytes = number_in(v, 1.., "Chunk size must be greater than 0")?;
+            Ok(())
+        }),
+    },
+    Row::honoured(
+        Some('L'),
+        "enable-largepages",
+        NoValue,
+        "",
+        "items on large memory pages from the start, not only when those are full: rare pauses of milliseconds",
+        |d, _| {
+            d.settings.large_pages = LargePages::FromTheStart;
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        Some('D'),
+        "stat-key-prefix",
+        Needed("<char>"),
+        ":",
+        "what ends the prefix of a key, and \"stats detail\" on from the start",
+        |d, v| {
+            // Of several memcached takes the first, too.
+            d.settings.prefix_delimiter = v.bytes().next().unwrap_or(b':');
+            d.settings.detail = true;
+            Ok(())
+        },
+    ),
+    Row::honoured(Some('t'), "threads", Needed("<num>"), "4", "worker threads", |d, v| {
+        d.settings.threads = number_in(v, 1.., "Number of threads must be greater than 0")?;
+        if d.settings.threads > THREADS_MAX {
+            return Err(Refusal::new(
+                EXIT_FAILURE,
+                format!("Number of threads must be at most {THREADS_MAX}"),
+            ));
+        }
+        Ok(())
+    }),
+    Row::honoured(
+        Some('R'),
+        "max-reqs-per-event",
+        Needed("<num>"),
+        "128",
+        "requests of one connection before others have their turn",
+        |d, v| {
+            let message = "Number of requests per event must be greater than 0";
+            d.settings.requests_per_event = number_in(v, 1.., message)?;
+            Ok(())
+        },
+    ),
+    Row::honoured(Some('C'), "disable-cas", NoValue, "", "hand out no CAS values", |d, _| {
+        d.settings.cas = false;
+        Ok(())
+    }),
+    Row::honoured(
+        Some('b'),
+        "listen-backlog",
+        Needed("<num>"),
+        "1024",
+        "connections that may wait to be accepted",
+        |d, v| {
+            d.settings.backlog = number_in(v, 0.., "Listen backlog must be a number")?;
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        Some('B'),
+        "protocol",
+        Needed("<name>"),
+        "auto",
+        "protocol: ascii, binary or auto",
+        |d, v| {
+            d.protocol_given = true;
+            d.settings.dialect = match v {
+                "auto" => None,
+                "ascii" => Some(Dialect::Text),
+                "binary" => Some(Dialect::Binary),
+                _ => {
+                    let message = "Invalid value for binding protocol: ";
+                    return Err(Refusal::new(
+                        EXIT_USAGE,
+                        format!("{message}{v}\n -- should be one of auto, binary, or ascii"),
+                    ));
+                }
+            };
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        Some('I'),
+        "max-item-size",
+        Needed("<num>"),
+        "1m",
+        "largest item in bytes, or with k or m; 1k to 1024m",
+        |d, v| {
+            d.settings.item_bytes_max = item_size(v)?;
+            d.item_size_given = true;
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        Some('S'),
+        "enable-sasl",
+        NoValue,
+        "",
+        "let in only who logs in by SASL (PLAIN, SCRAM-SHA-256), by the binary protocol",
+        |d, _| {
+            d.settings.sasl = true;
+            Ok(())
+        },
+    ),
+    Row::honoured(Some('F'), "disable-flush-all", NoValue, "", "disable the flush_all command", |d, _| {
+        d.settings.flush_all = false;
+        Ok(())
+    }),
+    Row::honoured(Some('X'), "disable-dumping", NoValue, "", "disable commands that dump keys", |d, _| {
+        d.settings.dump = false;
+        Ok(())
+    }),
+    Row::honoured(Some('W'), "disable-watch", NoValue, "", "disable the watch command", |d, _| {
+        d.settings.watch = false;
+        Ok(())
+    }),
+    Row::honoured(
+        Some('Y'),
+        "auth-file",
+        Needed("<file>"),
+        "",
+        "let in only who logs in with a password of this file, by the text protocol",
+        |d, v| {
+            d.settings.auth_file = Some(v.into());
+            Ok(())
+        },
+    ),
+    refused(
+        Some('e'),
+        "memory-file",
+        Needed("<file>"),
+        "keep the cache in a file",
+        "restarting from a memory file is not in this version",
+    ),
+    Row::honoured(Some('Z'), "enable-ssl", NoValue, "", "speak TLS on TCP (docs/tls.md)", |d, _| {
+        d.settings.tls.is_enabled = true;
+        Ok(())
+    }),
+    Row::honoured(
+        Some('o'),
+        "extended",
+        Needed("<list>"),
+        "",
+        "extended options, separated by commas",
+        extended::apply,
+    ),
+    Row {
+        short: Some('N'),
+        name: "napi-ids",
+        value: Needed("<num>"),
+        default: "0",
+        help: "number of NAPI ids",
+        status: Status::Accepted("connections are spread by the load of the workers"),
+        act: Act::Set(|d, v| {
+            d.settings.accepted.napi_ids =
+                number(v, EXIT_FAILURE, "Maximum number of NAPI IDs must be greater than 0")?;
+            Ok(())
+        }),
+    },
+    Row::honoured(
+        None,
+        "noreply-close-on-error",
+        NoValue,
+        "",
+        "close a connection whose noreply command failed on the server's side",
+        |d, _| {
+            d.settings.noreply_close_on_error = true;
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
+        "udp-cookie",
+        NoValue,
+        "",
+        "over UDP, send sources no more than they sent until they return a cookie",
+        |d, _| {
+            d.settings.udp_cookie = true;
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
+        "log-level",
+        Needed("<level>"),
+        "warn",
+        "say on stderr what is as bad as this: error, warn, info or debug (docs/logs.md)",
+        |d, v| {
+            let level = journal::level(v).ok_or_else(|| {
+                Refusal::new(EXIT_USAGE, format!("larderd: --log-level={v}: error, warn, info or debug"))
+            })?;
+            d.settings.journal.level = Some(level);
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
+        "log-format",
+        Needed("<form>"),
+        "text",
+        "how it is said: text, or json, one object a line",
+        |d, v| {
+            d.settings.journal.form = match v {
+                "text" => journal::Form::Text,
+                "json" => journal::Form::Json,
+                _ => {
+                    return Err(Refusal::new(EXIT_USAGE, format!("larderd: --log-format={v}: text or json")));
+                }
+            };
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
+        "admin-listen",
+        Needed("<addr>"),
+        "",
+        "serve metrics, health and a live page over HTTP on this host:port or Unix socket; may be repeated (docs/admin.md)",
+        |d, v| {
+            d.settings.web.listen.push(v.to_owned());
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
+        "admin-token-file",
+        Needed("<file>"),
+        "",
+        "tell metrics only to who names the token in this file",
+        |d, v| {
+            d.settings.web.token_file = Some(v.into());
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
+        "admin-tls",
+        NoValue,
+        "",
+        "speak TLS there as well, with the certificates of -Z",
+        |d, _| {
+            d.settings.web.tls = true;
+            Ok(())
+        },
+    ),
+    printing(None, "man", "print the manual page (roff) and exit", print::manual),
+    printing(None, "options-markdown", "print these tables in Markdown and exit", print::markdown),
+];
+
+/// More workers than any machine has use for.
+const THREADS_MAX: usize = 1024;
+
+pub(super) const NO_SLABS: &str = "memory is a log of segments, there are no slab classes";
+
+const fn printing(
+    short: Option<char>,
+    name: &'static str,
+    help: &'static str,
+    print: fn(Program) -> String,
+) -> Row {
+    Row { short, name, value: NoValue, default: "", help, status: Status::Honoured, act: Act::Print(print) }
+}
+
+const fn refused(
+    short: Option<char>,
+    name: &'static str,
+    value: super::Value,
+    help: &'static str,
+    reason: &'static str,
+) -> Row {
+    Row { short, name, value, default: "", help, status: Status::Refused(reason), act: Act::Nothing }
+}
+
+/// Reads `-I`: bytes, or kibi- or mebibytes with the suffix k or m.
+fn item_size(value: &str) -> Result<u32, Refusal> {
+    let (digits, shift) = match value.as_bytes().last() {
+        Some(b'k' | b'K') => (&value[..value.len() - 1], 10),
+        Some(b'm' | b'M') => (&value[..value.len() - 1], 20),
+        _ => (value, 0),
+    };
+    let bytes =
+        number::<u64>(digits, EXIT_USAGE, "Item max size must be a number of bytes, or with suffix k or m.")?;
+    let bytes = bytes.saturating_mul(1 << shift);
+    if bytes < 1024 {
+        return Err(Refusal::new(EXIT_USAGE, "Item max size cannot be less than 1024 bytes."));
+    }
+    if bytes > 1 << 30 {
+        return Err(Refusal::new(EXIT_USAGE, "Cannot set item size limit higher than a gigabyte."));
+    }
+    Ok(bytes as u32)
+}

@@ -1,0 +1,169 @@
+//! `-o drop_privileges`: what a server that serves has no need of, the kernel refuses it from then on. Whoever should ever make larderd
+//! run code of theirs can open no file, start no program and connect nowhere.
+//!
+//! Two fences. Seccomp lets through the system calls that serving takes; all others fail with EPERM. Landlock closes the
+//! file system, but for reading in the directories of files that SIGHUP reads again (passwords, certificates); if there are none, no
+//! file can be opened at all.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
+    path_beneath_rules,
+};
+use nix::libc;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch,
+};
+
+use crate::startup::options::{EXIT_OS_ERROR, Refusal};
+
+/// Confines this process, for good. `reloaded` are the files that must stay readable: by their directories, so that a file
+/// that takes the place of another is found. To be called before other threads start: they inherit it. Errors: the kernel has no
+/// such fences; exit code 71.
+pub fn confine(reloaded: &[PathBuf]) -> Result<(), Refusal> {
+    let refuse = |error: &dyn std::fmt::Display| {
+        Refusal::new(EXIT_OS_ERROR, format!("larderd: -o drop_privileges: {error}"))
+    };
+    let is_fenced = close_file_system(reloaded).map_err(|error| refuse(&error))?;
+    // Where no file can be opened anyway, a kernel without Landlock will do.
+    if !is_fenced && !reloaded.is_empty() {
+        let names: Vec<_> = reloaded.iter().map(|path| path.display().to_string()).collect();
+        return Err(refuse(&format!(
+            "this kernel has no Landlock, and without it reading {} again would leave all files readable",
+            names.join(", ")
+        )));
+    }
+    [no_clone3(), no_more_than_serving(!reloaded.is_empty())]
+        .into_iter()
+        .try_for_each(|filter| seccompiler::apply_filter(&program(filter?)?))
+        .map_err(|error| refuse(&error))
+}
+
+/// Leaves nothing of the file system but reading in the directories of `reloaded`, and no TCP connections outwards. Whether
+/// the kernel can.
+fn close_file_system(reloaded: &[PathBuf]) -> Result<bool, landlock::RulesetError> {
+    let status = Ruleset::default()
+        .handle_access(AccessFs::from_all(ABI::V5))?
+        .handle_access(AccessNet::from_all(ABI::V5))?
+        .scope(Scope::from_all(ABI::V6))?
+        .create()?
+        .add_rules(path_beneath_rules(directories(reloaded), AccessFs::ReadFile))?
+        .restrict_self()?;
+    Ok(status.ruleset != RulesetStatus::NotEnforced)
+}
+
+/// The directories that hold these files, and those that hold what links there point to.
+fn directories(files: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
+    files
+        .iter()
+        .flat_map(|file| [Some(file.clone()), file.canonicalize().ok()])
+        .filter_map(|file| file.as_deref().and_then(Path::parent).map(Path::to_owned))
+}
+
+/// A new process cannot be told from a new thread in the arguments of clone3, which lie in memory. Told that there is no such
+/// call, the C library takes clone.
+fn no_clone3() -> Result<SeccompFilter, seccompiler::BackendError> {
+    let rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32), arch()?)
+}
+
+fn no_more_than_serving(with_reading: bool) -> Result<SeccompFilter, seccompiler::BackendError> {
+    let mut rules: BTreeMap<_, _> = SERVING.iter().map(|call| (*call, Vec::new())).collect();
+    // A thread, not a process.
+    rules.insert(libc::SYS_clone, vec![has_bits(0, libc::CLONE_THREAD, libc::CLONE_THREAD)?]);
+    // Memory holds code or data, and none becomes code.
+    for call in [libc::SYS_mmap, libc::SYS_mprotect] {
+        rules.insert(call, vec![has_bits(2, libc::PROT_EXEC, 0)?]);
+    }
+    rules.insert(libc::SYS_prctl, vec![has_bits(0, !0, libc::PR_SET_NAME)?]);
+    if with_reading {
+        let writing = libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC;
+        rules.insert(libc::SYS_openat, vec![has_bits(2, writing, libc::O_RDONLY)?]);
+    }
+    SeccompFilter::new(rules, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow, arch()?)
+}
+
+/// Of argument number `argument`, these bits have this value.
+fn has_bits(argument: u8, bits: i32, value: i32) -> Result<SeccompRule, seccompiler::BackendError> {
+    let comparison = SeccompCmpOp::MaskedEq(u64::from(bits.cast_unsigned()));
+    let value = u64::from(value.cast_unsigned());
+    SeccompRule::new(vec![SeccompCondition::new(argument, SeccompCmpArgLen::Dword, comparison, value)?])
+}
+
+fn arch() -> Result<TargetArch, seccompiler::BackendError> {
+    std::env::consts::ARCH.try_into()
+}
+
+fn program(filter: SeccompFilter) -> Result<BpfProgram, seccompiler::Error> {
+    Ok(filter.try_into()?)
+}
+
+/// What workers and the control thread do once they run. What is not obvious: the C library's threads and memory
+/// (rseq to madvise), leaving after a panic (tgkill), `stats` (getrusage).
+const SERVING: &[libc::c_long] = &[
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_accept4,
+    libc::SYS_shutdown,
+    libc::SYS_close,
+    libc::SYS_getsockname,
+    libc::SYS_getpeername,
+    libc::SYS_getsockopt,
+    libc::SYS_setsockopt,
+    libc::SYS_fcntl,
+    libc::SYS_lseek,
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_wait,
+    libc::SYS_ppoll,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_poll,
+    libc::SYS_eventfd2,
+    libc::SYS_timerfd_create,
+    libc::SYS_timerfd_settime,
+    libc::SYS_clone3,
+    libc::SYS_set_robust_list,
+    libc::SYS_rseq,
+    libc::SYS_futex,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_yield,
+    libc::SYS_membarrier,
+    libc::SYS_brk,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_sigaltstack,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_restart_syscall,
+    libc::SYS_gettid,
+    libc::SYS_getpid,
+    libc::SYS_tgkill,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_nanosleep,
+    libc::SYS_gettimeofday,
+    libc::SYS_getrandom,
+    libc::SYS_getrusage,
+    libc::SYS_prlimit64,
+];

@@ -1,0 +1,277 @@
+//! How this server is to run: the outcome of reading the command line, constant from then on.
+
+use std::path::PathBuf;
+
+use larder_engine::LargePages;
+use larder_protocol::Dialect;
+
+use crate::net::tls::TlsSettings;
+use crate::observe::journal::JournalSettings;
+use crate::observe::measure::Measured;
+use crate::web::WebSettings;
+
+/// The server's settings. Defaults are memcached's.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    // Where to listen.
+    /// TCP port (`-p`).
+    pub tcp_port: Port,
+    /// UDP port (`-U`).
+    pub udp_port: Port,
+    /// Over UDP, sources get no more than they sent until they return a cookie (`--udp-cookie`).
+    pub udp_cookie: bool,
+    /// `-l` as given, entries in order; empty: all addresses, IPv4 and IPv6.
+    pub listen: Vec<String>,
+    /// Unix socket instead of TCP (`-s`).
+    pub unix_socket: Option<PathBuf>,
+    /// Mode of the unix socket (`-a`).
+    pub unix_mode: u32,
+    /// What clients speak (`-B`), unless their listener says otherwise; `None`: their first byte tells.
+    pub dialect: Option<Dialect>,
+    /// Connections the kernel queues before they are accepted (`-b`).
+    pub backlog: i32,
+
+    // Who is let in.
+    /// Clients log in with the passwords of this file, by the text protocol (`-Y`).
+    pub auth_file: Option<PathBuf>,
+    /// Clients log in by SASL, by the binary protocol (`-S`).
+    pub sasl: bool,
+
+    /// TLS (`-Z`, `-o ssl_*`).
+    pub tls: TlsSettings,
+
+    /// HTTP for operators (`--admin-*`).
+    pub web: WebSettings,
+
+    // Connections and workers.
+    /// Open connections at most (`-c`).
+    pub connections_max: u32,
+    /// Refuse connections beyond the limit with an error line, rather than leave them unaccepted.
+    pub maxconns_fast: bool,
+    /// Worker threads (`-t`).
+    pub threads: usize,
+    /// Requests of one connection before others have their turn (`-R`).
+    pub requests_per_event: u32,
+    /// Close TCP connections that send nothing for longer than this; 0: never.
+    pub idle_timeout_secs: u32,
+
+    // The cache.
+    /// Memory of the cache (`-m`).
+    pub memory_bytes: u64,
+    /// Evict when full; else stores fail (`-M`).
+    pub evict: bool,
+    /// Largest item (`-I`), by memcached's formula.
+    pub item_bytes_max: u32,
+    /// CAS values are handed out (`-C` turns them off).
+    pub cas: bool,
+    /// log2 of the items the index has room for at the start; `None`: chosen from the memory.
+    pub hash_power: Option<u8>,
+
+    // Commands.
+    /// `shutdown` is allowed (`-A`).
+    pub shutdown_command: bool,
+    /// `flush_all` is allowed (`-F` forbids).
+    pub flush_all: bool,
+    /// Dumps of keys are allowed (`-X` forbids).
+    pub dump: bool,
+    /// `watch` is allowed (`-W` forbids).
+    pub watch: bool,
+    /// Close the connection when a noreply command met a server-side error, which it cannot otherwise learn of.
+    pub noreply_close_on_error: bool,
+    /// Verbosity at the start (`-v`); `verbosity` changes the one in [`crate::shared::Shared`].
+    pub verbosity: u8,
+    /// What goes to stderr, and how (`--log-*`).
+    pub journal: JournalSettings,
+
+    // The process.
+    /// Run in the background (`-d`).
+    pub daemon: bool,
+    /// Where to write the process id (`-P`).
+    pub pid_file: Option<PathBuf>,
+    /// Whose rights to run with when started as root (`-u`).
+    pub user: Option<String>,
+    /// Let the kernel refuse what serving does not need (`-o drop_privileges`).
+    pub drop_privileges: bool,
+    /// Keep all memory resident (`-k`).
+    pub lock_memory: bool,
+    /// Large pages: from the start with `-L`, never with `-o no_large_pages`.
+    pub large_pages: LargePages,
+    /// Raise the limit on core files (`-r`).
+    pub core_dumps: bool,
+
+    // Statistics, and what watchers are told.
+    /// What ends the prefix of a key (`-D`).
+    pub prefix_delimiter: u8,
+    /// `stats detail` counts from the start (`-D` was given).
+    pub detail: bool,
+    /// `stats sizes` is answered (`-o track_sizes`).
+    pub track_sizes: bool,
+    /// What may wait for a watcher to read (`-o watcher_logbuf_size`).
+    pub watcher_logbuf_bytes: u32,
+    /// What a worker may have told and nobody sent (`-o worker_logbuf_size`).
+    pub worker_logbuf_bytes: u32,
+    /// What is measured beyond counting (`-o measure`).
+    pub measured: Measured,
+
+    /// What options without effect were given, for `stats settings`.
+    pub accepted: Accepted,
+    /// Why some of the options given have no effect; said at the start with `-v`.
+    pub notes: Vec<String>,
+}
+
+impl Settings {
+    /// What clients have to speak because they have to log in: the only dialect in which they can.
+    pub fn login_dialect(&self) -> Option<Dialect> {
+        match (&self.auth_file, self.sasl) {
+            (Some(_), _) => Some(Dialect::Text),
+            (None, true) => Some(Dialect::Binary),
+            (None, false) => None,
+        }
+    }
+
+    /// log2 of the buckets the index starts with: memcached counts items, the engine buckets of eight slots.
+    pub fn index_power(&self) -> Option<u8> {
+        self.hash_power.map(|power| power.saturating_sub(BUCKET_POWER))
+    }
+
+    /// Descriptors the server needs beside those of its connections and listeners: stdio, signals and the like, an
+    /// epoll and an eventfd for each worker, and one for a client while it is refused.
+    pub fn own_descriptors(&self) -> usize {
+        16 + 2 * self.threads
+    }
+}
+
+/// log2 of the slots of a bucket of the index.
+pub const BUCKET_POWER: u8 = 3;
+
+/// A port to bind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Port {
+    /// Do not listen.
+    Off,
+    /// This one.
+    Fixed(u16),
+    /// One the system chooses.
+    Ephemeral,
+}
+
+/// Values of options that larder takes for memcached's sake and that steer nothing but what `stats` and
+/// `stats settings` print.
+#[derive(Clone, Debug)]
+pub struct Accepted {
+    /// `-f`.
+    pub growth_factor: f64,
+    /// `-n`.
+    pub chunk_bytes: u32,
+    /// `-N`.
+    pub napi_ids: u32,
+    /// `slab_reassign`; decides whether `stats` shows its lines.
+    pub slab_reassign: bool,
+    /// `slab_automove`.
+    pub slab_automove: u8,
+    /// `slab_automove_ratio`.
+    pub slab_automove_ratio: f64,
+    /// `slab_automove_window`.
+    pub slab_automove_window: u32,
+    /// `slab_chunk_max`.
+    pub slab_chunk_bytes_max: u32,
+    /// `lru_crawler`; decides whether `stats` shows its lines.
+    pub lru_crawler: bool,
+    /// `lru_crawler_sleep`.
+    pub lru_crawler_sleep_micros: u32,
+    /// `lru_crawler_tocrawl`.
+    pub lru_crawler_tocrawl: u32,
+    /// `tail_repair_time`.
+    pub tail_repair_secs: u32,
+    /// `lru_maintainer`; decides whether `stats` shows its lines.
+    pub lru_maintainer: bool,
+    /// `hot_lru_pct`.
+    pub hot_lru_pct: u32,
+    /// `warm_lru_pct`.
+    pub warm_lru_pct: u32,
+    /// `hot_max_factor`.
+    pub hot_max_factor: f64,
+    /// `warm_max_factor`.
+    pub warm_max_factor: f64,
+    /// `temporary_ttl`, if given.
+    pub temporary_ttl: Option<u32>,
+    /// `read_buf_mem_limit`.
+    pub read_buf_bytes_max: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            tcp_port: Port::Fixed(11211),
+            udp_port: Port::Off,
+            udp_cookie: false,
+            listen: Vec::new(),
+            unix_socket: None,
+            unix_mode: 0o700,
+            dialect: None,
+            backlog: 1024,
+            auth_file: None,
+            sasl: false,
+            tls: TlsSettings::default(),
+            web: WebSettings::default(),
+            connections_max: 1024,
+            maxconns_fast: true,
+            threads: 4,
+            requests_per_event: 128,
+            idle_timeout_secs: 0,
+            memory_bytes: 64 << 20,
+            evict: true,
+            item_bytes_max: 1 << 20,
+            cas: true,
+            hash_power: None,
+            shutdown_command: false,
+            flush_all: true,
+            dump: true,
+            watch: true,
+            noreply_close_on_error: false,
+            verbosity: 0,
+            journal: JournalSettings::default(),
+            daemon: false,
+            pid_file: None,
+            user: None,
+            drop_privileges: false,
+            lock_memory: false,
+            large_pages: LargePages::Filled,
+            core_dumps: false,
+            prefix_delimiter: b':',
+            detail: false,
+            track_sizes: false,
+            watcher_logbuf_bytes: 256 << 10,
+            worker_logbuf_bytes: 64 << 10,
+            measured: Measured::ALL,
+            accepted: Accepted::default(),
+            notes: Vec::new(),
+        }
+    }
+}
+
+impl Default for Accepted {
+    fn default() -> Self {
+        Self {
+            growth_factor: 1.25,
+            chunk_bytes: 48,
+            napi_ids: 0,
+            slab_reassign: true,
+            slab_automove: 1,
+            slab_automove_ratio: 0.8,
+            slab_automove_window: 10,
+            slab_chunk_bytes_max: 512 << 10,
+            lru_crawler: true,
+            lru_crawler_sleep_micros: 100,
+            lru_crawler_tocrawl: 0,
+            tail_repair_secs: 0,
+            lru_maintainer: true,
+            hot_lru_pct: 20,
+            warm_lru_pct: 40,
+            hot_max_factor: 0.2,
+            warm_max_factor: 2.0,
+            temporary_ttl: None,
+            read_buf_bytes_max: 0,
+        }
+    }
+}
