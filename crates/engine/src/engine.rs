@@ -5,25 +5,25 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::apart::Apart;
-use crate::budget::Budget;
-use crate::cas::CasValues;
-use crate::epoch::Epochs;
-use crate::ghost::Ghost;
+use crate::epoch::epochs::Epochs;
+use crate::epoch::limbo::{Limbo, Retired};
 use crate::handle::Handle;
-use crate::hash::HashKey;
-use crate::index::{Entry, Index};
-use crate::item::Raw;
-use crate::large_pages::{LargePages, Mover};
-use crate::limbo::{Limbo, Retired};
-use crate::memory::{PAGE_BYTES, Region};
+use crate::index::buckets::{Entry, Index};
+use crate::index::hash::HashKey;
+use crate::inspect::stats::{Counters, Stats};
+use crate::log::item::Raw;
+use crate::log::runs::Runs;
+use crate::log::segment::{GROUPS, Home, Id, Segments};
+use crate::log::writer::Parked;
+use crate::mem::budget::Budget;
+use crate::mem::cache_padded::Apart;
+use crate::mem::large_pages::{LargePages, Mover};
+use crate::mem::region::{PAGE_BYTES, Region};
+use crate::ops::cas::CasValues;
+use crate::policy::ghost::Ghost;
+use crate::policy::priority::CLASSES;
+use crate::reclaim::over_provisioning::{Slack, kept_segments};
 use crate::request::{Miss, Now};
-use crate::run::Runs;
-use crate::segment::{GROUPS, Home, Id, Segments};
-use crate::slack::{Slack, kept_segments};
-use crate::stats::{Counters, Stats};
-use crate::worth::CLASSES;
-use crate::write::Parked;
 
 const SEGMENT_BYTES_MIN: usize = 16 << 10;
 const SEGMENT_BYTES_MAX: usize = 1 << 20;
@@ -80,7 +80,7 @@ pub struct Engine {
     pub(crate) is_crowded: bool,
     pub(crate) parked: Apart<Parked>,
     /// Free segments to keep at hand, so that a store need not wait for readers to leave an evicted one; without eviction those that are left to
-    /// gaps as well (`slack.rs`). Changes with the limit.
+    /// gaps as well (`over_provisioning.rs`). Changes with the limit.
     free_target: AtomicU32,
     /// The system had no more memory the last time: there is less than the limit says.
     is_refused: AtomicBool,
@@ -158,7 +158,7 @@ impl Engine {
         let log_segments = memory_bytes / segment_bytes;
         let item_segments = (config.item_bytes_max as usize).div_ceil(segment_bytes) + 1;
         // An entry of the index has room for so many addresses.
-        let segments_max = crate::index::LOG_BYTES_MAX / segment_bytes;
+        let segments_max = crate::index::buckets::LOG_BYTES_MAX / segment_bytes;
         let reserved_segments = (factor * log_segments).min(segments_max / 2);
         let run_segments = (factor * log_segments.max(item_segments)).min(segments_max - reserved_segments);
         let budget = Budget::new(config.memory_bytes);
@@ -188,7 +188,7 @@ impl Engine {
         }
         let segments = Segments::new(reserved_segments as u32, run_segments as u32, segment_bytes)?;
         budget.force(ghost.bytes());
-        budget.force((log_segments * size_of::<crate::segment::Segment>()) as u64);
+        budget.force((log_segments * size_of::<crate::log::segment::Segment>()) as u64);
         Ok(Arc::new(Self {
             item_bytes_max: config.item_bytes_max,
             evict: config.evict,
@@ -234,7 +234,7 @@ impl Engine {
     ///
     /// Errors: there are no such nodes, or the process may not choose. The cache is as good as before.
     pub fn spread_over(&self, nodes: &[u32]) -> io::Result<bool> {
-        if crate::numa::has_policy()? {
+        if crate::mem::numa::has_policy()? {
             return Ok(false);
         }
         self.index.interleave(nodes)?;

@@ -3,16 +3,16 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use crate::ahead::Guess;
 use crate::engine::Engine;
-use crate::hash::Hash;
-use crate::index::Found;
-use crate::item::{DEAD, FETCHED, Raw, STALE, TOKEN};
+use crate::index::buckets::Found;
+use crate::index::hash::Hash;
+use crate::inspect::stats::Counters;
+use crate::log::item::{DEAD, FETCHED, Raw, STALE, TOKEN};
+use crate::log::segment::Home;
+use crate::log::writer::Writer;
+use crate::ops::prefetch::Guess;
+use crate::ops::upload::Pin;
 use crate::request::{Expiry, Fail, Fetch, Fetched, Miss, Now, Token};
-use crate::segment::Home;
-use crate::stats::Counters;
-use crate::upload::Pin;
-use crate::write::Writer;
 
 /// A thread's access to the engine: its open segments, its epoch, its counters. Not shared between threads, but may move.
 pub struct Handle {

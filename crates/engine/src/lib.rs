@@ -50,59 +50,33 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
-mod ahead;
-mod apart;
-mod budget;
-mod cas;
-mod change;
-mod digits;
 mod engine;
 mod epoch;
-mod evict;
-mod evicted;
-mod gaps;
-mod ghost;
 mod handle;
-mod hash;
-mod held;
 mod index;
-mod item;
-mod large_pages;
-mod limbo;
-mod lines;
-mod memory;
-mod numa;
-mod poison;
-mod queues;
+mod inspect;
+mod log;
+mod mem;
+mod ops;
+mod policy;
+mod reclaim;
 mod request;
-mod run;
-mod segment;
-mod slack;
-mod stats;
-mod store;
-mod sums;
-mod survey;
 mod sync;
-mod table;
-mod upload;
-mod walk;
-mod worth;
-mod write;
 
-pub use ahead::{BATCH_MAX, Guess, Guesses};
 pub use engine::{Config, Engine, segment_bytes};
-pub use evicted::Evicted;
 pub use handle::{Handle, Item, Turn};
-pub use hash::Hash;
-pub use large_pages::LargePages;
+pub use index::hash::Hash;
+pub use inspect::eviction_log::Evicted;
+pub use inspect::index_scan::{Swept, Walk};
+pub use inspect::segment_report::{Lifetime, Piece, Queue, Survey};
+pub use inspect::stats::{QueueStats, Stats};
+pub use mem::large_pages::LargePages;
+pub use ops::prefetch::{BATCH_MAX, Guess, Guesses};
+pub use ops::upload::{Pin, UPLOAD_BYTES_MIN, Upload};
 pub use request::{
     Arith, Compare, Counted, Deleted, Expiry, Fail, Fetch, Fetched, Invalidate, Miss, Mode, NoRoom, Now,
     Store, Stored, Token,
 };
-pub use stats::{QueueStats, Stats};
-pub use survey::{Lifetime, Piece, Queue, Survey};
-pub use upload::{Pin, UPLOAD_BYTES_MIN, Upload};
-pub use walk::{Swept, Walk};
 
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 250;

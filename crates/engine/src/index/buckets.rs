@@ -1,0 +1,564 @@
+//! The index: key hash -> place of the item. Compact, read without locks, grown bucket by bucket.
+//!
+//! A bucket is one cache line of eight words. A word is one entry:
+//!
+//! ```text
+//!  63        43 42   41   40 39  38                    0
+//! | tag of hash | LINK|LOCK| uses | place in the log / 8 + 1 |      0 = empty
+//! ```
+//!
+//! When a bucket is full its last word becomes a LINK to an overflow bucket (the place is then its number + 1). LOCK is
+//! used in the first word of a bucket alone, and says that a writer is at work on the whole chain; readers ignore it.
+//!
+//! Growth is linear hashing (Litwin, VLDB 1980): bucket `n` is split off bucket `n - 2^k`, one at a time, in order, so the
+//! load stays even and no request ever waits for more than a few splits.
+//!
+//! Why a reader without locks misses nothing that is there:
+//! - an entry whose item moves is replaced by one store;
+//! - the entry whose word becomes a LINK is written to the overflow bucket before, and the LINK leads there;
+//! - an entry that leaves the overflow goes to the first bucket, and is written there before it is cleared below; a
+//!   reader that misses looks at the first bucket a second time;
+//! - it stays there, unless a split moved it to the last word, and an insert makes that a LINK again; a reader that saw
+//!   no LINK there when it looked below, and then sees one, starts again;
+//! - a split copies first, then publishes the new number of buckets, then clears; a reader that misses and sees the number
+//!   changed starts again.
+
+use std::io;
+use std::sync::PoisonError;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::*;
+
+use crate::index::hash::Hash;
+use crate::mem::budget::Budget;
+use crate::mem::cache_padded::Apart;
+use crate::mem::lines::{LINE_BYTES, Line, Lines, WORDS};
+use crate::mem::region::PAGE_BYTES;
+use crate::sync::{AtomicU64, Mutex, MutexGuard, spin_loop, yield_now};
+
+const LAST: usize = WORDS - 1;
+
+const PLACE_BITS: u32 = 39;
+const PLACE: u64 = (1 << PLACE_BITS) - 1;
+/// The longest log whose items an entry can point to.
+pub(crate) const LOG_BYTES_MAX: usize = (PLACE as usize) << 3;
+const USE_ONE: u64 = 1 << PLACE_BITS;
+const USES: u64 = 3 << PLACE_BITS;
+const LOCK: u64 = 1 << 41;
+const LINK: u64 = 1 << 42;
+const TAG: u64 = !0 << 43;
+
+/// Entries per bucket beyond which the index grows. With eight words a bucket, 7 gives 11.6 bytes an item: 27 % of the
+/// buckets have an overflow bucket, 15 % of the hits look at a second line.
+const ITEMS_PER_BUCKET: u64 = WORDS as u64 - 1;
+
+/// By so many splits is the bucket of one fetched ahead ...
+const SPLIT_BUCKETS_AHEAD: u64 = 4;
+/// ... and by so many its items.
+const SPLIT_ITEMS_AHEAD: u64 = 2;
+
+/// One word of the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry(u64);
+
+impl Entry {
+    /// An entry for an item at an offset of the log (a multiple of 8).
+    pub(crate) fn new(hash: Hash, offset: usize, uses: u8) -> Self {
+        let place = (offset as u64 >> 3) + 1;
+        debug_assert!(place <= PLACE && offset.is_multiple_of(8));
+        Self(hash.0 & TAG | u64::from(uses.min(3)) << PLACE_BITS | place)
+    }
+
+    /// Where the item lies in the log.
+    pub(crate) fn offset(self) -> usize {
+        (((self.0 & PLACE) - 1) << 3) as usize
+    }
+
+    /// How often it was read since it entered its queue: 0 to 3.
+    pub(crate) fn uses(self) -> u8 {
+        ((self.0 & USES) >> PLACE_BITS) as u8
+    }
+
+    fn matches(self, hash: Hash) -> bool {
+        (self.0 ^ hash.0) & TAG == 0 && self.is_item()
+    }
+
+    fn is_same_item(self, other: Self) -> bool {
+        (self.0 ^ other.0) & !(USES | LOCK) == 0
+    }
+
+    fn is_item(self) -> bool {
+        self.0 & LINK == 0 && self.0 & PLACE != 0
+    }
+
+    fn overflow(self) -> Option<usize> {
+        (self.0 & LINK != 0).then(|| (self.0 & PLACE) as usize - 1)
+    }
+}
+
+/// An entry found, and where.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found<'i> {
+    word: &'i AtomicU64,
+    pub(crate) entry: Entry,
+}
+
+impl Found<'_> {
+    /// Does the entry still point to the same item?
+    #[inline]
+    pub(crate) fn is_unchanged(&self) -> bool {
+        Entry(self.word.load(Acquire)).is_same_item(self.entry)
+    }
+
+    /// Counts a use, up to three; lock-free, and no write at all once the count is full. A use lost in a race is one
+    /// use less.
+    pub(crate) fn note_use(&self) {
+        let word = self.entry.0;
+        if word & USES != USES {
+            let _ = self.word.compare_exchange(word, word + USE_ONE, Relaxed, Relaxed);
+        }
+    }
+}
+
+/// What the index has to know of the items that it points to. Offsets are those of the log.
+pub(crate) trait Items {
+    fn hash_at(&self, offset: usize) -> Hash;
+
+    /// Starts fetching what `hash_at` reads.
+    fn prefetch(&self, offset: usize);
+}
+
+pub(crate) struct Index {
+    /// Number of buckets; every look-up reads it, a split writes it.
+    count: AtomicU64,
+    buckets: Lines,
+    overflow: Lines,
+    /// Held by whoever splits. Never waited for.
+    splitting: Apart<Mutex<()>>,
+    /// Overflow buckets out of use. Taken while buckets are locked, so nothing is locked while it is held.
+    spare: Apart<Mutex<Spare>>,
+    /// How many large pages of the buckets and of the overflow were filled and moved.
+    large_pages: [AtomicUsize; 2],
+    /// Items, in steps of what handles report.
+    items: Apart<AtomicU64>,
+}
+
+struct Spare {
+    freed: Vec<u32>,
+    /// Number of buckets ever used.
+    used: usize,
+}
+
+impl Index {
+    /// Address space for `memory_bytes` of cache; `count` buckets (a power of two) to start with.
+    pub(crate) fn new(memory_bytes: usize, count: usize, budget: &Budget) -> io::Result<Self> {
+        let buckets = Lines::reserve(buckets_bytes(memory_bytes, count))?;
+        let overflow = Lines::reserve(overflow_bytes(memory_bytes))?;
+        if !buckets.commit(count) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        budget.force((count * LINE_BYTES).next_multiple_of(PAGE_BYTES) as u64);
+        Ok(Self {
+            count: AtomicU64::new(count as u64),
+            buckets,
+            overflow,
+            splitting: Apart::new(Mutex::new(())),
+            spare: Apart::new(Mutex::new(Spare { freed: Vec::new(), used: 0 })),
+            large_pages: [AtomicUsize::new(0), AtomicUsize::new(0)],
+            items: Apart::new(AtomicU64::new(0)),
+        })
+    }
+
+    /// Address space that an index of these sizes takes.
+    pub(crate) fn reserved_bytes(memory_bytes: usize, count: usize) -> usize {
+        buckets_bytes(memory_bytes, count) + overflow_bytes(memory_bytes)
+    }
+
+    /// Moves what has been filled since to a large page, one page of it. False: nothing is to be moved, or the system has no large page now.
+    pub(crate) fn move_to_large_page(&self) -> bool {
+        let places = [
+            (&self.buckets, self.bucket_count() as usize, &self.large_pages[0]),
+            (&self.overflow, self.spare().used, &self.large_pages[1]),
+        ];
+        places.into_iter().any(|(lines, filled, moved)| {
+            let is_moved = lines.move_to_large_page(moved.load(Relaxed), filled);
+            moved.fetch_add(is_moved.into(), Relaxed);
+            is_moved
+        })
+    }
+
+    /// As [`crate::mem::numa::interleave`].
+    pub(crate) fn interleave(&self, nodes: &[u32]) -> io::Result<()> {
+        self.buckets.interleave(nodes)?;
+        self.overflow.interleave(nodes)
+    }
+
+    /// Starts fetching the line that a look-up will read.
+    pub(crate) fn prefetch(&self, hash: Hash) {
+        self.buckets.prefetch(bucket_of(hash, self.count.load(Relaxed)));
+    }
+
+    /// The entry that is probably the one, if any of the first line has its tag.
+    #[inline(always)]
+    pub(crate) fn guess(&self, hash: Hash) -> Option<Found<'_>> {
+        let line = self.line(bucket_of(hash, self.count.load(Acquire)));
+        let mut last = Entry(0);
+        for word in line {
+            last = Entry(word.load(Acquire));
+            if last.matches(hash) {
+                return Some(Found { word, entry: last });
+            }
+        }
+        if let Some(overflow) = last.overflow() {
+            self.overflow.prefetch(overflow);
+        }
+        None
+    }
+
+    /// The same for a hash that the first line does not know, once the next has been fetched.
+    pub(crate) fn guess_below(&self, hash: Hash) -> Option<Found<'_>> {
+        let first = self.line(bucket_of(hash, self.count.load(Acquire)));
+        self.below(first).find_map(|line| scan(line, hash, &|_| true))
+    }
+
+    /// Finds the entry for which `is_it` says yes. Lock-free.
+    #[inline]
+    pub(crate) fn find(&self, hash: Hash, is_it: impl Fn(Entry) -> bool) -> Option<Found<'_>> {
+        loop {
+            let count = self.count.load(Acquire);
+            let first = self.line(bucket_of(hash, count));
+            let mut lines_below = 0;
+            let found = scan(first, hash, &is_it).or_else(|| {
+                let mut below = self.below(first).inspect(|_| lines_below += 1);
+                // It may have moved up while we looked further down.
+                below.find_map(|line| scan(line, hash, &is_it)).or_else(|| scan(first, hash, &is_it))
+            });
+            if found.is_some() {
+                return found;
+            }
+            // ... and down again, where we saw nothing to look into.
+            let is_pushed_down = lines_below == 0 && Entry(first[LAST].load(Acquire)).overflow().is_some();
+            if !is_pushed_down && self.count.load(Acquire) == count {
+                return None;
+            }
+        }
+    }
+
+    /// Locks the bucket that holds, or would hold, a key with this hash.
+    #[inline]
+    pub(crate) fn lock(&self, hash: Hash) -> Bucket<'_> {
+        loop {
+            let count = self.count.load(Acquire);
+            let bucket = self.lock_bucket(bucket_of(hash, count));
+            // A split may have come in between; it cannot from here on.
+            let now = self.count.load(Acquire);
+            if now == count || bucket_of(hash, now) == bucket_of(hash, count) {
+                return bucket;
+            }
+        }
+    }
+
+    /// How many low bits of a hash say which bucket it belongs to, at this one. Stays so while that bucket is locked.
+    pub(crate) fn bucket_bits(&self, hash: Hash) -> u32 {
+        let count = self.count.load(Acquire);
+        let bits = count.ilog2();
+        let is_split = (hash.0 & ((1 << bits) - 1)) + (1 << bits) < count;
+        bits + u32::from(is_split)
+    }
+
+    /// Tells the index that `items` more (or fewer) items exist, and lets it grow by a few buckets if they are too many.
+    /// `log` knows the items; `retire` takes overflow buckets out of use.
+    pub(crate) fn report(&self, items: i64, budget: &Budget, log: &impl Items, mut retire: impl FnMut(u32)) {
+        self.items.fetch_add(items as u64, Relaxed);
+        if !self.is_growing() {
+            return;
+        }
+        // Somebody else is at it: enough.
+        let Ok(_splitting) = self.splitting.try_lock() else { return };
+        // More than the items need, so that it catches up; few enough that nobody waits for it.
+        let splits = 2 + items.max(0) as u64 / 4;
+        for _ in 0..splits {
+            self.prefetch_splits(log);
+            if !self.is_growing() || !self.split(budget, log, &mut retire) {
+                break;
+            }
+        }
+    }
+
+    /// As many items as were reported.
+    pub(crate) fn items(&self) -> u64 {
+        // A handle may have reported removals before another reported the same items' arrival.
+        (self.items.load(Relaxed) as i64).max(0) as u64
+    }
+
+    /// More items than the buckets should hold?
+    pub(crate) fn is_growing(&self) -> bool {
+        let count = self.count.load(Relaxed);
+        self.items() > count * ITEMS_PER_BUCKET && (count as usize) < self.buckets.count()
+    }
+
+    /// Buckets, not counting overflow.
+    pub(crate) fn bucket_count(&self) -> u64 {
+        self.count.load(Relaxed)
+    }
+
+    /// Memory in use.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.count.load(Relaxed) + self.spare().used as u64) * LINE_BYTES as u64
+    }
+
+    /// Overflow buckets that nobody reads any more come back here.
+    pub(crate) fn reuse_overflow(&self, overflow: u32) {
+        let line = self.overflow.get(overflow as usize);
+        line.iter().for_each(|word| word.store(0, Relaxed));
+        self.spare().freed.push(overflow);
+    }
+
+    /// Fetches ahead what the splits after the next will read: the bucket of one, and the items of one before it. Else each would wait
+    /// for all of a bucket's items, which lie anywhere.
+    fn prefetch_splits(&self, log: &impl Items) {
+        let new = self.bucket_count();
+        let splits_from = |new: u64| (new - (1 << new.ilog2())) as usize;
+        for word in self.line(splits_from(new + SPLIT_ITEMS_AHEAD)) {
+            let entry = Entry(word.load(Relaxed));
+            if entry.is_item() {
+                log.prefetch(entry.offset());
+            }
+        }
+        self.buckets.prefetch(splits_from(new + SPLIT_BUCKETS_AHEAD));
+    }
+
+    /// Splits one bucket. False if there is no room for it or its overflow.
+    fn split(&self, budget: &Budget, log: &impl Items, retire: &mut impl FnMut(u32)) -> bool {
+        let new = self.count.load(Relaxed) as usize;
+        if !self.buckets.commit(new + 1) {
+            return false;
+        }
+        let old = self.lock_bucket(new - (1 << new.ilog2()));
+        let (mut leaving, mut staying) = (Vec::with_capacity(2 * WORDS), Vec::with_capacity(2 * WORDS));
+        for word in old.lines().flatten() {
+            let entry = Entry(word.load(Acquire) & !LOCK);
+            if entry.is_item() {
+                let moves = bucket_of(log.hash_at(entry.offset()), new as u64 + 1) == new;
+                if moves { &mut leaving } else { &mut staying }.push(entry);
+            }
+        }
+        // Each side may need overflow of its own; have it ready before anything moves.
+        let spare = leaving.len().div_ceil(LAST) + staying.len().div_ceil(LAST);
+        let Some(mut spare) = self.take_overflow(budget, spare) else { return false };
+        if (new * LINE_BYTES).is_multiple_of(PAGE_BYTES) {
+            budget.force(PAGE_BYTES as u64);
+        }
+        let new_line = self.line(new);
+        self.lay_out(new_line, &leaving, &mut spare);
+        // The old chain is written anew behind a fresh overflow; what readers may still be reading of the old overflow
+        // stays as it was until their turns end.
+        let old_links = old.lines().filter_map(|line| Entry(line[LAST].load(Relaxed)).overflow());
+        let old_overflow: Vec<u32> = old_links.map(|overflow| overflow as u32).collect();
+        let tail = (staying.len() > WORDS).then(|| {
+            let overflow = spare.pop();
+            if let Some(overflow) = overflow {
+                self.lay_out(self.overflow.get(overflow as usize), &staying[LAST..], &mut spare);
+            }
+            overflow
+        });
+        self.count.store(new as u64 + 1, Release);
+        for (at, word) in old.first.iter().enumerate() {
+            let entry = match tail.flatten() {
+                Some(overflow) if at == LAST => LINK | (u64::from(overflow) + 1),
+                _ => staying.get(at).map_or(0, |entry| entry.0),
+            };
+            // Bits that readers set meanwhile are lost: a few uses.
+            old.put(word, Entry(entry));
+        }
+        self.spare().freed.extend(spare);
+        old_overflow.into_iter().for_each(retire);
+        true
+    }
+
+    /// Writes entries to a line that nobody reads yet, chaining overflow as needed.
+    fn lay_out(&self, line: &Line, entries: &[Entry], spare: &mut Vec<u32>) {
+        let here = if entries.len() > WORDS { LAST } else { entries.len() };
+        for (word, entry) in line.iter().zip(&entries[..here]) {
+            word.store(entry.0, Relaxed);
+        }
+        if here < entries.len() {
+            let overflow = spare.pop().expect("the caller took enough overflow buckets");
+            self.lay_out(self.overflow.get(overflow as usize), &entries[here..], spare);
+            line[LAST].store(LINK | (u64::from(overflow) + 1), Release);
+        }
+    }
+
+    fn take_overflow(&self, budget: &Budget, wanted: usize) -> Option<Vec<u32>> {
+        let mut spare = self.spare();
+        let fresh = wanted.saturating_sub(spare.freed.len());
+        if spare.used + fresh > self.overflow.count() || !self.overflow.commit(spare.used + fresh) {
+            return None;
+        }
+        let keep = spare.freed.len() - (wanted - fresh);
+        let mut taken = spare.freed.split_off(keep);
+        for _ in 0..fresh {
+            if (spare.used * LINE_BYTES).is_multiple_of(PAGE_BYTES) {
+                budget.force(PAGE_BYTES as u64);
+            }
+            taken.push(spare.used as u32);
+            spare.used += 1;
+        }
+        Some(taken)
+    }
+
+    /// From here on a bucket that is full stays as it is.
+    #[cfg(test)]
+    pub(crate) fn use_up_overflow(&self) {
+        *self.spare() = Spare { freed: Vec::new(), used: self.overflow.count() };
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Spare> {
+        // Nothing in here panics half-way.
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The overflow lines of a chain. A line's link is read when the next line is asked for, and not before: by then the
+    /// caller has looked at all words of the line, and an entry that made way for a link in between is further down.
+    fn below<'i>(&'i self, first: &'i Line) -> impl Iterator<Item = &'i Line> {
+        let mut line = first;
+        std::iter::from_fn(move || {
+            line = self.overflow.get(Entry(line[LAST].load(Acquire)).overflow()?);
+            Some(line)
+        })
+    }
+
+    fn line(&self, bucket: usize) -> &Line {
+        self.buckets.get(bucket)
+    }
+
+    fn lock_bucket(&self, bucket: usize) -> Bucket<'_> {
+        let first = self.line(bucket);
+        let mut tries = 0u32;
+        while first[0].fetch_or(LOCK, Acquire) & LOCK != 0 {
+            tries += 1;
+            // The owner holds it for less than a microsecond, unless it lost its core.
+            if tries.is_multiple_of(64) { yield_now() } else { spin_loop() }
+        }
+        Bucket { index: self, first }
+    }
+}
+
+/// For buckets: as many as a memory of nothing but the smallest items would need.
+fn buckets_bytes(memory_bytes: usize, count: usize) -> usize {
+    (memory_bytes / 2).max(count * LINE_BYTES).max(1 << 16)
+}
+
+/// For what does not fit into them.
+fn overflow_bytes(memory_bytes: usize) -> usize {
+    (memory_bytes / 4).max(1 << 16)
+}
+
+/// Which of `count` buckets a hash belongs to.
+#[inline]
+fn bucket_of(hash: Hash, count: u64) -> usize {
+    // As many bits as the highest bucket has; one bucket has none, and gets one that is taken off again.
+    let mask = !0 >> ((count - 1) | 1).leading_zeros();
+    let bucket = hash.0 & mask;
+    (if bucket < count { bucket } else { bucket & (mask >> 1) }) as usize
+}
+
+#[inline]
+fn scan<'i>(line: &'i Line, hash: Hash, is_it: &impl Fn(Entry) -> bool) -> Option<Found<'i>> {
+    line.iter().find_map(|word| {
+        let entry = Entry(word.load(Acquire));
+        (entry.matches(hash) && is_it(entry)).then_some(Found { word, entry })
+    })
+}
+
+/// A locked bucket; unlocked when dropped.
+pub(crate) struct Bucket<'i> {
+    index: &'i Index,
+    first: &'i Line,
+}
+
+impl<'i> Bucket<'i> {
+    /// An entry that was found before the bucket was locked, as it is now, if that is plain to see: it points to the same item and is where
+    /// it was, on the first line. (A line of the overflow may have been cut off by a split, and then still looks as it did.)
+    pub(crate) fn still<'f>(&self, found: &Found<'f>) -> Option<Found<'f>> {
+        let entry = Entry(found.word.load(Acquire));
+        let is_here = self.first.as_ptr_range().contains(&std::ptr::from_ref(found.word));
+        (is_here && entry.is_same_item(found.entry)).then_some(Found { word: found.word, entry })
+    }
+
+    /// Finds the entry for which `is_it` says yes.
+    pub(crate) fn find(&self, hash: Hash, is_it: impl Fn(Entry) -> bool) -> Option<Found<'i>> {
+        self.lines().find_map(|line| scan(line, hash, &is_it))
+    }
+
+    /// All entries.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> + use<'i> {
+        self.lines().flatten().map(|word| Entry(word.load(Acquire) & !LOCK)).filter(|entry| entry.is_item())
+    }
+
+    /// Points an entry to another item.
+    pub(crate) fn replace(&self, found: &Found<'_>, entry: Entry) {
+        self.put(found.word, entry);
+    }
+
+    /// Adds an entry. False if there is no room for an overflow bucket, which takes a cache of nothing but the smallest
+    /// items.
+    #[must_use]
+    pub(crate) fn insert(&self, entry: Entry, budget: &Budget) -> bool {
+        if let Some(empty) = self.lines().flatten().find(|word| word.load(Relaxed) & !LOCK == 0) {
+            self.put(empty, entry);
+            return true;
+        }
+        let Some(taken) = self.index.take_overflow(budget, 1) else { return false };
+        let full = self.lines().last().unwrap_or(self.first);
+        let line = self.index.overflow.get(taken[0] as usize);
+        line[0].store(full[LAST].load(Relaxed), Relaxed);
+        line[1].store(entry.0, Relaxed);
+        full[LAST].store(LINK | (u64::from(taken[0]) + 1), Release);
+        true
+    }
+
+    /// Removes an entry, and lets one of the overflow take its word, so that chains shrink as they empty. `retire` takes an
+    /// overflow bucket that became empty.
+    pub(crate) fn remove(&self, found: &Found<'_>, mut retire: impl FnMut(u32)) {
+        self.put(found.word, Entry(0));
+        let Some(last) = self.index.below(self.first).last() else { return };
+        if self.first.iter().any(|word| std::ptr::eq(word, found.word)) {
+            // Written above before it is cleared below: see the module's head.
+            if let Some(below) = last.iter().find(|word| Entry(word.load(Relaxed)).is_item()) {
+                self.put(found.word, Entry(below.load(Relaxed)));
+                below.store(0, Release);
+            }
+        }
+        if last.iter().all(|word| word.load(Relaxed) == 0) {
+            let link =
+                self.lines().map(|line| &line[LAST]).filter(|word| word.load(Relaxed) & LINK != 0).last();
+            if let Some(link) = link {
+                let empty = (link.load(Relaxed) & PLACE) as u32 - 1;
+                self.put(link, Entry(0));
+                retire(empty);
+            }
+        }
+    }
+
+    fn lines(&self) -> impl Iterator<Item = &'i Line> + use<'i> {
+        std::iter::once(self.first).chain(self.index.below(self.first))
+    }
+
+    fn put(&self, word: &AtomicU64, entry: Entry) {
+        if std::ptr::eq(word, &self.first[0]) {
+            // Others try to lock this word: it only ever changes by exchanges, never by a plain store that crosses theirs.
+            word.swap(entry.0 | LOCK, AcqRel);
+        } else {
+            word.store(entry.0 & !LOCK, Release);
+        }
+    }
+}
+
+impl Drop for Bucket<'_> {
+    fn drop(&mut self) {
+        self.first[0].fetch_and(!LOCK, Release);
+    }
+}
+
+#[cfg(test)]
+mod tests;

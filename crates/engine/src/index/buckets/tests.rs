@@ -1,0 +1,313 @@
+//! The index alone: as a map, and (built with `--cfg loom`) in every order in which a reader and a writer can meet.
+
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+impl<H: Fn(usize) -> Hash> Items for H {
+    fn hash_at(&self, offset: usize) -> Hash {
+        self(offset)
+    }
+
+    fn prefetch(&self, _offset: usize) {}
+}
+
+fn index(buckets: usize) -> (Index, Budget) {
+    let budget = Budget::new(1 << 30);
+    (Index::new(1 << 20, buckets, &budget).unwrap(), budget)
+}
+
+/// What the system refuses now it may grant later.
+#[cfg(not(any(loom, miri)))]
+#[test]
+#[allow(unsafe_code)]
+fn a_page_that_could_not_be_moved_is_next_again() {
+    // Two large pages of buckets, and one that is cut at the front.
+    let (index, _) = index(3 << 15);
+    let refuse = |is_refusing: libc::c_ulong| {
+        // SAFETY: says how the system maps memory, and changes none.
+        assert_eq!(unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, is_refusing, 0, 0, 0) }, 0);
+    };
+    refuse(1);
+    let is_moved = index.move_to_large_page();
+    refuse(0);
+    assert!(!is_moved);
+    assert_eq!(index.large_pages[0].load(Relaxed), 0);
+}
+
+/// A hash with a tag of its own that belongs to a given bucket.
+#[cfg(loom)]
+fn hash(tag: u64, bucket: u64) -> Hash {
+    Hash(tag << 43 | bucket)
+}
+
+fn insert(index: &Index, budget: &Budget, hash: Hash, offset: usize) {
+    assert!(index.lock(hash).insert(Entry::new(hash, offset, 0), budget));
+}
+
+fn finds(index: &Index, hash: Hash, offset: usize) -> bool {
+    index.find(hash, |entry| entry.offset() == offset).is_some()
+}
+
+fn remove(index: &Index, hash: Hash, offset: usize) -> Vec<u32> {
+    let mut retired = Vec::new();
+    let bucket = index.lock(hash);
+    let found = bucket.find(hash, |entry| entry.offset() == offset).expect("an entry to remove");
+    bucket.remove(&found, |overflow| retired.push(overflow));
+    retired
+}
+
+#[cfg(not(loom))]
+#[test]
+fn holds_what_a_set_holds_while_it_grows_and_chains_come_and_go() {
+    let (index, budget) = index(2);
+    let mut offsets: Vec<usize> = Vec::new();
+    // Hashes whose low bits hardly differ make long chains.
+    let hash_at = |offset: usize| Hash((offset as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) & !0xf0 | 0x30);
+    let mut random = 1u64;
+    for round in 0..60_000usize {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let wants_more = offsets.len() < 3000 + round / 20 % 1000;
+        if wants_more || offsets.is_empty() {
+            let offset = (round + 1) * 8;
+            insert(&index, &budget, hash_at(offset), offset);
+            offsets.push(offset);
+            index.report(1, &budget, &hash_at, |overflow| index.reuse_overflow(overflow));
+        } else {
+            let offset = offsets.swap_remove((random >> 33) as usize % offsets.len());
+            remove(&index, hash_at(offset), offset).into_iter().for_each(|gone| index.reuse_overflow(gone));
+            assert!(!finds(&index, hash_at(offset), offset));
+            index.report(-1, &budget, &hash_at, |overflow| index.reuse_overflow(overflow));
+        }
+        if round % 997 == 0 {
+            assert!(offsets.iter().all(|&offset| finds(&index, hash_at(offset), offset)), "round {round}");
+        }
+    }
+    assert!(index.bucket_count() > 400, "it has grown: {}", index.bucket_count());
+    let charged = budget.used_bytes();
+    assert!(
+        (index.bytes()..index.bytes() + 2 * PAGE_BYTES as u64).contains(&charged),
+        "charged by the page: {charged}"
+    );
+}
+
+#[cfg(not(loom))]
+#[test]
+fn every_bucket_is_split_off_the_right_one() {
+    for count in 1..200u64 {
+        for low in 0..512u64 {
+            let (before, after) = (bucket_of(Hash(low), count), bucket_of(Hash(low), count + 1));
+            let source = (count - (1 << count.ilog2())) as usize;
+            assert!(before == after || (before == source && after == count as usize));
+        }
+    }
+}
+
+#[cfg(loom)]
+mod orders {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    fn model(test: impl Fn() + Sync + Send + 'static) {
+        model_with(3, test);
+    }
+
+    /// With so many changes of threads that are not ready to give way.
+    fn model_with(preemptions: usize, test: impl Fn() + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(preemptions);
+        builder.check(test);
+    }
+
+    /// `buckets` buckets with entries 1..=count in bucket 0, at offsets tag * 8.
+    fn chain(buckets: usize, count: u64) -> (Arc<Index>, Arc<Budget>) {
+        let (index, budget) = index(buckets);
+        (1..=count).for_each(|tag| insert(&index, &budget, hash(tag, 0), tag as usize * 8));
+        (Arc::new(index), Arc::new(budget))
+    }
+
+    #[test]
+    fn a_reader_finds_an_entry_that_moves_up() {
+        model(|| {
+            let (index, _) = chain(1, 4);
+            let reader = thread::spawn({
+                let index = Arc::clone(&index);
+                move || assert!(finds(&index, hash(3, 0), 24) && finds(&index, hash(4, 0), 32))
+            });
+            remove(&index, hash(1, 0), 8);
+            reader.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_reader_finds_an_entry_whose_overflow_goes() {
+        model(|| {
+            let (index, _) = chain(1, 4);
+            let reader = thread::spawn({
+                let index = Arc::clone(&index);
+                move || assert!(finds(&index, hash(4, 0), 32))
+            });
+            remove(&index, hash(1, 0), 8);
+            assert_eq!(remove(&index, hash(2, 0), 16), [0], "the overflow is empty and retired");
+            reader.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_reader_finds_an_entry_whose_word_becomes_a_link() {
+        model(|| {
+            let (index, budget) = chain(1, 3);
+            let reader = thread::spawn({
+                let index = Arc::clone(&index);
+                move || assert!(finds(&index, hash(3, 0), 24))
+            });
+            insert(&index, &budget, hash(4, 0), 32);
+            reader.join().unwrap();
+            assert!(finds(&index, hash(4, 0), 32));
+        });
+    }
+
+    #[test]
+    fn a_reader_finds_entries_while_their_bucket_is_split() {
+        model(|| {
+            let (index, budget) = index(1);
+            // Odd ones will leave.
+            for tag in 1..=3 {
+                insert(&index, &budget, hash(tag, tag & 1), tag as usize * 8);
+            }
+            let (index, budget) = (Arc::new(index), Arc::new(budget));
+            let reader = thread::spawn({
+                let index = Arc::clone(&index);
+                move || assert!(finds(&index, hash(3, 1), 24) && finds(&index, hash(2, 0), 16))
+            });
+            index.report(3, &budget, &|offset| hash(offset as u64 / 8, offset as u64 / 8 & 1), |_| {});
+            assert!(index.bucket_count() >= 2);
+            reader.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_reader_finds_an_entry_that_a_split_moves_up_and_the_next_insert_down_again() {
+        // The split gives way to the reader, the reader to the split, the split to the reader again, and that to the
+        // insert.
+        model_with(4, || {
+            // 4 lies in the overflow; 1 leaves, so that 2 to 4 fill the first line and 4 its last word.
+            let (index, budget) = index(1);
+            let hash_of = |tag: u64| hash(tag, u64::from(tag == 1));
+            (1..=4).for_each(|tag| insert(&index, &budget, hash_of(tag), tag as usize * 8));
+            let (index, budget) = (Arc::new(index), Arc::new(budget));
+            let reader = thread::spawn({
+                let index = Arc::clone(&index);
+                move || assert!(finds(&index, hash(4, 0), 32))
+            });
+            assert!(index.split(&budget, &|offset| hash_of(offset as u64 / 8), &mut |_| {}));
+            insert(&index, &budget, hash(5, 0), 40);
+            reader.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_writer_waits_for_a_split() {
+        model(|| {
+            let (index, budget) = index(1);
+            for tag in 1..=3 {
+                insert(&index, &budget, hash(tag, tag & 1), tag as usize * 8);
+            }
+            let (index, budget) = (Arc::new(index), Arc::new(budget));
+            let writer = thread::spawn({
+                let index = Arc::clone(&index);
+                move || remove(&index, hash(3, 1), 24)
+            });
+            index.report(3, &budget, &|offset| hash(offset as u64 / 8, offset as u64 / 8 & 1), |_| {});
+            writer.join().unwrap();
+            assert!(!finds(&index, hash(3, 1), 24), "removed");
+            assert!(finds(&index, hash(1, 1), 8), "left");
+            assert!(finds(&index, hash(2, 0), 16), "stayed");
+        });
+    }
+
+    #[test]
+    fn a_replaced_item_is_found_old_or_new_and_never_after_it_was_freed() {
+        use crate::epoch::epochs::Epochs;
+        use loom::sync::atomic::AtomicU64;
+        model(|| {
+            let (index, budget) = index(1);
+            insert(&index, &budget, hash(1, 0), 8);
+            let index = Arc::new(index);
+            let epochs = Arc::new(Epochs::new(2));
+            // What lies at offsets 8 and 16: 1 while it may be read.
+            let memory = Arc::new([AtomicU64::new(1), AtomicU64::new(0)]);
+            let reader = thread::spawn({
+                let (index, epochs, memory) = (Arc::clone(&index), Arc::clone(&epochs), Arc::clone(&memory));
+                move || {
+                    epochs.enter(0);
+                    let found = index.find(hash(1, 0), |_| true).expect("it is always there").entry;
+                    assert_eq!(memory[found.offset() / 8 - 1].load(Relaxed), 1, "read after it was freed");
+                    epochs.leave(0);
+                }
+            });
+            memory[1].store(1, Relaxed);
+            let bucket = index.lock(hash(1, 0));
+            let found = bucket.find(hash(1, 0), |_| true).unwrap();
+            bucket.replace(&found, Entry::new(hash(1, 0), 16, 0));
+            drop(bucket);
+            let tag = epochs.retire();
+            if epochs.horizon() > tag {
+                memory[0].store(0, Relaxed);
+            }
+            reader.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_reader_finds_an_entry_of_the_overflow_whose_word_becomes_a_link() {
+        model(|| {
+            // Two in the first bucket and its link, three in the overflow.
+            let (index, budget) = chain(1, 5);
+            let reader = thread::spawn({
+                let index = Arc::clone(&index);
+                move || assert!(finds(&index, hash(5, 0), 40) && finds(&index, hash(2, 0), 16))
+            });
+            insert(&index, &budget, hash(6, 0), 48);
+            reader.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn memory_is_not_freed_under_a_reader_by_somebody_outside_a_turn() {
+        use crate::epoch::epochs::Epochs;
+        use loom::sync::atomic::AtomicU64;
+        model(|| {
+            let epochs = Arc::new(Epochs::new(2));
+            // Whether the item is linked, and whether its memory is still there; the tag that it was retired with, 0: not yet.
+            let shared = Arc::new((AtomicU64::new(1), AtomicU64::new(1), crate::sync::Mutex::new(0)));
+            let reader = thread::spawn({
+                let (epochs, shared) = (Arc::clone(&epochs), Arc::clone(&shared));
+                move || {
+                    epochs.enter(0);
+                    if shared.0.load(Acquire) == 1 {
+                        assert_eq!(shared.1.load(Relaxed), 1, "read after it was freed");
+                    }
+                    epochs.leave(0);
+                }
+            });
+            let writer = thread::spawn({
+                let (epochs, shared) = (Arc::clone(&epochs), Arc::clone(&shared));
+                move || {
+                    epochs.enter(1);
+                    shared.0.store(0, Release);
+                    *shared.2.lock().unwrap() = epochs.retire();
+                    epochs.leave(1);
+                }
+            });
+            let horizon = epochs.horizon();
+            let tag = *shared.2.lock().unwrap();
+            if tag != 0 && tag < horizon {
+                shared.1.store(0, Relaxed);
+            }
+            reader.join().unwrap();
+            writer.join().unwrap();
+        });
+    }
+}

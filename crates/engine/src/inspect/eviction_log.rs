@@ -1,0 +1,71 @@
+//! A record of what a handle evicted, for whoever wants to watch.
+
+use crate::handle::{Handle, Turn};
+use crate::log::item::FETCHED;
+use crate::request::Expiry;
+
+/// A living item that had to go.
+#[derive(Clone, Debug)]
+pub struct Evicted {
+    /// Its key.
+    pub key: Box<[u8]>,
+    /// Was it fetched since it was stored?
+    pub is_fetched: bool,
+    /// When it would have expired.
+    pub expiry: Expiry,
+    /// Seconds since its last use.
+    pub idle_secs: u32,
+    /// Which of [`crate::Stats::queues`] it lived in.
+    pub queue: usize,
+    /// Size of its value.
+    pub value_bytes: usize,
+}
+
+/// What a handle remembers of its evictions.
+#[derive(Default)]
+pub(crate) struct Record {
+    is_kept: bool,
+    evicted: Vec<Evicted>,
+}
+
+impl Handle {
+    /// Whether evictions by this handle are to be remembered until they are taken; else they are forgotten.
+    pub fn record_evictions(&mut self, is_kept: bool) {
+        let record = &mut self.writer.get_mut().record;
+        record.is_kept = is_kept;
+        if !is_kept {
+            record.evicted = Vec::new();
+        }
+    }
+
+    /// Are they?
+    pub fn records_evictions(&self) -> bool {
+        self.writer.borrow().record.is_kept
+    }
+
+    /// What was evicted since the last call; only the first thousand of it.
+    pub fn take_evicted(&mut self) -> Vec<Evicted> {
+        std::mem::take(&mut self.writer.get_mut().record.evicted)
+    }
+}
+
+impl Turn<'_> {
+    /// Notes that the item at an offset is evicted, if anybody wants to know.
+    pub(crate) fn record_eviction(&self, offset: usize, idle_secs: u32) {
+        let record = &mut self.handle.writer.borrow_mut().record;
+        if !record.is_kept || record.evicted.len() >= RECORD_MAX {
+            return;
+        }
+        let raw = self.engine().item_at(offset);
+        record.evicted.push(Evicted {
+            key: raw.key().into(),
+            is_fetched: raw.marks() & FETCHED != 0,
+            expiry: raw.expiry(),
+            idle_secs,
+            queue: self.engine().queue_at(offset),
+            value_bytes: raw.value_bytes(),
+        });
+    }
+}
+
+const RECORD_MAX: usize = 1000;

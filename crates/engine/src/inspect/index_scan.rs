@@ -1,0 +1,164 @@
+//! A walk over all items, bucket by bucket: for dumps of keys and for looking for what has expired.
+//!
+//! The walk goes through the hashes in the order of their reversed bits. The hashes of a bucket are neighbours in that
+//! order, and when the index splits a bucket both halves keep their place: so where the walk is stays a border between
+//! buckets however far the index grows meanwhile, and an item that is there all the time is met exactly once.
+
+use crate::handle::Turn;
+use crate::index::hash::Hash;
+use crate::request::Fetched;
+
+/// How far a walk has come. To be continued in any turn, of any handle of the same engine.
+#[derive(Clone, Debug, Default)]
+pub struct Walk {
+    /// The reversed hash from which on nothing has been met.
+    at: u64,
+    is_done: bool,
+    /// Offsets of the items of the bucket at hand.
+    offsets: Vec<usize>,
+}
+
+/// What a sweep did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Swept {
+    /// Items looked at.
+    pub examined: u64,
+    /// ... of which removed.
+    pub reclaimed: u64,
+}
+
+impl Walk {
+    /// All items have been met.
+    pub fn is_done(&self) -> bool {
+        self.is_done
+    }
+}
+
+impl Turn<'_> {
+    /// Meets the live items of the next bucket: about seven. Leaves no trace on them. Writers of that bucket wait for less
+    /// than a microsecond, nobody else at all.
+    pub fn walk<'t>(&'t self, walk: &mut Walk, mut meet: impl FnMut(Fetched<'t>)) {
+        self.step(walk);
+        for &offset in &walk.offsets {
+            let raw = self.engine().item_at(offset);
+            if self.engine().liveness(offset, raw, self.now()).is_ok() {
+                meet(self.describe(raw, offset));
+            }
+        }
+    }
+
+    /// Removes what has expired or was flushed from the next bucket.
+    pub fn sweep(&self, walk: &mut Walk) -> Swept {
+        self.step(walk);
+        let mut swept = Swept { examined: walk.offsets.len() as u64, reclaimed: 0 };
+        for &offset in &walk.offsets {
+            let raw = self.engine().item_at(offset);
+            if self.engine().liveness(offset, raw, self.now()).is_err() {
+                self.reap(self.prepare(raw.key()), offset);
+                self.counters().crawler_reclaimed.add(1);
+                swept.reclaimed += 1;
+            }
+            self.counters().crawler_checked.add(1);
+        }
+        swept
+    }
+
+    /// Notes what is in the next bucket. The items may be unlinked from then on, but stay readable within the turn.
+    fn step(&self, walk: &mut Walk) {
+        walk.offsets.clear();
+        if walk.is_done {
+            return;
+        }
+        let first = Hash(walk.at.reverse_bits());
+        let bucket = self.engine().index.lock(first);
+        let hashes = 1u64.checked_shl(u64::BITS - self.engine().index.bucket_bits(first));
+        for entry in bucket.entries() {
+            self.engine().log.prefetch(entry.offset());
+            walk.offsets.push(entry.offset());
+        }
+        drop(bucket);
+        match hashes.and_then(|hashes| walk.at.checked_add(hashes)) {
+            Some(next) => walk.at = next,
+            None => walk.is_done = true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::Walk;
+    use crate::{Config, Engine, Expiry, LargePages, Now, Store};
+
+    /// Each item once, although the index grows from 1 bucket to hundreds on the way, and items move.
+    #[test]
+    fn a_walk_meets_every_item_once_while_the_index_grows() {
+        let config = Config {
+            memory_bytes: 16 << 20,
+            item_bytes_max: 1 << 20,
+            evict: true,
+            handles_max: 1,
+            index_power: Some(0),
+            large_pages: LargePages::Filled,
+            hash_key: [7, 9],
+        };
+        let mut handle = Engine::new(config).unwrap().handle().unwrap();
+        let now = Now { secs: 1, micros: 1 };
+        let mut store = |from: u32, to: u32| {
+            for number in from..to {
+                let turn = handle.enter(now);
+                let key = number.to_be_bytes();
+                let _ = turn.store(turn.prepare(&key), &Store::set(&key, b"value"));
+            }
+        };
+        store(0, 1000);
+        let mut met = HashMap::<Vec<u8>, u32>::new();
+        let mut walk = Walk::default();
+        for round in 0u32.. {
+            let turn = handle.enter(now);
+            turn.walk(&mut walk, |fetched| *met.entry(fetched.item.key().to_vec()).or_default() += 1);
+            if walk.is_done() {
+                break;
+            }
+            // New ones, so that the index grows, and old ones anew, so that they move.
+            for number in (1000 + round * 50..1050 + round * 50).chain([round % 1000]) {
+                let key = number.to_be_bytes();
+                let _ = turn.store(turn.prepare(&key), &Store::set(&key, b"value"));
+            }
+        }
+        for number in 0..1000u32 {
+            assert_eq!(met.get(&number.to_be_bytes()[..]), Some(&1), "{number}");
+        }
+        assert!(met.values().all(|&times| times == 1));
+    }
+
+    #[test]
+    fn a_sweep_removes_what_has_expired() {
+        let config = Config {
+            memory_bytes: 16 << 20,
+            item_bytes_max: 1 << 20,
+            evict: true,
+            handles_max: 1,
+            index_power: None,
+            large_pages: LargePages::Filled,
+            hash_key: [7, 9],
+        };
+        let engine = Engine::new(config).unwrap();
+        let mut handle = engine.handle().unwrap();
+        let turn = handle.enter(Now { secs: 1, micros: 1 });
+        for number in 0..100u32 {
+            let key = number.to_be_bytes();
+            let expiry = if number % 4 == 0 { Expiry::at(3) } else { Expiry::NEVER };
+            let _ = turn.store(turn.prepare(&key), &Store { expiry, ..Store::set(&key, b"value") });
+        }
+        drop(turn);
+        let turn = handle.enter(Now { secs: 3, micros: 3 });
+        let mut walk = Walk::default();
+        while !walk.is_done() {
+            turn.sweep(&mut walk);
+        }
+        let stats = engine.stats();
+        assert_eq!((stats.items, stats.crawler_reclaimed, stats.crawler_checked), (75, 25, 100));
+    }
+}

@@ -1,0 +1,277 @@
+//! Gaps: what is dead in a segment, between what lives, to be written again where it lies.
+//!
+//! A segment that has gaps need not be emptied before it takes new items: they go into the gaps, and what lives stays where it is. Rosenblum
+//! and Ousterhout call that to thread the log (SOSP 1991), and copy instead, since a disk has to seek from gap to gap; F2FS does it where clean
+//! segments are few (Lee et al., FAST 2015). Memory does not seek: all that it costs is to look at what lives between two gaps.
+//!
+//! No item that can be found ever changes for that. Gaps are made out first, in a segment that was taken out of its queue; then whoever may
+//! still read what was dead by then must have ended their turn, as with segments in limbo; what dies later is left for another time.
+
+use std::ops::Range;
+
+use crate::engine::Engine;
+use crate::log::item::{FILLER_BYTES_MIN, Raw};
+use crate::log::segment::Id;
+
+/// The gaps of a segment, in the order in which they lie.
+#[derive(Default)]
+pub(crate) struct Gaps {
+    /// Where the segment begins in the log.
+    start: usize,
+    list: Vec<Gap>,
+    /// The first that was not entered yet.
+    next: usize,
+    /// How far memory was fetched: in which gap, and where in it.
+    fetched: (usize, u32),
+    /// What they take together.
+    bytes: usize,
+    /// ... of which those that were passed over, and what stayed empty of the others.
+    left_bytes: usize,
+}
+
+/// From where to where, counted from the start of the segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Gap {
+    start: u32,
+    end: u32,
+}
+
+impl Gap {
+    fn bytes(self) -> usize {
+        (self.end - self.start) as usize
+    }
+}
+
+/// What lies where in a segment.
+#[derive(Default)]
+pub(crate) struct Layout {
+    pub(crate) gaps: Gaps,
+    /// Items between them.
+    pub(crate) live_items: u32,
+}
+
+/// A segment with gaps that its handle will fill, once nobody reads there any more.
+pub(crate) struct Threadable {
+    pub(crate) id: Id,
+    /// The turns that may read there have entered up to this epoch.
+    pub(crate) tag: u64,
+    pub(crate) layout: Layout,
+    /// How often another line took a segment meanwhile.
+    pub(crate) refusals: u32,
+}
+
+impl Layout {
+    /// Of a segment that begins there.
+    pub(crate) fn of(start: usize) -> Self {
+        Self { gaps: Gaps { start, ..Gaps::default() }, live_items: 0 }
+    }
+
+    /// Takes in the next item.
+    pub(crate) fn note(&mut self, at: usize, bytes: usize, is_dead: bool) {
+        if is_dead {
+            self.gaps.add(at, bytes);
+        } else {
+            self.live_items += 1;
+        }
+    }
+}
+
+impl Gaps {
+    /// The next dead item: a gap, or more of the last one.
+    fn add(&mut self, at: usize, bytes: usize) {
+        let start = (at - self.start) as u32;
+        let end = start + bytes as u32;
+        self.bytes += bytes;
+        match self.list.last_mut() {
+            Some(last) if last.end == start => last.end = end,
+            _ => self.list.push(Gap { start, end }),
+        }
+    }
+
+    /// What they take together, filled or not.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// None was entered yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.next == 0
+    }
+
+    /// Is there a gap for so many bytes, not far on?
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        self.find(bytes).is_some()
+    }
+
+    fn find(&self, bytes: usize) -> Option<usize> {
+        let mut near = self.list.iter().skip(self.next).take(LOOKS_MAX);
+        near.position(|gap| fits(gap.bytes(), bytes)).map(|found| self.next + found)
+    }
+
+    /// Leaves the gap that is being filled, of which `rest_bytes` stay empty, for the next with room for so many bytes. Returns where in the
+    /// log that lies; `None`, and nothing has changed: there is none near.
+    pub(crate) fn enter(&mut self, bytes: usize, rest_bytes: usize) -> Option<Range<usize>> {
+        let found = self.find(bytes)?;
+        self.left_bytes +=
+            rest_bytes + self.list[self.next..found].iter().map(|gap| gap.bytes()).sum::<usize>();
+        self.next = found + 1;
+        let gap = self.list[found];
+        Some(self.start + gap.start as usize..self.start + gap.end as usize)
+    }
+
+    /// What stays empty if nothing more comes, and `rest_bytes` of the gap that is being filled are.
+    pub(crate) fn left_bytes(&self, rest_bytes: usize) -> usize {
+        let unentered = self.list[self.next..].iter().map(|gap| gap.bytes());
+        self.left_bytes + rest_bytes + unentered.sum::<usize>()
+    }
+
+    /// Where so many bytes would be written after all that was asked for before. `None`: not in this segment.
+    pub(crate) fn fetch_next(&mut self, bytes: usize) -> Option<usize> {
+        loop {
+            let (number, mut at) = self.fetched;
+            let gap = self.list.get(number)?;
+            at = at.max(gap.start);
+            if fits((gap.end - at) as usize, bytes) {
+                self.fetched.1 = at + bytes as u32;
+                return Some(self.start + at as usize);
+            }
+            self.fetched = (number + 1, 0);
+        }
+    }
+}
+
+/// Can an item of so many bytes go where there are `room_bytes`? What stays empty behind it must be long enough to say how long it is.
+#[inline]
+pub(crate) fn fits(room_bytes: usize, bytes: usize) -> bool {
+    room_bytes == bytes || room_bytes >= bytes + FILLER_BYTES_MIN
+}
+
+/// Makes a dead item of what stays empty of a gap, so that whoever walks the segment passes over it.
+#[allow(unsafe_code)]
+pub(crate) fn close(engine: &Engine, rest: Range<usize>) {
+    if !rest.is_empty() {
+        engine.log.lend(rest.clone());
+        // SAFETY: what is left of a gap is its handle's alone: nothing in it can be found, and who had found what was there has ended their turn.
+        unsafe { Raw::write_filler(&engine.log, rest.start, rest.len()) }
+    }
+}
+
+/// Gaps looked at for one item: those passed over stay empty until another time.
+const LOOKS_MAX: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, Handle, LargePages, Now, Store, Stored};
+
+    fn gaps(list: &[Range<usize>]) -> Gaps {
+        let mut gaps = Layout::of(1000).gaps;
+        list.iter().for_each(|gap| gaps.add(gap.start, gap.len()));
+        gaps
+    }
+
+    #[test]
+    fn neighbours_are_one_gap() {
+        let mut gaps = gaps(&[1000..1040, 1040..1100, 1200..1300]);
+        assert_eq!(gaps.bytes(), 200);
+        assert_eq!(gaps.enter(100, 0), Some(1000..1100));
+        assert_eq!(gaps.enter(100, 0), Some(1200..1300));
+        assert_eq!(gaps.enter(8, 0), None);
+    }
+
+    #[test]
+    fn what_is_passed_over_is_left() {
+        let mut gaps = gaps(&[1000..1040, 1048..1088, 1096..1200, 1208..1248]);
+        assert!(gaps.is_new() && gaps.has_room(100 - FILLER_BYTES_MIN));
+        assert_eq!(gaps.enter(80, 0), Some(1096..1200), "two are too short");
+        assert!(!gaps.is_new());
+        assert_eq!(gaps.left_bytes(24), 40 + 40 + 24 + 40);
+        assert_eq!(gaps.enter(80, 24), None);
+        assert_eq!(gaps.enter(40, 24), Some(1208..1248));
+        assert_eq!(gaps.left_bytes(0), 40 + 40 + 24);
+    }
+
+    #[test]
+    fn what_stays_empty_can_say_how_long_it_is() {
+        assert!(fits(40, 40) && !fits(40, 48) && !fits(48, 40), "8 bytes are no header");
+        assert!(fits(56, 40));
+    }
+
+    #[test]
+    fn memory_is_fetched_where_items_will_go() {
+        let list = [1000..1040, 1048..1128, 1136..1160, 1200..1240];
+        let (mut gaps, mut open) = (gaps(&list), 0..0);
+        let mut written = Vec::new();
+        loop {
+            if !fits(open.len(), 40) {
+                match gaps.enter(40, open.len()) {
+                    Some(gap) => open = gap,
+                    None => break,
+                }
+            }
+            written.push(open.start);
+            open.start += 40;
+        }
+        assert_eq!(written, [1000, 1048, 1088, 1200]);
+        let fetched: Vec<_> = std::iter::from_fn(|| gaps.fetch_next(40)).collect();
+        assert_eq!(fetched, written);
+    }
+
+    fn value(key: u64, version: u64) -> Vec<u8> {
+        (key << 32 | version).to_be_bytes().repeat(75 + (key * 7 + version) as usize % 12)
+    }
+
+    /// Overwrites keys at random, each in a turn of its own, as long as there is memory.
+    fn overwrite(handle: &mut Handle, versions: &mut [u64], random: &mut u64, times: usize) {
+        for _ in 0..times {
+            *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let number = (*random >> 33) % versions.len() as u64;
+            let (key, version) = (number.to_be_bytes(), versions[number as usize] + 1);
+            let turn = handle.enter(Now { secs: 1, micros: 1 });
+            match turn.store(turn.prepare(&key), &Store::set(&key, &value(number, version))) {
+                Stored::TryAgain => {}
+                stored => {
+                    assert!(matches!(stored, Stored::Stored { .. }), "{stored:?}");
+                    versions[number as usize] = version;
+                }
+            }
+        }
+    }
+
+    /// What a turn has found stays as it was to its end, although all around it is overwritten.
+    #[test]
+    fn gaps_are_filled_when_nobody_reads_there_any_more() {
+        let engine = Engine::new(Config {
+            memory_bytes: 2 << 20,
+            item_bytes_max: 1 << 20,
+            evict: true,
+            handles_max: 2,
+            index_power: Some(4),
+            large_pages: LargePages::Never,
+            hash_key: [7, 9],
+        })
+        .unwrap();
+        let (mut writer, mut reader) = (engine.handle().unwrap(), engine.handle().unwrap());
+        let (keys, rounds) = if cfg!(miri) { (60, 1) } else { (600, 100) };
+        let mut versions = vec![0; keys];
+        let mut random = 1;
+        overwrite(&mut writer, &mut versions, &mut random, 5 * keys);
+        for _ in 0..rounds {
+            let turn = reader.enter(Now { secs: 1, micros: 1 });
+            let find = |number: usize| {
+                let key = (number as u64).to_be_bytes();
+                Some((number, turn.get(&key, turn.prepare(&key)).ok()?))
+            };
+            let found: Vec<_> = (0..keys).filter_map(find).collect();
+            let before = versions.clone();
+            overwrite(&mut writer, &mut versions, &mut random, 2 * keys);
+            for (number, item) in found {
+                assert_eq!(item.value(), value(number as u64, before[number]), "{number}");
+            }
+            drop(turn);
+            overwrite(&mut writer, &mut versions, &mut random, 2 * keys);
+        }
+        let stats = engine.stats();
+        assert!(stats.threaded > rounds && stats.evictions == 0, "{stats:?}");
+    }
+}

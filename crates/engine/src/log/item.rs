@@ -1,0 +1,442 @@
+//! An item as it lies in memory.
+//!
+//! ```text
+//! offset  bytes
+//!      0      8  CAS value                                        atomic
+//!      8      4  last use in seconds << 4 | marks                 atomic
+//!     12      4  shape: key length (8) | fields (4) | value length (20), immutable
+//!     16      4  expiry in seconds, if the shape has EXPIRY       atomic
+//!      .      4  client flags, if the shape has CLIENT_FLAGS
+//!      .      4  value length, if the shape has LARGE
+//!      .         key, value, padding to 8
+//! ```
+//!
+//! Key, value and shape never change once the item can be found. CAS, expiry and the marks STALE and TOKEN change
+//! under the lock of the item's bucket; the time of the last use and FETCHED change without it (a lost update there costs
+//! nothing).
+//!
+//! Unsafe code lives here because items are read where they lie. The one invariant: a [`Raw`] points to an item that was
+//! written whole before its place was published, in memory that is not used again while the reader's turn lasts.
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
+
+use crate::mem::region::Region;
+use crate::request::Expiry;
+
+/// Items start at multiples of this.
+pub(crate) const ALIGN_BYTES: usize = 8;
+const HEADER_BYTES: usize = 16;
+/// What is dead must at least have a header, or nobody could pass over it.
+pub(crate) const FILLER_BYTES_MIN: usize = HEADER_BYTES;
+
+const EXPIRY: u32 = 1 << 8;
+const CLIENT_FLAGS: u32 = 1 << 9;
+const BINARY_KEY: u32 = 1 << 10;
+const LARGE: u32 = 1 << 11;
+const VALUE_SHIFT: u32 = 12;
+/// The bits that say which fields there are.
+const FIELDS_SHIFT: u32 = 8;
+/// Where the key lies, by those bits. Every look-up asks, and counting bits is not one instruction everywhere.
+const KEY_OFFSETS: [u8; 16] = {
+    let mut offsets = [0; 16];
+    let mut bits = 0;
+    while bits < 16 {
+        let fields = (bits << FIELDS_SHIFT) & (EXPIRY | CLIENT_FLAGS | LARGE);
+        offsets[bits as usize] = HEADER_BYTES as u8 + 4 * fields.count_ones() as u8;
+        bits += 1;
+    }
+    offsets
+};
+/// Values up to this length fit the shape.
+const VALUE_BYTES_MAX: usize = (1 << 20) - 1;
+
+/// Fetched since it was stored.
+pub(crate) const FETCHED: u32 = 1;
+/// Stale, see `Invalidate::stale`.
+pub(crate) const STALE: u32 = 2;
+/// The token to recompute the value is out.
+pub(crate) const TOKEN: u32 = 4;
+/// Unlinked, or moved away: whoever walks the segment need not ask the index, and a guess of where the item is knows that it is wrong. Set after
+/// the index changed and before that is acknowledged.
+pub(crate) const DEAD: u32 = 8;
+const MARKS: u32 = 15;
+const SECS_SHIFT: u32 = 4;
+
+/// What an item consists of, before it is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) key_bytes: usize,
+    pub(crate) value_bytes: usize,
+    pub(crate) client_flags: u32,
+    pub(crate) has_expiry: bool,
+    pub(crate) binary_key: bool,
+    /// Lies in a run of its own; always has an expiry field, so that a touch never has to copy it.
+    pub(crate) large: bool,
+}
+
+impl Shape {
+    /// Bytes in memory.
+    pub(crate) fn size(&self) -> usize {
+        self.size_unpadded().next_multiple_of(ALIGN_BYTES)
+    }
+
+    /// Bytes up to the end of the value.
+    pub(crate) fn size_unpadded(&self) -> usize {
+        self.key_offset() + self.key_bytes + self.value_bytes
+    }
+
+    fn key_offset(&self) -> usize {
+        let fields =
+            usize::from(self.has_expiry) + usize::from(self.client_flags != 0) + usize::from(self.large);
+        HEADER_BYTES + 4 * fields
+    }
+
+    fn word(&self) -> u32 {
+        let mut word = self.key_bytes as u32;
+        word |= if self.has_expiry { EXPIRY } else { 0 };
+        word |= if self.client_flags != 0 { CLIENT_FLAGS } else { 0 };
+        word |= if self.binary_key { BINARY_KEY } else { 0 };
+        word | if self.large { LARGE } else { (self.value_bytes as u32) << VALUE_SHIFT }
+    }
+}
+
+/// An item found. Copy it freely, but not beyond the turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Raw(NonNull<u8>);
+
+impl Raw {
+    /// The item at an offset of the log.
+    ///
+    /// # Safety
+    /// An item was written there whole, its place was published to this thread, and the memory is not used again while
+    /// the result (or anything borrowed from it) is in use.
+    pub(crate) unsafe fn at(log: &Region, offset: usize) -> Self {
+        Self(log.at(offset))
+    }
+
+    /// Writes header and key of a new item at an offset of the log; the value follows by [`Raw::value_mut`].
+    ///
+    /// # Safety
+    /// `shape.size()` bytes from `offset` belong to the caller alone, who has told nobody else of them.
+    pub(crate) unsafe fn write(
+        log: &Region,
+        offset: usize,
+        shape: &Shape,
+        key: &[u8],
+        expiry: Expiry,
+        now_secs: u32,
+    ) -> Self {
+        // The shape has eight bits for it; a longer key would be read as another layout.
+        assert!(key.len() <= crate::KEY_BYTES_MAX, "a key has at most 250 bytes");
+        debug_assert!(key.len() == shape.key_bytes && shape.size() <= log.len_bytes() - offset);
+        debug_assert!(shape.large || shape.value_bytes <= VALUE_BYTES_MAX);
+        debug_assert!(shape.has_expiry || expiry == Expiry::NEVER);
+        let item = Self(log.at(offset));
+        // SAFETY: all writes are within `shape.size()` bytes that are the caller's alone; field offsets are multiples of
+        // 4 from an 8-byte boundary.
+        unsafe {
+            item.cas_word().store(0, Relaxed);
+            item.use_word().store(now_secs << SECS_SHIFT, Relaxed);
+            item.u32_ptr(12).write(shape.word());
+            let mut at = HEADER_BYTES;
+            for (present, field) in [
+                (shape.has_expiry, expiry.0),
+                (shape.client_flags != 0, shape.client_flags),
+                (shape.large, shape.value_bytes as u32),
+            ] {
+                if present {
+                    item.u32_ptr(at).write(field);
+                    at += 4;
+                }
+            }
+            let place = item.0.add(at);
+            match (key.first_chunk::<16>(), key.last_chunk::<16>()) {
+                // Most keys are so long: two copies that overlap, where a call would take as much again.
+                (Some(head), Some(tail)) if key.len() <= 32 => {
+                    place.cast().write_unaligned(*head);
+                    place.add(key.len() - tail.len()).cast().write_unaligned(*tail);
+                }
+                _ => place.copy_from_nonoverlapping(NonNull::from(key).cast(), key.len()),
+            }
+        }
+        item
+    }
+
+    /// Writes what looks like a dead item over a piece of the log.
+    ///
+    /// # Safety
+    /// As for [`Raw::write`], with `bytes`, a multiple of [`ALIGN_BYTES`] from [`FILLER_BYTES_MIN`] to those of a segment.
+    pub(crate) unsafe fn write_filler(log: &Region, offset: usize, bytes: usize) {
+        let shape = Shape {
+            key_bytes: 0,
+            value_bytes: bytes - HEADER_BYTES,
+            client_flags: 0,
+            has_expiry: false,
+            binary_key: false,
+            large: false,
+        };
+        debug_assert_eq!(shape.size(), bytes);
+        // SAFETY: by the caller's promise.
+        unsafe { Self::write(log, offset, &shape, b"", Expiry::NEVER, 0) }.mark_dead();
+    }
+
+    /// Writes a copy of an item: everything but the marks' and times' later changes.
+    ///
+    /// # Safety
+    /// As for [`Raw::write`], with `self.size()` bytes.
+    pub(crate) unsafe fn copy_to(self, log: &Region, offset: usize) -> Self {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let copy = Self::write(log, offset, &self.shape(), self.key(), self.expiry(), 0);
+            copy.follow(self);
+            copy.value_mut(&self.shape()).copy_from_slice(self.value());
+            copy
+        }
+    }
+
+    /// Takes over what may have changed in the original since it was copied. Under the original's lock, of a copy that nobody sees yet.
+    pub(crate) fn follow(self, original: Self) {
+        self.use_word().store(original.use_word().load(Relaxed), Relaxed);
+        self.set_cas(original.cas());
+        if self.has_expiry_field() {
+            self.set_expiry(original.expiry());
+        }
+    }
+
+    /// The value of an item that is still being written.
+    ///
+    /// # Safety
+    /// The item is the caller's alone and of that shape, as in [`Raw::write`].
+    pub(crate) unsafe fn value_mut<'a>(self, shape: &Shape) -> &'a mut [u8] {
+        // SAFETY: within the item; exclusive by the caller's promise. Bytes of a recycled segment are initialised.
+        unsafe {
+            std::slice::from_raw_parts_mut(
+                self.0.add(shape.key_offset() + shape.key_bytes).as_ptr(),
+                shape.value_bytes,
+            )
+        }
+    }
+
+    pub(crate) fn key<'a>(self) -> &'a [u8] {
+        // SAFETY: the type's invariant: key bytes are initialised, immutable, and outlive the turn.
+        unsafe { std::slice::from_raw_parts(self.0.add(self.key_offset()).as_ptr(), self.key_bytes()) }
+    }
+
+    /// Is this its key?
+    #[inline]
+    pub(crate) fn has_key(self, key: &[u8]) -> bool {
+        let own = self.key();
+        if own.len() != key.len() {
+            return false;
+        }
+        // Most keys are so long: two comparisons that overlap, where a call would take as much again.
+        match (own.first_chunk(), own.last_chunk(), key.first_chunk(), key.last_chunk()) {
+            (Some(own_head), Some(own_tail), Some(head), Some(tail)) if key.len() <= 32 => {
+                let differ = |a: &[u8; 16], b: &[u8; 16]| u128::from_ne_bytes(*a) ^ u128::from_ne_bytes(*b);
+                differ(own_head, head) | differ(own_tail, tail) == 0
+            }
+            _ => own == key,
+        }
+    }
+
+    pub(crate) fn value<'a>(self) -> &'a [u8] {
+        // SAFETY: as for the key.
+        unsafe {
+            std::slice::from_raw_parts(
+                self.0.add(self.key_offset() + self.key_bytes()).as_ptr(),
+                self.value_bytes(),
+            )
+        }
+    }
+
+    pub(crate) fn shape(self) -> Shape {
+        let word = self.word();
+        Shape {
+            key_bytes: self.key_bytes(),
+            value_bytes: self.value_bytes(),
+            client_flags: self.client_flags(),
+            has_expiry: word & EXPIRY != 0,
+            binary_key: word & BINARY_KEY != 0,
+            large: word & LARGE != 0,
+        }
+    }
+
+    /// Bytes in memory.
+    pub(crate) fn size(self) -> usize {
+        self.size_unpadded().next_multiple_of(ALIGN_BYTES)
+    }
+
+    /// Bytes up to the end of the value.
+    pub(crate) fn size_unpadded(self) -> usize {
+        self.key_offset() + self.key_bytes() + self.value_bytes()
+    }
+
+    /// Key + value + 59, + 4 with client flags: what memcached would call its size (item header 48, NUL after the key,
+    /// CAS 8, CRLF after the value).
+    pub(crate) fn accounted_bytes(self) -> u32 {
+        accounted_bytes(self.key_bytes(), self.value_bytes(), self.client_flags()) as u32
+    }
+
+    pub(crate) fn key_bytes(self) -> usize {
+        (self.word() & 0xff) as usize
+    }
+
+    pub(crate) fn value_bytes(self) -> usize {
+        let word = self.word();
+        if word & LARGE == 0 { (word >> VALUE_SHIFT) as usize } else { self.field(LARGE) as usize }
+    }
+
+    pub(crate) fn client_flags(self) -> u32 {
+        if self.word() & CLIENT_FLAGS == 0 { 0 } else { self.field(CLIENT_FLAGS) }
+    }
+
+    pub(crate) fn is_binary_key(self) -> bool {
+        self.word() & BINARY_KEY != 0
+    }
+
+    pub(crate) fn has_expiry_field(self) -> bool {
+        self.word() & EXPIRY != 0
+    }
+
+    pub(crate) fn expiry(self) -> Expiry {
+        Expiry(if self.has_expiry_field() { self.expiry_word().load(Relaxed) } else { 0 })
+    }
+
+    /// The item must have the field.
+    pub(crate) fn set_expiry(self, expiry: Expiry) {
+        debug_assert!(self.has_expiry_field());
+        self.expiry_word().store(expiry.0, Relaxed);
+    }
+
+    pub(crate) fn cas(self) -> u64 {
+        self.cas_word().load(Relaxed)
+    }
+
+    pub(crate) fn set_cas(self, cas: u64) {
+        self.cas_word().store(cas, Relaxed);
+    }
+
+    pub(crate) fn marks(self) -> u32 {
+        self.use_word().load(Relaxed) & MARKS
+    }
+
+    /// Sets and clears marks; returns those before.
+    pub(crate) fn mark(self, set: u32, clear: u32) -> u32 {
+        let change = |word| Some((word | set) & !clear);
+        match self.use_word().fetch_update(Relaxed, Relaxed, change) {
+            Ok(word) | Err(word) => word & MARKS,
+        }
+    }
+
+    /// Unlinked. Under the bucket's lock, as all changes but those of a use; and a use of it counts no longer. Release: who sees it, and then
+    /// puts up a fence, knows that the index has changed.
+    pub(crate) fn mark_dead(self) {
+        self.use_word().store(self.use_word().load(Relaxed) | DEAD, Release);
+    }
+
+    pub(crate) fn used_secs(self) -> u32 {
+        self.use_word().load(Relaxed) >> SECS_SHIFT
+    }
+
+    /// For an item that is not published yet.
+    pub(crate) fn set_used_secs(self, secs: u32) {
+        self.use_word().store(secs << SECS_SHIFT | self.marks(), Relaxed);
+    }
+
+    /// Notes a use. Writes only at the first fetch and then once a minute, so that reading a hot item writes nothing.
+    pub(crate) fn note_use(self, now_secs: u32) {
+        const REFRESH_SECS: u32 = 60;
+        let word = self.use_word().load(Relaxed);
+        if word & FETCHED == 0 || now_secs.saturating_sub(word >> SECS_SHIFT) >= REFRESH_SECS {
+            let fresh = now_secs << SECS_SHIFT | word & MARKS | FETCHED;
+            // Lost to somebody else's change: then that was a use, or a mark that must not be overwritten.
+            let _ = self.use_word().compare_exchange(word, fresh, Relaxed, Relaxed);
+        }
+    }
+
+    fn word(self) -> u32 {
+        // SAFETY: the shape is initialised and immutable.
+        unsafe { self.u32_ptr(12).read() }
+    }
+
+    fn key_offset(self) -> usize {
+        KEY_OFFSETS[(self.word() >> FIELDS_SHIFT) as usize % KEY_OFFSETS.len()].into()
+    }
+
+    /// An immutable optional field that the shape says is there; fields before it in the layout have lower bits.
+    fn field(self, bit: u32) -> u32 {
+        let before = (self.word() & (EXPIRY | CLIENT_FLAGS | LARGE) & (bit - 1)).count_ones() as usize;
+        // SAFETY: the shape has the field; it is initialised and immutable.
+        unsafe { self.u32_ptr(HEADER_BYTES + 4 * before).read() }
+    }
+
+    fn cas_word<'a>(self) -> &'a AtomicU64 {
+        // SAFETY: 8 bytes at an 8-byte boundary, only accessed as an atomic.
+        unsafe { self.0.cast::<AtomicU64>().as_ref() }
+    }
+
+    fn use_word<'a>(self) -> &'a AtomicU32 {
+        // SAFETY: 4 bytes at a 4-byte boundary, only accessed as an atomic.
+        unsafe { self.0.add(8).cast::<AtomicU32>().as_ref() }
+    }
+
+    fn expiry_word<'a>(self) -> &'a AtomicU32 {
+        // SAFETY: as above; callers made sure that the field is there. It is the first optional field.
+        unsafe { self.0.add(HEADER_BYTES).cast::<AtomicU32>().as_ref() }
+    }
+
+    /// # Safety
+    /// `offset` is a multiple of 4 within the item.
+    unsafe fn u32_ptr(self, offset: usize) -> NonNull<u32> {
+        // SAFETY: by the caller's promise.
+        unsafe { self.0.add(offset).cast() }
+    }
+}
+
+/// The size that memcached would account for an item, see [`Raw::accounted_bytes`].
+pub(crate) fn accounted_bytes(key_bytes: usize, value_bytes: usize, client_flags: u32) -> u64 {
+    (key_bytes + value_bytes) as u64 + 59 + if client_flags == 0 { 0 } else { 4 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let log = Region::reserve_committed(1 << 16).unwrap();
+        for (client_flags, has_expiry, large, key, value) in [
+            (0, false, false, &b"k"[..], &b""[..]),
+            (7, false, false, b"key", b"value"),
+            (0, true, false, b"a longer key of some bytes", b"v"),
+            (u32::MAX, true, true, &[0xff; 250], &[9; 3000]),
+        ] {
+            let shape = Shape {
+                key_bytes: key.len(),
+                value_bytes: value.len(),
+                client_flags,
+                has_expiry,
+                binary_key: large,
+                large,
+            };
+            let expiry = if has_expiry { Expiry::at(77) } else { Expiry::NEVER };
+            // SAFETY: the region is ours alone.
+            let item = unsafe {
+                let item = Raw::write(&log, 64, &shape, key, expiry, 5);
+                item.value_mut(&shape).copy_from_slice(value);
+                item
+            };
+            item.set_cas(u64::MAX - 1);
+            assert_eq!((item.key(), item.value()), (key, value));
+            assert_eq!((item.client_flags(), item.expiry()), (client_flags, expiry));
+            assert_eq!((item.cas(), item.used_secs(), item.marks()), (u64::MAX - 1, 5, 0));
+            assert_eq!((item.is_binary_key(), item.shape().size()), (large, item.size()));
+            assert_eq!(item.size() % ALIGN_BYTES, 0);
+            assert_eq!(item.mark(STALE | TOKEN, 0), 0);
+            item.note_use(9);
+            assert_eq!((item.used_secs(), item.mark(0, TOKEN)), (9, STALE | TOKEN | FETCHED));
+        }
+    }
+}

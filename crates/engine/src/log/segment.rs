@@ -1,0 +1,483 @@
+//! Segments: the pieces the log is cut into, and who holds them.
+//!
+//! A segment holds items of one queue, one TTL group and one class of worth, appended until it is full. A large item has a run
+//! of segments of its own (`runs.rs`), which goes the same way. Who has it, and what comes next:
+//!
+//! | state | whose | next | by |
+//! |---|---|---|---|
+//! | [`FREE`], bare | the pool's; has no memory | open | `Engine::add_segment`, `take_run` |
+//! | [`FREE`], ready (a run: warm) | the pool's; has memory | open | `Engine::take_segment`, `take_run` |
+//! | | | bare, when the memory is wanted elsewhere | `decommit_segment`, `cool_run` |
+//! | [`OPEN`] | a handle appends to it | waiting | `Open::seal` |
+//! | (a run: still [`FREE`]) | an upload fills it | waiting | `Turn::publish` |
+//! | | | limbo, when others need its memory | `Engine::admit_step`, `cut_upload` |
+//! | [`WAITING`] | its queue's | claimed | [`Segments::next_victim`], `claim_hollow`, `claim_thin_if`, `most_dead`, `withdraw` |
+//! | [`CLAIMED`] | a handle empties it, or looks for gaps in it | waiting again | [`Segments::put_back`]; a run that was read: `seal` |
+//! | | | limbo | `Engine::retire_segment`, `retire` |
+//! | | | open | `Writer::await_turns`: its gaps are written to when nobody reads there any more |
+//! | limbo: [`FREE`] (a run: [`CLAIMED`]) | nobody's; readers may still be there | ready, warm | `Engine::reclaim`; a run when its last pin goes, or is cut off (`held.rs`) |
+//!
+//! A segment whose last item dies while it waits is claimed and retired on the spot.
+
+use std::io;
+use std::ops::Range;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
+
+use crate::epoch::epochs::Epochs;
+use crate::log::segment_sums::SegmentSums;
+use crate::mem::cache_padded::Apart;
+use crate::mem::region::prefetch;
+use crate::mem::table::{Table, Zeroed};
+use crate::policy::priority::Novelty;
+use crate::policy::queues::Queues;
+use crate::request::{Expiry, Now};
+use crate::sync::{self, Mutex, fence};
+
+/// TTL groups: items that expire at about the same time share segments, and go together. Group 0 never expires; the others
+/// live up to a minute, 8 minutes, an hour, 8 hours, and longer.
+pub(crate) const GROUPS: usize = 6;
+pub(crate) const GROUP_SECS: [u32; GROUPS] = [u32::MAX, 60, 480, 3600, 8 * 3600, u32::MAX];
+
+/// Where new keys go.
+pub(crate) const SMALL: usize = 0;
+/// Where keys go that were read again, or that come back soon after they were evicted.
+pub(crate) const MAIN: usize = 1;
+/// In statistics only: large items, whichever queue they wait in.
+pub(crate) const LARGE: usize = 2;
+
+/// The number of a segment, or of a run's first segment.
+pub(crate) type Id = u32;
+
+/// The group for an item that dies at `expiry`.
+pub(crate) fn group_of(expiry: Expiry, now: Now, groups: usize) -> usize {
+    let Some(at) = expiry.secs() else { return 0 };
+    let ttl_secs = at.saturating_sub(now.secs);
+    let group = (1..GROUPS).find(|&group| ttl_secs <= GROUP_SECS[group]).unwrap_or(GROUPS - 1);
+    // A small cache cannot afford many open segments.
+    group.min(groups - 1)
+}
+
+/// For how long a segment of a group may be appended to, so that its items stay of one age.
+pub(crate) fn open_secs_max(group: usize) -> u32 {
+    GROUP_SECS[group] / 2
+}
+
+/// What is known of a segment. Written by whoever holds it, but for the counters. All zero: a segment that was never used.
+#[cfg_attr(all(loom, test), derive(Default))]
+pub(crate) struct Segment {
+    /// SMALL or MAIN.
+    pub(crate) queue: AtomicU8,
+    pub(crate) group: AtomicU8,
+    /// [`FREE`], [`OPEN`], [`WAITING`] or [`CLAIMED`].
+    pub(crate) state: sync::AtomicU8,
+    /// Changes whenever the segment is opened or claimed, so that a place in a queue that has outlived its purpose is
+    /// recognised.
+    pub(crate) life: sync::AtomicU32,
+    /// The flush mark when it was opened; items under an older mark than the engine's are flushed.
+    pub(crate) flush_mark: AtomicU32,
+    pub(crate) books: Books,
+    /// The second from which all items are dead; u32::MAX: one never dies; 0: no item yet.
+    pub(crate) expiry_max: AtomicU32,
+    pub(crate) opened_secs: AtomicU32,
+    /// Runs: how many readers beyond turns hold it, and [`DOOMED`].
+    pub(crate) pins: AtomicU32,
+    /// Runs: how often those who held it beyond turns were cut off (`held.rs`).
+    pub(crate) cuts: AtomicU32,
+    /// Runs: address space in segments.
+    pub(crate) run_segments: AtomicU32,
+    /// Sum of the weights of what was appended (`priority.rs`); for a run that of its item.
+    pub(crate) weight: AtomicU32,
+    /// The queues' clock when it was opened.
+    pub(crate) opened_clock: AtomicU64,
+    /// The lists of thin segments that it is in, a bit each. Written under the queues' lock.
+    pub(crate) listed: AtomicU8,
+    /// What was written into its gaps the last time left most of them empty: it is better emptied.
+    pub(crate) is_ragged: AtomicBool,
+    /// Its memory was moved to a large page.
+    pub(crate) on_large_page: AtomicBool,
+}
+
+/// The segment or run that an item lies in.
+#[derive(Clone, Copy)]
+pub(crate) struct Home<'s> {
+    pub(crate) segment: &'s Segment,
+    pub(crate) id: Id,
+    pub(crate) is_run: bool,
+}
+
+impl Home<'_> {
+    /// Which of `Stats::queues` its items count in.
+    #[inline]
+    pub(crate) fn queue(self) -> usize {
+        if self.is_run { LARGE } else { self.segment.queue() }
+    }
+}
+
+/// Every store and every overwrite writes here, and every look-up reads the fields beside it. One line alone: there are many segments.
+#[cfg_attr(all(loom, test), derive(Default))]
+#[repr(align(64))]
+pub(crate) struct Books {
+    /// Bytes appended, by the one who appends; for a run its memory.
+    pub(crate) filled_bytes: sync::AtomicU64,
+    /// ... of which of items that the index no longer points to; for a run also what its item leaves empty.
+    pub(crate) dead_bytes: sync::AtomicU64,
+}
+
+impl Books {
+    /// Bytes of items that the index points to, or will in a moment. From when the segment waits never below the truth.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.filled_bytes.load(Relaxed).saturating_sub(self.dead_bytes.load(Acquire))
+    }
+}
+
+// SAFETY: atomic numbers alone.
+#[allow(unsafe_code)]
+unsafe impl Zeroed for Segment {}
+
+/// Nobody's, or in limbo.
+pub(crate) const FREE: u8 = 0;
+/// A handle appends to it.
+pub(crate) const OPEN: u8 = 1;
+/// Sealed, in its queue.
+pub(crate) const WAITING: u8 = 2;
+/// Sealed, and a handle is emptying it.
+pub(crate) const CLAIMED: u8 = 3;
+
+/// In [`Segment::pins`]: the run is to be freed with the last pin.
+pub(crate) const DOOMED: u32 = 1 << 31;
+
+impl Segment {
+    /// Begins a new life.
+    pub(crate) fn open(&self, queue: usize, group: usize, flush_mark: u32, now: Now) {
+        self.queue.store(queue as u8, Relaxed);
+        self.group.store(group as u8, Relaxed);
+        self.state.store(OPEN, Relaxed);
+        self.life.fetch_add(1, Relaxed);
+        self.flush_mark.store(flush_mark, Relaxed);
+        self.books.filled_bytes.store(0, Relaxed);
+        self.books.dead_bytes.store(0, Relaxed);
+        self.expiry_max.store(0, Relaxed);
+        self.opened_secs.store(now.secs, Relaxed);
+        self.pins.store(0, Relaxed);
+        self.weight.store(0, Relaxed);
+        self.is_ragged.store(false, Relaxed);
+    }
+
+    /// Begins a life in which what lives in it stays there, and gaps of so many bytes are taken for filled.
+    pub(crate) fn reopen(&self, gap_bytes: usize, now: Now) {
+        self.life.fetch_add(1, Relaxed);
+        self.books.dead_bytes.fetch_sub(gap_bytes as u64, Relaxed);
+        self.opened_secs.store(now.secs, Relaxed);
+    }
+
+    /// SMALL or MAIN.
+    #[inline]
+    pub(crate) fn queue(&self) -> usize {
+        usize::from(self.queue.load(Relaxed)) & 1
+    }
+
+    /// An item with this expiry lives here.
+    pub(crate) fn note_expiry(&self, expiry: Expiry) {
+        let dies = expiry.secs().unwrap_or(u32::MAX);
+        if self.expiry_max.load(Relaxed) < dies {
+            self.expiry_max.fetch_max(dies, Relaxed);
+        }
+    }
+
+    /// Its items lie still, and may be walked within a turn.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.state.load(Acquire) >= WAITING
+    }
+
+    /// Every item in it has expired.
+    pub(crate) fn is_expired(&self, now: Now) -> bool {
+        self.expiry_max.load(Relaxed) <= now.secs
+    }
+}
+
+/// Free segments. Locked once per segment.
+pub(crate) struct Pool {
+    /// Have memory, and are clean of readers.
+    ready: Vec<Id>,
+    /// Have no memory.
+    bare: Vec<Id>,
+}
+
+impl Pool {
+    fn new(segments: u32) -> Self {
+        Self { ready: Vec::new(), bare: (0..segments).rev().collect() }
+    }
+
+    /// One, if more than `kept` are there.
+    pub(crate) fn take_ready(&mut self, kept: usize) -> Option<Id> {
+        if self.ready.len() > kept { self.ready.pop() } else { None }
+    }
+
+    pub(crate) fn take_bare(&mut self) -> Option<Id> {
+        self.bare.pop()
+    }
+
+    pub(crate) fn put_ready(&mut self, id: Id) {
+        self.ready.push(id);
+    }
+
+    pub(crate) fn put_bare(&mut self, id: Id) {
+        self.bare.push(id);
+    }
+
+    pub(crate) fn ready_count(&self) -> usize {
+        self.ready.len()
+    }
+}
+
+/// All segments.
+pub(crate) struct Segments {
+    /// Also those for which the memory may never be enough: they are many.
+    pub(crate) all: Table<Segment>,
+    /// Segments below this number belong to the log proper; runs come after.
+    pub(crate) log_segments: u32,
+    /// A power of two.
+    pub(crate) segment_bytes: usize,
+    /// Its logarithm: every look-up asks which segment an item lies in.
+    segment_power: u32,
+    pool: Apart<Mutex<Pool>>,
+    pub(crate) queues: Apart<Mutex<Queues>>,
+    pub(crate) sums: Apart<SegmentSums>,
+    /// The due time of what was emptied last: see `queues.rs`. Written under the queues' lock.
+    pub(crate) clock: AtomicU64,
+    pub(crate) novelty: Novelty,
+    /// Segments ready to be opened: a hint that needs no lock.
+    pub(crate) ready_count: Apart<AtomicU32>,
+    /// What all segments that have memory can hold: less than their size where the ends of sealed ones stayed empty.
+    pub(crate) capacity_bytes: AtomicU64,
+}
+
+impl Segments {
+    pub(crate) fn new(log_segments: u32, run_segments: u32, segment_bytes: usize) -> io::Result<Self> {
+        Ok(Self {
+            all: Table::reserve((log_segments + run_segments) as usize)?,
+            log_segments,
+            segment_bytes,
+            segment_power: segment_bytes.ilog2(),
+            pool: Apart::new(Mutex::new(Pool::new(log_segments))),
+            queues: Apart::default(),
+            sums: Apart::default(),
+            clock: AtomicU64::new(0),
+            novelty: Novelty::default(),
+            ready_count: Apart::default(),
+            capacity_bytes: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn get(&self, id: Id) -> &Segment {
+        &self.all[id as usize]
+    }
+
+    /// Where an item at this offset lives.
+    #[inline]
+    pub(crate) fn home_of(&self, offset: usize) -> Home<'_> {
+        self.home(self.id_at(offset))
+    }
+
+    pub(crate) fn home(&self, id: Id) -> Home<'_> {
+        Home { segment: self.get(id), id, is_run: self.is_run(id) }
+    }
+
+    /// Starts fetching what is known of a segment.
+    pub(crate) fn prefetch(&self, id: Id) {
+        let segment = self.get(id);
+        prefetch((&raw const segment.state).cast());
+        prefetch((&raw const segment.books).cast());
+    }
+
+    /// The segment, or the run's first segment, that holds an offset at which an item starts.
+    pub(crate) fn id_at(&self, offset: usize) -> Id {
+        (offset >> self.segment_power) as Id
+    }
+
+    pub(crate) fn start(&self, id: Id) -> usize {
+        (id as usize) << self.segment_power
+    }
+
+    pub(crate) fn is_run(&self, id: Id) -> bool {
+        id >= self.log_segments
+    }
+
+    /// Works on the free list, keeping the hint right.
+    pub(crate) fn with_pool<R>(&self, work: impl FnOnce(&mut Pool) -> R) -> R {
+        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = work(&mut pool);
+        self.ready_count.store(pool.ready_count() as u32, Relaxed);
+        result
+    }
+
+    /// A segment or run was opened: it counts among those that hold something.
+    pub(crate) fn note_opened(&self, id: Id) {
+        let (home, opened_secs) = (self.home(id), self.get(id).opened_secs.load(Relaxed));
+        self.sums.add(home.queue(), self.memory_bytes(id), opened_secs);
+        self.sums.note_use(if home.is_run { id - self.log_segments } else { id }, home.is_run);
+    }
+
+    /// It is about to be free, or to be opened anew: it counts no longer.
+    pub(crate) fn note_closed(&self, id: Id) {
+        let opened_secs = self.get(id).opened_secs.load(Relaxed);
+        self.sums.remove(self.home(id).queue(), self.memory_bytes(id), opened_secs);
+    }
+
+    /// A claimed segment keeps what lives in it, and its gaps are to be filled: once whoever entered their turn up to this
+    /// epoch has ended it.
+    pub(crate) fn await_turns(&self, id: Id, epochs: &Epochs) -> u64 {
+        // Nobody begins to walk it from here on ...
+        self.get(id).state.store(OPEN, Release);
+        // ... and whoever has begun, or still reads what was unlinked before its mark was seen, entered their turn before
+        // this epoch ended.
+        fence(Acquire);
+        epochs.retire()
+    }
+
+    /// A claimed segment that the index no longer points into is nobody's. To be retired.
+    pub(crate) fn free(&self, id: Id) {
+        self.note_closed(id);
+        self.get(id).state.store(FREE, Relaxed);
+    }
+
+    /// Those of the log proper that were ever in use.
+    pub(crate) fn log_ids(&self) -> Range<Id> {
+        0..self.sums.segments_end()
+    }
+
+    /// The same of runs, and what lies between them.
+    pub(crate) fn run_ids(&self) -> Range<Id> {
+        self.log_segments..self.log_segments + self.sums.runs_end()
+    }
+
+    /// All that may hold something.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = Id> {
+        self.log_ids().chain(self.run_ids())
+    }
+
+    /// The one after this, round and round.
+    pub(crate) fn next_id(&self, id: Id) -> Id {
+        let next = id + 1;
+        let (segments, runs) = (self.log_ids(), self.run_ids());
+        if segments.contains(&next) || runs.contains(&next) {
+            next
+        } else if next <= runs.start && !runs.is_empty() {
+            runs.start
+        } else {
+            0
+        }
+    }
+
+    pub(crate) fn memory_bytes(&self, id: Id) -> u64 {
+        if self.is_run(id) {
+            self.get(id).books.filled_bytes.load(Relaxed)
+        } else {
+            self.segment_bytes as u64
+        }
+    }
+}
+
+/// The life of a segment in every order in which one who walks it and one who empties or refills it can meet.
+#[cfg(all(loom, test))]
+mod orders {
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+    use crate::epoch::limbo::{Limbo, Retired};
+
+    const NOW: Now = Now { secs: 1, micros: 1 };
+
+    /// One segment that waits, and what lies in it.
+    struct World {
+        segments: Segments,
+        epochs: Epochs,
+        limbo: Limbo,
+        memory: UnsafeCell<u64>,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let world = Self {
+                segments: Segments::new(1, 0, 1 << 14).expect("a vector"),
+                epochs: Epochs::new(2),
+                limbo: Limbo::default(),
+                memory: UnsafeCell::new(0),
+            };
+            assert_eq!(world.segments.with_pool(|pool| pool.take_bare()), Some(0));
+            world.fill(1);
+            world
+        }
+
+        /// Opens it, writes, and seals it.
+        fn fill(&self, value: u64) {
+            self.segments.get(0).open(SMALL, 0, 0, NOW);
+            self.segments.note_opened(0);
+            self.write(value);
+            self.segments.get(0).books.filled_bytes.store(64, Relaxed);
+            self.segments.seal(0);
+        }
+
+        #[allow(unsafe_code)]
+        fn write(&self, value: u64) {
+            // SAFETY: the model checker ends the test where another is there.
+            self.memory.with_mut(|memory| unsafe { *memory = value });
+        }
+
+        /// Reads it in a turn, if it lies still.
+        #[allow(unsafe_code)]
+        fn walk(&self) {
+            self.epochs.enter(0);
+            if self.segments.get(0).is_sealed() {
+                // SAFETY: as above.
+                let value = self.memory.with(|memory| unsafe { *memory });
+                assert!([1, 2].contains(&value), "{value}");
+            }
+            self.epochs.leave(0);
+        }
+    }
+
+    fn model(change: impl Fn(&World) + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(move || {
+            let world = Arc::new(World::new());
+            let walker = thread::spawn({
+                let world = Arc::clone(&world);
+                move || world.walk()
+            });
+            change(&world);
+            walker.join().expect("a walk");
+        });
+    }
+
+    #[test]
+    fn nobody_reads_a_segment_that_is_emptied_and_filled_anew() {
+        model(|world| {
+            assert!(world.segments.withdraw(0));
+            world.segments.free(0);
+            world.limbo.push(Retired::Segment(0), 64, &world.epochs);
+            world.limbo.drain(world.epochs.horizon(), 1, |_| {
+                world.write(0);
+                world.fill(2);
+            });
+        });
+    }
+
+    #[test]
+    fn nobody_reads_a_gap_that_is_filled() {
+        model(|world| {
+            assert!(world.segments.withdraw(0));
+            let tag = world.segments.await_turns(0, &world.epochs);
+            if world.epochs.horizon() > tag {
+                world.write(0);
+                world.segments.get(0).reopen(0, NOW);
+                world.write(2);
+                world.segments.seal(0);
+            }
+        });
+    }
+}

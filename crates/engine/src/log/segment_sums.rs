@@ -1,0 +1,106 @@
+//! What segments hold, in sums: kept as segments come and go, since there may be too many to look at whenever somebody asks.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Of all segments and runs that hold something. Locked once per segment or run.
+#[derive(Default)]
+pub(crate) struct SegmentSums {
+    /// By place in `Stats::queues`.
+    places: Mutex<[Place; 3]>,
+    /// How many segments, and how much of the address space of runs, were ever in use: ids beyond that need not be looked at.
+    segments_end: AtomicU32,
+    runs_end: AtomicU32,
+}
+
+#[derive(Default)]
+struct Place {
+    sum: Sum,
+    /// How many were opened in a second.
+    opened: BTreeMap<u32, u64>,
+}
+
+/// What a queue holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sum {
+    /// Segments; runs for large items.
+    pub(crate) segments: u64,
+    pub(crate) memory_bytes: u64,
+    /// When the oldest was opened.
+    pub(crate) opened_secs: Option<u32>,
+}
+
+impl SegmentSums {
+    /// One more, of so many bytes and opened in that second.
+    pub(crate) fn add(&self, place: usize, memory_bytes: u64, opened_secs: u32) {
+        let place = &mut self.places()[place];
+        place.sum.segments += 1;
+        place.sum.memory_bytes += memory_bytes;
+        *place.opened.entry(opened_secs).or_default() += 1;
+    }
+
+    /// One less: what was told to `add`.
+    pub(crate) fn remove(&self, place: usize, memory_bytes: u64, opened_secs: u32) {
+        let place = &mut self.places()[place];
+        place.sum.segments -= 1;
+        place.sum.memory_bytes -= memory_bytes;
+        if let Some(count) = place.opened.get_mut(&opened_secs) {
+            *count -= 1;
+            if *count == 0 {
+                place.opened.remove(&opened_secs);
+            }
+        }
+    }
+
+    /// By place in `Stats::queues`.
+    pub(crate) fn sums(&self) -> [Sum; 3] {
+        let oldest = |place: &Place| place.opened.first_key_value().map(|(&secs, _)| secs);
+        self.places().each_ref().map(|place| Sum { opened_secs: oldest(place), ..place.sum })
+    }
+
+    /// The segment, or the run, with this number was taken into use; runs are counted from the first of them.
+    pub(crate) fn note_use(&self, number: u32, is_run: bool) {
+        let end = if is_run { &self.runs_end } else { &self.segments_end };
+        end.fetch_max(number + 1, Relaxed);
+    }
+
+    /// Numbers below this were in use: of segments.
+    pub(crate) fn segments_end(&self) -> u32 {
+        self.segments_end.load(Relaxed)
+    }
+
+    /// The same of runs, counted from the first of them.
+    pub(crate) fn runs_end(&self) -> u32 {
+        self.runs_end.load(Relaxed)
+    }
+
+    fn places(&self) -> MutexGuard<'_, [Place; 3]> {
+        // Nothing in here panics half-way.
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::segment::{LARGE, SMALL};
+
+    #[test]
+    fn the_oldest_is_known_after_others_have_gone() {
+        let sums = SegmentSums::default();
+        sums.add(SMALL, 100, 7);
+        sums.add(SMALL, 100, 5);
+        sums.add(SMALL, 100, 5);
+        sums.add(LARGE, 30, 2);
+        let small = |segments, opened_secs| Sum { segments, memory_bytes: 100 * segments, opened_secs };
+        assert_eq!(sums.sums()[SMALL], small(3, Some(5)));
+        sums.remove(SMALL, 100, 5);
+        assert_eq!(sums.sums()[SMALL], small(2, Some(5)));
+        sums.remove(SMALL, 100, 5);
+        assert_eq!(sums.sums()[SMALL], small(1, Some(7)));
+        sums.remove(SMALL, 100, 7);
+        assert_eq!(sums.sums()[SMALL], Sum::default());
+        assert_eq!(sums.sums()[LARGE], Sum { segments: 1, memory_bytes: 30, opened_secs: Some(2) });
+    }
+}

@@ -1,0 +1,10 @@
+//! Address space, pages and tables: memory that knows nothing of items.
+
+pub(crate) mod budget;
+pub(crate) mod cache_padded;
+pub(crate) mod large_pages;
+pub(crate) mod lines;
+pub(crate) mod numa;
+pub(crate) mod poison;
+pub(crate) mod region;
+pub(crate) mod table;

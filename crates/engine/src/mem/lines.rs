@@ -1,0 +1,108 @@
+//! Cache lines of words, by number: where the index keeps its buckets.
+
+use std::io;
+
+use crate::sync::AtomicU64;
+
+pub(crate) use crate::mem::region::LINE_BYTES;
+
+/// Words in a line. The model checker gets shorter ones: as much happens, in fewer steps.
+pub(crate) const WORDS: usize = if cfg!(all(loom, test)) { 3 } else { 8 };
+
+/// As much is committed at a time.
+#[cfg(not(all(loom, test)))]
+const COMMITTED_BYTES: usize = 1 << 20;
+
+pub(crate) type Line = [AtomicU64; WORDS];
+
+#[cfg(not(all(loom, test)))]
+pub(crate) struct Lines {
+    region: crate::mem::region::Region,
+    /// So many bytes from the start are fit for use.
+    committed_bytes: std::sync::atomic::AtomicUsize,
+}
+
+#[cfg(not(all(loom, test)))]
+impl Lines {
+    /// Address space for so many bytes of lines, all zero; memory only for those that are touched, which they may be
+    /// once they are committed.
+    pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
+        let region = crate::mem::region::Region::reserve(bytes)?;
+        Ok(Self { region, committed_bytes: std::sync::atomic::AtomicUsize::new(0) })
+    }
+
+    /// Makes the first `lines` fit for use, and some more: it is asked often. By one at a time. False: the system has
+    /// no memory for them.
+    #[must_use]
+    pub(crate) fn commit(&self, lines: usize) -> bool {
+        use std::sync::atomic::Ordering::Relaxed;
+        let committed_bytes = self.committed_bytes.load(Relaxed);
+        if lines * LINE_BYTES <= committed_bytes {
+            return true;
+        }
+        let wanted_bytes =
+            (lines * LINE_BYTES).next_multiple_of(COMMITTED_BYTES).min(self.region.len_bytes());
+        let is_committed = self.region.commit(committed_bytes, wanted_bytes - committed_bytes);
+        if is_committed {
+            self.committed_bytes.store(wanted_bytes, Relaxed);
+        }
+        is_committed
+    }
+
+    /// Moves the `page`th large page's worth of lines to a large page, if the first `filled` lines reach beyond it. False: they do not, or
+    /// the system has none now.
+    pub(crate) fn move_to_large_page(&self, page: usize, filled: usize) -> bool {
+        let range = self.region.large_page(page).filter(|range| range.end <= filled * LINE_BYTES);
+        range.is_some_and(|range| self.region.move_to_large_page(range))
+    }
+
+    /// As [`crate::mem::numa::interleave`].
+    pub(crate) fn interleave(&self, nodes: &[u32]) -> io::Result<()> {
+        crate::mem::numa::interleave(&self.region, nodes)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.region.len_bytes() / LINE_BYTES
+    }
+
+    /// Panics beyond the end.
+    pub(crate) fn get(&self, line: usize) -> &Line {
+        self.region.line_u64(line)
+    }
+
+    pub(crate) fn prefetch(&self, line: usize) {
+        self.region.prefetch(line * LINE_BYTES);
+    }
+}
+
+#[cfg(all(loom, test))]
+pub(crate) struct Lines(Vec<Line>);
+
+#[cfg(all(loom, test))]
+impl Lines {
+    pub(crate) fn reserve(_bytes: usize) -> io::Result<Self> {
+        Ok(Self((0..4).map(|_| std::array::from_fn(|_| AtomicU64::new(0))).collect()))
+    }
+
+    pub(crate) fn commit(&self, _lines: usize) -> bool {
+        true
+    }
+
+    pub(crate) fn move_to_large_page(&self, _page: usize, _filled: usize) -> bool {
+        false
+    }
+
+    pub(crate) fn interleave(&self, _nodes: &[u32]) -> io::Result<()> {
+        Ok(())
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn get(&self, line: usize) -> &Line {
+        &self.0[line]
+    }
+
+    pub(crate) fn prefetch(&self, _line: usize) {}
+}

@@ -1,0 +1,65 @@
+//! Poison: memory that nobody may read any more, so that a test sees it when somebody does.
+//!
+//! In debug builds its bytes are overwritten: what is read there is no item, and what was borrowed from there changes.
+//! Where AddressSanitizer looks on as well (`--cfg asan`, as `cargo xtask ci` builds) each read or write of it ends the
+//! test. A release build does nothing of that.
+//!
+//! Unsafe code lives here because memory is overwritten, and because AddressSanitizer is told by C functions.
+#![allow(unsafe_code)]
+
+use std::ops::Range;
+
+use crate::mem::region::Region;
+
+/// What poisoned bytes are in debug builds: no length of an item that makes sense.
+#[cfg(debug_assertions)]
+const POISON: u8 = 0xdb;
+
+impl Region {
+    /// From here on nobody reads or writes this part of the region, until it is lent again.
+    ///
+    /// # Safety
+    /// The part belongs to the caller alone: it was unlinked, and whoever could have found a way to it has ended their
+    /// turn.
+    #[inline]
+    pub(crate) unsafe fn poison(&self, part: Range<usize>) {
+        debug_assert!(part.start <= part.end && part.end <= self.len_bytes());
+        #[cfg(debug_assertions)]
+        if !part.is_empty() {
+            self.lend(part.clone());
+            // SAFETY: in bounds (checked); exclusive by the caller's promise.
+            unsafe { self.at(part.start).write_bytes(POISON, part.len()) }
+        }
+        #[cfg(asan)]
+        if !part.is_empty() {
+            // SAFETY: in bounds (checked).
+            unsafe { asan::__asan_poison_memory_region(self.at(part.start).as_ptr().cast(), part.len()) }
+        }
+        #[cfg(not(any(debug_assertions, asan)))]
+        let _ = part;
+    }
+
+    /// From here on this part of the region may be written and read again.
+    #[inline]
+    pub(crate) fn lend(&self, part: Range<usize>) {
+        #[cfg(asan)]
+        if !part.is_empty() {
+            assert!(part.end <= self.len_bytes());
+            // SAFETY: in bounds (checked).
+            unsafe { asan::__asan_unpoison_memory_region(self.at(part.start).as_ptr().cast(), part.len()) }
+        }
+        #[cfg(not(asan))]
+        let _ = part;
+    }
+}
+
+#[cfg(asan)]
+mod asan {
+    use std::ffi::c_void;
+
+    // Of the sanitizer's runtime, which the compiler links.
+    unsafe extern "C" {
+        pub(super) fn __asan_poison_memory_region(address: *const c_void, bytes: usize);
+        pub(super) fn __asan_unpoison_memory_region(address: *const c_void, bytes: usize);
+    }
+}

@@ -1,0 +1,8 @@
+//! What one can do to items.
+
+pub(crate) mod cas;
+pub(crate) mod change;
+pub(crate) mod digits;
+pub(crate) mod prefetch;
+pub(crate) mod store;
+pub(crate) mod upload;

@@ -1,0 +1,123 @@
+//! CAS values: small numbers, no two of which are equal, without a counter that all threads would write to.
+//!
+//! Handle `h` of `n` gives `h + 2`, `h + 2 + n`, `h + 2 + 2n` and so on, each once: a value tells who gave it. Before
+//! it replaces a value that is not below its next one it catches up (a Lamport clock; Lamport, CACM 1978). So of all
+//! that the engine gives:
+//! - no two values are equal, of whatever items, also where a handle is given back and taken again;
+//! - each is above the one that it replaces;
+//! - none is above about `n` times the number of values given.
+//!
+//! A client may install a value of its own (`E` of the meta commands). One that the engine may have given by now is
+//! treated as if it had. One that is ahead of what its giver has come to is left alone, or one client could make all
+//! values large: what replaces it differs from it, but may be below, as in memcached, whose counter does not know of
+//! such values either. Whoever installs values should install all of a key's: one that the engine has yet to give it
+//! will give, perhaps to the same key.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::mem::cache_padded::Apart;
+use crate::sync::AtomicU64;
+
+pub(crate) struct CasValues {
+    /// By handle: the value it gives next. Written by its handle alone; read by others under the lock of a bucket in
+    /// which they found a value of it, so that they see it as it was when that value was given, or later.
+    next: Box<[Apart<AtomicU64>]>,
+}
+
+impl CasValues {
+    pub(crate) fn new(handles: usize) -> Self {
+        Self { next: (0..handles as u64).map(|handle| Apart::new(AtomicU64::new(FIRST + handle))).collect() }
+    }
+
+    /// A fresh value by a handle, in place of `replaced` (0: of nothing).
+    #[inline]
+    pub(crate) fn fresh(&self, handle: usize, replaced: u64) -> u64 {
+        let next = self.next[handle].load(Relaxed);
+        let value = if replaced < next { next } else { self.catch_up(handle, next, replaced) };
+        self.next[handle].store(value + self.step(), Relaxed);
+        value
+    }
+
+    /// The handle's first value that is above `replaced`, if somebody gave that.
+    #[cold]
+    fn catch_up(&self, handle: usize, next: u64, replaced: u64) -> u64 {
+        let giver = (replaced - FIRST) % self.step();
+        if replaced < self.next[giver as usize].load(Relaxed) {
+            // Above by 1 to `step`, and the handle's.
+            let ahead = (handle as u64 + self.step() - giver - 1) % self.step() + 1;
+            return replaced + ahead;
+        }
+        if replaced == next { next + self.step() } else { next }
+    }
+
+    fn step(&self) -> u64 {
+        self.next.len() as u64
+    }
+}
+
+/// As in memcached.
+const FIRST: u64 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(not(loom))]
+    #[test]
+    fn begin_at_two_and_stay_small() {
+        let values = CasValues::new(3);
+        assert_eq!([0, 1, 2].map(|handle| values.fresh(handle, 0)), [2, 3, 4]);
+        assert_eq!([0, 0, 0].map(|handle| values.fresh(handle, 0)), [5, 8, 11]);
+        // Above what another gave, by little.
+        assert_eq!((values.fresh(1, 11), values.fresh(2, 11), values.fresh(0, 11)), (12, 13, 14));
+        assert_eq!((values.fresh(2, 14), values.fresh(1, 16)), (16, 18));
+    }
+
+    #[cfg(not(loom))]
+    #[test]
+    fn those_of_clients_move_nothing() {
+        let values = CasValues::new(2);
+        for installed in [u64::MAX, u64::MAX - 1, 1 << 32, 1000] {
+            let value = values.fresh(0, installed);
+            assert!(value < 10, "{value}");
+        }
+        assert_eq!(values.fresh(0, 10), 12, "what it replaces it does not repeat");
+        assert_eq!(values.fresh(1, 5), 3, "nobody has given 5");
+        assert_eq!(values.fresh(1, 10), 11, "the other has");
+    }
+
+    /// Two handles change one item, each under its lock: each value is above the one before, and a client's moves
+    /// nothing, whatever each sees of the other's count.
+    #[cfg(loom)]
+    #[test]
+    fn are_above_what_they_replace() {
+        use crate::sync::Mutex;
+
+        loom::model(|| {
+            let shared = loom::sync::Arc::new((CasValues::new(2), Mutex::new(0)));
+            let change = |handle| {
+                let shared = loom::sync::Arc::clone(&shared);
+                move || {
+                    let (values, item) = &*shared;
+                    // Another item, so that the two counts differ.
+                    let mut given = vec![values.fresh(handle, 0)];
+                    for _ in 0..2 {
+                        let mut cas = item.lock().unwrap();
+                        let fresh = values.fresh(handle, *cas);
+                        assert!(fresh > *cas);
+                        *cas = fresh;
+                        given.push(fresh);
+                    }
+                    given
+                }
+            };
+            let other = loom::thread::spawn(change(1));
+            let mut given = change(0)();
+            given.extend(other.join().unwrap());
+            assert!(given.iter().all(|&cas| cas <= 13), "{given:?}");
+            given.sort_unstable();
+            given.dedup();
+            assert_eq!(given.len(), 6);
+        });
+    }
+}

@@ -1,0 +1,534 @@
+//! The one movement by which items change, [`Turn::change`]: look at what is there, decide, write the new item where nobody sees
+//! it, lock the bucket, make sure that what was there still is, point the index to the new item. And what is counted on the way.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+use crate::epoch::limbo::Retired;
+use crate::handle::{Seen, Turn};
+use crate::index::buckets::{Bucket, Entry, Found};
+use crate::index::hash::Hash;
+use crate::log::item::{FETCHED, Raw, Shape, accounted_bytes};
+use crate::log::segment::{Home, LARGE, SMALL, WAITING, group_of};
+use crate::log::writer::Room;
+use crate::ops::digits::Digits;
+use crate::ops::prefetch::Guess;
+use crate::ops::upload::Upload;
+use crate::policy::queues::THIN;
+use crate::request::{Expiry, Miss, NoRoom};
+
+/// What is to become of a key.
+pub(crate) enum Plan<'a, R> {
+    /// Nothing: this is the answer.
+    Answer(R),
+    /// A new item.
+    Write(New<'a>),
+}
+
+/// The new item.
+pub(crate) struct New<'a> {
+    pub(crate) body: Body<'a>,
+    pub(crate) client_flags: u32,
+    pub(crate) expiry: NewExpiry,
+    pub(crate) cas: NewCas,
+    /// Marks to set, and those to take over from the old item.
+    pub(crate) marks: u32,
+    pub(crate) marks_kept: u32,
+    pub(crate) binary_key: bool,
+}
+
+pub(crate) enum Body<'a> {
+    Join(&'a [u8], &'a [u8]),
+    Number(Digits),
+    /// The value lies in the upload already.
+    Uploaded,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum NewExpiry {
+    Set(Expiry),
+    /// That of the old item.
+    Keep,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum NewCas {
+    Fresh,
+    Given(u64),
+    Keep,
+}
+
+impl NewCas {
+    pub(crate) fn given_or_fresh(cas: Option<u64>) -> Self {
+        cas.filter(|&cas| cas != 0).map_or(Self::Fresh, Self::Given)
+    }
+}
+
+/// What came of a change.
+pub(crate) enum Outcome<R> {
+    Answer(R),
+    Written(Written),
+    NoRoom(NoRoom),
+}
+
+pub(crate) struct Written {
+    pub(crate) offset: usize,
+    pub(crate) raw: Raw,
+    pub(crate) expiry_before: Expiry,
+    /// There was no item, or none alive.
+    pub(crate) is_new: bool,
+}
+
+/// A new item before it is published.
+pub(crate) struct Draft {
+    raw: Raw,
+    /// Where it will wait.
+    queue: usize,
+    place: Place,
+}
+
+enum Place {
+    /// An offset of the log, in a segment that its handle fills.
+    Shared(usize),
+    /// A run of its own. Apart, so that a draft is a few words to hand around.
+    Large(Box<Upload>),
+}
+
+impl Turn<'_> {
+    /// The one movement: look, decide, write, lock, make sure, publish.
+    pub(crate) fn change<'t, 'a, R>(
+        &'t self,
+        key: &[u8],
+        hash: Hash,
+        upload: &mut Option<Upload>,
+        plan: impl FnMut(Result<Seen<'t>, Miss>) -> Plan<'a, R>,
+    ) -> Outcome<R>
+    where
+        't: 'a,
+    {
+        self.change_guessed(key, hash, Guess::default(), upload, plan)
+    }
+
+    /// The same where a guess may spare the first look.
+    pub(crate) fn change_guessed<'t, 'a, R>(
+        &'t self,
+        key: &[u8],
+        hash: Hash,
+        mut guess: Guess<'t>,
+        upload: &mut Option<Upload>,
+        mut plan: impl FnMut(Result<Seen<'t>, Miss>) -> Plan<'a, R>,
+    ) -> Outcome<R>
+    where
+        't: 'a,
+    {
+        loop {
+            let old = self.look_guessed(key, hash, std::mem::take(&mut guess));
+            let home = old.map(|old| self.engine().segments.home_of(old.offset));
+            // Changes when the item does, even where it stays in its place.
+            let cas_of = |old: Option<Seen<'_>>| old.map(|old| old.raw.cas());
+            let cas_seen = cas_of(old);
+            let liveness = || match old.zip(home) {
+                None => Err(Miss::Absent),
+                Some((old, home)) => self.engine().liveness_in(home, old.raw, self.now()).map(|()| old),
+            };
+            let alive = liveness();
+            let new = match plan(alive) {
+                Plan::Answer(answer) => return Outcome::Answer(answer),
+                Plan::Write(new) => new,
+            };
+            if old.is_none() {
+                // An entry where nobody looks for it would outlive its item: whoever empties a segment hashes its keys.
+                assert!(self.engine().hash_key.hash(key) == hash, "a key is stored with its own hash");
+            }
+            let queue = self.queue_for(hash, home);
+            let draft = match self.draft(key, &new, queue, old.map(|old| old.raw), upload) {
+                Ok(draft) => draft,
+                Err(no_room) => return Outcome::NoRoom(no_room),
+            };
+            let bucket = self.engine().index.lock(hash);
+            let still = old.and_then(|old| bucket.still(&old.found));
+            let found = still.or_else(|| self.find_locked(&bucket, key, hash));
+            let is_as_seen = found.map(|found| found.entry.offset()) == old.map(|old| old.offset)
+                && cas_of(old) == cas_seen
+                && liveness().is_ok() == alive.is_ok();
+            if !is_as_seen {
+                drop(bucket);
+                let large = self.discard(draft);
+                if matches!(new.body, Body::Uploaded) {
+                    *upload = large;
+                }
+                continue;
+            }
+            let expiry_before = alive.map_or(Expiry::NEVER, |old| old.raw.expiry());
+            if let (Some(old), Err(_)) = (old, alive) {
+                self.count_reclaimed(old.offset, old.raw);
+            }
+            return match self.publish(
+                &bucket,
+                hash,
+                &new,
+                draft,
+                found.zip(home),
+                alive.ok().map(|old| old.raw),
+            ) {
+                Some((offset, raw)) => {
+                    Outcome::Written(Written { offset, raw, expiry_before, is_new: alive.is_err() })
+                }
+                None => Outcome::NoRoom(NoRoom::OutOfMemory),
+            };
+        }
+    }
+
+    /// New keys enter the small queue, unless they were evicted from it not long ago; others stay where they are.
+    #[inline(always)]
+    fn queue_for(&self, hash: Hash, old: Option<Home<'_>>) -> usize {
+        match old {
+            Some(home) => home.segment.queue(),
+            None if self.engine().evict => self.queue_of_new(hash),
+            None => SMALL,
+        }
+    }
+
+    /// Writes the new item where nobody sees it.
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    fn draft(
+        &self,
+        key: &[u8],
+        new: &New<'_>,
+        queue: usize,
+        old: Option<Raw>,
+        upload: &mut Option<Upload>,
+    ) -> Result<Draft, NoRoom> {
+        let (head, tail, digits) = match &new.body {
+            Body::Join(head, tail) => (*head, *tail, None),
+            Body::Number(digits) => (digits.text(), &b""[..], Some(digits)),
+            Body::Uploaded => {
+                let upload = upload.take().map(Box::new).ok_or(NoRoom::OutOfMemory)?;
+                return Ok(Draft { raw: upload.raw, queue, place: Place::Large(upload) });
+            }
+        };
+        let padding = digits.map_or(0, |digits| digits.padding);
+        let expiry = match new.expiry {
+            NewExpiry::Set(expiry) => expiry,
+            NewExpiry::Keep => old.map_or(Expiry::NEVER, Raw::expiry),
+        };
+        let keeps_field = new.expiry == NewExpiry::Keep && old.is_some_and(Raw::has_expiry_field);
+        let mut shape = Shape {
+            key_bytes: key.len(),
+            value_bytes: head.len() + tail.len() + padding,
+            client_flags: new.client_flags,
+            // Without eviction always: there may be no room to give an item the field when it is touched.
+            has_expiry: keeps_field || expiry != Expiry::NEVER || !self.engine().evict,
+            binary_key: new.binary_key,
+            large: false,
+        };
+        if accounted_bytes(shape.key_bytes, shape.value_bytes, shape.client_flags)
+            > u64::from(self.engine().item_bytes_max)
+        {
+            return Err(NoRoom::TooLarge);
+        }
+        self.note_copied(shape.value_bytes);
+        let fill = |value: &mut [u8]| {
+            let (first, rest) = value.split_at_mut(head.len());
+            first.copy_from_slice(head);
+            if !rest.is_empty() {
+                let (second, spaces) = rest.split_at_mut(tail.len());
+                second.copy_from_slice(tail);
+                spaces.fill(b' ');
+            }
+        };
+        if shape.size() > self.engine().large_item_bytes() {
+            shape.large = true;
+            shape.has_expiry = true;
+            let mut upload = self.start_upload(shape, key, shape.size(), 0)?;
+            fill(upload.window());
+            upload.advance(shape.value_bytes);
+            return Ok(Draft { raw: upload.raw, queue, place: Place::Large(Box::new(upload)) });
+        }
+        let room = self.append(queue, expiry, shape.size(), old)?;
+        // SAFETY: `append` gave us these bytes alone.
+        let raw = unsafe {
+            let raw = Raw::write(&self.engine().log, room.at, &shape, key, expiry, self.now().secs);
+            fill(raw.value_mut(&shape));
+            raw
+        };
+        self.prefetch_ahead(room, shape.size());
+        Ok(Draft { raw, queue, place: Place::Shared(room.at) })
+    }
+
+    /// An item was written there: others follow, mostly of this size.
+    #[inline]
+    pub(crate) fn prefetch_ahead(&self, room: Room, item_bytes: usize) {
+        if let Some(ahead) = room.ahead {
+            self.engine().log.prefetch_range(ahead, item_bytes);
+        }
+    }
+
+    /// Room for an item of this shape, with memory for its first bytes; `missing_bytes` of it are still to come.
+    pub(crate) fn start_upload(
+        &self,
+        shape: Shape,
+        key: &[u8],
+        first_bytes: usize,
+        missing_bytes: usize,
+    ) -> Result<Upload, NoRoom> {
+        self.admit_shape(&shape, key)?;
+        let run = self.take_run(shape.size(), first_bytes, missing_bytes)?;
+        Ok(Upload::new(&self.handle.engine, run, shape, key, self.now().secs))
+    }
+
+    /// May there be a large item of this shape? Takes nothing yet.
+    pub(crate) fn admit_shape(&self, shape: &Shape, key: &[u8]) -> Result<(), NoRoom> {
+        if shape.size() as u64 > self.engine().budget.limit_bytes() {
+            // Else it would find out step by step, and evict everything on the way.
+            return Err(NoRoom::OutOfMemory);
+        }
+        if !self.engine().evict {
+            let replaced_bytes = self.look(key, self.prepare(key)).map_or(0, |old| old.raw.size());
+            self.admit(shape.size() as i64 - replaced_bytes as i64)?;
+        }
+        Ok(())
+    }
+
+    /// Undoes a draft. If it was large it goes when what is returned goes.
+    #[cold]
+    fn discard(&self, draft: Draft) -> Option<Upload> {
+        match draft.place {
+            Place::Shared(offset) => {
+                self.handle.writer.borrow_mut().take_back(self.engine(), offset);
+                None
+            }
+            Place::Large(upload) => Some(*upload),
+        }
+    }
+
+    /// Completes the new item's header and points the index to it. `None`: the index has no room.
+    #[inline(always)]
+    fn publish(
+        &self,
+        bucket: &Bucket<'_>,
+        hash: Hash,
+        new: &New<'_>,
+        draft: Draft,
+        replaced: Option<(Found<'_>, Home<'_>)>,
+        old: Option<Raw>,
+    ) -> Option<(usize, Raw)> {
+        let engine = self.engine();
+        let Draft { raw, queue, .. } = draft;
+        // The old item's expiry and marks may have changed until the bucket was locked.
+        let expiry = match new.expiry {
+            NewExpiry::Set(expiry) => expiry,
+            NewExpiry::Keep => old.map_or(Expiry::NEVER, Raw::expiry),
+        };
+        let old_cas = old.map_or(0, Raw::cas);
+        raw.set_cas(match new.cas {
+            NewCas::Fresh => self.fresh_cas(old_cas),
+            NewCas::Given(cas) => cas,
+            NewCas::Keep => old_cas,
+        });
+        let marks = new.marks | old.map_or(0, Raw::marks) & new.marks_kept;
+        if marks != 0 {
+            raw.mark(marks, 0);
+        }
+        if let Some(old) = old.filter(|_| new.marks_kept & FETCHED != 0) {
+            // The same item in another place: its last use stays what it was.
+            raw.set_used_secs(old.used_secs());
+        }
+        if raw.has_expiry_field() {
+            raw.set_expiry(expiry);
+        }
+        let offset = match &draft.place {
+            Place::Shared(offset) => *offset,
+            Place::Large(upload) => {
+                let (id, now) = (upload.id, self.now());
+                let segment = engine.segments.get(id);
+                let (memory_bytes, group) =
+                    (segment.books.filled_bytes.load(Relaxed), group_of(expiry, now, engine.groups));
+                segment.open(queue, group, engine.flush_mark.load(Relaxed), now);
+                segment.books.filled_bytes.store(memory_bytes, Relaxed);
+                segment.books.dead_bytes.store(memory_bytes - raw.size() as u64, Relaxed);
+                engine.segments.note_opened(id);
+                engine.segments.start(id)
+            }
+        };
+        let id = engine.segments.id_at(offset);
+        let entry = Entry::new(hash, offset, replaced.map_or(0, |(found, _)| found.entry.uses()));
+        let is_run = matches!(draft.place, Place::Large(_));
+        // Else it was noted when the item got its place.
+        if is_run || new.expiry == NewExpiry::Keep {
+            engine.segments.get(id).note_expiry(expiry);
+        }
+        if is_run {
+            // In its queue before it can be found, so that whoever replaces it can take it out.
+            engine.segments.seal(id);
+        }
+        match replaced {
+            Some((found, _)) => bucket.replace(&found, entry),
+            None if bucket.insert(entry, &engine.budget) => {}
+            None => {
+                match draft.place {
+                    Place::Large(upload) => {
+                        upload.release();
+                        // Whoever walks segments may have begun to read it. Or somebody is emptying it already, will
+                        // find it unlinked, and retire it.
+                        if engine.segments.withdraw(id) {
+                            engine.retire(Retired::Run(id));
+                        }
+                    }
+                    place => drop(self.discard(Draft { place, ..draft })),
+                }
+                return None;
+            }
+        }
+        if let Place::Large(upload) = draft.place {
+            upload.release();
+        }
+        self.count_linked(if is_run { LARGE } else { queue }, raw);
+        match replaced {
+            Some((found, home)) => self.bury(home, engine.item(found.entry)),
+            None => self.count_item(1),
+        }
+        Some((offset, raw))
+    }
+
+    /// Removes an item that has expired or was flushed, if it is still where it was seen.
+    #[cold]
+    pub(crate) fn reap(&self, hash: Hash, offset: usize) {
+        let bucket = self.engine().index.lock(hash);
+        let Some(found) = bucket.find(hash, |entry| entry.offset() == offset) else { return };
+        let raw = self.engine().item(found.entry);
+        if self.engine().liveness(offset, raw, self.now()).is_err() {
+            self.count_reclaimed(offset, raw);
+            self.unlink(&bucket, &found);
+        }
+    }
+
+    /// Takes an entry out of the index, and its item out of the books.
+    pub(crate) fn unlink(&self, bucket: &Bucket<'_>, found: &Found<'_>) {
+        bucket.remove(found, |overflow| self.engine().retire(Retired::Overflow(overflow)));
+        self.bury(self.engine().segments.home_of(found.entry.offset()), self.engine().item(found.entry));
+        self.count_item(-1);
+    }
+
+    /// The books of an item that the index no longer points to.
+    #[inline]
+    fn bury(&self, home: Home<'_>, raw: Raw) {
+        let engine = self.engine();
+        let (bytes, accounted_bytes) = (raw.size() as u64, raw.accounted_bytes());
+        raw.mark_dead();
+        let counters = self.counters();
+        let queue = &counters.queues[home.queue()];
+        queue.items.add(-1);
+        queue.live_bytes.add(-(bytes as i64));
+        counters.bytes.add(-i64::from(accounted_bytes));
+        let Home { segment, id, is_run } = home;
+        // Whoever buries the last byte knows that all others' items are unlinked as well.
+        let dead = segment.books.dead_bytes.fetch_add(bytes, AcqRel) + bytes;
+        if is_run {
+            // Unless somebody is at it already, and will find it unlinked.
+            if engine.segments.withdraw(id) {
+                engine.retire(Retired::Run(id));
+            }
+        } else if segment.state.load(Acquire) == WAITING {
+            let left = segment.books.filled_bytes.load(Relaxed) - dead;
+            // Between the count and the look at its state the segment may have been opened again and sealed; from here on this turn prevents that.
+            if left == 0 && segment.books.live_bytes() == 0 {
+                engine.retire_dead(id);
+                return;
+            }
+            for thin in THIN {
+                let thin_bytes = engine.segments.thin_bytes(segment, thin);
+                if left < thin_bytes && left + bytes >= thin_bytes {
+                    engine.segments.note_thin(id, thin);
+                }
+            }
+        }
+    }
+
+    /// The books of an item that the index now points to.
+    #[inline]
+    fn count_linked(&self, queue: usize, raw: Raw) {
+        let (bytes, accounted_bytes) = (raw.size() as i64, raw.accounted_bytes());
+        let counters = self.counters();
+        let queue = &counters.queues[queue];
+        queue.items.add(1);
+        queue.live_bytes.add(bytes);
+        counters.bytes.add(i64::from(accounted_bytes));
+        counters.items_total.add(1);
+    }
+
+    /// The books of an item that was copied to another place.
+    pub(crate) fn count_moved(&self, from: usize, old: Raw, to: usize, new: Raw) {
+        let engine = self.engine();
+        old.mark_dead();
+        let bytes = new.size() as u64;
+        engine.segments.get(engine.segments.id_at(from)).books.dead_bytes.fetch_add(bytes, Relaxed);
+        let (from, to) = (engine.queue_at(from), engine.queue_at(to));
+        self.counters().queues[from].items.add(-1);
+        self.counters().queues[from].live_bytes.add(-(bytes as i64));
+        self.counters().queues[to].items.add(1);
+        self.counters().queues[to].live_bytes.add(bytes as i64);
+    }
+
+    pub(crate) fn count_reclaimed(&self, offset: usize, raw: Raw) {
+        let unfetched = i64::from(raw.marks() & FETCHED == 0);
+        let queue = &self.counters().queues[self.engine().queue_at(offset)];
+        self.counters().reclaimed.add(1);
+        queue.reclaimed.add(1);
+        self.counters().expired_unfetched.add(unfetched);
+        queue.expired_unfetched.add(unfetched);
+    }
+
+    /// For `report_items`.
+    fn count_item(&self, change: i64) {
+        self.handle.writer.borrow_mut().unreported_items += change;
+    }
+
+    pub(crate) fn find_locked<'i>(&self, bucket: &Bucket<'i>, key: &[u8], hash: Hash) -> Option<Found<'i>> {
+        bucket.find(hash, |entry| self.engine().item(entry).has_key(key))
+    }
+
+    /// The next CAS value, in place of this one. Under the lock of the item's bucket.
+    pub(crate) fn fresh_cas(&self, replaced: u64) -> u64 {
+        self.engine().cas_values.fresh(self.handle.id, replaced)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Config, Engine, LargePages, Now, Store, Stored};
+
+    /// It waited in its queue for a moment, so whoever walks the segments may have begun to read it.
+    #[test]
+    fn a_large_item_that_found_no_place_in_the_index_is_not_free_before_those_who_read_are_done() {
+        let engine = Engine::new(Config {
+            memory_bytes: 4 << 20,
+            item_bytes_max: 1 << 20,
+            evict: true,
+            handles_max: 2,
+            // One bucket, for eight items.
+            index_power: Some(0),
+            large_pages: LargePages::Never,
+            hash_key: [7, 9],
+        })
+        .expect("4 MiB can be reserved");
+        let mut writer = engine.handle().expect("none is out");
+        let mut reader = engine.handle().expect("one is out");
+        engine.index.use_up_overflow();
+        let now = Now { secs: 1, micros: 1 };
+        let reading = reader.enter(now);
+        let turn = writer.enter(now);
+        for key in 0..8u8 {
+            let stored = turn.store(turn.prepare(&[key]), &Store::set(&[key], b"value"));
+            assert!(matches!(stored, Stored::Stored { .. }), "{stored:?}");
+        }
+        let value = vec![b'v'; 100_000];
+        assert_eq!(turn.store(turn.prepare(b"large"), &Store::set(b"large", &value)), Stored::OutOfMemory);
+        drop(turn);
+        engine.reclaim();
+        assert_eq!(engine.runs.warm_bytes(), 0, "somebody may still read it");
+        drop(reading);
+        engine.reclaim();
+        assert!(engine.runs.warm_bytes() >= 100_000, "free");
+    }
+}

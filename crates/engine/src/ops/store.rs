@@ -1,0 +1,448 @@
+//! Everything that changes an item.
+//!
+//! What needs a new item is one movement, [`Turn::change`]; what needs none happens under the bucket's lock alone. These are all the fields that change in an item that can be found:
+//!
+//! | field | changed by | under the bucket's lock |
+//! |---|---|---|
+//! | CAS value | [`Turn::invalidate`] | yes |
+//! | expiry, where the item has the field | `invalidate`, [`Turn::touch`], [`Turn::fetch`] | yes |
+//! | STALE, TOKEN | `invalidate`; TOKEN also `fetch` | yes |
+//! | DEAD | whoever unlinks or moves it | yes |
+//! | FETCHED, time of the last use | every read that is noticed | no: an update lost costs nothing |
+
+use crate::handle::{Item, Seen, Turn};
+use crate::index::hash::Hash;
+use crate::log::item::{FETCHED, Raw, STALE, Shape, TOKEN, accounted_bytes};
+use crate::ops::change::{Body, New, NewCas, NewExpiry, Outcome, Plan, Written};
+use crate::ops::digits::{Digits, parse_number};
+use crate::ops::prefetch::Guess;
+use crate::ops::upload::Upload;
+use crate::request::{
+    Arith, Compare, Counted, Deleted, Expiry, Fail, Fetched, Invalidate, Miss, Mode, NoRoom, Store, Stored,
+    Token,
+};
+
+/// Items larger than this are no numbers, whatever they begin with: memcached keeps them in chunks (`slab_chunk_max`), and
+/// does not look into those.
+const NUMBER_BYTES_MAX: u32 = 512 << 10;
+
+impl Turn<'_> {
+    /// Stores a value that is all there. Panics if the hash is that of another key or engine.
+    pub fn store(&self, hash: Hash, store: &Store<'_>) -> Stored {
+        self.store_guessed(hash, store, Guess::default())
+    }
+
+    /// The same for a key of a batch, with what [`Turn::guess_changes`] of this turn saw of it.
+    pub fn store_guessed<'t>(&'t self, hash: Hash, store: &Store<'_>, guess: Guess<'t>) -> Stored {
+        if accounted_bytes(store.key.len(), store.value.len(), store.client_flags)
+            > u64::from(self.engine().item_bytes_max)
+        {
+            return Stored::TooLarge;
+        }
+        if store.mode == Mode::Set && store.compare.is_none() {
+            // Most stores: whatever is there is replaced.
+            let plan = |_| Plan::Write(replacing(store, Body::Join(store.value, b"")));
+            return stored(self.change_guessed(store.key, hash, guess, &mut None, plan), store.mode);
+        }
+        self.store_body(hash, store, Body::Join(store.value, b""), &mut None)
+    }
+
+    /// Would a value of this size be refused, whatever of it comes (`store.value` is ignored)? Takes nothing yet.
+    pub fn admit_value(&self, store: &Store<'_>, value_bytes: u32) -> Result<(), NoRoom> {
+        self.admit_shape(&self.upload_shape(store, value_bytes)?, store.key)
+    }
+
+    /// Room for a value of which [`crate::UPLOAD_BYTES_MIN`] or more have come and the rest is still arriving (`store.value` is ignored).
+    /// Memory is charged as it fills. Errors: also where others that are arriving have more right to what there is.
+    pub fn reserve(&self, store: &Store<'_>, value_bytes: u32) -> Result<Upload, NoRoom> {
+        let shape = self.upload_shape(store, value_bytes)?;
+        let first_bytes = Upload::first_step_bytes(&shape);
+        let missing_bytes = shape.size().saturating_sub(first_bytes);
+        self.engine().admit_step(None, first_bytes as u64, missing_bytes as u64, self.now())?;
+        let mut upload = self.start_upload(shape, store.key, first_bytes, missing_bytes)?;
+        self.engine().hold_upload(upload.id, shape.size(), self.now().secs);
+        upload.is_held = true;
+        Ok(upload)
+    }
+
+    fn upload_shape(&self, store: &Store<'_>, value_bytes: u32) -> Result<Shape, NoRoom> {
+        let value_bytes = value_bytes as usize;
+        if accounted_bytes(store.key.len(), value_bytes, store.client_flags)
+            > u64::from(self.engine().item_bytes_max)
+        {
+            return Err(NoRoom::TooLarge);
+        }
+        Ok(Shape {
+            key_bytes: store.key.len(),
+            value_bytes,
+            client_flags: store.client_flags,
+            has_expiry: true,
+            binary_key: store.binary_key,
+            large: true,
+        })
+    }
+
+    /// The next piece of the upload to be filled from the socket, within this turn; empty only when the value is complete.
+    /// Errors: `OutOfMemory` also where it was cut off, since others needed its memory. Panics if the upload is of another engine.
+    pub fn window<'u>(&'u self, upload: &'u mut Upload) -> Result<&'u mut [u8], NoRoom> {
+        assert!(upload.is_of(&self.handle.engine), "an upload is filled where it was reserved");
+        if upload.is_cut() {
+            return Err(NoRoom::OutOfMemory);
+        }
+        let step = upload.next_step_bytes();
+        if step > 0 {
+            let (id, missing_bytes) = (Some(upload.id), u64::from(upload.missing_bytes()));
+            self.engine().admit_step(id, step as u64, missing_bytes, self.now())?;
+            let charged_bytes = upload.charged_bytes();
+            self.charge(upload.id, charged_bytes, step)?;
+            if !upload.note_step(step, self.now().secs) {
+                let engine = self.engine();
+                engine.decommit(engine.segments.start(upload.id) + charged_bytes, step);
+                engine.budget.give(step as u64);
+                return Err(NoRoom::OutOfMemory);
+            }
+        }
+        Ok(upload.window())
+    }
+
+    /// Stores a complete upload under the terms of the `store` (same key, flags and binary_key as at `reserve`; `store.value` is
+    /// ignored). Takes the upload unless the answer is `TryAgain`. Panics if there is none, not all of it has arrived, or it was
+    /// reserved for another key or engine.
+    pub fn commit(&self, hash: Hash, store: &Store<'_>, upload: &mut Option<Upload>) -> Stored {
+        let whole = upload.as_mut().expect("commit takes an upload");
+        assert!(whole.is_of(&self.handle.engine), "commit takes what was reserved here");
+        if !whole.keep() {
+            *upload = None;
+            return stored(Outcome::NoRoom(NoRoom::OutOfMemory), store.mode);
+        }
+        assert!(whole.missing_bytes() == 0, "commit takes a complete upload");
+        assert!(whole.raw.key() == store.key, "commit takes the key that was reserved");
+        let stored = if !whole.is_large() || matches!(store.mode, Mode::Append | Mode::Prepend) {
+            // To lie with others, or with the old piece: a copy, and the upload goes.
+            let value = whole.raw.value();
+            self.store_body(hash, store, Body::Join(value, b""), &mut None)
+        } else {
+            self.store_body(hash, store, Body::Uploaded, upload)
+        };
+        if stored != Stored::TryAgain {
+            *upload = None;
+        }
+        stored
+    }
+
+    fn store_body(
+        &self,
+        hash: Hash,
+        store: &Store<'_>,
+        body: Body<'_>,
+        upload: &mut Option<Upload>,
+    ) -> Stored {
+        let outcome = self.change(store.key, hash, upload, |old| self.plan_store(store, &body, old));
+        stored(outcome, store.mode)
+    }
+
+    fn plan_store<'a>(
+        &self,
+        store: &Store<'a>,
+        body: &Body<'a>,
+        old: Result<Seen<'a>, Miss>,
+    ) -> Plan<'a, Stored> {
+        let piece = match body {
+            Body::Join(piece, _) => piece,
+            _ => &b""[..],
+        };
+        let body = if let Body::Join(..) = body { Body::Join(piece, b"") } else { Body::Uploaded };
+        let mut new = replacing(store, body);
+        let extends = matches!(store.mode, Mode::Append | Mode::Prepend);
+        let Ok(old) = old else {
+            return match (store.mode, store.compare) {
+                (Mode::Set, None) | (Mode::Add, _) => Plan::Write(new),
+                (Mode::Set | Mode::Replace, Some(_)) => Plan::Answer(Stored::NotFound),
+                (Mode::Append | Mode::Prepend, _) if store.vivify.is_some() => {
+                    new.expiry = NewExpiry::Set(store.vivify.unwrap_or(Expiry::NEVER));
+                    Plan::Write(new)
+                }
+                (Mode::Replace | Mode::Append | Mode::Prepend, _) => Plan::Answer(Stored::NotStored),
+            };
+        };
+        if store.mode == Mode::Add {
+            // A use for the order of eviction, but not a fetch.
+            old.found.note_use();
+            return Plan::Answer(Stored::NotStored);
+        }
+        let (Some(Compare::Equal(given)) | Some(Compare::EqualOrStale(given))) = store.compare else {
+            return Plan::Write(if extends { extended(store, piece, old.raw, new) } else { new });
+        };
+        if given == 0 || given > old.raw.cas() {
+            return Plan::Answer(Stored::Exists);
+        }
+        if given < old.raw.cas() {
+            if !matches!(store.compare, Some(Compare::EqualOrStale(_))) || extends {
+                return Plan::Answer(Stored::Exists);
+            }
+            new.expiry = NewExpiry::Keep;
+            new.marks = STALE;
+            new.marks_kept = TOKEN;
+        }
+        Plan::Write(if extends { extended(store, piece, old.raw, new) } else { new })
+    }
+
+    /// Deletes.
+    pub fn delete(&self, key: &[u8], hash: Hash, compare: Option<u64>) -> Deleted {
+        let bucket = self.engine().index.lock(hash);
+        let Some(found) = self.find_locked(&bucket, key, hash) else {
+            return Deleted::NotFound(Miss::Absent);
+        };
+        let raw = self.engine().item(found.entry);
+        let alive = self.engine().liveness(found.entry.offset(), raw, self.now());
+        match alive {
+            Ok(()) if compare.is_some_and(|cas| cas != raw.cas()) => return Deleted::Exists,
+            Ok(()) => {}
+            Err(_) => self.count_reclaimed(found.entry.offset(), raw),
+        }
+        self.unlink(&bucket, &found);
+        match alive {
+            Ok(()) => Deleted::Deleted,
+            Err(miss) => Deleted::NotFound(miss),
+        }
+    }
+
+    /// Marks stale or blanks, see [`Invalidate`]. Errors: the change needed memory, and there is none.
+    pub fn invalidate(&self, key: &[u8], hash: Hash, how: &Invalidate) -> Result<Deleted, NoRoom> {
+        let needs_new_item = |raw: Raw| {
+            how.blank.is_some()
+                || how.expiry.is_some_and(|new| new != Expiry::NEVER && !raw.has_expiry_field())
+        };
+        {
+            let bucket = self.engine().index.lock(hash);
+            let found = self.find_locked(&bucket, key, hash);
+            let Some(found) = found else { return Ok(Deleted::NotFound(Miss::Absent)) };
+            let (offset, raw) = (found.entry.offset(), self.engine().item(found.entry));
+            if let Err(miss) = self.engine().liveness(offset, raw, self.now()) {
+                return Ok(Deleted::NotFound(miss));
+            }
+            if how.compare.is_some_and(|cas| cas != raw.cas()) {
+                return Ok(Deleted::Exists);
+            }
+            if !needs_new_item(raw) {
+                match NewCas::given_or_fresh(how.cas) {
+                    NewCas::Given(cas) => raw.set_cas(cas),
+                    _ if how.stale => raw.set_cas(self.fresh_cas(raw.cas())),
+                    _ => {}
+                }
+                if how.stale {
+                    raw.mark(STALE, TOKEN);
+                }
+                if let (Some(expiry), true) = (how.expiry, raw.has_expiry_field()) {
+                    raw.set_expiry(expiry);
+                    self.engine().segments.get(self.engine().segments.id_at(offset)).note_expiry(expiry);
+                }
+                return Ok(Deleted::Deleted);
+            }
+        }
+        let outcome = self.change(key, hash, &mut None, |old| {
+            let old = match old {
+                Err(miss) => return Plan::Answer(Deleted::NotFound(miss)),
+                Ok(old) if how.compare.is_some_and(|cas| cas != old.raw.cas()) => {
+                    return Plan::Answer(Deleted::Exists);
+                }
+                Ok(old) => old.raw,
+            };
+            let blank = how.blank.is_some();
+            Plan::Write(New {
+                body: Body::Join(if blank { b"" } else { old.value() }, b""),
+                client_flags: how.blank.unwrap_or_else(|| old.client_flags()),
+                expiry: match how.expiry {
+                    Some(expiry) => NewExpiry::Set(expiry),
+                    None if blank => NewExpiry::Set(Expiry::NEVER),
+                    None => NewExpiry::Keep,
+                },
+                cas: match NewCas::given_or_fresh(how.cas) {
+                    NewCas::Fresh if !how.stale => NewCas::Keep,
+                    cas => cas,
+                },
+                marks: if how.stale { STALE } else { 0 },
+                marks_kept: match (blank, how.stale) {
+                    // A new item.
+                    (true, _) => 0,
+                    // The token is to be had again.
+                    (false, true) => FETCHED,
+                    (false, false) => FETCHED | STALE | TOKEN,
+                },
+                binary_key: old.is_binary_key(),
+            })
+        });
+        match outcome {
+            Outcome::Answer(deleted) => Ok(deleted),
+            Outcome::Written(_) => Ok(Deleted::Deleted),
+            Outcome::NoRoom(no_room) => Err(no_room),
+        }
+    }
+
+    /// Adds to or subtracts from a decimal value: optional leading white space or `+`, digits, then nothing or white space
+    /// and anything. The result is as long as the old value, padded with spaces, unless it needs to be longer.
+    pub fn arith(&self, key: &[u8], hash: Hash, how: &Arith) -> Counted {
+        let mut result = (0, false);
+        let outcome = self.change(key, hash, &mut None, |old| {
+            let cas = NewCas::given_or_fresh(how.cas);
+            let old = match (old, how.initial) {
+                (Ok(old), _) => old.raw,
+                (Err(miss), None) => return Plan::Answer(Counted::NotFound(miss)),
+                (Err(_), Some((number, expiry))) => {
+                    result = (number, true);
+                    return Plan::Write(New {
+                        body: Body::Number(Digits::new(number, 0)),
+                        client_flags: 0,
+                        expiry: NewExpiry::Set(expiry),
+                        cas,
+                        marks: 0,
+                        marks_kept: 0,
+                        binary_key: how.binary_key,
+                    });
+                }
+            };
+            // No number, whatever its CAS value: as memcached has it.
+            if old.value_bytes() == 0 || old.accounted_bytes() > NUMBER_BYTES_MAX {
+                return Plan::Answer(Counted::NonNumeric);
+            }
+            if how.compare.is_some_and(|cas| cas != 0 && cas != old.cas()) {
+                return Plan::Answer(Counted::Exists);
+            }
+            let Some(number) = parse_number(old.value()) else { return Plan::Answer(Counted::NonNumeric) };
+            let number =
+                if how.decrement { number.saturating_sub(how.delta) } else { number.wrapping_add(how.delta) };
+            result = (number, false);
+            let digits = Digits::new(number, old.value_bytes());
+            let grows = digits.len() > old.value_bytes();
+            Plan::Write(New {
+                body: Body::Number(digits),
+                client_flags: old.client_flags(),
+                expiry: how.expiry.map_or(NewExpiry::Keep, NewExpiry::Set),
+                cas,
+                marks: 0,
+                // A number written over the old one leaves the item what it was; a longer one is a new item.
+                marks_kept: if grows { 0 } else { FETCHED | STALE | TOKEN },
+                binary_key: old.is_binary_key(),
+            })
+        });
+        match outcome {
+            Outcome::Answer(counted) => counted,
+            Outcome::Written(written) => Counted::Number {
+                number: result.0,
+                cas: written.raw.cas(),
+                expiry_before: if result.1 { written.raw.expiry() } else { written.expiry_before },
+                expiry: written.raw.expiry(),
+                created: result.1,
+            },
+            Outcome::NoRoom(NoRoom::TryAgain) => Counted::TryAgain,
+            Outcome::NoRoom(_) => Counted::OutOfMemory,
+        }
+    }
+
+    /// Creates an empty item and gives its creator the token. `None` if the key is there meanwhile.
+    pub(crate) fn vivify(
+        &self,
+        key: &[u8],
+        hash: Hash,
+        expiry: Expiry,
+        how: &crate::request::Fetch,
+    ) -> Result<Option<Fetched<'_>>, Fail> {
+        let outcome = self.change(key, hash, &mut None, |old| match old {
+            Ok(_) => Plan::Answer(()),
+            Err(_) => Plan::Write(New {
+                body: Body::Join(b"", b""),
+                client_flags: 0,
+                expiry: NewExpiry::Set(how.touch.unwrap_or(expiry)),
+                cas: NewCas::given_or_fresh(how.vivify_cas),
+                // Its creator has seen it.
+                marks: if how.unnoticed { TOKEN } else { TOKEN | FETCHED },
+                marks_kept: 0,
+                binary_key: how.binary_key,
+            }),
+        });
+        match outcome {
+            Outcome::Answer(()) => Ok(None),
+            Outcome::NoRoom(no_room) => Err(no_room.into()),
+            Outcome::Written(written) => Ok(Some(Fetched {
+                item: Item::new(written.raw, written.offset, &self.handle.engine),
+                expiry_before: expiry,
+                hit_before: false,
+                idle_secs: 0,
+                stale: false,
+                token: Token::Won,
+                vivified: true,
+            })),
+        }
+    }
+
+    /// Gives an item that has no expiry field one, by writing it anew. Returns the new place; `None` if the item has changed.
+    pub(crate) fn rewrite_with_expiry(
+        &self,
+        key: &[u8],
+        hash: Hash,
+        offset: usize,
+        expiry: Expiry,
+    ) -> Result<Option<(usize, Raw)>, Fail> {
+        let outcome = self.change(key, hash, &mut None, |old| match old {
+            Ok(old) if old.offset == offset => Plan::Write(New {
+                body: Body::Join(old.raw.value(), b""),
+                client_flags: old.raw.client_flags(),
+                expiry: NewExpiry::Set(expiry),
+                cas: NewCas::Keep,
+                marks: 0,
+                marks_kept: FETCHED | STALE | TOKEN,
+                binary_key: old.raw.is_binary_key(),
+            }),
+            _ => Plan::Answer(()),
+        });
+        match outcome {
+            Outcome::Answer(()) => Ok(None),
+            Outcome::Written(written) => Ok(Some((written.offset, written.raw))),
+            Outcome::NoRoom(no_room) => Err(no_room.into()),
+        }
+    }
+}
+
+/// What came of a store.
+#[inline]
+fn stored(outcome: Outcome<Stored>, mode: Mode) -> Stored {
+    match outcome {
+        Outcome::Answer(stored) => stored,
+        Outcome::Written(Written { raw, is_new, .. }) => Stored::Stored {
+            cas: raw.cas(),
+            value_bytes: raw.value_bytes() as u32,
+            expiry: raw.expiry(),
+            is_new,
+        },
+        Outcome::NoRoom(NoRoom::TryAgain) => Stored::TryAgain,
+        Outcome::NoRoom(_) if matches!(mode, Mode::Append | Mode::Prepend) => Stored::NotStored,
+        Outcome::NoRoom(NoRoom::TooLarge) => Stored::TooLarge,
+        Outcome::NoRoom(NoRoom::OutOfMemory) => Stored::OutOfMemory,
+    }
+}
+
+/// A new item, whatever was there.
+#[inline]
+fn replacing<'a>(store: &Store<'a>, body: Body<'a>) -> New<'a> {
+    New {
+        body,
+        client_flags: store.client_flags,
+        expiry: NewExpiry::Set(store.expiry),
+        cas: NewCas::given_or_fresh(store.cas),
+        marks: 0,
+        marks_kept: 0,
+        binary_key: store.binary_key,
+    }
+}
+
+/// The old value with the new piece at one end; flags and expiry stay.
+fn extended<'a>(store: &Store<'a>, piece: &'a [u8], old: Raw, new: New<'a>) -> New<'a> {
+    let (head, tail) = if store.mode == Mode::Append { (old.value(), piece) } else { (piece, old.value()) };
+    New {
+        body: Body::Join(head, tail),
+        client_flags: old.client_flags(),
+        expiry: NewExpiry::Keep,
+        binary_key: old.is_binary_key(),
+        ..new
+    }
+}

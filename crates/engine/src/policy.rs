@@ -1,0 +1,5 @@
+//! What is kept, and for how long.
+
+pub(crate) mod ghost;
+pub(crate) mod priority;
+pub(crate) mod queues;

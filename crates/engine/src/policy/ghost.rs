@@ -1,0 +1,73 @@
+//! The ghost: fingerprints of keys that were evicted not long ago, about as many as there are items. A key that comes back while its
+//! fingerprint is here was evicted too early, and enters the main queue at once (S3-FIFO, SOSP 2023).
+//!
+//! Lines of sixteen words: a cursor and fifteen fingerprints, overwritten in turn. No locks; what a race loses is one hint.
+
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crate::index::hash::Hash;
+use crate::log::segment::{MAIN, SMALL};
+use crate::mem::region::{LINE_BYTES, Region};
+
+const KEYS_PER_LINE: u64 = 15;
+
+pub(crate) struct Ghost {
+    lines: Region,
+    /// How many of them are in use: a memory that is too long knows keys that no cache of this size could have kept.
+    used: AtomicUsize,
+}
+
+impl Ghost {
+    pub(crate) fn new(bytes: usize) -> io::Result<Self> {
+        Ok(Self { lines: Region::reserve_committed(bytes)?, used: AtomicUsize::new(1) })
+    }
+
+    /// As [`crate::mem::numa::interleave`].
+    pub(crate) fn interleave(&self, nodes: &[u32]) -> io::Result<()> {
+        crate::mem::numa::interleave(&self.lines, nodes)
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.lines.len_bytes() as u64
+    }
+
+    /// Remembers about so many keys from now on. Those that it knows are forgotten if that changes much.
+    pub(crate) fn fit(&self, keys: u64) {
+        let most = self.lines.len_bytes() / LINE_BYTES;
+        let wanted = ((keys / KEYS_PER_LINE) as usize).clamp(1, most.max(1));
+        let used = self.used.load(Relaxed);
+        if wanted * 4 < used * 3 || wanted * 3 > used * 4 {
+            self.used.store(wanted, Relaxed);
+        }
+    }
+
+    /// A key left a queue.
+    pub(crate) fn remember(&self, hash: Hash, from: usize) {
+        let line = self.lines.line_u32(self.line_of(hash));
+        let turn = u64::from(line[0].fetch_add(1, Relaxed));
+        line[1 + (turn % KEYS_PER_LINE) as usize].store(fingerprint(hash) | MARKS[from], Relaxed);
+    }
+
+    /// The queue that a key left not long ago.
+    pub(crate) fn recall(&self, hash: Hash) -> Option<usize> {
+        let line = self.lines.line_u32(self.line_of(hash));
+        let word = line[1..]
+            .iter()
+            .map(|word| word.load(Relaxed))
+            .find(|word| word & !3 == fingerprint(hash) && *word != 0)?;
+        Some(if word & 3 == MARKS[SMALL] { SMALL } else { MAIN })
+    }
+
+    fn line_of(&self, hash: Hash) -> usize {
+        (hash.0 as usize >> 4) % self.used.load(Relaxed)
+    }
+}
+
+/// The upper part of the hash; room for a mark.
+fn fingerprint(hash: Hash) -> u32 {
+    (hash.0 >> 32) as u32 & !3
+}
+
+/// In the lowest two bits of a word that is in use, by queue.
+const MARKS: [u32; 2] = [1, 2];

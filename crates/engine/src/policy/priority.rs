@@ -1,0 +1,144 @@
+//! What it is worth to keep an item: how often it is asked for, for each byte that it takes.
+//!
+//! Misses are counted by requests, so of two items that are read alike the smaller is worth more: two of half the size save
+//! twice the misses in the same memory.
+//!
+//! How much a key is worth that was never read yet depends on the workload: in a scan nothing, among news much. It is learned from the
+//! ghost, as ARC does (Megiddo and Modha, FAST 2003): where keys that left the small queue come back more often than keys that left
+//! the main queue, new ones get a longer stay, else a shorter one.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use crate::log::segment::{MAIN, SMALL};
+
+/// The weight of an item that was read once since it was last looked at, or whose key came back soon after it was evicted.
+const READ: u32 = 1 << 10;
+const NOVELTY_MIN: u32 = READ / 8;
+const NOVELTY_MAX: u32 = READ * 2;
+
+/// Classes of worth, each up to four times the next: items of a class share segments.
+pub(crate) const CLASSES: usize = 7;
+
+/// The weight of an item that was read so often (at most three times are counted).
+pub(crate) fn of_uses(uses: u8) -> u32 {
+    u32::from(uses) * READ
+}
+
+/// Which class items belong to that take `bytes` together and weigh `weight`.
+pub(crate) fn class_of(bytes: u64, weight: u32) -> usize {
+    let (bytes, reads) = (bytes * u64::from(READ), u64::from(weight.max(1)));
+    // The logarithm of their quotient, without dividing.
+    let most = (bytes | 1).ilog2().saturating_sub(reads.ilog2());
+    let bytes_per_read_power = most - u32::from(most > 0 && bytes < reads << most);
+    // Up to 256 bytes, 1, 4, 16, 64, 256 KiB, and more.
+    (bytes_per_read_power as usize / 2).saturating_sub(3).min(CLASSES - 1)
+}
+
+/// For how long, by the queues' clock, memory of `bytes` is worth keeping.
+pub(crate) fn credit_of(bytes: u64, weight: u32) -> u64 {
+    (u64::from(weight) << 24) / bytes.max(1)
+}
+
+/// The weight of an item that nobody has read yet.
+pub(crate) struct Novelty(AtomicU32);
+
+impl Default for Novelty {
+    fn default() -> Self {
+        Self(AtomicU32::new(READ))
+    }
+}
+
+impl Novelty {
+    /// The weight of an item that enters a queue.
+    pub(crate) fn at_first(&self, queue: usize) -> u32 {
+        let novelty = self.0.load(Relaxed);
+        if queue == SMALL { novelty } else { novelty.max(READ) }
+    }
+
+    fn change(&self, is_more: bool) {
+        let novelty = self.0.load(Relaxed);
+        let step = novelty / 20;
+        let changed = if is_more { novelty + step } else { novelty - step };
+        // What a race loses is one step.
+        self.0.store(changed.clamp(NOVELTY_MIN, NOVELTY_MAX), Relaxed);
+    }
+}
+
+/// What a handle learned about keys that left a queue, by queue, with the past fading.
+#[derive(Default)]
+pub(crate) struct Lesson {
+    evicted: [f64; 2],
+    returned: [f64; 2],
+    /// Evictions since the last conclusion.
+    fresh: u64,
+}
+
+impl Lesson {
+    /// A key came back that had left a queue.
+    pub(crate) fn note_return(&mut self, from: usize) {
+        self.returned[from] += 1.0;
+    }
+
+    /// An item left a queue. Every so often what is known leads to another `novelty`.
+    pub(crate) fn note_eviction(&mut self, from: usize, items: u64, novelty: &Novelty) {
+        self.evicted[from] += 1.0;
+        self.fresh += 1;
+        if self.fresh < (items / STEPS_PER_TURNOVER).max(EVICTIONS_PER_STEP_MIN) {
+            return;
+        }
+        self.fresh = 0;
+        if self.returned == [0.0; 2] {
+            // Nothing was learned: the background's handle never sees a key come back.
+            return;
+        }
+        let share = |queue: usize| self.returned[queue] / self.evicted[queue].max(1.0);
+        novelty.change(share(SMALL) > share(MAIN));
+        for sum in self.evicted.iter_mut().chain(&mut self.returned) {
+            *sum *= MEMORY;
+        }
+    }
+}
+
+/// Conclusions while as many items are evicted as there are.
+const STEPS_PER_TURNOVER: u64 = 64;
+const EVICTIONS_PER_STEP_MIN: u64 = 16;
+/// What is kept of the past at each conclusion.
+const MEMORY: f64 = 0.95;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of 2^26 evictions of each queue 2^25 of the small and 2^24 of the main one's keys come back: new ones deserve a
+    /// longer stay. A 32-bit float would count both to 2^24.
+    #[cfg(not(miri))]
+    #[test]
+    fn a_lesson_counts_beyond_what_a_short_float_can() {
+        let (mut lesson, novelty) = (Lesson::default(), Novelty::default());
+        let items = STEPS_PER_TURNOVER << 27;
+        for number in 0..1 << 26 {
+            if number % 2 == 0 {
+                lesson.note_return(SMALL);
+            }
+            if number % 4 == 0 {
+                lesson.note_return(MAIN);
+            }
+            lesson.note_eviction(SMALL, items, &novelty);
+            lesson.note_eviction(MAIN, items, &novelty);
+        }
+        assert_eq!(lesson.fresh, 0, "a conclusion was drawn");
+        assert!(novelty.at_first(SMALL) > READ, "{}", novelty.at_first(SMALL));
+    }
+
+    #[test]
+    fn a_class_is_what_division_says() {
+        for bytes in (0..200_000u64).step_by(7).chain((0..40).map(|power| (1 << power) - 1)) {
+            for weight in [0, 1, 127, 128, 1000, 1023, 1024, 1025, 2048, 3 * READ, 1 << 30] {
+                let bytes_per_read = bytes * u64::from(READ) / u64::from(weight.max(1));
+                let limits = [256, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18];
+                let expected = limits.iter().filter(|limit| bytes_per_read >= **limit).count();
+                assert_eq!(class_of(bytes, weight), expected, "{bytes} bytes, {weight}");
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Without eviction (`-M`): which stores are let through when memory is nearly full.
+//!
+//! What is deleted or replaced leaves a gap in the log, and gaps are joined by moving what lives beside them: the more of a segment is dead
+//! the less is moved for each byte won. So a part of the memory is left to gaps. A store that adds to what lives is refused when all but that
+//! part lives; one that comes in place of another is let through, and some segment then has as much dead as the part kept.
+//!
+//! What has expired lives until somebody finds it. Segments whose items have all expired are found at once; to find the others all items have
+//! to be looked at, which the background step does as soon as a store was refused.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use crate::engine::Engine;
+use crate::handle::Turn;
+use crate::log::segment::{LARGE, MAIN, SMALL};
+use crate::reclaim::evict::{Prey, STEP_BYTES};
+use crate::request::NoRoom;
+
+/// The part of the memory that is left to gaps. At the worst sixteen bytes are then moved for each that is stored.
+const SLACK_PART: u64 = 16;
+
+/// How full it has been.
+#[derive(Default)]
+pub(crate) struct Slack {
+    /// The most that lived since memory was plenty: with a store that was let through, or when one was refused.
+    live_bytes_max: AtomicU64,
+    /// Segments to be searched for expired items since a store was refused.
+    unsearched: AtomicUsize,
+}
+
+impl Slack {
+    fn note(&self, live_bytes: u64) {
+        if live_bytes > self.live_bytes_max.load(Relaxed) {
+            self.live_bytes_max.fetch_max(live_bytes, Relaxed);
+        }
+    }
+
+    /// So many segments more were searched: are there others?
+    pub(crate) fn note_searched(&self, walked: usize) -> bool {
+        let unsearched = self.unsearched.load(Relaxed);
+        if unsearched == 0 {
+            return false;
+        }
+        self.unsearched.store(unsearched.saturating_sub(walked), Relaxed);
+        unsearched > walked
+    }
+
+    /// Memory is plenty.
+    pub(crate) fn forget(&self) {
+        if self.live_bytes_max.load(Relaxed) != 0 {
+            self.live_bytes_max.store(0, Relaxed);
+        }
+    }
+}
+
+/// So many segments are kept free, of as much memory: for gaps, and for compaction.
+pub(crate) fn kept_segments(memory_bytes: u64, segment_bytes: usize, reserve: usize) -> u32 {
+    (memory_bytes / segment_bytes as u64 / SLACK_PART) as u32 + reserve as u32
+}
+
+impl Turn<'_> {
+    /// May a store go on that adds so many bytes to what lives? Where it replaces more, always.
+    pub(crate) fn admit(&self, added_bytes: i64) -> Result<(), NoRoom> {
+        let engine = self.engine();
+        if engine.admits(added_bytes) {
+            return Ok(());
+        }
+        // What has expired or was flushed counts as living until somebody comes by, and a run until nobody sees it any more.
+        if self.empty_some(STEP_BYTES, Prey::Dead) > 0 || engine.is_reclaiming() {
+            engine.reclaim();
+            return Err(NoRoom::TryAgain);
+        }
+        engine.note_refusal();
+        self.counters().out_of_memory.add(1);
+        Err(NoRoom::OutOfMemory)
+    }
+}
+
+impl Engine {
+    fn admits(&self, added_bytes: i64) -> bool {
+        if added_bytes <= 0 {
+            return true;
+        }
+        let kept_bytes = self.kept_bytes() as i64;
+        let left_bytes = self.usable_bytes() - added_bytes;
+        let live_bytes = self.live_bytes(&[SMALL, MAIN, LARGE]) + added_bytes as u64;
+        if left_bytes >= kept_bytes {
+            self.slack.note(live_bytes);
+            return true;
+        }
+        // The index takes memory after items have come, the ends of segments stay empty, and who counts at the same time as another counts too
+        // little: of that those who replace what they deleted must not feel anything.
+        left_bytes >= kept_bytes / 2 && live_bytes <= self.slack.live_bytes_max.load(Relaxed)
+    }
+
+    fn note_refusal(&self) {
+        self.slack.note(self.live_bytes(&[SMALL, MAIN, LARGE]));
+        if self.slack.unsearched.load(Relaxed) == 0 {
+            // One more than there are: the first may have been searched in part.
+            self.slack.unsearched.store(self.segments.ids().count() + 1, Relaxed);
+        }
+    }
+
+    /// What does not live and could be won, gaps too. Below zero where the limit was lowered.
+    fn usable_bytes(&self) -> i64 {
+        let unused_bytes = self.budget.limit_bytes() as i64 - self.budget.used_bytes() as i64;
+        let in_segments = self.segments.capacity_bytes.load(Relaxed) as i64;
+        unused_bytes + self.runs.warm_bytes() as i64 + in_segments - self.live_bytes(&[SMALL, MAIN]) as i64
+    }
+
+    fn live_bytes(&self, queues: &[usize]) -> u64 {
+        let counters =
+            self.counters.iter().flat_map(|counters| queues.iter().map(|&at| &counters.queues[at]));
+        // One handle's may have wrapped around: items die by the hands of others. For a moment the sum can be below
+        // zero too: the death was counted after its handle had been read, and the birth is not seen yet.
+        let sum = counters.fold(0_u64, |sum, queue| sum.wrapping_add(queue.live_bytes.get()));
+        (sum as i64).max(0) as u64
+    }
+}
