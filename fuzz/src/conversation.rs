@@ -7,7 +7,7 @@ use larder_engine::{Config, Engine, Handle, LargePages, Now};
 use larder_protocol::Dialect;
 use larder_server::clock::Clock;
 use larder_server::conn::output::Output;
-use larder_server::conn::session::{Context, OUTPUT_BYTES_MAX, Session, Verdict, Window};
+use larder_server::conn::session::{Context, FeedStatus, OUTPUT_BYTES_MAX, Session, Window};
 use larder_server::net::connection_table;
 use larder_server::observe::measure::Recorder;
 use larder_server::shared::Shared;
@@ -92,8 +92,8 @@ impl Server {
     /// One piece of input arrives.
     fn receive(&mut self, client: &mut Client, mut piece: &[u8]) {
         while self.uses_windows && client.unconsumed.is_empty() && !piece.is_empty() && !client.is_closed {
-            let turn = self.handle.enter(NOW);
-            match client.session.window(&turn) {
+            let guard = self.handle.pin(NOW);
+            match client.session.window(&guard) {
                 Window::Fill(window) => {
                     let filled = window.len().min(piece.len());
                     window[..filled].copy_from_slice(&piece[..filled]);
@@ -116,11 +116,11 @@ impl Server {
                 worker: 0,
                 client: &connection_table::Client::of_datagrams(),
             };
-            let turn = self.handle.enter(NOW);
+            let guard = self.handle.pin(NOW);
             let mut output = Output::default();
             let fed = client.session.feed(
                 &context,
-                &turn,
+                &guard,
                 &client.unconsumed,
                 None,
                 &mut output,
@@ -137,11 +137,11 @@ impl Server {
                 assert!(client.replies.len() > from, "nothing of what is left");
                 written += client.replies.len() - from;
             }
-            match fed.verdict {
-                Verdict::NeedInput => return,
+            match fed.status {
+                FeedStatus::NeedInput => return,
                 // A client that watches belongs to the control thread from then on.
-                Verdict::Close(_) | Verdict::Watch(_) => client.is_closed = true,
-                Verdict::Yield | Verdict::Later | Verdict::TryAgain => {}
+                FeedStatus::Close(_) | FeedStatus::Watch(_) => client.is_closed = true,
+                FeedStatus::Yield | FeedStatus::Later | FeedStatus::TryAgain => {}
             }
         }
         panic!("no end of work");

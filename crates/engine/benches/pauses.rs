@@ -5,10 +5,10 @@
 //! cargo bench -p larder-engine --bench pauses [-- EVENT...]
 //! ```
 //!
-//! One thread asks as a worker of larderd does, one request a turn, and each operation is timed by the thread's own CPU
+//! One thread asks as a worker of larderd does, one request a guard, and each operation is timed by the thread's own CPU
 //! clock: what else the system runs is not in it. What CPU time cannot show, waiting for a lock, shows as a voluntary
 //! context switch; they are counted. A second thread gives the engine its background step once a second, as larderd's
-//! main thread does; its longest turn is told too, since memory waits for the end of turns. Where the host of a virtual
+//! main thread does; its longest turn is told too, since memory waits for the end of guards. Where the host of a virtual
 //! machine takes a core away, the CPU clock may run on: how much was stolen of all cores meanwhile, to 10 ms, is told
 //! last, so that a pause of that kind is known for one.
 
@@ -19,7 +19,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-use larder_engine::{Config, Engine, Expiry, Handle, LargePages, NoRoom, Now, Store, Stored, Turn, Upload};
+use larder_engine::{
+    Config, Engine, Expiry, Guard, Handle, LargePages, Now, Store, Stored, Upload, WriteError,
+};
 use rustix::time::{ClockId, clock_gettime};
 
 const MIB: u64 = 1 << 20;
@@ -357,10 +359,10 @@ impl Probe {
         self.cpu_nanos[self.cpu_nanos.len() - 1]
     }
 
-    /// One operation in a turn of its own, timed.
-    fn operation<R>(&mut self, work: impl FnOnce(&Turn<'_>) -> R) -> R {
+    /// One operation under a guard of its own, timed.
+    fn operation<R>(&mut self, work: impl FnOnce(&Guard<'_>) -> R) -> R {
         let now = self.now();
-        self.time(|handle| work(&handle.enter(now)))
+        self.time(|handle| work(&handle.pin(now)))
     }
 
     fn time<R>(&mut self, work: impl FnOnce(&mut Handle) -> R) -> R {
@@ -372,7 +374,7 @@ impl Probe {
 
     fn flush(&mut self) {
         let engine = Arc::clone(self.handle.engine());
-        self.operation(|turn| engine.flush(turn.now(), None));
+        self.operation(|guard| engine.flush(guard.now(), None));
     }
 
     fn set_memory_limit(&mut self, memory_bytes: u64) {
@@ -382,16 +384,16 @@ impl Probe {
 
     fn get(&mut self, number: u64) {
         let key = key(number);
-        self.operation(|turn| {
-            let hash = turn.prepare(&key);
-            turn.prefetch_gets(&[hash]);
-            turn.get(&key, hash).is_ok()
+        self.operation(|guard| {
+            let hash = guard.prepare(&key);
+            guard.prefetch_gets(&[hash]);
+            guard.get(&key, hash).is_ok()
         });
     }
 
     fn delete(&mut self, number: u64) {
         let key = key(number);
-        self.operation(|turn| turn.delete(&key, turn.prepare(&key), None));
+        self.operation(|guard| guard.delete(&key, guard.prepare(&key), None));
     }
 
     /// A large value comes in pieces, as it does from a socket; between them, and after each `TryAgain`, others have
@@ -401,9 +403,9 @@ impl Probe {
         let value = std::mem::take(&mut self.value);
         let store = Store { expiry, ..Store::set(&key, &value[..value_bytes]) };
         let is_stored = if value_bytes < self.handle.engine().large_value_bytes() as usize {
-            self.retry(|turn| no_room(turn.store(turn.prepare(&key), &store))).is_some()
+            self.retry(|guard| no_room(guard.store(guard.prepare(&key), &store))).is_some()
         } else {
-            let upload = self.retry(|turn| turn.reserve(&store, value_bytes as u32));
+            let upload = self.retry(|guard| guard.reserve(&store, value_bytes as u32));
             upload.is_some_and(|upload| self.upload(&store, upload, &value))
         };
         self.value = value;
@@ -412,8 +414,8 @@ impl Probe {
 
     fn upload(&mut self, store: &Store<'_>, mut upload: Upload, value: &[u8]) -> bool {
         while upload.missing_bytes() > 0 {
-            let is_filled = self.retry(|turn| {
-                let window = turn.window(&mut upload)?;
+            let is_filled = self.retry(|guard| {
+                let window = guard.window(&mut upload)?;
                 let count = window.len().min(READ_BYTES);
                 window[..count].copy_from_slice(&value[..count]);
                 upload.advance(count);
@@ -424,16 +426,16 @@ impl Probe {
             }
         }
         let mut upload = Some(upload);
-        self.retry(|turn| no_room(turn.commit(turn.prepare(store.key), store, &mut upload))).is_some()
+        self.retry(|guard| no_room(guard.commit(guard.prepare(store.key), store, &mut upload))).is_some()
     }
 
     /// Until it is more than "try again"; `None`: there is no room.
-    fn retry<R>(&mut self, mut work: impl FnMut(&Turn<'_>) -> Result<R, NoRoom>) -> Option<R> {
+    fn retry<R>(&mut self, mut work: impl FnMut(&Guard<'_>) -> Result<R, WriteError>) -> Option<R> {
         for tries in 1..100_000 {
             self.tries_max = self.tries_max.max(tries);
             match self.operation(&mut work) {
                 Ok(result) => return Some(result),
-                Err(NoRoom::TryAgain) => thread::yield_now(),
+                Err(WriteError::TryAgain) => thread::yield_now(),
                 Err(_) => return None,
             }
         }
@@ -455,10 +457,10 @@ impl Probe {
     }
 }
 
-fn no_room(stored: Stored) -> Result<(), NoRoom> {
+fn no_room(stored: Stored) -> Result<(), WriteError> {
     match stored {
-        Stored::TryAgain => Err(NoRoom::TryAgain),
-        Stored::OutOfMemory => Err(NoRoom::OutOfMemory),
+        Stored::TryAgain => Err(WriteError::TryAgain),
+        Stored::OutOfMemory => Err(WriteError::OutOfMemory),
         _ => Ok(()),
     }
 }

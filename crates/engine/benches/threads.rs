@@ -4,8 +4,8 @@
 //! cargo bench -p larder-engine --bench threads [-- THREADS]
 //! ```
 //!
-//! Each thread has a handle of its own, as a worker of larderd has, and does 32 requests a turn with the memory fetched
-//! ahead. One thread and several take turns within each round. Two figures: the rate by the clock, which needs as many
+//! Each thread has a handle of its own, as a worker of larderd has, and does 32 requests a guard with the memory fetched
+//! ahead. One thread and several take guards within each round. Two figures: the rate by the clock, which needs as many
 //! idle cores, and by CPU time, which does not: if threads fight over cache lines or locks, an operation costs each of
 //! them more than it costs one alone.
 
@@ -104,16 +104,16 @@ fn work(handle: &mut Handle, requests: &[u32]) {
     let mut micros = 1;
     for batch in requests.chunks(BATCH) {
         micros += 10;
-        let turn = handle.enter(Now { secs: 1, micros });
+        let guard = handle.pin(Now { secs: 1, micros });
         // The last batch may be a short one.
         let keys: [_; BATCH] =
             std::array::from_fn(|at| key(batch.get(at).map_or(0, |request| request & !IS_SET)));
-        let hashes = keys.each_ref().map(|key| turn.prepare(key));
-        turn.prefetch_gets(&hashes);
+        let hashes = keys.each_ref().map(|key| guard.prepare(key));
+        guard.prefetch_gets(&hashes);
         for ((key, hash), &request) in keys.iter().zip(&hashes).zip(batch) {
             if request & IS_SET != 0 {
-                let _ = turn.store(*hash, &Store::set(key, &value));
-            } else if let Ok(item) = turn.get(key, *hash) {
+                let _ = guard.store(*hash, &Store::set(key, &value));
+            } else if let Ok(item) = guard.get(key, *hash) {
                 found_bytes += item.value().len();
             }
         }
@@ -125,9 +125,9 @@ fn fill(engine: &Arc<Engine>) {
     let mut handle = engine.handle().unwrap();
     let value = [7; VALUE_BYTES];
     for number in 0..KEYS as u32 {
-        let turn = handle.enter(Now { secs: 1, micros: 1 });
+        let guard = handle.pin(Now { secs: 1, micros: 1 });
         let key = key(number);
-        let _ = turn.store(turn.prepare(&key), &Store::set(&key, &value));
+        let _ = guard.store(guard.prepare(&key), &Store::set(&key, &value));
     }
     // As larderd does once a second.
     while handle.maintain(Now { secs: 1, micros: 1 }, 1024) {}

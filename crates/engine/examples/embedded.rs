@@ -47,13 +47,13 @@ fn look_up_squares(mut handle: Handle, start: Instant, seed: u64) -> u64 {
         // The engine never reads a clock: tell it the time, once for many requests.
         let elapsed = start.elapsed();
         let now = Now { secs: 1 + elapsed.as_secs() as u32, micros: elapsed.as_micros() as u64 };
-        let turn = handle.enter(now);
+        let guard = handle.pin(now);
         for _ in 0..100 {
             number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let operand = (number >> 40) % 100_000;
             let key = operand.to_be_bytes();
-            let hash = turn.prepare(&key);
-            match turn.get(&key, hash) {
+            let hash = guard.prepare(&key);
+            match guard.get(&key, hash) {
                 Ok(item) => {
                     assert_eq!(item.value(), (operand * operand).to_be_bytes());
                     hits += 1;
@@ -61,7 +61,7 @@ fn look_up_squares(mut handle: Handle, start: Instant, seed: u64) -> u64 {
                 Err(_) => {
                     let square = (operand * operand).to_be_bytes();
                     let expiry = Expiry::at(now.secs + TTL_SECS);
-                    turn.store(hash, &Store { expiry, ..Store::set(&key, &square) });
+                    guard.store(hash, &Store { expiry, ..Store::set(&key, &square) });
                 }
             }
         }

@@ -11,18 +11,18 @@ use crate::handle::Handle;
 use crate::index::buckets::{Entry, Index};
 use crate::index::hash::HashKey;
 use crate::inspect::stats::{Counters, Stats};
-use crate::log::item::Raw;
+use crate::log::item::ItemRef;
 use crate::log::runs::Runs;
-use crate::log::segment::{GROUPS, Home, Id, Segments};
+use crate::log::segment::{GROUPS, SegmentId, SegmentRef, Segments};
 use crate::log::writer::Parked;
 use crate::mem::budget::Budget;
-use crate::mem::cache_padded::Apart;
+use crate::mem::cache_padded::CachePadded;
 use crate::mem::large_pages::{LargePages, Mover};
 use crate::mem::region::{PAGE_BYTES, Region};
 use crate::ops::cas::CasValues;
 use crate::policy::ghost::Ghost;
 use crate::policy::priority::CLASSES;
-use crate::reclaim::over_provisioning::{Slack, kept_segments};
+use crate::reclaim::over_provisioning::{OverProvisioning, kept_segments};
 use crate::request::{Miss, Now};
 
 const SEGMENT_BYTES_MIN: usize = 16 << 10;
@@ -78,7 +78,7 @@ pub struct Engine {
     pub(crate) open_max: usize,
     /// So few segments that handles which keep some open while they do nothing may leave none to others.
     pub(crate) is_crowded: bool,
-    pub(crate) parked: Apart<Parked>,
+    pub(crate) parked: CachePadded<Parked>,
     /// Free segments to keep at hand, so that a store need not wait for readers to leave an evicted one; without eviction those that are left to
     /// gaps as well (`over_provisioning.rs`). Changes with the limit.
     free_target: AtomicU32,
@@ -87,14 +87,14 @@ pub struct Engine {
     /// Free segments that only compaction may take: without eviction, what is dead comes back by moving what lives, and that
     /// needs a place first. One a handle, as each has its own open segments. None with eviction.
     reserve: usize,
-    pub(crate) slack: Apart<Slack>,
+    pub(crate) over_provisioning: CachePadded<OverProvisioning>,
     pub(crate) hash_key: HashKey,
     pub(crate) log: Region,
     pub(crate) index: Index,
     pub(crate) ghost: Ghost,
     pub(crate) segments: Segments,
-    pub(crate) runs: Apart<Runs>,
-    pub(crate) budget: Apart<Budget>,
+    pub(crate) runs: CachePadded<Runs>,
+    pub(crate) budget: CachePadded<Budget>,
     pub(crate) epochs: Epochs,
     pub(crate) counters: Box<[Counters]>,
     pub(crate) cas_values: CasValues,
@@ -106,13 +106,13 @@ pub struct Engine {
     flushed_secs: AtomicU32,
     /// The time of the last background step.
     ticked_secs: AtomicU32,
-    pub(crate) mover: Apart<Mover>,
+    pub(crate) mover: CachePadded<Mover>,
 
     /// Segments and runs.
-    limbo: Apart<Limbo>,
+    limbo: CachePadded<Limbo>,
     /// Overflow buckets of the index. They are many and small: among the segments, whoever wants one would have to work off
     /// thousands of them first.
-    limbo_buckets: Apart<Limbo>,
+    limbo_buckets: CachePadded<Limbo>,
     handles_free: Mutex<Vec<usize>>,
     reset: Mutex<Stats>,
 }
@@ -177,8 +177,8 @@ impl Engine {
         let needed_bytes = log_bytes + Index::reserved_bytes(factor * memory_bytes, buckets);
         if needed_bytes as u64 > address_space_bytes {
             let (needed_mib, left_mib) = (needed_bytes.div_ceil(1 << 20), address_space_bytes >> 20);
-            let lack = format!("it needs {needed_mib} MiB of addresses, and {left_mib} MiB are left");
-            return Err(io::Error::new(io::ErrorKind::OutOfMemory, lack));
+            let error = format!("it needs {needed_mib} MiB of addresses, and {left_mib} MiB are left");
+            return Err(io::Error::new(io::ErrorKind::OutOfMemory, error));
         }
         let index = Index::new(factor * memory_bytes, buckets, &budget)?;
         let ghost = Ghost::new(if config.evict { memory_bytes / 64 } else { 0 })?;
@@ -204,15 +204,15 @@ impl Engine {
             }),
             is_refused: AtomicBool::new(false),
             reserve,
-            parked: Apart::default(),
-            slack: Apart::default(),
+            parked: CachePadded::default(),
+            over_provisioning: CachePadded::default(),
             hash_key: HashKey::new(config.hash_key),
             log,
             index,
             ghost,
             segments,
-            runs: Apart::new(Runs::new(reserved_segments as u32, run_segments as u32)),
-            budget: Apart::new(budget),
+            runs: CachePadded::new(Runs::new(reserved_segments as u32, run_segments as u32)),
+            budget: CachePadded::new(budget),
             epochs: Epochs::new(config.handles_max),
             counters: (0..config.handles_max).map(|_| Counters::default()).collect(),
             cas_values: CasValues::new(config.handles_max),
@@ -220,9 +220,9 @@ impl Engine {
             flush_at: AtomicU32::new(0),
             flushed_secs: AtomicU32::new(0),
             ticked_secs: AtomicU32::new(0),
-            mover: Apart::default(),
-            limbo: Apart::default(),
-            limbo_buckets: Apart::default(),
+            mover: CachePadded::default(),
+            limbo: CachePadded::default(),
+            limbo_buckets: CachePadded::default(),
             handles_free: Mutex::new((0..config.handles_max).rev().collect()),
             reset: Mutex::default(),
         }))
@@ -320,29 +320,34 @@ impl Engine {
         now.secs >= self.flushed_secs.load(Relaxed).saturating_add(FLUSH_GRACE_SECS)
     }
 
-    /// The item behind an entry. The entry must have been read in the caller's present turn.
-    pub(crate) fn item(&self, entry: Entry) -> Raw {
+    /// The item behind an entry. The entry must have been read under the caller's present guard.
+    pub(crate) fn item(&self, entry: Entry) -> ItemRef {
         self.item_at(entry.offset())
     }
 
     /// The item at an offset of the log; the same condition.
     #[allow(unsafe_code)]
-    pub(crate) fn item_at(&self, offset: usize) -> Raw {
+    pub(crate) fn item_at(&self, offset: usize) -> ItemRef {
         // SAFETY: offsets come from the index or from walking a sealed segment, in both cases with acquire ordering after
-        // the item was written, and in a turn, so neither the segment nor a gap in it is used again before the turn ends. Turns are the only
-        // way to get here (`Turn` and its modules, and splits of the index, which a store in a turn carries out).
-        unsafe { Raw::at(&self.log, offset) }
+        // the item was written, and under a guard, so neither the segment nor a gap in it is used again before the guard ends. Turns are the only
+        // way to get here (`Guard` and its modules, and splits of the index, which a store under a guard carries out).
+        unsafe { ItemRef::at(&self.log, offset) }
     }
 
     /// Is the item at this offset alive?
-    pub(crate) fn liveness(&self, offset: usize, item: Raw, now: Now) -> Result<(), Miss> {
-        self.liveness_in(self.segments.home_of(offset), item, now)
+    pub(crate) fn liveness(&self, offset: usize, item: ItemRef, now: Now) -> Result<(), Miss> {
+        self.liveness_in(self.segments.segment_ref_at(offset), item, now)
     }
 
     /// The same where it is known in which segment it lies.
     #[inline]
-    pub(crate) fn liveness_in(&self, home: Home<'_>, item: Raw, now: Now) -> Result<(), Miss> {
-        if home.segment.flush_mark.load(Relaxed) != self.flush_mark.load(Acquire) {
+    pub(crate) fn liveness_in(
+        &self,
+        segment_ref: SegmentRef<'_>,
+        item: ItemRef,
+        now: Now,
+    ) -> Result<(), Miss> {
+        if segment_ref.segment.flush_mark.load(Relaxed) != self.flush_mark.load(Acquire) {
             return Err(Miss::Flushed);
         }
         if item.expiry().is_past(now) { Err(Miss::Expired) } else { Ok(()) }
@@ -380,7 +385,7 @@ impl Engine {
         self.budget.limit_bytes() + self.spare_bytes() < self.budget.used_bytes() + wanted_bytes
     }
 
-    /// Will a store find so much memory when the turns that run now have ended? Also where the limit was lowered, and more has to
+    /// Will a store find so much memory when the guards that run now have ended? Also where the limit was lowered, and more has to
     /// go than comes back.
     pub(crate) fn is_coming(&self, bytes: usize) -> bool {
         let unused_bytes = match self.is_refused.load(Relaxed) {
@@ -398,20 +403,20 @@ impl Engine {
     /// Memory that is free, or will be.
     fn spare_bytes(&self) -> u64 {
         let ready_segments = u64::from(self.segments.ready_count.load(Relaxed));
-        ready_segments * self.segments.segment_bytes as u64 + self.runs.warm_bytes() + self.limbo.bytes()
+        ready_segments * self.segments.segment_bytes as u64 + self.runs.committed_bytes() + self.limbo.bytes()
     }
 
     /// A free segment, with memory, in nobody's sight. Leaves the reserve alone unless it is for compaction.
-    pub(crate) fn take_segment(&self, for_compaction: bool) -> Option<Id> {
+    pub(crate) fn take_segment(&self, for_compaction: bool) -> Option<SegmentId> {
         if !self.evict && !self.is_low() {
-            self.slack.forget();
+            self.over_provisioning.forget();
         }
         let kept = if for_compaction { 0 } else { self.reserve };
         let ready = || self.segments.with_pool(|pool| pool.take_ready(kept));
         if let Some(id) = ready() {
             return Some(id);
         }
-        self.reclaim();
+        self.drain_limbo();
         if let Some(id) = ready() {
             return Some(id);
         }
@@ -431,7 +436,7 @@ impl Engine {
         if self.reserve == 0 || !self.is_reserve_low() {
             return true;
         }
-        self.reclaim();
+        self.drain_limbo();
         while self.is_reserve_low() {
             let Some(id) = self.add_segment() else { return false };
             self.segments.with_pool(|pool| pool.put_ready(id));
@@ -455,17 +460,17 @@ impl Engine {
     }
 
     /// One segment more that has memory, if the budget allows.
-    fn add_segment(&self) -> Option<Id> {
+    fn add_segment(&self) -> Option<SegmentId> {
         let bytes = self.segments.segment_bytes as u64;
         if !self.take_budget(bytes) {
             return None;
         }
-        let Some(id) = self.segments.with_pool(|pool| pool.take_bare()) else {
+        let Some(id) = self.segments.with_pool(|pool| pool.take_reserved()) else {
             self.budget.give(bytes);
             return None;
         };
         if !self.commit(self.segments.start(id), self.segments.segment_bytes) {
-            self.segments.with_pool(|pool| pool.put_bare(id));
+            self.segments.with_pool(|pool| pool.put_reserved(id));
             self.budget.give(bytes);
             return None;
         }
@@ -487,7 +492,7 @@ impl Engine {
             if self.take_budget(bytes) {
                 return true;
             }
-            self.reclaim();
+            self.drain_limbo();
             match self.segments.with_pool(|pool| pool.take_ready(self.reserve)) {
                 Some(id) => self.decommit_segment(id),
                 None => return self.take_budget(bytes),
@@ -507,41 +512,41 @@ impl Engine {
             if self.budget.try_take(bytes) {
                 return true;
             }
-            if !self.cool_run(bytes) {
+            if !self.decommit_run(bytes) {
                 return false;
             }
         }
     }
 
-    /// Takes memory out of use; it comes back when no turn can see it any more. Unlink it first.
+    /// Takes memory out of use; it comes back when no guard can see it any more. Unlink it first.
     pub(crate) fn retire(&self, what: Retired) {
         match what {
-            Retired::Segment(id) | Retired::Run(id) | Retired::Cut(id) => {
+            Retired::Segment(id) | Retired::Run(id) | Retired::Revoked(id) => {
                 self.limbo.push(what, self.segments.memory_bytes(id), &self.epochs);
             }
             Retired::Overflow(_) => {
                 let waiting = self.limbo_buckets.push(what, 0, &self.epochs);
                 // Whoever adds to them takes off twice as many, so that they never pile up.
                 if waiting.is_multiple_of(BUCKETS_STEP) {
-                    self.reclaim_buckets(2 * BUCKETS_STEP);
+                    self.drain_limbo_buckets(2 * BUCKETS_STEP);
                 }
             }
         }
     }
 
     /// Brings back what nobody can see any more; a little at a time, since a request waits for it.
-    pub(crate) fn reclaim(&self) {
-        self.reclaim_some(RECLAIM_STEP);
+    pub(crate) fn drain_limbo(&self) {
+        self.drain_limbo_up_to(RECLAIM_STEP);
     }
 
     /// The same, up to so many.
-    pub(crate) fn reclaim_some(&self, count_max: usize) {
+    pub(crate) fn drain_limbo_up_to(&self, count_max: usize) {
         if !self.limbo.is_empty() {
             self.limbo.drain(self.epochs.horizon(), count_max, |what| self.reuse(what));
         }
     }
 
-    pub(crate) fn reclaim_buckets(&self, count_max: usize) {
+    pub(crate) fn drain_limbo_buckets(&self, count_max: usize) {
         if !self.limbo_buckets.is_empty() {
             self.limbo_buckets.drain(self.epochs.horizon(), count_max, |what| self.reuse(what));
         }
@@ -557,8 +562,8 @@ impl Engine {
                 self.decommit_segment(id);
             }
             Retired::Segment(id) => self.segments.with_pool(|pool| pool.put_ready(id)),
-            Retired::Run(id) => self.doom_run(id),
-            Retired::Cut(id) => self.free_run(id),
+            Retired::Run(id) => self.free_run_on_unpin(id),
+            Retired::Revoked(id) => self.free_run(id),
             Retired::Overflow(overflow) => self.index.reuse_overflow(overflow),
         }
     }
@@ -583,30 +588,30 @@ impl Engine {
     }
 
     /// Is memory on its way back?
-    pub(crate) fn is_reclaiming(&self) -> bool {
+    pub(crate) fn has_limbo(&self) -> bool {
         !self.limbo.is_empty()
     }
 
     /// Gives a free segment's memory back to the system.
-    fn decommit_segment(&self, id: Id) {
+    fn decommit_segment(&self, id: SegmentId) {
         self.segments.get(id).on_large_page.store(false, Relaxed);
         self.decommit(self.segments.start(id), self.segments.segment_bytes);
         self.segments.capacity_bytes.fetch_sub(self.segments.segment_bytes as u64, Relaxed);
         self.budget.give(self.segments.segment_bytes as u64);
-        self.segments.with_pool(|pool| pool.put_bare(id));
+        self.segments.with_pool(|pool| pool.put_reserved(id));
     }
 
     /// See `poison.rs`.
     #[allow(unsafe_code)]
     pub(crate) fn poison(&self, part: Range<usize>) {
         // SAFETY: callers pass memory of a free segment or run, or of a gap that is about to be filled: unlinked, past
-        // every turn that could have seen it, unpinned, and not in the pool.
+        // every guard that could have seen it, unpinned, and not in the pool.
         unsafe { self.log.poison(part) }
     }
 
     #[allow(unsafe_code)]
     pub(crate) fn decommit(&self, start: usize, bytes: usize) {
-        // SAFETY: callers pass memory of a free segment or run: unlinked, past every turn that could have seen it, unpinned,
+        // SAFETY: callers pass memory of a free segment or run: unlinked, past every guard that could have seen it, unpinned,
         // and taken out of the pool.
         unsafe { self.log.decommit(start, bytes.next_multiple_of(PAGE_BYTES)) }
     }

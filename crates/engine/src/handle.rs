@@ -1,18 +1,18 @@
-//! Handles and turns: a thread's way into the engine, and the look-ups.
+//! Handles and guards: a thread's way into the engine, and the look-ups.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use crate::engine::Engine;
-use crate::index::buckets::Found;
+use crate::index::buckets::SlotRef;
 use crate::index::hash::Hash;
 use crate::inspect::stats::Counters;
-use crate::log::item::{DEAD, FETCHED, Raw, STALE, TOKEN};
-use crate::log::segment::Home;
+use crate::log::item::{DEAD, FETCHED, ItemRef, STALE, TOKEN};
+use crate::log::segment::SegmentRef;
 use crate::log::writer::Writer;
-use crate::ops::prefetch::Guess;
-use crate::ops::upload::Pin;
-use crate::request::{Expiry, Fail, Fetch, Fetched, Miss, Now, Token};
+use crate::ops::prefetch::LookupHint;
+use crate::ops::upload::ValueRef;
+use crate::request::{Expiry, Fetch, FetchError, Fetched, Miss, Now, Token};
 
 /// A thread's access to the engine: its open segments, its epoch, its counters. Not shared between threads, but may move.
 pub struct Handle {
@@ -26,12 +26,12 @@ impl Handle {
         Self { engine, id, writer: RefCell::new(Writer::default()) }
     }
 
-    /// Starts a turn: until it ends, everything found in it stays readable. Cheap; do many requests in one, but keep it short:
+    /// Starts a guard: until it ends, everything found in it stays readable. Cheap; do many requests in one, but keep it short:
     /// memory that others free meanwhile waits for its end.
-    pub fn enter(&mut self, now: Now) -> Turn<'_> {
-        self.engine.epochs.enter(self.id);
+    pub fn pin(&mut self, now: Now) -> Guard<'_> {
+        self.engine.epochs.pin(self.id);
         self.engine.flush_if_due(now);
-        Turn { handle: self, counters: &self.engine.counters[self.id], now, copied_bytes: Cell::new(0) }
+        Guard { handle: self, counters: &self.engine.counters[self.id], now, copied_bytes: Cell::new(0) }
     }
 
     /// The cache this handle belongs to.
@@ -40,58 +40,58 @@ impl Handle {
     }
 
     /// Does it keep memory to itself that others may need, for there are few segments for so many handles? Then
-    /// [`Handle::rest`] before a time without turns.
+    /// [`Handle::release`] before a time without guards.
     pub fn is_holding(&self) -> bool {
         self.engine.is_crowded && self.writer.borrow().is_holding()
     }
 
     /// Leaves the segments that it fills or empties to all handles.
-    pub fn rest(&mut self) {
-        // As in a turn: a segment that another retires meanwhile must not begin a new life while we look at it.
-        self.engine.epochs.enter(self.id);
+    pub fn release(&mut self) {
+        // As under a guard: a segment that another retires meanwhile must not begin a new life while we look at it.
+        self.engine.epochs.pin(self.id);
         self.writer.get_mut().park(&self.engine);
-        self.engine.epochs.leave(self.id);
+        self.engine.epochs.unpin(self.id);
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.engine.epochs.enter(self.id);
+        self.engine.epochs.pin(self.id);
         self.writer.get_mut().close(&self.engine);
-        self.engine.epochs.leave(self.id);
+        self.engine.epochs.unpin(self.id);
         self.engine.take_back_handle(self.id);
     }
 }
 
 /// A span of work during which every item found stays readable, whatever others do.
-pub struct Turn<'h> {
+pub struct Guard<'h> {
     pub(crate) handle: &'h Handle,
     counters: &'h Counters,
     now: Now,
     copied_bytes: Cell<usize>,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        self.handle.engine.epochs.leave(self.handle.id);
+        self.handle.engine.epochs.unpin(self.handle.id);
     }
 }
 
 /// An item of the index and where it lies.
 #[derive(Clone, Copy)]
-pub(crate) struct Seen<'t> {
-    pub(crate) found: Found<'t>,
+pub(crate) struct Lookup<'t> {
+    pub(crate) found: SlotRef<'t>,
     pub(crate) offset: usize,
-    pub(crate) raw: Raw,
+    pub(crate) raw: ItemRef,
 }
 
-impl Turn<'_> {
-    /// The moment of this turn.
+impl Guard<'_> {
+    /// The moment of this guard.
     pub fn now(&self) -> Now {
         self.now
     }
 
-    /// Bytes of values that were written in this turn: who is asked to change large ones knows by it when others should have their turn.
+    /// Bytes of values that were written under this guard: who is asked to change large ones knows by it when others should have their turn.
     pub fn copied_bytes(&self) -> usize {
         self.copied_bytes.get()
     }
@@ -112,64 +112,64 @@ impl Turn<'_> {
     /// Finds a live item and counts as a use of it. The fast path of `get`: no lock, and no write to memory that others
     /// share but for an item's first uses.
     pub fn get(&self, key: &[u8], hash: Hash) -> Result<Item<'_>, Miss> {
-        self.get_guessed(key, hash, Guess::default())
+        self.get_hinted(key, hash, LookupHint::default())
     }
 
-    /// The same for a key of a batch, with what [`Turn::guess_gets`] of this turn saw of it.
+    /// The same for a key of a batch, with what [`Guard::hint_gets`] of this guard saw of it.
     #[inline(always)]
-    pub fn get_guessed(&self, key: &[u8], hash: Hash, guess: Guess<'_>) -> Result<Item<'_>, Miss> {
-        let seen = self.look_guessed(key, hash, guess).ok_or(Miss::Absent)?;
-        let home = self.check_alive(hash, &seen)?;
-        self.count_hit(home);
-        self.note_use(&seen);
-        Ok(self.item(&seen))
+    pub fn get_hinted(&self, key: &[u8], hash: Hash, hint: LookupHint<'_>) -> Result<Item<'_>, Miss> {
+        let lookup = self.look_up_hinted(key, hash, hint).ok_or(Miss::Absent)?;
+        let segment_ref = self.check_alive(hash, &lookup)?;
+        self.count_hit(segment_ref);
+        self.note_use(&lookup);
+        Ok(self.item(&lookup))
     }
 
     /// Finds a live item, with everything `mg` can ask.
-    pub fn fetch(&self, key: &[u8], hash: Hash, how: &Fetch) -> Result<Fetched<'_>, Fail> {
-        self.fetch_guessed(key, hash, Guess::default(), how)
+    pub fn fetch(&self, key: &[u8], hash: Hash, how: &Fetch) -> Result<Fetched<'_>, FetchError> {
+        self.fetch_hinted(key, hash, LookupHint::default(), how)
     }
 
-    /// The same for a key of a batch, with what [`Turn::guess_gets`] of this turn saw of it.
-    pub fn fetch_guessed<'t>(
+    /// The same for a key of a batch, with what [`Guard::hint_gets`] of this guard saw of it.
+    pub fn fetch_hinted<'t>(
         &'t self,
         key: &[u8],
         hash: Hash,
-        mut guess: Guess<'t>,
+        mut hint: LookupHint<'t>,
         how: &Fetch,
-    ) -> Result<Fetched<'t>, Fail> {
+    ) -> Result<Fetched<'t>, FetchError> {
         loop {
-            let seen = match self.look_alive(key, hash, std::mem::take(&mut guess)) {
-                Ok(seen) => seen,
+            let lookup = match self.look_up_alive(key, hash, std::mem::take(&mut hint)) {
+                Ok(lookup) => lookup,
                 Err(miss) => match how.vivify {
-                    None => return Err(Fail::Miss(miss)),
+                    None => return Err(FetchError::Miss(miss)),
                     Some(expiry) => match self.vivify(key, hash, expiry, how)? {
                         Some(fetched) => return Ok(fetched),
                         None => continue, // somebody was faster: a hit after all
                     },
                 },
             };
-            let mut fetched = self.describe(seen.raw, seen.offset);
+            let mut fetched = self.describe(lookup.raw, lookup.offset);
             let due = |expiry: Expiry| match (how.recache_below_secs, expiry.secs()) {
                 (Some(below), Some(at)) => at.saturating_sub(self.now.secs) < below,
                 _ => false,
             };
             let expiry = how.touch.filter(|_| how.recache_after_touch).unwrap_or(fetched.expiry_before);
             // First what may have to be tried again: that must find the token and the use as they were.
-            let mut seen = seen;
+            let mut lookup = lookup;
             if let Some(expiry) = how.touch {
-                let Some(touched) = self.touch_seen(key, hash, &seen, expiry)? else { continue };
-                seen = touched;
-                fetched.item = self.item(&seen);
+                let Some(touched) = self.touch_found(key, hash, &lookup, expiry)? else { continue };
+                lookup = touched;
+                fetched.item = self.item(&lookup);
             }
             if fetched.token == Token::None && (fetched.stale || due(expiry)) {
-                fetched.token = self.take_token(key, hash, &seen);
+                fetched.token = self.take_token(key, hash, &lookup);
             }
             if !how.unnoticed {
-                self.note_use(&seen);
+                self.note_use(&lookup);
             }
             if how.touch.is_none() {
-                self.count_hit(self.engine().segments.home_of(seen.offset));
+                self.count_hit(self.engine().segments.segment_ref_at(lookup.offset));
             }
             return Ok(fetched);
         }
@@ -177,13 +177,13 @@ impl Turn<'_> {
 
     /// Asks for the right to recompute an item's value. Whoever sets the mark has won; the lock keeps the item where it is
     /// meanwhile. Nobody wins an item that has just been replaced.
-    fn take_token(&self, key: &[u8], hash: Hash, seen: &Seen<'_>) -> Token {
-        let (mut offset, cas) = (seen.offset, seen.raw.cas());
+    fn take_token(&self, key: &[u8], hash: Hash, lookup: &Lookup<'_>) -> Token {
+        let (mut offset, cas) = (lookup.offset, lookup.raw.cas());
         loop {
             match self.under_lock(key, hash, offset, |raw| raw.mark(TOKEN, 0)) {
                 Some(before) if before & TOKEN != 0 => return Token::Held,
                 Some(_) => return Token::Won,
-                None => match self.look(key, hash) {
+                None => match self.look_up(key, hash) {
                     Some(moved) if moved.raw.cas() == cas => offset = moved.offset,
                     _ => return Token::None,
                 },
@@ -193,14 +193,15 @@ impl Turn<'_> {
 
     /// Looks without leaving a trace (`me`).
     pub fn peek(&self, key: &[u8], hash: Hash) -> Result<Fetched<'_>, Miss> {
-        self.look_alive(key, hash, Guess::default()).map(|seen| self.describe(seen.raw, seen.offset))
+        self.look_up_alive(key, hash, LookupHint::default())
+            .map(|lookup| self.describe(lookup.raw, lookup.offset))
     }
 
     /// Sets the expiry and counts as a use; the CAS value stays (`touch`, `gat`).
-    pub fn touch(&self, key: &[u8], hash: Hash, expiry: Expiry) -> Result<Item<'_>, Fail> {
+    pub fn touch(&self, key: &[u8], hash: Hash, expiry: Expiry) -> Result<Item<'_>, FetchError> {
         loop {
-            let seen = self.look_alive(key, hash, Guess::default()).map_err(Fail::Miss)?;
-            if let Some(touched) = self.touch_seen(key, hash, &seen, expiry)? {
+            let lookup = self.look_up_alive(key, hash, LookupHint::default()).map_err(FetchError::Miss)?;
+            if let Some(touched) = self.touch_found(key, hash, &lookup, expiry)? {
                 self.note_use(&touched);
                 return Ok(self.item(&touched));
             }
@@ -216,68 +217,73 @@ impl Turn<'_> {
     }
 
     /// Finds a key, alive or not.
-    pub(crate) fn look(&self, key: &[u8], hash: Hash) -> Option<Seen<'_>> {
+    pub(crate) fn look_up(&self, key: &[u8], hash: Hash) -> Option<Lookup<'_>> {
         self.engine()
             .index
             .find(hash, |entry| self.engine().item(entry).has_key(key))
-            .map(|found| self.seen(found))
+            .map(|found| self.lookup(found))
     }
 
     /// The same where a guess may spare looking.
     #[inline(always)]
-    pub(crate) fn look_guessed<'t>(&'t self, key: &[u8], hash: Hash, guess: Guess<'t>) -> Option<Seen<'t>> {
-        // The entry says that nothing newer was to be had, the mark that it was not cut off with its line; whoever unlinks an item sees to
+    pub(crate) fn look_up_hinted<'t>(
+        &'t self,
+        key: &[u8],
+        hash: Hash,
+        hint: LookupHint<'t>,
+    ) -> Option<Lookup<'t>> {
+        // The entry says that nothing newer was to be had, the mark that it was not revoked with its line; whoever unlinks an item sees to
         // both before that is acknowledged.
-        let found = guess.found(self.engine()).filter(|found| found.is_unchanged());
-        let seen = found.map(|found| self.seen(found));
-        match seen.filter(|seen| seen.raw.has_key(key) && seen.raw.marks() & DEAD == 0) {
-            Some(seen) => Some(seen),
-            None => self.look(key, hash),
+        let found = hint.found(self.engine()).filter(|found| found.is_unchanged());
+        let lookup = found.map(|found| self.lookup(found));
+        match lookup.filter(|lookup| lookup.raw.has_key(key) && lookup.raw.marks() & DEAD == 0) {
+            Some(lookup) => Some(lookup),
+            None => self.look_up(key, hash),
         }
     }
 
     #[inline]
-    fn seen<'t>(&self, found: Found<'t>) -> Seen<'t> {
-        Seen { found, offset: found.entry.offset(), raw: self.engine().item(found.entry) }
+    fn lookup<'t>(&self, found: SlotRef<'t>) -> Lookup<'t> {
+        Lookup { found, offset: found.entry.offset(), raw: self.engine().item(found.entry) }
     }
 
     /// Finds a live item; removes a dead one on the way.
     #[inline]
-    fn look_alive<'t>(&'t self, key: &[u8], hash: Hash, guess: Guess<'t>) -> Result<Seen<'t>, Miss> {
-        let seen = self.look_guessed(key, hash, guess).ok_or(Miss::Absent)?;
-        self.check_alive(hash, &seen)?;
-        Ok(seen)
+    fn look_up_alive<'t>(&'t self, key: &[u8], hash: Hash, hint: LookupHint<'t>) -> Result<Lookup<'t>, Miss> {
+        let lookup = self.look_up_hinted(key, hash, hint).ok_or(Miss::Absent)?;
+        self.check_alive(hash, &lookup)?;
+        Ok(lookup)
     }
 
     /// Where it lives, if it is alive; else removes it.
     #[inline]
-    fn check_alive(&self, hash: Hash, seen: &Seen<'_>) -> Result<Home<'_>, Miss> {
-        let home = self.engine().segments.home_of(seen.offset);
-        match self.engine().liveness_in(home, seen.raw, self.now) {
-            Ok(()) => Ok(home),
+    fn check_alive(&self, hash: Hash, lookup: &Lookup<'_>) -> Result<SegmentRef<'_>, Miss> {
+        let segment_ref = self.engine().segments.segment_ref_at(lookup.offset);
+        match self.engine().liveness_in(segment_ref, lookup.raw, self.now) {
+            Ok(()) => Ok(segment_ref),
             Err(miss) => {
-                self.reap(hash, seen.offset);
+                self.reap(hash, lookup.offset);
                 Err(miss)
             }
         }
     }
 
-    pub(crate) fn item(&self, seen: &Seen<'_>) -> Item<'_> {
-        Item::new(seen.raw, seen.offset, &self.handle.engine)
+    pub(crate) fn item(&self, lookup: &Lookup<'_>) -> Item<'_> {
+        Item::new(lookup.raw, lookup.offset, &self.handle.engine)
     }
 
-    pub(crate) fn note_use(&self, seen: &Seen<'_>) {
-        seen.found.note_use();
-        seen.raw.note_use(self.now.secs);
+    pub(crate) fn note_use(&self, lookup: &Lookup<'_>) {
+        lookup.found.note_use();
+        lookup.raw.note_use(self.now.secs);
     }
 
     /// As memcached counts: what also touches is a touch, and no hit.
     #[inline]
-    fn count_hit(&self, home: Home<'_>) {
-        self.counters().queues[home.queue()].hits.add(1);
+    fn count_hit(&self, segment_ref: SegmentRef<'_>) {
+        self.counters().queues[segment_ref.queue()].hits.add(1);
     }
 
-    pub(crate) fn describe(&self, raw: Raw, offset: usize) -> Fetched<'_> {
+    pub(crate) fn describe(&self, raw: ItemRef, offset: usize) -> Fetched<'_> {
         let marks = raw.marks();
         Fetched {
             item: Item::new(raw, offset, &self.handle.engine),
@@ -296,7 +302,7 @@ impl Turn<'_> {
         key: &[u8],
         hash: Hash,
         offset: usize,
-        work: impl FnOnce(Raw) -> R,
+        work: impl FnOnce(ItemRef) -> R,
     ) -> Option<R> {
         let bucket = self.engine().index.lock(hash);
         let found = bucket.find(hash, |entry| entry.offset() == offset)?;
@@ -305,30 +311,30 @@ impl Turn<'_> {
     }
 
     /// Where the item is after the touch; `None` if another changed its place meanwhile, or made it expire.
-    fn touch_seen<'t>(
+    fn touch_found<'t>(
         &'t self,
         key: &[u8],
         hash: Hash,
-        seen: &Seen<'t>,
+        lookup: &Lookup<'t>,
         expiry: Expiry,
-    ) -> Result<Option<Seen<'t>>, Fail> {
-        if seen.raw.has_expiry_field() {
-            let touched = self.under_lock(key, hash, seen.offset, |raw| {
+    ) -> Result<Option<Lookup<'t>>, FetchError> {
+        if lookup.raw.has_expiry_field() {
+            let touched = self.under_lock(key, hash, lookup.offset, |raw| {
                 // Another may have made it expire since it was seen: that it must stay.
-                let home = self.engine().segments.home_of(seen.offset);
-                let is_alive = self.engine().liveness_in(home, raw, self.now).is_ok();
+                let segment_ref = self.engine().segments.segment_ref_at(lookup.offset);
+                let is_alive = self.engine().liveness_in(segment_ref, raw, self.now).is_ok();
                 if is_alive {
                     raw.set_expiry(expiry);
-                    home.segment.note_expiry(expiry);
+                    segment_ref.segment.note_expiry(expiry);
                 }
                 is_alive
             });
-            Ok((touched == Some(true)).then_some(*seen))
+            Ok((touched == Some(true)).then_some(*lookup))
         } else if expiry == Expiry::NEVER {
-            Ok(Some(*seen))
+            Ok(Some(*lookup))
         } else {
-            let rewritten = self.rewrite_with_expiry(key, hash, seen.offset, expiry)?;
-            Ok(rewritten.map(|(offset, raw)| Seen { offset, raw, ..*seen }))
+            let rewritten = self.rewrite_with_expiry(key, hash, lookup.offset, expiry)?;
+            Ok(rewritten.map(|(offset, raw)| Lookup { offset, raw, ..*lookup }))
         }
     }
 }
@@ -336,20 +342,20 @@ impl Turn<'_> {
 impl Engine {
     /// Which of `Stats::queues` an item at this offset counts in.
     pub(crate) fn queue_at(&self, offset: usize) -> usize {
-        self.segments.home_of(offset).queue()
+        self.segments.segment_ref_at(offset).queue()
     }
 }
 
-/// An item found, readable until the turn ends.
+/// An item found, readable until the guard ends.
 #[derive(Clone, Copy)]
 pub struct Item<'t> {
-    raw: Raw,
+    raw: ItemRef,
     offset: usize,
     engine: &'t Arc<Engine>,
 }
 
 impl<'t> Item<'t> {
-    pub(crate) fn new(raw: Raw, offset: usize, engine: &'t Arc<Engine>) -> Self {
+    pub(crate) fn new(raw: ItemRef, offset: usize, engine: &'t Arc<Engine>) -> Self {
         Self { raw, offset, engine }
     }
 
@@ -393,10 +399,10 @@ impl<'t> Item<'t> {
         self.engine.queue_at(self.offset)
     }
 
-    /// A hold on the value that outlasts the turn; `None` for a small item, which is cheaper to copy.
-    pub fn pin(&self) -> Option<Pin> {
+    /// A hold on the value that outlasts the guard; `None` for a small item, which is cheaper to copy.
+    pub fn value_ref(&self) -> Option<ValueRef> {
         let id = self.engine.segments.id_at(self.offset);
-        self.is_pinnable().then(|| Pin::new(Arc::clone(self.engine), id, self.raw))
+        self.is_pinnable().then(|| ValueRef::new(Arc::clone(self.engine), id, self.raw))
     }
 
     /// Is it so large that [`Item::pin`] can hold it?

@@ -7,7 +7,7 @@
 //! | file | noun |
 //! |---|---|
 //! | `request` | what one can ask, and the answers |
-//! | `handle` | [`Handle`], [`Turn`], look-ups |
+//! | `handle` | [`Handle`], [`Guard`], look-ups |
 //! | `ahead` | what a batch of gets or changes will look at, fetched ahead |
 //! | `index` | key hash -> place of the item |
 //! | `item` | an item as it lies in memory |
@@ -21,7 +21,7 @@
 //! | `slack` | without eviction: which stores are let through when memory is nearly full |
 //! | `large_pages` | what is full, moved to large pages in the background |
 //! | `run`, `upload` | large items: where they live, how they arrive |
-//! | `held` | what clients hold beyond turns: values in arrival, what slow readers read |
+//! | `held` | what clients hold beyond guards: values in arrival, what slow readers read |
 //! | `evicted` | what was evicted, for those who watch |
 //! | `walk` | all items, one after the other |
 //! | `survey`, `sums` | what every segment holds; what they hold together |
@@ -43,7 +43,7 @@
 //!     hash_key: [1, 2], // from a random source, where keys come from strangers
 //! })?;
 //! let mut handle = engine.handle().expect("handles_max is 1 and none is out");
-//! let turn = handle.enter(Now { secs: 1, micros: 1 });
+//! let turn = handle.pin(Now { secs: 1, micros: 1 });
 //! let hash = turn.prepare(b"greeting");
 //! turn.store(hash, &Store::set(b"greeting", b"hello"));
 //! assert_eq!(turn.get(b"greeting", hash).map(|item| item.value()), Ok(&b"hello"[..]));
@@ -64,18 +64,18 @@ mod request;
 mod sync;
 
 pub use engine::{Config, Engine, segment_bytes};
-pub use handle::{Handle, Item, Turn};
+pub use handle::{Guard, Handle, Item};
 pub use index::hash::Hash;
 pub use inspect::eviction_log::Evicted;
-pub use inspect::index_scan::{Swept, Walk};
-pub use inspect::segment_report::{Lifetime, Piece, Queue, Survey};
+pub use inspect::index_scan::{IndexScan, ScanStep};
+pub use inspect::segment_report::{Queue, SegmentInfo, SegmentReport, TtlGroup};
 pub use inspect::stats::{QueueStats, Stats};
 pub use mem::large_pages::LargePages;
-pub use ops::prefetch::{BATCH_MAX, Guess, Guesses};
-pub use ops::upload::{Pin, UPLOAD_BYTES_MIN, Upload};
+pub use ops::prefetch::{BATCH_MAX, LookupHint, LookupHints};
+pub use ops::upload::{UPLOAD_BYTES_MIN, Upload, ValueRef};
 pub use request::{
-    Arith, Compare, Counted, Deleted, Expiry, Fail, Fetch, Fetched, Invalidate, Miss, Mode, NoRoom, Now,
-    Store, Stored, Token,
+    Arith, Compare, Counted, Deleted, Expiry, Fetch, FetchError, Fetched, Invalidate, Miss, Mode, Now, Store,
+    Stored, Token, WriteError,
 };
 
 /// The longest key, in bytes.

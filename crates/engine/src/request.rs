@@ -5,7 +5,7 @@
 
 use crate::Item;
 
-/// The moment at which a turn runs, told by the caller.
+/// The moment at which a guard runs, told by the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
     /// Seconds since the caller's own zero (a server's start). All expiry times are on this scale. Must not
@@ -191,7 +191,7 @@ pub enum Stored {
     TooLarge,
     /// No memory, and nothing that may be evicted. Nothing changed.
     OutOfMemory,
-    /// Memory is being reclaimed but still pinned by running turns (perhaps this one): leave the turn, enter a new
+    /// Memory is being reclaimed but still pinned by running guards (perhaps this one): leave the guard, enter a new
     /// one, try again.
     TryAgain,
 }
@@ -272,7 +272,7 @@ pub enum Counted {
 
 /// Why there is no room for a value that is about to be uploaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoRoom {
+pub enum WriteError {
     /// Larger than [`crate::Config::item_bytes_max`].
     TooLarge,
     /// No memory, and nothing that may be evicted.
@@ -283,7 +283,7 @@ pub enum NoRoom {
 
 /// Why a fetch or touch gave nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fail {
+pub enum FetchError {
     /// Not there.
     Miss(Miss),
     /// The change needed memory (an expiry for an item that had none, a vivified stub), and there is none.
@@ -292,8 +292,8 @@ pub enum Fail {
     TryAgain,
 }
 
-impl From<NoRoom> for Fail {
-    fn from(no_room: NoRoom) -> Self {
-        if no_room == NoRoom::TryAgain { Self::TryAgain } else { Self::OutOfMemory }
+impl From<WriteError> for FetchError {
+    fn from(no_room: WriteError) -> Self {
+        if no_room == WriteError::TryAgain { Self::TryAgain } else { Self::OutOfMemory }
     }
 }

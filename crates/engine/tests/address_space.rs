@@ -48,10 +48,10 @@ fn what_is_reserved_and_what_is_counted() {
     let mut handle = engine.handle().unwrap();
     for bytes in [10_000, 700_000] {
         for number in 0..10 * MEMORY_BYTES / bytes {
-            let turn = handle.enter(Now { secs: 1, micros: 1 });
+            let guard = handle.pin(Now { secs: 1, micros: 1 });
             let key = number.to_string();
-            let hash = turn.prepare(key.as_bytes());
-            let stored = turn.store(hash, &Store::set(key.as_bytes(), &vec![0; bytes as usize]));
+            let hash = guard.prepare(key.as_bytes());
+            let stored = guard.store(hash, &Store::set(key.as_bytes(), &vec![0; bytes as usize]));
             assert!(matches!(stored, Stored::Stored { .. } | Stored::TryAgain), "{stored:?}");
         }
     }

@@ -26,12 +26,12 @@ fn engine_that(evict: bool, memory_bytes: u64) -> Arc<Engine> {
     Engine::new(config).unwrap()
 }
 
-/// Stores in a turn of its own, as often as it is told to try again.
+/// Stores under a guard of its own, as often as it is told to try again.
 fn store(handle: &mut Handle, key: u64, value: &[u8]) {
     let key = key.to_be_bytes();
     for _ in 0..1_000 {
-        let turn = handle.enter(NOW);
-        match turn.store(turn.prepare(&key), &Store::set(&key, value)) {
+        let guard = handle.pin(NOW);
+        match guard.store(guard.prepare(&key), &Store::set(&key, value)) {
             Stored::TryAgain => {}
             stored => {
                 assert!(matches!(stored, Stored::Stored { .. }), "{stored:?}");
@@ -39,13 +39,13 @@ fn store(handle: &mut Handle, key: u64, value: &[u8]) {
             }
         }
     }
-    panic!("{} bytes are always to be had in the next turn", value.len());
+    panic!("{} bytes are always to be had in the next guard", value.len());
 }
 
 fn is_there(handle: &mut Handle, key: u64) -> bool {
     let key = key.to_be_bytes();
-    let turn = handle.enter(NOW);
-    turn.get(&key, turn.prepare(&key)).is_ok()
+    let guard = handle.pin(NOW);
+    guard.get(&key, guard.prepare(&key)).is_ok()
 }
 
 #[test]
@@ -54,8 +54,8 @@ fn room_that_lacks_part_of_a_page_is_not_waited_for() {
     let mut handle = engine.handle().unwrap();
     // A large value takes whole pages: this one fits by its bytes, and not by its five pages.
     assert!(engine.set_memory_limit(engine.stats().memory_used_bytes + 5 * 4096 - 100));
-    let turn = handle.enter(NOW);
-    let stored = turn.store(turn.prepare(b"key"), &Store::set(b"key", &[7; 5 * 4096 - 200]));
+    let guard = handle.pin(NOW);
+    let stored = guard.store(guard.prepare(b"key"), &Store::set(b"key", &[7; 5 * 4096 - 200]));
     assert_eq!(stored, Stored::OutOfMemory, "there is nothing to evict, and nothing on its way");
 }
 
@@ -116,10 +116,10 @@ fn few_segments_are_open_whatever_is_stored() {
             for value_bytes in [10, 200, 1_000, 4_000, 16_000, 60_000] {
                 let key = format!("{number}:{ttl_secs:?}:{value_bytes}");
                 let value = vec![7; value_bytes];
-                let turn = handle.enter(NOW);
+                let guard = handle.pin(NOW);
                 let mut item = Store::set(key.as_bytes(), &value);
                 item.expiry = ttl_secs.map_or(Expiry::NEVER, |ttl_secs| Expiry::at(NOW.secs + ttl_secs));
-                assert!(matches!(turn.store(turn.prepare(key.as_bytes()), &item), Stored::Stored { .. }));
+                assert!(matches!(guard.store(guard.prepare(key.as_bytes()), &item), Stored::Stored { .. }));
             }
         }
     }
@@ -196,19 +196,19 @@ fn what_lives_stays_where_it_is_while_others_are_overwritten() {
             }
         }
         let after = engine.stats();
-        let (moved, threaded) = (after.compacted - before.compacted, after.threaded - before.threaded);
+        let (moved, refilled) = (after.compacted - before.compacted, after.refilled - before.refilled);
         // Two thirds of the memory live: where segments are emptied, two items are moved for three that are stored.
         assert_eq!(
             moved < stored / 50,
             evict,
             "{bytes} bytes: {moved} items were moved while {stored} were stored"
         );
-        assert_eq!(threaded > 0, evict);
+        assert_eq!(refilled > 0, evict);
         assert_eq!(after.evictions, 0, "all fit");
-        let turn = handle.enter(NOW);
+        let guard = handle.pin(NOW);
         for (key, &version) in (0..).zip(&versions) {
             let name = u64::to_be_bytes(key);
-            let item = turn.get(&name, turn.prepare(&name)).unwrap();
+            let item = guard.get(&name, guard.prepare(&name)).unwrap();
             assert_eq!(item.value(), value(key, version), "{key}");
         }
     }
@@ -224,14 +224,14 @@ fn gaps_are_given_up_where_nothing_else_is_left() {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             store(&mut handle, (random >> 33) % keys, &[7; 1000]);
         }
-        assert!(engine.stats().threaded > 0);
+        assert!(engine.stats().refilled > 0);
         // Less than what the index takes: all has to go.
         assert!(engine.set_memory_limit(MIB / 4));
         for number in 0..2 * keys {
             let key = number.to_be_bytes();
             let answers = (0..1_000).any(|_| {
-                let turn = handle.enter(NOW);
-                turn.store(turn.prepare(&key), &Store::set(&key, &[7; 1000])) != Stored::TryAgain
+                let guard = handle.pin(NOW);
+                guard.store(guard.prepare(&key), &Store::set(&key, &[7; 1000])) != Stored::TryAgain
             });
             assert!(
                 answers,
@@ -269,14 +269,14 @@ fn without_eviction_what_is_dead_makes_room() {
         // protocol).
         let (key, value) = (below(15_000).to_be_bytes(), &[7; 3_000][..100 + below(2_900) as usize]);
         let stored = (0..1_000).find_map(|_| {
-            let turn = handle.enter(NOW);
-            let stored = turn.store(turn.prepare(&key), &Store::set(&key, value));
+            let guard = handle.pin(NOW);
+            let stored = guard.store(guard.prepare(&key), &Store::set(&key, value));
             (stored != Stored::TryAgain).then_some(stored)
         });
         if stored == Some(Stored::OutOfMemory) {
             bytes_when_refused_min = bytes_when_refused_min.min(engine.stats().bytes);
-            let turn = handle.enter(NOW);
-            turn.delete(&key, turn.prepare(&key), None);
+            let guard = handle.pin(NOW);
+            guard.delete(&key, guard.prepare(&key), None);
         }
     }
     assert!(bytes_when_refused_min < u64::MAX, "more was stored than fits");
@@ -305,14 +305,14 @@ fn more_handles_than_segments_refuse_nothing() {
         for (number, handle) in handles.iter_mut().enumerate() {
             let key = format!("{number}:{round}").into_bytes();
             let tries = (0..100).find(|_| {
-                let turn = handle.enter(NOW);
-                let stored = turn.store(turn.prepare(&key), &Store::set(&key, &[b'x'; 300]));
+                let guard = handle.pin(NOW);
+                let stored = guard.store(guard.prepare(&key), &Store::set(&key, &[b'x'; 300]));
                 assert!(matches!(stored, Stored::Stored { .. } | Stored::TryAgain), "{stored:?}");
                 stored != Stored::TryAgain
             });
             assert!(tries.is_some(), "the answer is always to try again");
             assert!(handle.is_holding());
-            handle.rest();
+            handle.release();
         }
     }
     // What they share they fill: as much as if there were one of them, not an item a segment.

@@ -25,8 +25,8 @@ fn what_is_moved_stays_as_it_was_and_takes_no_more_memory() {
     let item = |number: u32| (format!("key:{number}").into_bytes(), format!("{number:>100}").into_bytes());
     for number in 0..ITEMS {
         let (key, value) = item(number);
-        let turn = worker.enter(now(1));
-        let stored = turn.store(turn.prepare(&key), &Store::set(&key, &value));
+        let guard = worker.pin(now(1));
+        let stored = guard.store(guard.prepare(&key), &Store::set(&key, &value));
         assert!(matches!(stored, Stored::Stored { .. }), "{stored:?}");
     }
     let (large_before, resident_before) = (smaps_bytes("AnonHugePages:"), smaps_bytes("Rss:"));
@@ -43,8 +43,8 @@ fn what_is_moved_stays_as_it_was_and_takes_no_more_memory() {
     assert!(smaps_bytes("Rss:") < resident_before + (4 << 20));
     for number in 0..ITEMS {
         let (key, value) = item(number);
-        let turn = worker.enter(now(10));
-        assert_eq!(turn.get(&key, turn.prepare(&key)).unwrap().value(), value);
+        let guard = worker.pin(now(10));
+        assert_eq!(guard.get(&key, guard.prepare(&key)).unwrap().value(), value);
     }
 }
 

@@ -10,9 +10,9 @@ fn fill(handle: &mut Handle, bytes: u64) {
     let value = [7; 1000];
     for number in 0..bytes / 1000 {
         // A turn each, so that memory comes back.
-        let turn = handle.enter(Now { secs: 1, micros: 1 });
+        let guard = handle.pin(Now { secs: 1, micros: 1 });
         let key = number.to_be_bytes();
-        assert!(matches!(turn.store(turn.prepare(&key), &Store::set(&key, &value)), Stored::Stored { .. }));
+        assert!(matches!(guard.store(guard.prepare(&key), &Store::set(&key, &value)), Stored::Stored { .. }));
     }
 }
 

@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 
 use larder_engine::{
-    Arith, Compare, Config, Counted, Deleted, Engine, Expiry, Fail, Fetch, Guess, Handle, Invalidate,
-    LargePages, Mode, Now, Store, Stored, Token, Turn,
+    Arith, Compare, Config, Counted, Deleted, Engine, Expiry, Fetch, FetchError, Guard, Handle, Invalidate,
+    LargePages, LookupHint, Mode, Now, Store, Stored, Token,
 };
 
 /// Steps per run; `LARDER_MODEL_STEPS` for more.
@@ -116,9 +116,9 @@ fn expiry(secs: u32) -> Expiry {
 }
 
 /// If the engine does not have a key, the model must not either, unless items may vanish; then it forgets.
-fn agree_on_presence(model: &mut Model, turn: &Turn<'_>, key: &[u8]) {
-    let there = turn.peek(key, turn.prepare(key)).is_ok();
-    let expected = model.get(key, turn.now()).is_some();
+fn agree_on_presence(model: &mut Model, guard: &Guard<'_>, key: &[u8]) {
+    let there = guard.peek(key, guard.prepare(key)).is_ok();
+    let expected = model.get(key, guard.now()).is_some();
     if expected && !there && model.evicts {
         model.items.remove(key);
     } else {
@@ -126,23 +126,23 @@ fn agree_on_presence(model: &mut Model, turn: &Turn<'_>, key: &[u8]) {
     }
 }
 
-fn check(model: &mut Model, turn: &Turn<'_>, key: &[u8]) {
-    let now = turn.now();
-    let seen = turn.peek(key, turn.prepare(key));
+fn check(model: &mut Model, guard: &Guard<'_>, key: &[u8]) {
+    let now = guard.now();
+    let lookup = guard.peek(key, guard.prepare(key));
     let Some(expected) = model.get(key, now) else {
-        assert!(seen.is_err(), "found {:?}, which should be gone", key.escape_ascii().to_string());
+        assert!(lookup.is_err(), "found {:?}, which should be gone", key.escape_ascii().to_string());
         return;
     };
-    let seen = seen.expect("presence was agreed on");
-    assert!(seen.item.value() == expected.value, "value of {:?}", key.escape_ascii().to_string());
-    assert_eq!(seen.item.key(), key);
-    assert_eq!(seen.item.client_flags(), expected.client_flags);
-    assert_eq!(seen.item.expiry(), expiry(expected.expiry));
-    assert_eq!(seen.item.cas(), expected.cas);
-    assert_eq!(seen.item.is_binary_key(), expected.binary_key);
-    assert_eq!((seen.hit_before, seen.stale), (expected.fetched, expected.stale));
-    assert_eq!(seen.token == Token::Held, expected.token);
-    assert_eq!(seen.idle_secs, now.secs - expected.used_secs);
+    let lookup = lookup.expect("presence was agreed on");
+    assert!(lookup.item.value() == expected.value, "value of {:?}", key.escape_ascii().to_string());
+    assert_eq!(lookup.item.key(), key);
+    assert_eq!(lookup.item.client_flags(), expected.client_flags);
+    assert_eq!(lookup.item.expiry(), expiry(expected.expiry));
+    assert_eq!(lookup.item.cas(), expected.cas);
+    assert_eq!(lookup.item.is_binary_key(), expected.binary_key);
+    assert_eq!((lookup.hit_before, lookup.stale), (expected.fetched, expected.stale));
+    assert_eq!(lookup.token == Token::Held, expected.token);
+    assert_eq!(lookup.idle_secs, now.secs - expected.used_secs);
 }
 
 fn note_use(item: &mut Modelled, now: Now) {
@@ -157,28 +157,28 @@ fn any_key(random: &mut Random, keys: u64) -> Vec<u8> {
 }
 
 /// Keys, and where they lay when their turn began.
-type Guessed<'t> = Vec<(Vec<u8>, Guess<'t>)>;
+type Guessed<'t> = Vec<(Vec<u8>, LookupHint<'t>)>;
 
-fn guess<'t>(turn: &'t Turn<'_>, random: &mut Random, keys: u64) -> Guessed<'t> {
+fn hint<'t>(guard: &'t Guard<'_>, random: &mut Random, keys: u64) -> Guessed<'t> {
     let keys: Vec<_> = (0..random.below(4)).map(|_| any_key(random, keys)).collect();
-    let hashes: Vec<_> = keys.iter().map(|key| turn.prepare(key)).collect();
-    keys.into_iter().zip(turn.guess_gets(&hashes)).collect()
+    let hashes: Vec<_> = keys.iter().map(|key| guard.prepare(key)).collect();
+    keys.into_iter().zip(guard.hint_gets(&hashes)).collect()
 }
 
 fn step(
     model: &mut Model,
-    turn: &Turn<'_>,
-    guessed: &Guessed<'_>,
+    guard: &Guard<'_>,
+    hinted: &Guessed<'_>,
     random: &mut Random,
     keys: u64,
     value_bytes_max: u64,
 ) {
-    let now = turn.now();
-    let (key, guess) = match guessed.get(random.below(8) as usize) {
-        Some((key, guess)) => (key.clone(), *guess),
-        None => (any_key(random, keys), Guess::default()),
+    let now = guard.now();
+    let (key, hint) = match hinted.get(random.below(8) as usize) {
+        Some((key, hint)) => (key.clone(), *hint),
+        None => (any_key(random, keys), LookupHint::default()),
     };
-    let hash = turn.prepare(&key);
+    let hash = guard.prepare(&key);
     let length = match random.below(20) {
         0 => random.below(value_bytes_max),
         1..=4 => random.below(value_bytes_max / 16 + 1),
@@ -196,7 +196,7 @@ fn step(
         2 => now.secs.saturating_sub(random.below(3) as u32).max(1),
         _ => 0,
     };
-    agree_on_presence(model, turn, &key);
+    agree_on_presence(model, guard, &key);
     let old = model.get(&key, now).cloned();
     let old_cas = old.as_ref().map_or(0, |old| old.cas);
     let given = random.chance(10).then(|| match random.below(3) {
@@ -230,14 +230,14 @@ fn step(
                 binary_key: random.chance(5),
             };
             let stored = if value.len() > 3000 && random.chance(2) {
-                upload(turn, hash, &store)
+                upload(guard, hash, &store)
             } else {
-                turn.store_guessed(hash, &store, guess)
+                guard.store_hinted(hash, &store, hint)
             };
             let evicted = model.evicts && old.is_some() && is_evicted(&store, stored);
-            model_store(model, turn, &store, old.filter(|_| !evicted), stored);
+            model_store(model, guard, &store, old.filter(|_| !evicted), stored);
         }
-        40..60 => match (turn.get_guessed(&key, hash, guess), old) {
+        40..60 => match (guard.get_hinted(&key, hash, hint), old) {
             (Ok(item), Some(old)) => {
                 assert!(item.value() == old.value);
                 note_use(model.get(&key, now).unwrap(), now);
@@ -254,10 +254,10 @@ fn step(
                 binary_key: random.chance(2),
                 unnoticed: random.chance(4),
             };
-            let fetched = turn.fetch_guessed(&key, hash, guess, &how);
+            let fetched = guard.fetch_hinted(&key, hash, hint, &how);
             let evicted = match &fetched {
                 Ok(fetched) => fetched.vivified,
-                Err(fail) => matches!(fail, Fail::Miss(_)),
+                Err(fail) => matches!(fail, FetchError::Miss(_)),
             };
             match (fetched, old.filter(|_| !(evicted && model.evicts))) {
                 (Ok(fetched), Some(old)) => {
@@ -308,16 +308,18 @@ fn step(
                         },
                     );
                 }
-                (Err(Fail::Miss(_)), None) => assert!(how.vivify.is_none()),
-                (Err(Fail::TryAgain | Fail::OutOfMemory), old) if model.may_refuse_touch(old.as_ref()) => {
-                    accept_use(model, turn, &key)
+                (Err(FetchError::Miss(_)), None) => assert!(how.vivify.is_none()),
+                (Err(FetchError::TryAgain | FetchError::OutOfMemory), old)
+                    if model.may_refuse_touch(old.as_ref()) =>
+                {
+                    accept_use(model, guard, &key)
                 }
                 (got, old) => panic!("fetch gave {got:?} for {old:?}"),
             }
         }
         70..78 => {
             let compare = random.chance(3).then(|| old_cas.saturating_add(random.below(2)));
-            let deleted = turn.delete(&key, hash, compare);
+            let deleted = guard.delete(&key, hash, compare);
             match old {
                 None => assert!(matches!(deleted, Deleted::NotFound(_))),
                 Some(old) if compare.is_some_and(|cas| cas != old.cas) => {
@@ -329,17 +331,19 @@ fn step(
                 }
             }
         }
-        78..84 => match (turn.touch(&key, hash, expiry(dies)), old) {
+        78..84 => match (guard.touch(&key, hash, expiry(dies)), old) {
             (Ok(item), Some(old)) => {
                 assert!(item.cas() == old.cas && item.value() == old.value);
                 let item = model.items.get_mut(&key).unwrap();
                 item.expiry = dies;
                 note_use(item, now);
             }
-            (Err(Fail::Miss(_)), None) => {}
-            (Err(Fail::Miss(_)), Some(_)) if model.evicts => {}
-            (Err(Fail::TryAgain | Fail::OutOfMemory), old) if model.may_refuse_touch(old.as_ref()) => {
-                accept_use(model, turn, &key)
+            (Err(FetchError::Miss(_)), None) => {}
+            (Err(FetchError::Miss(_)), Some(_)) if model.evicts => {}
+            (Err(FetchError::TryAgain | FetchError::OutOfMemory), old)
+                if model.may_refuse_touch(old.as_ref()) =>
+            {
+                accept_use(model, guard, &key)
             }
             (got, old) => panic!("touch gave {got:?} for {old:?}"),
         },
@@ -351,12 +355,12 @@ fn step(
                 expiry: random.chance(2).then(|| expiry(dies)),
                 cas: given,
             };
-            match (turn.invalidate(&key, hash, &how), old) {
+            match (guard.invalidate(&key, hash, &how), old) {
                 (Ok(Deleted::NotFound(_)), None) => {}
                 (Ok(Deleted::NotFound(_)), Some(_)) if model.evicts => {}
                 (Ok(Deleted::Exists), Some(old)) => assert!(how.compare.is_some_and(|cas| cas != old.cas)),
                 (Ok(Deleted::Deleted), Some(_)) => {
-                    let cas = turn.peek(&key, hash).map(|seen| seen.item.cas());
+                    let cas = guard.peek(&key, hash).map(|lookup| lookup.item.cas());
                     let item = model.items.get_mut(&key).unwrap();
                     if let Some(client_flags) = how.blank {
                         (item.value, item.client_flags) = (Vec::new(), client_flags);
@@ -389,32 +393,32 @@ fn step(
                 cas: given,
                 binary_key: false,
             };
-            let counted = turn.arith(&key, hash, &how);
+            let counted = guard.arith(&key, hash, &how);
             let evicted = model.evicts
                 && matches!(counted, Counted::NotFound(_) | Counted::Number { created: true, .. });
-            model_arith(model, turn, &key, &how, old.filter(|_| !evicted), counted);
+            model_arith(model, guard, &key, &how, old.filter(|_| !evicted), counted);
         }
         _ => {}
     }
-    agree_on_presence(model, turn, &key);
-    check(model, turn, &key);
+    agree_on_presence(model, guard, &key);
+    check(model, guard, &key);
 }
 
 /// Stores through `reserve` and `commit`, in pieces.
-fn upload(turn: &Turn<'_>, hash: larder_engine::Hash, store: &Store<'_>) -> Stored {
-    use larder_engine::NoRoom::*;
+fn upload(guard: &Guard<'_>, hash: larder_engine::Hash, store: &Store<'_>) -> Stored {
+    use larder_engine::WriteError::*;
     let refuse = |no_room| match no_room {
         TooLarge => Stored::TooLarge,
         OutOfMemory => Stored::OutOfMemory,
         TryAgain => Stored::TryAgain,
     };
-    let mut upload = match turn.reserve(store, store.value.len() as u32) {
+    let mut upload = match guard.reserve(store, store.value.len() as u32) {
         Ok(upload) => upload,
         Err(no_room) => return refuse(no_room),
     };
     let mut rest = store.value;
     while upload.missing_bytes() > 0 {
-        let window = match turn.window(&mut upload) {
+        let window = match guard.window(&mut upload) {
             Ok(window) => window,
             Err(no_room) => return refuse(no_room),
         };
@@ -423,7 +427,7 @@ fn upload(turn: &Turn<'_>, hash: larder_engine::Hash, store: &Store<'_>) -> Stor
         upload.advance(n);
         rest = &rest[n..];
     }
-    turn.commit(hash, store, &mut Some(upload))
+    guard.commit(hash, store, &mut Some(upload))
 }
 
 /// Making room may have evicted the very item that was to be changed: then the answer is that for an absent one.
@@ -435,7 +439,13 @@ fn is_evicted(store: &Store<'_>, stored: Stored) -> bool {
     }
 }
 
-fn model_store(model: &mut Model, turn: &Turn<'_>, store: &Store<'_>, old: Option<Modelled>, stored: Stored) {
+fn model_store(
+    model: &mut Model,
+    guard: &Guard<'_>,
+    store: &Store<'_>,
+    old: Option<Modelled>,
+    stored: Stored,
+) {
     if matches!(stored, Stored::TryAgain | Stored::OutOfMemory) {
         assert!(model.refuses, "no memory although there is plenty");
         return;
@@ -445,8 +455,8 @@ fn model_store(model: &mut Model, turn: &Turn<'_>, store: &Store<'_>, old: Optio
         assert_eq!(stored, Stored::TooLarge);
         return;
     }
-    let now = turn.now();
-    let cas = turn.peek(store.key, turn.prepare(store.key)).map_or(0, |seen| seen.item.cas());
+    let now = guard.now();
+    let cas = guard.peek(store.key, guard.prepare(store.key)).map_or(0, |lookup| lookup.item.cas());
     let expected = match (&old, store.mode, store.compare) {
         (None, Mode::Set, None) | (None, Mode::Add, _) => None,
         (None, Mode::Set | Mode::Replace, Some(_)) => Some(Stored::NotFound),
@@ -529,17 +539,17 @@ fn c_number(text: &str) -> Option<u64> {
 }
 
 /// A use that came before a change found no memory counts all the same.
-fn accept_use(model: &mut Model, turn: &Turn<'_>, key: &[u8]) {
-    if let (Ok(seen), Some(item)) = (turn.peek(key, turn.prepare(key)), model.items.get_mut(key)) {
-        item.fetched = seen.hit_before;
-        item.used_secs = turn.now().secs - seen.idle_secs;
-        item.token = seen.token == Token::Held;
+fn accept_use(model: &mut Model, guard: &Guard<'_>, key: &[u8]) {
+    if let (Ok(lookup), Some(item)) = (guard.peek(key, guard.prepare(key)), model.items.get_mut(key)) {
+        item.fetched = lookup.hit_before;
+        item.used_secs = guard.now().secs - lookup.idle_secs;
+        item.token = lookup.token == Token::Held;
     }
 }
 
 fn model_arith(
     model: &mut Model,
-    turn: &Turn<'_>,
+    guard: &Guard<'_>,
     key: &[u8],
     how: &Arith,
     old: Option<Modelled>,
@@ -549,7 +559,7 @@ fn model_arith(
         assert!(model.refuses);
         return;
     }
-    let now = turn.now();
+    let now = guard.now();
     let Some(old) = old else {
         let Some((number, expiry)) = how.initial else {
             assert!(matches!(counted, Counted::NotFound(_)));
@@ -644,12 +654,12 @@ fn run(mut model: Model, config: Config, seed: u64, keys: u64, value_bytes_max: 
         if random.chance(50) {
             background.maintain(now, 100);
         }
-        let turn = handle.enter(now);
-        let guessed = guess(&turn, &mut random, keys);
+        let guard = handle.pin(now);
+        let hinted = hint(&guard, &mut random, keys);
         for _ in 0..1 + random.below(4) {
-            step(&mut model, &turn, &guessed, &mut random, keys, value_bytes_max);
+            step(&mut model, &guard, &hinted, &mut random, keys, value_bytes_max);
         }
-        drop(turn);
+        drop(guard);
         if random.chance(20_000) {
             let at = random.chance(2).then(|| now.secs + 1 + random.below(5) as u32);
             engine.flush(now, at);
@@ -682,12 +692,12 @@ fn equals_a_map_while_there_is_room() {
     let engine = handle.engine().clone();
     // At the end all that the model has is there.
     let now = Now { secs: u32::MAX >> 5, micros: u64::MAX >> 5 };
-    let turn = handle.enter(now);
+    let guard = handle.pin(now);
     for (key, item) in &model.items {
-        let there = turn.get(key, turn.prepare(key)).is_ok();
+        let there = guard.get(key, guard.prepare(key)).is_ok();
         assert_eq!(there, item.expiry == 0 && model.flush_at == 0, "{:?}", key.escape_ascii().to_string());
     }
-    drop(turn);
+    drop(guard);
     assert_eq!(engine.stats().evictions, 0);
 }
 
@@ -698,7 +708,7 @@ fn is_right_about_what_is_left_under_eviction() {
     let stats = handle.engine().stats();
     assert!(cfg!(miri) || stats.evictions > 1000, "{stats:?}");
     assert!(cfg!(miri) || stats.moves_to_main > 100, "{stats:?}");
-    assert!(cfg!(miri) || stats.threaded > 20, "{stats:?}");
+    assert!(cfg!(miri) || stats.refilled > 20, "{stats:?}");
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use larder_engine::{
-    Arith, Compare, Config, Counted, Deleted, Engine, Expiry, Fail, Fetch, Handle, Invalidate, LargePages,
-    NoRoom, Now, Queue, Store, Stored, Token, Turn,
+    Arith, Compare, Config, Counted, Deleted, Engine, Expiry, Fetch, FetchError, Guard, Handle, Invalidate,
+    LargePages, Now, Queue, Store, Stored, Token, WriteError,
 };
 
 const ONE_MORE: Arith = Arith {
@@ -40,17 +40,17 @@ fn at(secs: u32) -> Now {
     Now { secs, micros: u64::from(secs) * 1_000_000 }
 }
 
-/// Stores, leaving and entering turns as asked.
+/// Stores, leaving and entering guards as asked.
 fn put(handle: &mut Handle, now: Now, store: &Store<'_>) -> Stored {
     // Not a number of tries: how many it takes depends on what else the machine does while another thread's turn lasts.
     let end = Instant::now() + Duration::from_secs(20);
     loop {
-        let turn = handle.enter(now);
-        let stored = turn.store(turn.prepare(store.key), store);
+        let guard = handle.pin(now);
+        let stored = guard.store(guard.prepare(store.key), store);
         if stored != Stored::TryAgain || Instant::now() > end {
             return stored;
         }
-        drop(turn);
+        drop(guard);
         std::thread::yield_now();
     }
 }
@@ -59,13 +59,13 @@ fn is_stored(stored: Stored) -> bool {
     matches!(stored, Stored::Stored { .. })
 }
 
-fn has(turn: &Turn<'_>, key: &[u8]) -> bool {
-    turn.peek(key, turn.prepare(key)).is_ok()
+fn has(guard: &Guard<'_>, key: &[u8]) -> bool {
+    guard.peek(key, guard.prepare(key)).is_ok()
 }
 
 fn delete(handle: &mut Handle, now: Now, key: &[u8]) {
-    let turn = handle.enter(now);
-    assert_eq!(turn.delete(key, turn.prepare(key), None), Deleted::Deleted);
+    let guard = handle.pin(now);
+    assert_eq!(guard.delete(key, guard.prepare(key), None), Deleted::Deleted);
 }
 
 /// Fills the cache with items of one size until it refuses; returns how many there are.
@@ -81,15 +81,15 @@ fn a_large_item_that_was_read_outlives_those_that_were_not() {
     let value = vec![1; 200_000];
     assert!(is_stored(put(&mut handle, at(2), &Store::set(b"hot", &value))));
     for _ in 0..3 {
-        let turn = handle.enter(at(2));
-        assert!(turn.get(b"hot", turn.prepare(b"hot")).is_ok());
+        let guard = handle.pin(at(2));
+        assert!(guard.get(b"hot", guard.prepare(b"hot")).is_ok());
     }
     for number in 0..600 {
         let key = format!("cold:{number}").into_bytes();
         assert!(is_stored(put(&mut handle, at(2), &Store::set(&key, &value))));
     }
     assert!(engine.stats().evictions > 100);
-    assert!(has(&handle.enter(at(2)), b"hot"), "read thrice, then evicted before what nobody read");
+    assert!(has(&handle.pin(at(2)), b"hot"), "read thrice, then evicted before what nobody read");
 }
 
 #[test]
@@ -126,9 +126,9 @@ fn without_eviction_deleted_items_make_room_wherever_they_lay() {
             })
             .count();
         assert!(again * 10 >= count / step * 8, "{again} of {} after deleting one in {step}", count / step);
-        let turn = handle.enter(at(2));
+        let guard = handle.pin(at(2));
         let kept = (0..count).filter(|at| at % step != 0);
-        assert!(kept.clone().all(|at| has(&turn, format!("fill:{at}").as_bytes())));
+        assert!(kept.clone().all(|at| has(&guard, format!("fill:{at}").as_bytes())));
     }
 }
 
@@ -159,18 +159,18 @@ fn without_eviction_what_is_there_can_be_touched_and_counted() {
     let name = |at: usize| format!("fill:{at}").into_bytes();
     for at in 0..count {
         let (key, dies) = (name(at), Expiry::at(1000));
-        let turn = handle.enter(crate::at(2));
-        let hash = turn.prepare(&key);
+        let guard = handle.pin(crate::at(2));
+        let hash = guard.prepare(&key);
         let result = match at % 3 {
-            0 => turn.touch(&key, hash, dies).map(|item| item.expiry()),
+            0 => guard.touch(&key, hash, dies).map(|item| item.expiry()),
             1 => {
                 let how = Fetch { touch: Some(dies), ..Fetch::default() };
-                turn.fetch(&key, hash, &how).map(|fetched| fetched.item.expiry())
+                guard.fetch(&key, hash, &how).map(|fetched| fetched.item.expiry())
             }
             _ => {
                 let how = Invalidate { stale: true, expiry: Some(dies), ..Invalidate::default() };
-                assert_eq!(turn.invalidate(&key, hash, &how), Ok(Deleted::Deleted), "{at} of {count}");
-                turn.peek(&key, hash).map(|fetched| fetched.item.expiry()).map_err(Fail::Miss)
+                assert_eq!(guard.invalidate(&key, hash, &how), Ok(Deleted::Deleted), "{at} of {count}");
+                guard.peek(&key, hash).map(|fetched| fetched.item.expiry()).map_err(FetchError::Miss)
             }
         };
         assert_eq!(result, Ok(dies), "{at} of {count}");
@@ -178,8 +178,8 @@ fn without_eviction_what_is_there_can_be_touched_and_counted() {
     for at in (0..3 * count).map(|at| at * 7919 % count) {
         let key = name(at);
         let counted = (0..100_000).find_map(|_| {
-            let turn = handle.enter(crate::at(2));
-            let counted = turn.arith(&key, turn.prepare(&key), &ONE_MORE);
+            let guard = handle.pin(crate::at(2));
+            let counted = guard.arith(&key, guard.prepare(&key), &ONE_MORE);
             (counted != Counted::TryAgain).then_some(counted)
         });
         assert!(matches!(counted, Some(Counted::Number { .. })), "{counted:?} of {at} of {count}");
@@ -285,8 +285,8 @@ fn without_eviction_what_was_touched_makes_room_once_it_has_expired() {
     let count = fill(&mut handle, b"12345678");
     for number in (0..count).step_by(2) {
         let key = format!("fill:{number}").into_bytes();
-        let turn = handle.enter(at(2));
-        assert!(turn.touch(&key, turn.prepare(&key), Expiry::at(10)).is_ok());
+        let guard = handle.pin(at(2));
+        assert!(guard.touch(&key, guard.prepare(&key), Expiry::at(10)).is_ok());
     }
     // Nobody knows of them, until somebody wants the room.
     assert!(!is_stored(put(&mut handle, at(20), &Store::set(b"first", b"12345678"))));
@@ -339,9 +339,9 @@ fn without_eviction_expired_large_items_make_room_behind_one_that_lives() {
 fn an_item_larger_than_the_memory_is_refused_before_it_evicts_everything() {
     let engine = Engine::new(Config { item_bytes_max: 1 << 30, ..config(16 << 20, true) }).unwrap();
     let mut handle = engine.handle().unwrap();
-    let turn = handle.enter(at(2));
-    let refused = turn.reserve(&Store::set(b"huge", b""), 900 << 20).err();
-    assert_eq!(refused, Some(NoRoom::OutOfMemory));
+    let guard = handle.pin(at(2));
+    let refused = guard.reserve(&Store::set(b"huge", b""), 900 << 20).err();
+    assert_eq!(refused, Some(WriteError::OutOfMemory));
 }
 
 #[test]
@@ -350,8 +350,8 @@ fn an_expired_item_that_is_replaced_counts_as_what_it_was() {
     let mut handle = engine.handle().unwrap();
     put(&mut handle, at(2), &Store { expiry: Expiry::at(5), ..Store::set(b"key", b"value") });
     {
-        let turn = handle.enter(at(3));
-        assert!(turn.get(b"key", turn.prepare(b"key")).is_ok());
+        let guard = handle.pin(at(3));
+        assert!(guard.get(b"key", guard.prepare(b"key")).is_ok());
     }
     put(&mut handle, at(9), &Store::set(b"key", b"value"));
     let stats = engine.stats();
@@ -373,9 +373,9 @@ fn an_invalidation_is_not_lost_to_a_store_with_the_old_cas_value() {
                     std::hint::spin_loop();
                 }
                 (0..round % 97 * 20).for_each(|_| std::hint::spin_loop());
-                let turn = other.enter(at(2));
+                let guard = other.pin(at(2));
                 let how = Invalidate { stale: true, ..Invalidate::default() };
-                assert_eq!(turn.invalidate(b"key", turn.prepare(b"key"), &how), Ok(Deleted::Deleted));
+                assert_eq!(guard.invalidate(b"key", guard.prepare(b"key"), &how), Ok(Deleted::Deleted));
                 done.store(round, SeqCst);
             }
         });
@@ -394,8 +394,8 @@ fn an_invalidation_is_not_lost_to_a_store_with_the_old_cas_value() {
             while done.load(SeqCst) != round {
                 std::hint::spin_loop();
             }
-            let turn = handle.enter(at(2));
-            let is_stale = turn.peek(b"key", turn.prepare(b"key")).unwrap().stale;
+            let guard = handle.pin(at(2));
+            let is_stale = guard.peek(b"key", guard.prepare(b"key")).unwrap().stale;
             lost += u64::from(!is_stale && stored != Stored::Exists);
         }
         assert_eq!(lost, 0, "invalidations lost, of {rounds}");
@@ -427,10 +427,10 @@ fn whoever_won_the_token_is_told_so_even_if_the_item_had_to_move() {
             ..Fetch::default()
         };
         let fetched = (0..1000).find_map(|_| {
-            let turn = handle.enter(crate::at(2));
-            match turn.fetch(&key, turn.prepare(&key), &how) {
+            let guard = handle.pin(crate::at(2));
+            match guard.fetch(&key, guard.prepare(&key), &how) {
                 Ok(fetched) => Some((fetched.token, fetched.hit_before)),
-                Err(Fail::TryAgain) => None,
+                Err(FetchError::TryAgain) => None,
                 Err(fail) => panic!("{fail:?}"),
             }
         });
@@ -446,8 +446,8 @@ fn a_number_is_a_number_however_much_follows_it() {
         let mut handle = engine.handle().unwrap();
         let value = [b"5 ".to_vec(), vec![b'x'; bytes]].concat();
         put(&mut handle, at(2), &Store::set(b"key", &value));
-        let turn = handle.enter(at(2));
-        let counted = turn.arith(b"key", turn.prepare(b"key"), &ONE_MORE);
+        let guard = handle.pin(at(2));
+        let counted = guard.arith(b"key", guard.prepare(b"key"), &ONE_MORE);
         assert_eq!(matches!(counted, Counted::Number { number: 6, .. }), is_number, "{counted:?}");
         assert!(is_number || counted == Counted::NonNumeric);
     }
@@ -481,15 +481,15 @@ fn what_is_dead_but_still_in_sight_is_waited_for() {
     for key in [b"a", b"b", b"c"] {
         assert!(is_stored(put(&mut handle, at(2), &Store::set(key, &large))));
     }
-    // 300 MB are overwritten, and only what the turn at hand has overwritten is ever dead for long.
+    // 300 MB are overwritten, and only what the guard at hand has overwritten is ever dead for long.
     let mut round = 0;
     while round < 300 {
-        let turn = handle.enter(at(2));
+        let guard = handle.pin(at(2));
         let is_done = |round: u32| {
             let key = format!("small:{}", round % 100).into_bytes();
             let (store, small) = (Store::set(b"busy", &large), Store::set(&key, &[2; 100]));
-            is_stored(turn.store(turn.prepare(store.key), &store))
-                && is_stored(turn.store(turn.prepare(small.key), &small))
+            is_stored(guard.store(guard.prepare(store.key), &store))
+                && is_stored(guard.store(guard.prepare(small.key), &small))
         };
         while round < 300 && is_done(round) {
             round += 1;
@@ -508,14 +508,14 @@ fn what_lives_in_a_sparse_segment_is_not_evicted_for_want_of_a_place_that_is_to_
     }
     let mut round = 0;
     while round < 600_000 {
-        let turn = handle.enter(at(2));
+        let guard = handle.pin(at(2));
         // Two of three are dead in any segment, one lives.
         let is_done = |round: u32| {
             let key = match round % 3 {
                 0 => format!("still:{}", round / 3 % 50_000),
                 _ => "busy".to_owned(),
             };
-            is_stored(turn.store(turn.prepare(key.as_bytes()), &Store::set(key.as_bytes(), &[3; 500])))
+            is_stored(guard.store(guard.prepare(key.as_bytes()), &Store::set(key.as_bytes(), &[3; 500])))
         };
         while round < 600_000 && is_done(round) {
             round += 1;
@@ -533,9 +533,9 @@ fn the_background_step_waits_for_what_is_dead_but_still_in_sight() {
     for key in [b"a", b"b", b"c"] {
         assert!(is_stored(put(&mut handle, at(2), &Store::set(key, &large))));
     }
-    let turn = handle.enter(at(2));
+    let guard = handle.pin(at(2));
     let store = Store::set(b"busy", &large);
-    while is_stored(turn.store(turn.prepare(store.key), &store)) {}
+    while is_stored(guard.store(guard.prepare(store.key), &store)) {}
     background.maintain(at(2), 100_000);
     assert_eq!(engine.stats().evictions, 0);
 }
@@ -569,7 +569,7 @@ fn handles_that_rest_leave_the_memory_to_others() {
         "else this shows little"
     );
     for handle in idle.iter_mut().filter(|handle| handle.is_holding()) {
-        handle.rest();
+        handle.release();
     }
     for round in 0..10_000 {
         let key = format!("key:{round}").into_bytes();
@@ -585,7 +585,7 @@ fn address_space_in_pieces_is_made_whole_by_eviction() {
     let uploads: Vec<_> = (0..9)
         .map(|number| {
             let key = format!("piece:{number}").into_bytes();
-            let upload = handle.enter(at(2)).reserve(&Store::set(b"arriving", b""), 1_800_000).unwrap();
+            let upload = handle.pin(at(2)).reserve(&Store::set(b"arriving", b""), 1_800_000).unwrap();
             assert!(is_stored(put(&mut handle, at(2), &Store::set(&key, &[1; 12_000]))));
             upload
         })
@@ -599,8 +599,8 @@ fn address_space_in_pieces_is_made_whole_by_eviction() {
 fn a_key_with_the_hash_of_another_is_not_stored() {
     let engine = engine(4 << 20, true);
     let mut handle = engine.handle().unwrap();
-    let turn = handle.enter(at(2));
-    turn.store(turn.prepare(b"another"), &Store::set(b"key", b"value"));
+    let guard = handle.pin(at(2));
+    guard.store(guard.prepare(b"another"), &Store::set(b"key", b"value"));
 }
 
 #[test]
@@ -608,21 +608,21 @@ fn a_key_with_the_hash_of_another_is_not_stored() {
 fn an_upload_of_another_engine_is_not_linked() {
     let (engine, another) = (engine(4 << 20, true), engine(4 << 20, true));
     let (mut handle, mut elsewhere) = (engine.handle().unwrap(), another.handle().unwrap());
-    let (turn, elsewhere) = (handle.enter(at(2)), elsewhere.enter(at(2)));
+    let (guard, elsewhere) = (handle.pin(at(2)), elsewhere.pin(at(2)));
     let store = Store::set(b"key", b"");
     let mut upload = elsewhere.reserve(&store, 20_000).unwrap();
     while upload.missing_bytes() > 0 {
         let filled = elsewhere.window(&mut upload).unwrap().len();
         upload.advance(filled);
     }
-    turn.commit(turn.prepare(b"key"), &store, &mut Some(upload));
+    guard.commit(guard.prepare(b"key"), &store, &mut Some(upload));
 }
 
 /// Segments by queue (the small one, the main one, large items), their memory, and the age of the oldest, counted one by
 /// one.
 fn counted_by_survey(engine: &Engine, now: Now) -> [(u64, u64, u32); 3] {
     let mut queues = [(0, 0, 0); 3];
-    for piece in engine.survey().pieces {
+    for piece in engine.segment_report().pieces {
         let place = match piece.queue {
             _ if piece.is_large => 2,
             Queue::Small => 0,
@@ -650,10 +650,10 @@ fn sums_are_what_a_look_at_each_segment_finds() {
             let expiry = if random >> 60 == 0 { Expiry::at(now.secs + 3) } else { Expiry::NEVER };
             match random >> 20 & 15 {
                 0..9 => drop(put(&mut handle, now, &Store { expiry, ..Store::set(&key, &vec![7; bytes]) })),
-                9..14 => drop(has(&handle.enter(now), &key)),
+                9..14 => drop(has(&handle.pin(now), &key)),
                 _ => {
-                    let turn = handle.enter(now);
-                    turn.delete(&key, turn.prepare(&key), None);
+                    let guard = handle.pin(now);
+                    guard.delete(&key, guard.prepare(&key), None);
                 }
             }
             if round % 500 == 0 {
@@ -686,7 +686,7 @@ fn what_was_never_used_is_not_looked_at() {
         let before = faults();
         let stats = engine.stats();
         assert_eq!((stats.queues[0].segments, stats.queues[2].segments), (1, 1));
-        assert_eq!(engine.survey().pieces.len(), 2);
+        assert_eq!(engine.segment_report().pieces.len(), 2);
         handle.maintain(at(3), 1000);
         let faults = faults() - before;
         assert!(faults < 200, "{faults} pages were looked at for the first time");

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use larder_engine::{
-    Arith, Config, Counted, Engine, Expiry, Fail, Fetch, Handle, LargePages, Mode, Now, Store, Stored, Token,
-    Turn,
+    Arith, Config, Counted, Engine, Expiry, Fetch, FetchError, Guard, Handle, LargePages, Mode, Now, Store,
+    Stored, Token,
 };
 
 const THREADS: usize = if cfg!(miri) { 2 } else { 4 };
@@ -80,28 +80,28 @@ fn values_are_whole_under_eviction_and_growth() {
         let mut waits = false;
         for round in 0..rounds {
             if std::mem::take(&mut waits) {
-                // For a thread that lost its core in a turn.
+                // For a thread that lost its core under a guard.
                 std::thread::yield_now();
             }
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let key = format!("key:{}", (random >> 33) % keys).into_bytes();
-            let turn = handle.enter(now(round));
-            let hash = turn.prepare(&key);
-            turn.prefetch_gets(&[hash]);
+            let guard = handle.pin(now(round));
+            let hash = guard.prepare(&key);
+            guard.prefetch_gets(&[hash]);
             match (random >> 20) % 10 {
                 0..5 => {
-                    if let Ok(item) = turn.get(&key, hash) {
+                    if let Ok(item) = guard.get(&key, hash) {
                         assert_eq!(item.key(), key);
                         let before = item.value();
                         assert_whole(&key, before);
                         // Whatever is stored and evicted meanwhile, what was found stays.
                         let large = value(&key, round, if round % 100 == 0 { 40_000 } else { 300 });
-                        waits = turn.store(hash, &Store::set(&key, &large)) == Stored::TryAgain;
+                        waits = guard.store(hash, &Store::set(&key, &large)) == Stored::TryAgain;
                         assert_whole(&key, before);
-                        if let Some(pin) = item.pin() {
-                            drop(turn);
-                            let turn = handle.enter(now(round));
-                            let value = pin.value(&turn);
+                        if let Some(pin) = item.value_ref() {
+                            drop(guard);
+                            let guard = handle.pin(now(round));
+                            let value = pin.value(&guard);
                             value.into_iter().for_each(|value| assert_whole(&key, value));
                         }
                     }
@@ -109,12 +109,12 @@ fn values_are_whole_under_eviction_and_growth() {
                 5..8 => {
                     let bytes = (random >> 40) as usize % if round % 64 == 0 { 60_000 } else { 400 };
                     let value = value(&key, round, bytes);
-                    let dies = if round % 3 == 0 { Expiry::at(turn.now().secs + 2) } else { Expiry::NEVER };
+                    let dies = if round % 3 == 0 { Expiry::at(guard.now().secs + 2) } else { Expiry::NEVER };
                     let store = Store { expiry: dies, ..Store::set(&key, &value) };
-                    waits = turn.store(hash, &store) == Stored::TryAgain;
+                    waits = guard.store(hash, &store) == Stored::TryAgain;
                 }
-                8 => drop(turn.delete(&key, hash, None)),
-                _ => drop(turn.touch(&key, hash, Expiry::at(turn.now().secs + 100))),
+                8 => drop(guard.delete(&key, hash, None)),
+                _ => drop(guard.touch(&key, hash, Expiry::at(guard.now().secs + 100))),
             }
         }
     });
@@ -138,36 +138,36 @@ fn values_are_whole_where_others_were_before() {
             let bytes = 100
                 + (random >> 33) as usize % keys as usize % 5 * 150
                 + if round % 50 == 0 { 77 } else { 0 };
-            let turn = handle.enter(now(1));
-            let hash = turn.prepare(&key);
-            let found = turn.get(&key, hash);
+            let guard = handle.pin(now(1));
+            let hash = guard.prepare(&key);
+            let found = guard.get(&key, hash);
             let stored = match round % 16 {
                 15 => {
-                    turn.delete(&key, hash, None);
+                    guard.delete(&key, hash, None);
                     None
                 }
-                _ => Some(turn.store(hash, &Store::set(&key, &value(&key, round, bytes)))),
+                _ => Some(guard.store(hash, &Store::set(&key, &value(&key, round, bytes)))),
             };
             if let Ok(item) = found {
                 assert_eq!(item.key(), key);
                 assert_whole(&key, item.value());
             }
-            drop(turn);
+            drop(guard);
             if stored == Some(Stored::TryAgain) {
                 std::thread::yield_now();
             }
         }
     });
     let mut handle = engine.handle().unwrap();
-    let turn = handle.enter(now(1));
+    let guard = handle.pin(now(1));
     let found = (0..keys).filter(|number| {
         let key = format!("key:{number}").into_bytes();
-        let found = turn.get(&key, turn.prepare(&key));
+        let found = guard.get(&key, guard.prepare(&key));
         found.inspect(|item| assert_whole(&key, item.value())).is_ok()
     });
     let (found, stats) = (found.count() as u64, engine.stats());
     assert_eq!(found, stats.items);
-    assert!(cfg!(miri) || stats.threaded > 100, "{stats:?}");
+    assert!(cfg!(miri) || stats.refilled > 100, "{stats:?}");
 }
 
 /// What memcached does with `-M` when memory is full: what is there stays, can be touched and counted up, and gives way
@@ -201,8 +201,8 @@ fn a_full_cache_without_eviction_loses_nothing_and_serves_what_is_there() {
             match (random >> 20) % 10 {
                 0..3 => {
                     let (version, bytes) = known.unwrap_or((0, 0));
-                    let turn = handle.enter(now(round));
-                    let found = turn.get(&key, turn.prepare(&key));
+                    let guard = handle.pin(now(round));
+                    let found = guard.get(&key, guard.prepare(&key));
                     assert_eq!(found.is_ok(), known.is_some());
                     assert!(
                         found.is_ok_and(|item| item.value() == value(&key, version, bytes))
@@ -210,17 +210,17 @@ fn a_full_cache_without_eviction_loses_nothing_and_serves_what_is_there() {
                     );
                 }
                 3..5 => {
-                    let touched = until_done(handle, round, |turn| {
-                        match turn.touch(&key, turn.prepare(&key), Expiry::at(1_000_000)) {
-                            Err(Fail::TryAgain) => None,
+                    let touched = until_done(handle, round, |guard| {
+                        match guard.touch(&key, guard.prepare(&key), Expiry::at(1_000_000)) {
+                            Err(FetchError::TryAgain) => None,
                             touched => Some(touched.map(|_| ())),
                         }
                     });
-                    assert!(touched.is_ok() == known.is_some() && touched != Err(Fail::OutOfMemory));
+                    assert!(touched.is_ok() == known.is_some() && touched != Err(FetchError::OutOfMemory));
                 }
                 5 => {
-                    let counted = until_done(handle, round, |turn| {
-                        let counted = turn.arith(&counter, turn.prepare(&counter), &how);
+                    let counted = until_done(handle, round, |guard| {
+                        let counted = guard.arith(&counter, guard.prepare(&counter), &how);
                         (counted != Counted::TryAgain).then_some(counted)
                     });
                     match counted {
@@ -238,16 +238,16 @@ fn a_full_cache_without_eviction_loses_nothing_and_serves_what_is_there() {
                         // Another for the same: that has room however full it is.
                         Some((_, bytes)) if choice < 9 => bytes,
                         Some(_) => {
-                            let turn = handle.enter(now(round));
-                            turn.delete(&key, turn.prepare(&key), None);
+                            let guard = handle.pin(now(round));
+                            guard.delete(&key, guard.prepare(&key), None);
                             there.remove(&number);
                             bytes
                         }
                         None => bytes,
                     };
                     let value = value(&key, round, bytes);
-                    let stored = until_done(handle, round, |turn| {
-                        let stored = turn.store(turn.prepare(&key), &Store::set(&key, &value));
+                    let stored = until_done(handle, round, |guard| {
+                        let stored = guard.store(guard.prepare(&key), &Store::set(&key, &value));
                         (stored != Stored::TryAgain).then_some(stored)
                     });
                     if stored == Stored::OutOfMemory {
@@ -261,12 +261,12 @@ fn a_full_cache_without_eviction_loses_nothing_and_serves_what_is_there() {
         }
         for (number, (version, bytes)) in there {
             let key = format!("{thread}:{number}").into_bytes();
-            let turn = handle.enter(now(rounds));
-            let found = turn.get(&key, turn.prepare(&key)).map(|item| item.value());
+            let guard = handle.pin(now(rounds));
+            let found = guard.get(&key, guard.prepare(&key)).map(|item| item.value());
             assert!(found == Ok(&value(&key, version, bytes)[..]), "{number} of {thread}");
         }
-        let turn = handle.enter(now(rounds));
-        let counted = turn.get(&counter, turn.prepare(&counter)).map(|item| item.value().to_vec());
+        let guard = handle.pin(now(rounds));
+        let counted = guard.get(&counter, guard.prepare(&counter)).map(|item| item.value().to_vec());
         assert_eq!(counted.ok(), count.map(|count: u64| count.to_string().into_bytes()));
     });
     let stats = engine.stats();
@@ -274,15 +274,15 @@ fn a_full_cache_without_eviction_loses_nothing_and_serves_what_is_there() {
     assert!(stats.memory_used_bytes <= stats.memory_bytes + (64 << 10), "{stats:?}");
 }
 
-/// In a turn each, as often as it takes.
-fn until_done<R>(handle: &mut Handle, round: u64, mut work: impl FnMut(&Turn<'_>) -> Option<R>) -> R {
+/// In a guard each, as often as it takes.
+fn until_done<R>(handle: &mut Handle, round: u64, mut work: impl FnMut(&Guard<'_>) -> Option<R>) -> R {
     let end = Instant::now() + Duration::from_secs(20);
     loop {
-        let turn = handle.enter(now(round));
-        if let Some(result) = work(&turn) {
+        let guard = handle.pin(now(round));
+        if let Some(result) = work(&guard) {
             return result;
         }
-        drop(turn);
+        drop(guard);
         assert!(Instant::now() < end, "the answer is always to try again");
         std::thread::yield_now();
     }
@@ -294,8 +294,8 @@ fn no_increment_and_no_append_is_lost() {
     let rounds = if cfg!(miri) { 20 } else { 20_000 };
     race(&engine, |thread, handle| {
         for round in 0..rounds {
-            let turn = handle.enter(now(round));
-            let counter = turn.prepare(b"counter");
+            let guard = handle.pin(now(round));
+            let counter = guard.prepare(b"counter");
             let how = Arith {
                 delta: 1,
                 decrement: false,
@@ -305,33 +305,33 @@ fn no_increment_and_no_append_is_lost() {
                 cas: None,
                 binary_key: false,
             };
-            assert!(matches!(turn.arith(b"counter", counter, &how), Counted::Number { .. }));
+            assert!(matches!(guard.arith(b"counter", counter, &how), Counted::Number { .. }));
             // Neighbours come and go, so that chains change and buckets split meanwhile.
             let key = format!("{thread}:{round}").into_bytes();
-            let hash = turn.prepare(&key);
-            assert!(matches!(turn.store(hash, &Store::set(&key, b"x")), Stored::Stored { .. }));
-            assert!(turn.get(&key, hash).is_ok(), "just stored");
+            let hash = guard.prepare(&key);
+            assert!(matches!(guard.store(hash, &Store::set(&key, b"x")), Stored::Stored { .. }));
+            assert!(guard.get(&key, hash).is_ok(), "just stored");
             if round % 16 == 0 {
-                let log = turn.prepare(b"log");
+                let log = guard.prepare(b"log");
                 let append =
                     Store { mode: Mode::Append, vivify: Some(Expiry::NEVER), ..Store::set(b"log", b".") };
-                assert!(matches!(turn.store(log, &append), Stored::Stored { .. }));
+                assert!(matches!(guard.store(log, &append), Stored::Stored { .. }));
             }
             if round > 100 {
                 let old = format!("{thread}:{}", round - 100).into_bytes();
-                let hash = turn.prepare(&old);
-                assert!(turn.get(&old, hash).is_ok(), "stored a while ago");
-                turn.delete(&old, hash, None);
-                assert!(turn.get(&old, hash).is_err(), "just deleted");
+                let hash = guard.prepare(&old);
+                assert!(guard.get(&old, hash).is_ok(), "stored a while ago");
+                guard.delete(&old, hash, None);
+                assert!(guard.get(&old, hash).is_err(), "just deleted");
             }
         }
     });
     let mut handle = engine.handle().unwrap();
-    let turn = handle.enter(now(rounds));
+    let guard = handle.pin(now(rounds));
     let total = rounds * THREADS as u64;
-    let counter = turn.get(b"counter", turn.prepare(b"counter")).unwrap();
+    let counter = guard.get(b"counter", guard.prepare(b"counter")).unwrap();
     assert_eq!(counter.value(), total.to_string().as_bytes());
-    let log = turn.get(b"log", turn.prepare(b"log")).unwrap();
+    let log = guard.get(b"log", guard.prepare(b"log")).unwrap();
     assert_eq!(log.value().len() as u64, rounds.div_ceil(16) * THREADS as u64);
 }
 
@@ -365,11 +365,12 @@ fn no_cas_value_is_given_twice() {
                     _ => 0,
                 });
                 let store = Store { cas: installed, ..Store::set(&key, b"value") };
-                let before = |turn: &Turn<'_>, hash| turn.peek(&key, hash).map_or(0, |seen| seen.item.cas());
-                let (before, cas) = until_done(&mut handle, half, |turn| {
-                    let hash = turn.prepare(&key);
-                    let before = before(turn, hash);
-                    match turn.store(hash, &store) {
+                let before =
+                    |guard: &Guard<'_>, hash| guard.peek(&key, hash).map_or(0, |lookup| lookup.item.cas());
+                let (before, cas) = until_done(&mut handle, half, |guard| {
+                    let hash = guard.prepare(&key);
+                    let before = before(guard, hash);
+                    match guard.store(hash, &store) {
                         Stored::Stored { cas, .. } => Some((before, cas)),
                         other => {
                             assert_eq!(other, Stored::TryAgain);
@@ -412,13 +413,13 @@ fn one_creator_wins_the_token() {
         (0..if cfg!(miri) { 10 } else { 5000 }).map(|_| AtomicU64::new(0)).collect();
     race(&engine, |_, handle| {
         for (at, winners) in winners.iter().enumerate() {
-            let turn = handle.enter(now(1));
+            let guard = handle.pin(now(1));
             let key = format!("stub:{at}").into_bytes();
             let how = Fetch { vivify: Some(Expiry::NEVER), ..Fetch::default() };
-            match turn.fetch(&key, turn.prepare(&key), &how) {
+            match guard.fetch(&key, guard.prepare(&key), &how) {
                 Ok(fetched) if fetched.token == Token::Won => drop(winners.fetch_add(1, Relaxed)),
                 Ok(fetched) => assert_eq!(fetched.token, Token::Held),
-                Err(Fail::Miss(_) | Fail::OutOfMemory | Fail::TryAgain) => {
+                Err(FetchError::Miss(_) | FetchError::OutOfMemory | FetchError::TryAgain) => {
                     panic!("a vivifying fetch always finds")
                 }
             }
@@ -438,20 +439,20 @@ fn what_a_touch_made_expire_stays_away() {
         let later = Expiry::at(1000);
         if thread != 0 {
             while !is_done.load(Relaxed) {
-                let turn = handle.enter(now(1));
-                let _ = turn.touch(b"key", turn.prepare(b"key"), later);
+                let guard = handle.pin(now(1));
+                let _ = guard.touch(b"key", guard.prepare(b"key"), later);
             }
             return;
         }
         for _ in 0..rounds {
-            let turn = handle.enter(now(1));
-            let hash = turn.prepare(b"key");
+            let guard = handle.pin(now(1));
+            let hash = guard.prepare(b"key");
             // It may have to be tried again, while memory is coming back.
-            turn.store(hash, &Store { expiry: later, ..Store::set(b"key", b"value") });
-            if turn.touch(b"key", hash, Expiry::PAST).is_ok() {
+            guard.store(hash, &Store { expiry: later, ..Store::set(b"key", b"value") });
+            if guard.touch(b"key", hash, Expiry::PAST).is_ok() {
                 // Time for another that waited for the lock.
                 std::thread::yield_now();
-                brought_back.fetch_add(turn.get(b"key", hash).is_ok().into(), Relaxed);
+                brought_back.fetch_add(guard.get(b"key", hash).is_ok().into(), Relaxed);
             }
         }
         is_done.store(true, Relaxed);
@@ -465,11 +466,11 @@ fn all_memory_comes_back() {
     race(&engine, |thread, handle| {
         for round in 0..if cfg!(miri) { 5 } else { 200 } {
             let key = format!("{thread}:{}", round % 10).into_bytes();
-            let turn = handle.enter(now(1));
-            let hash = turn.prepare(&key);
-            turn.store(hash, &Store::set(&key, &value(&key, round, 100_000)));
-            drop(turn.reserve(&Store::set(&key, b""), 500_000));
-            turn.delete(&key, hash, None);
+            let guard = handle.pin(now(1));
+            let hash = guard.prepare(&key);
+            guard.store(hash, &Store::set(&key, &value(&key, round, 100_000)));
+            drop(guard.reserve(&Store::set(&key, b""), 500_000));
+            guard.delete(&key, hash, None);
         }
     });
     let mut handle = engine.handle().unwrap();

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use larder_engine::{
-    Config, Engine, Handle, LargePages, NoRoom, Now, Store, Stored, UPLOAD_BYTES_MIN, Upload,
+    Config, Engine, Handle, LargePages, Now, Store, Stored, UPLOAD_BYTES_MIN, Upload, WriteError,
 };
 
 const MEMORY_BYTES: u64 = 64 << 20;
@@ -28,8 +28,8 @@ fn at(secs: u32) -> Now {
 
 fn put(handle: &mut Handle, now: Now, key: &[u8], value: &[u8]) -> Stored {
     for _ in 0..100_000 {
-        let turn = handle.enter(now);
-        let stored = turn.store(turn.prepare(key), &Store::set(key, value));
+        let guard = handle.pin(now);
+        let stored = guard.store(guard.prepare(key), &Store::set(key, value));
         if stored != Stored::TryAgain {
             return stored;
         }
@@ -56,11 +56,11 @@ fn begin(
     key: &[u8],
     value_bytes: u32,
     bytes: usize,
-) -> Result<Upload, NoRoom> {
+) -> Result<Upload, WriteError> {
     let store = Store::set(key, b"");
-    let again = |error| if error == NoRoom::TryAgain { None } else { Some(error) };
+    let again = |error| if error == WriteError::TryAgain { None } else { Some(error) };
     let mut upload = loop {
-        match handle.enter(now).reserve(&store, value_bytes) {
+        match handle.pin(now).reserve(&store, value_bytes) {
             Ok(upload) => break upload,
             Err(error) => again(error).map_or(Ok(()), Err)?,
         }
@@ -70,18 +70,18 @@ fn begin(
 }
 
 /// So many bytes more come.
-fn go_on(handle: &mut Handle, now: Now, upload: &mut Upload, bytes: usize) -> Result<(), NoRoom> {
+fn go_on(handle: &mut Handle, now: Now, upload: &mut Upload, bytes: usize) -> Result<(), WriteError> {
     let mut left = bytes;
     while left > 0 {
-        let turn = handle.enter(now);
-        match turn.window(upload) {
+        let guard = handle.pin(now);
+        match guard.window(upload) {
             Ok(window) => {
                 let n = window.len().min(left);
                 window[..n].fill(9);
                 upload.advance(n);
                 left -= n;
             }
-            Err(NoRoom::TryAgain) => {}
+            Err(WriteError::TryAgain) => {}
             Err(error) => return Err(error),
         }
     }
@@ -89,8 +89,8 @@ fn go_on(handle: &mut Handle, now: Now, upload: &mut Upload, bytes: usize) -> Re
 }
 
 fn finish(handle: &mut Handle, now: Now, key: &[u8], upload: Upload) -> Stored {
-    let turn = handle.enter(now);
-    turn.commit(turn.prepare(key), &Store::set(key, b""), &mut Some(upload))
+    let guard = handle.pin(now);
+    guard.commit(guard.prepare(key), &Store::set(key, b""), &mut Some(upload))
 }
 
 #[test]
@@ -147,13 +147,13 @@ fn a_value_that_stopped_arriving_makes_way_for_one_that_arrives() {
     let mut upload = begin(&mut handle, at(10), b"real", 20_000_000, UPLOAD_BYTES_MIN).unwrap();
     go_on(&mut handle, at(10), &mut upload, 20_000_000 - UPLOAD_BYTES_MIN).unwrap();
     assert!(is_stored(finish(&mut handle, at(10), b"real", upload)));
-    assert_eq!(go_on(&mut handle, at(10), &mut idle[0], 1 << 20), Err(NoRoom::OutOfMemory));
+    assert_eq!(go_on(&mut handle, at(10), &mut idle[0], 1 << 20), Err(WriteError::OutOfMemory));
     assert_eq!(finish(&mut handle, at(10), b"idle:0", idle.remove(0)), Stored::OutOfMemory);
     let mut last = idle.pop().unwrap();
     go_on(&mut handle, at(10), &mut last, 1 << 20).unwrap();
     drop(idle);
-    let turn = handle.enter(at(10));
-    assert_eq!(turn.get(b"real", turn.prepare(b"real")).unwrap().value(), vec![9; 20_000_000]);
+    let guard = handle.pin(at(10));
+    assert_eq!(guard.get(b"real", guard.prepare(b"real")).unwrap().value(), vec![9; 20_000_000]);
 }
 
 #[test]
@@ -164,16 +164,21 @@ fn address_space_is_won_from_large_items_alone() {
     let mut uploads = Vec::new();
     for number in 0..40 {
         uploads.extend(begin(&mut handle, at(2), b"between", 6_000_000, 1));
-        assert!(is_stored(put(&mut handle, at(2), format!("apart:{number}").as_bytes(), &[3; 250_000])));
+        assert!(is_stored(put(
+            &mut handle,
+            at(2),
+            format!("cache_padded:{number}").as_bytes(),
+            &[3; 250_000]
+        )));
     }
     drop(uploads);
     let items = fill(&mut handle);
     let upload = begin(&mut handle, at(2), b"long", 30_000_000, 30_000_000).unwrap();
     assert!(is_stored(finish(&mut handle, at(2), b"long", upload)));
-    let turn = handle.enter(at(2));
+    let guard = handle.pin(at(2));
     let is_there = |number: &u64| {
         let key = format!("small:{number}");
-        turn.peek(key.as_bytes(), turn.prepare(key.as_bytes())).is_ok()
+        guard.peek(key.as_bytes(), guard.prepare(key.as_bytes())).is_ok()
     };
     let kept = (0..items).filter(is_there).count();
     assert!(kept > 15_000, "{kept} small items are left");
@@ -187,23 +192,23 @@ fn slow_readers_keep_a_quarter_of_the_memory_from_others() {
     for number in 0..60 {
         let key = format!("large:{number}").into_bytes();
         assert!(is_stored(put(&mut handle, at(2), &key, &vec![number; 1_000_000])));
-        let turn = handle.enter(at(2));
-        let hash = turn.prepare(&key);
-        pins.extend(turn.get(&key, hash).unwrap().pin());
-        turn.delete(&key, hash, None);
+        let guard = handle.pin(at(2));
+        let hash = guard.prepare(&key);
+        pins.extend(guard.get(&key, hash).unwrap().value_ref());
+        guard.delete(&key, hash, None);
     }
     assert_eq!(pins.len(), 60);
     let items = fill(&mut handle);
     assert_eq!(engine.stats().items, items, "evicted for what nobody can find");
-    let turn = handle.enter(at(2));
-    let is_readable = pins.iter().map(|pin| pin.value(&turn).is_some()).collect::<Vec<_>>();
+    let guard = handle.pin(at(2));
+    let is_readable = pins.iter().map(|pin| pin.value(&guard).is_some()).collect::<Vec<_>>();
     let readable = is_readable.iter().filter(|&&is_readable| is_readable).count();
     assert!((10..=17).contains(&readable), "{readable} of 60");
-    assert!(is_readable.is_sorted(), "others than the oldest were cut off");
+    assert!(is_readable.is_sorted(), "others than the oldest were revoke off");
     for (pin, number) in pins.iter().zip(0..) {
-        assert!(pin.value(&turn).is_none_or(|value| value == vec![number; 1_000_000]));
+        assert!(pin.value(&guard).is_none_or(|value| value == vec![number; 1_000_000]));
     }
-    drop(turn);
+    drop(guard);
     drop(pins);
     assert!(is_stored(put(&mut handle, at(2), b"after", &[1; 900_000])));
 }

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::exec::crawler::Crawl;
-use crate::net::worker_pool::Crew;
+use crate::net::worker_pool::WorkerPool;
 use crate::observe::forecast::Forecaster;
 use crate::observe::watch::Watchers;
 use crate::shared::Shared;
@@ -27,7 +27,12 @@ pub enum Stop {
 }
 
 /// Runs until a signal or the `shutdown` command stops the server. Errors: the kernel refuses to wait.
-pub fn run(shared: &Shared, crew: &Crew, signals: &Signals, supervisor: &mut Supervisor) -> io::Result<Stop> {
+pub fn run(
+    shared: &Shared,
+    pool: &WorkerPool,
+    signals: &Signals,
+    supervisor: &mut Supervisor,
+) -> io::Result<Stop> {
     let mut handle = shared.engine.handle().ok_or_else(|| io::Error::other("no engine handle left"))?;
     let mut forecaster = Forecaster::new(shared);
     let mut maintained_secs = 0;
@@ -51,7 +56,7 @@ pub fn run(shared: &Shared, crew: &Crew, signals: &Signals, supervisor: &mut Sup
         }
         drop(watched);
         supervisor.live();
-        watchers.serve(shared, crew);
+        watchers.serve(shared, pool);
         while let Some(asked) = signals.next() {
             match asked {
                 Asked::Stop(signal) => return Ok(stopping(Stop::Now, signal, supervisor)),
@@ -67,7 +72,7 @@ pub fn run(shared: &Shared, crew: &Crew, signals: &Signals, supervisor: &mut Sup
             return Ok(stopping(stop, "the shutdown command", supervisor));
         }
         if shared.crawler.is_running() {
-            shared.crawler.go_on(shared, &mut crawl, &handle.enter(shared.clock.now()));
+            shared.crawler.go_on(shared, &mut crawl, &handle.pin(shared.clock.now()));
         }
         if let Some(forecaster) = &mut forecaster {
             forecaster.step(shared);
@@ -95,8 +100,8 @@ fn stopping(stop: Stop, reason: &str, supervisor: &Supervisor) -> Stop {
 
 /// Reads the files anew that may change while the server runs.
 fn reload(shared: &Shared) {
-    if let Some(guard) = &shared.guard {
-        guard.reload();
+    if let Some(authenticator) = &shared.authenticator {
+        authenticator.reload();
     }
     if let Some(token) = &shared.admin_token {
         token.reload();
@@ -115,7 +120,7 @@ fn maintain(shared: &Shared, handle: &mut Handle) {
         }
     }
     if handle.is_holding() {
-        handle.rest();
+        handle.release();
     }
 }
 

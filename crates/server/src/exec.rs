@@ -10,14 +10,14 @@ mod read;
 mod server;
 mod write;
 
-use larder_engine::{Expiry, Guess, Hash, Item, Turn, Upload};
+use larder_engine::{Expiry, Guard, Hash, Item, LookupHint, Upload};
 use larder_protocol::admin::Streams;
 use larder_protocol::command::{Command, Sasl};
 use larder_protocol::{Error, Form, KeyBuffer, Reply, Request};
 
 pub use self::read::GetFailed;
 use crate::MEMCACHED_VERSION;
-use crate::conn::frame::Foreseen;
+use crate::conn::frame::Prefetched;
 use crate::conn::output::Output;
 use crate::conn::session::{COPIED_BYTES_MAX, OUTPUT_BYTES_MAX};
 use crate::exec::dump::Dump;
@@ -54,11 +54,11 @@ pub struct Executor<'e, 'c, 'h, 't> {
     /// Where.
     pub cx: &'e Context<'c>,
     /// When, and on what.
-    pub turn: &'t Turn<'h>,
+    pub guard: &'t Guard<'h>,
     /// Where replies go.
     pub out: &'e mut Output<'t>,
     /// The key of the first request, if its memory is being fetched already.
-    pub foreseen: Option<Foreseen<'e>>,
+    pub prefetched: Option<Prefetched<'e>>,
     /// Room for a key that comes in base64.
     pub key_buffer: KeyBuffer,
     /// Memory that could not be had yet will not be waited for any longer.
@@ -117,7 +117,7 @@ impl CloseReason {
 }
 
 /// The hash of a request's key, and where that probably lies.
-pub type Prepared<'t> = (Hash, Guess<'t>);
+pub type Prepared<'t> = (Hash, LookupHint<'t>);
 
 /// To be tried again in a new turn.
 struct TryAgain;
@@ -136,7 +136,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             return self.get_one(get, prepared, &request.form);
         }
         let hash = prepared.map(|(hash, _)| hash);
-        let is_observed = self.cx.shared.attention.is_paid();
+        let is_observed = self.cx.shared.observers.any();
         let before = if is_observed { self.look_before(&request.command, hash) } else { None };
         let answered = match request.command {
             Command::Get(_) => return Done::Answered,
@@ -173,7 +173,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
                     return done;
                 }
             },
-            Command::Sasl(Sasl::Mechanisms) if self.cx.shared.guard.is_some() => {
+            Command::Sasl(Sasl::Mechanisms) if self.cx.shared.authenticator.is_some() => {
                 Ok(Reply::Mechanisms(larder_auth::MECHANISMS))
             }
             // Nothing to log in to: a guard takes logins before they come here.
@@ -214,7 +214,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
     /// Is it the others' turn: are there replies enough to be sent, or was enough written?
     #[inline]
     pub(crate) fn is_sated(&self) -> bool {
-        self.out.len_bytes() >= OUTPUT_BYTES_MAX || self.turn.copied_bytes() >= COPIED_BYTES_MAX
+        self.out.len_bytes() >= OUTPUT_BYTES_MAX || self.guard.copied_bytes() >= COPIED_BYTES_MAX
     }
 
     fn cas(&self, item: Item<'t>) -> u64 {
@@ -227,24 +227,24 @@ impl<'t> Executor<'_, '_, '_, 't> {
     }
 
     fn expiry(&self, exptime: i64) -> Expiry {
-        self.cx.shared.clock.expiry(exptime, self.turn.now())
+        self.cx.shared.clock.expiry(exptime, self.guard.now())
     }
 
-    /// As [`Turn::prepare`], unless that was done already.
+    /// As [`Guard::prepare`], unless that was done already.
     #[inline]
     pub(crate) fn prepare_once(&mut self, key: &[u8]) -> Hash {
-        match self.foreseen.take() {
-            Some(foreseen) if std::ptr::eq(foreseen.key, key) => foreseen.hash,
-            _ => self.turn.prepare(key),
+        match self.prefetched.take() {
+            Some(prefetched) if std::ptr::eq(prefetched.key, key) => prefetched.hash,
+            _ => self.guard.prepare(key),
         }
     }
 
     fn hash(&self, key: &[u8], hash: Option<Hash>) -> Hash {
-        hash.unwrap_or_else(|| self.turn.prepare(key))
+        hash.unwrap_or_else(|| self.guard.prepare(key))
     }
 
     fn prepared(&self, key: &[u8], prepared: Option<Prepared<'t>>) -> Prepared<'t> {
-        prepared.unwrap_or_else(|| (self.turn.prepare(key), Guess::default()))
+        prepared.unwrap_or_else(|| (self.guard.prepare(key), LookupHint::default()))
     }
 }
 

@@ -10,16 +10,16 @@ use std::time::Instant;
 
 use larder_engine::{Config, Engine};
 use larder_server::clock::Clock;
-use larder_server::conn::authenticator::Guard;
+use larder_server::conn::authenticator::Authenticator;
 use larder_server::control::{self, Stop};
 use larder_server::net::tls::Tls;
 use larder_server::net::worker::Worker;
-use larder_server::net::worker_pool::Crew;
+use larder_server::net::worker_pool::WorkerPool;
 use larder_server::observe::journal;
 use larder_server::shared::Shared;
 use larder_server::startup::address_space;
 use larder_server::startup::daemon::{self, PidFile};
-use larder_server::startup::endpoints::Doors;
+use larder_server::startup::endpoints::Endpoints;
 use larder_server::startup::large_pages;
 use larder_server::startup::numa;
 use larder_server::startup::options::{self, EXIT_OS_ERROR, Outcome, Refusal};
@@ -61,12 +61,12 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     }
     let target = privileges::target(&settings)?;
     let secrets = Secrets::read(&settings)?;
-    let doors = Doors::open(&mut settings, target.as_ref())?;
+    let endpoints = Endpoints::open(&mut settings, target.as_ref())?;
     let connections = settings.connections_max as usize;
-    let descriptors = connections + settings.own_descriptors() + doors.descriptors();
+    let descriptors = connections + settings.own_descriptors() + endpoints.descriptors();
     privileges::allow_descriptors(descriptors as u64, connections as u64)?;
     if let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME") {
-        doors.write_port_file(path.as_ref(), target.as_ref())?;
+        endpoints.write_port_file(path.as_ref(), target.as_ref())?;
     }
     let left_bytes = address_space::left_bytes(settings.threads);
     let engine = Engine::new_within(config(&settings)?, left_bytes).map_err(|error| {
@@ -80,7 +80,7 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     })?;
     announce(&settings);
     numa::spread(&engine);
-    doors.announce(&settings, secrets.guard.is_some());
+    endpoints.announce(&settings, secrets.authenticator.is_some());
     if settings.daemon {
         daemon::detach(&settings)?;
     }
@@ -98,11 +98,11 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
         privileges::lock_memory();
     }
     if settings.drop_privileges {
-        sandbox::confine(&secrets.files())?;
+        sandbox::sandbox(&secrets.files())?;
     }
 
     let is_daemon = settings.daemon;
-    work(settings, engine, secrets, doors, &signals, supervisor)
+    work(settings, engine, secrets, endpoints, &signals, supervisor)
         .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to start: {error}")))?;
     if let Some(pid_file) = pid_file.filter(|_| is_daemon) {
         // The user we became may not be allowed to.
@@ -113,19 +113,19 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
 
 /// What is read from files that SIGHUP has read again.
 struct Secrets {
-    guard: Option<Guard>,
+    authenticator: Option<Authenticator>,
     tls: Option<Tls>,
     admin_token: Option<TokenFile>,
 }
 
 impl Secrets {
     fn read(settings: &Settings) -> Result<Self, Refusal> {
-        let (guard, tls) = (Guard::new(settings)?, Tls::load(&settings.tls)?);
-        Ok(Self { guard, tls, admin_token: TokenFile::read(&settings.web)? })
+        let (authenticator, tls) = (Authenticator::new(settings)?, Tls::load(&settings.tls)?);
+        Ok(Self { authenticator, tls, admin_token: TokenFile::read(&settings.web)? })
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        let passwords = self.guard.iter().map(|guard| guard.path().to_owned());
+        let passwords = self.authenticator.iter().map(|authenticator| authenticator.path().to_owned());
         let token = self.admin_token.iter().map(|token| token.path().to_owned());
         passwords.chain(token).chain(self.tls.iter().flat_map(Tls::files)).collect()
     }
@@ -148,23 +148,23 @@ fn work(
     settings: Settings,
     engine: Arc<Engine>,
     secrets: Secrets,
-    doors: Doors,
+    endpoints: Endpoints,
     signals: &Signals,
     mut supervisor: Supervisor,
 ) -> io::Result<()> {
     let threads = settings.threads;
-    let addresses = doors.addresses();
-    let Doors { listeners, udp, web } = doors;
+    let addresses = endpoints.addresses();
+    let Endpoints { listeners, udp, web } = endpoints;
     let shared = Shared::new(engine, settings, Clock::start())?
-        .with_guard(secrets.guard)
+        .with_authenticator(secrets.authenticator)
         .with_tls(secrets.tls)
         .with_admin_token(secrets.admin_token);
     let shared = Arc::new(shared);
-    shared.roster.add_sockets(&listeners, &udp);
-    let crew = Arc::new(Crew::new(threads, listeners)?);
+    shared.connection_table.add_sockets(&listeners, &udp);
+    let pool = Arc::new(WorkerPool::new(threads, listeners)?);
     let mut workers = Vec::new();
     for (index, udp_sockets) in udp.into_iter().enumerate() {
-        let worker = Worker::new(index, Arc::clone(&shared), Arc::clone(&crew), udp_sockets)?;
+        let worker = Worker::new(index, Arc::clone(&shared), Arc::clone(&pool), udp_sockets)?;
         let thread = std::thread::Builder::new().name(format!("larder-{index}"));
         workers.push(thread.spawn(move || {
             // A server without one of its workers would leave clients hanging.
@@ -175,14 +175,14 @@ fn work(
         })?);
     }
     if let Some(web) = web {
-        web.start(Arc::clone(&shared), Arc::clone(&crew))?;
+        web.start(Arc::clone(&shared), Arc::clone(&pool))?;
     }
     tracing::info!(pid = std::process::id(), "Serving");
     supervisor.ready(&format!("Serving {addresses}"));
-    let stop = control::run(&shared, &crew, signals, &mut supervisor)?;
+    let stop = control::run(&shared, &pool, signals, &mut supervisor)?;
     let asked = Instant::now();
     if stop == Stop::Gracefully {
-        crew.stop();
+        pool.stop();
         for worker in workers {
             let _ = worker.join();
         }

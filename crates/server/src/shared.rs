@@ -9,19 +9,19 @@ use larder_engine::{Engine, Handle};
 use larder_protocol::admin::Streams;
 
 use crate::clock::Clock;
-use crate::conn::authenticator::Guard;
-use crate::conn::buffer_budget::Buffers;
+use crate::conn::authenticator::Authenticator;
+use crate::conn::buffer_budget::BufferBudget;
 use crate::control::Stop;
 use crate::exec::crawler::Crawler;
-use crate::net::connection_limiter::Doorkeeper;
-use crate::net::connection_table::Roster;
+use crate::net::connection_limiter::ConnectionLimiter;
+use crate::net::connection_table::ConnectionTable;
 use crate::net::tls::Tls;
 use crate::net::wake::Wake;
 use crate::observe::counters::{Counters, Totals};
 use crate::observe::forecast::Forecast;
 use crate::observe::journal::{self, Rarely};
 use crate::observe::measure::{Measures, Recorder};
-use crate::observe::observer_flags::Attention;
+use crate::observe::observer_flags::ObserverFlags;
 use crate::observe::prefixes::Prefixes;
 use crate::observe::watch::{Event, Log};
 use crate::startup::settings::Settings;
@@ -38,11 +38,11 @@ pub struct Shared {
     /// The time.
     pub clock: Clock,
     /// What connections may hold.
-    pub buffers: Arc<Buffers>,
+    pub buffers: Arc<BufferBudget>,
     /// Open connections, and whether more are accepted.
-    pub doorkeeper: Doorkeeper,
+    pub connection_limiter: ConnectionLimiter,
     /// Asks for passwords, if anybody does.
-    pub guard: Option<Guard>,
+    pub authenticator: Option<Authenticator>,
     /// The certificates, if TLS is on.
     pub tls: Option<Tls>,
     /// What operators name who ask by HTTP, if anything.
@@ -54,13 +54,13 @@ pub struct Shared {
     /// The hit ratio at other sizes.
     pub forecast: Forecast,
     /// Who follows what requests do.
-    pub attention: Attention,
+    pub observers: ObserverFlags,
     /// What they are told.
     pub log: Log,
     /// Statistics by prefix of the key.
     pub prefixes: Prefixes,
     /// Who is connected.
-    pub roster: Roster,
+    pub connection_table: ConnectionTable,
     /// Connections that could not be accepted, for the journal.
     pub(crate) turned_away: Rarely,
     /// Logins that failed, for the journal.
@@ -78,28 +78,28 @@ impl Shared {
     /// Puts the shared part together: one set of counters per worker thread. Errors: no descriptor to be had.
     pub fn new(engine: Arc<Engine>, settings: Settings, clock: Clock) -> io::Result<Self> {
         let control_wake = Arc::new(Wake::new()?);
-        let attention = Attention::default();
-        attention.set_verbose(settings.journal.is_verbose(settings.verbosity));
-        attention.set_counts_prefixes(settings.detail);
+        let observers = ObserverFlags::default();
+        observers.set_verbose(settings.journal.is_verbose(settings.verbosity));
+        observers.set_counts_prefixes(settings.detail);
         Ok(Self {
-            attention,
+            observers,
             counters: (0..settings.threads).map(|_| Arc::default()).collect(),
             // The control thread has something to tell, too.
             log: Log::new(settings.threads + 1, settings.worker_logbuf_bytes as usize),
             prefixes: Prefixes::new(settings.threads, settings.prefix_delimiter),
-            roster: Roster::default(),
+            connection_table: ConnectionTable::default(),
             turned_away: Rarely::default(),
             failed_logins: Rarely::default(),
             verbosity: AtomicU8::new(settings.verbosity),
             crawler: Crawler::new(settings.accepted.lru_crawler),
             stop: AtomicU8::new(0),
             baseline: Mutex::default(),
-            buffers: Arc::new(Buffers::new(settings.accepted.read_buf_bytes_max, settings.memory_bytes)),
-            doorkeeper: Doorkeeper::default(),
+            buffers: Arc::new(BufferBudget::new(settings.accepted.read_buf_bytes_max, settings.memory_bytes)),
+            connection_limiter: ConnectionLimiter::default(),
             measures: Arc::new(Measures::new(settings.measured, settings.threads, Arc::clone(&control_wake))),
             control_wake,
             forecast: Forecast::default(),
-            guard: None,
+            authenticator: None,
             tls: None,
             admin_token: None,
             engine,
@@ -109,8 +109,8 @@ impl Shared {
     }
 
     /// The same, guarded.
-    pub fn with_guard(self, guard: Option<Guard>) -> Self {
-        Self { guard, ..self }
+    pub fn with_authenticator(self, authenticator: Option<Authenticator>) -> Self {
+        Self { authenticator, ..self }
     }
 
     /// The same, with certificates.
@@ -132,7 +132,7 @@ impl Shared {
     pub fn set_verbosity(&self, level: u8) {
         self.verbosity.store(level, Relaxed);
         journal::set_verbosity(&self.settings.journal, level);
-        self.attention.set_verbose(self.settings.journal.is_verbose(level));
+        self.observers.set_verbose(self.settings.journal.is_verbose(level));
     }
 
     /// Asks the server to stop. Returns at once; the process ends within about a second.
@@ -148,14 +148,14 @@ impl Shared {
 
     /// Tells those who watch, if any do, what happened on a thread: worker number so and so, or after the last the control thread.
     pub(crate) fn tell(&self, thread: usize, event: &Event<'_>) {
-        if self.attention.wants(event.stream()) {
+        if self.observers.wants(event.stream()) {
             self.log.tell(thread, event, &self.control_wake);
         }
     }
 
     /// Tells those who watch, if any do, what a thread's handle has evicted; and lets it remember what it will evict, or not.
     pub(crate) fn tell_evictions(&self, thread: usize, handle: &mut Handle) {
-        if !self.attention.is_paid() && !handle.records_evictions() {
+        if !self.observers.any() && !handle.records_evictions() {
             return;
         }
         let now_secs = self.clock.now().secs;
@@ -172,7 +172,7 @@ impl Shared {
                 },
             );
         }
-        handle.record_evictions(self.attention.wants(Streams::EVICTIONS));
+        handle.record_evictions(self.observers.wants(Streams::EVICTIONS));
     }
 
     /// Tells the control thread that there is something to do.
@@ -205,7 +205,7 @@ impl Shared {
     pub fn reset_counters(&self) {
         *self.baseline() = Totals::sum(&self.counters);
         self.engine.reset_stats();
-        self.doorkeeper.reset();
+        self.connection_limiter.reset();
         self.prefixes.reset();
         self.log.counts().reset();
     }

@@ -1,7 +1,7 @@
 //! The operator's side (`--admin-listen`): metrics, health, JSON and a live page over HTTP, on listeners and a thread of its own.
 //!
 //! A request here reads counters that are there anyway and never meets a worker. Nothing here can reach a value; keys are told by
-//! [`api`] alone, and only to those who may see them ([`door::Door::shows_keys`]).
+//! [`api`] alone, and only to those who may see them ([`door::AdminEndpoint::shows_keys`]).
 //!
 //! | module | what it is |
 //! |---|---|
@@ -31,7 +31,7 @@ pub use settings::WebSettings;
 pub use token::TokenFile;
 
 use crate::net::listeners::Listener;
-use crate::net::worker_pool::Crew;
+use crate::net::worker_pool::WorkerPool;
 use crate::shared::Shared;
 use crate::startup::options::{EXIT_USAGE, Refusal};
 use crate::startup::privileges::Target;
@@ -40,7 +40,7 @@ use crate::startup::settings::Settings;
 /// Listeners that are bound: what must be done while the process still has its rights.
 pub struct Web {
     listeners: Vec<Listener>,
-    is_guarded: bool,
+    needs_login: bool,
 }
 
 impl Web {
@@ -58,8 +58,8 @@ impl Web {
             return Err(Refusal::new(EXIT_USAGE, "larderd: --admin-tls has no certificates without -Z"));
         }
         let mut listeners = passed;
-        listeners.extend(door::bind(settings, user)?);
-        Ok(Some(Self { listeners, is_guarded: settings.web.token_file.is_some() }))
+        listeners.extend(endpoint::bind(settings, user)?);
+        Ok(Some(Self { listeners, needs_login: settings.web.token_file.is_some() }))
     }
 
     /// The listeners.
@@ -68,8 +68,8 @@ impl Web {
     }
 
     /// Is a token asked for?
-    pub fn is_guarded(&self) -> bool {
-        self.is_guarded
+    pub fn needs_login(&self) -> bool {
+        self.needs_login
     }
 
     /// Descriptors that it may need.
@@ -79,12 +79,12 @@ impl Web {
     }
 
     /// Serves on a thread of its own, to the end of the process. Errors: no thread or no descriptor to be had.
-    pub fn start(self, shared: Arc<Shared>, crew: Arc<Crew>) -> io::Result<()> {
+    pub fn start(self, shared: Arc<Shared>, pool: Arc<WorkerPool>) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-        let doors = door::open(self.listeners, self.is_guarded, &shared.settings);
-        let state = Arc::new(state::State::new(shared, crew));
+        let endpoints = endpoint::open(self.listeners, self.needs_login, &shared.settings);
+        let state = Arc::new(state::State::new(shared, pool));
         let thread = std::thread::Builder::new().name("larder-admin".to_owned());
-        thread.spawn(move || runtime.block_on(serve::run(doors, state)))?;
+        thread.spawn(move || runtime.block_on(serve::run(endpoints, state)))?;
         Ok(())
     }
 }

@@ -245,8 +245,8 @@ const UNAUTHENTICATED: &str = "CLIENT_ERROR unauthenticated\r\n";
 
 #[test]
 fn text() {
-    let doors = Door::all("-Y");
-    thread::scope(|scope| doors.iter().for_each(|door| drop(scope.spawn(|| text_at(door)))));
+    let endpoints = Door::all("-Y");
+    thread::scope(|scope| endpoints.iter().for_each(|door| drop(scope.spawn(|| text_at(door)))));
 }
 
 fn text_at(door: &Door) {
@@ -359,8 +359,8 @@ fn binary_login() -> Vec<u8> {
 
 #[test]
 fn binary() {
-    let doors = Door::all("-S");
-    thread::scope(|scope| doors.iter().for_each(|door| drop(scope.spawn(|| binary_at(door)))));
+    let endpoints = Door::all("-S");
+    thread::scope(|scope| endpoints.iter().for_each(|door| drop(scope.spawn(|| binary_at(door)))));
 }
 
 fn binary_at(door: &Door) {

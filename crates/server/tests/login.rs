@@ -102,23 +102,23 @@ fn who_waits_for_a_dear_check_is_answered_in_turn() {
          wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=",
     );
     let server = start(&["-Y", &passwords.path, "-t", "1"]);
-    let mut guesses = Vec::new();
+    let mut hintes = Vec::new();
     for _ in 0..12 {
         let mut stream = server.connect().expect("it listens");
         stream.set_read_timeout(Some(Duration::from_secs(60))).expect("it is a socket");
         // What comes behind the login waits with it.
-        stream.write_all((login("user", "guess") + "get a\r\n").as_bytes()).expect("it reads");
-        guesses.push(stream);
+        stream.write_all((login("user", "hint") + "get a\r\n").as_bytes()).expect("it reads");
+        hintes.push(stream);
     }
     // Some go away while they wait.
-    for gone in guesses.drain(..4) {
+    for gone in hintes.drain(..4) {
         gone.shutdown(std::net::Shutdown::Both).expect("it is connected");
     }
     assert!(lets_in(&server, "user", "pencil"));
-    for mut guess in guesses {
+    for mut hint in hintes {
         let expected = b"CLIENT_ERROR authentication failure\r\nCLIENT_ERROR unauthenticated\r\n";
         let mut reply = vec![0; expected.len()];
-        guess.read_exact(&mut reply).expect("it answers");
+        hint.read_exact(&mut reply).expect("it answers");
         assert_eq!(reply, expected);
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use larder_engine::{Config, Engine, Handle, LargePages};
 use larder_server::clock::Clock;
 use larder_server::conn::output::{Output, Unsent};
-use larder_server::conn::session::{Context, Session, Verdict, Window};
+use larder_server::conn::session::{Context, FeedStatus, Session, Window};
 use larder_server::net::connection_table;
 use larder_server::observe::measure::Recorder;
 use larder_server::shared::Shared;
@@ -54,8 +54,8 @@ impl Server {
     /// One piece of input arrives.
     fn receive(&mut self, client: &mut Client, mut piece: &[u8]) {
         while client.uses_windows && client.unconsumed.is_empty() && !piece.is_empty() && !client.is_closed {
-            let turn = self.handle.enter(self.shared.clock.now());
-            match client.session.window(&turn) {
+            let guard = self.handle.pin(self.shared.clock.now());
+            match client.session.window(&guard) {
                 Window::Fill(window) => {
                     let n = window.len().min(piece.len());
                     window[..n].copy_from_slice(&piece[..n]);
@@ -78,16 +78,16 @@ impl Server {
                 worker: 0,
                 client: &connection_table::Client::of_datagrams(),
             };
-            let turn = self.handle.enter(self.shared.clock.now());
+            let guard = self.handle.pin(self.shared.clock.now());
             let mut output = Output::default();
-            let fed = client.session.feed(&context, &turn, &client.unconsumed, None, &mut output, 20);
+            let fed = client.session.feed(&context, &guard, &client.unconsumed, None, &mut output, 20);
             client.unconsumed.drain(..fed.consumed);
             client.replies.extend(bytes_of(&output));
-            match fed.verdict {
-                Verdict::NeedInput => return,
+            match fed.status {
+                FeedStatus::NeedInput => return,
                 // A client that watches belongs to the control thread from then on.
-                Verdict::Close(_) | Verdict::Watch(_) => client.is_closed = true,
-                Verdict::Yield | Verdict::Later | Verdict::TryAgain => {}
+                FeedStatus::Close(_) | FeedStatus::Watch(_) => client.is_closed = true,
+                FeedStatus::Yield | FeedStatus::Later | FeedStatus::TryAgain => {}
             }
         }
         panic!("no end of work");
@@ -131,10 +131,10 @@ fn for_each_split(settings: &Settings, input: &[u8], replies: &[u8], is_closed: 
 fn show(bytes: &[u8]) -> String {
     let mut shown = String::new();
     for run in bytes.chunk_by(|a, b| a == b) {
-        let letter = run[0].escape_ascii().to_string();
+        let send = run[0].escape_ascii().to_string();
         match run.len() {
-            1..=9 => shown.push_str(&letter.repeat(run.len())),
-            n => write!(shown, "<{n}*{letter}>").unwrap(),
+            1..=9 => shown.push_str(&send.repeat(run.len())),
+            n => write!(shown, "<{n}*{send}>").unwrap(),
         }
         if run.ends_with(b"\n") {
             shown.push('\n');
@@ -475,17 +475,17 @@ fn what_was_not_sent_can_be_sent_later() {
         [0, 1, 15, 16, 17, 3_000, 6_015, 6_016, 6_018, 6_030, 6_038, 6_039, 500_000, 906_036, 906_042]
     {
         let mut unsent: Unsent = {
-            let turn = server.handle.enter(server.shared.clock.now());
+            let guard = server.handle.pin(server.shared.clock.now());
             let mut output = Output::default();
-            let fed = client.session.feed(&context, &turn, b"get b a\r\n", None, &mut output, 20);
+            let fed = client.session.feed(&context, &guard, b"get b a\r\n", None, &mut output, 20);
             assert_eq!(fed.consumed, 9);
             output.unsent(written).expect("memory")
         };
         let mut bytes = Vec::new();
         while !unsent.is_empty() {
             let mut slices = [IoSlice::new(&[]); 2];
-            let turn = server.handle.enter(server.shared.clock.now());
-            let filled = unsent.slices(&turn, &mut slices).unwrap();
+            let guard = server.handle.pin(server.shared.clock.now());
+            let filled = unsent.slices(&guard, &mut slices).unwrap();
             // A socket takes what it likes.
             let taken: Vec<u8> =
                 slices[..filled].iter().flat_map(|slice| slice.to_vec()).take(70_001).collect();

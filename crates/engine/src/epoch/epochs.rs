@@ -1,39 +1,39 @@
 //! Epochs: when may memory that was unlinked be used again?
 //!
-//! A handle notes the epoch it entered a turn in; whatever is unlinked is tagged with the epoch of that moment, which
-//! then ends. Memory tagged `t` is free once every handle in a turn entered it after `t`: nobody who could have found a
+//! A handle notes the epoch it entered a guard in; whatever is unlinked is tagged with the epoch of that moment, which
+//! then ends. Memory tagged `t` is free once every handle under a guard entered it after `t`: nobody who could have found a
 //! way to it is still reading. An idle handle holds nothing back. (Fraser, "Practical lock-freedom", 2004.)
 
 use std::sync::atomic::Ordering::*;
 
-use crate::mem::cache_padded::Apart;
+use crate::mem::cache_padded::CachePadded;
 use crate::sync::{AtomicU64, fence};
 
-/// What a handle's slot says outside a turn.
+/// What a handle's slot says outside a guard.
 const IDLE: u64 = u64::MAX;
 
 pub(crate) struct Epochs {
-    current: Apart<AtomicU64>,
+    current: CachePadded<AtomicU64>,
     /// By handle: each writes its own.
-    slots: Box<[Apart<AtomicU64>]>,
+    slots: Box<[CachePadded<AtomicU64>]>,
 }
 
 impl Epochs {
     pub(crate) fn new(handles_max: usize) -> Self {
         Self {
-            current: Apart::new(AtomicU64::new(1)),
-            slots: (0..handles_max).map(|_| Apart::new(AtomicU64::new(IDLE))).collect(),
+            current: CachePadded::new(AtomicU64::new(1)),
+            slots: (0..handles_max).map(|_| CachePadded::new(AtomicU64::new(IDLE))).collect(),
         }
     }
 
-    pub(crate) fn enter(&self, handle: usize) {
-        // Release: whoever sees this turn knows that what the one before it read is read.
+    pub(crate) fn pin(&self, handle: usize) {
+        // Release: whoever sees this guard knows that what the one before it read is read.
         self.slots[handle].store(self.current.load(Relaxed), Release);
         // Either the reclaimer sees this slot, or we see what it unlinked before it looked.
         fence(SeqCst);
     }
 
-    pub(crate) fn leave(&self, handle: usize) {
+    pub(crate) fn unpin(&self, handle: usize) {
         self.slots[handle].store(IDLE, Release);
     }
 
@@ -44,7 +44,7 @@ impl Epochs {
 
     /// Everything tagged below this is free.
     pub(crate) fn horizon(&self) -> u64 {
-        // No later than now: what is retired while we look may be read by turns that we looked for too early.
+        // No later than now: what is retired while we look may be read by guards that we looked for too early.
         let current = self.current.load(Acquire);
         fence(SeqCst);
         self.slots.iter().map(|slot| slot.load(Acquire)).fold(current, u64::min)
@@ -58,14 +58,14 @@ mod tests {
     #[test]
     fn only_turns_entered_before_hold_memory_back() {
         let epochs = Epochs::new(2);
-        epochs.enter(0);
+        epochs.pin(0);
         let tag = epochs.retire();
         assert!(epochs.horizon() <= tag, "handle 0 may still read it");
-        epochs.enter(1);
+        epochs.pin(1);
         assert!(epochs.horizon() <= tag);
-        epochs.leave(0);
+        epochs.unpin(0);
         assert!(epochs.horizon() > tag, "handle 1 came too late to find it");
-        epochs.leave(1);
+        epochs.unpin(1);
         assert!(epochs.horizon() > tag);
     }
 }

@@ -1,27 +1,27 @@
-//! Limbo: memory that was unlinked, and may still be read by turns that began before.
+//! Limbo: memory that was unlinked, and may still be read by guards that began before.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crate::epoch::epochs::Epochs;
-use crate::log::segment::Id;
+use crate::log::segment::SegmentId;
 use crate::sync::Mutex;
 
 /// Memory out of use, but perhaps not out of sight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Retired {
-    Segment(Id),
-    Run(Id),
-    /// A run whose pins were cut off.
-    Cut(Id),
+    Segment(SegmentId),
+    Run(SegmentId),
+    /// A run whose pins were revoked.
+    Revoked(SegmentId),
     /// An overflow bucket of the index.
     Overflow(u32),
 }
 
 impl Retired {
     fn is_run(self) -> bool {
-        matches!(self, Self::Run(_) | Self::Cut(_))
+        matches!(self, Self::Run(_) | Self::Revoked(_))
     }
 }
 

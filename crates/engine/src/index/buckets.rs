@@ -30,19 +30,19 @@ use std::sync::atomic::Ordering::*;
 
 use crate::index::hash::Hash;
 use crate::mem::budget::Budget;
-use crate::mem::cache_padded::Apart;
+use crate::mem::cache_padded::CachePadded;
 use crate::mem::lines::{LINE_BYTES, Line, Lines, WORDS};
 use crate::mem::region::PAGE_BYTES;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, spin_loop, yield_now};
 
 const LAST: usize = WORDS - 1;
 
-const PLACE_BITS: u32 = 39;
-const PLACE: u64 = (1 << PLACE_BITS) - 1;
+const OFFSET_BITS: u32 = 39;
+const OFFSET: u64 = (1 << OFFSET_BITS) - 1;
 /// The longest log whose items an entry can point to.
-pub(crate) const LOG_BYTES_MAX: usize = (PLACE as usize) << 3;
-const USE_ONE: u64 = 1 << PLACE_BITS;
-const USES: u64 = 3 << PLACE_BITS;
+pub(crate) const LOG_BYTES_MAX: usize = (OFFSET as usize) << 3;
+const USE_ONE: u64 = 1 << OFFSET_BITS;
+const USES: u64 = 3 << OFFSET_BITS;
 const LOCK: u64 = 1 << 41;
 const LINK: u64 = 1 << 42;
 const TAG: u64 = !0 << 43;
@@ -64,18 +64,18 @@ impl Entry {
     /// An entry for an item at an offset of the log (a multiple of 8).
     pub(crate) fn new(hash: Hash, offset: usize, uses: u8) -> Self {
         let place = (offset as u64 >> 3) + 1;
-        debug_assert!(place <= PLACE && offset.is_multiple_of(8));
-        Self(hash.0 & TAG | u64::from(uses.min(3)) << PLACE_BITS | place)
+        debug_assert!(place <= OFFSET && offset.is_multiple_of(8));
+        Self(hash.0 & TAG | u64::from(uses.min(3)) << OFFSET_BITS | place)
     }
 
     /// Where the item lies in the log.
     pub(crate) fn offset(self) -> usize {
-        (((self.0 & PLACE) - 1) << 3) as usize
+        (((self.0 & OFFSET) - 1) << 3) as usize
     }
 
     /// How often it was read since it entered its queue: 0 to 3.
     pub(crate) fn uses(self) -> u8 {
-        ((self.0 & USES) >> PLACE_BITS) as u8
+        ((self.0 & USES) >> OFFSET_BITS) as u8
     }
 
     fn matches(self, hash: Hash) -> bool {
@@ -87,22 +87,22 @@ impl Entry {
     }
 
     fn is_item(self) -> bool {
-        self.0 & LINK == 0 && self.0 & PLACE != 0
+        self.0 & LINK == 0 && self.0 & OFFSET != 0
     }
 
     fn overflow(self) -> Option<usize> {
-        (self.0 & LINK != 0).then(|| (self.0 & PLACE) as usize - 1)
+        (self.0 & LINK != 0).then(|| (self.0 & OFFSET) as usize - 1)
     }
 }
 
 /// An entry found, and where.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found<'i> {
+pub(crate) struct SlotRef<'i> {
     word: &'i AtomicU64,
     pub(crate) entry: Entry,
 }
 
-impl Found<'_> {
+impl SlotRef<'_> {
     /// Does the entry still point to the same item?
     #[inline]
     pub(crate) fn is_unchanged(&self) -> bool {
@@ -133,13 +133,13 @@ pub(crate) struct Index {
     buckets: Lines,
     overflow: Lines,
     /// Held by whoever splits. Never waited for.
-    splitting: Apart<Mutex<()>>,
+    splitting: CachePadded<Mutex<()>>,
     /// Overflow buckets out of use. Taken while buckets are locked, so nothing is locked while it is held.
-    spare: Apart<Mutex<Spare>>,
+    spare: CachePadded<Mutex<Spare>>,
     /// How many large pages of the buckets and of the overflow were filled and moved.
     large_pages: [AtomicUsize; 2],
     /// Items, in steps of what handles report.
-    items: Apart<AtomicU64>,
+    items: CachePadded<AtomicU64>,
 }
 
 struct Spare {
@@ -161,10 +161,10 @@ impl Index {
             count: AtomicU64::new(count as u64),
             buckets,
             overflow,
-            splitting: Apart::new(Mutex::new(())),
-            spare: Apart::new(Mutex::new(Spare { freed: Vec::new(), used: 0 })),
+            splitting: CachePadded::new(Mutex::new(())),
+            spare: CachePadded::new(Mutex::new(Spare { freed: Vec::new(), used: 0 })),
             large_pages: [AtomicUsize::new(0), AtomicUsize::new(0)],
-            items: Apart::new(AtomicU64::new(0)),
+            items: CachePadded::new(AtomicU64::new(0)),
         })
     }
 
@@ -199,13 +199,13 @@ impl Index {
 
     /// The entry that is probably the one, if any of the first line has its tag.
     #[inline(always)]
-    pub(crate) fn guess(&self, hash: Hash) -> Option<Found<'_>> {
+    pub(crate) fn hint(&self, hash: Hash) -> Option<SlotRef<'_>> {
         let line = self.line(bucket_of(hash, self.count.load(Acquire)));
         let mut last = Entry(0);
         for word in line {
             last = Entry(word.load(Acquire));
             if last.matches(hash) {
-                return Some(Found { word, entry: last });
+                return Some(SlotRef { word, entry: last });
             }
         }
         if let Some(overflow) = last.overflow() {
@@ -215,14 +215,14 @@ impl Index {
     }
 
     /// The same for a hash that the first line does not know, once the next has been fetched.
-    pub(crate) fn guess_below(&self, hash: Hash) -> Option<Found<'_>> {
+    pub(crate) fn hint_below(&self, hash: Hash) -> Option<SlotRef<'_>> {
         let first = self.line(bucket_of(hash, self.count.load(Acquire)));
         self.below(first).find_map(|line| scan(line, hash, &|_| true))
     }
 
     /// Finds the entry for which `is_it` says yes. Lock-free.
     #[inline]
-    pub(crate) fn find(&self, hash: Hash, is_it: impl Fn(Entry) -> bool) -> Option<Found<'_>> {
+    pub(crate) fn find(&self, hash: Hash, is_it: impl Fn(Entry) -> bool) -> Option<SlotRef<'_>> {
         loop {
             let count = self.count.load(Acquire);
             let first = self.line(bucket_of(hash, count));
@@ -351,7 +351,7 @@ impl Index {
         let new_line = self.line(new);
         self.lay_out(new_line, &leaving, &mut spare);
         // The old chain is written anew behind a fresh overflow; what readers may still be reading of the old overflow
-        // stays as it was until their turns end.
+        // stays as it was until their guards end.
         let old_links = old.lines().filter_map(|line| Entry(line[LAST].load(Relaxed)).overflow());
         let old_overflow: Vec<u32> = old_links.map(|overflow| overflow as u32).collect();
         let tail = (staying.len() > WORDS).then(|| {
@@ -463,10 +463,10 @@ fn bucket_of(hash: Hash, count: u64) -> usize {
 }
 
 #[inline]
-fn scan<'i>(line: &'i Line, hash: Hash, is_it: &impl Fn(Entry) -> bool) -> Option<Found<'i>> {
+fn scan<'i>(line: &'i Line, hash: Hash, is_it: &impl Fn(Entry) -> bool) -> Option<SlotRef<'i>> {
     line.iter().find_map(|word| {
         let entry = Entry(word.load(Acquire));
-        (entry.matches(hash) && is_it(entry)).then_some(Found { word, entry })
+        (entry.matches(hash) && is_it(entry)).then_some(SlotRef { word, entry })
     })
 }
 
@@ -478,15 +478,15 @@ pub(crate) struct Bucket<'i> {
 
 impl<'i> Bucket<'i> {
     /// An entry that was found before the bucket was locked, as it is now, if that is plain to see: it points to the same item and is where
-    /// it was, on the first line. (A line of the overflow may have been cut off by a split, and then still looks as it did.)
-    pub(crate) fn still<'f>(&self, found: &Found<'f>) -> Option<Found<'f>> {
+    /// it was, on the first line. (A line of the overflow may have been revoked by a split, and then still looks as it did.)
+    pub(crate) fn still<'f>(&self, found: &SlotRef<'f>) -> Option<SlotRef<'f>> {
         let entry = Entry(found.word.load(Acquire));
         let is_here = self.first.as_ptr_range().contains(&std::ptr::from_ref(found.word));
-        (is_here && entry.is_same_item(found.entry)).then_some(Found { word: found.word, entry })
+        (is_here && entry.is_same_item(found.entry)).then_some(SlotRef { word: found.word, entry })
     }
 
     /// Finds the entry for which `is_it` says yes.
-    pub(crate) fn find(&self, hash: Hash, is_it: impl Fn(Entry) -> bool) -> Option<Found<'i>> {
+    pub(crate) fn find(&self, hash: Hash, is_it: impl Fn(Entry) -> bool) -> Option<SlotRef<'i>> {
         self.lines().find_map(|line| scan(line, hash, &is_it))
     }
 
@@ -496,7 +496,7 @@ impl<'i> Bucket<'i> {
     }
 
     /// Points an entry to another item.
-    pub(crate) fn replace(&self, found: &Found<'_>, entry: Entry) {
+    pub(crate) fn replace(&self, found: &SlotRef<'_>, entry: Entry) {
         self.put(found.word, entry);
     }
 
@@ -519,7 +519,7 @@ impl<'i> Bucket<'i> {
 
     /// Removes an entry, and lets one of the overflow take its word, so that chains shrink as they empty. `retire` takes an
     /// overflow bucket that became empty.
-    pub(crate) fn remove(&self, found: &Found<'_>, mut retire: impl FnMut(u32)) {
+    pub(crate) fn remove(&self, found: &SlotRef<'_>, mut retire: impl FnMut(u32)) {
         self.put(found.word, Entry(0));
         let Some(last) = self.index.below(self.first).last() else { return };
         if self.first.iter().any(|word| std::ptr::eq(word, found.word)) {
@@ -533,7 +533,7 @@ impl<'i> Bucket<'i> {
             let link =
                 self.lines().map(|line| &line[LAST]).filter(|word| word.load(Relaxed) & LINK != 0).last();
             if let Some(link) = link {
-                let empty = (link.load(Relaxed) & PLACE) as u32 - 1;
+                let empty = (link.load(Relaxed) & OFFSET) as u32 - 1;
                 self.put(link, Entry(0));
                 retire(empty);
             }

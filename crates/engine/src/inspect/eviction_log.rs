@@ -1,6 +1,6 @@
 //! A record of what a handle evicted, for whoever wants to watch.
 
-use crate::handle::{Handle, Turn};
+use crate::handle::{Guard, Handle};
 use crate::log::item::FETCHED;
 use crate::request::Expiry;
 
@@ -23,7 +23,7 @@ pub struct Evicted {
 
 /// What a handle remembers of its evictions.
 #[derive(Default)]
-pub(crate) struct Record {
+pub(crate) struct EvictionLog {
     is_kept: bool,
     evicted: Vec<Evicted>,
 }
@@ -31,33 +31,33 @@ pub(crate) struct Record {
 impl Handle {
     /// Whether evictions by this handle are to be remembered until they are taken; else they are forgotten.
     pub fn record_evictions(&mut self, is_kept: bool) {
-        let record = &mut self.writer.get_mut().record;
-        record.is_kept = is_kept;
+        let eviction_log = &mut self.writer.get_mut().eviction_log;
+        eviction_log.is_kept = is_kept;
         if !is_kept {
-            record.evicted = Vec::new();
+            eviction_log.evicted = Vec::new();
         }
     }
 
     /// Are they?
     pub fn records_evictions(&self) -> bool {
-        self.writer.borrow().record.is_kept
+        self.writer.borrow().eviction_log.is_kept
     }
 
     /// What was evicted since the last call; only the first thousand of it.
     pub fn take_evicted(&mut self) -> Vec<Evicted> {
-        std::mem::take(&mut self.writer.get_mut().record.evicted)
+        std::mem::take(&mut self.writer.get_mut().eviction_log.evicted)
     }
 }
 
-impl Turn<'_> {
+impl Guard<'_> {
     /// Notes that the item at an offset is evicted, if anybody wants to know.
     pub(crate) fn record_eviction(&self, offset: usize, idle_secs: u32) {
-        let record = &mut self.handle.writer.borrow_mut().record;
-        if !record.is_kept || record.evicted.len() >= RECORD_MAX {
+        let eviction_log = &mut self.handle.writer.borrow_mut().eviction_log;
+        if !eviction_log.is_kept || eviction_log.evicted.len() >= EVICTION_LOG_MAX {
             return;
         }
         let raw = self.engine().item_at(offset);
-        record.evicted.push(Evicted {
+        eviction_log.evicted.push(Evicted {
             key: raw.key().into(),
             is_fetched: raw.marks() & FETCHED != 0,
             expiry: raw.expiry(),
@@ -68,4 +68,4 @@ impl Turn<'_> {
     }
 }
 
-const RECORD_MAX: usize = 1000;
+const EVICTION_LOG_MAX: usize = 1000;

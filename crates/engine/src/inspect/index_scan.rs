@@ -4,13 +4,13 @@
 //! order, and when the index splits a bucket both halves keep their place: so where the walk is stays a border between
 //! buckets however far the index grows meanwhile, and an item that is there all the time is met exactly once.
 
-use crate::handle::Turn;
+use crate::handle::Guard;
 use crate::index::hash::Hash;
 use crate::request::Fetched;
 
-/// How far a walk has come. To be continued in any turn, of any handle of the same engine.
+/// How far a walk has come. To be continued under any guard, of any handle of the same engine.
 #[derive(Clone, Debug, Default)]
-pub struct Walk {
+pub struct IndexScan {
     /// The reversed hash from which on nothing has been met.
     at: u64,
     is_done: bool,
@@ -20,24 +20,24 @@ pub struct Walk {
 
 /// What a sweep did.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Swept {
+pub struct ScanStep {
     /// Items looked at.
     pub examined: u64,
     /// ... of which removed.
     pub reclaimed: u64,
 }
 
-impl Walk {
+impl IndexScan {
     /// All items have been met.
     pub fn is_done(&self) -> bool {
         self.is_done
     }
 }
 
-impl Turn<'_> {
+impl Guard<'_> {
     /// Meets the live items of the next bucket: about seven. Leaves no trace on them. Writers of that bucket wait for less
     /// than a microsecond, nobody else at all.
-    pub fn walk<'t>(&'t self, walk: &mut Walk, mut meet: impl FnMut(Fetched<'t>)) {
+    pub fn scan<'t>(&'t self, walk: &mut IndexScan, mut meet: impl FnMut(Fetched<'t>)) {
         self.step(walk);
         for &offset in &walk.offsets {
             let raw = self.engine().item_at(offset);
@@ -48,9 +48,9 @@ impl Turn<'_> {
     }
 
     /// Removes what has expired or was flushed from the next bucket.
-    pub fn sweep(&self, walk: &mut Walk) -> Swept {
+    pub fn scan_expired(&self, walk: &mut IndexScan) -> ScanStep {
         self.step(walk);
-        let mut swept = Swept { examined: walk.offsets.len() as u64, reclaimed: 0 };
+        let mut swept = ScanStep { examined: walk.offsets.len() as u64, reclaimed: 0 };
         for &offset in &walk.offsets {
             let raw = self.engine().item_at(offset);
             if self.engine().liveness(offset, raw, self.now()).is_err() {
@@ -63,8 +63,8 @@ impl Turn<'_> {
         swept
     }
 
-    /// Notes what is in the next bucket. The items may be unlinked from then on, but stay readable within the turn.
-    fn step(&self, walk: &mut Walk) {
+    /// Notes what is in the next bucket. The items may be unlinked from then on, but stay readable under the guard.
+    fn step(&self, walk: &mut IndexScan) {
         walk.offsets.clear();
         if walk.is_done {
             return;
@@ -88,7 +88,7 @@ impl Turn<'_> {
 mod tests {
     use std::collections::HashMap;
 
-    use super::Walk;
+    use super::IndexScan;
     use crate::{Config, Engine, Expiry, LargePages, Now, Store};
 
     /// Each item once, although the index grows from 1 bucket to hundreds on the way, and items move.
@@ -107,24 +107,24 @@ mod tests {
         let now = Now { secs: 1, micros: 1 };
         let mut store = |from: u32, to: u32| {
             for number in from..to {
-                let turn = handle.enter(now);
+                let guard = handle.pin(now);
                 let key = number.to_be_bytes();
-                let _ = turn.store(turn.prepare(&key), &Store::set(&key, b"value"));
+                let _ = guard.store(guard.prepare(&key), &Store::set(&key, b"value"));
             }
         };
         store(0, 1000);
         let mut met = HashMap::<Vec<u8>, u32>::new();
-        let mut walk = Walk::default();
+        let mut walk = IndexScan::default();
         for round in 0u32.. {
-            let turn = handle.enter(now);
-            turn.walk(&mut walk, |fetched| *met.entry(fetched.item.key().to_vec()).or_default() += 1);
+            let guard = handle.pin(now);
+            guard.scan(&mut walk, |fetched| *met.entry(fetched.item.key().to_vec()).or_default() += 1);
             if walk.is_done() {
                 break;
             }
             // New ones, so that the index grows, and old ones anew, so that they move.
             for number in (1000 + round * 50..1050 + round * 50).chain([round % 1000]) {
                 let key = number.to_be_bytes();
-                let _ = turn.store(turn.prepare(&key), &Store::set(&key, b"value"));
+                let _ = guard.store(guard.prepare(&key), &Store::set(&key, b"value"));
             }
         }
         for number in 0..1000u32 {
@@ -146,17 +146,17 @@ mod tests {
         };
         let engine = Engine::new(config).unwrap();
         let mut handle = engine.handle().unwrap();
-        let turn = handle.enter(Now { secs: 1, micros: 1 });
+        let guard = handle.pin(Now { secs: 1, micros: 1 });
         for number in 0..100u32 {
             let key = number.to_be_bytes();
             let expiry = if number % 4 == 0 { Expiry::at(3) } else { Expiry::NEVER };
-            let _ = turn.store(turn.prepare(&key), &Store { expiry, ..Store::set(&key, b"value") });
+            let _ = guard.store(guard.prepare(&key), &Store { expiry, ..Store::set(&key, b"value") });
         }
-        drop(turn);
-        let turn = handle.enter(Now { secs: 3, micros: 3 });
-        let mut walk = Walk::default();
+        drop(guard);
+        let guard = handle.pin(Now { secs: 3, micros: 3 });
+        let mut walk = IndexScan::default();
         while !walk.is_done() {
-            turn.sweep(&mut walk);
+            guard.scan_expired(&mut walk);
         }
         let stats = engine.stats();
         assert_eq!((stats.items, stats.crawler_reclaimed, stats.crawler_checked), (75, 25, 100));

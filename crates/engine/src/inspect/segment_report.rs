@@ -3,24 +3,24 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::engine::Engine;
-use crate::log::segment::{CLAIMED, GROUP_SECS, Id, OPEN, SMALL, WAITING};
+use crate::log::segment::{GROUP_SECS, OPEN, RECLAIMING, SEALED, SMALL, SegmentId};
 
 /// The memory at a moment, read without locks: the pieces are each true, their sum only nearly.
 #[derive(Clone, Debug)]
-pub struct Survey {
+pub struct SegmentReport {
     /// Memory of a segment.
     pub segment_bytes: u64,
     /// Segments that hold nothing and have memory already.
     pub segments_free: u64,
-    /// What the items of a TTL group have in common, by [`Piece::group`].
-    pub groups: Vec<Lifetime>,
+    /// What the items of a TTL group have in common, by [`SegmentInfo::group`].
+    pub groups: Vec<TtlGroup>,
     /// Segments that hold something, and large items; in no particular order.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<SegmentInfo>,
 }
 
 /// How long items of a group had to live when they were written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lifetime {
+pub enum TtlGroup {
     /// They never expire.
     Endless,
     /// At most so many seconds, and more than the group before.
@@ -31,10 +31,10 @@ pub enum Lifetime {
 
 /// A segment, or a large item with its memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Piece {
+pub struct SegmentInfo {
     /// Where it waits.
     pub queue: Queue,
-    /// Which of [`Survey::groups`].
+    /// Which of [`SegmentReport::groups`].
     pub group: u8,
     /// Items are still being appended to it.
     pub is_open: bool,
@@ -61,9 +61,9 @@ pub enum Queue {
 
 impl Engine {
     /// Looks at all segments that were ever in use: some nanoseconds each, which for a large cache are milliseconds.
-    pub fn survey(&self) -> Survey {
+    pub fn segment_report(&self) -> SegmentReport {
         let pieces = self.segments.ids().filter_map(|id| self.piece(id));
-        Survey {
+        SegmentReport {
             segment_bytes: self.segments.segment_bytes as u64,
             segments_free: u64::from(self.segments.ready_count.load(Relaxed)),
             groups: (0..self.groups).map(|group| self.lifetime(group)).collect(),
@@ -71,25 +71,25 @@ impl Engine {
         }
     }
 
-    fn lifetime(&self, group: usize) -> Lifetime {
+    fn lifetime(&self, group: usize) -> TtlGroup {
         match group {
-            0 => Lifetime::Endless,
-            _ if group + 1 == self.groups => Lifetime::Longer,
-            _ => Lifetime::UpTo(GROUP_SECS[group]),
+            0 => TtlGroup::Endless,
+            _ if group + 1 == self.groups => TtlGroup::Longer,
+            _ => TtlGroup::UpTo(GROUP_SECS[group]),
         }
     }
 
-    fn piece(&self, id: Id) -> Option<Piece> {
+    fn piece(&self, id: SegmentId) -> Option<SegmentInfo> {
         let segment = self.segments.get(id);
         let state = segment.state.load(Relaxed);
         let expiry_max = segment.expiry_max.load(Relaxed);
-        [OPEN, WAITING, CLAIMED].contains(&state).then(|| Piece {
+        [OPEN, SEALED, RECLAIMING].contains(&state).then(|| SegmentInfo {
             queue: if usize::from(segment.queue.load(Relaxed)) == SMALL { Queue::Small } else { Queue::Main },
             group: segment.group.load(Relaxed),
             is_open: state == OPEN,
             is_large: self.segments.is_run(id),
             memory_bytes: self.segments.memory_bytes(id),
-            live_bytes: segment.books.live_bytes(),
+            live_bytes: segment.usage.live_bytes(),
             opened_secs: segment.opened_secs.load(Relaxed),
             expired_secs: (expiry_max < u32::MAX).then_some(expiry_max),
         })
@@ -98,7 +98,7 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Config, Engine, Expiry, LargePages, Lifetime, Now, Queue, Store};
+    use crate::{Config, Engine, Expiry, LargePages, Now, Queue, Store, TtlGroup};
 
     #[test]
     fn pieces_add_up_to_what_was_stored() {
@@ -112,26 +112,28 @@ mod tests {
             hash_key: [7, 9],
         };
         let engine = Engine::new(config).expect("16 MiB can be reserved");
-        assert!(engine.survey().pieces.is_empty());
+        assert!(engine.segment_report().pieces.is_empty());
         let mut handle = engine.handle().expect("none is out");
-        let turn = handle.enter(Now { secs: 5, micros: 5 });
+        let guard = handle.pin(Now { secs: 5, micros: 5 });
         let value = vec![b'v'; 1000];
         for number in 0..200u32 {
             let key = number.to_be_bytes();
             let expiry = if number % 2 == 0 { Expiry::at(35) } else { Expiry::NEVER };
-            let _ = turn.store(turn.prepare(&key), &Store { expiry, ..Store::set(&key, &value) });
+            let _ = guard.store(guard.prepare(&key), &Store { expiry, ..Store::set(&key, &value) });
         }
-        let survey = engine.survey();
-        let live: u64 = survey.pieces.iter().map(|piece| piece.live_bytes).sum();
+        let segment_report = engine.segment_report();
+        let live: u64 = segment_report.pieces.iter().map(|piece| piece.live_bytes).sum();
         assert_eq!(live, engine.stats().queues.iter().map(|queue| queue.live_bytes).sum());
         assert!(live >= 200 * 1000);
-        assert!(survey.pieces.iter().all(|piece| piece.queue == Queue::Small && piece.opened_secs == 5));
-        assert!(survey.pieces.iter().all(|piece| piece.memory_bytes == survey.segment_bytes));
-        for piece in &survey.pieces {
-            let dies = survey.groups[usize::from(piece.group)] != Lifetime::Endless;
+        assert!(
+            segment_report.pieces.iter().all(|piece| piece.queue == Queue::Small && piece.opened_secs == 5)
+        );
+        assert!(segment_report.pieces.iter().all(|piece| piece.memory_bytes == segment_report.segment_bytes));
+        for piece in &segment_report.pieces {
+            let dies = segment_report.groups[usize::from(piece.group)] != TtlGroup::Endless;
             assert_eq!(piece.expired_secs, dies.then_some(35));
         }
-        assert_eq!(survey.groups.first(), Some(&Lifetime::Endless));
-        assert_eq!(survey.groups.last(), Some(&Lifetime::Longer));
+        assert_eq!(segment_report.groups.first(), Some(&TtlGroup::Endless));
+        assert_eq!(segment_report.groups.last(), Some(&TtlGroup::Longer));
     }
 }

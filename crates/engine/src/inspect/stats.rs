@@ -37,7 +37,7 @@ pub(crate) struct Counters {
     pub(crate) moves_to_main: Counter,
     pub(crate) moves_within_main: Counter,
     pub(crate) compacted: Counter,
-    pub(crate) threaded: Counter,
+    pub(crate) refilled: Counter,
     pub(crate) out_of_memory: Counter,
     pub(crate) queues: [QueueCounters; 3],
 }
@@ -90,7 +90,7 @@ pub struct Stats {
     /// Items moved by compaction.
     pub compacted: u64,
     /// Segments made ready to be written to between what lives in them, which then stays there.
-    pub threaded: u64,
+    pub refilled: u64,
     /// Stores that found no memory.
     pub out_of_memory: u64,
     /// log2 of the number of index buckets, rounded down.
@@ -154,7 +154,7 @@ impl Stats {
         add(&mut self.moves_to_main, &counters.moves_to_main);
         add(&mut self.moves_within_main, &counters.moves_within_main);
         add(&mut self.compacted, &counters.compacted);
-        add(&mut self.threaded, &counters.threaded);
+        add(&mut self.refilled, &counters.refilled);
         add(&mut self.out_of_memory, &counters.out_of_memory);
         for (total, counters) in self.queues.iter_mut().zip(&counters.queues) {
             add(&mut total.items, &counters.items);
@@ -184,7 +184,7 @@ impl Stats {
         sub(&mut self.moves_to_main, reset.moves_to_main);
         sub(&mut self.moves_within_main, reset.moves_within_main);
         sub(&mut self.compacted, reset.compacted);
-        sub(&mut self.threaded, reset.threaded);
+        sub(&mut self.refilled, reset.refilled);
         sub(&mut self.out_of_memory, reset.out_of_memory);
         for (queue, reset) in self.queues.iter_mut().zip(&reset.queues) {
             sub(&mut queue.evictions, reset.evictions);

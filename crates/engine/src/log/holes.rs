@@ -1,24 +1,24 @@
-//! Gaps: what is dead in a segment, between what lives, to be written again where it lies.
+//! Holes: what is dead in a segment, between what lives, to be written again where it lies.
 //!
 //! A segment that has gaps need not be emptied before it takes new items: they go into the gaps, and what lives stays where it is. Rosenblum
 //! and Ousterhout call that to thread the log (SOSP 1991), and copy instead, since a disk has to seek from gap to gap; F2FS does it where clean
 //! segments are few (Lee et al., FAST 2015). Memory does not seek: all that it costs is to look at what lives between two gaps.
 //!
-//! No item that can be found ever changes for that. Gaps are made out first, in a segment that was taken out of its queue; then whoever may
+//! No item that can be found ever changes for that. Holes are made out first, in a segment that was taken out of its queue; then whoever may
 //! still read what was dead by then must have ended their turn, as with segments in limbo; what dies later is left for another time.
 
 use std::ops::Range;
 
 use crate::engine::Engine;
-use crate::log::item::{FILLER_BYTES_MIN, Raw};
-use crate::log::segment::Id;
+use crate::log::item::{FILLER_BYTES_MIN, ItemRef};
+use crate::log::segment::SegmentId;
 
 /// The gaps of a segment, in the order in which they lie.
 #[derive(Default)]
-pub(crate) struct Gaps {
+pub(crate) struct Holes {
     /// Where the segment begins in the log.
     start: usize,
-    list: Vec<Gap>,
+    list: Vec<Hole>,
     /// The first that was not entered yet.
     next: usize,
     /// How far memory was fetched: in which gap, and where in it.
@@ -31,12 +31,12 @@ pub(crate) struct Gaps {
 
 /// From where to where, counted from the start of the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Gap {
+struct Hole {
     start: u32,
     end: u32,
 }
 
-impl Gap {
+impl Hole {
     fn bytes(self) -> usize {
         (self.end - self.start) as usize
     }
@@ -44,39 +44,39 @@ impl Gap {
 
 /// What lies where in a segment.
 #[derive(Default)]
-pub(crate) struct Layout {
-    pub(crate) gaps: Gaps,
+pub(crate) struct HoleMap {
+    pub(crate) holes: Holes,
     /// Items between them.
     pub(crate) live_items: u32,
 }
 
 /// A segment with gaps that its handle will fill, once nobody reads there any more.
-pub(crate) struct Threadable {
-    pub(crate) id: Id,
-    /// The turns that may read there have entered up to this epoch.
+pub(crate) struct PendingRefill {
+    pub(crate) id: SegmentId,
+    /// The guards that may read there have entered up to this epoch.
     pub(crate) tag: u64,
-    pub(crate) layout: Layout,
+    pub(crate) hole_map: HoleMap,
     /// How often another line took a segment meanwhile.
     pub(crate) refusals: u32,
 }
 
-impl Layout {
+impl HoleMap {
     /// Of a segment that begins there.
     pub(crate) fn of(start: usize) -> Self {
-        Self { gaps: Gaps { start, ..Gaps::default() }, live_items: 0 }
+        Self { holes: Holes { start, ..Holes::default() }, live_items: 0 }
     }
 
     /// Takes in the next item.
     pub(crate) fn note(&mut self, at: usize, bytes: usize, is_dead: bool) {
         if is_dead {
-            self.gaps.add(at, bytes);
+            self.holes.add(at, bytes);
         } else {
             self.live_items += 1;
         }
     }
 }
 
-impl Gaps {
+impl Holes {
     /// The next dead item: a gap, or more of the last one.
     fn add(&mut self, at: usize, bytes: usize) {
         let start = (at - self.start) as u32;
@@ -84,7 +84,7 @@ impl Gaps {
         self.bytes += bytes;
         match self.list.last_mut() {
             Some(last) if last.end == start => last.end = end,
-            _ => self.list.push(Gap { start, end }),
+            _ => self.list.push(Hole { start, end }),
         }
     }
 
@@ -105,7 +105,7 @@ impl Gaps {
 
     fn find(&self, bytes: usize) -> Option<usize> {
         let mut near = self.list.iter().skip(self.next).take(LOOKS_MAX);
-        near.position(|gap| fits(gap.bytes(), bytes)).map(|found| self.next + found)
+        near.position(|hole| fits(hole.bytes(), bytes)).map(|found| self.next + found)
     }
 
     /// Leaves the gap that is being filled, of which `rest_bytes` stay empty, for the next with room for so many bytes. Returns where in the
@@ -113,15 +113,15 @@ impl Gaps {
     pub(crate) fn enter(&mut self, bytes: usize, rest_bytes: usize) -> Option<Range<usize>> {
         let found = self.find(bytes)?;
         self.left_bytes +=
-            rest_bytes + self.list[self.next..found].iter().map(|gap| gap.bytes()).sum::<usize>();
+            rest_bytes + self.list[self.next..found].iter().map(|hole| hole.bytes()).sum::<usize>();
         self.next = found + 1;
-        let gap = self.list[found];
-        Some(self.start + gap.start as usize..self.start + gap.end as usize)
+        let hole = self.list[found];
+        Some(self.start + hole.start as usize..self.start + hole.end as usize)
     }
 
     /// What stays empty if nothing more comes, and `rest_bytes` of the gap that is being filled are.
     pub(crate) fn left_bytes(&self, rest_bytes: usize) -> usize {
-        let unentered = self.list[self.next..].iter().map(|gap| gap.bytes());
+        let unentered = self.list[self.next..].iter().map(|hole| hole.bytes());
         self.left_bytes + rest_bytes + unentered.sum::<usize>()
     }
 
@@ -129,9 +129,9 @@ impl Gaps {
     pub(crate) fn fetch_next(&mut self, bytes: usize) -> Option<usize> {
         loop {
             let (number, mut at) = self.fetched;
-            let gap = self.list.get(number)?;
-            at = at.max(gap.start);
-            if fits((gap.end - at) as usize, bytes) {
+            let hole = self.list.get(number)?;
+            at = at.max(hole.start);
+            if fits((hole.end - at) as usize, bytes) {
                 self.fetched.1 = at + bytes as u32;
                 return Some(self.start + at as usize);
             }
@@ -152,11 +152,11 @@ pub(crate) fn close(engine: &Engine, rest: Range<usize>) {
     if !rest.is_empty() {
         engine.log.lend(rest.clone());
         // SAFETY: what is left of a gap is its handle's alone: nothing in it can be found, and who had found what was there has ended their turn.
-        unsafe { Raw::write_filler(&engine.log, rest.start, rest.len()) }
+        unsafe { ItemRef::write_filler(&engine.log, rest.start, rest.len()) }
     }
 }
 
-/// Gaps looked at for one item: those passed over stay empty until another time.
+/// Holes looked at for one item: those passed over stay empty until another time.
 const LOOKS_MAX: usize = 8;
 
 #[cfg(test)]
@@ -164,31 +164,31 @@ mod tests {
     use super::*;
     use crate::{Config, Handle, LargePages, Now, Store, Stored};
 
-    fn gaps(list: &[Range<usize>]) -> Gaps {
-        let mut gaps = Layout::of(1000).gaps;
-        list.iter().for_each(|gap| gaps.add(gap.start, gap.len()));
-        gaps
+    fn holes(list: &[Range<usize>]) -> Holes {
+        let mut holes = HoleMap::of(1000).holes;
+        list.iter().for_each(|hole| holes.add(hole.start, hole.len()));
+        holes
     }
 
     #[test]
     fn neighbours_are_one_gap() {
-        let mut gaps = gaps(&[1000..1040, 1040..1100, 1200..1300]);
-        assert_eq!(gaps.bytes(), 200);
-        assert_eq!(gaps.enter(100, 0), Some(1000..1100));
-        assert_eq!(gaps.enter(100, 0), Some(1200..1300));
-        assert_eq!(gaps.enter(8, 0), None);
+        let mut holes = holes(&[1000..1040, 1040..1100, 1200..1300]);
+        assert_eq!(holes.bytes(), 200);
+        assert_eq!(holes.enter(100, 0), Some(1000..1100));
+        assert_eq!(holes.enter(100, 0), Some(1200..1300));
+        assert_eq!(holes.enter(8, 0), None);
     }
 
     #[test]
     fn what_is_passed_over_is_left() {
-        let mut gaps = gaps(&[1000..1040, 1048..1088, 1096..1200, 1208..1248]);
-        assert!(gaps.is_new() && gaps.has_room(100 - FILLER_BYTES_MIN));
-        assert_eq!(gaps.enter(80, 0), Some(1096..1200), "two are too short");
-        assert!(!gaps.is_new());
-        assert_eq!(gaps.left_bytes(24), 40 + 40 + 24 + 40);
-        assert_eq!(gaps.enter(80, 24), None);
-        assert_eq!(gaps.enter(40, 24), Some(1208..1248));
-        assert_eq!(gaps.left_bytes(0), 40 + 40 + 24);
+        let mut holes = holes(&[1000..1040, 1048..1088, 1096..1200, 1208..1248]);
+        assert!(holes.is_new() && holes.has_room(100 - FILLER_BYTES_MIN));
+        assert_eq!(holes.enter(80, 0), Some(1096..1200), "two are too short");
+        assert!(!holes.is_new());
+        assert_eq!(holes.left_bytes(24), 40 + 40 + 24 + 40);
+        assert_eq!(holes.enter(80, 24), None);
+        assert_eq!(holes.enter(40, 24), Some(1208..1248));
+        assert_eq!(holes.left_bytes(0), 40 + 40 + 24);
     }
 
     #[test]
@@ -200,12 +200,12 @@ mod tests {
     #[test]
     fn memory_is_fetched_where_items_will_go() {
         let list = [1000..1040, 1048..1128, 1136..1160, 1200..1240];
-        let (mut gaps, mut open) = (gaps(&list), 0..0);
+        let (mut holes, mut open) = (holes(&list), 0..0);
         let mut written = Vec::new();
         loop {
             if !fits(open.len(), 40) {
-                match gaps.enter(40, open.len()) {
-                    Some(gap) => open = gap,
+                match holes.enter(40, open.len()) {
+                    Some(hole) => open = hole,
                     None => break,
                 }
             }
@@ -213,7 +213,7 @@ mod tests {
             open.start += 40;
         }
         assert_eq!(written, [1000, 1048, 1088, 1200]);
-        let fetched: Vec<_> = std::iter::from_fn(|| gaps.fetch_next(40)).collect();
+        let fetched: Vec<_> = std::iter::from_fn(|| holes.fetch_next(40)).collect();
         assert_eq!(fetched, written);
     }
 
@@ -221,14 +221,14 @@ mod tests {
         (key << 32 | version).to_be_bytes().repeat(75 + (key * 7 + version) as usize % 12)
     }
 
-    /// Overwrites keys at random, each in a turn of its own, as long as there is memory.
+    /// Overwrites keys at random, each under a guard of its own, as long as there is memory.
     fn overwrite(handle: &mut Handle, versions: &mut [u64], random: &mut u64, times: usize) {
         for _ in 0..times {
             *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let number = (*random >> 33) % versions.len() as u64;
             let (key, version) = (number.to_be_bytes(), versions[number as usize] + 1);
-            let turn = handle.enter(Now { secs: 1, micros: 1 });
-            match turn.store(turn.prepare(&key), &Store::set(&key, &value(number, version))) {
+            let guard = handle.pin(Now { secs: 1, micros: 1 });
+            match guard.store(guard.prepare(&key), &Store::set(&key, &value(number, version))) {
                 Stored::TryAgain => {}
                 stored => {
                     assert!(matches!(stored, Stored::Stored { .. }), "{stored:?}");
@@ -238,7 +238,7 @@ mod tests {
         }
     }
 
-    /// What a turn has found stays as it was to its end, although all around it is overwritten.
+    /// What a guard has found stays as it was to its end, although all around it is overwritten.
     #[test]
     fn gaps_are_filled_when_nobody_reads_there_any_more() {
         let engine = Engine::new(Config {
@@ -257,10 +257,10 @@ mod tests {
         let mut random = 1;
         overwrite(&mut writer, &mut versions, &mut random, 5 * keys);
         for _ in 0..rounds {
-            let turn = reader.enter(Now { secs: 1, micros: 1 });
+            let guard = reader.pin(Now { secs: 1, micros: 1 });
             let find = |number: usize| {
                 let key = (number as u64).to_be_bytes();
-                Some((number, turn.get(&key, turn.prepare(&key)).ok()?))
+                Some((number, guard.get(&key, guard.prepare(&key)).ok()?))
             };
             let found: Vec<_> = (0..keys).filter_map(find).collect();
             let before = versions.clone();
@@ -268,10 +268,10 @@ mod tests {
             for (number, item) in found {
                 assert_eq!(item.value(), value(number as u64, before[number]), "{number}");
             }
-            drop(turn);
+            drop(guard);
             overwrite(&mut writer, &mut versions, &mut random, 2 * keys);
         }
         let stats = engine.stats();
-        assert!(stats.threaded > rounds && stats.evictions == 0, "{stats:?}");
+        assert!(stats.refilled > rounds && stats.evictions == 0, "{stats:?}");
     }
 }

@@ -15,7 +15,7 @@
 //! under the lock of the item's bucket; the time of the last use and FETCHED change without it (a lost update there costs
 //! nothing).
 //!
-//! Unsafe code lives here because items are read where they lie. The one invariant: a [`Raw`] points to an item that was
+//! Unsafe code lives here because items are read where they lie. The one invariant: a [`ItemRef`] points to an item that was
 //! written whole before its place was published, in memory that is not used again while the reader's turn lasts.
 #![allow(unsafe_code)]
 
@@ -102,11 +102,11 @@ impl Shape {
     }
 }
 
-/// An item found. Copy it freely, but not beyond the turn.
+/// An item found. Copy it freely, but not beyond the guard.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Raw(NonNull<u8>);
+pub(crate) struct ItemRef(NonNull<u8>);
 
-impl Raw {
+impl ItemRef {
     /// The item at an offset of the log.
     ///
     /// # Safety
@@ -116,7 +116,7 @@ impl Raw {
         Self(log.at(offset))
     }
 
-    /// Writes header and key of a new item at an offset of the log; the value follows by [`Raw::value_mut`].
+    /// Writes header and key of a new item at an offset of the log; the value follows by [`ItemRef::value_mut`].
     ///
     /// # Safety
     /// `shape.size()` bytes from `offset` belong to the caller alone, who has told nobody else of them.
@@ -167,7 +167,7 @@ impl Raw {
     /// Writes what looks like a dead item over a piece of the log.
     ///
     /// # Safety
-    /// As for [`Raw::write`], with `bytes`, a multiple of [`ALIGN_BYTES`] from [`FILLER_BYTES_MIN`] to those of a segment.
+    /// As for [`ItemRef::write`], with `bytes`, a multiple of [`ALIGN_BYTES`] from [`FILLER_BYTES_MIN`] to those of a segment.
     pub(crate) unsafe fn write_filler(log: &Region, offset: usize, bytes: usize) {
         let shape = Shape {
             key_bytes: 0,
@@ -185,7 +185,7 @@ impl Raw {
     /// Writes a copy of an item: everything but the marks' and times' later changes.
     ///
     /// # Safety
-    /// As for [`Raw::write`], with `self.size()` bytes.
+    /// As for [`ItemRef::write`], with `self.size()` bytes.
     pub(crate) unsafe fn copy_to(self, log: &Region, offset: usize) -> Self {
         // SAFETY: by the caller's promise.
         unsafe {
@@ -208,7 +208,7 @@ impl Raw {
     /// The value of an item that is still being written.
     ///
     /// # Safety
-    /// The item is the caller's alone and of that shape, as in [`Raw::write`].
+    /// The item is the caller's alone and of that shape, as in [`ItemRef::write`].
     pub(crate) unsafe fn value_mut<'a>(self, shape: &Shape) -> &'a mut [u8] {
         // SAFETY: within the item; exclusive by the caller's promise. Bytes of a recycled segment are initialised.
         unsafe {
@@ -220,7 +220,7 @@ impl Raw {
     }
 
     pub(crate) fn key<'a>(self) -> &'a [u8] {
-        // SAFETY: the type's invariant: key bytes are initialised, immutable, and outlive the turn.
+        // SAFETY: the type's invariant: key bytes are initialised, immutable, and outlive the guard.
         unsafe { std::slice::from_raw_parts(self.0.add(self.key_offset()).as_ptr(), self.key_bytes()) }
     }
 
@@ -395,7 +395,7 @@ impl Raw {
     }
 }
 
-/// The size that memcached would account for an item, see [`Raw::accounted_bytes`].
+/// The size that memcached would account for an item, see [`ItemRef::accounted_bytes`].
 pub(crate) fn accounted_bytes(key_bytes: usize, value_bytes: usize, client_flags: u32) -> u64 {
     (key_bytes + value_bytes) as u64 + 59 + if client_flags == 0 { 0 } else { 4 }
 }
@@ -424,7 +424,7 @@ mod tests {
             let expiry = if has_expiry { Expiry::at(77) } else { Expiry::NEVER };
             // SAFETY: the region is ours alone.
             let item = unsafe {
-                let item = Raw::write(&log, 64, &shape, key, expiry, 5);
+                let item = ItemRef::write(&log, 64, &shape, key, expiry, 5);
                 item.value_mut(&shape).copy_from_slice(value);
                 item
             };

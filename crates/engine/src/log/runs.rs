@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::engine::Engine;
-use crate::log::leases::Held;
-use crate::log::segment::{FREE, Id};
+use crate::log::leases::Leases;
+use crate::log::segment::{FREE, SegmentId};
 use crate::mem::region::PAGE_BYTES;
 
 /// What a run that was warm may have beyond what was asked for: who announces a large value and sends nothing holds no more.
@@ -19,7 +19,7 @@ const HELD_BYTES_MAX: u64 = 1 << 20;
 /// A run that is nobody else's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
-    pub(crate) id: Id,
+    pub(crate) id: SegmentId,
     /// Address space.
     pub(crate) segments: u32,
     /// From its start; a multiple of [`PAGE_BYTES`].
@@ -28,97 +28,98 @@ pub(crate) struct Run {
 
 /// What there is not enough of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lack {
+pub(crate) enum AllocError {
     Memory,
     /// Address space for runs, in one piece.
-    Space,
+    AddressSpace,
 }
 
-/// Free runs, and those held beyond turns. Locked once per large item, and per step of its upload.
+/// Free runs, and those held beyond guards. Locked once per large item, and per step of its upload.
 pub(crate) struct Runs {
     free: Mutex<Free>,
     /// Held together with no other lock.
-    held: Mutex<Held>,
-    warm_bytes: AtomicU64,
+    leases: Mutex<Leases>,
+    committed_bytes: AtomicU64,
 }
 
 struct Free {
     /// Without memory, merged: start -> length, in segments.
-    bare: BTreeMap<Id, u32>,
+    reserved: BTreeMap<SegmentId, u32>,
     /// With memory: its bytes and the start -> length, in segments.
-    warm: BTreeMap<(u64, Id), u32>,
+    committed: BTreeMap<(u64, SegmentId), u32>,
 }
 
 impl Runs {
-    pub(crate) fn new(first: Id, segments: u32) -> Self {
-        let free = Free { bare: BTreeMap::from([(first, segments)]), warm: BTreeMap::new() };
-        Self { free: Mutex::new(free), held: Mutex::default(), warm_bytes: AtomicU64::new(0) }
+    pub(crate) fn new(first: SegmentId, segments: u32) -> Self {
+        let free = Free { reserved: BTreeMap::from([(first, segments)]), committed: BTreeMap::new() };
+        Self { free: Mutex::new(free), leases: Mutex::default(), committed_bytes: AtomicU64::new(0) }
     }
 
     /// Memory of free runs.
-    pub(crate) fn warm_bytes(&self) -> u64 {
-        self.warm_bytes.load(Relaxed)
+    pub(crate) fn committed_bytes(&self) -> u64 {
+        self.committed_bytes.load(Relaxed)
     }
 
     /// One of about `bytes`: the smallest that has them all, else the largest that has half of them.
-    fn take_warm(&self, segments: u32, bytes: u64) -> Option<Run> {
+    fn take_committed(&self, segments: u32, bytes: u64) -> Option<Run> {
         let mut free = self.free();
-        let is_long = |&(_, &length): &(&(u64, Id), &u32)| length >= segments;
+        let is_long = |&(_, &length): &(&(u64, SegmentId), &u32)| length >= segments;
         let (&key, _) = free
-            .warm
+            .committed
             .range((bytes, 0)..(bytes * 2, 0))
             .find(is_long)
-            .or_else(|| free.warm.range((bytes / 2, 0)..(bytes, 0)).rfind(is_long))?;
-        Some(self.remove_warm(&mut free, key))
+            .or_else(|| free.committed.range((bytes / 2, 0)..(bytes, 0)).rfind(is_long))?;
+        Some(self.remove_committed(&mut free, key))
     }
 
     /// Any that is warm: the smallest of at least `bytes`, else the largest.
-    fn take_any_warm(&self, bytes: u64) -> Option<Run> {
+    fn take_any_committed(&self, bytes: u64) -> Option<Run> {
         let mut free = self.free();
-        let (&key, _) = free.warm.range((bytes, 0)..).next().or_else(|| free.warm.last_key_value())?;
-        Some(self.remove_warm(&mut free, key))
+        let (&key, _) =
+            free.committed.range((bytes, 0)..).next().or_else(|| free.committed.last_key_value())?;
+        Some(self.remove_committed(&mut free, key))
     }
 
-    fn remove_warm(&self, free: &mut Free, key: (u64, Id)) -> Run {
-        let segments = free.warm.remove(&key).unwrap_or(0);
-        self.warm_bytes.fetch_sub(key.0, Relaxed);
+    fn remove_committed(&self, free: &mut Free, key: (u64, SegmentId)) -> Run {
+        let segments = free.committed.remove(&key).unwrap_or(0);
+        self.committed_bytes.fetch_sub(key.0, Relaxed);
         Run { id: key.1, segments, memory_bytes: key.0 }
     }
 
-    fn put_warm(&self, run: Run) {
+    fn put_committed(&self, run: Run) {
         let mut free = self.free();
-        self.warm_bytes.fetch_add(run.memory_bytes, Relaxed);
-        free.warm.insert((run.memory_bytes, run.id), run.segments);
+        self.committed_bytes.fetch_add(run.memory_bytes, Relaxed);
+        free.committed.insert((run.memory_bytes, run.id), run.segments);
     }
 
     /// First fit.
-    fn take_bare(&self, segments: u32) -> Option<Id> {
-        let bare = &mut self.free().bare;
-        let (&start, &length) = bare.iter().find(|&(_, &length)| length >= segments)?;
-        bare.remove(&start);
+    fn take_reserved(&self, segments: u32) -> Option<SegmentId> {
+        let reserved = &mut self.free().reserved;
+        let (&start, &length) = reserved.iter().find(|&(_, &length)| length >= segments)?;
+        reserved.remove(&start);
         if length > segments {
-            bare.insert(start + segments, length - segments);
+            reserved.insert(start + segments, length - segments);
         }
         Some(start)
     }
 
-    fn put_bare(&self, mut start: Id, mut segments: u32) {
-        let bare = &mut self.free().bare;
-        if let Some(after) = bare.remove(&(start + segments)) {
+    fn put_reserved(&self, mut start: SegmentId, mut segments: u32) {
+        let reserved = &mut self.free().reserved;
+        if let Some(after) = reserved.remove(&(start + segments)) {
             segments += after;
         }
-        if let Some((&before, &length)) = bare.range(..start).next_back()
+        if let Some((&before, &length)) = reserved.range(..start).next_back()
             && before + length == start
         {
-            bare.remove(&before);
+            reserved.remove(&before);
             start = before;
             segments += length;
         }
-        bare.insert(start, segments);
+        reserved.insert(start, segments);
     }
 
-    pub(crate) fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn leases(&self) -> MutexGuard<'_, Leases> {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn free(&self) -> MutexGuard<'_, Free> {
@@ -129,13 +130,13 @@ impl Runs {
 
 impl Engine {
     /// A run for an item of `item_bytes` with memory for its first `bytes`; perhaps for more.
-    pub(crate) fn take_run(&self, item_bytes: usize, bytes: usize) -> Result<Run, Lack> {
+    pub(crate) fn take_run(&self, item_bytes: usize, bytes: usize) -> Result<Run, AllocError> {
         let segments = item_bytes.div_ceil(self.segments.segment_bytes) as u32;
         let bytes = bytes.next_multiple_of(PAGE_BYTES) as u64;
         let whole_bytes = item_bytes.next_multiple_of(PAGE_BYTES) as u64;
-        self.reclaim();
-        let Some(mut run) = self.runs.take_warm(segments, whole_bytes) else {
-            return self.take_bare_run(segments, bytes);
+        self.drain_limbo();
+        let Some(mut run) = self.runs.take_committed(segments, whole_bytes) else {
+            return self.take_reserved_run(segments, bytes);
         };
         // A little too much is cheaper than to give back what another wants next.
         let memory_max = (whole_bytes + whole_bytes / 16).min(HELD_BYTES_MAX.max(bytes));
@@ -147,37 +148,37 @@ impl Engine {
             run.memory_bytes = kept_bytes;
         } else if run.memory_bytes < bytes {
             if !self.extend_run(run.id, run.memory_bytes, bytes - run.memory_bytes) {
-                self.runs.put_warm(run);
-                return Err(Lack::Memory);
+                self.runs.put_committed(run);
+                return Err(AllocError::Memory);
             }
             run.memory_bytes = bytes;
         }
         Ok(run)
     }
 
-    fn take_bare_run(&self, segments: u32, memory_bytes: u64) -> Result<Run, Lack> {
+    fn take_reserved_run(&self, segments: u32, memory_bytes: u64) -> Result<Run, AllocError> {
         if !self.take_bytes(memory_bytes) {
-            return Err(Lack::Memory);
+            return Err(AllocError::Memory);
         }
         loop {
-            if let Some(id) = self.runs.take_bare(segments) {
+            if let Some(id) = self.runs.take_reserved(segments) {
                 if !self.commit(self.segments.start(id), memory_bytes as usize) {
-                    self.runs.put_bare(id, segments);
+                    self.runs.put_reserved(id, segments);
                     self.budget.give(memory_bytes);
-                    return Err(Lack::Memory);
+                    return Err(AllocError::Memory);
                 }
                 return Ok(Run { id, segments, memory_bytes });
             }
             // Warm ones may lie in the way.
-            if !self.cool_run(0) {
+            if !self.decommit_run(0) {
                 self.budget.give(memory_bytes);
-                return Err(Lack::Space);
+                return Err(AllocError::AddressSpace);
             }
         }
     }
 
     /// Charges more memory for a run that has some, and commits it. False: there is none.
-    pub(crate) fn extend_run(&self, id: Id, memory_bytes: u64, more_bytes: u64) -> bool {
+    pub(crate) fn extend_run(&self, id: SegmentId, memory_bytes: u64, more_bytes: u64) -> bool {
         if !self.take_bytes(more_bytes) {
             return false;
         }
@@ -190,7 +191,7 @@ impl Engine {
     }
 
     /// Frees a run that nobody else knows of.
-    pub(crate) fn free_run(&self, id: Id) {
+    pub(crate) fn free_run(&self, id: SegmentId) {
         let segment = self.segments.get(id);
         // Else its upload was never published.
         if segment.state.load(Relaxed) != FREE {
@@ -198,21 +199,21 @@ impl Engine {
             segment.state.store(FREE, Relaxed);
         }
         let (segments, memory_bytes) =
-            (segment.run_segments.load(Relaxed), segment.books.filled_bytes.load(Relaxed));
+            (segment.run_segments.load(Relaxed), segment.usage.filled_bytes.load(Relaxed));
         let start = self.segments.start(id);
         self.poison(start..start + memory_bytes as usize);
-        self.runs.put_warm(Run { id, segments, memory_bytes });
+        self.runs.put_committed(Run { id, segments, memory_bytes });
         if self.budget.is_exceeded() {
-            self.cool_run(memory_bytes);
+            self.decommit_run(memory_bytes);
         }
     }
 
     /// Gives the memory of a free run back to the system, preferably of one that has `bytes`. False: there is none.
-    pub(crate) fn cool_run(&self, bytes: u64) -> bool {
-        let Some(run) = self.runs.take_any_warm(bytes) else { return false };
+    pub(crate) fn decommit_run(&self, bytes: u64) -> bool {
+        let Some(run) = self.runs.take_any_committed(bytes) else { return false };
         self.decommit(self.segments.start(run.id), run.memory_bytes as usize);
         self.budget.give(run.memory_bytes);
-        self.runs.put_bare(run.id, run.segments);
+        self.runs.put_reserved(run.id, run.segments);
         true
     }
 }
@@ -224,29 +225,30 @@ mod tests {
     #[test]
     fn bare_runs_merge_when_they_come_back() {
         let runs = Runs::new(4, 10);
-        let (a, b, c) = (runs.take_bare(3).unwrap(), runs.take_bare(3).unwrap(), runs.take_bare(4).unwrap());
+        let (a, b, c) =
+            (runs.take_reserved(3).unwrap(), runs.take_reserved(3).unwrap(), runs.take_reserved(4).unwrap());
         assert_eq!((a, b, c), (4, 7, 10));
-        assert_eq!(runs.take_bare(1), None);
-        runs.put_bare(a, 3);
-        runs.put_bare(c, 4);
-        assert_eq!(runs.take_bare(5), None);
-        runs.put_bare(b, 3);
-        assert_eq!(runs.take_bare(10), Some(4));
+        assert_eq!(runs.take_reserved(1), None);
+        runs.put_reserved(a, 3);
+        runs.put_reserved(c, 4);
+        assert_eq!(runs.take_reserved(5), None);
+        runs.put_reserved(b, 3);
+        assert_eq!(runs.take_reserved(10), Some(4));
     }
 
     #[test]
     fn a_warm_run_goes_to_an_item_of_about_its_size() {
         let runs = Runs::new(0, 100);
-        let warm = |id, segments, memory_bytes| Run { id, segments, memory_bytes };
-        let all = [warm(0, 1, 40), warm(1, 2, 100), warm(3, 9, 100), warm(12, 2, 150)];
-        all.into_iter().for_each(|run| runs.put_warm(run));
-        assert_eq!(runs.warm_bytes(), 390);
-        assert_eq!(runs.take_warm(2, 300), Some(all[3]), "the largest that is smaller, but has half");
-        assert_eq!(runs.take_warm(9, 90), Some(all[2]), "the smallest that is long enough");
-        assert_eq!(runs.take_warm(1, 15), None, "more than twice as large");
-        assert_eq!(runs.take_warm(1, 90), Some(all[1]));
-        assert_eq!((runs.take_warm(1, 90), runs.warm_bytes()), (None, 40));
-        assert_eq!(runs.take_any_warm(90), Some(all[0]));
-        assert_eq!(runs.take_any_warm(0), None);
+        let committed = |id, segments, memory_bytes| Run { id, segments, memory_bytes };
+        let all = [committed(0, 1, 40), committed(1, 2, 100), committed(3, 9, 100), committed(12, 2, 150)];
+        all.into_iter().for_each(|run| runs.put_committed(run));
+        assert_eq!(runs.committed_bytes(), 390);
+        assert_eq!(runs.take_committed(2, 300), Some(all[3]), "the largest that is smaller, but has half");
+        assert_eq!(runs.take_committed(9, 90), Some(all[2]), "the smallest that is long enough");
+        assert_eq!(runs.take_committed(1, 15), None, "more than twice as large");
+        assert_eq!(runs.take_committed(1, 90), Some(all[1]));
+        assert_eq!((runs.take_committed(1, 90), runs.committed_bytes()), (None, 40));
+        assert_eq!(runs.take_any_committed(90), Some(all[0]));
+        assert_eq!(runs.take_any_committed(0), None);
     }
 }

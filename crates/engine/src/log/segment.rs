@@ -9,13 +9,13 @@
 //! | [`FREE`], ready (a run: warm) | the pool's; has memory | open | `Engine::take_segment`, `take_run` |
 //! | | | bare, when the memory is wanted elsewhere | `decommit_segment`, `cool_run` |
 //! | [`OPEN`] | a handle appends to it | waiting | `Open::seal` |
-//! | (a run: still [`FREE`]) | an upload fills it | waiting | `Turn::publish` |
-//! | | | limbo, when others need its memory | `Engine::admit_step`, `cut_upload` |
-//! | [`WAITING`] | its queue's | claimed | [`Segments::next_victim`], `claim_hollow`, `claim_thin_if`, `most_dead`, `withdraw` |
-//! | [`CLAIMED`] | a handle empties it, or looks for gaps in it | waiting again | [`Segments::put_back`]; a run that was read: `seal` |
+//! | (a run: still [`FREE`]) | an upload fills it | waiting | `Guard::publish` |
+//! | | | limbo, when others need its memory | `Engine::admit_step`, `revoke_upload` |
+//! | [`SEALED`] | its queue's | claimed | [`Segments::next_victim`], `claim_hollow`, `claim_thin_if`, `most_dead`, `withdraw` |
+//! | [`RECLAIMING`] | a handle empties it, or looks for gaps in it | waiting again | [`Segments::put_back`]; a run that was read: `seal` |
 //! | | | limbo | `Engine::retire_segment`, `retire` |
 //! | | | open | `Writer::await_turns`: its gaps are written to when nobody reads there any more |
-//! | limbo: [`FREE`] (a run: [`CLAIMED`]) | nobody's; readers may still be there | ready, warm | `Engine::reclaim`; a run when its last pin goes, or is cut off (`held.rs`) |
+//! | limbo: [`FREE`] (a run: [`RECLAIMING`]) | nobody's; readers may still be there | ready, warm | `Engine::reclaim`; a run when its last pin goes, or is revoked (`leases.rs`) |
 //!
 //! A segment whose last item dies while it waits is claimed and retired on the spot.
 
@@ -26,10 +26,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::*}
 
 use crate::epoch::epochs::Epochs;
 use crate::log::segment_sums::SegmentSums;
-use crate::mem::cache_padded::Apart;
+use crate::mem::cache_padded::CachePadded;
 use crate::mem::region::prefetch;
 use crate::mem::table::{Table, Zeroed};
-use crate::policy::priority::Novelty;
+use crate::policy::priority::InsertPriority;
 use crate::policy::queues::Queues;
 use crate::request::{Expiry, Now};
 use crate::sync::{self, Mutex, fence};
@@ -47,7 +47,7 @@ pub(crate) const MAIN: usize = 1;
 pub(crate) const LARGE: usize = 2;
 
 /// The number of a segment, or of a run's first segment.
-pub(crate) type Id = u32;
+pub(crate) type SegmentId = u32;
 
 /// The group for an item that dies at `expiry`.
 pub(crate) fn group_of(expiry: Expiry, now: Now, groups: usize) -> usize {
@@ -69,21 +69,21 @@ pub(crate) struct Segment {
     /// SMALL or MAIN.
     pub(crate) queue: AtomicU8,
     pub(crate) group: AtomicU8,
-    /// [`FREE`], [`OPEN`], [`WAITING`] or [`CLAIMED`].
+    /// [`FREE`], [`OPEN`], [`SEALED`] or [`RECLAIMING`].
     pub(crate) state: sync::AtomicU8,
     /// Changes whenever the segment is opened or claimed, so that a place in a queue that has outlived its purpose is
     /// recognised.
-    pub(crate) life: sync::AtomicU32,
+    pub(crate) generation: sync::AtomicU32,
     /// The flush mark when it was opened; items under an older mark than the engine's are flushed.
     pub(crate) flush_mark: AtomicU32,
-    pub(crate) books: Books,
+    pub(crate) usage: Usage,
     /// The second from which all items are dead; u32::MAX: one never dies; 0: no item yet.
     pub(crate) expiry_max: AtomicU32,
     pub(crate) opened_secs: AtomicU32,
-    /// Runs: how many readers beyond turns hold it, and [`DOOMED`].
+    /// Runs: how many readers beyond guards hold it, and [`FREE_ON_UNPIN`].
     pub(crate) pins: AtomicU32,
-    /// Runs: how often those who held it beyond turns were cut off (`held.rs`).
-    pub(crate) cuts: AtomicU32,
+    /// Runs: how often those who held it beyond guards were revoked (`leases.rs`).
+    pub(crate) revocations: AtomicU32,
     /// Runs: address space in segments.
     pub(crate) run_segments: AtomicU32,
     /// Sum of the weights of what was appended (`priority.rs`); for a run that of its item.
@@ -93,20 +93,20 @@ pub(crate) struct Segment {
     /// The lists of thin segments that it is in, a bit each. Written under the queues' lock.
     pub(crate) listed: AtomicU8,
     /// What was written into its gaps the last time left most of them empty: it is better emptied.
-    pub(crate) is_ragged: AtomicBool,
+    pub(crate) has_unfilled_holes: AtomicBool,
     /// Its memory was moved to a large page.
     pub(crate) on_large_page: AtomicBool,
 }
 
 /// The segment or run that an item lies in.
 #[derive(Clone, Copy)]
-pub(crate) struct Home<'s> {
+pub(crate) struct SegmentRef<'s> {
     pub(crate) segment: &'s Segment,
-    pub(crate) id: Id,
+    pub(crate) id: SegmentId,
     pub(crate) is_run: bool,
 }
 
-impl Home<'_> {
+impl SegmentRef<'_> {
     /// Which of `Stats::queues` its items count in.
     #[inline]
     pub(crate) fn queue(self) -> usize {
@@ -117,14 +117,14 @@ impl Home<'_> {
 /// Every store and every overwrite writes here, and every look-up reads the fields beside it. One line alone: there are many segments.
 #[cfg_attr(all(loom, test), derive(Default))]
 #[repr(align(64))]
-pub(crate) struct Books {
+pub(crate) struct Usage {
     /// Bytes appended, by the one who appends; for a run its memory.
     pub(crate) filled_bytes: sync::AtomicU64,
     /// ... of which of items that the index no longer points to; for a run also what its item leaves empty.
     pub(crate) dead_bytes: sync::AtomicU64,
 }
 
-impl Books {
+impl Usage {
     /// Bytes of items that the index points to, or will in a moment. From when the segment waits never below the truth.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.filled_bytes.load(Relaxed).saturating_sub(self.dead_bytes.load(Acquire))
@@ -140,12 +140,12 @@ pub(crate) const FREE: u8 = 0;
 /// A handle appends to it.
 pub(crate) const OPEN: u8 = 1;
 /// Sealed, in its queue.
-pub(crate) const WAITING: u8 = 2;
+pub(crate) const SEALED: u8 = 2;
 /// Sealed, and a handle is emptying it.
-pub(crate) const CLAIMED: u8 = 3;
+pub(crate) const RECLAIMING: u8 = 3;
 
 /// In [`Segment::pins`]: the run is to be freed with the last pin.
-pub(crate) const DOOMED: u32 = 1 << 31;
+pub(crate) const FREE_ON_UNPIN: u32 = 1 << 31;
 
 impl Segment {
     /// Begins a new life.
@@ -153,21 +153,21 @@ impl Segment {
         self.queue.store(queue as u8, Relaxed);
         self.group.store(group as u8, Relaxed);
         self.state.store(OPEN, Relaxed);
-        self.life.fetch_add(1, Relaxed);
+        self.generation.fetch_add(1, Relaxed);
         self.flush_mark.store(flush_mark, Relaxed);
-        self.books.filled_bytes.store(0, Relaxed);
-        self.books.dead_bytes.store(0, Relaxed);
+        self.usage.filled_bytes.store(0, Relaxed);
+        self.usage.dead_bytes.store(0, Relaxed);
         self.expiry_max.store(0, Relaxed);
         self.opened_secs.store(now.secs, Relaxed);
         self.pins.store(0, Relaxed);
         self.weight.store(0, Relaxed);
-        self.is_ragged.store(false, Relaxed);
+        self.has_unfilled_holes.store(false, Relaxed);
     }
 
     /// Begins a life in which what lives in it stays there, and gaps of so many bytes are taken for filled.
-    pub(crate) fn reopen(&self, gap_bytes: usize, now: Now) {
-        self.life.fetch_add(1, Relaxed);
-        self.books.dead_bytes.fetch_sub(gap_bytes as u64, Relaxed);
+    pub(crate) fn reopen(&self, hole_bytes: usize, now: Now) {
+        self.generation.fetch_add(1, Relaxed);
+        self.usage.dead_bytes.fetch_sub(hole_bytes as u64, Relaxed);
         self.opened_secs.store(now.secs, Relaxed);
     }
 
@@ -185,9 +185,9 @@ impl Segment {
         }
     }
 
-    /// Its items lie still, and may be walked within a turn.
+    /// Its items lie still, and may be walked under a guard.
     pub(crate) fn is_sealed(&self) -> bool {
-        self.state.load(Acquire) >= WAITING
+        self.state.load(Acquire) >= SEALED
     }
 
     /// Every item in it has expired.
@@ -199,31 +199,31 @@ impl Segment {
 /// Free segments. Locked once per segment.
 pub(crate) struct Pool {
     /// Have memory, and are clean of readers.
-    ready: Vec<Id>,
+    ready: Vec<SegmentId>,
     /// Have no memory.
-    bare: Vec<Id>,
+    reserved: Vec<SegmentId>,
 }
 
 impl Pool {
     fn new(segments: u32) -> Self {
-        Self { ready: Vec::new(), bare: (0..segments).rev().collect() }
+        Self { ready: Vec::new(), reserved: (0..segments).rev().collect() }
     }
 
     /// One, if more than `kept` are there.
-    pub(crate) fn take_ready(&mut self, kept: usize) -> Option<Id> {
+    pub(crate) fn take_ready(&mut self, kept: usize) -> Option<SegmentId> {
         if self.ready.len() > kept { self.ready.pop() } else { None }
     }
 
-    pub(crate) fn take_bare(&mut self) -> Option<Id> {
-        self.bare.pop()
+    pub(crate) fn take_reserved(&mut self) -> Option<SegmentId> {
+        self.reserved.pop()
     }
 
-    pub(crate) fn put_ready(&mut self, id: Id) {
+    pub(crate) fn put_ready(&mut self, id: SegmentId) {
         self.ready.push(id);
     }
 
-    pub(crate) fn put_bare(&mut self, id: Id) {
-        self.bare.push(id);
+    pub(crate) fn put_reserved(&mut self, id: SegmentId) {
+        self.reserved.push(id);
     }
 
     pub(crate) fn ready_count(&self) -> usize {
@@ -241,14 +241,14 @@ pub(crate) struct Segments {
     pub(crate) segment_bytes: usize,
     /// Its logarithm: every look-up asks which segment an item lies in.
     segment_power: u32,
-    pool: Apart<Mutex<Pool>>,
-    pub(crate) queues: Apart<Mutex<Queues>>,
-    pub(crate) sums: Apart<SegmentSums>,
+    pool: CachePadded<Mutex<Pool>>,
+    pub(crate) queues: CachePadded<Mutex<Queues>>,
+    pub(crate) sums: CachePadded<SegmentSums>,
     /// The due time of what was emptied last: see `queues.rs`. Written under the queues' lock.
     pub(crate) clock: AtomicU64,
-    pub(crate) novelty: Novelty,
+    pub(crate) insert_priority: InsertPriority,
     /// Segments ready to be opened: a hint that needs no lock.
-    pub(crate) ready_count: Apart<AtomicU32>,
+    pub(crate) ready_count: CachePadded<AtomicU32>,
     /// What all segments that have memory can hold: less than their size where the ends of sealed ones stayed empty.
     pub(crate) capacity_bytes: AtomicU64,
 }
@@ -260,47 +260,47 @@ impl Segments {
             log_segments,
             segment_bytes,
             segment_power: segment_bytes.ilog2(),
-            pool: Apart::new(Mutex::new(Pool::new(log_segments))),
-            queues: Apart::default(),
-            sums: Apart::default(),
+            pool: CachePadded::new(Mutex::new(Pool::new(log_segments))),
+            queues: CachePadded::default(),
+            sums: CachePadded::default(),
             clock: AtomicU64::new(0),
-            novelty: Novelty::default(),
-            ready_count: Apart::default(),
+            insert_priority: InsertPriority::default(),
+            ready_count: CachePadded::default(),
             capacity_bytes: AtomicU64::new(0),
         })
     }
 
-    pub(crate) fn get(&self, id: Id) -> &Segment {
+    pub(crate) fn get(&self, id: SegmentId) -> &Segment {
         &self.all[id as usize]
     }
 
     /// Where an item at this offset lives.
     #[inline]
-    pub(crate) fn home_of(&self, offset: usize) -> Home<'_> {
-        self.home(self.id_at(offset))
+    pub(crate) fn segment_ref_at(&self, offset: usize) -> SegmentRef<'_> {
+        self.segment_ref(self.id_at(offset))
     }
 
-    pub(crate) fn home(&self, id: Id) -> Home<'_> {
-        Home { segment: self.get(id), id, is_run: self.is_run(id) }
+    pub(crate) fn segment_ref(&self, id: SegmentId) -> SegmentRef<'_> {
+        SegmentRef { segment: self.get(id), id, is_run: self.is_run(id) }
     }
 
     /// Starts fetching what is known of a segment.
-    pub(crate) fn prefetch(&self, id: Id) {
+    pub(crate) fn prefetch(&self, id: SegmentId) {
         let segment = self.get(id);
         prefetch((&raw const segment.state).cast());
-        prefetch((&raw const segment.books).cast());
+        prefetch((&raw const segment.usage).cast());
     }
 
     /// The segment, or the run's first segment, that holds an offset at which an item starts.
-    pub(crate) fn id_at(&self, offset: usize) -> Id {
-        (offset >> self.segment_power) as Id
+    pub(crate) fn id_at(&self, offset: usize) -> SegmentId {
+        (offset >> self.segment_power) as SegmentId
     }
 
-    pub(crate) fn start(&self, id: Id) -> usize {
+    pub(crate) fn start(&self, id: SegmentId) -> usize {
         (id as usize) << self.segment_power
     }
 
-    pub(crate) fn is_run(&self, id: Id) -> bool {
+    pub(crate) fn is_run(&self, id: SegmentId) -> bool {
         id >= self.log_segments
     }
 
@@ -313,21 +313,21 @@ impl Segments {
     }
 
     /// A segment or run was opened: it counts among those that hold something.
-    pub(crate) fn note_opened(&self, id: Id) {
-        let (home, opened_secs) = (self.home(id), self.get(id).opened_secs.load(Relaxed));
-        self.sums.add(home.queue(), self.memory_bytes(id), opened_secs);
-        self.sums.note_use(if home.is_run { id - self.log_segments } else { id }, home.is_run);
+    pub(crate) fn note_opened(&self, id: SegmentId) {
+        let (segment_ref, opened_secs) = (self.segment_ref(id), self.get(id).opened_secs.load(Relaxed));
+        self.sums.add(segment_ref.queue(), self.memory_bytes(id), opened_secs);
+        self.sums.note_use(if segment_ref.is_run { id - self.log_segments } else { id }, segment_ref.is_run);
     }
 
     /// It is about to be free, or to be opened anew: it counts no longer.
-    pub(crate) fn note_closed(&self, id: Id) {
+    pub(crate) fn note_closed(&self, id: SegmentId) {
         let opened_secs = self.get(id).opened_secs.load(Relaxed);
-        self.sums.remove(self.home(id).queue(), self.memory_bytes(id), opened_secs);
+        self.sums.remove(self.segment_ref(id).queue(), self.memory_bytes(id), opened_secs);
     }
 
     /// A claimed segment keeps what lives in it, and its gaps are to be filled: once whoever entered their turn up to this
     /// epoch has ended it.
-    pub(crate) fn await_turns(&self, id: Id, epochs: &Epochs) -> u64 {
+    pub(crate) fn await_turns(&self, id: SegmentId, epochs: &Epochs) -> u64 {
         // Nobody begins to walk it from here on ...
         self.get(id).state.store(OPEN, Release);
         // ... and whoever has begun, or still reads what was unlinked before its mark was seen, entered their turn before
@@ -337,28 +337,28 @@ impl Segments {
     }
 
     /// A claimed segment that the index no longer points into is nobody's. To be retired.
-    pub(crate) fn free(&self, id: Id) {
+    pub(crate) fn free(&self, id: SegmentId) {
         self.note_closed(id);
         self.get(id).state.store(FREE, Relaxed);
     }
 
     /// Those of the log proper that were ever in use.
-    pub(crate) fn log_ids(&self) -> Range<Id> {
+    pub(crate) fn log_ids(&self) -> Range<SegmentId> {
         0..self.sums.segments_end()
     }
 
     /// The same of runs, and what lies between them.
-    pub(crate) fn run_ids(&self) -> Range<Id> {
+    pub(crate) fn run_ids(&self) -> Range<SegmentId> {
         self.log_segments..self.log_segments + self.sums.runs_end()
     }
 
     /// All that may hold something.
-    pub(crate) fn ids(&self) -> impl Iterator<Item = Id> {
+    pub(crate) fn ids(&self) -> impl Iterator<Item = SegmentId> {
         self.log_ids().chain(self.run_ids())
     }
 
     /// The one after this, round and round.
-    pub(crate) fn next_id(&self, id: Id) -> Id {
+    pub(crate) fn next_id(&self, id: SegmentId) -> SegmentId {
         let next = id + 1;
         let (segments, runs) = (self.log_ids(), self.run_ids());
         if segments.contains(&next) || runs.contains(&next) {
@@ -370,9 +370,9 @@ impl Segments {
         }
     }
 
-    pub(crate) fn memory_bytes(&self, id: Id) -> u64 {
+    pub(crate) fn memory_bytes(&self, id: SegmentId) -> u64 {
         if self.is_run(id) {
-            self.get(id).books.filled_bytes.load(Relaxed)
+            self.get(id).usage.filled_bytes.load(Relaxed)
         } else {
             self.segment_bytes as u64
         }
@@ -407,7 +407,7 @@ mod orders {
                 limbo: Limbo::default(),
                 memory: UnsafeCell::new(0),
             };
-            assert_eq!(world.segments.with_pool(|pool| pool.take_bare()), Some(0));
+            assert_eq!(world.segments.with_pool(|pool| pool.take_reserved()), Some(0));
             world.fill(1);
             world
         }
@@ -417,7 +417,7 @@ mod orders {
             self.segments.get(0).open(SMALL, 0, 0, NOW);
             self.segments.note_opened(0);
             self.write(value);
-            self.segments.get(0).books.filled_bytes.store(64, Relaxed);
+            self.segments.get(0).usage.filled_bytes.store(64, Relaxed);
             self.segments.seal(0);
         }
 
@@ -427,16 +427,16 @@ mod orders {
             self.memory.with_mut(|memory| unsafe { *memory = value });
         }
 
-        /// Reads it in a turn, if it lies still.
+        /// Reads it under a guard, if it lies still.
         #[allow(unsafe_code)]
         fn walk(&self) {
-            self.epochs.enter(0);
+            self.epochs.pin(0);
             if self.segments.get(0).is_sealed() {
                 // SAFETY: as above.
                 let value = self.memory.with(|memory| unsafe { *memory });
                 assert!([1, 2].contains(&value), "{value}");
             }
-            self.epochs.leave(0);
+            self.epochs.unpin(0);
         }
     }
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crate::engine::Engine;
-use crate::log::segment::{Id, Segment, WAITING};
+use crate::log::segment::{SEALED, Segment, SegmentId};
 use crate::request::Now;
 
 /// What lies on large pages.
@@ -117,17 +117,17 @@ impl Engine {
     /// Do full segments alone lie here, and not all of them on large pages?
     fn are_filled(&self, range: &Range<usize>) -> bool {
         let full_bytes = (self.segments.segment_bytes - self.segments.segment_bytes / 16) as u64;
-        let is_full = |(id, segment): (Id, &Segment)| {
+        let is_full = |(id, segment): (SegmentId, &Segment)| {
             !self.segments.is_run(id)
-                && segment.state.load(Relaxed) == WAITING
-                && segment.books.filled_bytes.load(Relaxed) >= full_bytes
+                && segment.state.load(Relaxed) == SEALED
+                && segment.usage.filled_bytes.load(Relaxed) >= full_bytes
         };
         self.segments_in(range).all(is_full)
             && self.segments_in(range).any(|(_, segment)| !segment.on_large_page.load(Relaxed))
     }
 
     /// The segments that lie, whole or in part, in a range of the log.
-    fn segments_in(&self, range: &Range<usize>) -> impl Iterator<Item = (Id, &Segment)> {
+    fn segments_in(&self, range: &Range<usize>) -> impl Iterator<Item = (SegmentId, &Segment)> {
         let ids = self.segments.id_at(range.start)..=self.segments.id_at(range.end - 1);
         ids.map(|id| (id, self.segments.get(id)))
     }

@@ -15,18 +15,22 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::mem::cache_padded::Apart;
+use crate::mem::cache_padded::CachePadded;
 use crate::sync::AtomicU64;
 
 pub(crate) struct CasValues {
     /// By handle: the value it gives next. Written by its handle alone; read by others under the lock of a bucket in
     /// which they found a value of it, so that they see it as it was when that value was given, or later.
-    next: Box<[Apart<AtomicU64>]>,
+    next: Box<[CachePadded<AtomicU64>]>,
 }
 
 impl CasValues {
     pub(crate) fn new(handles: usize) -> Self {
-        Self { next: (0..handles as u64).map(|handle| Apart::new(AtomicU64::new(FIRST + handle))).collect() }
+        Self {
+            next: (0..handles as u64)
+                .map(|handle| CachePadded::new(AtomicU64::new(FIRST + handle)))
+                .collect(),
+        }
     }
 
     /// A fresh value by a handle, in place of `replaced` (0: of nothing).

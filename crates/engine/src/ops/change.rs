@@ -1,20 +1,20 @@
-//! The one movement by which items change, [`Turn::change`]: look at what is there, decide, write the new item where nobody sees
+//! The one movement by which items change, [`Guard::change`]: look at what is there, decide, write the new item where nobody sees
 //! it, lock the bucket, make sure that what was there still is, point the index to the new item. And what is counted on the way.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::epoch::limbo::Retired;
-use crate::handle::{Seen, Turn};
-use crate::index::buckets::{Bucket, Entry, Found};
+use crate::handle::{Guard, Lookup};
+use crate::index::buckets::{Bucket, Entry, SlotRef};
 use crate::index::hash::Hash;
-use crate::log::item::{FETCHED, Raw, Shape, accounted_bytes};
-use crate::log::segment::{Home, LARGE, SMALL, WAITING, group_of};
-use crate::log::writer::Room;
+use crate::log::item::{FETCHED, ItemRef, Shape, accounted_bytes};
+use crate::log::segment::{LARGE, SEALED, SMALL, SegmentRef, group_of};
+use crate::log::writer::Allocation;
 use crate::ops::digits::Digits;
-use crate::ops::prefetch::Guess;
+use crate::ops::prefetch::LookupHint;
 use crate::ops::upload::Upload;
-use crate::policy::queues::THIN;
-use crate::request::{Expiry, Miss, NoRoom};
+use crate::policy::queues::GARBAGE_LEVELS;
+use crate::request::{Expiry, Miss, WriteError};
 
 /// What is to become of a key.
 pub(crate) enum Plan<'a, R> {
@@ -67,12 +67,12 @@ impl NewCas {
 pub(crate) enum Outcome<R> {
     Answer(R),
     Written(Written),
-    NoRoom(NoRoom),
+    WriteError(WriteError),
 }
 
 pub(crate) struct Written {
     pub(crate) offset: usize,
-    pub(crate) raw: Raw,
+    pub(crate) raw: ItemRef,
     pub(crate) expiry_before: Expiry,
     /// There was no item, or none alive.
     pub(crate) is_new: bool,
@@ -80,55 +80,57 @@ pub(crate) struct Written {
 
 /// A new item before it is published.
 pub(crate) struct Draft {
-    raw: Raw,
+    raw: ItemRef,
     /// Where it will wait.
     queue: usize,
-    place: Place,
+    storage: DraftStorage,
 }
 
-enum Place {
+enum DraftStorage {
     /// An offset of the log, in a segment that its handle fills.
     Shared(usize),
-    /// A run of its own. Apart, so that a draft is a few words to hand around.
+    /// A run of its own. CachePadded, so that a draft is a few words to hand around.
     Large(Box<Upload>),
 }
 
-impl Turn<'_> {
+impl Guard<'_> {
     /// The one movement: look, decide, write, lock, make sure, publish.
     pub(crate) fn change<'t, 'a, R>(
         &'t self,
         key: &[u8],
         hash: Hash,
         upload: &mut Option<Upload>,
-        plan: impl FnMut(Result<Seen<'t>, Miss>) -> Plan<'a, R>,
+        plan: impl FnMut(Result<Lookup<'t>, Miss>) -> Plan<'a, R>,
     ) -> Outcome<R>
     where
         't: 'a,
     {
-        self.change_guessed(key, hash, Guess::default(), upload, plan)
+        self.change_hinted(key, hash, LookupHint::default(), upload, plan)
     }
 
     /// The same where a guess may spare the first look.
-    pub(crate) fn change_guessed<'t, 'a, R>(
+    pub(crate) fn change_hinted<'t, 'a, R>(
         &'t self,
         key: &[u8],
         hash: Hash,
-        mut guess: Guess<'t>,
+        mut hint: LookupHint<'t>,
         upload: &mut Option<Upload>,
-        mut plan: impl FnMut(Result<Seen<'t>, Miss>) -> Plan<'a, R>,
+        mut plan: impl FnMut(Result<Lookup<'t>, Miss>) -> Plan<'a, R>,
     ) -> Outcome<R>
     where
         't: 'a,
     {
         loop {
-            let old = self.look_guessed(key, hash, std::mem::take(&mut guess));
-            let home = old.map(|old| self.engine().segments.home_of(old.offset));
+            let old = self.look_up_hinted(key, hash, std::mem::take(&mut hint));
+            let segment_ref = old.map(|old| self.engine().segments.segment_ref_at(old.offset));
             // Changes when the item does, even where it stays in its place.
-            let cas_of = |old: Option<Seen<'_>>| old.map(|old| old.raw.cas());
+            let cas_of = |old: Option<Lookup<'_>>| old.map(|old| old.raw.cas());
             let cas_seen = cas_of(old);
-            let liveness = || match old.zip(home) {
+            let liveness = || match old.zip(segment_ref) {
                 None => Err(Miss::Absent),
-                Some((old, home)) => self.engine().liveness_in(home, old.raw, self.now()).map(|()| old),
+                Some((old, segment_ref)) => {
+                    self.engine().liveness_in(segment_ref, old.raw, self.now()).map(|()| old)
+                }
             };
             let alive = liveness();
             let new = match plan(alive) {
@@ -139,10 +141,10 @@ impl Turn<'_> {
                 // An entry where nobody looks for it would outlive its item: whoever empties a segment hashes its keys.
                 assert!(self.engine().hash_key.hash(key) == hash, "a key is stored with its own hash");
             }
-            let queue = self.queue_for(hash, home);
+            let queue = self.queue_for(hash, segment_ref);
             let draft = match self.draft(key, &new, queue, old.map(|old| old.raw), upload) {
                 Ok(draft) => draft,
-                Err(no_room) => return Outcome::NoRoom(no_room),
+                Err(no_room) => return Outcome::WriteError(no_room),
             };
             let bucket = self.engine().index.lock(hash);
             let still = old.and_then(|old| bucket.still(&old.found));
@@ -167,22 +169,22 @@ impl Turn<'_> {
                 hash,
                 &new,
                 draft,
-                found.zip(home),
+                found.zip(segment_ref),
                 alive.ok().map(|old| old.raw),
             ) {
                 Some((offset, raw)) => {
                     Outcome::Written(Written { offset, raw, expiry_before, is_new: alive.is_err() })
                 }
-                None => Outcome::NoRoom(NoRoom::OutOfMemory),
+                None => Outcome::WriteError(WriteError::OutOfMemory),
             };
         }
     }
 
     /// New keys enter the small queue, unless they were evicted from it not long ago; others stay where they are.
     #[inline(always)]
-    fn queue_for(&self, hash: Hash, old: Option<Home<'_>>) -> usize {
+    fn queue_for(&self, hash: Hash, old: Option<SegmentRef<'_>>) -> usize {
         match old {
-            Some(home) => home.segment.queue(),
+            Some(segment_ref) => segment_ref.segment.queue(),
             None if self.engine().evict => self.queue_of_new(hash),
             None => SMALL,
         }
@@ -196,23 +198,23 @@ impl Turn<'_> {
         key: &[u8],
         new: &New<'_>,
         queue: usize,
-        old: Option<Raw>,
+        old: Option<ItemRef>,
         upload: &mut Option<Upload>,
-    ) -> Result<Draft, NoRoom> {
+    ) -> Result<Draft, WriteError> {
         let (head, tail, digits) = match &new.body {
             Body::Join(head, tail) => (*head, *tail, None),
             Body::Number(digits) => (digits.text(), &b""[..], Some(digits)),
             Body::Uploaded => {
-                let upload = upload.take().map(Box::new).ok_or(NoRoom::OutOfMemory)?;
-                return Ok(Draft { raw: upload.raw, queue, place: Place::Large(upload) });
+                let upload = upload.take().map(Box::new).ok_or(WriteError::OutOfMemory)?;
+                return Ok(Draft { raw: upload.raw, queue, storage: DraftStorage::Large(upload) });
             }
         };
         let padding = digits.map_or(0, |digits| digits.padding);
         let expiry = match new.expiry {
             NewExpiry::Set(expiry) => expiry,
-            NewExpiry::Keep => old.map_or(Expiry::NEVER, Raw::expiry),
+            NewExpiry::Keep => old.map_or(Expiry::NEVER, ItemRef::expiry),
         };
-        let keeps_field = new.expiry == NewExpiry::Keep && old.is_some_and(Raw::has_expiry_field);
+        let keeps_field = new.expiry == NewExpiry::Keep && old.is_some_and(ItemRef::has_expiry_field);
         let mut shape = Shape {
             key_bytes: key.len(),
             value_bytes: head.len() + tail.len() + padding,
@@ -225,7 +227,7 @@ impl Turn<'_> {
         if accounted_bytes(shape.key_bytes, shape.value_bytes, shape.client_flags)
             > u64::from(self.engine().item_bytes_max)
         {
-            return Err(NoRoom::TooLarge);
+            return Err(WriteError::TooLarge);
         }
         self.note_copied(shape.value_bytes);
         let fill = |value: &mut [u8]| {
@@ -243,48 +245,48 @@ impl Turn<'_> {
             let mut upload = self.start_upload(shape, key, shape.size(), 0)?;
             fill(upload.window());
             upload.advance(shape.value_bytes);
-            return Ok(Draft { raw: upload.raw, queue, place: Place::Large(Box::new(upload)) });
+            return Ok(Draft { raw: upload.raw, queue, storage: DraftStorage::Large(Box::new(upload)) });
         }
         let room = self.append(queue, expiry, shape.size(), old)?;
         // SAFETY: `append` gave us these bytes alone.
         let raw = unsafe {
-            let raw = Raw::write(&self.engine().log, room.at, &shape, key, expiry, self.now().secs);
+            let raw = ItemRef::write(&self.engine().log, room.at, &shape, key, expiry, self.now().secs);
             fill(raw.value_mut(&shape));
             raw
         };
         self.prefetch_ahead(room, shape.size());
-        Ok(Draft { raw, queue, place: Place::Shared(room.at) })
+        Ok(Draft { raw, queue, storage: DraftStorage::Shared(room.at) })
     }
 
     /// An item was written there: others follow, mostly of this size.
     #[inline]
-    pub(crate) fn prefetch_ahead(&self, room: Room, item_bytes: usize) {
+    pub(crate) fn prefetch_ahead(&self, room: Allocation, item_bytes: usize) {
         if let Some(ahead) = room.ahead {
             self.engine().log.prefetch_range(ahead, item_bytes);
         }
     }
 
-    /// Room for an item of this shape, with memory for its first bytes; `missing_bytes` of it are still to come.
+    /// Allocation for an item of this shape, with memory for its first bytes; `missing_bytes` of it are still to come.
     pub(crate) fn start_upload(
         &self,
         shape: Shape,
         key: &[u8],
         first_bytes: usize,
         missing_bytes: usize,
-    ) -> Result<Upload, NoRoom> {
+    ) -> Result<Upload, WriteError> {
         self.admit_shape(&shape, key)?;
         let run = self.take_run(shape.size(), first_bytes, missing_bytes)?;
         Ok(Upload::new(&self.handle.engine, run, shape, key, self.now().secs))
     }
 
     /// May there be a large item of this shape? Takes nothing yet.
-    pub(crate) fn admit_shape(&self, shape: &Shape, key: &[u8]) -> Result<(), NoRoom> {
+    pub(crate) fn admit_shape(&self, shape: &Shape, key: &[u8]) -> Result<(), WriteError> {
         if shape.size() as u64 > self.engine().budget.limit_bytes() {
             // Else it would find out step by step, and evict everything on the way.
-            return Err(NoRoom::OutOfMemory);
+            return Err(WriteError::OutOfMemory);
         }
         if !self.engine().evict {
-            let replaced_bytes = self.look(key, self.prepare(key)).map_or(0, |old| old.raw.size());
+            let replaced_bytes = self.look_up(key, self.prepare(key)).map_or(0, |old| old.raw.size());
             self.admit(shape.size() as i64 - replaced_bytes as i64)?;
         }
         Ok(())
@@ -293,12 +295,12 @@ impl Turn<'_> {
     /// Undoes a draft. If it was large it goes when what is returned goes.
     #[cold]
     fn discard(&self, draft: Draft) -> Option<Upload> {
-        match draft.place {
-            Place::Shared(offset) => {
+        match draft.storage {
+            DraftStorage::Shared(offset) => {
                 self.handle.writer.borrow_mut().take_back(self.engine(), offset);
                 None
             }
-            Place::Large(upload) => Some(*upload),
+            DraftStorage::Large(upload) => Some(*upload),
         }
     }
 
@@ -310,23 +312,23 @@ impl Turn<'_> {
         hash: Hash,
         new: &New<'_>,
         draft: Draft,
-        replaced: Option<(Found<'_>, Home<'_>)>,
-        old: Option<Raw>,
-    ) -> Option<(usize, Raw)> {
+        replaced: Option<(SlotRef<'_>, SegmentRef<'_>)>,
+        old: Option<ItemRef>,
+    ) -> Option<(usize, ItemRef)> {
         let engine = self.engine();
         let Draft { raw, queue, .. } = draft;
         // The old item's expiry and marks may have changed until the bucket was locked.
         let expiry = match new.expiry {
             NewExpiry::Set(expiry) => expiry,
-            NewExpiry::Keep => old.map_or(Expiry::NEVER, Raw::expiry),
+            NewExpiry::Keep => old.map_or(Expiry::NEVER, ItemRef::expiry),
         };
-        let old_cas = old.map_or(0, Raw::cas);
+        let old_cas = old.map_or(0, ItemRef::cas);
         raw.set_cas(match new.cas {
             NewCas::Fresh => self.fresh_cas(old_cas),
             NewCas::Given(cas) => cas,
             NewCas::Keep => old_cas,
         });
-        let marks = new.marks | old.map_or(0, Raw::marks) & new.marks_kept;
+        let marks = new.marks | old.map_or(0, ItemRef::marks) & new.marks_kept;
         if marks != 0 {
             raw.mark(marks, 0);
         }
@@ -337,23 +339,23 @@ impl Turn<'_> {
         if raw.has_expiry_field() {
             raw.set_expiry(expiry);
         }
-        let offset = match &draft.place {
-            Place::Shared(offset) => *offset,
-            Place::Large(upload) => {
+        let offset = match &draft.storage {
+            DraftStorage::Shared(offset) => *offset,
+            DraftStorage::Large(upload) => {
                 let (id, now) = (upload.id, self.now());
                 let segment = engine.segments.get(id);
                 let (memory_bytes, group) =
-                    (segment.books.filled_bytes.load(Relaxed), group_of(expiry, now, engine.groups));
+                    (segment.usage.filled_bytes.load(Relaxed), group_of(expiry, now, engine.groups));
                 segment.open(queue, group, engine.flush_mark.load(Relaxed), now);
-                segment.books.filled_bytes.store(memory_bytes, Relaxed);
-                segment.books.dead_bytes.store(memory_bytes - raw.size() as u64, Relaxed);
+                segment.usage.filled_bytes.store(memory_bytes, Relaxed);
+                segment.usage.dead_bytes.store(memory_bytes - raw.size() as u64, Relaxed);
                 engine.segments.note_opened(id);
                 engine.segments.start(id)
             }
         };
         let id = engine.segments.id_at(offset);
         let entry = Entry::new(hash, offset, replaced.map_or(0, |(found, _)| found.entry.uses()));
-        let is_run = matches!(draft.place, Place::Large(_));
+        let is_run = matches!(draft.storage, DraftStorage::Large(_));
         // Else it was noted when the item got its place.
         if is_run || new.expiry == NewExpiry::Keep {
             engine.segments.get(id).note_expiry(expiry);
@@ -366,8 +368,8 @@ impl Turn<'_> {
             Some((found, _)) => bucket.replace(&found, entry),
             None if bucket.insert(entry, &engine.budget) => {}
             None => {
-                match draft.place {
-                    Place::Large(upload) => {
+                match draft.storage {
+                    DraftStorage::Large(upload) => {
                         upload.release();
                         // Whoever walks segments may have begun to read it. Or somebody is emptying it already, will
                         // find it unlinked, and retire it.
@@ -375,17 +377,17 @@ impl Turn<'_> {
                             engine.retire(Retired::Run(id));
                         }
                     }
-                    place => drop(self.discard(Draft { place, ..draft })),
+                    storage => drop(self.discard(Draft { storage, ..draft })),
                 }
                 return None;
             }
         }
-        if let Place::Large(upload) = draft.place {
+        if let DraftStorage::Large(upload) = draft.storage {
             upload.release();
         }
         self.count_linked(if is_run { LARGE } else { queue }, raw);
         match replaced {
-            Some((found, home)) => self.bury(home, engine.item(found.entry)),
+            Some((found, segment_ref)) => self.account_dead(segment_ref, engine.item(found.entry)),
             None => self.count_item(1),
         }
         Some((offset, raw))
@@ -404,42 +406,45 @@ impl Turn<'_> {
     }
 
     /// Takes an entry out of the index, and its item out of the books.
-    pub(crate) fn unlink(&self, bucket: &Bucket<'_>, found: &Found<'_>) {
+    pub(crate) fn unlink(&self, bucket: &Bucket<'_>, found: &SlotRef<'_>) {
         bucket.remove(found, |overflow| self.engine().retire(Retired::Overflow(overflow)));
-        self.bury(self.engine().segments.home_of(found.entry.offset()), self.engine().item(found.entry));
+        self.account_dead(
+            self.engine().segments.segment_ref_at(found.entry.offset()),
+            self.engine().item(found.entry),
+        );
         self.count_item(-1);
     }
 
     /// The books of an item that the index no longer points to.
     #[inline]
-    fn bury(&self, home: Home<'_>, raw: Raw) {
+    fn account_dead(&self, segment_ref: SegmentRef<'_>, raw: ItemRef) {
         let engine = self.engine();
         let (bytes, accounted_bytes) = (raw.size() as u64, raw.accounted_bytes());
         raw.mark_dead();
         let counters = self.counters();
-        let queue = &counters.queues[home.queue()];
+        let queue = &counters.queues[segment_ref.queue()];
         queue.items.add(-1);
         queue.live_bytes.add(-(bytes as i64));
         counters.bytes.add(-i64::from(accounted_bytes));
-        let Home { segment, id, is_run } = home;
+        let SegmentRef { segment, id, is_run } = segment_ref;
         // Whoever buries the last byte knows that all others' items are unlinked as well.
-        let dead = segment.books.dead_bytes.fetch_add(bytes, AcqRel) + bytes;
+        let dead = segment.usage.dead_bytes.fetch_add(bytes, AcqRel) + bytes;
         if is_run {
             // Unless somebody is at it already, and will find it unlinked.
             if engine.segments.withdraw(id) {
                 engine.retire(Retired::Run(id));
             }
-        } else if segment.state.load(Acquire) == WAITING {
-            let left = segment.books.filled_bytes.load(Relaxed) - dead;
-            // Between the count and the look at its state the segment may have been opened again and sealed; from here on this turn prevents that.
-            if left == 0 && segment.books.live_bytes() == 0 {
+        } else if segment.state.load(Acquire) == SEALED {
+            let left = segment.usage.filled_bytes.load(Relaxed) - dead;
+            // Between the count and the look at its state the segment may have been opened again and sealed; from here on this guard prevents that.
+            if left == 0 && segment.usage.live_bytes() == 0 {
                 engine.retire_dead(id);
                 return;
             }
-            for thin in THIN {
-                let thin_bytes = engine.segments.thin_bytes(segment, thin);
-                if left < thin_bytes && left + bytes >= thin_bytes {
-                    engine.segments.note_thin(id, thin);
+            for level in GARBAGE_LEVELS {
+                let garbage_threshold_bytes = engine.segments.garbage_threshold_bytes(segment, level);
+                if left < garbage_threshold_bytes && left + bytes >= garbage_threshold_bytes {
+                    engine.segments.note_garbage(id, level);
                 }
             }
         }
@@ -447,7 +452,7 @@ impl Turn<'_> {
 
     /// The books of an item that the index now points to.
     #[inline]
-    fn count_linked(&self, queue: usize, raw: Raw) {
+    fn count_linked(&self, queue: usize, raw: ItemRef) {
         let (bytes, accounted_bytes) = (raw.size() as i64, raw.accounted_bytes());
         let counters = self.counters();
         let queue = &counters.queues[queue];
@@ -458,11 +463,11 @@ impl Turn<'_> {
     }
 
     /// The books of an item that was copied to another place.
-    pub(crate) fn count_moved(&self, from: usize, old: Raw, to: usize, new: Raw) {
+    pub(crate) fn count_moved(&self, from: usize, old: ItemRef, to: usize, new: ItemRef) {
         let engine = self.engine();
         old.mark_dead();
         let bytes = new.size() as u64;
-        engine.segments.get(engine.segments.id_at(from)).books.dead_bytes.fetch_add(bytes, Relaxed);
+        engine.segments.get(engine.segments.id_at(from)).usage.dead_bytes.fetch_add(bytes, Relaxed);
         let (from, to) = (engine.queue_at(from), engine.queue_at(to));
         self.counters().queues[from].items.add(-1);
         self.counters().queues[from].live_bytes.add(-(bytes as i64));
@@ -470,7 +475,7 @@ impl Turn<'_> {
         self.counters().queues[to].live_bytes.add(bytes as i64);
     }
 
-    pub(crate) fn count_reclaimed(&self, offset: usize, raw: Raw) {
+    pub(crate) fn count_reclaimed(&self, offset: usize, raw: ItemRef) {
         let unfetched = i64::from(raw.marks() & FETCHED == 0);
         let queue = &self.counters().queues[self.engine().queue_at(offset)];
         self.counters().reclaimed.add(1);
@@ -484,7 +489,7 @@ impl Turn<'_> {
         self.handle.writer.borrow_mut().unreported_items += change;
     }
 
-    pub(crate) fn find_locked<'i>(&self, bucket: &Bucket<'i>, key: &[u8], hash: Hash) -> Option<Found<'i>> {
+    pub(crate) fn find_locked<'i>(&self, bucket: &Bucket<'i>, key: &[u8], hash: Hash) -> Option<SlotRef<'i>> {
         bucket.find(hash, |entry| self.engine().item(entry).has_key(key))
     }
 
@@ -516,19 +521,19 @@ mod tests {
         let mut reader = engine.handle().expect("one is out");
         engine.index.use_up_overflow();
         let now = Now { secs: 1, micros: 1 };
-        let reading = reader.enter(now);
-        let turn = writer.enter(now);
+        let reading = reader.pin(now);
+        let guard = writer.pin(now);
         for key in 0..8u8 {
-            let stored = turn.store(turn.prepare(&[key]), &Store::set(&[key], b"value"));
+            let stored = guard.store(guard.prepare(&[key]), &Store::set(&[key], b"value"));
             assert!(matches!(stored, Stored::Stored { .. }), "{stored:?}");
         }
         let value = vec![b'v'; 100_000];
-        assert_eq!(turn.store(turn.prepare(b"large"), &Store::set(b"large", &value)), Stored::OutOfMemory);
-        drop(turn);
-        engine.reclaim();
-        assert_eq!(engine.runs.warm_bytes(), 0, "somebody may still read it");
+        assert_eq!(guard.store(guard.prepare(b"large"), &Store::set(b"large", &value)), Stored::OutOfMemory);
+        drop(guard);
+        engine.drain_limbo();
+        assert_eq!(engine.runs.committed_bytes(), 0, "somebody may still read it");
         drop(reading);
-        engine.reclaim();
-        assert!(engine.runs.warm_bytes() >= 100_000, "free");
+        engine.drain_limbo();
+        assert!(engine.runs.committed_bytes() >= 100_000, "free");
     }
 }

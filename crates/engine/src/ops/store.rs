@@ -1,39 +1,39 @@
 //! Everything that changes an item.
 //!
-//! What needs a new item is one movement, [`Turn::change`]; what needs none happens under the bucket's lock alone. These are all the fields that change in an item that can be found:
+//! What needs a new item is one movement, [`Guard::change`]; what needs none happens under the bucket's lock alone. These are all the fields that change in an item that can be found:
 //!
 //! | field | changed by | under the bucket's lock |
 //! |---|---|---|
-//! | CAS value | [`Turn::invalidate`] | yes |
-//! | expiry, where the item has the field | `invalidate`, [`Turn::touch`], [`Turn::fetch`] | yes |
+//! | CAS value | [`Guard::invalidate`] | yes |
+//! | expiry, where the item has the field | `invalidate`, [`Guard::touch`], [`Guard::fetch`] | yes |
 //! | STALE, TOKEN | `invalidate`; TOKEN also `fetch` | yes |
 //! | DEAD | whoever unlinks or moves it | yes |
 //! | FETCHED, time of the last use | every read that is noticed | no: an update lost costs nothing |
 
-use crate::handle::{Item, Seen, Turn};
+use crate::handle::{Guard, Item, Lookup};
 use crate::index::hash::Hash;
-use crate::log::item::{FETCHED, Raw, STALE, Shape, TOKEN, accounted_bytes};
+use crate::log::item::{FETCHED, ItemRef, STALE, Shape, TOKEN, accounted_bytes};
 use crate::ops::change::{Body, New, NewCas, NewExpiry, Outcome, Plan, Written};
 use crate::ops::digits::{Digits, parse_number};
-use crate::ops::prefetch::Guess;
+use crate::ops::prefetch::LookupHint;
 use crate::ops::upload::Upload;
 use crate::request::{
-    Arith, Compare, Counted, Deleted, Expiry, Fail, Fetched, Invalidate, Miss, Mode, NoRoom, Store, Stored,
-    Token,
+    Arith, Compare, Counted, Deleted, Expiry, FetchError, Fetched, Invalidate, Miss, Mode, Store, Stored,
+    Token, WriteError,
 };
 
 /// Items larger than this are no numbers, whatever they begin with: memcached keeps them in chunks (`slab_chunk_max`), and
 /// does not look into those.
 const NUMBER_BYTES_MAX: u32 = 512 << 10;
 
-impl Turn<'_> {
+impl Guard<'_> {
     /// Stores a value that is all there. Panics if the hash is that of another key or engine.
     pub fn store(&self, hash: Hash, store: &Store<'_>) -> Stored {
-        self.store_guessed(hash, store, Guess::default())
+        self.store_hinted(hash, store, LookupHint::default())
     }
 
-    /// The same for a key of a batch, with what [`Turn::guess_changes`] of this turn saw of it.
-    pub fn store_guessed<'t>(&'t self, hash: Hash, store: &Store<'_>, guess: Guess<'t>) -> Stored {
+    /// The same for a key of a batch, with what [`Guard::hint_changes`] of this guard saw of it.
+    pub fn store_hinted<'t>(&'t self, hash: Hash, store: &Store<'_>, hint: LookupHint<'t>) -> Stored {
         if accounted_bytes(store.key.len(), store.value.len(), store.client_flags)
             > u64::from(self.engine().item_bytes_max)
         {
@@ -42,35 +42,35 @@ impl Turn<'_> {
         if store.mode == Mode::Set && store.compare.is_none() {
             // Most stores: whatever is there is replaced.
             let plan = |_| Plan::Write(replacing(store, Body::Join(store.value, b"")));
-            return stored(self.change_guessed(store.key, hash, guess, &mut None, plan), store.mode);
+            return stored(self.change_hinted(store.key, hash, hint, &mut None, plan), store.mode);
         }
         self.store_body(hash, store, Body::Join(store.value, b""), &mut None)
     }
 
     /// Would a value of this size be refused, whatever of it comes (`store.value` is ignored)? Takes nothing yet.
-    pub fn admit_value(&self, store: &Store<'_>, value_bytes: u32) -> Result<(), NoRoom> {
+    pub fn admit_value(&self, store: &Store<'_>, value_bytes: u32) -> Result<(), WriteError> {
         self.admit_shape(&self.upload_shape(store, value_bytes)?, store.key)
     }
 
-    /// Room for a value of which [`crate::UPLOAD_BYTES_MIN`] or more have come and the rest is still arriving (`store.value` is ignored).
+    /// Allocation for a value of which [`crate::UPLOAD_BYTES_MIN`] or more have come and the rest is still arriving (`store.value` is ignored).
     /// Memory is charged as it fills. Errors: also where others that are arriving have more right to what there is.
-    pub fn reserve(&self, store: &Store<'_>, value_bytes: u32) -> Result<Upload, NoRoom> {
+    pub fn reserve(&self, store: &Store<'_>, value_bytes: u32) -> Result<Upload, WriteError> {
         let shape = self.upload_shape(store, value_bytes)?;
         let first_bytes = Upload::first_step_bytes(&shape);
         let missing_bytes = shape.size().saturating_sub(first_bytes);
         self.engine().admit_step(None, first_bytes as u64, missing_bytes as u64, self.now())?;
         let mut upload = self.start_upload(shape, store.key, first_bytes, missing_bytes)?;
-        self.engine().hold_upload(upload.id, shape.size(), self.now().secs);
-        upload.is_held = true;
+        self.engine().lease_upload(upload.id, shape.size(), self.now().secs);
+        upload.is_leased = true;
         Ok(upload)
     }
 
-    fn upload_shape(&self, store: &Store<'_>, value_bytes: u32) -> Result<Shape, NoRoom> {
+    fn upload_shape(&self, store: &Store<'_>, value_bytes: u32) -> Result<Shape, WriteError> {
         let value_bytes = value_bytes as usize;
         if accounted_bytes(store.key.len(), value_bytes, store.client_flags)
             > u64::from(self.engine().item_bytes_max)
         {
-            return Err(NoRoom::TooLarge);
+            return Err(WriteError::TooLarge);
         }
         Ok(Shape {
             key_bytes: store.key.len(),
@@ -82,12 +82,12 @@ impl Turn<'_> {
         })
     }
 
-    /// The next piece of the upload to be filled from the socket, within this turn; empty only when the value is complete.
-    /// Errors: `OutOfMemory` also where it was cut off, since others needed its memory. Panics if the upload is of another engine.
-    pub fn window<'u>(&'u self, upload: &'u mut Upload) -> Result<&'u mut [u8], NoRoom> {
+    /// The next piece of the upload to be filled from the socket, under this guard; empty only when the value is complete.
+    /// Errors: `OutOfMemory` also where it was revoked, since others needed its memory. Panics if the upload is of another engine.
+    pub fn window<'u>(&'u self, upload: &'u mut Upload) -> Result<&'u mut [u8], WriteError> {
         assert!(upload.is_of(&self.handle.engine), "an upload is filled where it was reserved");
-        if upload.is_cut() {
-            return Err(NoRoom::OutOfMemory);
+        if upload.is_revoked() {
+            return Err(WriteError::OutOfMemory);
         }
         let step = upload.next_step_bytes();
         if step > 0 {
@@ -99,7 +99,7 @@ impl Turn<'_> {
                 let engine = self.engine();
                 engine.decommit(engine.segments.start(upload.id) + charged_bytes, step);
                 engine.budget.give(step as u64);
-                return Err(NoRoom::OutOfMemory);
+                return Err(WriteError::OutOfMemory);
             }
         }
         Ok(upload.window())
@@ -113,7 +113,7 @@ impl Turn<'_> {
         assert!(whole.is_of(&self.handle.engine), "commit takes what was reserved here");
         if !whole.keep() {
             *upload = None;
-            return stored(Outcome::NoRoom(NoRoom::OutOfMemory), store.mode);
+            return stored(Outcome::WriteError(WriteError::OutOfMemory), store.mode);
         }
         assert!(whole.missing_bytes() == 0, "commit takes a complete upload");
         assert!(whole.raw.key() == store.key, "commit takes the key that was reserved");
@@ -145,7 +145,7 @@ impl Turn<'_> {
         &self,
         store: &Store<'a>,
         body: &Body<'a>,
-        old: Result<Seen<'a>, Miss>,
+        old: Result<Lookup<'a>, Miss>,
     ) -> Plan<'a, Stored> {
         let piece = match body {
             Body::Join(piece, _) => piece,
@@ -208,8 +208,8 @@ impl Turn<'_> {
     }
 
     /// Marks stale or blanks, see [`Invalidate`]. Errors: the change needed memory, and there is none.
-    pub fn invalidate(&self, key: &[u8], hash: Hash, how: &Invalidate) -> Result<Deleted, NoRoom> {
-        let needs_new_item = |raw: Raw| {
+    pub fn invalidate(&self, key: &[u8], hash: Hash, how: &Invalidate) -> Result<Deleted, WriteError> {
+        let needs_new_item = |raw: ItemRef| {
             how.blank.is_some()
                 || how.expiry.is_some_and(|new| new != Expiry::NEVER && !raw.has_expiry_field())
         };
@@ -275,7 +275,7 @@ impl Turn<'_> {
         match outcome {
             Outcome::Answer(deleted) => Ok(deleted),
             Outcome::Written(_) => Ok(Deleted::Deleted),
-            Outcome::NoRoom(no_room) => Err(no_room),
+            Outcome::WriteError(no_room) => Err(no_room),
         }
     }
 
@@ -334,8 +334,8 @@ impl Turn<'_> {
                 expiry: written.raw.expiry(),
                 created: result.1,
             },
-            Outcome::NoRoom(NoRoom::TryAgain) => Counted::TryAgain,
-            Outcome::NoRoom(_) => Counted::OutOfMemory,
+            Outcome::WriteError(WriteError::TryAgain) => Counted::TryAgain,
+            Outcome::WriteError(_) => Counted::OutOfMemory,
         }
     }
 
@@ -346,7 +346,7 @@ impl Turn<'_> {
         hash: Hash,
         expiry: Expiry,
         how: &crate::request::Fetch,
-    ) -> Result<Option<Fetched<'_>>, Fail> {
+    ) -> Result<Option<Fetched<'_>>, FetchError> {
         let outcome = self.change(key, hash, &mut None, |old| match old {
             Ok(_) => Plan::Answer(()),
             Err(_) => Plan::Write(New {
@@ -362,7 +362,7 @@ impl Turn<'_> {
         });
         match outcome {
             Outcome::Answer(()) => Ok(None),
-            Outcome::NoRoom(no_room) => Err(no_room.into()),
+            Outcome::WriteError(no_room) => Err(no_room.into()),
             Outcome::Written(written) => Ok(Some(Fetched {
                 item: Item::new(written.raw, written.offset, &self.handle.engine),
                 expiry_before: expiry,
@@ -382,7 +382,7 @@ impl Turn<'_> {
         hash: Hash,
         offset: usize,
         expiry: Expiry,
-    ) -> Result<Option<(usize, Raw)>, Fail> {
+    ) -> Result<Option<(usize, ItemRef)>, FetchError> {
         let outcome = self.change(key, hash, &mut None, |old| match old {
             Ok(old) if old.offset == offset => Plan::Write(New {
                 body: Body::Join(old.raw.value(), b""),
@@ -398,7 +398,7 @@ impl Turn<'_> {
         match outcome {
             Outcome::Answer(()) => Ok(None),
             Outcome::Written(written) => Ok(Some((written.offset, written.raw))),
-            Outcome::NoRoom(no_room) => Err(no_room.into()),
+            Outcome::WriteError(no_room) => Err(no_room.into()),
         }
     }
 }
@@ -414,10 +414,10 @@ fn stored(outcome: Outcome<Stored>, mode: Mode) -> Stored {
             expiry: raw.expiry(),
             is_new,
         },
-        Outcome::NoRoom(NoRoom::TryAgain) => Stored::TryAgain,
-        Outcome::NoRoom(_) if matches!(mode, Mode::Append | Mode::Prepend) => Stored::NotStored,
-        Outcome::NoRoom(NoRoom::TooLarge) => Stored::TooLarge,
-        Outcome::NoRoom(NoRoom::OutOfMemory) => Stored::OutOfMemory,
+        Outcome::WriteError(WriteError::TryAgain) => Stored::TryAgain,
+        Outcome::WriteError(_) if matches!(mode, Mode::Append | Mode::Prepend) => Stored::NotStored,
+        Outcome::WriteError(WriteError::TooLarge) => Stored::TooLarge,
+        Outcome::WriteError(WriteError::OutOfMemory) => Stored::OutOfMemory,
     }
 }
 
@@ -436,7 +436,7 @@ fn replacing<'a>(store: &Store<'a>, body: Body<'a>) -> New<'a> {
 }
 
 /// The old value with the new piece at one end; flags and expiry stay.
-fn extended<'a>(store: &Store<'a>, piece: &'a [u8], old: Raw, new: New<'a>) -> New<'a> {
+fn extended<'a>(store: &Store<'a>, piece: &'a [u8], old: ItemRef, new: New<'a>) -> New<'a> {
     let (head, tail) = if store.mode == Mode::Append { (old.value(), piece) } else { (piece, old.value()) };
     New {
         body: Body::Join(head, tail),

@@ -1,41 +1,41 @@
 //! Large items: a run of segments each, filled while the value arrives, and kept for readers that are slow.
 //!
-//! Unsafe code lives here because a value is written where it will lie, and read beyond the turn in which it was
+//! Unsafe code lives here because a value is written where it will lie, and read beyond the guard in which it was
 //! found. The invariant: until an upload is committed its run is known to nobody else; once committed nobody writes
-//! to it. A run is taken from an upload, or from pins, only through the limbo (`held.rs`): who saw in a turn that it
-//! was not cut off may use it until that turn ends.
+//! to it. A run is taken from an upload, or from pins, only through the limbo (`leases.rs`): who saw under a guard that it
+//! was not revoked may use it until that guard ends.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 
 use crate::engine::Engine;
-use crate::handle::Turn;
-use crate::log::item::{Raw, Shape};
+use crate::handle::Guard;
+use crate::log::item::{ItemRef, Shape};
 use crate::log::runs::Run;
-use crate::log::segment::Id;
+use crate::log::segment::SegmentId;
 use crate::mem::region::PAGE_BYTES;
 use crate::request::Expiry;
 
-/// So many bytes of a value should have arrived before [`Turn::reserve`]: fewer are better kept elsewhere.
+/// So many bytes of a value should have arrived before [`Guard::reserve`]: fewer are better kept elsewhere.
 pub const UPLOAD_BYTES_MIN: usize = 64 << 10;
 /// What memory an upload takes at a time: half as much as has arrived of it, within these bounds.
 const STEP_BYTES_MIN: usize = 32 << 10;
 const STEP_BYTES_MAX: usize = 256 << 10;
 
-/// Room for a large value whose bytes are still arriving. Invisible until committed; dropped, its memory is free.
-/// Does not borrow a turn: lives in a connection. May be cut off when others need its memory: [`Turn::window`].
+/// Allocation for a large value whose bytes are still arriving. Invisible until committed; dropped, its memory is free.
+/// Does not borrow a guard: lives in a connection. May be revoked when others need its memory: [`Guard::window`].
 pub struct Upload {
     engine: Arc<Engine>,
-    pub(crate) id: Id,
-    pub(crate) raw: Raw,
+    pub(crate) id: SegmentId,
+    pub(crate) raw: ItemRef,
     shape: Shape,
     /// Bytes of the value that are there.
     filled_bytes: usize,
-    /// See [`crate::log::segment::Segment::cuts`].
-    cuts: u32,
-    /// Among those that may be cut off.
-    pub(crate) is_held: bool,
+    /// See [`crate::log::segment::Segment::revocations`].
+    revocations: u32,
+    /// Among those that may be revoked.
+    pub(crate) is_leased: bool,
     committed: bool,
 }
 
@@ -47,20 +47,20 @@ impl Upload {
     pub(crate) fn new(engine: &Arc<Engine>, run: Run, shape: Shape, key: &[u8], now_secs: u32) -> Self {
         let segment = engine.segments.get(run.id);
         segment.run_segments.store(run.segments, Relaxed);
-        segment.books.filled_bytes.store(run.memory_bytes, Relaxed);
+        segment.usage.filled_bytes.store(run.memory_bytes, Relaxed);
         segment.pins.store(0, Relaxed);
         let start = engine.segments.start(run.id);
         engine.log.lend(start..start + run.segments as usize * engine.segments.segment_bytes);
         // SAFETY: the run is ours alone, and it is long enough.
-        let raw = unsafe { Raw::write(&engine.log, start, &shape, key, Expiry::NEVER, now_secs) };
+        let raw = unsafe { ItemRef::write(&engine.log, start, &shape, key, Expiry::NEVER, now_secs) };
         Self {
             engine: Arc::clone(engine),
             id: run.id,
             raw,
             shape,
             filled_bytes: 0,
-            cuts: segment.cuts.load(Relaxed),
-            is_held: false,
+            revocations: segment.revocations.load(Relaxed),
+            is_leased: false,
             committed: false,
         }
     }
@@ -84,25 +84,25 @@ impl Upload {
         Arc::ptr_eq(&self.engine, engine)
     }
 
-    /// Was its run taken for others? In a turn: if not, the run stays the upload's until the turn ends.
-    pub(crate) fn is_cut(&self) -> bool {
-        self.engine.is_cut(self.id, self.cuts)
+    /// Was its run taken for others? In a guard: if not, the run stays the upload's until the guard ends.
+    pub(crate) fn is_revoked(&self) -> bool {
+        self.engine.is_revoked(self.id, self.revocations)
     }
 
-    /// From here on it is not cut off. False: it was.
+    /// From here on it is not revoked. False: it was.
     pub(crate) fn keep(&mut self) -> bool {
-        if self.is_held {
-            self.is_held = !self.engine.let_go_of_upload(self.id, self.cuts);
+        if self.is_leased {
+            self.is_leased = !self.engine.release_upload(self.id, self.revocations);
         }
-        !self.is_held
+        !self.is_leased
     }
 
-    /// Notes that another step was charged. False: it was cut off meanwhile.
+    /// Notes that another step was charged. False: it was revoked meanwhile.
     pub(crate) fn note_step(&self, bytes: usize, now_secs: u32) -> bool {
-        self.engine.note_step(self.id, self.cuts, bytes as u64, now_secs)
+        self.engine.note_step(self.id, self.revocations, bytes as u64, now_secs)
     }
 
-    /// What may be filled now: as far as memory is charged. Only in a turn in which it was not cut off.
+    /// What may be filled now: as far as memory is charged. Only under a guard in which it was not revoked.
     pub(crate) fn window(&mut self) -> &mut [u8] {
         let end = self.window_end();
         // SAFETY: not yet committed, so the run is ours alone.
@@ -136,7 +136,7 @@ impl Upload {
     }
 
     pub(crate) fn charged_bytes(&self) -> usize {
-        self.engine.segments.get(self.id).books.filled_bytes.load(Relaxed) as usize
+        self.engine.segments.get(self.id).usage.filled_bytes.load(Relaxed) as usize
     }
 
     /// Where the value begins in the run.
@@ -154,32 +154,32 @@ impl Drop for Upload {
     }
 }
 
-/// Keeps one large value readable beyond the turn (for a client that reads slowly). Its memory stays in the budget.
-/// May be cut off when too much is kept that is no longer in the cache: [`Pin::value`].
-pub struct Pin {
+/// Keeps one large value readable beyond the guard (for a client that reads slowly). Its memory stays in the budget.
+/// May be revoked when too much is kept that is no longer in the cache: [`ValueRef::value`].
+pub struct ValueRef {
     engine: Arc<Engine>,
-    id: Id,
-    raw: Raw,
+    id: SegmentId,
+    raw: ItemRef,
     value_bytes: usize,
-    cuts: u32,
+    revocations: u32,
 }
 
 // SAFETY: the pinned run is immutable while it lives.
-unsafe impl Send for Pin {}
+unsafe impl Send for ValueRef {}
 
-impl Pin {
-    /// Call within the turn in which the item was found.
-    pub(crate) fn new(engine: Arc<Engine>, id: Id, raw: Raw) -> Self {
+impl ValueRef {
+    /// Call under the guard in which the item was found.
+    pub(crate) fn new(engine: Arc<Engine>, id: SegmentId, raw: ItemRef) -> Self {
         let segment = engine.segments.get(id);
         segment.pins.fetch_add(1, Relaxed);
-        let cuts = segment.cuts.load(Relaxed);
-        Self { engine, id, raw, value_bytes: raw.value_bytes(), cuts }
+        let revocations = segment.revocations.load(Relaxed);
+        Self { engine, id, raw, value_bytes: raw.value_bytes(), revocations }
     }
 
-    /// The value; `None`: it was cut off, and is gone for good. Panics if the turn is another engine's.
-    pub fn value<'t>(&self, turn: &'t Turn<'_>) -> Option<&'t [u8]> {
-        assert!(Arc::ptr_eq(&self.engine, &turn.handle.engine), "a pin is read where it was made");
-        (!self.engine.is_cut(self.id, self.cuts)).then(|| self.raw.value())
+    /// The value; `None`: it was revoked, and is gone for good. Panics if the guard is another engine's.
+    pub fn value<'t>(&self, guard: &'t Guard<'_>) -> Option<&'t [u8]> {
+        assert!(Arc::ptr_eq(&self.engine, &guard.handle.engine), "a pin is read where it was made");
+        (!self.engine.is_revoked(self.id, self.revocations)).then(|| self.raw.value())
     }
 
     /// Size of the value.
@@ -188,8 +188,8 @@ impl Pin {
     }
 }
 
-impl Drop for Pin {
+impl Drop for ValueRef {
     fn drop(&mut self) {
-        self.engine.unpin_run(self.id, self.cuts);
+        self.engine.unpin_run(self.id, self.revocations);
     }
 }

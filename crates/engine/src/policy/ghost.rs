@@ -45,8 +45,8 @@ impl Ghost {
     /// A key left a queue.
     pub(crate) fn remember(&self, hash: Hash, from: usize) {
         let line = self.lines.line_u32(self.line_of(hash));
-        let turn = u64::from(line[0].fetch_add(1, Relaxed));
-        line[1 + (turn % KEYS_PER_LINE) as usize].store(fingerprint(hash) | MARKS[from], Relaxed);
+        let guard = u64::from(line[0].fetch_add(1, Relaxed));
+        line[1 + (guard % KEYS_PER_LINE) as usize].store(fingerprint(hash) | MARKS[from], Relaxed);
     }
 
     /// The queue that a key left not long ago.

@@ -35,30 +35,30 @@ pub(crate) fn class_of(bytes: u64, weight: u32) -> usize {
 }
 
 /// For how long, by the queues' clock, memory of `bytes` is worth keeping.
-pub(crate) fn credit_of(bytes: u64, weight: u32) -> u64 {
+pub(crate) fn h_value(bytes: u64, weight: u32) -> u64 {
     (u64::from(weight) << 24) / bytes.max(1)
 }
 
 /// The weight of an item that nobody has read yet.
-pub(crate) struct Novelty(AtomicU32);
+pub(crate) struct InsertPriority(AtomicU32);
 
-impl Default for Novelty {
+impl Default for InsertPriority {
     fn default() -> Self {
         Self(AtomicU32::new(READ))
     }
 }
 
-impl Novelty {
+impl InsertPriority {
     /// The weight of an item that enters a queue.
     pub(crate) fn at_first(&self, queue: usize) -> u32 {
-        let novelty = self.0.load(Relaxed);
-        if queue == SMALL { novelty } else { novelty.max(READ) }
+        let insert_priority = self.0.load(Relaxed);
+        if queue == SMALL { insert_priority } else { insert_priority.max(READ) }
     }
 
     fn change(&self, is_more: bool) {
-        let novelty = self.0.load(Relaxed);
-        let step = novelty / 20;
-        let changed = if is_more { novelty + step } else { novelty - step };
+        let insert_priority = self.0.load(Relaxed);
+        let step = insert_priority / 20;
+        let changed = if is_more { insert_priority + step } else { insert_priority - step };
         // What a race loses is one step.
         self.0.store(changed.clamp(NOVELTY_MIN, NOVELTY_MAX), Relaxed);
     }
@@ -66,21 +66,21 @@ impl Novelty {
 
 /// What a handle learned about keys that left a queue, by queue, with the past fading.
 #[derive(Default)]
-pub(crate) struct Lesson {
+pub(crate) struct Adaptation {
     evicted: [f64; 2],
     returned: [f64; 2],
     /// Evictions since the last conclusion.
     fresh: u64,
 }
 
-impl Lesson {
+impl Adaptation {
     /// A key came back that had left a queue.
     pub(crate) fn note_return(&mut self, from: usize) {
         self.returned[from] += 1.0;
     }
 
     /// An item left a queue. Every so often what is known leads to another `novelty`.
-    pub(crate) fn note_eviction(&mut self, from: usize, items: u64, novelty: &Novelty) {
+    pub(crate) fn note_eviction(&mut self, from: usize, items: u64, insert_priority: &InsertPriority) {
         self.evicted[from] += 1.0;
         self.fresh += 1;
         if self.fresh < (items / STEPS_PER_TURNOVER).max(EVICTIONS_PER_STEP_MIN) {
@@ -92,7 +92,7 @@ impl Lesson {
             return;
         }
         let share = |queue: usize| self.returned[queue] / self.evicted[queue].max(1.0);
-        novelty.change(share(SMALL) > share(MAIN));
+        insert_priority.change(share(SMALL) > share(MAIN));
         for sum in self.evicted.iter_mut().chain(&mut self.returned) {
             *sum *= MEMORY;
         }
@@ -114,20 +114,20 @@ mod tests {
     #[cfg(not(miri))]
     #[test]
     fn a_lesson_counts_beyond_what_a_short_float_can() {
-        let (mut lesson, novelty) = (Lesson::default(), Novelty::default());
+        let (mut adaptation, insert_priority) = (Adaptation::default(), InsertPriority::default());
         let items = STEPS_PER_TURNOVER << 27;
         for number in 0..1 << 26 {
             if number % 2 == 0 {
-                lesson.note_return(SMALL);
+                adaptation.note_return(SMALL);
             }
             if number % 4 == 0 {
-                lesson.note_return(MAIN);
+                adaptation.note_return(MAIN);
             }
-            lesson.note_eviction(SMALL, items, &novelty);
-            lesson.note_eviction(MAIN, items, &novelty);
+            adaptation.note_eviction(SMALL, items, &insert_priority);
+            adaptation.note_eviction(MAIN, items, &insert_priority);
         }
-        assert_eq!(lesson.fresh, 0, "a conclusion was drawn");
-        assert!(novelty.at_first(SMALL) > READ, "{}", novelty.at_first(SMALL));
+        assert_eq!(adaptation.fresh, 0, "a conclusion was drawn");
+        assert!(insert_priority.at_first(SMALL) > READ, "{}", insert_priority.at_first(SMALL));
     }
 
     #[test]

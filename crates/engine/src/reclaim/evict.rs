@@ -9,26 +9,26 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::engine::Engine;
 use crate::epoch::limbo::Retired;
-use crate::handle::{Handle, Turn};
-use crate::index::buckets::{Bucket, Entry, Found, Items};
+use crate::handle::{Guard, Handle};
+use crate::index::buckets::{Bucket, Entry, Items, SlotRef};
 use crate::index::hash::Hash;
 use crate::inspect::stats::QueueCounters;
-use crate::log::holes::Layout;
-use crate::log::item::{DEAD, FETCHED, Raw};
-use crate::log::runs::{Lack, Run};
-use crate::log::segment::{Id, MAIN, SMALL, WAITING};
-use crate::log::writer::{Guest, Room, Writer};
+use crate::log::holes::HoleMap;
+use crate::log::item::{DEAD, FETCHED, ItemRef};
+use crate::log::runs::{AllocError, Run};
+use crate::log::segment::{MAIN, SEALED, SMALL, SegmentId};
+use crate::log::writer::{AllocRequest, Allocation, Writer};
 use crate::mem::region::PAGE_BYTES;
 use crate::policy::priority;
-use crate::policy::queues::Treatment;
-use crate::request::{Expiry, NoRoom, Now};
+use crate::policy::queues::ReclaimMode;
+use crate::request::{Expiry, Now, WriteError};
 
 /// How many bytes of a victim are looked at for each byte stored, while free segments are few.
 const WORK_FACTOR: usize = 4;
 /// The same without eviction: little of a victim is dead then.
 const COMPACTION_FACTOR: usize = 16;
 /// What one request empties at most, in bytes of victims, before it lets others run: a hundred microseconds with small items.
-pub(crate) const STEP_BYTES: usize = 32 << 10;
+pub(crate) const RECLAIM_STEP_BYTES: usize = 32 << 10;
 /// Large items that one request empties at most for their address space; each may first lose the credit of its reads.
 const RUNS_STEP: usize = 16;
 /// Giving a segment back to the system takes the background step as long as so many items.
@@ -45,8 +45,8 @@ const ACTIVE_SECS: u32 = 60;
 /// A segment or run being emptied.
 #[derive(Clone, Copy)]
 pub(crate) struct Victim {
-    pub(crate) id: Id,
-    treatment: Treatment,
+    pub(crate) id: SegmentId,
+    mode: ReclaimMode,
     next: usize,
     end: usize,
 }
@@ -54,24 +54,24 @@ pub(crate) struct Victim {
 /// Where the background step is looking for expired items.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Crawl {
-    id: Id,
-    life: u32,
+    id: SegmentId,
+    generation: u32,
     offset: usize,
 }
 
 /// What may be emptied.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Prey {
+pub(crate) enum ReclaimScope {
     /// What the handle is emptying already.
-    InHand,
+    InProgress,
     /// That, then what has expired or was flushed.
-    Dead,
+    DeadOnly,
     /// That, then what is thin, then (with eviction) whatever is due.
     Any,
 }
 
 /// How an item goes on that is kept.
-struct To {
+struct Destination {
     queue: usize,
     weight: u32,
     uses: u8,
@@ -79,90 +79,106 @@ struct To {
 
 /// An item that was copied, and where.
 struct Copy {
-    room: Room,
-    raw: Raw,
+    room: Allocation,
+    raw: ItemRef,
 }
 
 /// Why an item has to stay where it is for now.
-struct NoPlace;
+struct NoSpace;
 
 impl Handle {
     /// A background step, for a thread that has the time: removes what has expired or was flushed, keeps free segments at
     /// hand, compacts. Looks at about `items_max` items. Returns whether there is more to do at once.
     pub fn maintain(&mut self, now: Now, items_max: usize) -> bool {
         self.engine.tick(now);
-        self.engine.reclaim_some(items_max);
-        self.engine.reclaim_buckets(items_max);
+        self.engine.drain_limbo_up_to(items_max);
+        self.engine.drain_limbo_buckets(items_max);
         let is_shrinking = self.engine.shrink(items_max / SHRINK_ITEMS);
         let is_moving = self.engine.move_to_large_page(now);
-        let turn = self.enter(now);
+        let guard = self.pin(now);
         let bytes_max = items_max * 64;
         let mut done = 0;
-        if turn.engine().is_flush_settled(now) {
-            done = turn.empty_some(bytes_max, Prey::Dead);
+        if guard.engine().is_flush_settled(now) {
+            done = guard.reclaim_some(bytes_max, ReclaimScope::DeadOnly);
         }
-        while turn.engine().is_short() && done < bytes_max {
-            let step = turn.empty_some(bytes_max - done, Prey::Any);
+        while guard.engine().is_short() && done < bytes_max {
+            let step = guard.reclaim_some(bytes_max - done, ReclaimScope::Any);
             if step == 0 {
                 break;
             }
             done += step;
         }
-        let walked = turn.crawl(items_max);
-        let is_searching = turn.engine().slack.note_searched(walked);
-        turn.report_items(0);
-        drop(turn);
-        self.engine.reclaim_some(items_max);
+        let walked = guard.crawl(items_max);
+        let is_searching = guard.engine().over_provisioning.note_searched(walked);
+        guard.report_items(0);
+        drop(guard);
+        self.engine.drain_limbo_up_to(items_max);
         done >= bytes_max || is_shrinking || is_moving || is_searching
     }
 }
 
-impl Turn<'_> {
-    /// Room for a new item in an open segment, in place of an old one; makes some if need be.
+impl Guard<'_> {
+    /// Allocation for a new item in an open segment, in place of an old one; makes some if need be.
     #[inline]
     pub(crate) fn append(
         &self,
         queue: usize,
         expiry: Expiry,
         bytes: usize,
-        old: Option<Raw>,
-    ) -> Result<Room, NoRoom> {
+        old: Option<ItemRef>,
+    ) -> Result<Allocation, WriteError> {
         self.report_items(64);
-        let guest = Guest { queue, weight: self.engine().segments.novelty.at_first(queue), expiry, bytes };
+        let request = AllocRequest {
+            queue,
+            weight: self.engine().segments.insert_priority.at_first(queue),
+            expiry,
+            bytes,
+        };
         if self.engine().is_low() {
             if !self.engine().evict {
-                return self.append_into_slack(guest, old);
+                return self.append_over_provisioned(request, old);
             }
-            self.empty_some((bytes * WORK_FACTOR).min(STEP_BYTES), Prey::Any);
+            self.reclaim_some((bytes * WORK_FACTOR).min(RECLAIM_STEP_BYTES), ReclaimScope::Any);
         } else if self.handle.writer.borrow().victim.is_some() {
-            self.empty_some((bytes * WORK_FACTOR).min(STEP_BYTES), Prey::InHand);
+            self.reclaim_some((bytes * WORK_FACTOR).min(RECLAIM_STEP_BYTES), ReclaimScope::InProgress);
         }
-        self.append_or_make_room(|| self.append_now(guest))
+        self.append_or_make_room(|| self.append_now(request))
     }
 
     /// The same where nothing may be evicted and most of the memory lives.
     #[cold]
-    fn append_into_slack(&self, guest: Guest, old: Option<Raw>) -> Result<Room, NoRoom> {
-        self.admit(guest.bytes as i64 - old.map_or(0, |old| old.size() as i64))?;
+    fn append_over_provisioned(
+        &self,
+        request: AllocRequest,
+        old: Option<ItemRef>,
+    ) -> Result<Allocation, WriteError> {
+        self.admit(request.bytes as i64 - old.map_or(0, |old| old.size() as i64))?;
         if self.engine().is_short() {
-            self.empty_some((guest.bytes * COMPACTION_FACTOR).min(STEP_BYTES), Prey::Any);
+            self.reclaim_some((request.bytes * COMPACTION_FACTOR).min(RECLAIM_STEP_BYTES), ReclaimScope::Any);
         }
         self.append_or_make_room(|| {
             // What is open is left to the victim in hand, if its items could find no other place.
             let is_moving = self.handle.writer.borrow().victim.is_some();
-            if is_moving && !self.engine().has_reserve() { Err(Lack::Memory) } else { self.append_now(guest) }
+            if is_moving && !self.engine().has_reserve() {
+                Err(AllocError::Memory)
+            } else {
+                self.append_now(request)
+            }
         })
     }
 
     #[inline(always)]
-    fn append_or_make_room(&self, append: impl Fn() -> Result<Room, Lack>) -> Result<Room, NoRoom> {
-        append().or_else(|lack| self.make_room(lack, self.engine().segments.segment_bytes, append))
+    fn append_or_make_room(
+        &self,
+        append: impl Fn() -> Result<Allocation, AllocError>,
+    ) -> Result<Allocation, WriteError> {
+        append().or_else(|error| self.make_room(error, self.engine().segments.segment_bytes, append))
     }
 
     #[inline(always)]
-    fn append_now(&self, guest: Guest) -> Result<Room, Lack> {
+    fn append_now(&self, request: AllocRequest) -> Result<Allocation, AllocError> {
         let mut writer = self.handle.writer.borrow_mut();
-        writer.append(self.engine(), guest, self.now(), false).ok_or(Lack::Memory)
+        writer.append(self.engine(), request, self.now(), false).ok_or(AllocError::Memory)
     }
 
     /// A run for an item of `item_bytes`, with memory for its first `bytes` at least; `missing_bytes` of it are still to come.
@@ -171,14 +187,14 @@ impl Turn<'_> {
         item_bytes: usize,
         bytes: usize,
         missing_bytes: usize,
-    ) -> Result<Run, NoRoom> {
+    ) -> Result<Run, WriteError> {
         self.report_items(64);
         // Runs have whole pages: room for less is none.
         let bytes = bytes.next_multiple_of(PAGE_BYTES);
         let take = || self.engine().take_run(item_bytes, bytes);
-        take().or_else(|lack| match lack {
-            Lack::Memory => self.make_room(lack, bytes, take),
-            Lack::Space => self.make_space(missing_bytes, take),
+        take().or_else(|error| match error {
+            AllocError::Memory => self.make_room(error, bytes, take),
+            AllocError::AddressSpace => self.make_space(missing_bytes, take),
         })
     }
 
@@ -188,38 +204,38 @@ impl Turn<'_> {
     fn make_space(
         &self,
         missing_bytes: usize,
-        attempt: impl Fn() -> Result<Run, Lack>,
-    ) -> Result<Run, NoRoom> {
+        attempt: impl Fn() -> Result<Run, AllocError>,
+    ) -> Result<Run, WriteError> {
         let engine = self.engine();
         if engine.is_reclaiming_runs() {
-            engine.reclaim();
-            return attempt().or(Err(NoRoom::TryAgain));
+            engine.drain_limbo();
+            return attempt().or(Err(WriteError::TryAgain));
         }
-        match engine.cut_upload(missing_bytes as u64, self.now()) {
-            Some(Ok(())) => return Err(NoRoom::TryAgain),
+        match engine.revoke_upload(missing_bytes as u64, self.now()) {
+            Some(Ok(())) => return Err(WriteError::TryAgain),
             // Items do not go for what may never come.
             Some(Err(_)) => {}
             None if engine.evict => {
                 let runs = iter::from_fn(|| engine.segments.next_run()).take(RUNS_STEP);
                 let looked_at =
-                    runs.fold(0, |sum, id| sum + self.empty_run(engine.victim(id, Treatment::Evict)));
+                    runs.fold(0, |sum, id| sum + self.reclaim_run(engine.victim(id, ReclaimMode::Evict)));
                 if looked_at > 0 || engine.is_reclaiming_runs() {
-                    return Err(NoRoom::TryAgain);
+                    return Err(WriteError::TryAgain);
                 }
             }
             None => {}
         }
         attempt().map_err(|_| {
             self.counters().out_of_memory.add(1);
-            NoRoom::OutOfMemory
+            WriteError::OutOfMemory
         })
     }
 
     /// More memory for a run that has some.
-    pub(crate) fn charge(&self, id: Id, memory_bytes: usize, bytes: usize) -> Result<(), NoRoom> {
+    pub(crate) fn charge(&self, id: SegmentId, memory_bytes: usize, bytes: usize) -> Result<(), WriteError> {
         let extend = || self.engine().extend_run(id, memory_bytes as u64, bytes as u64);
-        let take = || if extend() { Ok(()) } else { Err(Lack::Memory) };
-        take().or_else(|lack| self.make_room(lack, bytes, take))
+        let take = || if extend() { Ok(()) } else { Err(AllocError::Memory) };
+        take().or_else(|error| self.make_room(error, bytes, take))
     }
 
     /// Where there is no memory, empties a little and lets others run before whoever asks tries again. What is emptied now
@@ -227,52 +243,52 @@ impl Turn<'_> {
     #[cold]
     fn make_room<R>(
         &self,
-        lack: Lack,
+        error: AllocError,
         bytes: usize,
-        attempt: impl FnOnce() -> Result<R, Lack>,
-    ) -> Result<R, NoRoom> {
-        if matches!(lack, Lack::Memory) && self.engine().is_coming(bytes) {
-            return Err(NoRoom::TryAgain);
+        attempt: impl FnOnce() -> Result<R, AllocError>,
+    ) -> Result<R, WriteError> {
+        if matches!(error, AllocError::Memory) && self.engine().is_coming(bytes) {
+            return Err(WriteError::TryAgain);
         }
-        if self.empty_some(STEP_BYTES, Prey::Any) > 0 {
-            return attempt().or(Err(NoRoom::TryAgain));
+        if self.reclaim_some(RECLAIM_STEP_BYTES, ReclaimScope::Any) > 0 {
+            return attempt().or(Err(WriteError::TryAgain));
         }
         let has_begun = self.engine().evict && self.handle.writer.borrow().has_begun();
-        if has_begun || self.engine().is_reclaiming() || self.engine().seal_parked() {
-            return Err(NoRoom::TryAgain);
+        if has_begun || self.engine().has_limbo() || self.engine().seal_parked() {
+            return Err(WriteError::TryAgain);
         }
         // Others are at work with all segments that there are, and will park them.
         if self.engine().evict && self.engine().is_crowded && bytes <= self.engine().segments.segment_bytes {
-            return Err(NoRoom::TryAgain);
+            return Err(WriteError::TryAgain);
         }
         self.counters().out_of_memory.add(1);
-        Err(NoRoom::OutOfMemory)
+        Err(WriteError::OutOfMemory)
     }
 
     /// Looks at up to `bytes_max` bytes of victims (but at least at one item). Returns how many it looked at; 0: nothing to empty.
-    pub(crate) fn empty_some(&self, bytes_max: usize, prey: Prey) -> usize {
+    pub(crate) fn reclaim_some(&self, bytes_max: usize, scope: ReclaimScope) -> usize {
         let mut done = 0;
         while done < bytes_max.max(1) {
             let in_hand = self.handle.writer.borrow_mut().victim.take();
-            let Some(mut victim) = in_hand.or_else(|| self.choose_victim(prey)) else { break };
+            let Some(mut victim) = in_hand.or_else(|| self.choose_victim(scope)) else { break };
             let before = victim.next;
             if self.engine().segments.is_run(victim.id) {
-                done += self.empty_run(victim);
+                done += self.reclaim_run(victim);
                 continue;
             }
-            if victim.treatment == Treatment::Thread {
-                self.find_gaps(&mut victim);
+            if victim.mode == ReclaimMode::Refill {
+                self.find_holes(&mut victim);
                 done += victim.next - before;
                 let mut writer = self.handle.writer.borrow_mut();
                 if victim.next < victim.end {
                     writer.victim = Some(victim);
                 } else {
                     writer.await_turns(self.engine(), victim.id);
-                    self.counters().threaded.add(1);
+                    self.counters().refilled.add(1);
                 }
                 continue;
             }
-            if self.empty_batch(&mut victim).is_err() {
+            if self.reclaim_batch(&mut victim).is_err() {
                 if self.engine().evict {
                     // A place is to come.
                     self.handle.writer.borrow_mut().victim = Some(victim);
@@ -293,38 +309,38 @@ impl Turn<'_> {
         done
     }
 
-    fn choose_victim(&self, prey: Prey) -> Option<Victim> {
-        if prey == Prey::InHand {
+    fn choose_victim(&self, scope: ReclaimScope) -> Option<Victim> {
+        if scope == ReclaimScope::InProgress {
             return None;
         }
         let engine = self.engine();
         let mark = engine.flush_mark.load(Relaxed);
-        let only_dead = prey == Prey::Dead;
+        let only_dead = scope == ReclaimScope::DeadOnly;
         let next = || engine.segments.next_victim(self.now(), mark, only_dead, engine.evict);
-        let most_dead = || Some((engine.segments.most_dead()?, Treatment::Compact));
+        let most_dead = || Some((engine.segments.most_dead()?, ReclaimMode::Compact));
         let mut writer = self.handle.writer.borrow_mut();
-        let (id, treatment) = match next() {
-            Some((id, treatment)) => (id, writer.treatment(engine, id, treatment)),
+        let (id, mode) = match next() {
+            Some((id, mode)) => (id, writer.mode(engine, id, mode)),
             None if only_dead => return None,
             None if !engine.evict => most_dead()?,
             // Nothing else is left: it has to be emptied after all.
-            None if writer.put_threadable_back(engine) => next()?,
+            None if writer.put_pending_refill_back(engine) => next()?,
             None => return None,
         };
-        Some(engine.victim(id, treatment))
+        Some(engine.victim(id, mode))
     }
 
     /// Looks for gaps in the next few items of a victim.
-    fn find_gaps(&self, victim: &mut Victim) {
+    fn find_holes(&self, victim: &mut Victim) {
         let engine = self.engine();
         let mut writer = self.handle.writer.borrow_mut();
         if victim.next == engine.segments.start(victim.id) {
-            writer.layout = Layout::of(victim.next);
+            writer.hole_map = HoleMap::of(victim.next);
         }
         for _ in 0..BATCH {
             let raw = engine.item_at(victim.next);
             engine.log.prefetch(victim.next + AHEAD_ITEMS * raw.size());
-            writer.layout.note(victim.next, raw.size(), raw.marks() & DEAD != 0);
+            writer.hole_map.note(victim.next, raw.size(), raw.marks() & DEAD != 0);
             victim.next += raw.size();
             if victim.next >= victim.end {
                 break;
@@ -333,7 +349,7 @@ impl Turn<'_> {
     }
 
     /// Works on the next few items of a victim. Stops before an item that must be kept and finds no place.
-    fn empty_batch(&self, victim: &mut Victim) -> Result<(), NoPlace> {
+    fn reclaim_batch(&self, victim: &mut Victim) -> Result<(), NoSpace> {
         let engine = self.engine();
         let mut batch = [(0, Hash(0)); BATCH];
         let (mut count, mut at) = (0, victim.next);
@@ -347,7 +363,7 @@ impl Turn<'_> {
             }
             at += raw.size();
         }
-        let is_copying = victim.treatment == Treatment::Compact;
+        let is_copying = victim.mode == ReclaimMode::Compact;
         for (number, &(offset, hash)) in batch[..count].iter().enumerate() {
             victim.next = offset;
             if let Some(&(next, _)) = batch[..count].get(number + 1).filter(|_| is_copying) {
@@ -356,7 +372,7 @@ impl Turn<'_> {
             let mut copy = self.copy_ahead(hash, offset, victim);
             let bucket = engine.index.lock(hash);
             let emptied = match bucket.find(hash, |entry| entry.offset() == offset) {
-                Some(found) => self.empty_item(&bucket, hash, &found, victim, &mut copy),
+                Some(found) => self.reclaim_item(&bucket, hash, &found, victim, &mut copy),
                 None => Ok(()),
             };
             drop(bucket);
@@ -370,14 +386,14 @@ impl Turn<'_> {
     }
 
     /// Drops an item or moves it to an open segment.
-    fn empty_item(
+    fn reclaim_item(
         &self,
         bucket: &Bucket<'_>,
         hash: Hash,
-        found: &Found<'_>,
+        found: &SlotRef<'_>,
         victim: &Victim,
         copy: &mut Option<Copy>,
-    ) -> Result<(), NoPlace> {
+    ) -> Result<(), NoSpace> {
         let engine = self.engine();
         let (offset, raw) = (found.entry.offset(), engine.item(found.entry));
         if engine.liveness(offset, raw, self.now()).is_err() {
@@ -391,32 +407,32 @@ impl Turn<'_> {
         };
         match self.relocate(bucket, hash, found, to, copy) {
             Ok(()) => {
-                let moved = match (victim.treatment, from) {
-                    (Treatment::Evict, SMALL) => &self.counters().moves_to_main,
-                    (Treatment::Evict, _) => &self.counters().moves_within_main,
+                let moved = match (victim.mode, from) {
+                    (ReclaimMode::Evict, SMALL) => &self.counters().moves_to_main,
+                    (ReclaimMode::Evict, _) => &self.counters().moves_within_main,
                     _ => &self.counters().compacted,
                 };
                 moved.add(1);
             }
-            Err(NoPlace) if engine.evict && !engine.is_coming(engine.segments.segment_bytes) => {
+            Err(NoSpace) if engine.evict && !engine.is_coming(engine.segments.segment_bytes) => {
                 self.evict(bucket, hash, found, from);
             }
-            Err(NoPlace) => return Err(NoPlace),
+            Err(NoSpace) => return Err(NoSpace),
         }
         Ok(())
     }
 
     /// Where an item of a victim goes on; `None`: nowhere.
-    fn destination(&self, victim: &Victim, uses: u8) -> Option<To> {
+    fn destination(&self, victim: &Victim, uses: u8) -> Option<Destination> {
         let segments = &self.engine().segments;
         let from = segments.get(victim.id).queue();
-        match victim.treatment {
-            Treatment::Evict if uses == 0 => None,
+        match victim.mode {
+            ReclaimMode::Evict if uses == 0 => None,
             // Its uses were its fare.
-            Treatment::Evict => Some(To { queue: MAIN, weight: priority::of_uses(uses), uses: 0 }),
+            ReclaimMode::Evict => Some(Destination { queue: MAIN, weight: priority::of_uses(uses), uses: 0 }),
             // A `Clear` meets a living item when it was touched a moment ago.
-            Treatment::Compact | Treatment::Thread | Treatment::Clear => {
-                Some(To { queue: from, weight: segments.novelty.at_first(from), uses })
+            ReclaimMode::Compact | ReclaimMode::Refill | ReclaimMode::Clear => {
+                Some(Destination { queue: from, weight: segments.insert_priority.at_first(from), uses })
             }
         }
     }
@@ -426,7 +442,7 @@ impl Turn<'_> {
     fn copy_ahead(&self, hash: Hash, offset: usize, victim: &Victim) -> Option<Copy> {
         let engine = self.engine();
         let raw = engine.item_at(offset);
-        if raw.size() <= LOCKED_COPY_BYTES_MAX || victim.treatment == Treatment::Clear {
+        if raw.size() <= LOCKED_COPY_BYTES_MAX || victim.mode == ReclaimMode::Clear {
             return None;
         }
         let found = engine.index.find(hash, |entry| entry.offset() == offset)?;
@@ -436,10 +452,11 @@ impl Turn<'_> {
 
     /// A copy in an open segment that nobody sees yet. `None`: there is no place.
     #[allow(unsafe_code)]
-    fn copy_item(&self, raw: Raw, to: &To) -> Option<Copy> {
+    fn copy_item(&self, raw: ItemRef, to: &Destination) -> Option<Copy> {
         let engine = self.engine();
-        let guest = Guest { queue: to.queue, weight: to.weight, expiry: raw.expiry(), bytes: raw.size() };
-        let room = self.handle.writer.borrow_mut().append(engine, guest, self.now(), true)?;
+        let request =
+            AllocRequest { queue: to.queue, weight: to.weight, expiry: raw.expiry(), bytes: raw.size() };
+        let room = self.handle.writer.borrow_mut().append(engine, request, self.now(), true)?;
         // SAFETY: `append` gave us these bytes alone.
         let raw = unsafe { raw.copy_to(&engine.log, room.at) };
         Some(Copy { room, raw })
@@ -449,7 +466,7 @@ impl Turn<'_> {
     pub(crate) fn queue_of_new(&self, hash: Hash) -> usize {
         match self.engine().ghost.recall(hash) {
             Some(from) => {
-                self.handle.writer.borrow_mut().lesson.note_return(from);
+                self.handle.writer.borrow_mut().adaptation.note_return(from);
                 MAIN
             }
             None => SMALL,
@@ -461,10 +478,10 @@ impl Turn<'_> {
         &self,
         bucket: &Bucket<'_>,
         hash: Hash,
-        found: &Found<'_>,
-        to: To,
+        found: &SlotRef<'_>,
+        to: Destination,
         copy: &mut Option<Copy>,
-    ) -> Result<(), NoPlace> {
+    ) -> Result<(), NoSpace> {
         let engine = self.engine();
         let (offset, raw) = (found.entry.offset(), engine.item(found.entry));
         let Copy { room, raw: moved } = match copy.take() {
@@ -473,7 +490,7 @@ impl Turn<'_> {
                 engine.segments.get(engine.segments.id_at(copy.room.at)).note_expiry(raw.expiry());
                 copy
             }
-            None => self.copy_item(raw, &to).ok_or(NoPlace)?,
+            None => self.copy_item(raw, &to).ok_or(NoSpace)?,
         };
         let mark_of = |offset| engine.segments.get(engine.segments.id_at(offset)).flush_mark.load(Relaxed);
         if mark_of(room.at) != mark_of(offset) {
@@ -488,18 +505,18 @@ impl Turn<'_> {
         Ok(())
     }
 
-    fn drop_dead(&self, bucket: &Bucket<'_>, found: &Found<'_>) {
+    fn drop_dead(&self, bucket: &Bucket<'_>, found: &SlotRef<'_>) {
         self.count_reclaimed(found.entry.offset(), self.engine().item(found.entry));
         self.unlink(bucket, found);
     }
 
-    fn evict(&self, bucket: &Bucket<'_>, hash: Hash, found: &Found<'_>, from: usize) {
+    fn evict(&self, bucket: &Bucket<'_>, hash: Hash, found: &SlotRef<'_>, from: usize) {
         let (offset, raw) = (found.entry.offset(), self.engine().item(found.entry));
         self.engine().ghost.remember(hash, from);
         let items = self.engine().index.items();
         self.engine().ghost.fit(items);
-        let novelty = &self.engine().segments.novelty;
-        self.handle.writer.borrow_mut().lesson.note_eviction(from, items, novelty);
+        let insert_priority = &self.engine().segments.insert_priority;
+        self.handle.writer.borrow_mut().adaptation.note_eviction(from, items, insert_priority);
         let idle_secs = self.now().secs.saturating_sub(raw.used_secs());
         let fetched = raw.marks() & FETCHED != 0;
         let counters = self.counters();
@@ -516,7 +533,7 @@ impl Turn<'_> {
     }
 
     /// A run holds one item: it goes, or waits again in the main queue. Returns the memory looked at.
-    fn empty_run(&self, victim: Victim) -> usize {
+    fn reclaim_run(&self, victim: Victim) -> usize {
         let engine = self.engine();
         let raw = engine.item_at(victim.next);
         let hash = self.prepare(raw.key());
@@ -526,8 +543,8 @@ impl Turn<'_> {
             let from = segment.queue();
             if engine.liveness(victim.next, raw, self.now()).is_err() {
                 self.drop_dead(&bucket, &found);
-            } else if victim.treatment != Treatment::Evict || found.entry.uses() > 0 {
-                let is_evicted = victim.treatment == Treatment::Evict;
+            } else if victim.mode != ReclaimMode::Evict || found.entry.uses() > 0 {
+                let is_evicted = victim.mode == ReclaimMode::Evict;
                 let uses = if is_evicted { 0 } else { found.entry.uses() };
                 bucket.replace(&found, Entry::new(hash, victim.next, uses));
                 if is_evicted {
@@ -565,17 +582,18 @@ impl Turn<'_> {
             let is_run = engine.segments.is_run(crawl.id);
             // A run that is not waiting may be in limbo, and be freed at any moment.
             let is_walkable = if is_run {
-                segment.state.load(Acquire) == WAITING
+                segment.state.load(Acquire) == SEALED
             } else {
                 // Items stored for ever may have been touched; with eviction they go when it is their turn.
                 segment.is_sealed() && (segment.group.load(Relaxed) != 0 || !engine.evict)
             };
             if is_walkable {
-                // Read after its state: since that was seen in this turn, items lie as they did when this life began.
-                let life = segment.life.load(Relaxed);
-                let mut at = if life == crawl.life && crawl.offset != 0 { crawl.offset } else { start };
-                crawl.life = life;
-                let end = start + if is_run { 1 } else { segment.books.filled_bytes.load(Relaxed) as usize };
+                // Read after its state: since that was seen under this guard, items lie as they did when this life began.
+                let generation = segment.generation.load(Relaxed);
+                let mut at =
+                    if generation == crawl.generation && crawl.offset != 0 { crawl.offset } else { start };
+                crawl.generation = generation;
+                let end = start + if is_run { 1 } else { segment.usage.filled_bytes.load(Relaxed) as usize };
                 while at < end && left > 0 {
                     let raw = engine.item_at(at);
                     if raw.marks() & DEAD == 0 && raw.expiry().is_past(self.now()) {
@@ -591,7 +609,7 @@ impl Turn<'_> {
                     break;
                 }
             }
-            crawl = Crawl { id: engine.segments.next_id(crawl.id), life: 0, offset: 0 };
+            crawl = Crawl { id: engine.segments.next_id(crawl.id), generation: 0, offset: 0 };
             walked += 1;
             // As much work as an item.
             left = left.saturating_sub(1);
@@ -633,36 +651,36 @@ impl Items for Engine {
 
 impl Engine {
     /// What to empty, or to look for gaps in, although there is memory enough, so that it need not be used.
-    pub(crate) fn victim_ahead(&self, writer: &Writer, is_threaded: bool) -> Option<Victim> {
-        let id = if is_threaded && self.is_nearly_low() {
-            self.segments.claim_thin_if(|id| writer.may_thread(self, id))
+    pub(crate) fn victim_ahead(&self, writer: &Writer, is_refilled: bool) -> Option<Victim> {
+        let id = if is_refilled && self.is_nearly_low() {
+            self.segments.claim_garbage_if(|id| writer.may_refill(self, id))
         } else if self.would_grow() {
-            self.segments.claim_hollow()
+            self.segments.claim_mostly_garbage()
         } else {
             None
         };
         let id = id?;
-        Some(self.victim(id, writer.treatment(self, id, Treatment::Compact)))
+        Some(self.victim(id, writer.mode(self, id, ReclaimMode::Compact)))
     }
 
     /// A segment that was claimed to be emptied.
-    pub(crate) fn victim(&self, id: Id, treatment: Treatment) -> Victim {
+    pub(crate) fn victim(&self, id: SegmentId, mode: ReclaimMode) -> Victim {
         let start = self.segments.start(id);
-        let filled = self.segments.get(id).books.filled_bytes.load(Relaxed) as usize;
-        Victim { id, treatment, next: start, end: start + filled }
+        let filled = self.segments.get(id).usage.filled_bytes.load(Relaxed) as usize;
+        Victim { id, mode, next: start, end: start + filled }
     }
 
-    /// Retires a waiting segment whose live bytes were found to be 0 in this turn, unless somebody else is at it.
-    pub(crate) fn retire_dead(&self, id: Id) {
+    /// Retires a waiting segment whose live bytes were found to be 0 under this guard, unless somebody else is at it.
+    pub(crate) fn retire_dead(&self, id: SegmentId) {
         if self.segments.withdraw(id) {
             self.retire_segment(id);
         }
     }
 
     /// A segment that the index no longer points into.
-    fn retire_segment(&self, id: Id) {
+    fn retire_segment(&self, id: SegmentId) {
         let segment = self.segments.get(id);
-        let filled_bytes = segment.books.filled_bytes.load(Relaxed);
+        let filled_bytes = segment.usage.filled_bytes.load(Relaxed);
         self.segments.capacity_bytes.fetch_add(self.segments.segment_bytes as u64 - filled_bytes, Relaxed);
         self.segments.free(id);
         self.retire(Retired::Segment(id));

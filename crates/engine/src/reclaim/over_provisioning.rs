@@ -10,24 +10,24 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crate::engine::Engine;
-use crate::handle::Turn;
+use crate::handle::Guard;
 use crate::log::segment::{LARGE, MAIN, SMALL};
-use crate::reclaim::evict::{Prey, STEP_BYTES};
-use crate::request::NoRoom;
+use crate::reclaim::evict::{RECLAIM_STEP_BYTES, ReclaimScope};
+use crate::request::WriteError;
 
 /// The part of the memory that is left to gaps. At the worst sixteen bytes are then moved for each that is stored.
 const SLACK_PART: u64 = 16;
 
 /// How full it has been.
 #[derive(Default)]
-pub(crate) struct Slack {
+pub(crate) struct OverProvisioning {
     /// The most that lived since memory was plenty: with a store that was let through, or when one was refused.
     live_bytes_max: AtomicU64,
     /// Segments to be searched for expired items since a store was refused.
     unsearched: AtomicUsize,
 }
 
-impl Slack {
+impl OverProvisioning {
     fn note(&self, live_bytes: u64) {
         if live_bytes > self.live_bytes_max.load(Relaxed) {
             self.live_bytes_max.fetch_max(live_bytes, Relaxed);
@@ -57,21 +57,21 @@ pub(crate) fn kept_segments(memory_bytes: u64, segment_bytes: usize, reserve: us
     (memory_bytes / segment_bytes as u64 / SLACK_PART) as u32 + reserve as u32
 }
 
-impl Turn<'_> {
+impl Guard<'_> {
     /// May a store go on that adds so many bytes to what lives? Where it replaces more, always.
-    pub(crate) fn admit(&self, added_bytes: i64) -> Result<(), NoRoom> {
+    pub(crate) fn admit(&self, added_bytes: i64) -> Result<(), WriteError> {
         let engine = self.engine();
         if engine.admits(added_bytes) {
             return Ok(());
         }
         // What has expired or was flushed counts as living until somebody comes by, and a run until nobody sees it any more.
-        if self.empty_some(STEP_BYTES, Prey::Dead) > 0 || engine.is_reclaiming() {
-            engine.reclaim();
-            return Err(NoRoom::TryAgain);
+        if self.reclaim_some(RECLAIM_STEP_BYTES, ReclaimScope::DeadOnly) > 0 || engine.has_limbo() {
+            engine.drain_limbo();
+            return Err(WriteError::TryAgain);
         }
         engine.note_refusal();
         self.counters().out_of_memory.add(1);
-        Err(NoRoom::OutOfMemory)
+        Err(WriteError::OutOfMemory)
     }
 }
 
@@ -84,19 +84,19 @@ impl Engine {
         let left_bytes = self.usable_bytes() - added_bytes;
         let live_bytes = self.live_bytes(&[SMALL, MAIN, LARGE]) + added_bytes as u64;
         if left_bytes >= kept_bytes {
-            self.slack.note(live_bytes);
+            self.over_provisioning.note(live_bytes);
             return true;
         }
         // The index takes memory after items have come, the ends of segments stay empty, and who counts at the same time as another counts too
         // little: of that those who replace what they deleted must not feel anything.
-        left_bytes >= kept_bytes / 2 && live_bytes <= self.slack.live_bytes_max.load(Relaxed)
+        left_bytes >= kept_bytes / 2 && live_bytes <= self.over_provisioning.live_bytes_max.load(Relaxed)
     }
 
     fn note_refusal(&self) {
-        self.slack.note(self.live_bytes(&[SMALL, MAIN, LARGE]));
-        if self.slack.unsearched.load(Relaxed) == 0 {
+        self.over_provisioning.note(self.live_bytes(&[SMALL, MAIN, LARGE]));
+        if self.over_provisioning.unsearched.load(Relaxed) == 0 {
             // One more than there are: the first may have been searched in part.
-            self.slack.unsearched.store(self.segments.ids().count() + 1, Relaxed);
+            self.over_provisioning.unsearched.store(self.segments.ids().count() + 1, Relaxed);
         }
     }
 
@@ -104,7 +104,8 @@ impl Engine {
     fn usable_bytes(&self) -> i64 {
         let unused_bytes = self.budget.limit_bytes() as i64 - self.budget.used_bytes() as i64;
         let in_segments = self.segments.capacity_bytes.load(Relaxed) as i64;
-        unused_bytes + self.runs.warm_bytes() as i64 + in_segments - self.live_bytes(&[SMALL, MAIN]) as i64
+        unused_bytes + self.runs.committed_bytes() as i64 + in_segments
+            - self.live_bytes(&[SMALL, MAIN]) as i64
     }
 
     fn live_bytes(&self, queues: &[usize]) -> u64 {

@@ -15,7 +15,7 @@ use crate::startup::settings::Settings;
 
 /// The passwords, and how they are asked for.
 #[derive(Debug)]
-pub struct Guard {
+pub struct Authenticator {
     scheme: Scheme,
     path: PathBuf,
     secret: Arc<Secret>,
@@ -43,7 +43,7 @@ impl Scheme {
     }
 }
 
-impl Guard {
+impl Authenticator {
     /// The guard that the settings ask for. Reads the password file, so rights to it must not be given up yet. Errors: no
     /// file, or one that cannot be read or understood.
     pub fn new(settings: &Settings) -> Result<Option<Self>, Refusal> {
@@ -154,22 +154,22 @@ mod tests {
         let secret = Arc::new(Secret::new([1; 32]));
         let table =
             Table::new(vec![entry(larder_auth::Password::Hashed(verifier))], Arc::clone(&secret), false);
-        let guard = Guard {
+        let authenticator = Authenticator {
             scheme: Scheme::Ascii,
             path: PathBuf::new(),
             secret,
             table: RwLock::new(Arc::new(table)),
             next_dear_check: Mutex::new(Instant::now()),
         };
-        assert_eq!(guard.check(b"user", b"pen"), Some(false));
-        assert_eq!(guard.check(b"user", b"pencil"), None);
+        assert_eq!(authenticator.check(b"user", b"pen"), Some(false));
+        assert_eq!(authenticator.check(b"user", b"pencil"), None);
         let is_right = loop {
-            if let Some(is_right) = guard.check(b"user", b"pencil") {
+            if let Some(is_right) = authenticator.check(b"user", b"pencil") {
                 break is_right;
             }
         };
         assert!(is_right);
         // Known by now, so it never waits.
-        assert_eq!(guard.check(b"user", b"pencil"), Some(true));
+        assert_eq!(authenticator.check(b"user", b"pencil"), Some(true));
     }
 }

@@ -1,7 +1,7 @@
 //! Whole requests of any kind that arrived together: framed one after the other, and their memory fetched ahead for all of them.
 
 use arrayvec::ArrayVec;
-use larder_engine::{Guess, Turn};
+use larder_engine::{Guard, LookupHint};
 use larder_protocol::{Command, Dialect, Request};
 
 use crate::conn::frame::{Frame, single_key};
@@ -47,27 +47,27 @@ impl<'i, 't> Batch<'i, 't> {
             };
             batch.bytes += bytes;
             let prepared =
-                single_key(&request.command).map(|key| (executor.prepare_once(key), Guess::default()));
+                single_key(&request.command).map(|key| (executor.prepare_once(key), LookupHint::default()));
             batch.requests.push(Framed { request, value, prepared, end: batch.bytes });
         }
         if batch.requests.len() > 1 {
-            batch.fetch_ahead(executor.turn);
+            batch.fetch_ahead(executor.guard);
         }
         batch
     }
 
-    fn fetch_ahead(&mut self, turn: &'t Turn<'_>) {
+    fn fetch_ahead(&mut self, guard: &'t Guard<'_>) {
         let prepared = self.requests.iter().filter_map(|framed| framed.prepared);
         let hashes: ArrayVec<_, BATCH_REQUESTS_MAX> = prepared.map(|(hash, _)| hash).collect();
         let is_store = |framed: &Framed<'_, '_>| matches!(framed.request.command, Command::Store(_));
-        let guesses = if self.requests.iter().all(is_store) {
-            turn.guess_changes(&hashes)
+        let hintes = if self.requests.iter().all(is_store) {
+            guard.hint_changes(&hashes)
         } else {
-            turn.guess_gets(&hashes)
+            guard.hint_gets(&hashes)
         };
         let prepared = self.requests.iter_mut().filter_map(|framed| framed.prepared.as_mut());
-        for ((_, guess), guessed) in prepared.zip(guesses) {
-            *guess = guessed;
+        for ((_, hint), hinted) in prepared.zip(hintes) {
+            *hint = hinted;
         }
     }
 }

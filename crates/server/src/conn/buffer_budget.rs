@@ -9,18 +9,18 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The budget.
 #[derive(Debug)]
-pub struct Buffers {
+pub struct BufferBudget {
     limit_bytes: u64,
     used_bytes: AtomicU64,
 }
 
 /// What a connection holds for one purpose. Gives it back when it goes.
 #[derive(Default)]
-pub(crate) struct Held {
-    charged: Option<(Arc<Buffers>, u64)>,
+pub(crate) struct BufferCharge {
+    charged: Option<(Arc<BufferBudget>, u64)>,
 }
 
-impl Buffers {
+impl BufferBudget {
     /// Of a cache of `memory_bytes`; `limit_bytes`: what was asked for (`-o read_buf_mem_limit`), 0: nothing was.
     pub fn new(limit_bytes: u64, memory_bytes: u64) -> Self {
         let limit_bytes = match limit_bytes {
@@ -41,9 +41,9 @@ impl Buffers {
     }
 }
 
-impl Held {
+impl BufferCharge {
     /// It holds so many bytes from now on. False, and nothing has changed: there are not so many for it.
-    pub(crate) fn resize(&mut self, buffers: &Arc<Buffers>, bytes: usize) -> bool {
+    pub(crate) fn resize(&mut self, buffers: &Arc<BufferBudget>, bytes: usize) -> bool {
         let charge = charge(bytes);
         let before = self.charge();
         if charge > before {
@@ -62,7 +62,7 @@ impl Held {
     }
 
     /// The same where the bytes are there already, and of one read or one answer.
-    pub(crate) fn force(&mut self, buffers: &Arc<Buffers>, bytes: usize) {
+    pub(crate) fn force(&mut self, buffers: &Arc<BufferBudget>, bytes: usize) {
         if !self.resize(buffers, bytes) {
             let charge = charge(bytes);
             buffers.used_bytes.fetch_add(charge - self.charge(), Relaxed);
@@ -74,7 +74,7 @@ impl Held {
         self.charged.as_ref().map_or(0, |&(_, bytes)| bytes)
     }
 
-    fn note(&mut self, buffers: &Arc<Buffers>, charge: u64) {
+    fn note(&mut self, buffers: &Arc<BufferBudget>, charge: u64) {
         match &mut self.charged {
             Some((_, bytes)) => *bytes = charge,
             None if charge > 0 => self.charged = Some((Arc::clone(buffers), charge)),
@@ -92,7 +92,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for BufferCharge {
     fn drop(&mut self) {
         self.shrink(0);
     }
@@ -115,8 +115,8 @@ mod tests {
 
     #[test]
     fn a_connection_holds_no_more_than_it_leaves_to_others() {
-        let buffers = Arc::new(Buffers::new(1 << 20, 1 << 30));
-        let mut many: Vec<Held> = (0..100).map(|_| Held::default()).collect();
+        let buffers = Arc::new(BufferBudget::new(1 << 20, 1 << 30));
+        let mut many: Vec<BufferCharge> = (0..100).map(|_| BufferCharge::default()).collect();
         assert!(!many[0].resize(&buffers, (512 << 10) + FREE_BYTES + 1));
         assert!(many[0].resize(&buffers, (512 << 10) + FREE_BYTES));
         assert!(!many[1].resize(&buffers, 300 << 10));

@@ -15,17 +15,17 @@ use larder_protocol::Error;
 use larder_protocol::admin::Streams;
 
 use crate::clock::Moment;
-use crate::conn::buffer_budget::{FREE_BYTES, Held};
-use crate::conn::frame::Foreseen;
+use crate::conn::buffer_budget::{BufferCharge, FREE_BYTES};
+use crate::conn::frame::Prefetched;
 use crate::conn::output::{Output, Unsent};
-use crate::conn::session::{CloseReason, Context, Session, Verdict, Window};
+use crate::conn::session::{CloseReason, Context, FeedStatus, Session, Window};
 use crate::heap;
 use crate::net::connection_table::{Client, Peer, State};
 use crate::net::round::Ahead;
 use crate::net::socket::{self, Received, Wire};
 use crate::net::tls;
 use crate::observe::counters::Counters;
-use crate::observe::measure::{Recorder, Road};
+use crate::observe::measure::{Recorder, Transport};
 use crate::observe::watch::Watcher;
 use crate::shared::Shared;
 
@@ -66,7 +66,7 @@ pub(crate) enum Next {
 }
 
 /// What a worker lends to the connection that it serves.
-pub(crate) struct Bench<'w> {
+pub(crate) struct WorkerContext<'w> {
     pub(crate) shared: &'w Shared,
     pub(crate) counters: &'w Counters,
     pub(crate) recorder: &'w Recorder,
@@ -84,7 +84,7 @@ pub(crate) struct Bench<'w> {
     pub(crate) tls: &'w mut tls::Buffers,
 }
 
-impl<'w> Bench<'w> {
+impl<'w> WorkerContext<'w> {
     pub(crate) fn context<'c>(&self, client: &'c Client) -> Context<'c>
     where
         'w: 'c,
@@ -107,7 +107,7 @@ struct Input {
     from: usize,
     /// There may be whole requests among them: feed them before reading on.
     is_unfed: bool,
-    held: Held,
+    held: BufferCharge,
 }
 
 impl Connection {
@@ -139,8 +139,8 @@ impl Connection {
 
     /// Goes on with it, up to where it has something to answer: sends what is left over; then reads, unless what is left over
     /// has to be fed first. Says where in the scratch buffer, from `from` on, what it read lies; or what becomes of it instead.
-    pub(crate) fn hear(&mut self, bench: &mut Bench<'_>, from: usize) -> Result<Range<usize>, Next> {
-        let heard = self.listen(bench, from);
+    pub(crate) fn hear(&mut self, worker: &mut WorkerContext<'_>, from: usize) -> Result<Range<usize>, Next> {
+        let heard = self.listen(worker, from);
         if heard.is_err() {
             self.show_state();
         }
@@ -151,12 +151,12 @@ impl Connection {
     /// to be sent with those of the others; or what becomes of it, if there is nothing that can wait to be sent.
     pub(crate) fn answer(
         &mut self,
-        bench: &mut Bench<'_>,
+        worker: &mut WorkerContext<'_>,
         heard: Range<usize>,
         ahead: Option<&Ahead>,
     ) -> Result<Range<usize>, Next> {
         self.client.set_state(State::ParseCommand);
-        let answered = self.feed(bench, heard, ahead);
+        let answered = self.feed(worker, heard, ahead);
         self.show_state();
         answered
     }
@@ -164,13 +164,13 @@ impl Connection {
     /// Takes note of what became of its answer, which lies in the bench's output, when it was sent.
     pub(crate) fn settle(
         &mut self,
-        bench: &Bench<'_>,
+        worker: &WorkerContext<'_>,
         answer: Range<usize>,
         sent: io::Result<usize>,
     ) -> Next {
         let Ok(written) = sent else { return Next::Close(CloseReason::Error) };
-        bench.counters.bytes_written.add(written as u64);
-        let rest = &bench.output[answer][written..];
+        worker.counters.bytes_written.add(written as u64);
+        let rest = &worker.output[answer][written..];
         if !rest.is_empty() {
             let Some(unsent) = Unsent::of(rest) else { return Next::Close(CloseReason::Error) };
             self.unsent = Some(Box::new(unsent));
@@ -180,12 +180,12 @@ impl Connection {
     }
 
     /// Where in `heard` the first key lies that it asks for, if that is plain to see: to be fetched ahead.
-    pub(crate) fn foresee(&self, heard: &[u8]) -> Option<Range<usize>> {
-        if self.input.bytes.is_empty() { self.session.foresee(heard) } else { None }
+    pub(crate) fn first_key(&self, heard: &[u8]) -> Option<Range<usize>> {
+        if self.input.bytes.is_empty() { self.session.first_key(heard) } else { None }
     }
 
-    fn listen(&mut self, bench: &mut Bench<'_>, from: usize) -> Result<Range<usize>, Next> {
-        match self.send_unsent(bench) {
+    fn listen(&mut self, worker: &mut WorkerContext<'_>, from: usize) -> Result<Range<usize>, Next> {
+        match self.send_unsent(worker) {
             Ok(true) => {}
             Ok(false) => return Err(Next::Wait(Interest::Writable)),
             Err(_) => return Err(Next::Close(CloseReason::Error)),
@@ -196,11 +196,11 @@ impl Connection {
         if self.input.is_unfed {
             return Ok(from..from);
         }
-        match self.receive(bench, from) {
+        match self.receive(worker, from) {
             Received::Bytes(n) => Ok(from..from + n),
             Received::Nothing => Err(Next::Wait(self.awaited())),
             Received::Busy => {
-                let_others_run();
+                yield_core();
                 Err(Next::Queue)
             }
             Received::End(reason) => Err(Next::Close(reason)),
@@ -236,26 +236,26 @@ impl Connection {
     }
 
     /// Reads once: into the value whose bytes are arriving, or else into the scratch buffer, from `from` on.
-    fn receive(&mut self, bench: &mut Bench<'_>, from: usize) -> Received {
+    fn receive(&mut self, worker: &mut WorkerContext<'_>, from: usize) -> Received {
         if self.wire.is_plain() && !self.session.is_waiting() && self.input.bytes.is_empty() {
-            match self.receive_value(bench) {
+            match self.receive_value(worker) {
                 Received::Bytes(_) => {}
                 other => return other,
             }
         }
-        let received = self.wire.receive(&mut bench.scratch[from..], bench.tls, bench.counters);
+        let received = self.wire.receive(&mut worker.scratch[from..], worker.tls, worker.counters);
         if let Received::Bytes(n) = received {
-            bench.counters.bytes_read.add(n as u64);
+            worker.counters.bytes_read.add(n as u64);
         }
         received
     }
 
     /// Reads into the windows of a large value, as far as there are any and the socket has bytes: `Bytes` if the value
     /// is complete and what comes next belongs into the scratch buffer.
-    fn receive_value(&mut self, bench: &mut Bench<'_>) -> Received {
+    fn receive_value(&mut self, worker: &mut WorkerContext<'_>) -> Received {
         for _ in 0..WINDOWS_PER_EVENT {
-            let turn = bench.handle.enter(bench.shared.clock.now());
-            let received = match self.session.window(&turn) {
+            let guard = worker.handle.pin(worker.shared.clock.now());
+            let received = match self.session.window(&guard) {
                 Window::None => return Received::Bytes(0),
                 Window::TryAgain => Received::Busy,
                 Window::Fill(window) => {
@@ -263,8 +263,8 @@ impl Connection {
                     match socket::read(self.wire.as_fd(), window) {
                         Received::Bytes(n) => {
                             self.session.filled(n);
-                            bench.counters.bytes_read.add(n as u64);
-                            self.client.hear(turn.now().secs);
+                            worker.counters.bytes_read.add(n as u64);
+                            self.client.hear(guard.now().secs);
                             if n < room {
                                 return Received::Nothing;
                             }
@@ -285,7 +285,7 @@ impl Connection {
     /// which it waits to read: that is left in the bench's output.
     fn feed(
         &mut self,
-        bench: &mut Bench<'_>,
+        worker: &mut WorkerContext<'_>,
         heard: Range<usize>,
         ahead: Option<&Ahead>,
     ) -> Result<Range<usize>, Next> {
@@ -295,46 +295,47 @@ impl Connection {
             if !heap::reserve(&mut kept, heard.len()) {
                 return Err(Next::Close(CloseReason::Error));
             }
-            kept.extend_from_slice(&bench.scratch[heard.clone()]);
+            kept.extend_from_slice(&worker.scratch[heard.clone()]);
         }
-        let input = if is_kept { &kept[..] } else { &bench.scratch[heard.clone()] };
-        let mut foreseen =
-            ahead.map(|Ahead { key, hash }| Foreseen { key: &input[key.clone()], hash: *hash });
+        let input = if is_kept { &kept[..] } else { &worker.scratch[heard.clone()] };
+        let mut prefetched =
+            ahead.map(|Ahead { key, hash }| Prefetched { key: &input[key.clone()], hash: *hash });
 
-        let context = bench.context(&self.client);
+        let context = worker.context(&self.client);
         let mut answer = None;
         let (next, is_unfed) = 'share: {
-            let begun = bench.heard;
-            if !heard.is_empty() && bench.recorder.measured().latency {
-                bench.recorder.waited(begun.nanos_since(bench.woken));
+            let begun = worker.heard;
+            if !heard.is_empty() && worker.recorder.measured().latency {
+                worker.recorder.waited(begun.nanos_since(worker.woken));
             }
-            let turn = bench.handle.enter(bench.shared.clock.at(begun));
-            self.client.hear(turn.now().secs);
-            let mut output = Output::new(mem::take(bench.output));
-            let requests_max = bench.shared.settings.requests_per_event;
-            let foreseen = foreseen.take();
-            let fed = self.session.feed(&context, &turn, &input[from..], foreseen, &mut output, requests_max);
+            let guard = worker.handle.pin(worker.shared.clock.at(begun));
+            self.client.hear(guard.now().secs);
+            let mut output = Output::new(mem::take(worker.output));
+            let requests_max = worker.shared.settings.requests_per_event;
+            let prefetched = prefetched.take();
+            let fed =
+                self.session.feed(&context, &guard, &input[from..], prefetched, &mut output, requests_max);
             from += fed.consumed;
-            if fed.requests > 0 && bench.recorder.measured().latency {
+            if fed.requests > 0 && worker.recorder.measured().latency {
                 let took_nanos = Moment::now().nanos_since(begun);
-                bench.recorder.finish(self.road(), took_nanos, turn.now().secs);
+                worker.recorder.finish(self.transport(), took_nanos, guard.now().secs);
             }
-            if let Verdict::Watch(streams) = fed.verdict {
+            if let FeedStatus::Watch(streams) = fed.status {
                 // Sent by the control thread, once it tells what happens.
-                let unsent = output.unsent(0).and_then(|unsent| Unsent::of(&unsent.to_bytes(&turn)?));
-                *bench.output = output.into_buffer();
+                let unsent = output.unsent(0).and_then(|unsent| Unsent::of(&unsent.to_bytes(&guard)?));
+                *worker.output = output.into_buffer();
                 let Some(unsent) = unsent else { break 'share (Next::Close(CloseReason::Error), false) };
                 self.unsent = Some(Box::new(unsent));
                 break 'share (Next::Watch(streams), false);
             }
-            let is_last = matches!(fed.verdict, Verdict::NeedInput) && self.wire.is_plain();
+            let is_last = matches!(fed.status, FeedStatus::NeedInput) && self.wire.is_plain();
             if is_last && output.plain().is_some_and(|bytes| (1..=WAITING_BYTES_MAX).contains(&bytes.len())) {
                 let (buffer, range) = output.into_filled_buffer();
-                *bench.output = buffer;
+                *worker.output = buffer;
                 answer = Some(range);
                 break 'share (Next::Wait(Interest::Readable), false);
             }
-            let sent = send(&mut self.wire, &output, bench.tls, bench.counters);
+            let sent = send(&mut self.wire, &output, worker.tls, worker.counters);
             let mut is_lost = sent.is_err();
             if let Ok(written) = sent
                 && written < output.len_bytes()
@@ -343,14 +344,14 @@ impl Connection {
                 is_lost = unsent.is_none();
                 self.unsent = unsent.map(Box::new);
             }
-            *bench.output = output.into_buffer();
-            let fits = |unsent: &mut Box<Unsent>| unsent.charge(&bench.shared.buffers);
+            *worker.output = output.into_buffer();
+            let fits = |unsent: &mut Box<Unsent>| unsent.charge(&worker.shared.buffers);
             if is_lost || !self.unsent.as_mut().is_none_or(fits) {
                 break 'share (Next::Close(CloseReason::Error), false);
             }
-            drop(turn);
-            let is_unfed = !matches!(fed.verdict, Verdict::NeedInput);
-            if let Verdict::Close(reason) = fed.verdict {
+            drop(guard);
+            let is_unfed = !matches!(fed.status, FeedStatus::NeedInput);
+            if let FeedStatus::Close(reason) = fed.status {
                 if !self.is_blocked() {
                     break 'share (Next::Close(reason), false);
                 }
@@ -359,18 +360,18 @@ impl Connection {
             if self.is_blocked() {
                 break 'share (Next::Wait(Interest::Writable), is_unfed);
             }
-            match fed.verdict {
+            match fed.status {
                 // Nobody would wake us: the end was in what has been read.
-                Verdict::NeedInput if self.wire.is_ended() => (Next::Queue, false),
-                Verdict::NeedInput => (Next::Wait(Interest::Readable), false),
-                Verdict::TryAgain => {
-                    let_others_run();
+                FeedStatus::NeedInput if self.wire.is_ended() => (Next::Queue, false),
+                FeedStatus::NeedInput => (Next::Wait(Interest::Readable), false),
+                FeedStatus::TryAgain => {
+                    yield_core();
                     (Next::Queue, true)
                 }
-                Verdict::Later => (Next::Park, true),
-                verdict => {
-                    if matches!(verdict, Verdict::Yield) {
-                        bench.counters.conn_yields.add(1);
+                FeedStatus::Later => (Next::Park, true),
+                status => {
+                    if matches!(status, FeedStatus::Yield) {
+                        worker.counters.conn_yields.add(1);
                     }
                     (Next::Queue, true)
                 }
@@ -398,9 +399,9 @@ impl Connection {
         }
         if is_unfed_or_blocked {
             // One read, or what was charged before.
-            held.force(&bench.shared.buffers, bytes.capacity());
-        } else if !held.resize(&bench.shared.buffers, bytes.capacity()) {
-            self.refuse_line(&bench.output[answer.unwrap_or_default()]);
+            held.force(&worker.shared.buffers, bytes.capacity());
+        } else if !held.resize(&worker.shared.buffers, bytes.capacity()) {
+            self.refuse_line(&worker.output[answer.unwrap_or_default()]);
             return Err(Next::Close(CloseReason::Error));
         }
         answer.ok_or(next)
@@ -416,25 +417,25 @@ impl Connection {
         }
     }
 
-    fn road(&self) -> Road {
+    fn transport(&self) -> Transport {
         match self.client.peer {
-            Peer::Unix => Road::Unix,
-            _ if self.wire.is_plain() => Road::Tcp,
-            _ => Road::Tls,
+            Peer::Unix => Transport::Unix,
+            _ if self.wire.is_plain() => Transport::Tcp,
+            _ => Transport::Tls,
         }
     }
 
     /// Sends what is left over from earlier; true when nothing is.
-    fn send_unsent(&mut self, bench: &mut Bench<'_>) -> io::Result<bool> {
+    fn send_unsent(&mut self, worker: &mut WorkerContext<'_>) -> io::Result<bool> {
         let Some(unsent) = &mut self.unsent else { return self.wire.flush() };
         while !unsent.is_empty() {
-            let turn = bench.handle.enter(bench.shared.clock.now());
+            let guard = worker.handle.pin(worker.shared.clock.now());
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-            let filled = unsent.slices(&turn, &mut slices).ok_or(io::ErrorKind::OutOfMemory)?;
-            match self.wire.write(&slices[..filled], bench.tls)? {
+            let filled = unsent.slices(&guard, &mut slices).ok_or(io::ErrorKind::OutOfMemory)?;
+            match self.wire.write(&slices[..filled], worker.tls)? {
                 0 => return Ok(false),
                 n => {
-                    bench.counters.bytes_written.add(n as u64);
+                    worker.counters.bytes_written.add(n as u64);
                     unsent.advance(n);
                 }
             }
@@ -461,7 +462,7 @@ impl AsFd for Connection {
 }
 
 /// Memory is held back by a turn of another worker, which may have lost its core: give it ours.
-pub(crate) fn let_others_run() {
+pub(crate) fn yield_core() {
     std::thread::yield_now();
 }
 

@@ -12,12 +12,12 @@ pub struct Fed {
     /// Requests answered.
     pub requests: u32,
     /// What to do next.
-    pub verdict: Verdict,
+    pub status: FeedStatus,
 }
 
 /// What to do after [`crate::conn::session::Session::feed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum FeedStatus {
     /// Everything answerable is answered: read more.
     NeedInput,
     /// Enough for now: write the output, let others have their turn, and feed the rest (even if that is nothing).
@@ -47,21 +47,21 @@ pub(crate) struct Step {
     pub(crate) consumed: usize,
     pub(crate) requests: u32,
     /// `None`: go on.
-    pub(crate) verdict: Option<Verdict>,
+    pub(crate) status: Option<FeedStatus>,
 }
 
 impl Step {
     pub(crate) fn go_on(consumed: usize) -> Self {
-        Self { consumed, requests: 0, verdict: None }
+        Self { consumed, requests: 0, status: None }
     }
 
-    pub(crate) fn stop(consumed: usize, verdict: Verdict) -> Self {
-        Self { consumed, requests: 0, verdict: Some(verdict) }
+    pub(crate) fn stop(consumed: usize, status: FeedStatus) -> Self {
+        Self { consumed, requests: 0, status: Some(status) }
     }
 
     pub(crate) fn close_if(&mut self, done: Done) {
         if let Done::Close(reason) = done {
-            self.verdict = Some(Verdict::Close(reason));
+            self.status = Some(FeedStatus::Close(reason));
         }
     }
 }

@@ -5,7 +5,7 @@ use larder_protocol::{Command, Dialect, Parsed, Request};
 
 /// A key of the input whose memory is being fetched already.
 #[derive(Clone, Copy)]
-pub struct Foreseen<'i> {
+pub struct Prefetched<'i> {
     /// Where it lies in the input.
     pub(crate) key: &'i [u8],
     pub(crate) hash: Hash,

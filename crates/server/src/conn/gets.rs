@@ -3,10 +3,10 @@
 //! first that is something else to it.
 
 use arrayvec::ArrayVec;
-use larder_engine::Guess;
+use larder_engine::LookupHint;
 use larder_protocol::{Reply, text};
 
-use crate::conn::session::{BATCH_REQUESTS_MAX, OUTPUT_BYTES_MAX, PLAIN, Step, Verdict};
+use crate::conn::session::{BATCH_REQUESTS_MAX, FeedStatus, OUTPUT_BYTES_MAX, PLAIN, Step};
 use crate::exec::Executor;
 use crate::observe::measure::Class;
 
@@ -25,17 +25,17 @@ pub(crate) fn serve(executor: &mut Executor<'_, '_, '_, '_>, input: &[u8], gets_
     if run.is_empty() {
         return None;
     }
-    let guesses = (run.len() > 1).then(|| executor.turn.guess_gets(&hashes));
-    let mut step = Step { consumed: 0, requests: 0, verdict: None };
+    let hintes = (run.len() > 1).then(|| executor.guard.hint_gets(&hashes));
+    let mut step = Step { consumed: 0, requests: 0, status: None };
     for (at, (&(key, end), &hash)) in run.iter().zip(&hashes).enumerate() {
-        let guess = guesses.as_ref().map_or_else(Guess::default, |guesses| guesses[at]);
+        let hint = hintes.as_ref().map_or_else(LookupHint::default, |hintes| hintes[at]);
         executor.cx.recorder.key(key.written());
-        executor.get(key, hash, guess, &PLAIN);
+        executor.get(key, hash, hint, &PLAIN);
         PLAIN.encode(&Reply::End, executor.out);
         step.consumed = end;
         step.requests += 1;
         if executor.out.len_bytes() >= OUTPUT_BYTES_MAX {
-            step.verdict = Some(Verdict::Yield);
+            step.status = Some(FeedStatus::Yield);
             break;
         }
     }

@@ -6,9 +6,9 @@ use larder_protocol::command::{Command, Sasl};
 use larder_protocol::text::{TextForm, split_line};
 use larder_protocol::{Dialect, Error, Form, Reply};
 
-use crate::conn::authenticator::{Guard, Scheme};
+use crate::conn::authenticator::{Authenticator, Scheme};
 use crate::conn::frame::Frame;
-use crate::conn::session::{CloseReason, Step, Verdict};
+use crate::conn::session::{CloseReason, FeedStatus, Step};
 use crate::exec::{Done, Executor, Value};
 
 /// How far a connection has come with its login.
@@ -33,38 +33,50 @@ impl Login {
     pub(crate) fn serve(
         &mut self,
         executor: &mut Executor<'_, '_, '_, '_>,
-        guard: &Guard,
+        authenticator: &Authenticator,
         input: &[u8],
     ) -> Step {
-        match guard.scheme() {
-            Scheme::Ascii => self.serve_ascii(executor, guard, input),
-            Scheme::Sasl => self.serve_sasl(executor, guard, input),
+        match authenticator.scheme() {
+            Scheme::Ascii => self.serve_ascii(executor, authenticator, input),
+            Scheme::Sasl => self.serve_sasl(executor, authenticator, input),
         }
     }
 
-    fn serve_ascii(&mut self, executor: &mut Executor<'_, '_, '_, '_>, guard: &Guard, input: &[u8]) -> Step {
+    fn serve_ascii(
+        &mut self,
+        executor: &mut Executor<'_, '_, '_, '_>,
+        authenticator: &Authenticator,
+        input: &[u8],
+    ) -> Step {
         let (reply, consumed) = match Token::of(input) {
-            Token::NeedInput => return Step::stop(0, Verdict::NeedInput),
-            Token::Close => return Step::stop(0, Verdict::Close(CloseReason::Error)),
+            Token::NeedInput => return Step::stop(0, FeedStatus::NeedInput),
+            Token::Close => return Step::stop(0, FeedStatus::Close(CloseReason::Error)),
             Token::Refused { error, bytes } => (Reply::Error(error), bytes),
-            Token::Login { user, password, bytes } => match self.check(executor, guard, user, password) {
-                None => return Step::stop(0, Verdict::Later),
-                Some(true) => (Reply::Stored { cas: 0, value_bytes: 0 }, bytes),
-                Some(false) => (Reply::Error(Error::AuthFailure), bytes),
-            },
+            Token::Login { user, password, bytes } => {
+                match self.check(executor, authenticator, user, password) {
+                    None => return Step::stop(0, FeedStatus::Later),
+                    Some(true) => (Reply::Stored { cas: 0, value_bytes: 0 }, bytes),
+                    Some(false) => (Reply::Error(Error::AuthFailure), bytes),
+                }
+            }
         };
         let _ = executor.answer(&Form::Text(TextForm::default()), &reply);
-        Step { consumed, requests: 1, verdict: None }
+        Step { consumed, requests: 1, status: None }
     }
 
     /// version and the SASL commands are served; whatever else is asked, even if it has not arrived whole, is refused
     /// and closes the connection.
-    fn serve_sasl(&mut self, executor: &mut Executor<'_, '_, '_, '_>, guard: &Guard, input: &[u8]) -> Step {
+    fn serve_sasl(
+        &mut self,
+        executor: &mut Executor<'_, '_, '_, '_>,
+        authenticator: &Authenticator,
+        input: &[u8],
+    ) -> Step {
         let (request, bytes) = match Frame::of(Dialect::Binary, input, 0) {
             Frame::Whole { request, bytes, .. } => (request, bytes),
             Frame::Head { request, .. } => (request, input.len()),
-            Frame::NoHead => return Step::stop(0, Verdict::NeedInput),
-            Frame::Close => return Step::stop(0, Verdict::Close(CloseReason::Error)),
+            Frame::NoHead => return Step::stop(0, FeedStatus::NeedInput),
+            Frame::Close => return Step::stop(0, FeedStatus::Close(CloseReason::Error)),
         };
         let done = match request.command {
             Command::Version | Command::Sasl(Sasl::Mechanisms) => {
@@ -74,8 +86,8 @@ impl Login {
                 executor.answer(&request.form, &Reply::Error(Error::BadFormat))
             }
             Command::Sasl(Sasl::Start { mechanism, data }) => {
-                let check = |user: &[u8], password: &[u8]| guard.check(user, password);
-                let outcome = self.exchange.start(&guard.table(), mechanism, data, check);
+                let check = |user: &[u8], password: &[u8]| authenticator.check(user, password);
+                let outcome = self.exchange.start(&authenticator.table(), mechanism, data, check);
                 self.answer(executor, &request.form, outcome)
             }
             Command::Sasl(Sasl::Step { mechanism, data }) => {
@@ -87,11 +99,11 @@ impl Login {
                 Done::Close(CloseReason::Error)
             }
         };
-        let mut step = Step { consumed: bytes, requests: 1, verdict: None };
+        let mut step = Step { consumed: bytes, requests: 1, status: None };
         match done {
             Done::Answered | Done::Begun | Done::Watch(_) => {}
-            Done::TryAgain => return Step::stop(0, Verdict::Later),
-            Done::Close(reason) => step.verdict = Some(Verdict::Close(reason)),
+            Done::TryAgain => return Step::stop(0, FeedStatus::Later),
+            Done::Close(reason) => step.status = Some(FeedStatus::Close(reason)),
         }
         step
     }
@@ -119,11 +131,11 @@ impl Login {
     fn check(
         &mut self,
         executor: &Executor<'_, '_, '_, '_>,
-        guard: &Guard,
+        authenticator: &Authenticator,
         user: &[u8],
         password: &[u8],
     ) -> Option<bool> {
-        let is_right = guard.check(user, password)?;
+        let is_right = authenticator.check(user, password)?;
         executor.cx.counters.auth_cmds.add(1);
         if !is_right {
             note_failure(executor);

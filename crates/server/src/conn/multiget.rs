@@ -5,7 +5,7 @@ use larder_engine::BATCH_MAX;
 use larder_protocol::command::Get;
 use larder_protocol::{Form, Reply};
 
-use crate::conn::session::{OUTPUT_BYTES_MAX, Verdict};
+use crate::conn::session::{FeedStatus, OUTPUT_BYTES_MAX};
 use crate::exec::{Executor, GetFailed};
 use crate::observe::trace;
 
@@ -14,7 +14,7 @@ pub(crate) enum LookedUp {
     /// To its end.
     All,
     /// The last `rest_bytes` of it are still to be looked up.
-    Stopped { rest_bytes: usize, verdict: Verdict },
+    Stopped { rest_bytes: usize, status: FeedStatus },
 }
 
 /// Looks up the keys until their replies are enough for one turn.
@@ -26,30 +26,30 @@ pub(crate) fn look_up(executor: &mut Executor<'_, '_, '_, '_>, get: Get<'_>, for
         let mut hashes = ArrayVec::<_, BATCH_MAX>::new();
         while !run.is_full() {
             let Some(key) = keys.next() else { break };
-            hashes.push(executor.turn.prepare(key.written()));
+            hashes.push(executor.guard.prepare(key.written()));
             run.push(key);
         }
-        let guesses = executor.turn.guess_gets(&hashes);
-        for (at, ((&key, &hash), &guess)) in run.iter().zip(&hashes).zip(&guesses).enumerate() {
-            let stop = |verdict| LookedUp::Stopped { rest_bytes: run_start.rest_after(at).len(), verdict };
+        let hintes = executor.guard.hint_gets(&hashes);
+        for (at, ((&key, &hash), &hint)) in run.iter().zip(&hashes).zip(&hintes).enumerate() {
+            let stop = |status| LookedUp::Stopped { rest_bytes: run_start.rest_after(at).len(), status };
             if executor.out.len_bytes() >= OUTPUT_BYTES_MAX {
-                return stop(Verdict::Yield);
+                return stop(FeedStatus::Yield);
             }
-            match executor.get_or_touch(key, hash, guess, exptime, form) {
+            match executor.get_or_touch(key, hash, hint, exptime, form) {
                 Ok(()) => executor.cx.recorder.key(key.written()),
-                Err(GetFailed::TryAgain) => return stop(Verdict::TryAgain),
+                Err(GetFailed::TryAgain) => return stop(FeedStatus::TryAgain),
                 Err(GetFailed::OutOfMemory) => return LookedUp::All,
             }
         }
         if keys.rest().is_empty() {
-            if executor.cx.shared.attention.is_verbose() {
+            if executor.cx.shared.observers.is_verbose() {
                 trace::reply(executor.cx.client.fd, form, &Reply::End);
             }
             form.encode(&Reply::End, executor.out);
             return LookedUp::All;
         }
     }
-    LookedUp::Stopped { rest_bytes: keys.rest().len(), verdict: Verdict::Yield }
+    LookedUp::Stopped { rest_bytes: keys.rest().len(), status: FeedStatus::Yield }
 }
 
 /// Runs of keys before others have their turn.

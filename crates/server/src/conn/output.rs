@@ -5,11 +5,11 @@ use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 
-use larder_engine::{Item, Pin, Turn};
+use larder_engine::{Guard, Item, ValueRef};
 use larder_protocol::Sink;
 use larder_protocol::reply::SHORT_BYTES;
 
-use crate::conn::buffer_budget::{Buffers, Held};
+use crate::conn::buffer_budget::{BufferBudget, BufferCharge};
 use crate::heap;
 
 /// The replies of one turn: bytes, and values in their midst.
@@ -26,10 +26,10 @@ pub struct Output<'t> {
 #[derive(Default)]
 pub struct Unsent {
     bytes: Vec<u8>,
-    gathered: Vec<Gathered<Pin>>,
+    gathered: Vec<Gathered<ValueRef>>,
     len_bytes: usize,
     written: usize,
-    held: Held,
+    held: BufferCharge,
 }
 
 /// A value that belongs before byte `at` of the bytes.
@@ -112,7 +112,7 @@ impl<'t> Output<'t> {
             unsent.push(&self.own_bytes()[from..*at], &mut skip);
             from = *at;
             let is_unsent = skip < value.value().len();
-            match is_unsent.then(|| value.pin()).flatten() {
+            match is_unsent.then(|| value.value_ref()).flatten() {
                 Some(pin) => {
                     // The first value alone can have been sent in part: the rest starts within it.
                     unsent.written += skip;
@@ -170,16 +170,16 @@ impl Unsent {
         self.len_bytes - self.written
     }
 
-    /// Fills `slices` with what is still to be sent and says how many it filled. `None`: one of the values was cut off ([`Pin::value`]).
-    pub fn slices<'s>(&'s self, turn: &'s Turn<'_>, slices: &mut [IoSlice<'s>]) -> Option<usize> {
-        let values = self.gathered.iter().map(|gathered| (gathered.at, gathered.value.value(turn)));
+    /// Fills `slices` with what is still to be sent and says how many it filled. `None`: one of the values was cut off ([`ValueRef::value`]).
+    pub fn slices<'s>(&'s self, guard: &'s Guard<'_>, slices: &mut [IoSlice<'s>]) -> Option<usize> {
+        let values = self.gathered.iter().map(|gathered| (gathered.at, gathered.value.value(guard)));
         gather(&self.bytes, values, self.written, slices)
     }
 
     /// A copy of what is still to be sent. `None`: as for [`Unsent::slices`].
-    pub fn to_bytes(&self, turn: &Turn<'_>) -> Option<Vec<u8>> {
+    pub fn to_bytes(&self, guard: &Guard<'_>) -> Option<Vec<u8>> {
         let mut slices = vec![IoSlice::new(&[]); 2 * self.gathered.len() + 1];
-        let filled = self.slices(turn, &mut slices)?;
+        let filled = self.slices(guard, &mut slices)?;
         Some(slices[..filled].iter().flat_map(|slice| slice.iter().copied()).collect())
     }
 
@@ -199,7 +199,7 @@ impl Unsent {
     }
 
     /// Charges what it holds outside of the cache. False: there is not so much for it.
-    pub(crate) fn charge(&mut self, buffers: &Arc<Buffers>) -> bool {
+    pub(crate) fn charge(&mut self, buffers: &Arc<BufferBudget>) -> bool {
         self.held.resize(buffers, self.bytes.capacity())
     }
 

@@ -1,33 +1,33 @@
 //! One client's conversation: bytes in, replies out, no socket.
 //!
 //! The walk of a GET: the worker reads and calls [`Session::feed`]. A run of `get <key>` lines is taken in by [`gets`]; all else
-//! becomes a `Batch` of the whole requests that arrived (`Frame::of`, `Dialect::parse`: they borrow). `Turn::prepare` and
-//! `Turn::guess_gets` fetch their memory ahead, then in order [`Executor::execute`] calls `Executor::get` (a run calls it at
-//! once), which asks `Turn::get_guessed` and writes the item with [`Form::encode`] into the [`Output`]; the worker sends that with one
+//! becomes a `Batch` of the whole requests that arrived (`Frame::of`, `Dialect::parse`: they borrow). `Guard::prepare` and
+//! `Guard::hint_gets` fetch their memory ahead, then in order [`Executor::execute`] calls `Executor::get` (a run calls it at
+//! once), which asks `Guard::get_hinted` and writes the item with [`Form::encode`] into the [`Output`]; the worker sends that with one
 //! write, when all that it had read are answered.
 //!
 //! The walk of a SET: the same way to [`Executor::execute`], with the value where it lies in the input, and on to
-//! `Executor::store` and `Turn::store`; a run of plain ones is taken in by [`sets`]. A value that has not arrived whole becomes
+//! `Executor::store` and `Guard::store`; a run of plain ones is taken in by [`sets`]. A value that has not arrived whole becomes
 //! an `Arrival`: from then on the worker reads into [`Session::window`]. A small one waits beside its command line and is served
 //! as if it had come at once; a large one (`UPLOAD_BYTES_MIN`), once its first bytes have come, goes straight to its place in the cache
-//! (`Executor::reserve`, `Turn::window`) and is linked there by `Turn::commit`.
+//! (`Executor::reserve`, `Guard::window`) and is linked there by `Guard::commit`.
 
 use std::ops::Range;
 
-use larder_engine::{NoRoom, Turn};
+use larder_engine::{Guard, WriteError};
 use larder_protocol::command::{Command, Get, Sasl};
 use larder_protocol::{Dialect, Error, Form, KEY_BYTES_MAX, Keys, Reply, text};
 
 use crate::conn::batch::{Batch, Framed};
 pub(crate) use crate::conn::feed_status::Step;
-pub use crate::conn::feed_status::{Fed, Verdict, Window};
-pub use crate::conn::frame::Foreseen;
+pub use crate::conn::feed_status::{Fed, FeedStatus, Window};
+pub use crate::conn::frame::Prefetched;
 use crate::conn::frame::{Frame, line_end_bytes};
 use crate::conn::gets;
 use crate::conn::login::Login;
 use crate::conn::multiget::{self, LookedUp};
 use crate::conn::output::Output;
-use crate::conn::retry_deadline::Patience;
+use crate::conn::retry_deadline::RetryDeadline;
 use crate::conn::sets;
 use crate::conn::upload::{Arrival, Arrived, Begun};
 use crate::exec::dump::Dump;
@@ -45,7 +45,7 @@ pub struct Session {
     login: Login,
     /// Bytes at the head of the input that are known to hold no line feed.
     scanned_bytes: usize,
-    patience: Patience,
+    retry_deadline: RetryDeadline,
     /// Of one datagram: all its input comes at once, and its source may be forged.
     is_datagram: bool,
 }
@@ -78,7 +78,7 @@ impl Session {
     }
 
     /// Where in `input` its first key lies, if it begins with a request and that is plain to see: a hint.
-    pub(crate) fn foresee(&self, input: &[u8]) -> Option<Range<usize>> {
+    pub(crate) fn first_key(&self, input: &[u8]) -> Option<Range<usize>> {
         match (&self.state, self.dialect) {
             (State::Command, Some(dialect)) => dialect.first_key(input),
             _ => None,
@@ -90,36 +90,36 @@ impl Session {
     pub fn feed<'t>(
         &mut self,
         cx: &Context<'_>,
-        turn: &'t Turn<'_>,
+        guard: &'t Guard<'_>,
         input: &[u8],
-        foreseen: Option<Foreseen<'_>>,
+        prefetched: Option<Prefetched<'_>>,
         out: &mut Output<'t>,
         requests_max: u32,
     ) -> Fed {
         let mut executor = Executor {
             cx,
-            turn,
+            guard,
             out,
-            foreseen,
+            prefetched,
             key_buffer: [0; KEY_BYTES_MAX],
-            gives_up: self.patience.is_over(turn),
+            gives_up: self.retry_deadline.is_over(guard),
             dump: None,
         };
-        let mut fed = Fed { consumed: 0, requests: 0, verdict: Verdict::NeedInput };
+        let mut fed = Fed { consumed: 0, requests: 0, status: FeedStatus::NeedInput };
         loop {
             let step =
                 self.step(&mut executor, &input[fed.consumed..], requests_max.saturating_sub(fed.requests));
             fed.consumed += step.consumed;
             fed.requests += step.requests;
             if step.requests > 0 {
-                self.patience = Patience::default();
+                self.retry_deadline = RetryDeadline::default();
                 executor.gives_up = false;
             }
-            if let Some(verdict) = step.verdict {
-                if verdict == Verdict::TryAgain {
-                    self.patience.begin(turn);
+            if let Some(status) = step.status {
+                if status == FeedStatus::TryAgain {
+                    self.retry_deadline.begin(guard);
                 }
-                fed.verdict = verdict;
+                fed.status = status;
                 return fed;
             }
         }
@@ -127,12 +127,12 @@ impl Session {
 
     /// The place for the next bytes of a value, if it pays to read them there. The end of a value always comes through
     /// [`Session::feed`].
-    pub fn window<'u>(&'u mut self, turn: &'u Turn<'_>) -> Window<'u> {
+    pub fn window<'u>(&'u mut self, guard: &'u Guard<'_>) -> Window<'u> {
         let State::Value(arrival) = &mut self.state else { return Window::None };
-        match arrival.window(turn) {
+        match arrival.window(guard) {
             Ok(window) => window.map_or(Window::None, Window::Fill),
-            Err(NoRoom::TryAgain) if !self.patience.is_over(turn) => {
-                self.patience.begin(turn);
+            Err(WriteError::TryAgain) if !self.retry_deadline.is_over(guard) => {
+                self.retry_deadline.begin(guard);
                 Window::TryAgain
             }
             // Found again, and answered, when the bytes are fed.
@@ -144,7 +144,7 @@ impl Session {
     pub fn filled(&mut self, n: usize) {
         if let State::Value(arrival) = &mut self.state {
             arrival.filled(n);
-            self.patience = Patience::default();
+            self.retry_deadline = RetryDeadline::default();
         }
     }
 
@@ -155,15 +155,15 @@ impl Session {
 
     fn step(&mut self, executor: &mut Executor<'_, '_, '_, '_>, input: &[u8], requests_max: u32) -> Step {
         match &mut self.state {
-            State::Command => match &executor.cx.shared.guard {
-                Some(guard) if !self.login.is_done() => {
+            State::Command => match &executor.cx.shared.authenticator {
+                Some(authenticator) if !self.login.is_done() => {
                     if input.is_empty() {
-                        Step::stop(0, Verdict::NeedInput)
+                        Step::stop(0, FeedStatus::NeedInput)
                     } else if requests_max == 0 || executor.is_sated() {
-                        Step::stop(0, Verdict::Yield)
+                        Step::stop(0, FeedStatus::Yield)
                     } else {
-                        self.dialect = Some(guard.scheme().dialect());
-                        self.login.serve(executor, guard, input)
+                        self.dialect = Some(authenticator.scheme().dialect());
+                        self.login.serve(executor, authenticator, input)
                     }
                 }
                 _ => self.serve(executor, input, requests_max),
@@ -172,11 +172,11 @@ impl Session {
                 let (form, exptime) = (*form, *exptime);
                 self.resume_keys(executor, input, form, exptime)
             }
-            State::Value(_) if requests_max == 0 || executor.is_sated() => Step::stop(0, Verdict::Yield),
+            State::Value(_) if requests_max == 0 || executor.is_sated() => Step::stop(0, FeedStatus::Yield),
             State::Value(_) => self.receive(executor, input),
             State::Dump(dump) => {
                 if executor.out.len_bytes() >= OUTPUT_BYTES_MAX || !dump.go_on(executor) {
-                    return Step::stop(0, Verdict::Yield);
+                    return Step::stop(0, FeedStatus::Yield);
                 }
                 self.state = State::Command;
                 Step::go_on(0)
@@ -185,7 +185,7 @@ impl Session {
                 let consumed = input.len().min(*bytes);
                 *bytes -= consumed;
                 if *bytes > 0 {
-                    return Step::stop(consumed, Verdict::NeedInput);
+                    return Step::stop(consumed, FeedStatus::NeedInput);
                 }
                 self.state = State::Command;
                 Step::go_on(consumed)
@@ -196,21 +196,21 @@ impl Session {
     /// Frames whole requests, fetches what they need ahead, and executes them in order.
     fn serve(&mut self, executor: &mut Executor<'_, '_, '_, '_>, input: &[u8], requests_max: u32) -> Step {
         if input.is_empty() {
-            return Step::stop(0, Verdict::NeedInput);
+            return Step::stop(0, FeedStatus::NeedInput);
         }
         if requests_max == 0 || executor.is_sated() {
-            return Step::stop(0, Verdict::Yield);
+            return Step::stop(0, FeedStatus::Yield);
         }
         let dialect = *self.dialect.get_or_insert_with(|| {
             let dialect = Dialect::of_first_byte(input[0]);
-            if executor.cx.shared.attention.is_verbose() {
+            if executor.cx.shared.observers.is_verbose() {
                 trace::dialect(executor.cx.client.fd, dialect == Dialect::Binary);
             }
             dialect
         });
         let batch_max = BATCH_REQUESTS_MAX.min(usize::try_from(requests_max).unwrap_or(usize::MAX));
         let is_plain =
-            dialect == Dialect::Text && self.scanned_bytes == 0 && !executor.cx.shared.attention.is_paid();
+            dialect == Dialect::Text && self.scanned_bytes == 0 && !executor.cx.shared.observers.any();
         if is_plain
             && let Some(step) =
                 gets::serve(executor, input, batch_max).or_else(|| sets::serve(executor, input, batch_max))
@@ -220,7 +220,7 @@ impl Session {
         let scanned_bytes = std::mem::take(&mut self.scanned_bytes);
         let batch = Batch::of(executor, dialect, input, batch_max, scanned_bytes);
         let mut step = Step::go_on(0);
-        let is_verbose = executor.cx.shared.attention.is_verbose();
+        let is_verbose = executor.cx.shared.observers.is_verbose();
         for Framed { request, value, prepared, end } in &batch.requests {
             if is_verbose {
                 trace::request(
@@ -236,15 +236,15 @@ impl Session {
                 (Command::Get(get), Form::Text(form)) if prepared.is_none() => {
                     match self.look_up(executor, *get, *form) {
                         LookedUp::All => Done::Answered,
-                        LookedUp::Stopped { rest_bytes, verdict } => {
+                        LookedUp::Stopped { rest_bytes, status } => {
                             step.consumed = end - line_end_bytes(&input[..*end]) - rest_bytes;
-                            step.verdict = Some(verdict);
+                            step.status = Some(status);
                             return step;
                         }
                     }
                 }
                 (Command::Sasl(Sasl::Start { .. } | Sasl::Step { .. }), _)
-                    if executor.cx.shared.guard.is_some() =>
+                    if executor.cx.shared.authenticator.is_some() =>
                 {
                     self.login.begin_again();
                     return step;
@@ -256,7 +256,7 @@ impl Session {
                 _ => executor.execute(request, *prepared, Value::Whole(&[])),
             };
             if done == Done::TryAgain {
-                step.verdict = Some(Verdict::TryAgain);
+                step.status = Some(FeedStatus::TryAgain);
                 return step;
             }
             step.consumed = *end;
@@ -264,11 +264,11 @@ impl Session {
             executor.cx.recorder.answered(&request.command);
             executor.gives_up = false;
             if let Done::Close(reason) = done {
-                step.verdict = Some(Verdict::Close(reason));
+                step.status = Some(FeedStatus::Close(reason));
                 return step;
             }
             if let Done::Watch(streams) = done {
-                step.verdict = Some(Verdict::Watch(streams));
+                step.status = Some(FeedStatus::Watch(streams));
                 return step;
             }
             if let Some(dump) = executor.dump.take() {
@@ -276,7 +276,7 @@ impl Session {
                 return step;
             }
             if executor.is_sated() {
-                step.verdict = Some(Verdict::Yield);
+                step.status = Some(FeedStatus::Yield);
                 return step;
             }
         }
@@ -299,31 +299,31 @@ impl Session {
             Frame::Whole { .. } => {}
             Frame::NoHead => {
                 self.scanned_bytes = input.len();
-                step.verdict = Some(Verdict::NeedInput);
+                step.status = Some(FeedStatus::NeedInput);
             }
-            Frame::Close => step.verdict = Some(Verdict::Close(CloseReason::Error)),
+            Frame::Close => step.status = Some(FeedStatus::Close(CloseReason::Error)),
             Frame::Head { request, .. }
                 if self.is_datagram && matches!(request.command, Command::Store(_)) =>
             {
-                step.verdict = Some(Verdict::NeedInput);
+                step.status = Some(FeedStatus::NeedInput);
             }
             // The value has not arrived whole.
             Frame::Head { request, head_bytes } => {
                 let head = &input[..head_bytes];
-                if executor.cx.shared.attention.is_verbose() {
+                if executor.cx.shared.observers.is_verbose() {
                     trace::request(executor.cx.client.fd, head, dialect == Dialect::Binary);
                 }
                 match Arrival::begin(executor, dialect, head, &request) {
                     Begun::Arriving(arrival) => self.state = State::Value(Box::new(arrival)),
                     Begun::TryAgain => {
-                        step.verdict = Some(Verdict::TryAgain);
+                        step.status = Some(FeedStatus::TryAgain);
                         return step;
                     }
                     Begun::Refused { reply, bytes } => {
                         self.state = State::Refused { bytes };
                         step.requests += 1;
                         executor.cx.recorder.answered(&request.command);
-                        if executor.cx.shared.attention.is_paid() {
+                        if executor.cx.shared.observers.any() {
                             executor.observe(&request.command, &request.form, None, &reply);
                         }
                         step.close_if(executor.answer(&request.form, &reply));
@@ -340,12 +340,12 @@ impl Session {
         let State::Value(arrival) = &mut self.state else { return Step::go_on(0) };
         let (consumed, arrived) = arrival.receive(executor, input);
         if consumed > 0 {
-            self.patience = Patience::default();
+            self.retry_deadline = RetryDeadline::default();
         }
         let mut step = Step::go_on(consumed);
         let done = match arrived {
             Arrived::NotYet => {
-                step.verdict = Some(Verdict::NeedInput);
+                step.status = Some(FeedStatus::NeedInput);
                 return step;
             }
             Arrived::TryAgain => Done::TryAgain,
@@ -359,7 +359,7 @@ impl Session {
             Arrived::Whole => arrival.execute(executor),
         };
         if done == Done::TryAgain {
-            step.verdict = Some(Verdict::TryAgain);
+            step.status = Some(FeedStatus::TryAgain);
             return step;
         }
         self.state = State::Command;
@@ -377,18 +377,18 @@ impl Session {
         exptime: Option<i64>,
     ) -> Step {
         if executor.out.len_bytes() >= OUTPUT_BYTES_MAX {
-            return Step::stop(0, Verdict::Yield);
+            return Step::stop(0, FeedStatus::Yield);
         }
         let Some((line, line_bytes)) = text::split_line(input, 0) else {
-            return Step::stop(0, Verdict::NeedInput);
+            return Step::stop(0, FeedStatus::NeedInput);
         };
         match self.look_up(executor, Get { keys: Keys::resume(line), exptime }, form) {
             LookedUp::All => {
                 self.state = State::Command;
                 executor.cx.recorder.count(Class::Get, 1);
-                Step { consumed: line_bytes, requests: 1, verdict: None }
+                Step { consumed: line_bytes, requests: 1, status: None }
             }
-            LookedUp::Stopped { rest_bytes, verdict } => Step::stop(line.len() - rest_bytes, verdict),
+            LookedUp::Stopped { rest_bytes, status } => Step::stop(line.len() - rest_bytes, status),
         }
     }
 
@@ -403,7 +403,7 @@ impl Session {
         if let LookedUp::Stopped { rest_bytes, .. } = looked_up {
             self.state = State::Keys { form, exptime: get.exptime };
             if rest_bytes < get.keys.rest().len() {
-                self.patience = Patience::default();
+                self.retry_deadline = RetryDeadline::default();
             }
         }
         looked_up

@@ -3,11 +3,11 @@
 //! request of any kind, and leaves the first that is something else, or not there whole, to it.
 
 use arrayvec::ArrayVec;
-use larder_engine::Guess;
+use larder_engine::LookupHint;
 use larder_protocol::command::Store;
 use larder_protocol::{Key, text};
 
-use crate::conn::session::{BATCH_REQUESTS_MAX, PLAIN, Step, Verdict};
+use crate::conn::session::{BATCH_REQUESTS_MAX, FeedStatus, PLAIN, Step};
 use crate::exec::{Done, Executor};
 use crate::observe::measure::Class;
 
@@ -33,14 +33,14 @@ pub(crate) fn serve(executor: &mut Executor<'_, '_, '_, '_>, input: &[u8], sets_
     }
     let hashes: ArrayVec<_, BATCH_REQUESTS_MAX> =
         run.iter().map(|set| executor.prepare_once(set.key.written())).collect();
-    let guesses = (run.len() > 1).then(|| executor.turn.guess_changes(&hashes));
-    let mut step = Step { consumed: 0, requests: 0, verdict: None };
+    let hintes = (run.len() > 1).then(|| executor.guard.hint_changes(&hashes));
+    let mut step = Step { consumed: 0, requests: 0, status: None };
     for (at, (set, &hash)) in run.iter().zip(&hashes).enumerate() {
-        let guess = guesses.as_ref().map_or_else(Guess::default, |guesses| guesses[at]);
+        let hint = hintes.as_ref().map_or_else(LookupHint::default, |hintes| hintes[at]);
         let store = Store::set(set.key, set.client_flags, set.exptime, set.value.len() as u32);
-        let done = executor.set(store, hash, guess, set.value, &PLAIN);
+        let done = executor.set(store, hash, hint, set.value, &PLAIN);
         if done == Done::TryAgain {
-            step.verdict = Some(Verdict::TryAgain);
+            step.status = Some(FeedStatus::TryAgain);
             break;
         }
         executor.cx.recorder.key(set.key.written());
@@ -48,11 +48,11 @@ pub(crate) fn serve(executor: &mut Executor<'_, '_, '_, '_>, input: &[u8], sets_
         step.requests += 1;
         executor.gives_up = false;
         if let Done::Close(reason) = done {
-            step.verdict = Some(Verdict::Close(reason));
+            step.status = Some(FeedStatus::Close(reason));
             break;
         }
         if executor.is_sated() {
-            step.verdict = Some(Verdict::Yield);
+            step.status = Some(FeedStatus::Yield);
             break;
         }
     }

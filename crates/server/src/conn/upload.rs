@@ -1,10 +1,10 @@
 //! A value that has not arrived whole.
 
 use arrayvec::ArrayVec;
-use larder_engine::{Item, NoRoom, Turn, UPLOAD_BYTES_MIN, Upload};
+use larder_engine::{Guard, Item, UPLOAD_BYTES_MIN, Upload, WriteError};
 use larder_protocol::{Command, Dialect, Error, Parsed, Reply, Request};
 
-use crate::conn::buffer_budget::{FREE_BYTES, Held};
+use crate::conn::buffer_budget::{BufferCharge, FREE_BYTES};
 use crate::exec::{Done, Executor, Value};
 use crate::heap;
 
@@ -28,7 +28,7 @@ enum Place {
 /// A value, or its first bytes. Takes memory as they come.
 struct Here {
     block: Vec<u8>,
-    held: Held,
+    held: BufferCharge,
     value_bytes: usize,
     /// With the terminator.
     whole_bytes: usize,
@@ -81,7 +81,7 @@ impl Arrival {
                 }
                 let here = Here {
                     block: Vec::new(),
-                    held: Held::default(),
+                    held: BufferCharge::default(),
                     value_bytes: store.value_bytes as usize,
                     whole_bytes: bytes,
                 };
@@ -121,7 +121,7 @@ impl Arrival {
             }
             match here.move_to_cache(executor, self.dialect, &self.head) {
                 Ok(place) => self.place = place,
-                Err(NoRoom::TryAgain) if !executor.gives_up => return (consumed, Arrived::TryAgain),
+                Err(WriteError::TryAgain) if !executor.gives_up => return (consumed, Arrived::TryAgain),
                 Err(_) => {
                     let missing_bytes = here.whole_bytes - here.block.len();
                     return (consumed, Arrived::OutOfMemory { missing_bytes });
@@ -133,13 +133,13 @@ impl Arrival {
             if consumed == input.len() {
                 return (consumed, Arrived::NotYet);
             }
-            match executor.turn.window(upload) {
+            match executor.guard.window(upload) {
                 Ok(window) => {
                     let n = fill(window, &input[consumed..]);
                     upload.advance(n);
                     consumed += n;
                 }
-                Err(NoRoom::TryAgain) if !executor.gives_up => return (consumed, Arrived::TryAgain),
+                Err(WriteError::TryAgain) if !executor.gives_up => return (consumed, Arrived::TryAgain),
                 Err(_) => {
                     let missing_bytes = upload.missing_bytes() as usize + self.terminator.len();
                     return (consumed, Arrived::OutOfMemory { missing_bytes });
@@ -184,14 +184,14 @@ impl Arrival {
 
     /// The place for what comes next, where a large value has one. Not for the last few bytes: read into a buffer, they bring the next
     /// request along, and the value becomes whole only there.
-    pub(crate) fn window<'u>(&'u mut self, turn: &'u Turn<'_>) -> Result<Option<&'u mut [u8]>, NoRoom> {
+    pub(crate) fn window<'u>(&'u mut self, guard: &'u Guard<'_>) -> Result<Option<&'u mut [u8]>, WriteError> {
         let Place::Cache { upload: Some(upload), .. } = &mut self.place else { return Ok(None) };
         let missing_bytes = upload.missing_bytes() as usize;
         if missing_bytes < WINDOW_BYTES_MIN {
             return Ok(None);
         }
         let window_bytes_max = missing_bytes + self.terminator.len() - self.terminator.len().max(1);
-        let window = turn.window(upload)?;
+        let window = guard.window(upload)?;
         let window_bytes = window.len().min(window_bytes_max);
         Ok(Some(&mut window[..window_bytes]))
     }
@@ -236,14 +236,14 @@ impl Here {
         executor: &mut Executor<'_, '_, '_, '_>,
         dialect: Dialect,
         head: &[u8],
-    ) -> Result<Place, NoRoom> {
+    ) -> Result<Place, WriteError> {
         let Some(Request { command: Command::Store(store), .. }) = parse(dialect, head) else {
-            return Err(NoRoom::OutOfMemory);
+            return Err(WriteError::OutOfMemory);
         };
         let mut upload = executor.reserve(store)?;
         let (mut value, end) = self.block.split_at(self.block.len().min(self.value_bytes));
         while !value.is_empty() {
-            let n = fill(executor.turn.window(&mut upload)?, value);
+            let n = fill(executor.guard.window(&mut upload)?, value);
             upload.advance(n);
             value = &value[n..];
         }

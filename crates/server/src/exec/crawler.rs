@@ -4,7 +4,7 @@
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use larder_engine::{Turn, Walk};
+use larder_engine::{Guard, IndexScan};
 use larder_protocol::Error;
 
 use crate::observe::watch::Event;
@@ -21,7 +21,7 @@ pub struct Crawler {
 /// A search under way.
 #[derive(Default)]
 pub(crate) struct Crawl {
-    walk: Walk,
+    walk: IndexScan,
     begun_secs: Option<u32>,
     examined: u64,
     reclaimed: u64,
@@ -66,16 +66,16 @@ impl Crawler {
     }
 
     /// Goes on with the search for a while, and is done when all items were met.
-    pub(crate) fn go_on(&self, shared: &Shared, crawl: &mut Crawl, turn: &Turn<'_>) {
-        let begun_secs = *crawl.begun_secs.get_or_insert_with(|| turn.now().secs);
+    pub(crate) fn go_on(&self, shared: &Shared, crawl: &mut Crawl, guard: &Guard<'_>) {
+        let begun_secs = *crawl.begun_secs.get_or_insert_with(|| guard.now().secs);
         for _ in 0..BUCKETS_PER_STEP {
-            let swept = turn.sweep(&mut crawl.walk);
+            let swept = guard.scan_expired(&mut crawl.walk);
             crawl.examined += swept.examined;
             crawl.reclaimed += swept.reclaimed;
             if crawl.walk.is_done() {
                 let Crawl { examined, reclaimed, .. } = mem::take(crawl);
                 self.is_running.store(false, Relaxed);
-                let elapsed_secs = turn.now().secs - begun_secs;
+                let elapsed_secs = guard.now().secs - begun_secs;
                 return shared
                     .tell(shared.settings.threads, &Event::Crawl { elapsed_secs, examined, reclaimed });
             }

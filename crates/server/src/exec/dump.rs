@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use larder_engine::{Fetched, Turn, Walk};
+use larder_engine::{Fetched, Guard, IndexScan};
 use larder_protocol::admin::{self, Classes};
 use larder_protocol::dump::{self, Dumped};
 use larder_protocol::{Form, Reply, Sink as _};
@@ -17,7 +17,7 @@ use crate::shared::Shared;
 /// An answer in the making.
 #[derive(Debug)]
 pub struct Dump {
-    walk: Walk,
+    walk: IndexScan,
     what: What,
     is_begun: bool,
 }
@@ -51,12 +51,12 @@ impl Dump {
     }
 
     fn of(what: What) -> Self {
-        Self { walk: Walk::default(), what, is_begun: false }
+        Self { walk: IndexScan::default(), what, is_begun: false }
     }
 
     /// Writes the next piece; true if it was the last.
     pub(crate) fn go_on(&mut self, executor: &mut Executor<'_, '_, '_, '_>) -> bool {
-        let (shared, turn) = (executor.cx.shared, executor.turn);
+        let (shared, guard) = (executor.cx.shared, executor.guard);
         let out = &mut *executor.out;
         if !self.is_begun {
             self.is_begun = true;
@@ -72,7 +72,7 @@ impl Dump {
                 break;
             }
             let Self { walk, what, .. } = self;
-            turn.walk(walk, |fetched| what.tell(shared, turn, &fetched, out));
+            guard.scan(walk, |fetched| what.tell(shared, guard, &fetched, out));
         }
         false
     }
@@ -83,10 +83,10 @@ impl What {
         matches!(self, Self::Cached { items_left: 0, .. } | Self::Cached { bytes_left: 0, .. })
     }
 
-    fn tell(&mut self, shared: &Shared, turn: &Turn<'_>, fetched: &Fetched<'_>, out: &mut Output<'_>) {
+    fn tell(&mut self, shared: &Shared, guard: &Guard<'_>, fetched: &Fetched<'_>, out: &mut Output<'_>) {
         let item = fetched.item;
         let class = item.queue() + 1;
-        let dumped = || dumped(shared, turn, fetched);
+        let dumped = || dumped(shared, guard, fetched);
         match self {
             Self::Keys { classes, .. } if !classes.has(class) => {}
             Self::Keys { format: admin::Dump::Metadata, .. } => dump::metadata(&dumped(), out),
@@ -126,13 +126,13 @@ impl What {
     }
 }
 
-fn dumped<'t>(shared: &Shared, turn: &Turn<'_>, fetched: &Fetched<'t>) -> Dumped<'t> {
+fn dumped<'t>(shared: &Shared, guard: &Guard<'_>, fetched: &Fetched<'t>) -> Dumped<'t> {
     let item = fetched.item;
     Dumped {
         key: item.key(),
         is_binary_key: item.is_binary_key(),
         expiry_secs: item.expiry().secs().map(|secs| shared.clock.wall_secs(secs)),
-        used_secs: shared.clock.wall_secs(turn.now().secs.saturating_sub(fetched.idle_secs)),
+        used_secs: shared.clock.wall_secs(guard.now().secs.saturating_sub(fetched.idle_secs)),
         cas: if shared.settings.cas { item.cas() } else { 0 },
         is_fetched: fetched.hit_before,
         class: item.queue() + 1,

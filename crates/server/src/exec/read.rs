@@ -1,6 +1,6 @@
 //! Commands that look up: get and gat, mg, me.
 
-use larder_engine::{Expiry, Fail, Guess, Hash, Item, Miss};
+use larder_engine::{Expiry, FetchError, Hash, Item, LookupHint, Miss};
 use larder_measure::{Access, Footprint};
 use larder_protocol::reply::{Detail, Hit, Peeked, Token};
 use larder_protocol::{Error, Form, Key, Reply, command};
@@ -17,14 +17,14 @@ impl<'t> Executor<'_, '_, '_, 't> {
         form: &Form<'_>,
     ) -> Done {
         for key in get.keys {
-            let (hash, guess) = self.prepared(key.written(), prepared);
-            match self.get_or_touch(key, hash, guess, get.exptime, form) {
+            let (hash, hint) = self.prepared(key.written(), prepared);
+            match self.get_or_touch(key, hash, hint, get.exptime, form) {
                 Ok(()) => {}
                 Err(GetFailed::TryAgain) => return Done::TryAgain,
                 Err(GetFailed::OutOfMemory) => return Done::Answered,
             }
         }
-        if self.cx.shared.attention.is_verbose() {
+        if self.cx.shared.observers.is_verbose() {
             trace::reply(self.cx.client.fd, form, &Reply::End);
         }
         self.answer(form, &Reply::End)
@@ -36,13 +36,13 @@ impl<'t> Executor<'_, '_, '_, 't> {
         &mut self,
         key: Key<'_>,
         hash: Hash,
-        guess: Guess<'t>,
+        hint: LookupHint<'t>,
         exptime: Option<i64>,
         form: &Form<'_>,
     ) -> Result<(), GetFailed> {
         match exptime {
             None => {
-                self.get(key, hash, guess, form);
+                self.get(key, hash, hint, form);
                 Ok(())
             }
             Some(exptime) => self.get_and_touch(key, hash, exptime, form),
@@ -51,12 +51,12 @@ impl<'t> Executor<'_, '_, '_, 't> {
 
     /// get
     #[inline(always)]
-    pub fn get(&mut self, key: Key<'_>, hash: Hash, guess: Guess<'t>, form: &Form<'_>) {
+    pub fn get(&mut self, key: Key<'_>, hash: Hash, hint: LookupHint<'t>, form: &Form<'_>) {
         let counters = self.cx.counters;
         counters.cmd_get.add(1);
-        let found = self.turn.get_guessed(key.written(), hash, guess);
-        self.follow_read(hash, found.ok());
-        if self.cx.shared.attention.is_paid() {
+        let found = self.guard.get_hinted(key.written(), hash, hint);
+        self.tap_read(hash, found.ok());
+        if self.cx.shared.observers.any() {
             self.observe_get(key.written(), found);
         }
         match found {
@@ -81,9 +81,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
         form: &Form<'_>,
     ) -> Result<(), GetFailed> {
         let counters = self.cx.counters;
-        let touched = self.turn.touch(key.written(), hash, self.expiry(exptime));
-        self.follow_read(hash, touched.as_ref().ok().copied());
-        if self.cx.shared.attention.is_paid()
+        let touched = self.guard.touch(key.written(), hash, self.expiry(exptime));
+        self.tap_read(hash, touched.as_ref().ok().copied());
+        if self.cx.shared.observers.any()
             && let Some(found) = looked_up(touched)
         {
             self.observe_get(key.written(), found);
@@ -94,14 +94,14 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 counters.touch_hits.add(1);
                 form.encode(&Reply::Hit(self.hit(item)), self.out);
             }
-            Err(Fail::Miss(miss)) => {
+            Err(FetchError::Miss(miss)) => {
                 counters.cmd_touch.add(1);
                 counters.touch_misses.add(1);
                 self.count_miss(miss);
                 form.encode(&Reply::Miss, self.out);
             }
-            Err(Fail::TryAgain) if !self.gives_up => return Err(GetFailed::TryAgain),
-            Err(Fail::TryAgain | Fail::OutOfMemory) => {
+            Err(FetchError::TryAgain) if !self.gives_up => return Err(GetFailed::TryAgain),
+            Err(FetchError::TryAgain | FetchError::OutOfMemory) => {
                 form.encode(&Reply::Error(Error::OutOfMemory), self.out);
                 return Err(GetFailed::OutOfMemory);
             }
@@ -115,7 +115,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         fetch: command::Fetch<'_>,
         prepared: Option<Prepared<'t>>,
     ) -> Answered<'t> {
-        let (turn, counters, now) = (self.turn, self.cx.counters, self.turn.now());
+        let (guard, counters, now) = (self.guard, self.cx.counters, self.guard.now());
         let touch = fetch.touch.map(|exptime| self.expiry(exptime));
         let how = larder_engine::Fetch {
             touch,
@@ -129,9 +129,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
             binary_key: fetch.key.is_base64(),
         };
         let key = fetch.key.bytes(&mut self.key_buffer);
-        let (hash, guess) = prepared.unwrap_or_else(|| (turn.prepare(key), Guess::default()));
-        let fetched = turn.fetch_guessed(key, hash, guess, &how);
-        self.follow_read(hash, fetched.as_ref().ok().map(|fetched| fetched.item));
+        let (hash, hint) = prepared.unwrap_or_else(|| (guard.prepare(key), LookupHint::default()));
+        let fetched = guard.fetch_hinted(key, hash, hint, &how);
+        self.tap_read(hash, fetched.as_ref().ok().map(|fetched| fetched.item));
         match fetched {
             Ok(fetched) => {
                 if touch.is_some() {
@@ -155,27 +155,27 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 };
                 Ok(Reply::Fetched(self.hit(fetched.item), detail))
             }
-            Err(Fail::Miss(miss)) => {
+            Err(FetchError::Miss(miss)) => {
                 counters.cmd_get.add(1);
                 counters.get_misses.add(1);
                 self.count_miss(miss);
                 Ok(Reply::Miss)
             }
-            Err(Fail::TryAgain) if !self.gives_up => Err(TryAgain),
-            Err(Fail::TryAgain | Fail::OutOfMemory) => Ok(Reply::Error(Error::OutOfMemory)),
+            Err(FetchError::TryAgain) if !self.gives_up => Err(TryAgain),
+            Err(FetchError::TryAgain | FetchError::OutOfMemory) => Ok(Reply::Error(Error::OutOfMemory)),
         }
     }
 
     // me
     pub(super) fn peek(&mut self, key: Key<'_>, hash: Option<Hash>) -> Reply<'t, Item<'t>> {
-        let turn = self.turn;
+        let guard = self.guard;
         self.cx.counters.cmd_meta.add(1);
         let key = key.bytes(&mut self.key_buffer);
-        match turn.peek(key, hash.unwrap_or_else(|| turn.prepare(key))) {
+        match guard.peek(key, hash.unwrap_or_else(|| guard.prepare(key))) {
             Ok(fetched) => Reply::Peeked(Peeked {
                 key: fetched.item.key(),
                 is_binary_key: fetched.item.is_binary_key(),
-                ttl_secs: ttl_secs(fetched.item.expiry(), turn.now().secs),
+                ttl_secs: ttl_secs(fetched.item.expiry(), guard.now().secs),
                 idle_secs: fetched.idle_secs,
                 cas: self.cas(fetched.item),
                 hit_before: fetched.hit_before,
@@ -188,10 +188,10 @@ impl<'t> Executor<'_, '_, '_, 't> {
 
     /// Tells the curve that a key was read, if it follows that key.
     #[inline]
-    pub(super) fn follow_read(&self, hash: Hash, found: Option<Item<'t>>) {
-        let (follower, key) = (&self.cx.recorder.follower, hash.bits());
-        if follower.follows_read(key) {
-            follower.tell(Access::Read { key, found: found.map(footprint_of) });
+    pub(super) fn tap_read(&self, hash: Hash, found: Option<Item<'t>>) {
+        let (tap, key) = (&self.cx.recorder.tap, hash.bits());
+        if tap.follows_read(key) {
+            tap.tell(Access::Read { key, found: found.map(footprint_of) });
         }
     }
 
@@ -217,11 +217,11 @@ impl<'t> Executor<'_, '_, '_, 't> {
 }
 
 /// What a touch found, unless it is to be tried again.
-fn looked_up<'t>(touched: Result<Item<'t>, Fail>) -> Option<Result<Item<'t>, Miss>> {
+fn looked_up<'t>(touched: Result<Item<'t>, FetchError>) -> Option<Result<Item<'t>, Miss>> {
     match touched {
         Ok(item) => Some(Ok(item)),
-        Err(Fail::Miss(miss)) => Some(Err(miss)),
-        Err(Fail::TryAgain | Fail::OutOfMemory) => None,
+        Err(FetchError::Miss(miss)) => Some(Err(miss)),
+        Err(FetchError::TryAgain | FetchError::OutOfMemory) => None,
     }
 }
 

@@ -13,7 +13,7 @@ use crate::observe::stats::{self, Answer};
 impl<'t> Executor<'_, '_, '_, 't> {
     // flush_all
     pub(super) fn flush(&self, exptime: Result<i64, Error>) -> Reply<'t, Item<'t>> {
-        let now = self.turn.now();
+        let now = self.guard.now();
         self.cx.counters.cmd_flush.add(1);
         if !self.cx.shared.settings.flush_all {
             return Reply::Error(Error::FlushNotAllowed);

@@ -1,7 +1,8 @@
 //! Commands that change items: the stores, deletes, touches and numbers.
 
 use larder_engine::{
-    Compare, Counted, Deleted, Expiry, Fail, Guess, Hash, Item, Mode, NoRoom, Store, Stored, Upload,
+    Compare, Counted, Deleted, Expiry, FetchError, Hash, Item, LookupHint, Mode, Store, Stored, Upload,
+    WriteError,
 };
 use larder_measure::Access;
 use larder_protocol::{Error, Form, Reply, Request, command};
@@ -16,11 +17,11 @@ impl<'t> Executor<'_, '_, '_, 't> {
         &mut self,
         store: command::Store<'_>,
         hash: Hash,
-        guess: Guess<'t>,
+        hint: LookupHint<'t>,
         value: &[u8],
         form: &Form<'_>,
     ) -> Done {
-        match self.store(store, Some((hash, guess)), Value::Whole(value)) {
+        match self.store(store, Some((hash, hint)), Value::Whole(value)) {
             // Apart, for it is what is answered most of the time.
             Ok(reply @ Reply::Stored { .. }) => {
                 form.encode(&reply, self.out);
@@ -36,28 +37,28 @@ impl<'t> Executor<'_, '_, '_, 't> {
     pub(super) fn store(
         &mut self,
         store: command::Store<'_>,
-        prepared: Option<(Hash, Guess<'t>)>,
+        prepared: Option<(Hash, LookupHint<'t>)>,
         value: Value<'_>,
     ) -> Answered<'t> {
-        let (turn, counters) = (self.turn, self.cx.counters);
+        let (guard, counters) = (self.guard, self.cx.counters);
         let expiry = Expiries::of(&store, self);
         let key = store.key.bytes(&mut self.key_buffer);
-        let (hash, guess) = prepared.unwrap_or_else(|| (turn.prepare(key), Guess::default()));
+        let (hash, hint) = prepared.unwrap_or_else(|| (guard.prepare(key), LookupHint::default()));
         let stored = match value {
             Value::Whole(value) => {
                 let terms = terms(&store, key, value, expiry, self.cx.shared.settings.cas);
-                turn.store_guessed(hash, &terms, guess)
+                guard.store_hinted(hash, &terms, hint)
             }
             Value::Uploaded(upload) => {
-                turn.commit(hash, &terms(&store, key, &[], expiry, self.cx.shared.settings.cas), upload)
+                guard.commit(hash, &terms(&store, key, &[], expiry, self.cx.shared.settings.cas), upload)
             }
         };
         let reply = match stored {
             Stored::Stored { cas, value_bytes, expiry, is_new } => {
-                let (follower, key_hash) = (&self.cx.recorder.follower, hash.bits());
-                if follower.follows(key_hash) && !expiry.is_past(turn.now()) {
+                let (tap, key_hash) = (&self.cx.recorder.tap, hash.bits());
+                if tap.follows(key_hash) && !expiry.is_past(guard.now()) {
                     let item = footprint(key.len(), value_bytes as usize, expiry);
-                    follower.tell(Access::Write { key: key_hash, item, is_new });
+                    tap.tell(Access::Write { key: key_hash, item, is_new });
                 }
                 let cas = if self.cx.shared.settings.cas { cas } else { 0 };
                 Reply::Stored { cas, value_bytes }
@@ -85,34 +86,34 @@ impl<'t> Executor<'_, '_, '_, 't> {
 
     /// Refuses a store whose value is still to come where it would be refused whatever comes. `Err`: with this reply, or to be tried again.
     pub fn admit_value(&mut self, store: command::Store<'_>) -> Result<(), Option<Reply<'t, Item<'t>>>> {
-        let turn = self.turn;
+        let guard = self.guard;
         let expiry = Expiries::of(&store, self);
         let key = store.key.bytes(&mut self.key_buffer);
-        let hash = turn.prepare(key);
+        let hash = guard.prepare(key);
         let terms = terms(&store, key, &[], expiry, self.cx.shared.settings.cas);
-        match turn.admit_value(&terms, store.value_bytes) {
+        match guard.admit_value(&terms, store.value_bytes) {
             Ok(()) => Ok(()),
-            Err(NoRoom::TooLarge) => Err(Some(self.refuse(store, hash, Error::TooLarge))),
-            Err(NoRoom::TryAgain) if !self.gives_up => Err(None),
-            Err(NoRoom::TryAgain | NoRoom::OutOfMemory) => {
+            Err(WriteError::TooLarge) => Err(Some(self.refuse(store, hash, Error::TooLarge))),
+            Err(WriteError::TryAgain) if !self.gives_up => Err(None),
+            Err(WriteError::TryAgain | WriteError::OutOfMemory) => {
                 Err(Some(self.refuse(store, hash, Error::OutOfMemoryStoring)))
             }
         }
     }
 
     /// Makes room in the cache for a value of which a part has come.
-    pub fn reserve(&mut self, store: command::Store<'_>) -> Result<Upload, NoRoom> {
+    pub fn reserve(&mut self, store: command::Store<'_>) -> Result<Upload, WriteError> {
         let expiry = Expiries::of(&store, self);
         let key = store.key.bytes(&mut self.key_buffer);
         let terms = terms(&store, key, &[], expiry, self.cx.shared.settings.cas);
-        self.turn.reserve(&terms, store.value_bytes)
+        self.guard.reserve(&terms, store.value_bytes)
     }
 
     /// Answers a store whose value found no memory while it was arriving.
     pub fn refuse_for_memory(&mut self, request: &Request<'_>) -> Done {
         let command::Command::Store(store) = request.command else { return Done::Answered };
         let reply = self.refusal_for_memory(store);
-        if self.cx.shared.attention.is_paid() {
+        if self.cx.shared.observers.any() {
             self.observe(&request.command, &request.form, None, &reply);
         }
         self.answer(&request.form, &reply)
@@ -120,7 +121,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
 
     /// The reply to a store for whose value there is no memory.
     pub fn refusal_for_memory(&mut self, store: command::Store<'_>) -> Reply<'t, Item<'t>> {
-        let hash = self.turn.prepare(store.key.bytes(&mut self.key_buffer));
+        let hash = self.guard.prepare(store.key.bytes(&mut self.key_buffer));
         self.refuse(store, hash, Error::OutOfMemoryStoring)
     }
 
@@ -133,25 +134,25 @@ impl<'t> Executor<'_, '_, '_, 't> {
             _ => counters.store_no_memory.add(1),
         }
         if store.removes_on_refusal {
-            let _ = self.turn.delete(store.key.bytes(&mut self.key_buffer), hash, None);
+            let _ = self.guard.delete(store.key.bytes(&mut self.key_buffer), hash, None);
         }
         Reply::Error(error)
     }
 
     // delete, md
     pub(super) fn delete(&mut self, delete: command::Delete<'_>, hash: Option<Hash>) -> Reply<'t, Item<'t>> {
-        let turn = self.turn;
+        let guard = self.guard;
         let compare = delete.compare.map(|cas| self.comparable(cas));
         let key = delete.key.bytes(&mut self.key_buffer);
-        let hash = hash.unwrap_or_else(|| turn.prepare(key));
-        let deleted = turn.delete(key, hash, compare);
+        let hash = hash.unwrap_or_else(|| guard.prepare(key));
+        let deleted = guard.delete(key, hash, compare);
         if deleted == Deleted::Deleted {
             self.cx.counters.delete_hits.add(1);
         }
         // A larger cache might have had what this one has not.
-        let (follower, key) = (&self.cx.recorder.follower, hash.bits());
-        if deleted != Deleted::Exists && follower.follows(key) {
-            follower.tell(Access::Delete { key });
+        let (tap, key) = (&self.cx.recorder.tap, hash.bits());
+        if deleted != Deleted::Exists && tap.follows(key) {
+            tap.tell(Access::Delete { key });
         }
         self.deleted(deleted)
     }
@@ -162,7 +163,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         invalidate: command::Invalidate<'_>,
         hash: Option<Hash>,
     ) -> Answered<'t> {
-        let turn = self.turn;
+        let guard = self.guard;
         let how = larder_engine::Invalidate {
             compare: invalidate.compare.map(|cas| self.comparable(cas)),
             stale: invalidate.stale,
@@ -171,15 +172,15 @@ impl<'t> Executor<'_, '_, '_, 't> {
             cas: invalidate.cas,
         };
         let key = invalidate.key.bytes(&mut self.key_buffer);
-        let hash = hash.unwrap_or_else(|| turn.prepare(key));
-        match turn.invalidate(key, hash, &how) {
+        let hash = hash.unwrap_or_else(|| guard.prepare(key));
+        match guard.invalidate(key, hash, &how) {
             Ok(deleted) => {
                 if deleted == Deleted::Deleted && !invalidate.stale {
                     self.cx.counters.delete_hits.add(1);
                 }
                 Ok(self.deleted(deleted))
             }
-            Err(NoRoom::TryAgain) if !self.gives_up => Err(TryAgain),
+            Err(WriteError::TryAgain) if !self.gives_up => Err(TryAgain),
             Err(_) => Ok(Reply::Error(Error::OutOfMemory)),
         }
     }
@@ -204,26 +205,26 @@ impl<'t> Executor<'_, '_, '_, 't> {
     pub(super) fn touch(&mut self, touch: command::Touch<'_>, hash: Option<Hash>) -> Answered<'t> {
         let counters = self.cx.counters;
         let key = touch.key.written();
-        match self.turn.touch(key, self.hash(key, hash), self.expiry(touch.exptime)) {
+        match self.guard.touch(key, self.hash(key, hash), self.expiry(touch.exptime)) {
             Ok(item) => {
                 counters.cmd_touch.add(1);
                 counters.touch_hits.add(1);
                 Ok(Reply::Touched { client_flags: item.client_flags(), cas: self.cas(item) })
             }
-            Err(Fail::Miss(miss)) => {
+            Err(FetchError::Miss(miss)) => {
                 counters.cmd_touch.add(1);
                 counters.touch_misses.add(1);
                 self.count_miss(miss);
                 Ok(Reply::NotFound)
             }
-            Err(Fail::TryAgain) if !self.gives_up => Err(TryAgain),
-            Err(Fail::TryAgain | Fail::OutOfMemory) => Ok(Reply::Error(Error::OutOfMemory)),
+            Err(FetchError::TryAgain) if !self.gives_up => Err(TryAgain),
+            Err(FetchError::TryAgain | FetchError::OutOfMemory) => Ok(Reply::Error(Error::OutOfMemory)),
         }
     }
 
     // incr, decr, ma
     pub(super) fn arith(&mut self, arith: command::Arith<'_>, hash: Option<Hash>) -> Answered<'t> {
-        let (turn, counters, now) = (self.turn, self.cx.counters, self.turn.now());
+        let (guard, counters, now) = (self.guard, self.cx.counters, self.guard.now());
         let touch = arith.exptime.map(|exptime| self.expiry(exptime));
         let how = larder_engine::Arith {
             delta: arith.delta,
@@ -242,8 +243,8 @@ impl<'t> Executor<'_, '_, '_, 't> {
             (&counters.incr_hits, &counters.incr_misses)
         };
         let key = arith.key.bytes(&mut self.key_buffer);
-        let hash = hash.unwrap_or_else(|| turn.prepare(key));
-        match turn.arith(key, hash, &how) {
+        let hash = hash.unwrap_or_else(|| guard.prepare(key));
+        match guard.arith(key, hash, &how) {
             Counted::Number { number, cas, expiry_before, expiry, created } => {
                 if !created {
                     hits.add(1);

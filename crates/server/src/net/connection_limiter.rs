@@ -6,7 +6,7 @@ use std::time::Instant;
 
 /// Counts open connections and knows whether the server accepts.
 #[derive(Default)]
-pub struct Doorkeeper {
+pub struct ConnectionLimiter {
     open: AtomicUsize,
     /// Since when nobody is accepted (`-o no_maxconns_fast`, or no descriptors left).
     closed_since: Mutex<Option<Instant>>,
@@ -14,7 +14,7 @@ pub struct Doorkeeper {
     closed_micros: AtomicU64,
 }
 
-impl Doorkeeper {
+impl ConnectionLimiter {
     /// Open connections.
     pub fn open_connections(&self) -> usize {
         self.open.load(Relaxed)

@@ -11,7 +11,7 @@ use crate::net::udp;
 
 /// Everybody's place.
 #[derive(Debug, Default)]
-pub struct Roster {
+pub struct ConnectionTable {
     sockets: Mutex<Vec<ServerSocket>>,
     /// By descriptor.
     clients: Mutex<Vec<Option<Arc<Client>>>>,
@@ -35,7 +35,7 @@ pub struct Client {
     pub fd: RawFd,
     /// Where it calls from.
     pub peer: Peer,
-    /// Which of the server's listeners it came by: the first of [`Roster::sockets`] are these.
+    /// Which of the server's listeners it came by: the first of [`ConnectionTable::sockets`] are these.
     pub listener: u16,
     state: AtomicU8,
     heard_secs: AtomicU32,
@@ -68,7 +68,7 @@ pub enum State {
     Watch,
 }
 
-impl Roster {
+impl ConnectionTable {
     /// The sockets by which clients come.
     pub fn add_sockets(&self, listeners: &[Listener], udp: &[Vec<udp::Socket>]) {
         let listeners = listeners.iter().map(|listener| ServerSocket {

@@ -14,8 +14,8 @@ use larder_protocol::Dialect;
 use rustix::fs::{FileType, Mode};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
-pub(crate) use self::entry::{Endpoint, endpoints, host_and_port};
-use self::entry::{TlsPrefix, endpoint};
+pub(crate) use self::entry::{ListenSpec, host_and_port, listen_specs};
+use self::entry::{TlsPrefix, listen_spec};
 use crate::net::connection_table;
 use crate::net::tls::ClientCertificates;
 use crate::startup::daemon;
@@ -99,7 +99,7 @@ pub fn bind(settings: &Settings, user: Option<&Target>) -> Result<Vec<Listener>,
         let refuse = |error: String| {
             Refusal::new(EXIT_OS_ERROR, format!("failed to listen on one of interface(s) {entry}: {error}"))
         };
-        let Endpoint { tls, protocol, host, port } = endpoint(entry).map_err(refuse)?;
+        let ListenSpec { tls, protocol, host, port } = listen_spec(entry).map_err(refuse)?;
         let tls = match tls {
             None => tls_default,
             Some(_) if !settings.tls.is_enabled => {

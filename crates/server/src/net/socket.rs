@@ -19,7 +19,7 @@ pub(crate) struct Wire {
 }
 
 /// Bytes for a socket.
-pub(crate) struct Letter<'a> {
+pub(crate) struct PendingSend<'a> {
     pub(crate) fd: BorrowedFd<'a>,
     pub(crate) bytes: &'a [u8],
 }
@@ -128,6 +128,6 @@ pub(crate) fn write(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<us
 /// Never inlined into what answers requests: with nothing but this loop between two system calls, a send costs an
 /// eighth less than with a request answered in between (docs/history/scaling.md).
 #[inline(never)]
-pub(crate) fn send_all(letters: &[Letter<'_>]) -> ArrayVec<io::Result<usize>, MEMBERS_MAX> {
-    letters.iter().map(|letter| write(letter.fd, &[IoSlice::new(letter.bytes)])).collect()
+pub(crate) fn send_all(sends: &[PendingSend<'_>]) -> ArrayVec<io::Result<usize>, MEMBERS_MAX> {
+    sends.iter().map(|send| write(send.fd, &[IoSlice::new(send.bytes)])).collect()
 }

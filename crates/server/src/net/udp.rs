@@ -1,6 +1,6 @@
 //! UDP: requests that are one datagram each, served by the worker that receives them.
 //!
-//! The walk of a datagram: the worker's epoll reports a socket, [`Door::serve`] receives a batch ([`inbox`]) and fetches
+//! The walk of a datagram: the worker's epoll reports a socket, [`UdpEndpoint::serve`] receives a batch ([`inbox`]) and fetches
 //! what its keys need ahead ([`foresee`]), the [`gate`] says how much may be sent in answer, a session of its own answers
 //! ([`Session::feed`]), and the replies of the whole batch are sent together ([`outbox`]). Nothing of a datagram outlives
 //! its answer.
@@ -27,25 +27,25 @@ use self::inbox::{BATCH_DATAGRAMS_MAX, Inbox};
 use self::outbox::Outbox;
 pub use self::socket::{Socket, bind, share};
 use crate::clock::Moment;
-use crate::conn::connection::{Bench, let_others_run};
-use crate::conn::frame::{Foreseen, Frame};
+use crate::conn::connection::{WorkerContext, yield_core};
+use crate::conn::frame::{Frame, Prefetched};
 use crate::conn::output::Output;
-use crate::conn::session::{Session, Verdict};
+use crate::conn::session::{FeedStatus, Session};
 use crate::net::connection_table::Client;
-use crate::observe::measure::Road;
+use crate::observe::measure::Transport;
 use crate::startup::random;
 use crate::startup::settings::Settings;
 
 /// A worker's UDP sockets, and all it needs to serve them.
-pub(crate) struct Door {
-    entrances: Vec<(Socket, Inbox)>,
+pub(crate) struct UdpEndpoint {
+    sockets: Vec<(Socket, Inbox)>,
     /// All of those who ask.
     client: Client,
-    desk: Desk,
+    responder: Responder,
 }
 
 /// Where requests are answered.
-struct Desk {
+struct Responder {
     gate: Gate,
     /// The reply in the making.
     reply: Message,
@@ -60,42 +60,42 @@ struct Message {
     is_too_large: bool,
 }
 
-impl Door {
+impl UdpEndpoint {
     /// Opens the door, on the thread that is to serve it. The kernel takes all of a client's datagrams to the same
     /// worker, so each may have a key of its own. Errors: no random numbers.
     pub(crate) fn open(sockets: Vec<Socket>, settings: &Settings) -> io::Result<Self> {
-        let desk = Desk {
+        let responder = Responder {
             gate: Gate::new(random::key()?, settings.udp_cookie, known_bytes(settings)),
             reply: Message::default(),
             outbox: Outbox::default(),
         };
-        let entrances = sockets.into_iter().map(|socket| (socket, Inbox::new())).collect();
-        Ok(Self { entrances, client: Client::of_datagrams(), desk })
+        let sockets = sockets.into_iter().map(|socket| (socket, Inbox::new())).collect();
+        Ok(Self { sockets, client: Client::of_datagrams(), responder })
     }
 
     /// Serves what waits at a socket, but no more than some batches; epoll reports the rest again.
-    pub(crate) fn serve(&mut self, socket: usize, bench: &mut Bench<'_>) {
-        let Some((socket, inbox)) = self.entrances.get_mut(socket) else { return };
+    pub(crate) fn serve(&mut self, socket: usize, worker: &mut WorkerContext<'_>) {
+        let Some((socket, inbox)) = self.sockets.get_mut(socket) else { return };
         for _ in 0..BATCHES_PER_EVENT {
             inbox.receive(socket);
-            bench.heard = Moment::now();
-            let now = bench.shared.clock.at(bench.heard);
-            let mut foreseen = foresee(inbox, socket.dialect(), bench.handle, now).into_iter();
+            worker.heard = Moment::now();
+            let now = worker.shared.clock.at(worker.heard);
+            let mut prefetched = first_key(inbox, socket.dialect(), worker.handle, now).into_iter();
             for (datagram, source) in inbox.datagrams() {
-                let foreseen = foreseen.next().flatten();
-                bench.counters.bytes_read.add(datagram.len() as u64);
-                match self.desk.gate.admit(datagram, source, socket.address().port(), now.secs) {
+                let prefetched = prefetched.next().flatten();
+                worker.counters.bytes_read.add(datagram.len() as u64);
+                match self.responder.gate.admit(datagram, source, socket.address().port(), now.secs) {
                     Some(asked) => {
-                        bench.counters.udp_requests.add(1);
-                        self.desk.answer(&self.client, asked, socket.dialect(), foreseen, bench);
+                        worker.counters.udp_requests.add(1);
+                        self.responder.answer(&self.client, asked, socket.dialect(), prefetched, worker);
                     }
-                    None => bench.counters.udp_dropped.add(1),
+                    None => worker.counters.udp_dropped.add(1),
                 }
-                if self.desk.outbox.is_full() {
-                    bench.counters.bytes_written.add(self.desk.outbox.send(socket) as u64);
+                if self.responder.outbox.is_full() {
+                    worker.counters.bytes_written.add(self.responder.outbox.send(socket) as u64);
                 }
             }
-            bench.counters.bytes_written.add(self.desk.outbox.send(socket) as u64);
+            worker.counters.bytes_written.add(self.responder.outbox.send(socket) as u64);
             // Where they come one by one there is mostly no other yet.
             if inbox.len() < 2 {
                 return;
@@ -106,39 +106,39 @@ impl Door {
 
 /// The first key of each datagram, where that is plain to see; their memory is being fetched from then on. Of datagrams that will be
 /// dropped too: this is a hint, and no reply. (Where a cookie stands before the commands nothing is plain.)
-fn foresee<'i>(
+fn first_key<'i>(
     inbox: &'i Inbox,
     dialect: Option<Dialect>,
     handle: &mut Handle,
     now: Now,
-) -> ArrayVec<Option<Foreseen<'i>>, BATCH_DATAGRAMS_MAX> {
+) -> ArrayVec<Option<Prefetched<'i>>, BATCH_DATAGRAMS_MAX> {
     // One alone waits for its memory as long as it would for this.
     if inbox.len() < 2 {
         return ArrayVec::new();
     }
-    let turn = handle.enter(now);
+    let guard = handle.pin(now);
     let first_key = |(datagram, _): (&'i [u8], _)| {
         let (_, payload) = udp::request(datagram)?;
         let first = *payload.first()?;
         let dialect = dialect.unwrap_or_else(|| Dialect::of_first_byte(first));
         let key = &payload[dialect.first_key(payload)?];
-        Some(Foreseen { key, hash: turn.prepare(key) })
+        Some(Prefetched { key, hash: guard.prepare(key) })
     };
-    let foreseen: ArrayVec<_, BATCH_DATAGRAMS_MAX> = inbox.datagrams().map(first_key).collect();
-    let hashes: ArrayVec<_, BATCH_DATAGRAMS_MAX> = foreseen.iter().flatten().map(|key| key.hash).collect();
-    turn.prefetch_gets(&hashes);
-    foreseen
+    let prefetched: ArrayVec<_, BATCH_DATAGRAMS_MAX> = inbox.datagrams().map(first_key).collect();
+    let hashes: ArrayVec<_, BATCH_DATAGRAMS_MAX> = prefetched.iter().flatten().map(|key| key.hash).collect();
+    guard.prefetch_gets(&hashes);
+    prefetched
 }
 
-impl Desk {
+impl Responder {
     /// Answers all commands of a datagram. What is not whole is not answered, nor waited for.
     fn answer(
         &mut self,
         client: &Client,
         mut asked: Admitted<'_>,
         dialect: Option<Dialect>,
-        mut foreseen: Option<Foreseen<'_>>,
-        bench: &mut Bench<'_>,
+        mut prefetched: Option<Prefetched<'_>>,
+        worker: &mut WorkerContext<'_>,
     ) {
         let payload = asked.payload;
         let Some(first) = payload.first() else {
@@ -147,27 +147,27 @@ impl Desk {
             return;
         };
         let dialect = dialect.unwrap_or_else(|| Dialect::of_first_byte(*first));
-        let context = bench.context(client);
+        let context = worker.context(client);
         let mut session = Session::of_datagram(Some(dialect));
         // Where the command at hand begins, and what is not fed yet.
         let (mut start, mut from) = (0, 0);
         let mut tries = 0;
         while from < payload.len() {
-            let begun = if tries == 0 && from == 0 { bench.heard } else { Moment::now() };
-            let turn = bench.handle.enter(bench.shared.clock.at(begun));
+            let begun = if tries == 0 && from == 0 { worker.heard } else { Moment::now() };
+            let guard = worker.handle.pin(worker.shared.clock.at(begun));
             let mut output = Output::new(mem::take(&mut self.reply.bytes));
-            let fed = session.feed(&context, &turn, &payload[from..], foreseen.take(), &mut output, 1);
+            let fed = session.feed(&context, &guard, &payload[from..], prefetched.take(), &mut output, 1);
             from += fed.consumed;
-            if fed.requests > 0 && bench.recorder.measured().latency {
+            if fed.requests > 0 && worker.recorder.measured().latency {
                 let took_nanos = Moment::now().nanos_since(begun);
-                bench.recorder.finish(Road::Udp, took_nanos, turn.now().secs);
+                worker.recorder.finish(Transport::Udp, took_nanos, guard.now().secs);
             }
             self.reply.take_back(output, asked.allowance.bytes());
-            drop(turn);
+            drop(guard);
 
             if fed.requests > 0 {
                 if !self.send(&mut asked) {
-                    bench.counters.udp_withheld.add(1);
+                    worker.counters.udp_withheld.add(1);
                     if !self.challenge(&mut asked) {
                         self.reply.refuse(dialect, &payload[start..]);
                         self.send(&mut asked);
@@ -176,15 +176,15 @@ impl Desk {
                 self.reply.clear();
                 (start, tries) = (from, 0);
             }
-            match fed.verdict {
+            match fed.status {
                 // Nobody watches over UDP: the session says no.
-                Verdict::NeedInput | Verdict::Close(_) | Verdict::Watch(_) => break,
-                Verdict::Yield | Verdict::Later => {}
-                Verdict::TryAgain if tries < TRIES_MAX => {
+                FeedStatus::NeedInput | FeedStatus::Close(_) | FeedStatus::Watch(_) => break,
+                FeedStatus::Yield | FeedStatus::Later => {}
+                FeedStatus::TryAgain if tries < TRIES_MAX => {
                     tries += 1;
-                    let_others_run();
+                    yield_core();
                 }
-                Verdict::TryAgain => break,
+                FeedStatus::TryAgain => break,
             }
         }
         self.reply.clear();

@@ -18,16 +18,16 @@ use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
 use crate::clock::Moment;
-use crate::conn::connection::{Bench, Connection, Interest, Next, SCRATCH_BYTES};
+use crate::conn::connection::{Connection, Interest, Next, SCRATCH_BYTES, WorkerContext};
 use crate::conn::session::{CloseReason, OUTPUT_BYTES_MAX, Session};
 use crate::heap;
 use crate::net::connection_table::{Client, Peer};
 use crate::net::listeners::Listener;
 use crate::net::round::{Ahead, MEMBERS_MAX, Member, Round};
-use crate::net::socket::{self, Letter, Wire};
+use crate::net::socket::{self, PendingSend, Wire};
 use crate::net::tls::{self, Channel, ClientCertificates};
 use crate::net::udp;
-use crate::net::worker_pool::{Crew, Newcomer};
+use crate::net::worker_pool::{Accepted, WorkerPool};
 use crate::observe::counters::Counters;
 use crate::observe::trace;
 use crate::observe::watch::Event;
@@ -37,7 +37,7 @@ use crate::shared::Shared;
 pub struct Worker {
     index: usize,
     shared: Arc<Shared>,
-    crew: Arc<Crew>,
+    pool: Arc<WorkerPool>,
     counters: Arc<Counters>,
     epoll: OwnedFd,
     /// By descriptor.
@@ -61,11 +61,11 @@ impl Worker {
     pub fn new(
         index: usize,
         shared: Arc<Shared>,
-        crew: Arc<Crew>,
+        pool: Arc<WorkerPool>,
         udp_sockets: Vec<udp::Socket>,
     ) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, crew.wake(index), epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)?;
+        epoll::add(&epoll, pool.wake(index), epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)?;
         for (socket, index) in udp_sockets.iter().zip(0..) {
             let data = epoll::EventData::new_u64(UDP_SOCKETS + index);
             epoll::add(&epoll, socket, data, epoll::EventFlags::IN)?;
@@ -74,7 +74,7 @@ impl Worker {
             counters: Arc::clone(&shared.counters[index]),
             index,
             shared,
-            crew,
+            pool,
             epoll,
             connections: Vec::new(),
             ready: VecDeque::new(),
@@ -98,17 +98,17 @@ impl Worker {
         let mut output = Vec::with_capacity(2 * OUTPUT_BYTES_MAX);
         let mut tls = tls::Buffers::new(self.shared.tls.is_some());
         let mut events = Vec::with_capacity(EVENTS_MAX);
-        let mut udp = udp::Door::open(mem::take(&mut self.udp_sockets), &self.shared.settings)?;
+        let mut udp = udp::UdpEndpoint::open(mem::take(&mut self.udp_sockets), &self.shared.settings)?;
         let (shared, counters) = (Arc::clone(&self.shared), Arc::clone(&self.counters));
-        while !self.crew.is_stopping() {
+        while !self.pool.is_stopping() {
             if handle.is_holding() {
-                handle.rest();
+                handle.release();
             }
             self.wait(&mut events)?;
             let woken = Moment::now();
-            recorder.follower.keep_up();
+            recorder.tap.keep_up();
             self.unpark();
-            let bench = &mut Bench {
+            let worker = &mut WorkerContext {
                 shared: &shared,
                 counters: &counters,
                 recorder: &recorder,
@@ -125,24 +125,24 @@ impl Worker {
             let queued = self.ready.len();
             for event in &events {
                 match event.data.u64() {
-                    WAKE => self.look_into_inbox(),
-                    token if token >= UDP_SOCKETS => udp.serve((token - UDP_SOCKETS) as usize, bench),
+                    WAKE => self.drain_inbox(),
+                    token if token >= UDP_SOCKETS => udp.serve((token - UDP_SOCKETS) as usize, worker),
                     token if token >= LISTENERS => self.accept((token - LISTENERS) as usize),
-                    token => self.hear(token as usize, bench, &mut round, false),
+                    token => self.hear(token as usize, worker, &mut round, false),
                 }
                 if round.is_full() {
-                    self.answer(&mut round, bench);
+                    self.answer(&mut round, worker);
                 }
             }
             for _ in 0..queued {
                 if let Some(fd) = self.ready.pop_front() {
-                    self.hear(fd, bench, &mut round, true);
+                    self.hear(fd, worker, &mut round, true);
                 }
                 if round.is_full() {
-                    self.answer(&mut round, bench);
+                    self.answer(&mut round, worker);
                 }
             }
-            self.answer(&mut round, bench);
+            self.answer(&mut round, worker);
             events.clear();
             self.shared.tell_evictions(self.index, &mut handle);
             self.tick();
@@ -171,13 +171,13 @@ impl Worker {
 
     /// Hears a connection because its socket is ready, or because its turn in the queue has come. It joins the round if it has
     /// something to answer.
-    fn hear(&mut self, fd: usize, bench: &mut Bench<'_>, round: &mut Round, is_its_turn: bool) {
+    fn hear(&mut self, fd: usize, worker: &mut WorkerContext<'_>, round: &mut Round, is_its_turn: bool) {
         let Some(connection) = self.connections.get_mut(fd).and_then(Option::as_deref_mut) else { return };
         if connection.is_queued && !is_its_turn {
             return;
         }
         connection.is_queued = false;
-        match connection.hear(bench, round.room_from()) {
+        match connection.hear(worker, round.room_from()) {
             Ok(heard) => round.join(fd, heard),
             Err(next) => self.go_on(fd, next),
         }
@@ -185,55 +185,57 @@ impl Worker {
 
     /// Answers those who were heard: starts fetching what they ask for, serves them one after the other, and then sends what is
     /// not sent yet.
-    fn answer(&mut self, round: &mut Round, bench: &mut Bench<'_>) {
+    fn answer(&mut self, round: &mut Round, worker: &mut WorkerContext<'_>) {
         let members = round.members();
         if members.is_empty() {
             return;
         }
-        bench.heard = Moment::now();
+        worker.heard = Moment::now();
         if members.len() > 1 {
-            let turn = bench.handle.enter(bench.shared.clock.at(bench.heard));
+            let guard = worker.handle.pin(worker.shared.clock.at(worker.heard));
             let mut hashes = ArrayVec::<_, MEMBERS_MAX>::new();
             for member in &mut *members {
                 let connection = self.connections[member.fd].as_deref();
-                let heard = &bench.scratch[member.heard.clone()];
-                let Some(key) = connection.and_then(|connection| connection.foresee(heard)) else { continue };
-                let hash = turn.prepare(&heard[key.clone()]);
+                let heard = &worker.scratch[member.heard.clone()];
+                let Some(key) = connection.and_then(|connection| connection.first_key(heard)) else {
+                    continue;
+                };
+                let hash = guard.prepare(&heard[key.clone()]);
                 hashes.push(hash);
                 member.ahead = Some(Ahead { key, hash });
             }
-            turn.prefetch_gets(&hashes);
+            guard.prefetch_gets(&hashes);
         }
         for Member { fd, heard, ahead, answer } in &mut *members {
             let Some(connection) = self.connections[*fd].as_deref_mut() else { continue };
-            match connection.answer(bench, heard.clone(), ahead.as_ref()) {
+            match connection.answer(worker, heard.clone(), ahead.as_ref()) {
                 Ok(unsent) => *answer = unsent,
                 Err(next) => self.go_on(*fd, next),
             }
         }
-        self.send(members, bench);
+        self.send(members, worker);
         round.clear();
     }
 
     /// Sends the answers that members of a round still have in the bench's output.
-    fn send(&mut self, members: &[Member], bench: &mut Bench<'_>) {
+    fn send(&mut self, members: &[Member], worker: &mut WorkerContext<'_>) {
         let waiting = || members.iter().filter(|member| !member.answer.is_empty());
         // All of them are there: nobody is closed who has an answer to be sent.
-        let letters: ArrayVec<_, MEMBERS_MAX> = waiting()
+        let sends: ArrayVec<_, MEMBERS_MAX> = waiting()
             .filter_map(|Member { fd, answer, .. }| {
                 let fd = self.connections[*fd].as_deref()?.as_fd();
-                Some(Letter { fd, bytes: &bench.output[answer.clone()] })
+                Some(PendingSend { fd, bytes: &worker.output[answer.clone()] })
             })
             .collect();
-        let outcomes = socket::send_all(&letters);
-        drop(letters);
+        let outcomes = socket::send_all(&sends);
+        drop(sends);
         debug_assert_eq!(outcomes.len(), waiting().count(), "each answer has an outcome");
         for (Member { fd, answer, .. }, sent) in waiting().zip(outcomes) {
             let Some(connection) = self.connections[*fd].as_deref_mut() else { continue };
-            let next = connection.settle(bench, answer.clone(), sent);
+            let next = connection.settle(worker, answer.clone(), sent);
             self.go_on(*fd, next);
         }
-        bench.output.clear();
+        worker.output.clear();
     }
 
     /// Does with a connection what is to become of it.
@@ -288,49 +290,50 @@ impl Worker {
     /// Accepts what waits at a listener, a bounded number at a time.
     fn accept(&mut self, listener: usize) {
         let shared = Arc::clone(&self.shared);
-        let (doorkeeper, limit) = (&shared.doorkeeper, shared.settings.connections_max as usize);
+        let (connection_limiter, limit) =
+            (&shared.connection_limiter, shared.settings.connections_max as usize);
         let refuses = shared.settings.maxconns_fast;
         for _ in 0..ACCEPTS_PER_EVENT {
-            if !doorkeeper.is_accepting() {
+            if !connection_limiter.is_accepting() {
                 return self.stop_listening();
             }
             // Whoever is not to be refused is accepted only when there is a place.
-            if !refuses && !doorkeeper.admit(limit) {
-                doorkeeper.shut();
-                self.turn_away("-c is reached");
+            if !refuses && !connection_limiter.admit(limit) {
+                connection_limiter.shut();
+                self.refuse_connection("-c is reached");
                 // One may have left before we shut, and found nothing to reopen.
-                if doorkeeper.open_connections() < limit {
-                    doorkeeper.reopen();
+                if connection_limiter.open_connections() < limit {
+                    connection_limiter.reopen();
                     continue;
                 }
                 return self.stop_listening();
             }
-            let Listener { fd, .. } = &self.crew.listeners()[listener];
+            let Listener { fd, .. } = &self.pool.listeners()[listener];
             match rustix::net::acceptfrom_with(fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-                Ok((fd, _)) if refuses && !doorkeeper.admit(limit) => {
+                Ok((fd, _)) if refuses && !connection_limiter.admit(limit) => {
                     self.counters.rejected_connections.add(1);
-                    self.turn_away("-c is reached");
+                    self.refuse_connection("-c is reached");
                     // The socket is new: if it does not take one line at once, its client has gone.
                     let _ = rustix::io::write(&fd, REFUSAL);
                 }
                 Ok((fd, address)) => {
                     self.counters.total_connections.add(1);
                     let address = address.and_then(|address| SocketAddr::try_from(address).ok());
-                    let newcomer = Newcomer { fd, listener, peer: address.map_or(Peer::Unix, Peer::Tcp) };
-                    if let Some(newcomer) = self.crew.assign(self.index, newcomer) {
-                        self.adopt(newcomer);
+                    let accepted = Accepted { fd, listener, peer: address.map_or(Peer::Unix, Peer::Tcp) };
+                    if let Some(accepted) = self.pool.assign(self.index, accepted) {
+                        self.register(accepted);
                     }
                 }
                 Err(error) => {
                     if !refuses {
-                        doorkeeper.leave();
+                        connection_limiter.leave();
                     }
                     match error {
                         Errno::AGAIN => return,
                         // Without a pause epoll would report the listener again and again.
                         Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => {
-                            self.turn_away("no descriptors left");
-                            doorkeeper.shut();
+                            self.refuse_connection("no descriptors left");
+                            connection_limiter.shut();
                             return self.stop_listening();
                         }
                         // The client has gone already, or it was a signal.
@@ -342,30 +345,30 @@ impl Worker {
     }
 
     /// Notes that a client could not be let in. memcached's words.
-    fn turn_away(&self, reason: &str) {
+    fn refuse_connection(&self, reason: &str) {
         if let Some(times) = self.shared.turned_away.happened(self.shared.clock.now().secs) {
-            let connections = self.shared.doorkeeper.open_connections();
+            let connections = self.shared.connection_limiter.open_connections();
             tracing::warn!(reason, connections, times, "Too many open connections");
         }
     }
 
-    fn look_into_inbox(&mut self) {
-        for newcomer in self.crew.take_newcomers(self.index) {
-            self.adopt(newcomer);
+    fn drain_inbox(&mut self) {
+        for accepted in self.pool.take_accepted(self.index) {
+            self.register(accepted);
         }
-        if !self.is_listening && self.shared.doorkeeper.is_accepting() {
+        if !self.is_listening && self.shared.connection_limiter.is_accepting() {
             // If the kernel refuses, the next tick tries again.
             let _ = self.listen();
         }
     }
 
-    fn adopt(&mut self, Newcomer { fd, listener, peer }: Newcomer) {
+    fn register(&mut self, Accepted { fd, listener, peer }: Accepted) {
         if !heap::has_headroom() || self.has_no_place_for(&fd) {
-            self.turn_away("no memory left");
+            self.refuse_connection("no memory left");
             return self.forget();
         }
-        let Listener { dialect, tls, .. } = &self.crew.listeners()[listener];
-        if self.shared.attention.is_verbose() {
+        let Listener { dialect, tls, .. } = &self.pool.listeners()[listener];
+        if self.shared.observers.is_verbose() {
             trace::arrival(fd.as_raw_fd(), *dialect);
         }
         let Ok(channel) = tls.map(|certificates| self.channel(certificates)).transpose() else {
@@ -373,7 +376,7 @@ impl Worker {
         };
         let now_secs = self.shared.clock.now().secs;
         let client = Arc::new(Client::new(fd.as_raw_fd(), peer, listener, now_secs));
-        self.shared.roster.enter(Arc::clone(&client));
+        self.shared.connection_table.enter(Arc::clone(&client));
         self.shared.tell(self.index, &Event::Arrival { client: &client });
         let wire = Wire::new(fd, channel);
         let connection = Box::new(Connection::new(wire, client, Session::new(*dialect)));
@@ -407,19 +410,19 @@ impl Worker {
     fn hand_over(&mut self, fd: usize, streams: Streams) {
         let Some(connection) = self.connections.get_mut(fd).and_then(Option::take) else { return };
         let _ = epoll::delete(&self.epoll, &*connection);
-        self.shared.log.join(connection.into_watcher(streams), &self.shared.attention);
+        self.shared.log.join(connection.into_watcher(streams), &self.shared.observers);
         self.shared.wake_control();
-        self.crew.release(self.index);
+        self.pool.release(self.index);
     }
 
     fn close(&mut self, fd: usize, reason: CloseReason) {
         let Some(mut connection) = self.connections.get_mut(fd).and_then(Option::take) else { return };
         connection.say_goodbye();
-        self.shared.roster.leave(connection.client());
+        self.shared.connection_table.leave(connection.client());
         self.shared.tell(self.index, &Event::Departure { client: connection.client(), reason });
         // Dropping the descriptor also takes it out of epoll: nobody else holds the socket.
         drop(connection);
-        if self.shared.attention.is_verbose() {
+        if self.shared.observers.is_verbose() {
             trace::departure(fd as RawFd);
         }
         self.forget();
@@ -427,10 +430,10 @@ impl Worker {
 
     /// One connection less.
     fn forget(&self) {
-        self.crew.release(self.index);
-        self.shared.doorkeeper.leave();
-        if self.shared.doorkeeper.reopen() {
-            self.crew.wake_all();
+        self.pool.release(self.index);
+        self.shared.connection_limiter.leave();
+        if self.shared.connection_limiter.reopen() {
+            self.pool.wake_all();
         }
     }
 
@@ -446,11 +449,11 @@ impl Worker {
         }
         self.swept_secs = now_secs;
         if !self.is_listening {
-            let doorkeeper = &self.shared.doorkeeper;
-            if doorkeeper.open_connections() < self.shared.settings.connections_max as usize {
-                doorkeeper.reopen();
+            let connection_limiter = &self.shared.connection_limiter;
+            if connection_limiter.open_connections() < self.shared.settings.connections_max as usize {
+                connection_limiter.reopen();
             }
-            if doorkeeper.is_accepting() {
+            if connection_limiter.is_accepting() {
                 let _ = self.listen();
             }
         }
@@ -468,7 +471,7 @@ impl Worker {
     }
 
     fn listen(&mut self) -> io::Result<()> {
-        for (index, listener) in self.crew.listeners().iter().enumerate() {
+        for (index, listener) in self.pool.listeners().iter().enumerate() {
             let data = epoll::EventData::new_u64(LISTENERS + index as u64);
             let wanted = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
             match epoll::add(&self.epoll, &listener.fd, data, wanted) {
@@ -481,7 +484,7 @@ impl Worker {
     }
 
     fn stop_listening(&mut self) {
-        for listener in self.crew.listeners() {
+        for listener in self.pool.listeners() {
             let _ = epoll::delete(&self.epoll, &listener.fd);
         }
         self.is_listening = false;

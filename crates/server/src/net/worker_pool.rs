@@ -10,7 +10,7 @@ use crate::net::listeners::Listener;
 use crate::net::wake::Wake;
 
 /// The workers of a server, as each of them sees the others.
-pub struct Crew {
+pub struct WorkerPool {
     inboxes: Vec<Inbox>,
     listeners: Vec<Listener>,
     is_stopping: AtomicBool,
@@ -19,25 +19,24 @@ pub struct Crew {
 /// Where a worker finds what others leave for it.
 struct Inbox {
     wake: Wake,
-    newcomers: Mutex<Vec<Newcomer>>,
+    accepted: Mutex<Vec<Accepted>>,
     /// Connections the worker has or is about to have.
     connections: AtomicUsize,
 }
 
 /// A connection that was accepted and not served yet.
-pub(crate) struct Newcomer {
+pub(crate) struct Accepted {
     pub(crate) fd: OwnedFd,
     /// Which of the crew's listeners it came by.
     pub(crate) listener: usize,
     pub(crate) peer: Peer,
 }
 
-impl Crew {
+impl WorkerPool {
     /// A crew of `workers` that serves these listeners. Errors: no descriptors to be had.
     pub fn new(workers: usize, listeners: Vec<Listener>) -> io::Result<Self> {
-        let inbox = || {
-            Ok(Inbox { wake: Wake::new()?, newcomers: Mutex::default(), connections: AtomicUsize::new(0) })
-        };
+        let inbox =
+            || Ok(Inbox { wake: Wake::new()?, accepted: Mutex::default(), connections: AtomicUsize::new(0) });
         let inboxes = (0..workers).map(|_| inbox()).collect::<io::Result<_>>()?;
         Ok(Self { inboxes, listeners, is_stopping: AtomicBool::new(false) })
     }
@@ -69,24 +68,24 @@ impl Crew {
 
     /// Finds the worker for a connection that worker `here` accepted: itself, unless another has fewer. Gives it back
     /// if it is to stay here.
-    pub(crate) fn assign(&self, here: usize, newcomer: Newcomer) -> Option<Newcomer> {
+    pub(crate) fn assign(&self, here: usize, accepted: Accepted) -> Option<Accepted> {
         let load = |index: usize| self.inboxes[index].connections.load(Relaxed);
         let least = (0..self.inboxes.len()).min_by_key(|&index| load(index)).unwrap_or(here);
         let chosen = if load(least) < load(here) { least } else { here };
         let inbox = &self.inboxes[chosen];
         inbox.connections.fetch_add(1, Relaxed);
         if chosen == here {
-            return Some(newcomer);
+            return Some(accepted);
         }
-        inbox.newcomers().push(newcomer);
+        inbox.accepted().push(accepted);
         inbox.wake.ring();
         None
     }
 
     /// Takes what others left for worker `index`.
-    pub(crate) fn take_newcomers(&self, index: usize) -> Vec<Newcomer> {
+    pub(crate) fn take_accepted(&self, index: usize) -> Vec<Accepted> {
         self.inboxes[index].wake.silence();
-        std::mem::take(&mut *self.inboxes[index].newcomers())
+        std::mem::take(&mut *self.inboxes[index].accepted())
     }
 
     /// Connections of each worker.
@@ -101,7 +100,7 @@ impl Crew {
 }
 
 impl Inbox {
-    fn newcomers(&self) -> MutexGuard<'_, Vec<Newcomer>> {
-        self.newcomers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn accepted(&self) -> MutexGuard<'_, Vec<Accepted>> {
+        self.accepted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -51,7 +51,7 @@ impl Forecaster {
         let is_wanted = shared.measures.measured().curve && shared.settings.evict;
         is_wanted.then(|| {
             let curve = Curve::new(&FACTORS.map(|factor| size(&shared.settings, factor)), KEYS_MAX);
-            shared.measures.bursts.begin(curve.threshold(), ACCESSES_MAX as u32);
+            shared.measures.sample_tap.begin(curve.threshold(), ACCESSES_MAX as u32);
             let now = Instant::now();
             Self { curve, played: 0, begun: now, reads: 0, is_cut: false, faded: now }
         })
@@ -59,7 +59,7 @@ impl Forecaster {
 
     /// Plays what has happened since the last step, and asks for more.
     pub(crate) fn step(&mut self, shared: &Shared) {
-        let burst = shared.measures.bursts.take();
+        let burst = shared.measures.sample_tap.take();
         let now_secs = shared.clock.now().secs;
         self.curve.count_reads(burst.reads);
         self.played += burst.accesses.len() as u64;
@@ -93,7 +93,7 @@ impl Forecaster {
         let wanted = ACCESSES_PER_BURST + reads_per_sec / READS_PER_ACCESS;
         let accesses_max =
             if is_learning { ACCESSES_MAX as u32 } else { (wanted / shared.settings.threads as f64) as u32 };
-        shared.measures.bursts.begin(self.curve.threshold(), accesses_max.max(1));
+        shared.measures.sample_tap.begin(self.curve.threshold(), accesses_max.max(1));
     }
 }
 

@@ -110,7 +110,7 @@ pub fn refuse(message: &str) {
     }
 }
 
-/// A line in memcached's words, whole, whatever bytes it has: for when somebody wants them (`Attention::is_verbose`).
+/// A line in memcached's words, whole, whatever bytes it has: for when somebody wants them (`ObserverFlags::is_verbose`).
 pub(crate) fn wire(line: &[u8]) {
     if let Some(Journal { form: Form::Json, .. }) = JOURNAL.get() {
         tracing::debug!("{}", String::from_utf8_lossy(line));

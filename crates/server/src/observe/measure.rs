@@ -13,7 +13,7 @@ use larder_protocol::command::Command;
 use crate::clock::Moment;
 use crate::conn::frame::single_key;
 use crate::net::wake::Wake;
-use crate::observe::sample_tap::{Bursts, Follower};
+use crate::observe::sample_tap::{SampleTap, Tap};
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl Class {
 
 /// Roads whose latencies are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Road {
+pub enum Transport {
     /// Plain TCP.
     Tcp,
     /// A Unix socket.
@@ -91,7 +91,7 @@ pub enum Road {
     Udp,
 }
 
-impl Road {
+impl Transport {
     /// All, in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::Tcp, Self::Unix, Self::Tls, Self::Udp];
 
@@ -112,13 +112,13 @@ pub struct Measures {
     measured: Measured,
     meters: Vec<Arc<Meter>>,
     /// What the curve is told.
-    pub(crate) bursts: Arc<Bursts>,
+    pub(crate) sample_tap: Arc<SampleTap>,
 }
 
 /// What one worker measured.
 #[derive(Debug)]
 struct Meter {
-    service: [[Histogram; Class::ALL.len()]; Road::ALL.len()],
+    service: [[Histogram; Class::ALL.len()]; Transport::ALL.len()],
     wait: Histogram,
     tops: Mutex<Tops>,
     slow: Mutex<SlowRing>,
@@ -139,7 +139,7 @@ pub struct Slow {
     /// What most of the batch was.
     pub class: Class,
     /// By which road.
-    pub road: Road,
+    pub transport: Transport,
     /// Requests in the batch.
     pub requests: u32,
     /// How long all of it took.
@@ -163,8 +163,8 @@ impl Measures {
                 slow: Mutex::default(),
             })
         };
-        let bursts = Arc::new(Bursts::new(workers, wake));
-        Self { measured, meters: (0..workers).map(meter).collect(), bursts }
+        let sample_tap = Arc::new(SampleTap::new(workers, wake));
+        Self { measured, meters: (0..workers).map(meter).collect(), sample_tap }
     }
 
     /// What is measured.
@@ -179,7 +179,7 @@ impl Measures {
             meter: Arc::clone(&self.meters[worker]),
             counts: Default::default(),
             sampler: RefCell::new(Sampler::new(1, worker as u64 + 1)),
-            follower: Follower::new(Arc::clone(&self.bursts), worker),
+            tap: Tap::new(Arc::clone(&self.sample_tap), worker),
             picked: Cell::new(0),
             adapted: Cell::new(Moment::now()),
             prefix_delimiter,
@@ -187,8 +187,8 @@ impl Measures {
     }
 
     /// Service times of a class by a road, since the start: from when a worker had the bytes to when the reply was ready to be sent.
-    pub fn service(&self, road: Road, class: Class) -> Snapshot {
-        self.sum(|meter| &meter.service[road as usize][class as usize])
+    pub fn service(&self, transport: Transport, class: Class) -> Snapshot {
+        self.sum(|meter| &meter.service[transport as usize][class as usize])
     }
 
     /// How long sockets that had something waited for their worker, since the start.
@@ -237,7 +237,7 @@ pub struct Recorder {
     /// Requests of each class since the last [`Recorder::finish`].
     counts: [Cell<u32>; Class::ALL.len()],
     /// What the curve is told.
-    pub(crate) follower: Follower,
+    pub(crate) tap: Tap,
     sampler: RefCell<Sampler>,
     /// Keys picked since the sampler was last told the time, and when that was.
     picked: Cell<u32>,
@@ -272,20 +272,20 @@ impl Recorder {
     }
 
     /// All requests counted since the last time took so long, from their bytes to their replies.
-    pub(crate) fn finish(&self, road: Road, took_nanos: u64, now_secs: u32) {
+    pub(crate) fn finish(&self, transport: Transport, took_nanos: u64, now_secs: u32) {
         let mut most = (0, Class::Other);
         let mut requests = 0;
         for class in Class::ALL {
             let count = self.counts[class as usize].take();
             if count > 0 {
-                self.meter.service[road as usize][class as usize].record(took_nanos, count.into());
+                self.meter.service[transport as usize][class as usize].record(took_nanos, count.into());
                 requests += count;
                 most = if count > most.0 { (count, class) } else { most };
             }
         }
         if took_nanos >= SLOW_NANOS && requests > 0 {
             let took = Duration::from_nanos(took_nanos);
-            let slow = Slow { at_secs: now_secs, class: most.1, road, requests, took };
+            let slow = Slow { at_secs: now_secs, class: most.1, transport, requests, took };
             lock(&self.meter.slow).push(slow);
         }
     }
@@ -367,11 +367,11 @@ mod tests {
         let recorder = measures.recorder(1, b':');
         recorder.count(Class::of(&Command::Noop), 2);
         recorder.count(Class::Touch, 1);
-        recorder.finish(Road::Tls, 2_000_000, 7);
-        recorder.finish(Road::Tls, 2_000_000, 8);
-        assert_eq!(measures.service(Road::Tls, Class::Other).count(), 2);
-        assert_eq!(measures.service(Road::Tls, Class::Touch).count(), 1);
-        assert_eq!(measures.service(Road::Tcp, Class::Touch).count(), 0);
+        recorder.finish(Transport::Tls, 2_000_000, 7);
+        recorder.finish(Transport::Tls, 2_000_000, 8);
+        assert_eq!(measures.service(Transport::Tls, Class::Other).count(), 2);
+        assert_eq!(measures.service(Transport::Tls, Class::Touch).count(), 1);
+        assert_eq!(measures.service(Transport::Tcp, Class::Touch).count(), 0);
         let slow = measures.slow();
         assert_eq!((slow.len(), slow[0].requests, slow[0].class), (1, 3, Class::Other));
     }

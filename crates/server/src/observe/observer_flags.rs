@@ -8,12 +8,12 @@ use larder_protocol::admin::Streams;
 /// Who follows, as bits on a cache line of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct Attention(AtomicU32);
+pub struct ObserverFlags(AtomicU32);
 
-impl Attention {
+impl ObserverFlags {
     /// Does anybody follow requests?
     #[inline]
-    pub(crate) fn is_paid(&self) -> bool {
+    pub(crate) fn any(&self) -> bool {
         self.0.load(Relaxed) != 0
     }
 

@@ -22,12 +22,12 @@ impl<'t> Executor<'_, '_, '_, 't> {
     /// Looks at what is there before a command is carried out.
     #[cold]
     pub(crate) fn look_before(&mut self, command: &Command<'_>, hash: Option<Hash>) -> Option<Before<'t>> {
-        if !self.cx.shared.attention.wants(Streams::FETCHERS.and(Streams::DELETIONS)) {
+        if !self.cx.shared.observers.wants(Streams::FETCHERS.and(Streams::DELETIONS)) {
             return None;
         }
-        let turn = self.turn;
+        let guard = self.guard;
         let key = key_of(command)?.bytes(&mut self.key_buffer);
-        let found = turn.peek(key, hash.unwrap_or_else(|| turn.prepare(key))).map(|fetched| fetched.item);
+        let found = guard.peek(key, hash.unwrap_or_else(|| guard.prepare(key))).map(|fetched| fetched.item);
         if let Err(miss) = found
             && !matches!(command, Command::Store(_) | Command::Peek(_))
         {
@@ -47,9 +47,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
         before: Option<Before<'t>>,
         reply: &Reply<'t, Item<'t>>,
     ) {
-        let (turn, shared) = (self.turn, self.cx.shared);
+        let (guard, shared) = (self.guard, self.cx.shared);
         // memcached does not log statistics.
-        if shared.attention.is_verbose() && !matches!(reply, Reply::End) {
+        if shared.observers.is_verbose() && !matches!(reply, Reply::End) {
             trace::reply(self.cx.client.fd, form, reply);
         }
         let Some(key) = key_of(command) else { return };
@@ -63,7 +63,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 value_bytes: before.found.map_or(0, |item| item.value().len()),
             });
         }
-        if shared.attention.counts_prefixes() && matches!(form, Form::Text(_) | Form::Binary(_)) {
+        if shared.observers.counts_prefixes() && matches!(form, Form::Text(_) | Form::Binary(_)) {
             match command {
                 Command::Store(_) => shared.prefixes.count(self.cx.worker, key, Deed::Set),
                 Command::Delete(_) => shared.prefixes.count(self.cx.worker, key, Deed::Delete),
@@ -71,11 +71,11 @@ impl<'t> Executor<'_, '_, '_, 't> {
             }
         }
         match (command, reply) {
-            (Command::Store(store), _) if shared.attention.wants(Streams::MUTATIONS) => {
-                let stored = turn.peek(key, turn.prepare(key)).ok().map(|fetched| fetched.item);
+            (Command::Store(store), _) if shared.observers.wants(Streams::MUTATIONS) => {
+                let stored = guard.peek(key, guard.prepare(key)).ok().map(|fetched| fetched.item);
                 let stored = stored.filter(|_| matches!(reply, Reply::Stored { .. }));
                 let expiry = stored
-                    .map_or_else(|| shared.clock.expiry(store.exptime, turn.now()), |item| item.expiry());
+                    .map_or_else(|| shared.clock.expiry(store.exptime, guard.now()), |item| item.expiry());
                 let is_large = store.value_bytes >= shared.engine.large_value_bytes();
                 self.cx.tell(&Event::Store {
                     key,
@@ -83,8 +83,8 @@ impl<'t> Executor<'_, '_, '_, 't> {
                     command: store_name(store),
                     ttl_secs: match expiry.secs() {
                         None => 0,
-                        Some(_) if expiry.is_past(turn.now()) => -1,
-                        Some(at) => (at - turn.now().secs).into(),
+                        Some(_) if expiry.is_past(guard.now()) => -1,
+                        Some(at) => (at - guard.now().secs).into(),
                     },
                     class: stored.map_or(if is_large { 3 } else { 1 }, |item| item.queue() + 1),
                     client: self.cx.client,
@@ -118,10 +118,10 @@ impl<'t> Executor<'_, '_, '_, 't> {
             client: self.cx.client,
             value_bytes: found.map_or(0, |item| item.value().len()),
         });
-        if shared.attention.counts_prefixes() {
+        if shared.observers.counts_prefixes() {
             shared.prefixes.count(self.cx.worker, key, Deed::Get { is_hit: found.is_ok() });
         }
-        if found.is_ok() && shared.attention.is_verbose() {
+        if found.is_ok() && shared.observers.is_verbose() {
             trace::hit(self.cx.client.fd, key);
         }
     }

@@ -16,7 +16,7 @@ use crate::observe::measure::lock;
 
 /// What workers were asked for, and what they have told since that was last taken.
 #[derive(Debug)]
-pub(crate) struct Bursts {
+pub(crate) struct SampleTap {
     /// Odd: the number of the burst at hand. Even: it is over. Every worker looks once for each time that it wakes; written twice for each
     /// burst.
     number: AtomicU32,
@@ -41,7 +41,7 @@ pub(crate) struct Burst {
     pub(crate) is_cut: bool,
 }
 
-impl Bursts {
+impl SampleTap {
     pub(crate) fn new(workers: usize, wake: Arc<Wake>) -> Self {
         Self {
             number: AtomicU32::new(0),
@@ -84,8 +84,8 @@ fn is_over(number: u32) -> bool {
 
 /// A worker's part in the bursts. It belongs to the worker's thread.
 #[derive(Debug)]
-pub(crate) struct Follower {
-    bursts: Arc<Bursts>,
+pub(crate) struct Tap {
+    sample_tap: Arc<SampleTap>,
     worker: usize,
     /// Of the burst that it takes part in.
     number: Cell<u32>,
@@ -97,16 +97,16 @@ pub(crate) struct Follower {
     reads: Cell<u64>,
 }
 
-impl Follower {
-    pub(crate) fn new(bursts: Arc<Bursts>, worker: usize) -> Self {
+impl Tap {
+    pub(crate) fn new(sample_tap: Arc<SampleTap>, worker: usize) -> Self {
         let [threshold, reads] = [Cell::new(0), Cell::new(0)];
-        Self { bursts, worker, number: Cell::new(0), threshold, left: Cell::new(0), reads }
+        Self { sample_tap, worker, number: Cell::new(0), threshold, left: Cell::new(0), reads }
     }
 
     /// Looks whether the burst is over, or another was asked for.
     #[inline]
     pub(crate) fn keep_up(&self) {
-        let number = self.bursts.number.load(Acquire);
+        let number = self.sample_tap.number.load(Acquire);
         if number != self.number.get() {
             self.change_over(number);
         }
@@ -120,11 +120,11 @@ impl Follower {
             self.reads.set(0);
         }
         if is_over(number) {
-            lock(&self.bursts.told[self.worker]).reads += self.reads.take();
+            lock(&self.sample_tap.told[self.worker]).reads += self.reads.take();
             return self.threshold.set(0);
         }
-        self.left.set(self.bursts.accesses_max.load(Relaxed));
-        self.threshold.set(if self.left.get() > 0 { self.bursts.threshold.load(Relaxed) } else { 0 });
+        self.left.set(self.sample_tap.accesses_max.load(Relaxed));
+        self.threshold.set(if self.left.get() > 0 { self.sample_tap.threshold.load(Relaxed) } else { 0 });
     }
 
     /// Is what happens to this key, of which this is the hash, to be told?
@@ -143,9 +143,9 @@ impl Follower {
     /// Something happened to a key that is followed.
     #[cold]
     pub(crate) fn tell(&self, access: Access) {
-        let mut told = lock(&self.bursts.told[self.worker]);
+        let mut told = lock(&self.sample_tap.told[self.worker]);
         told.reads += self.reads.take();
-        if self.bursts.number.load(Relaxed) != self.number.get() {
+        if self.sample_tap.number.load(Relaxed) != self.number.get() {
             // Another worker ended it meanwhile.
             return self.threshold.set(0);
         }
@@ -156,10 +156,10 @@ impl Follower {
         if self.left.get() == 0 || waiting == ACCESSES_MAX {
             told.is_cut = true;
             self.threshold.set(0);
-            self.bursts.end(self.number.get());
+            self.sample_tap.end(self.number.get());
         }
         if waiting == ACCESSES_MAX / 4 {
-            self.bursts.wake.ring();
+            self.sample_tap.wake.ring();
         }
     }
 }
@@ -171,69 +171,69 @@ pub(crate) const ACCESSES_MAX: usize = 2048;
 mod tests {
     use super::*;
 
-    fn bursts_of<const WORKERS: usize>() -> (Arc<Bursts>, [Follower; WORKERS]) {
-        let bursts = Arc::new(Bursts::new(WORKERS, Arc::new(Wake::new().expect("a descriptor"))));
-        let followers = std::array::from_fn(|worker| Follower::new(Arc::clone(&bursts), worker));
-        (bursts, followers)
+    fn bursts_of<const WORKERS: usize>() -> (Arc<SampleTap>, [Tap; WORKERS]) {
+        let sample_tap = Arc::new(SampleTap::new(WORKERS, Arc::new(Wake::new().expect("a descriptor"))));
+        let followers = std::array::from_fn(|worker| Tap::new(Arc::clone(&sample_tap), worker));
+        (sample_tap, followers)
     }
 
-    fn bursts() -> (Arc<Bursts>, Follower) {
-        let (bursts, [follower]) = bursts_of();
-        (bursts, follower)
+    fn sample_tap() -> (Arc<SampleTap>, Tap) {
+        let (sample_tap, [tap]) = bursts_of();
+        (sample_tap, tap)
     }
 
     /// Reads keys in turn, below and above the threshold, as a worker does between two looks at what is wanted.
-    fn read(follower: &Follower, times: u64) {
-        follower.keep_up();
+    fn read(tap: &Tap, times: u64) {
+        tap.keep_up();
         for time in 0..times {
             let key = if time % 2 == 0 { 1 } else { u64::MAX };
-            if follower.follows_read(key) {
-                follower.tell(Access::Read { key, found: None });
+            if tap.follows_read(key) {
+                tap.tell(Access::Read { key, found: None });
             }
         }
     }
 
     #[test]
     fn nothing_is_told_that_was_not_asked_for() {
-        let (bursts, follower) = bursts();
-        read(&follower, 100);
-        assert!(bursts.take().accesses.is_empty());
-        bursts.begin(10, 0);
-        read(&follower, 100);
-        assert!(bursts.take().accesses.is_empty());
+        let (sample_tap, tap) = sample_tap();
+        read(&tap, 100);
+        assert!(sample_tap.take().accesses.is_empty());
+        sample_tap.begin(10, 0);
+        read(&tap, 100);
+        assert!(sample_tap.take().accesses.is_empty());
     }
 
     #[test]
     fn a_burst_ends_with_what_was_wanted_and_counts_the_reads_up_to_there() {
-        let (bursts, follower) = bursts();
+        let (sample_tap, tap) = sample_tap();
         for _ in 0..3 {
-            bursts.begin(10, 5);
-            read(&follower, 1_000);
-            let burst = bursts.take();
+            sample_tap.begin(10, 5);
+            read(&tap, 1_000);
+            let burst = sample_tap.take();
             assert_eq!((burst.accesses.len(), burst.reads, burst.is_cut), (5, 9, true));
-            read(&follower, 1_000);
-            assert!(bursts.take().accesses.is_empty());
+            read(&tap, 1_000);
+            assert!(sample_tap.take().accesses.is_empty());
         }
     }
 
     #[test]
     fn a_worker_weighs_as_much_as_it_serves() {
-        let (bursts, [idle, busy]) = bursts_of();
+        let (sample_tap, [idle, busy]) = bursts_of();
         let (mut told, mut reads) = ([0; 2], 0);
         for _ in 0..10 {
-            bursts.begin(10, 500);
+            sample_tap.begin(10, 500);
             for _ in 0..50 {
                 idle.keep_up();
                 busy.keep_up();
-                for (follower, key, times) in [(&idle, 0, 1), (&busy, 1, 100)] {
+                for (tap, key, times) in [(&idle, 0, 1), (&busy, 1, 100)] {
                     for _ in 0..times {
-                        if follower.follows_read(key) {
-                            follower.tell(Access::Read { key, found: None });
+                        if tap.follows_read(key) {
+                            tap.tell(Access::Read { key, found: None });
                         }
                     }
                 }
             }
-            let burst = bursts.take();
+            let burst = sample_tap.take();
             assert!(burst.is_cut);
             reads += burst.reads;
             for access in burst.accesses {
@@ -247,12 +247,12 @@ mod tests {
 
     #[test]
     fn bursts_that_are_not_cut_leave_nothing_out() {
-        let (bursts, follower) = bursts();
+        let (sample_tap, tap) = sample_tap();
         let (mut accesses, mut reads) = (0, 0);
         for _ in 0..10 {
-            bursts.begin(10, 100);
-            read(&follower, 100);
-            let burst = bursts.take();
+            sample_tap.begin(10, 100);
+            read(&tap, 100);
+            let burst = sample_tap.take();
             assert!(!burst.is_cut);
             accesses += burst.accesses.len();
             reads += burst.reads;
@@ -263,10 +263,10 @@ mod tests {
 
     #[test]
     fn where_nobody_takes_them_they_do_not_pile_up() {
-        let (bursts, follower) = bursts();
-        bursts.begin(10, u32::MAX);
-        read(&follower, 100_000);
-        let burst = bursts.take();
+        let (sample_tap, tap) = sample_tap();
+        sample_tap.begin(10, u32::MAX);
+        read(&tap, 100_000);
+        let burst = sample_tap.take();
         assert_eq!((burst.accesses.len(), burst.is_cut), (ACCESSES_MAX, true));
     }
 }

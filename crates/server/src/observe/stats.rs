@@ -83,8 +83,8 @@ fn detail(shared: &Shared, word: &[u8]) -> Result<Answer, Error> {
         return Err(Error::DetailNotAllowed);
     }
     match word {
-        b"on" => shared.attention.set_counts_prefixes(true),
-        b"off" => shared.attention.set_counts_prefixes(false),
+        b"on" => shared.observers.set_counts_prefixes(true),
+        b"off" => shared.observers.set_counts_prefixes(false),
         b"dump" => return Ok(Answer::Detail(shared.prefixes.dump())),
         _ => return Err(Error::DetailUsage),
     }

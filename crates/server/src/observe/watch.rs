@@ -16,7 +16,7 @@ use larder_protocol::admin::Streams;
 pub(crate) use self::event::Event;
 pub(crate) use self::watchers::{Watcher, Watchers};
 use crate::net::wake::Wake;
-use crate::observe::observer_flags::Attention;
+use crate::observe::observer_flags::ObserverFlags;
 
 /// The lines on their way, and who is to get them.
 pub struct Log {
@@ -25,7 +25,7 @@ pub struct Log {
     ring_bytes_max: usize,
     /// Number of the next line.
     next_id: AtomicU64,
-    newcomers: Mutex<Vec<Watcher>>,
+    accepted: Mutex<Vec<Watcher>>,
     watchers: AtomicUsize,
     counts: Counts,
 }
@@ -63,13 +63,13 @@ impl Log {
             rings: (0..threads).map(|_| Ring::default()).collect(),
             ring_bytes_max,
             next_id: AtomicU64::new(1),
-            newcomers: Mutex::default(),
+            accepted: Mutex::default(),
             watchers: AtomicUsize::new(0),
             counts: Counts::default(),
         }
     }
 
-    /// Tells those who watch. To be asked first whether there are any: [`Attention::wants`].
+    /// Tells those who watch. To be asked first whether there are any: [`ObserverFlags::wants`].
     #[cold]
     pub(crate) fn tell(&self, thread: usize, event: &Event<'_>, control: &Wake) {
         let Some(ring) = self.rings.get(thread) else { return };
@@ -112,20 +112,20 @@ impl Log {
     }
 
     /// One more watches, from now on. To be told to the control thread.
-    pub(crate) fn join(&self, mut watcher: Watcher, attention: &Attention) {
-        let mut newcomers = self.newcomers();
+    pub(crate) fn join(&self, mut watcher: Watcher, observers: &ObserverFlags) {
+        let mut accepted = self.accepted();
         watcher.first_id = self.next_id.load(Relaxed);
-        attention.add_streams(watcher.streams);
+        observers.add_streams(watcher.streams);
         self.watchers.fetch_add(1, Relaxed);
-        newcomers.push(watcher);
+        accepted.push(watcher);
     }
 
     pub(crate) fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    fn newcomers(&self) -> MutexGuard<'_, Vec<Watcher>> {
-        self.newcomers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn accepted(&self) -> MutexGuard<'_, Vec<Watcher>> {
+        self.accepted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the lines of all threads, one thread after the other.

@@ -13,7 +13,7 @@ use crate::web::Web;
 use crate::{net::udp, observe::trace, startup::exposure};
 
 /// Sockets that are listened on, served by nobody yet.
-pub struct Doors {
+pub struct Endpoints {
     /// Of clients.
     pub listeners: Vec<Listener>,
     /// By worker.
@@ -22,7 +22,7 @@ pub struct Doors {
     pub web: Option<Web>,
 }
 
-impl Doors {
+impl Endpoints {
     /// Takes what was passed, and else binds what the settings ask for, for a server that is to run as `user`. What
     /// was passed stands in the settings then. Errors: exit code 71, 64.
     pub fn open(settings: &mut Settings, user: Option<&Target>) -> Result<Self, Refusal> {
@@ -49,7 +49,7 @@ impl Doors {
     }
 
     /// Names them in the journal, and warns of those that stand open.
-    pub fn announce(&self, settings: &Settings, is_guarded: bool) {
+    pub fn announce(&self, settings: &Settings, needs_login: bool) {
         let is_verbose = settings.journal.is_verbose(settings.verbosity);
         for listener in &self.listeners {
             tracing::info!(address = %listener.address, tls = listener.tls.is_some(), "listening");
@@ -68,7 +68,7 @@ impl Doors {
         for listener in self.admin() {
             tracing::info!(address = %listener.address, tls = settings.web.tls, "listening for admin HTTP");
         }
-        let warnings = exposure::warnings(&self.listeners, &datagrams, is_guarded);
+        let warnings = exposure::warnings(&self.listeners, &datagrams, needs_login);
         let warnings = warnings.into_iter().chain(self.web.iter().flat_map(exposure::admin_warnings));
         for warning in warnings.chain(exposure::certificate_warnings(&self.listeners, &settings.tls)) {
             tracing::warn!("{warning}");

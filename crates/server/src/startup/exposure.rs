@@ -8,7 +8,7 @@ use crate::web::Web;
 
 /// One line for each admin listener that more than this machine can reach, and that tells strangers how the server is doing.
 pub fn admin_warnings(web: &Web) -> Vec<String> {
-    if web.is_guarded() {
+    if web.needs_login() {
         return Vec::new();
     }
     let open = web.listeners().iter().filter_map(|listener| match listener.address {
@@ -41,7 +41,7 @@ pub fn certificate_warnings(listeners: &[Listener], tls: &TlsSettings) -> Vec<St
 /// are. There is nothing to say if all must log in.
 ///
 /// Unix sockets have a file's owner and mode.
-pub fn warnings(listeners: &[Listener], udp: &[SocketAddr], is_guarded: bool) -> Vec<String> {
+pub fn warnings(listeners: &[Listener], udp: &[SocketAddr], needs_login: bool) -> Vec<String> {
     let datagrams = udp.iter().filter(|address| !address.ip().to_canonical().is_loopback());
     let datagrams = datagrams.map(|address| {
         format!(
@@ -50,7 +50,7 @@ pub fn warnings(listeners: &[Listener], udp: &[SocketAddr], is_guarded: bool) ->
         )
     });
     let open = listeners.iter().filter_map(|listener| match listener.address {
-        _ if is_guarded || listener.tls.is_some() => None,
+        _ if needs_login || listener.tls.is_some() => None,
         Address::Tcp(address) if !address.ip().to_canonical().is_loopback() => Some(address),
         _ => None,
     });

@@ -23,7 +23,7 @@ use crate::startup::options::{EXIT_OS_ERROR, Refusal};
 /// Confines this process, for good. `reloaded` are the files that must stay readable: by their directories, so that a file
 /// that takes the place of another is found. To be called before other threads start: they inherit it. Errors: the kernel has no
 /// such fences; exit code 71.
-pub fn confine(reloaded: &[PathBuf]) -> Result<(), Refusal> {
+pub fn sandbox(reloaded: &[PathBuf]) -> Result<(), Refusal> {
     let refuse = |error: &dyn std::fmt::Display| {
         Refusal::new(EXIT_OS_ERROR, format!("larderd: -o drop_privileges: {error}"))
     };

@@ -7,14 +7,14 @@ mod traffic;
 
 use serde::Serialize;
 
-use super::endpoint::Door;
+use super::endpoint::AdminEndpoint;
 use super::state::State;
 
 /// Answers a path; `None`: there is no such.
 pub(super) fn answer(
     path: &str,
     query: &str,
-    door: &Door,
+    endpoint: &AdminEndpoint,
     state: &State,
 ) -> Option<serde_json::Result<Vec<u8>>> {
     let json = match path.strip_prefix("/api/")? {
@@ -24,7 +24,7 @@ pub(super) fn answer(
         "slow" => json(&traffic::slow(state)),
         "memory" => json(&memory::memory(state)),
         "curve" => json(&memory::curve(state)),
-        "keys" => json(&keys::keys(state, door)),
+        "keys" => json(&keys::keys(state, endpoint)),
         _ => return None,
     };
     Some(json)

@@ -9,13 +9,13 @@ use crate::startup::privileges::Target;
 use crate::startup::settings::Settings;
 
 /// A listener, and how far it is trusted.
-pub(super) struct Door {
+pub(super) struct AdminEndpoint {
     pub(super) listener: Listener,
     /// What it wants of its clients' certificates; `None`: no TLS.
     pub(super) tls: Option<ClientCertificates>,
     /// Keys may be shown here.
     pub(super) shows_keys: bool,
-    /// Requests must name this machine: see [`Door::is_meant`].
+    /// Requests must name this machine: see [`AdminEndpoint::is_meant`].
     is_local_only: bool,
 }
 
@@ -41,14 +41,14 @@ pub(super) fn bind(settings: &Settings, user: Option<&Target>) -> Result<Vec<Lis
 }
 
 /// Makes doors of listeners.
-pub(super) fn open(listeners: Vec<Listener>, is_guarded: bool, settings: &Settings) -> Vec<Door> {
-    let door = |listener: Listener| {
+pub(super) fn open(listeners: Vec<Listener>, needs_login: bool, settings: &Settings) -> Vec<AdminEndpoint> {
+    let endpoint = |listener: Listener| {
         let is_local = is_local(&listener.address);
         // Whoever can open a Unix socket has been let in by its mode; TLS would tell them nothing new.
         let has_tls = settings.web.tls && matches!(listener.address, Address::Tcp(_));
         let tls = has_tls.then(|| settings.tls.client_certificates());
-        let is_known = is_guarded || tls == Some(ClientCertificates::Required);
-        Door {
+        let is_known = needs_login || tls == Some(ClientCertificates::Required);
+        AdminEndpoint {
             // -X says that keys are nobody's business.
             shows_keys: (is_local || is_known) && settings.dump,
             is_local_only: is_local && !is_known && matches!(listener.address, Address::Tcp(_)),
@@ -56,7 +56,7 @@ pub(super) fn open(listeners: Vec<Listener>, is_guarded: bool, settings: &Settin
             listener,
         }
     };
-    listeners.into_iter().map(door).collect()
+    listeners.into_iter().map(endpoint).collect()
 }
 
 /// Reached from this machine alone?
@@ -67,7 +67,7 @@ pub(super) fn is_local(address: &Address) -> bool {
     }
 }
 
-impl Door {
+impl AdminEndpoint {
     /// Is a request for this host meant for us? A page of somebody else's, open in the operator's browser, could name this
     /// machine by a name of its own (DNS rebinding) and read what a loopback listener tells anybody: so that one wants to be called by
     /// its address, or localhost.

@@ -5,7 +5,7 @@ use hyper::body::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 
-use super::endpoint::Door;
+use super::endpoint::AdminEndpoint;
 use super::state::State;
 use super::{api, metrics, page};
 
@@ -13,13 +13,13 @@ use super::{api, metrics, page};
 pub(super) type Reply = Response<Full<Bytes>>;
 
 /// Answers. Whatever the request is, it is answered, and changes nothing.
-pub(super) fn answer<B>(request: &Request<B>, door: &Door, state: &State) -> Reply {
+pub(super) fn answer<B>(request: &Request<B>, endpoint: &AdminEndpoint, state: &State) -> Reply {
     if ![Method::GET, Method::HEAD].contains(request.method()) {
         let mut refusal = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
         refusal.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
         return refusal;
     }
-    if !door.is_meant(host(request.uri(), request.headers())) {
+    if !endpoint.is_meant(host(request.uri(), request.headers())) {
         let advice = "ask for this listener by its address, or as localhost; with a token any name will do\n";
         return plain(StatusCode::MISDIRECTED_REQUEST, advice);
     }
@@ -42,7 +42,7 @@ pub(super) fn answer<B>(request: &Request<B>, door: &Door, state: &State) -> Rep
     if path == "/metrics" {
         return found(metrics::CONTENT_TYPE, metrics::text(state).into());
     }
-    match api::answer(path, request.uri().query().unwrap_or_default(), door, state) {
+    match api::answer(path, request.uri().query().unwrap_or_default(), endpoint, state) {
         Some(Ok(json)) => found("application/json", json.into()),
         // A number that JSON does not have, say: nobody's input can bring that about.
         Some(Err(_)) => plain(StatusCode::INTERNAL_SERVER_ERROR, "this cannot be told in JSON\n"),

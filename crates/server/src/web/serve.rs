@@ -19,7 +19,7 @@ use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use super::endpoint::Door;
+use super::endpoint::AdminEndpoint;
 use super::router;
 use super::state::State;
 use crate::net::listeners::Address;
@@ -72,12 +72,12 @@ impl Drop for Place {
 }
 
 /// Serves at all doors, and takes a reading every second.
-pub(super) async fn run(doors: Vec<Door>, state: Arc<State>) {
+pub(super) async fn run(endpoints: Vec<AdminEndpoint>, state: Arc<State>) {
     let places = Arc::new(Places::default());
-    for door in doors {
+    for endpoint in endpoints {
         let (places, state) = (Arc::clone(&places), Arc::clone(&state));
         tokio::spawn(async move {
-            if let Err(error) = attend(door, &places, &state).await {
+            if let Err(error) = attend(endpoint, &places, &state).await {
                 tracing::error!("admin HTTP: {error}");
             }
         });
@@ -91,24 +91,24 @@ pub(super) async fn run(doors: Vec<Door>, state: Arc<State>) {
 }
 
 /// Accepts at one door. Errors: the runtime refuses the listener.
-async fn attend(mut door: Door, places: &Arc<Places>, state: &Arc<State>) -> io::Result<()> {
-    let fd = door.listener.fd.try_clone()?;
-    match &door.listener.address {
+async fn attend(mut endpoint: AdminEndpoint, places: &Arc<Places>, state: &Arc<State>) -> io::Result<()> {
+    let fd = endpoint.listener.fd.try_clone()?;
+    match &endpoint.listener.address {
         Address::Tcp(_) => {
             let listener = TcpListener::from_std(fd.into())?;
-            let door = Arc::new(door);
+            let endpoint = Arc::new(endpoint);
             loop {
                 let stream = accepted(listener.accept().await).await;
-                admit(stream, &door, places, state).await;
+                admit(stream, &endpoint, places, state).await;
             }
         }
         Address::Unix(_) => {
-            door.tls = None;
+            endpoint.tls = None;
             let listener = UnixListener::from_std(fd.into())?;
-            let door = Arc::new(door);
+            let endpoint = Arc::new(endpoint);
             loop {
                 let stream = accepted(listener.accept().await).await;
-                admit(stream, &door, places, state).await;
+                admit(stream, &endpoint, places, state).await;
             }
         }
     }
@@ -126,7 +126,7 @@ async fn accepted<S, A>(result: io::Result<(S, A)>) -> Option<S> {
 }
 
 /// Begins to serve a connection.
-async fn admit<S>(stream: Option<S>, door: &Arc<Door>, places: &Arc<Places>, state: &Arc<State>)
+async fn admit<S>(stream: Option<S>, endpoint: &Arc<AdminEndpoint>, places: &Arc<Places>, state: &Arc<State>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -134,7 +134,7 @@ where
     let Some(stream) = stream else { return };
     let id = IDS.fetch_add(1, Relaxed);
     let place = Place { id, places: Arc::clone(places) };
-    let connection = tokio::spawn(serve(stream, Arc::clone(door), Arc::clone(state), place));
+    let connection = tokio::spawn(serve(stream, Arc::clone(endpoint), Arc::clone(state), place));
     if places.enter(id, connection.abort_handle()) {
         // So that its descriptor is free before the next one is taken.
         yield_now().await;
@@ -142,27 +142,27 @@ where
 }
 
 /// Serves a connection to its end; with TLS if its door has it.
-async fn serve<S>(stream: S, door: Arc<Door>, state: Arc<State>, place: Place)
+async fn serve<S>(stream: S, endpoint: Arc<AdminEndpoint>, state: Arc<State>, place: Place)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let Some(certificates) = door.tls else { return converse(stream, &door, &state, &place).await };
+    let Some(certificates) = endpoint.tls else { return converse(stream, &endpoint, &state, &place).await };
     // Asked for each time: certificates may have been loaded anew.
     let Some(context) = state.shared.tls.as_ref().map(|tls| tls.context(certificates)) else { return };
     let handshake = TlsAcceptor::from(context).accept(stream);
     if let Ok(Ok(stream)) = timeout(HANDSHAKE_MAX, handshake).await {
-        converse(stream, &door, &state, &place).await;
+        converse(stream, &endpoint, &state, &place).await;
     }
 }
 
 /// Answers requests until the client has no more, or its time is over.
-async fn converse<S>(stream: S, door: &Door, state: &State, place: &Place)
+async fn converse<S>(stream: S, endpoint: &AdminEndpoint, state: &State, place: &Place)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let service = service_fn(|request| {
         place.renew();
-        let response = router::answer(&request, door, state);
+        let response = router::answer(&request, endpoint, state);
         async { Ok::<_, Infallible>(response) }
     });
     let mut http = http1::Builder::new();

@@ -7,15 +7,15 @@ use larder_engine::Stats;
 use larder_measure::Snapshot;
 
 use super::history::History;
-use crate::net::worker_pool::Crew;
+use crate::net::worker_pool::WorkerPool;
 use crate::observe::counters::Totals;
-use crate::observe::measure::{Class, Road};
+use crate::observe::measure::{Class, Transport};
 use crate::shared::Shared;
 
 /// What all requests see.
 pub(super) struct State {
     pub(super) shared: Arc<Shared>,
-    pub(super) crew: Arc<Crew>,
+    pub(super) pool: Arc<WorkerPool>,
     history: Mutex<History>,
 }
 
@@ -34,9 +34,9 @@ pub(super) struct Reading {
 }
 
 impl State {
-    pub(super) fn new(shared: Arc<Shared>, crew: Arc<Crew>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, pool: Arc<WorkerPool>) -> Self {
         let first = Reading::take(&shared);
-        Self { shared, crew, history: Mutex::new(History::new(first)) }
+        Self { shared, pool, history: Mutex::new(History::new(first)) }
     }
 
     /// Takes the reading of this second.
@@ -51,7 +51,7 @@ impl State {
 
     /// Does the server let clients in?
     pub(super) fn is_ready(&self) -> bool {
-        self.shared.doorkeeper.is_accepting() && !self.crew.is_stopping()
+        self.shared.connection_limiter.is_accepting() && !self.pool.is_stopping()
     }
 }
 
@@ -63,8 +63,10 @@ impl Reading {
             at_secs: shared.clock.wall_secs(shared.clock.now().secs),
             totals: shared.totals(),
             engine: shared.engine.stats(),
-            connections: shared.doorkeeper.open_connections(),
-            service: roads_and_classes().map(|(road, class)| measures.service(road, class)).collect(),
+            connections: shared.connection_limiter.open_connections(),
+            service: roads_and_classes()
+                .map(|(transport, class)| measures.service(transport, class))
+                .collect(),
             wait: measures.wait(),
         }
     }
@@ -73,13 +75,17 @@ impl Reading {
     pub(super) fn service_since<'r>(
         &'r self,
         earlier: &'r Self,
-    ) -> impl Iterator<Item = (Road, Class, Snapshot)> + 'r {
+    ) -> impl Iterator<Item = (Transport, Class, Snapshot)> + 'r {
         let both = self.service.iter().zip(&earlier.service);
-        roads_and_classes().zip(both).map(|((road, class), (now, then))| (road, class, now.since(then)))
+        roads_and_classes()
+            .zip(both)
+            .map(|((transport, class), (now, then))| (transport, class, now.since(then)))
     }
 }
 
 /// All pairs, in the order of [`Reading::service`].
-fn roads_and_classes() -> impl Iterator<Item = (Road, Class)> {
-    Road::ALL.into_iter().flat_map(|road| Class::ALL.into_iter().map(move |class| (road, class)))
+fn roads_and_classes() -> impl Iterator<Item = (Transport, Class)> {
+    Transport::ALL
+        .into_iter()
+        .flat_map(|transport| Class::ALL.into_iter().map(move |class| (transport, class)))
 }

@@ -241,10 +241,10 @@ mod orders {
             let reader = thread::spawn({
                 let (index, epochs, memory) = (Arc::clone(&index), Arc::clone(&epochs), Arc::clone(&memory));
                 move || {
-                    epochs.enter(0);
+                    epochs.pin(0);
                     let found = index.find(hash(1, 0), |_| true).expect("it is always there").entry;
                     assert_eq!(memory[found.offset() / 8 - 1].load(Relaxed), 1, "read after it was freed");
-                    epochs.leave(0);
+                    epochs.unpin(0);
                 }
             });
             memory[1].store(1, Relaxed);
@@ -285,20 +285,20 @@ mod orders {
             let reader = thread::spawn({
                 let (epochs, shared) = (Arc::clone(&epochs), Arc::clone(&shared));
                 move || {
-                    epochs.enter(0);
+                    epochs.pin(0);
                     if shared.0.load(Acquire) == 1 {
                         assert_eq!(shared.1.load(Relaxed), 1, "read after it was freed");
                     }
-                    epochs.leave(0);
+                    epochs.unpin(0);
                 }
             });
             let writer = thread::spawn({
                 let (epochs, shared) = (Arc::clone(&epochs), Arc::clone(&shared));
                 move || {
-                    epochs.enter(1);
+                    epochs.pin(1);
                     shared.0.store(0, Release);
                     *shared.2.lock().unwrap() = epochs.retire();
-                    epochs.leave(1);
+                    epochs.unpin(1);
                 }
             });
             let horizon = epochs.horizon();

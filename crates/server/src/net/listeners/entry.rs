@@ -6,19 +6,19 @@ use crate::startup::options::{EXIT_OS_ERROR, Refusal};
 use crate::startup::settings::{Port, Settings};
 
 /// The entries of `-l` at which UDP is served: not those that ask for TLS, for it has none. Errors: exit code 71.
-pub(crate) fn endpoints(settings: &Settings) -> Result<Vec<Endpoint<'_>>, Refusal> {
+pub(crate) fn listen_specs(settings: &Settings) -> Result<Vec<ListenSpec<'_>>, Refusal> {
     if settings.listen.is_empty() {
-        return Ok(vec![Endpoint { tls: None, protocol: Protocol::Default, host: "*", port: None }]);
+        return Ok(vec![ListenSpec { tls: None, protocol: Protocol::Default, host: "*", port: None }]);
     }
     let refuse = |error| Refusal::new(EXIT_OS_ERROR, format!("failed to listen on UDP port: {error}"));
     let has_tls = |entry: &&String| matches!(split_tls(entry).0, Some(TlsPrefix::Basic | TlsPrefix::Mutual));
     let entries = settings.listen.iter().filter(|entry| !has_tls(entry));
-    entries.map(|entry| endpoint(entry).map_err(refuse)).collect()
+    entries.map(|entry| listen_spec(entry).map_err(refuse)).collect()
 }
 
 /// An entry of `-l`.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Endpoint<'e> {
+pub(crate) struct ListenSpec<'e> {
     /// `None`: as `-Z` and `ssl_verify_mode` say.
     pub(super) tls: Option<TlsPrefix>,
     pub(crate) protocol: Protocol,
@@ -70,7 +70,7 @@ fn split_tls(entry: &str) -> (Option<TlsPrefix>, &str) {
 
 /// Reads an entry of `-l`: `[notls:|btls:|mtls:][proto[ascii|binary|negotiating]:][tag[name]:|tag_name_:]host[:port]`, IPv6
 /// in brackets if a port follows. Tags are taken and have no effect.
-pub(super) fn endpoint(entry: &str) -> Result<Endpoint<'_>, String> {
+pub(super) fn listen_spec(entry: &str) -> Result<ListenSpec<'_>, String> {
     let (tls, mut rest) = split_tls(entry);
     let mut protocol = Protocol::Default;
     if let Some((name, after)) = rest.strip_prefix("proto[").and_then(|rest| rest.split_once("]:")) {
@@ -92,7 +92,7 @@ pub(super) fn endpoint(entry: &str) -> Result<Endpoint<'_>, String> {
         rest = after;
     }
     let (host, port) = host_and_port(rest)?;
-    Ok(Endpoint { tls, protocol, host, port })
+    Ok(ListenSpec { tls, protocol, host, port })
 }
 
 /// Reads `host[:port]`, IPv6 in brackets if a port follows; port 0 is one that the system chooses.
@@ -138,10 +138,10 @@ mod tests {
             ("tag[b]:a:5", default, "a", Some(Port::Fixed(5))),
             ("proto[negotiating]:tag_b_:a", Protocol::Negotiating, "a", None),
         ] {
-            assert_eq!(endpoint(entry), Ok(Endpoint { tls: None, protocol, host, port }), "{entry}");
+            assert_eq!(listen_spec(entry), Ok(ListenSpec { tls: None, protocol, host, port }), "{entry}");
         }
         for entry in ["a:x", "a:70000", "[::1", "[::1]5", "proto[proxy]:a", "tag[]:a"] {
-            assert!(endpoint(entry).is_err(), "{entry}");
+            assert!(listen_spec(entry).is_err(), "{entry}");
         }
     }
 }

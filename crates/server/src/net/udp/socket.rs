@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use larder_protocol::Dialect;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use crate::net::listeners::{self, Endpoint, is_absent_family};
+use crate::net::listeners::{self, ListenSpec, is_absent_family};
 use crate::startup::options::{EXIT_OS_ERROR, Refusal};
 use crate::startup::settings::{Port, Settings};
 
@@ -56,7 +56,7 @@ pub fn bind(settings: &Settings) -> Result<Vec<Vec<Socket>>, Refusal> {
     if settings.udp_port == Port::Off || settings.unix_socket.is_some() {
         return Ok(workers);
     }
-    for Endpoint { protocol, host, port, .. } in listeners::endpoints(settings)? {
+    for ListenSpec { protocol, host, port, .. } in listeners::listen_specs(settings)? {
         let refuse = |error: io::Error| {
             Refusal::new(EXIT_OS_ERROR, format!("failed to listen on UDP port: {host}: {error}"))
         };

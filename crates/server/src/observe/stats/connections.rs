@@ -6,7 +6,7 @@ use crate::shared::Shared;
 
 pub(super) fn report(shared: &Shared, lines: &mut Lines) {
     let now_secs = shared.clock.now().secs;
-    let sockets = shared.roster.sockets();
+    let sockets = shared.connection_table.sockets();
     for socket in &sockets {
         let fd = socket.fd;
         if socket.is_udp {
@@ -17,7 +17,7 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) {
         // Since the start: a listener has nothing to say.
         lines.add(format_args!("{fd}:secs_since_last_cmd"), now_secs);
     }
-    for client in shared.roster.clients() {
+    for client in shared.connection_table.clients() {
         let fd = client.fd;
         match client.peer {
             // A client of a Unix socket has no name; the server's would tell nothing of it.

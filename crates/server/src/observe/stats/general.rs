@@ -37,7 +37,7 @@ fn process(shared: &Shared, lines: &mut Lines) {
 
 fn connections(shared: &Shared, lines: &mut Lines) {
     let totals = shared.totals();
-    let open = shared.doorkeeper.open_connections();
+    let open = shared.connection_limiter.open_connections();
     lines.add("max_connections", shared.settings.connections_max);
     lines.add("curr_connections", open);
     lines.add("total_connections", totals.total_connections);
@@ -94,12 +94,12 @@ fn commands(shared: &Shared, lines: &mut Lines) {
 
 fn traffic(shared: &Shared, lines: &mut Lines) {
     let totals = shared.totals();
-    let (closed_times, closed_micros) = shared.doorkeeper.closed();
+    let (closed_times, closed_micros) = shared.connection_limiter.closed();
     lines.add_all([
         ("bytes_read", totals.bytes_read),
         ("bytes_written", totals.bytes_written),
         ("limit_maxbytes", shared.engine.memory_limit()),
-        ("accepting_conns", shared.doorkeeper.is_accepting().into()),
+        ("accepting_conns", shared.connection_limiter.is_accepting().into()),
         ("listen_disabled_num", closed_times),
         ("time_in_listen_disabled_us", closed_micros),
         ("threads", shared.settings.threads as u64),

@@ -1,7 +1,7 @@
 //! `stats latency`, larder's own: how long requests took, for tools that cannot reach the metrics (docs/statistics.md).
 
 use super::Lines;
-use crate::observe::measure::{Class, Road};
+use crate::observe::measure::{Class, Transport};
 use crate::shared::Shared;
 
 /// What was asked for at least once; nothing if latencies are not measured.
@@ -9,10 +9,10 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) {
     if !shared.measures.measured().latency {
         return;
     }
-    for road in Road::ALL {
+    for transport in Transport::ALL {
         for class in Class::ALL {
-            let service = shared.measures.service(road, class);
-            let name = |figure: &str| format!("{}:{}:{figure}", class.name(), road.name());
+            let service = shared.measures.service(transport, class);
+            let name = |figure: &str| format!("{}:{}:{figure}", class.name(), transport.name());
             let quantiles = [("p50_nanos", 0.5), ("p99_nanos", 0.99), ("p999_nanos", 0.999)];
             let quantiles = quantiles.map(|(figure, share)| (figure, service.quantile_nanos(share)));
             if quantiles[0].1.is_none() {

@@ -59,7 +59,7 @@ fn accepted_options_and_threads(shared: &Shared, lines: &mut Lines) {
     lines.add("num_threads", settings.threads);
     lines.add("num_threads_per_udp", settings.threads);
     lines.add("stat_key_prefix", char::from(settings.prefix_delimiter));
-    lines.add("detail_enabled", yes_no(shared.attention.counts_prefixes()));
+    lines.add("detail_enabled", yes_no(shared.observers.counts_prefixes()));
     lines.add("reqs_per_event", settings.requests_per_event);
 }
 

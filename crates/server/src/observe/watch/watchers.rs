@@ -15,7 +15,7 @@ use crate::heap;
 use crate::net::connection_table::Client;
 use crate::net::socket::{Received, Wire};
 use crate::net::tls::Buffers;
-use crate::net::worker_pool::Crew;
+use crate::net::worker_pool::WorkerPool;
 use crate::observe::counters::Counters;
 use crate::shared::Shared;
 
@@ -132,9 +132,9 @@ impl Watchers {
     }
 
     /// Takes in who came, sends what happened, and lets go who left.
-    pub(crate) fn serve(&mut self, shared: &Shared, crew: &Crew) {
+    pub(crate) fn serve(&mut self, shared: &Shared, pool: &WorkerPool) {
         let log = &shared.log;
-        self.all.append(&mut log.newcomers());
+        self.all.append(&mut log.accepted());
         if self.all.is_empty() {
             return;
         }
@@ -154,30 +154,30 @@ impl Watchers {
             watcher.serve(scratch, tls, counters);
         }
         if self.all.iter().any(|watcher| watcher.gone.is_some()) {
-            self.let_go(shared, crew);
+            self.let_go(shared, pool);
         }
     }
 
-    fn let_go(&mut self, shared: &Shared, crew: &Crew) {
+    fn let_go(&mut self, shared: &Shared, pool: &WorkerPool) {
         let mut left = Vec::new();
         for mut watcher in self.all.extract_if(.., |watcher| watcher.gone.is_some()) {
             watcher.wire.say_goodbye();
-            shared.roster.leave(&watcher.client);
+            shared.connection_table.leave(&watcher.client);
             left.push((watcher.client, watcher.gone.unwrap_or(CloseReason::Normal)));
             shared.log.watchers.fetch_sub(1, Relaxed);
-            shared.doorkeeper.leave();
+            shared.connection_limiter.leave();
         }
         // Under the lock, so that no newcomer is forgotten.
-        let newcomers = shared.log.newcomers();
-        let watched = self.all.iter().chain(newcomers.iter());
+        let accepted = shared.log.accepted();
+        let watched = self.all.iter().chain(accepted.iter());
         let streams = watched.fold(Streams::NONE, |streams, watcher| streams.and(watcher.streams));
-        shared.attention.set_streams(streams);
-        drop(newcomers);
+        shared.observers.set_streams(streams);
+        drop(accepted);
         for (client, reason) in &left {
             shared.tell(shared.settings.threads, &Event::Departure { client, reason: *reason });
         }
-        if shared.doorkeeper.reopen() {
-            crew.wake_all();
+        if shared.connection_limiter.reopen() {
+            pool.wake_all();
         }
     }
 }

@@ -233,7 +233,7 @@ pub(super) const EXTENDED: &[Row] = &[
             Ok(())
         },
     ),
-    honoured("no_drop_privileges", NoValue, "on", "do not confine the process", |d, _| {
+    honoured("no_drop_privileges", NoValue, "on", "do not sandbox the process", |d, _| {
         d.settings.drop_privileges = false;
         Ok(())
     }),

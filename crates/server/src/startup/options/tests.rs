@@ -9,7 +9,7 @@ use super::table::COMMAND_LINE;
 use super::*;
 use crate::net::tls::Version;
 
-/// Letter, long name, takes a value.
+/// PendingSend, long name, takes a value.
 const MEMCACHED_OPTIONS: &[(char, &str, bool)] = &[
     ('p', "port", true),
     ('U', "udp-port", true),
@@ -92,10 +92,10 @@ fn printed(line: &str) -> String {
 fn no_name_appears_twice_and_every_row_has_help() {
     for rows in [COMMAND_LINE, EXTENDED] {
         let mut names = HashSet::new();
-        let mut letters = HashSet::new();
+        let mut sends = HashSet::new();
         for row in rows {
             assert!(names.insert(row.name), "{} twice", row.name);
-            assert!(row.short.is_none_or(|short| letters.insert(short)), "{:?} twice", row.short);
+            assert!(row.short.is_none_or(|short| sends.insert(short)), "{:?} twice", row.short);
             assert!(!row.help.is_empty(), "{} without help", row.name);
             let reason = match row.status {
                 Status::Honoured => "honoured",

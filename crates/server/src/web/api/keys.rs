@@ -3,7 +3,7 @@
 use larder_measure::top::Hot;
 use serde::Serialize;
 
-use crate::web::endpoint::Door;
+use crate::web::endpoint::AdminEndpoint;
 use crate::web::state::State;
 
 #[derive(Serialize)]
@@ -29,15 +29,15 @@ struct Share {
     excess: u64,
 }
 
-pub(super) fn keys(state: &State, door: &Door) -> Keys {
+pub(super) fn keys(state: &State, endpoint: &AdminEndpoint) -> Keys {
     let measures = &state.shared.measures;
     let is_measured = measures.measured().keys;
     let shares = |hot: Vec<Hot>| hot.iter().map(Share::of).collect();
     let (keys, prefixes) =
-        if is_measured && door.shows_keys { measures.busiest(ENTRIES_MAX) } else { Default::default() };
+        if is_measured && endpoint.shows_keys { measures.busiest(ENTRIES_MAX) } else { Default::default() };
     Keys {
         is_measured,
-        is_withheld: !door.shows_keys,
+        is_withheld: !endpoint.shows_keys,
         prefix_delimiter: char::from(state.shared.settings.prefix_delimiter),
         keys: shares(keys),
         prefixes: shares(prefixes),

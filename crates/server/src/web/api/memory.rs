@@ -1,6 +1,6 @@
 //! `/api/memory`: where the memory is, as a map and in sums; `/api/curve`: what more of it would bring.
 
-use larder_engine::{Lifetime, Piece, Queue, QueueStats, Survey};
+use larder_engine::{Queue, QueueStats, SegmentInfo, SegmentReport, TtlGroup};
 use serde::Serialize;
 
 use crate::web::state::State;
@@ -63,7 +63,7 @@ struct Cell {
 
 pub(super) fn memory(state: &State) -> Memory {
     let shared = &*state.shared;
-    let (stats, survey) = (shared.engine.stats(), shared.engine.survey());
+    let (stats, survey) = (shared.engine.stats(), shared.engine.segment_report());
     let held: u64 = survey.pieces.iter().map(|piece| piece.memory_bytes).sum();
     let cell_bytes = survey.segment_bytes.max(held.div_ceil(CELLS_MAX));
     Memory {
@@ -94,15 +94,15 @@ impl Place {
     }
 }
 
-fn groups(survey: &Survey) -> Vec<Group> {
-    let group = |(index, lifetime): (u8, &Lifetime)| {
+fn groups(survey: &SegmentReport) -> Vec<Group> {
+    let group = |(index, lifetime): (u8, &TtlGroup)| {
         let of_group = || survey.pieces.iter().filter(move |piece| piece.group == index);
         Group {
             ttl_max_secs: match lifetime {
-                Lifetime::UpTo(secs) => Some(*secs),
-                Lifetime::Endless | Lifetime::Longer => None,
+                TtlGroup::UpTo(secs) => Some(*secs),
+                TtlGroup::Endless | TtlGroup::Longer => None,
             },
-            expires: *lifetime != Lifetime::Endless,
+            expires: *lifetime != TtlGroup::Endless,
             memory_bytes: of_group().map(|piece| piece.memory_bytes).sum(),
             live_bytes: of_group().map(|piece| piece.live_bytes).sum(),
         }
@@ -111,8 +111,8 @@ fn groups(survey: &Survey) -> Vec<Group> {
 }
 
 /// The pieces in the order of their queues, the oldest first; small ones that are neighbours share a cell.
-fn cells(survey: &Survey, cell_bytes: u64, now_secs: u32) -> Vec<Cell> {
-    let queue = |piece: &Piece| match piece.queue {
+fn cells(survey: &SegmentReport, cell_bytes: u64, now_secs: u32) -> Vec<Cell> {
+    let queue = |piece: &SegmentInfo| match piece.queue {
         _ if piece.is_large => 2,
         Queue::Small => 0,
         Queue::Main => 1,

@@ -81,9 +81,9 @@ pub(super) fn overview(state: &State) -> Overview {
     let (totals, engine) = (shared.totals(), shared.engine.stats());
     let history = state.history();
     let (latest, earlier) = history.window();
-    let latency = latest.service_since(earlier).filter_map(|(road, class, service)| {
+    let latency = latest.service_since(earlier).filter_map(|(transport, class, service)| {
         let quantiles = Quantiles::of(&service)?;
-        Some(Latency { command: class.name(), transport: road.name(), quantiles })
+        Some(Latency { command: class.name(), transport: transport.name(), quantiles })
     });
     Overview {
         version: crate::LARDER_VERSION,

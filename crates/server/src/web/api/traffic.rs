@@ -57,15 +57,15 @@ pub(super) fn connections(state: &State) -> Connections {
         has_tls: listener.tls.is_some(),
     };
     Connections {
-        open: shared.doorkeeper.open_connections(),
+        open: shared.connection_limiter.open_connections(),
         open_max: shared.settings.connections_max,
         accepted: totals.total_connections,
         rejected: totals.rejected_connections,
         closed_for_idleness: totals.idle_kicks,
         logins_failed: totals.auth_errors,
         yields: totals.conn_yields,
-        workers: state.crew.loads().collect(),
-        listeners: state.crew.listeners().iter().map(listener).collect(),
+        workers: state.pool.loads().collect(),
+        listeners: state.pool.listeners().iter().map(listener).collect(),
     }
 }
 
@@ -93,7 +93,7 @@ pub(super) fn slow(state: &State) -> Slow {
     let batches = shared.measures.slow().into_iter().take(BATCHES_MAX).map(|slow| Batch {
         at_secs: shared.clock.wall_secs(slow.at_secs),
         command: slow.class.name(),
-        transport: slow.road.name(),
+        transport: slow.transport.name(),
         requests: slow.requests,
         took_micros: slow.took.as_secs_f64() * 1e6,
     });

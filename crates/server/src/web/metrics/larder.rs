@@ -3,7 +3,7 @@
 use larder_measure::Snapshot;
 
 use super::text::{Metric, Text};
-use crate::observe::measure::{Class, Road};
+use crate::observe::measure::{Class, Transport};
 use crate::startup::settings::Port;
 use crate::web::state::State;
 
@@ -24,10 +24,10 @@ fn latencies(state: &State, text: &mut Text) {
     }
     let help = "Service time of requests, from when their bytes were read until their replies were ready.";
     let mut samples = text.metric(&Metric::histogram("larder_request_duration_seconds", help));
-    for road in roads(state) {
+    for transport in roads(state) {
         for class in Class::ALL {
-            let labels = [("command", class.name()), ("transport", road.name())];
-            samples.add_durations(&labels, &measures.service(road, class));
+            let labels = [("command", class.name()), ("transport", transport.name())];
+            samples.add_durations(&labels, &measures.service(transport, class));
         }
     }
     let help = "Time from when a socket had something to read until its worker read it.";
@@ -36,18 +36,18 @@ fn latencies(state: &State, text: &mut Text) {
 }
 
 /// Ways of clients to this server: the others would be zero for ever.
-fn roads(state: &State) -> impl Iterator<Item = Road> {
+fn roads(state: &State) -> impl Iterator<Item = Transport> {
     use crate::net::listeners::Address;
 
-    let listeners = state.crew.listeners();
+    let listeners = state.pool.listeners();
     let has_udp = state.shared.settings.udp_port != Port::Off;
-    let is_open = |road: &Road| match road {
-        Road::Tcp => listeners.iter().any(|l| l.tls.is_none() && matches!(l.address, Address::Tcp(_))),
-        Road::Unix => listeners.iter().any(|l| matches!(l.address, Address::Unix(_))),
-        Road::Tls => listeners.iter().any(|l| l.tls.is_some()),
-        Road::Udp => has_udp,
+    let is_open = |transport: &Transport| match transport {
+        Transport::Tcp => listeners.iter().any(|l| l.tls.is_none() && matches!(l.address, Address::Tcp(_))),
+        Transport::Unix => listeners.iter().any(|l| matches!(l.address, Address::Unix(_))),
+        Transport::Tls => listeners.iter().any(|l| l.tls.is_some()),
+        Transport::Udp => has_udp,
     };
-    let open: Vec<_> = Road::ALL.into_iter().filter(is_open).collect();
+    let open: Vec<_> = Transport::ALL.into_iter().filter(is_open).collect();
     open.into_iter()
 }
 
@@ -102,13 +102,13 @@ fn queues(state: &State, text: &mut Text) {
     let help = "Items moved to give back the memory of what was overwritten or deleted beside them.";
     text.single(&Metric::counter("larder_items_compacted_total", help), engine.compacted);
     let help = "Segments written to again between what lives in them.";
-    text.single(&Metric::counter("larder_segments_threaded_total", help), engine.threaded);
+    text.single(&Metric::counter("larder_segments_threaded_total", help), engine.refilled);
 }
 
 fn connections(state: &State, text: &mut Text) {
     let help = "Open connections, by the worker that serves them.";
     let mut samples = text.metric(&Metric::gauge("larder_worker_connections", help));
-    for (worker, connections) in state.crew.loads().enumerate() {
+    for (worker, connections) in state.pool.loads().enumerate() {
         samples.add(&[("worker", &worker.to_string())], connections);
     }
     let totals = state.shared.totals();
