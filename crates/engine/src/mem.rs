@@ -2,7 +2,6 @@
 
 pub(crate) mod budget;
 pub(crate) mod cache_padded;
-pub(crate) mod large_pages;
 pub(crate) mod lines;
 pub(crate) mod numa;
 pub(crate) mod poison;

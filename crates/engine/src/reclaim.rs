@@ -1,4 +1,55 @@
-//! How memory comes back: eviction, compaction, refilling, expiry.
+//! How memory comes back: eviction, compaction, refilling, expiry; and how those who store get it ([`supply`]).
+//!
+//! Work is done a few items at a time. While memory is low, every store pays for what it takes by emptying about four
+//! times as much of the segment that its handle has in hand: nobody waits for a whole segment, and the engine needs no
+//! thread of its own.
+//!
+//! Knows `policy`, `log` and `index`; nothing of requests (`ops`).
 
+pub(crate) mod accounting;
+pub(crate) mod compact;
 pub(crate) mod evict;
+pub(crate) mod expire;
+pub(crate) mod maintain;
 pub(crate) mod over_provisioning;
+pub(crate) mod pressure;
+pub(crate) mod refill;
+pub(crate) mod supply;
+pub(crate) mod victim;
+
+use crate::engine::Engine;
+use crate::log::allocator::WriteStream;
+use crate::log::holes::HoleMap;
+use crate::reclaim::expire::Crawl;
+use crate::reclaim::refill::PendingRefill;
+use crate::reclaim::victim::Victim;
+
+/// What a handle is reclaiming.
+#[derive(Default)]
+pub(crate) struct Reclaimer {
+    /// The segment that it empties, or looks for holes in.
+    pub(crate) victim: Option<Victim>,
+    /// What was found in that so far.
+    hole_map: HoleMap,
+    /// The segment whose holes will be filled next.
+    pending_refill: Option<PendingRefill>,
+    /// The stream that took a segment last.
+    busiest: Option<WriteStream>,
+    crawl: Crawl,
+}
+
+impl Reclaimer {
+    /// Is it at work on memory that will be free?
+    pub(crate) fn has_begun(&self) -> bool {
+        self.victim.is_some() || self.pending_refill.is_some()
+    }
+
+    /// Leaves what it has in hand to all handles.
+    pub(crate) fn release(&mut self, engine: &Engine) {
+        if let Some(victim) = self.victim.take() {
+            engine.policy.put_back(&engine.arena.segments, victim.id);
+        }
+        self.hole_map = HoleMap::default();
+        self.put_pending_refill_back(engine);
+    }
+}

@@ -215,7 +215,7 @@ fn what_lives_stays_where_it_is_while_others_are_overwritten() {
 }
 
 #[test]
-fn gaps_are_given_up_where_nothing_else_is_left() {
+fn holes_are_given_up_where_nothing_else_is_left() {
     for extra in 0..10 {
         let engine = engine(16 * MIB);
         let mut handle = engine.handle().unwrap();

@@ -1,8 +1,8 @@
 //! Epochs: when may memory that was unlinked be used again?
 //!
-//! A handle notes the epoch it entered a guard in; whatever is unlinked is tagged with the epoch of that moment, which
-//! then ends. Memory tagged `t` is free once every handle under a guard entered it after `t`: nobody who could have found a
-//! way to it is still reading. An idle handle holds nothing back. (Fraser, "Practical lock-freedom", 2004.)
+//! A guard pins the epoch in which it begins. Whatever is unlinked is tagged with the epoch of that moment, which then
+//! ends. Memory tagged `t` is free once every guard is pinned in an epoch after `t`: nobody who could have found a way
+//! to it is still reading. An idle handle holds nothing back. (Fraser, "Practical lock-freedom", 2004.)
 
 use std::sync::atomic::Ordering::*;
 
@@ -56,7 +56,7 @@ mod tests {
     use super::Epochs;
 
     #[test]
-    fn only_turns_entered_before_hold_memory_back() {
+    fn only_guards_pinned_before_hold_memory_back() {
         let epochs = Epochs::new(2);
         epochs.pin(0);
         let tag = epochs.retire();

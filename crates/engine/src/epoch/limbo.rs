@@ -5,43 +5,27 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crate::epoch::epochs::Epochs;
-use crate::log::segment::SegmentId;
 use crate::sync::Mutex;
 
-/// Memory out of use, but perhaps not out of sight.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Retired {
-    Segment(SegmentId),
-    Run(SegmentId),
-    /// A run whose pins were revoked.
-    Revoked(SegmentId),
-    /// An overflow bucket of the index.
-    Overflow(u32),
+pub(crate) struct Limbo<T> {
+    /// Oldest first, with the epoch that ended when it was retired and its size.
+    waiting: Mutex<VecDeque<(u64, u64, T)>>,
+    /// A hint that needs no lock.
+    count: AtomicUsize,
+    /// What all of it takes together.
+    bytes: AtomicU64,
 }
 
-impl Retired {
-    fn is_run(self) -> bool {
-        matches!(self, Self::Run(_) | Self::Revoked(_))
+impl<T> Default for Limbo<T> {
+    fn default() -> Self {
+        Self { waiting: Mutex::default(), count: AtomicUsize::new(0), bytes: AtomicU64::new(0) }
     }
 }
 
-#[derive(Default)]
-pub(crate) struct Limbo {
-    /// Oldest first, with the epoch that ended when it was retired and its size.
-    waiting: Mutex<VecDeque<(u64, u64, Retired)>>,
-    /// A hint that needs no lock.
-    count: AtomicUsize,
-    /// Segments and runs alone: what a store could use.
-    bytes: AtomicU64,
-    /// How many runs wait.
-    runs: AtomicUsize,
-}
-
-impl Limbo {
+impl<T> Limbo<T> {
     /// Takes in what was unlinked before. Returns how much waits now.
-    pub(crate) fn push(&self, what: Retired, bytes: u64, epochs: &Epochs) -> usize {
+    pub(crate) fn push(&self, what: T, bytes: u64, epochs: &Epochs) -> usize {
         self.bytes.fetch_add(bytes, Relaxed);
-        self.runs.fetch_add(usize::from(what.is_run()), Relaxed);
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         // Tagged under the lock, so that tags are in order.
         waiting.push_back((epochs.retire(), bytes, what));
@@ -51,7 +35,7 @@ impl Limbo {
     }
 
     /// Hands what was tagged below `horizon` to `reuse`, up to `count_max`: the oldest first.
-    pub(crate) fn drain(&self, horizon: u64, count_max: usize, reuse: impl Fn(Retired)) {
+    pub(crate) fn drain(&self, horizon: u64, count_max: usize, reuse: impl Fn(T)) {
         for _ in 0..count_max {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             if waiting.front().is_none_or(|&(tag, ..)| tag >= horizon) {
@@ -63,17 +47,11 @@ impl Limbo {
             reuse(what);
             // Only now: meanwhile nobody shall think that it is lost.
             self.bytes.fetch_sub(bytes, Relaxed);
-            self.runs.fetch_sub(usize::from(what.is_run()), Relaxed);
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Relaxed) == 0
-    }
-
-    /// Is address space to come back?
-    pub(crate) fn has_runs(&self) -> bool {
-        self.runs.load(Relaxed) > 0
     }
 
     /// Memory that is to come back.

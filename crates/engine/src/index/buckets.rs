@@ -29,6 +29,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::*;
 
 use crate::index::hash::Hash;
+use crate::log::offset::Offset;
 use crate::mem::budget::Budget;
 use crate::mem::cache_padded::CachePadded;
 use crate::mem::lines::{LINE_BYTES, Line, Lines, WORDS};
@@ -61,16 +62,18 @@ const SPLIT_ITEMS_AHEAD: u64 = 2;
 pub(crate) struct Entry(u64);
 
 impl Entry {
-    /// An entry for an item at an offset of the log (a multiple of 8).
-    pub(crate) fn new(hash: Hash, offset: usize, uses: u8) -> Self {
-        let place = (offset as u64 >> 3) + 1;
-        debug_assert!(place <= OFFSET && offset.is_multiple_of(8));
+    /// An entry for an item at an offset of the log.
+    pub(crate) fn new(hash: Hash, offset: Offset, uses: u8) -> Self {
+        let place = offset.to_word() + 1;
+        debug_assert!(place <= OFFSET);
         Self(hash.0 & TAG | u64::from(uses.min(3)) << OFFSET_BITS | place)
     }
 
     /// Where the item lies in the log.
-    pub(crate) fn offset(self) -> usize {
-        (((self.0 & OFFSET) - 1) << 3) as usize
+    #[allow(unsafe_code)]
+    pub(crate) fn offset(self) -> Offset {
+        // SAFETY: entries of items are made by `new` alone, and an index points into one log.
+        unsafe { Offset::from_word((self.0 & OFFSET) - 1) }
     }
 
     /// How often it was read since it entered its queue: 0 to 3.
@@ -121,10 +124,10 @@ impl SlotRef<'_> {
 
 /// What the index has to know of the items that it points to. Offsets are those of the log.
 pub(crate) trait Items {
-    fn hash_at(&self, offset: usize) -> Hash;
+    fn hash_at(&self, offset: Offset) -> Hash;
 
     /// Starts fetching what `hash_at` reads.
-    fn prefetch(&self, offset: usize);
+    fn prefetch(&self, offset: Offset);
 }
 
 pub(crate) struct Index {

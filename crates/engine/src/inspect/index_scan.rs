@@ -6,6 +6,7 @@
 
 use crate::handle::Guard;
 use crate::index::hash::Hash;
+use crate::log::offset::Offset;
 use crate::request::Fetched;
 
 /// How far a walk has come. To be continued under any guard, of any handle of the same engine.
@@ -15,7 +16,7 @@ pub struct IndexScan {
     at: u64,
     is_done: bool,
     /// Offsets of the items of the bucket at hand.
-    offsets: Vec<usize>,
+    offsets: Vec<Offset>,
 }
 
 /// What a sweep did.
@@ -40,7 +41,7 @@ impl Guard<'_> {
     pub fn scan<'t>(&'t self, walk: &mut IndexScan, mut meet: impl FnMut(Fetched<'t>)) {
         self.step(walk);
         for &offset in &walk.offsets {
-            let raw = self.engine().item_at(offset);
+            let raw = self.item_ref_at(offset);
             if self.engine().liveness(offset, raw, self.now()).is_ok() {
                 meet(self.describe(raw, offset));
             }
@@ -52,7 +53,7 @@ impl Guard<'_> {
         self.step(walk);
         let mut swept = ScanStep { examined: walk.offsets.len() as u64, reclaimed: 0 };
         for &offset in &walk.offsets {
-            let raw = self.engine().item_at(offset);
+            let raw = self.item_ref_at(offset);
             if self.engine().liveness(offset, raw, self.now()).is_err() {
                 self.reap(self.prepare(raw.key()), offset);
                 self.counters().crawler_reclaimed.add(1);
@@ -73,7 +74,7 @@ impl Guard<'_> {
         let bucket = self.engine().index.lock(first);
         let hashes = 1u64.checked_shl(u64::BITS - self.engine().index.bucket_bits(first));
         for entry in bucket.entries() {
-            self.engine().log.prefetch(entry.offset());
+            self.engine().arena.prefetch(entry.offset());
             walk.offsets.push(entry.offset());
         }
         drop(bucket);

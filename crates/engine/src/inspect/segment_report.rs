@@ -3,7 +3,8 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::engine::Engine;
-use crate::log::segment::{GROUP_SECS, OPEN, RECLAIMING, SEALED, SMALL, SegmentId};
+use crate::log::segment::{OPEN, RECLAIMING, SEALED, SMALL, SegmentId};
+use crate::policy::streams::GROUP_SECS;
 
 /// The memory at a moment, read without locks: the pieces are each true, their sum only nearly.
 #[derive(Clone, Debug)]
@@ -62,11 +63,11 @@ pub enum Queue {
 impl Engine {
     /// Looks at all segments that were ever in use: some nanoseconds each, which for a large cache are milliseconds.
     pub fn segment_report(&self) -> SegmentReport {
-        let pieces = self.segments.ids().filter_map(|id| self.piece(id));
+        let pieces = self.arena.segments.ids().filter_map(|id| self.piece(id));
         SegmentReport {
-            segment_bytes: self.segments.segment_bytes as u64,
-            segments_free: u64::from(self.segments.ready_count.load(Relaxed)),
-            groups: (0..self.groups).map(|group| self.lifetime(group)).collect(),
+            segment_bytes: self.arena.segments.segment_bytes as u64,
+            segments_free: u64::from(self.arena.segments.ready_count.load(Relaxed)),
+            groups: (0..self.policy.streams.groups).map(|group| self.lifetime(group)).collect(),
             pieces: pieces.collect(),
         }
     }
@@ -74,21 +75,21 @@ impl Engine {
     fn lifetime(&self, group: usize) -> TtlGroup {
         match group {
             0 => TtlGroup::Endless,
-            _ if group + 1 == self.groups => TtlGroup::Longer,
+            _ if group + 1 == self.policy.streams.groups => TtlGroup::Longer,
             _ => TtlGroup::UpTo(GROUP_SECS[group]),
         }
     }
 
     fn piece(&self, id: SegmentId) -> Option<SegmentInfo> {
-        let segment = self.segments.get(id);
-        let state = segment.state.load(Relaxed);
+        let segment = self.arena.segments.get(id);
+        let state = segment.state();
         let expiry_max = segment.expiry_max.load(Relaxed);
         [OPEN, SEALED, RECLAIMING].contains(&state).then(|| SegmentInfo {
             queue: if usize::from(segment.queue.load(Relaxed)) == SMALL { Queue::Small } else { Queue::Main },
             group: segment.group.load(Relaxed),
             is_open: state == OPEN,
-            is_large: self.segments.is_run(id),
-            memory_bytes: self.segments.memory_bytes(id),
+            is_large: self.arena.segments.is_run(id),
+            memory_bytes: self.arena.segments.memory_bytes(id),
             live_bytes: segment.usage.live_bytes(),
             opened_secs: segment.opened_secs.load(Relaxed),
             expired_secs: (expiry_max < u32::MAX).then_some(expiry_max),

@@ -1,19 +1,21 @@
 //! Holes: what is dead in a segment, between what lives, to be written again where it lies.
 //!
-//! A segment that has gaps need not be emptied before it takes new items: they go into the gaps, and what lives stays where it is. Rosenblum
-//! and Ousterhout call that to thread the log (SOSP 1991), and copy instead, since a disk has to seek from gap to gap; F2FS does it where clean
-//! segments are few (Lee et al., FAST 2015). Memory does not seek: all that it costs is to look at what lives between two gaps.
+//! A segment with holes need not be emptied before it takes new items: they fill the holes, and what lives stays where
+//! it is. Rosenblum and Ousterhout call that threading the log (SOSP 1991), and copy instead, since a disk seeks from
+//! hole to hole; F2FS threads where clean segments are few (Lee et al., FAST 2015). Memory does not seek: the cost is a
+//! look at what lives between.
 //!
-//! No item that can be found ever changes for that. Holes are made out first, in a segment that was taken out of its queue; then whoever may
-//! still read what was dead by then must have ended their turn, as with segments in limbo; what dies later is left for another time.
+//! No item that can be found ever changes for that. The holes are mapped in a segment that was taken out of its queue.
+//! They are filled when all guards have ended that may read what was dead by then, as with limbo. What dies later waits
+//! for another time.
 
 use std::ops::Range;
 
-use crate::engine::Engine;
+use crate::log::arena::Arena;
 use crate::log::item::{FILLER_BYTES_MIN, ItemRef};
-use crate::log::segment::SegmentId;
+use crate::log::offset::Offset;
 
-/// The gaps of a segment, in the order in which they lie.
+/// The holes of a segment, in the order in which they lie.
 #[derive(Default)]
 pub(crate) struct Holes {
     /// Where the segment begins in the log.
@@ -21,7 +23,7 @@ pub(crate) struct Holes {
     list: Vec<Hole>,
     /// The first that was not entered yet.
     next: usize,
-    /// How far memory was fetched: in which gap, and where in it.
+    /// How far memory was fetched: in which hole, and where in it.
     fetched: (usize, u32),
     /// What they take together.
     bytes: usize,
@@ -50,26 +52,16 @@ pub(crate) struct HoleMap {
     pub(crate) live_items: u32,
 }
 
-/// A segment with gaps that its handle will fill, once nobody reads there any more.
-pub(crate) struct PendingRefill {
-    pub(crate) id: SegmentId,
-    /// The guards that may read there have entered up to this epoch.
-    pub(crate) tag: u64,
-    pub(crate) hole_map: HoleMap,
-    /// How often another line took a segment meanwhile.
-    pub(crate) refusals: u32,
-}
-
 impl HoleMap {
     /// Of a segment that begins there.
-    pub(crate) fn of(start: usize) -> Self {
-        Self { holes: Holes { start, ..Holes::default() }, live_items: 0 }
+    pub(crate) fn of(first: Offset) -> Self {
+        Self { holes: Holes { start: first.bytes(), ..Holes::default() }, live_items: 0 }
     }
 
     /// Takes in the next item.
-    pub(crate) fn note(&mut self, at: usize, bytes: usize, is_dead: bool) {
+    pub(crate) fn note(&mut self, at: Offset, bytes: usize, is_dead: bool) {
         if is_dead {
-            self.holes.add(at, bytes);
+            self.holes.add(at.bytes(), bytes);
         } else {
             self.live_items += 1;
         }
@@ -77,7 +69,7 @@ impl HoleMap {
 }
 
 impl Holes {
-    /// The next dead item: a gap, or more of the last one.
+    /// The next dead item: a hole, or more of the last one.
     fn add(&mut self, at: usize, bytes: usize) {
         let start = (at - self.start) as u32;
         let end = start + bytes as u32;
@@ -98,7 +90,7 @@ impl Holes {
         self.next == 0
     }
 
-    /// Is there a gap for so many bytes, not far on?
+    /// Is there a hole for so many bytes, not far on?
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         self.find(bytes).is_some()
     }
@@ -108,8 +100,8 @@ impl Holes {
         near.position(|hole| fits(hole.bytes(), bytes)).map(|found| self.next + found)
     }
 
-    /// Leaves the gap that is being filled, of which `rest_bytes` stay empty, for the next with room for so many bytes. Returns where in the
-    /// log that lies; `None`, and nothing has changed: there is none near.
+    /// Leaves the hole that is being filled, of which `rest_bytes` stay empty, for the next with room for so many
+    /// bytes. Returns where in the log that lies. `None`: there is none near, and nothing has changed.
     pub(crate) fn enter(&mut self, bytes: usize, rest_bytes: usize) -> Option<Range<usize>> {
         let found = self.find(bytes)?;
         self.left_bytes +=
@@ -119,7 +111,7 @@ impl Holes {
         Some(self.start + hole.start as usize..self.start + hole.end as usize)
     }
 
-    /// What stays empty if nothing more comes, and `rest_bytes` of the gap that is being filled are.
+    /// What stays empty if nothing more comes, and `rest_bytes` of the hole that is being filled do.
     pub(crate) fn left_bytes(&self, rest_bytes: usize) -> usize {
         let unentered = self.list[self.next..].iter().map(|hole| hole.bytes());
         self.left_bytes + rest_bytes + unentered.sum::<usize>()
@@ -140,19 +132,21 @@ impl Holes {
     }
 }
 
-/// Can an item of so many bytes go where there are `room_bytes`? What stays empty behind it must be long enough to say how long it is.
+/// Does an item of so many bytes fit into `room_bytes`? The rest must be empty, or long enough for a header that gives
+/// its length.
 #[inline]
 pub(crate) fn fits(room_bytes: usize, bytes: usize) -> bool {
     room_bytes == bytes || room_bytes >= bytes + FILLER_BYTES_MIN
 }
 
-/// Makes a dead item of what stays empty of a gap, so that whoever walks the segment passes over it.
+/// Makes a dead item of what stays empty of a hole, so that a walk of the segment passes over it.
 #[allow(unsafe_code)]
-pub(crate) fn close(engine: &Engine, rest: Range<usize>) {
+pub(crate) fn close(arena: &Arena, rest: Range<usize>) {
     if !rest.is_empty() {
-        engine.log.lend(rest.clone());
-        // SAFETY: what is left of a gap is its handle's alone: nothing in it can be found, and who had found what was there has ended their turn.
-        unsafe { ItemRef::write_filler(&engine.log, rest.start, rest.len()) }
+        arena.region.lend(rest.clone());
+        // SAFETY: the rest of a hole is its handle's alone: nothing in it can be found, and the guards that had found
+        // what was there have ended.
+        unsafe { ItemRef::write_filler(&arena.region, rest.start, rest.len()) }
     }
 }
 
@@ -162,16 +156,16 @@ const LOOKS_MAX: usize = 8;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Config, Handle, LargePages, Now, Store, Stored};
+    use crate::{Config, Engine, Handle, LargePages, Now, Store, Stored};
 
     fn holes(list: &[Range<usize>]) -> Holes {
-        let mut holes = HoleMap::of(1000).holes;
+        let mut holes = HoleMap::of(Offset::new(1000)).holes;
         list.iter().for_each(|hole| holes.add(hole.start, hole.len()));
         holes
     }
 
     #[test]
-    fn neighbours_are_one_gap() {
+    fn neighbours_are_one_hole() {
         let mut holes = holes(&[1000..1040, 1040..1100, 1200..1300]);
         assert_eq!(holes.bytes(), 200);
         assert_eq!(holes.enter(100, 0), Some(1000..1100));
@@ -240,7 +234,7 @@ mod tests {
 
     /// What a guard has found stays as it was to its end, although all around it is overwritten.
     #[test]
-    fn gaps_are_filled_when_nobody_reads_there_any_more() {
+    fn holes_are_filled_when_nobody_reads_there_any_more() {
         let engine = Engine::new(Config {
             memory_bytes: 2 << 20,
             item_bytes_max: 1 << 20,

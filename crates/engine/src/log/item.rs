@@ -11,14 +11,16 @@
 //!      .         key, value, padding to 8
 //! ```
 //!
-//! Key, value and shape never change once the item can be found. CAS, expiry and the marks STALE and TOKEN change
-//! under the lock of the item's bucket; the time of the last use and FETCHED change without it (a lost update there costs
+//! Key, value and shape never change once the item can be found. CAS, expiry and the marks STALE and TOKEN change under
+//! the lock of the item's bucket; the time of the last use and FETCHED change without it (a lost update there costs
 //! nothing).
 //!
-//! Unsafe code lives here because items are read where they lie. The one invariant: a [`ItemRef`] points to an item that was
-//! written whole before its place was published, in memory that is not used again while the reader's turn lasts.
+//! Unsafe code lives here because items are read where they lie. The one invariant: a [`ItemRef`] points to an item
+//! that was written whole before its place was published, in memory that is not used again before the reader's guard
+//! ends.
 #![allow(unsafe_code)]
 
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 
@@ -58,7 +60,7 @@ pub(crate) const FETCHED: u32 = 1;
 pub(crate) const STALE: u32 = 2;
 /// The token to recompute the value is out.
 pub(crate) const TOKEN: u32 = 4;
-/// Unlinked, or moved away: whoever walks the segment need not ask the index, and a guess of where the item is knows that it is wrong. Set after
+/// Unlinked, or moved away: a walk of the segment need not ask the index, and a hint is known to be stale. Set after
 /// the index changed and before that is acknowledged.
 pub(crate) const DEAD: u32 = 8;
 const MARKS: u32 = 15;
@@ -102,18 +104,27 @@ impl Shape {
     }
 }
 
-/// An item found. Copy it freely, but not beyond the guard.
+/// An item, readable for `'g`: as long as the guard under which it was found. Code without `unsafe` cannot keep it
+/// longer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ItemRef(NonNull<u8>);
+pub(crate) struct ItemRef<'g>(NonNull<u8>, PhantomData<&'g [u8]>);
 
-impl ItemRef {
+impl<'g> ItemRef<'g> {
     /// The item at an offset of the log.
     ///
     /// # Safety
-    /// An item was written there whole, its place was published to this thread, and the memory is not used again while
-    /// the result (or anything borrowed from it) is in use.
+    /// An item was written there whole, its offset was published to this thread, and the memory is not used again
+    /// during `'g`.
     pub(crate) unsafe fn at(log: &Region, offset: usize) -> Self {
-        Self(log.at(offset))
+        Self(log.at(offset), PhantomData)
+    }
+
+    /// The same item for longer than its guard.
+    ///
+    /// # Safety
+    /// The memory is not used again during `'l`: its run is pinned.
+    pub(crate) unsafe fn beyond_guard<'l>(self) -> ItemRef<'l> {
+        ItemRef(self.0, PhantomData)
     }
 
     /// Writes header and key of a new item at an offset of the log; the value follows by [`ItemRef::value_mut`].
@@ -133,9 +144,9 @@ impl ItemRef {
         debug_assert!(key.len() == shape.key_bytes && shape.size() <= log.len_bytes() - offset);
         debug_assert!(shape.large || shape.value_bytes <= VALUE_BYTES_MAX);
         debug_assert!(shape.has_expiry || expiry == Expiry::NEVER);
-        let item = Self(log.at(offset));
-        // SAFETY: all writes are within `shape.size()` bytes that are the caller's alone; field offsets are multiples of
-        // 4 from an 8-byte boundary.
+        let item = Self(log.at(offset), PhantomData);
+        // SAFETY: all writes are within `shape.size()` bytes that are the caller's alone; field offsets are multiples
+        // of 4 from an 8-byte boundary.
         unsafe {
             item.cas_word().store(0, Relaxed);
             item.use_word().store(now_secs << SECS_SHIFT, Relaxed);
@@ -167,7 +178,8 @@ impl ItemRef {
     /// Writes what looks like a dead item over a piece of the log.
     ///
     /// # Safety
-    /// As for [`ItemRef::write`], with `bytes`, a multiple of [`ALIGN_BYTES`] from [`FILLER_BYTES_MIN`] to those of a segment.
+    /// As for [`ItemRef::write`], with `bytes`, a multiple of [`ALIGN_BYTES`] from [`FILLER_BYTES_MIN`] to those of a
+    /// segment.
     pub(crate) unsafe fn write_filler(log: &Region, offset: usize, bytes: usize) {
         let shape = Shape {
             key_bytes: 0,
@@ -209,7 +221,7 @@ impl ItemRef {
     ///
     /// # Safety
     /// The item is the caller's alone and of that shape, as in [`ItemRef::write`].
-    pub(crate) unsafe fn value_mut<'a>(self, shape: &Shape) -> &'a mut [u8] {
+    pub(crate) unsafe fn value_mut(self, shape: &Shape) -> &'g mut [u8] {
         // SAFETY: within the item; exclusive by the caller's promise. Bytes of a recycled segment are initialised.
         unsafe {
             std::slice::from_raw_parts_mut(
@@ -219,7 +231,7 @@ impl ItemRef {
         }
     }
 
-    pub(crate) fn key<'a>(self) -> &'a [u8] {
+    pub(crate) fn key(self) -> &'g [u8] {
         // SAFETY: the type's invariant: key bytes are initialised, immutable, and outlive the guard.
         unsafe { std::slice::from_raw_parts(self.0.add(self.key_offset()).as_ptr(), self.key_bytes()) }
     }
@@ -241,7 +253,7 @@ impl ItemRef {
         }
     }
 
-    pub(crate) fn value<'a>(self) -> &'a [u8] {
+    pub(crate) fn value(self) -> &'g [u8] {
         // SAFETY: as for the key.
         unsafe {
             std::slice::from_raw_parts(
@@ -330,8 +342,8 @@ impl ItemRef {
         }
     }
 
-    /// Unlinked. Under the bucket's lock, as all changes but those of a use; and a use of it counts no longer. Release: who sees it, and then
-    /// puts up a fence, knows that the index has changed.
+    /// Unlinked. Under the bucket's lock, as all changes but those of a use; and a use of it counts no longer. Release:
+    /// who sees it, and then puts up a fence, knows that the index has changed.
     pub(crate) fn mark_dead(self) {
         self.use_word().store(self.use_word().load(Relaxed) | DEAD, Release);
     }
@@ -372,17 +384,17 @@ impl ItemRef {
         unsafe { self.u32_ptr(HEADER_BYTES + 4 * before).read() }
     }
 
-    fn cas_word<'a>(self) -> &'a AtomicU64 {
+    fn cas_word(self) -> &'g AtomicU64 {
         // SAFETY: 8 bytes at an 8-byte boundary, only accessed as an atomic.
         unsafe { self.0.cast::<AtomicU64>().as_ref() }
     }
 
-    fn use_word<'a>(self) -> &'a AtomicU32 {
+    fn use_word(self) -> &'g AtomicU32 {
         // SAFETY: 4 bytes at a 4-byte boundary, only accessed as an atomic.
         unsafe { self.0.add(8).cast::<AtomicU32>().as_ref() }
     }
 
-    fn expiry_word<'a>(self) -> &'a AtomicU32 {
+    fn expiry_word(self) -> &'g AtomicU32 {
         // SAFETY: as above; callers made sure that the field is there. It is the first optional field.
         unsafe { self.0.add(HEADER_BYTES).cast::<AtomicU32>().as_ref() }
     }

@@ -13,10 +13,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering::*;
 
-use crate::engine::Engine;
-use crate::epoch::limbo::Retired;
+use crate::log::arena::{Arena, Retired};
 use crate::log::segment::{FREE_ON_UNPIN, SegmentId};
-use crate::request::{Now, WriteError};
+use crate::request::Now;
 
 /// The part of the limit that values in arrival hold at most.
 const UPLOADS_PART: u64 = 2;
@@ -72,36 +71,35 @@ impl Leases {
     }
 }
 
-impl Engine {
+impl Arena {
     /// Was a hold on this run revoked that began at this count?
     pub(crate) fn is_revoked(&self, id: SegmentId, revocations: u32) -> bool {
         self.segments.get(id).revocations.load(Acquire) != revocations
     }
 
     /// Makes room among the values in arrival for so many bytes more of one that has `missing_bytes` still to come.
-    /// Errors: the others have more right to theirs.
+    /// False: the others have more right to theirs.
     pub(crate) fn admit_step(
         &self,
         own: Option<SegmentId>,
         bytes: u64,
         missing_bytes: u64,
         now: Now,
-    ) -> Result<(), WriteError> {
+    ) -> bool {
         let bytes_max = self.budget.limit_bytes() / UPLOADS_PART;
         loop {
             let mut leases = self.runs.leases();
             let is_alone = leases.uploads.len() == usize::from(own.is_some());
             if is_alone || leases.uploads_bytes + bytes <= bytes_max {
-                return Ok(());
+                return true;
             }
             // Beside one that is as large as items may be there is room for others: else they would cut it off
             // shortly before its end.
             let largest_bytes = leases.uploads.values().map(|upload| upload.charged_bytes).max();
             if leases.uploads_bytes + bytes - largest_bytes.unwrap_or(0) <= bytes_max / 2 {
-                return Ok(());
+                return true;
             }
-            let least_worthy =
-                leases.least_worthy(own, missing_bytes, now.secs).ok_or(WriteError::OutOfMemory)?;
+            let Some(least_worthy) = leases.least_worthy(own, missing_bytes, now.secs) else { return false };
             leases.remove_upload(least_worthy);
             self.revoke(least_worthy);
             drop(leases);
@@ -109,20 +107,20 @@ impl Engine {
         }
     }
 
-    /// Where address space lacks: cuts off an upload that has to make way. `None`: nobody holds any.
-    pub(crate) fn revoke_upload(&self, missing_bytes: u64, now: Now) -> Option<Result<(), WriteError>> {
+    /// Where address space lacks: revokes an upload that has to make way. `Some(false)`: none has to; `None`: there is none.
+    pub(crate) fn revoke_upload(&self, missing_bytes: u64, now: Now) -> Option<bool> {
         let mut leases = self.runs.leases();
         if leases.uploads.is_empty() {
             return None;
         }
         let Some(id) = leases.least_worthy(None, missing_bytes, now.secs) else {
-            return Some(Err(WriteError::OutOfMemory));
+            return Some(false);
         };
         leases.remove_upload(id);
         self.revoke(id);
         drop(leases);
         self.retire(Retired::Run(id));
-        Some(Ok(()))
+        Some(true)
     }
 
     /// An upload has begun, and may be revoked.

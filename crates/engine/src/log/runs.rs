@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::engine::Engine;
+use crate::log::arena::Arena;
 use crate::log::leases::Leases;
 use crate::log::segment::{FREE, SegmentId};
 use crate::mem::region::PAGE_BYTES;
@@ -128,7 +128,7 @@ impl Runs {
     }
 }
 
-impl Engine {
+impl Arena {
     /// A run for an item of `item_bytes` with memory for its first `bytes`; perhaps for more.
     pub(crate) fn take_run(&self, item_bytes: usize, bytes: usize) -> Result<Run, AllocError> {
         let segments = item_bytes.div_ceil(self.segments.segment_bytes) as u32;
@@ -194,9 +194,8 @@ impl Engine {
     pub(crate) fn free_run(&self, id: SegmentId) {
         let segment = self.segments.get(id);
         // Else its upload was never published.
-        if segment.state.load(Relaxed) != FREE {
-            self.segments.note_closed(id);
-            segment.state.store(FREE, Relaxed);
+        if segment.state() != FREE {
+            self.segments.free(id);
         }
         let (segments, memory_bytes) =
             (segment.run_segments.load(Relaxed), segment.usage.filled_bytes.load(Relaxed));

@@ -1,23 +1,23 @@
 //! Segments: the pieces the log is cut into, and who holds them.
 //!
-//! A segment holds items of one queue, one TTL group and one class of worth, appended until it is full. A large item has a run
-//! of segments of its own (`runs.rs`), which goes the same way. Who has it, and what comes next:
+//! A segment holds items of one write stream, appended until it is full. A large item has a run of segments of its own
+//! (`runs.rs`), which goes the same way. Who has it, and what comes next:
 //!
 //! | state | whose | next | by |
 //! |---|---|---|---|
-//! | [`FREE`], bare | the pool's; has no memory | open | `Engine::add_segment`, `take_run` |
-//! | [`FREE`], ready (a run: warm) | the pool's; has memory | open | `Engine::take_segment`, `take_run` |
-//! | | | bare, when the memory is wanted elsewhere | `decommit_segment`, `cool_run` |
-//! | [`OPEN`] | a handle appends to it | waiting | `Open::seal` |
-//! | (a run: still [`FREE`]) | an upload fills it | waiting | `Guard::publish` |
-//! | | | limbo, when others need its memory | `Engine::admit_step`, `revoke_upload` |
-//! | [`SEALED`] | its queue's | claimed | [`Segments::next_victim`], `claim_hollow`, `claim_thin_if`, `most_dead`, `withdraw` |
-//! | [`RECLAIMING`] | a handle empties it, or looks for gaps in it | waiting again | [`Segments::put_back`]; a run that was read: `seal` |
-//! | | | limbo | `Engine::retire_segment`, `retire` |
-//! | | | open | `Writer::await_turns`: its gaps are written to when nobody reads there any more |
-//! | limbo: [`FREE`] (a run: [`RECLAIMING`]) | nobody's; readers may still be there | ready, warm | `Engine::reclaim`; a run when its last pin goes, or is revoked (`leases.rs`) |
+//! | [`FREE`], reserved | the pool's; has no memory | open | `Arena::add_segment`, `Arena::take_run` |
+//! | [`FREE`], ready (a run: committed) | the pool's; has memory | open | `Arena::take_segment`, `Arena::take_run` |
+//! | | | reserved, when the memory is wanted elsewhere | `decommit_segment`, `decommit_run` |
+//! | [`OPEN`] | a handle appends to it | sealed | `Allocator::close`, then `Policy::seal` |
+//! | (a run: still [`FREE`]) | an upload fills it | sealed | `Guard::publish` |
+//! | | | limbo, when others need its memory | `Arena::admit_step`, `revoke_upload` |
+//! | [`SEALED`] | its queue's | reclaiming | [`Segment::claim`], by `Policy::next_victim`, `withdraw` and others |
+//! | [`RECLAIMING`] | a handle empties it, or maps its holes | sealed | `Policy::put_back`; a run: `Policy::seal` |
+//! | | | limbo | `Arena::retire_segment`, `Arena::retire` |
+//! | | | open | [`Segments::hold_for_refill`]: its holes are filled later |
+//! | limbo: [`FREE`] (a run: [`RECLAIMING`]) | nobody's; may be read | ready, committed | `drain_limbo`, last unpin, revoking (`leases.rs`) |
 //!
-//! A segment whose last item dies while it waits is claimed and retired on the spot.
+//! A sealed segment whose last item dies is claimed and retired on the spot.
 
 use std::io;
 use std::ops::Range;
@@ -25,19 +25,18 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 
 use crate::epoch::epochs::Epochs;
+use crate::log::offset::Offset;
 use crate::log::segment_sums::SegmentSums;
 use crate::mem::cache_padded::CachePadded;
 use crate::mem::region::prefetch;
 use crate::mem::table::{Table, Zeroed};
-use crate::policy::priority::InsertPriority;
-use crate::policy::queues::Queues;
 use crate::request::{Expiry, Now};
 use crate::sync::{self, Mutex, fence};
 
-/// TTL groups: items that expire at about the same time share segments, and go together. Group 0 never expires; the others
-/// live up to a minute, 8 minutes, an hour, 8 hours, and longer.
+/// TTL groups that write streams are told apart by (`policy/streams.rs`). Group 0 never expires.
 pub(crate) const GROUPS: usize = 6;
-pub(crate) const GROUP_SECS: [u32; GROUPS] = [u32::MAX, 60, 480, 3600, 8 * 3600, u32::MAX];
+/// Priority classes that write streams are told apart by.
+pub(crate) const CLASSES: usize = 7;
 
 /// Where new keys go.
 pub(crate) const SMALL: usize = 0;
@@ -49,28 +48,15 @@ pub(crate) const LARGE: usize = 2;
 /// The number of a segment, or of a run's first segment.
 pub(crate) type SegmentId = u32;
 
-/// The group for an item that dies at `expiry`.
-pub(crate) fn group_of(expiry: Expiry, now: Now, groups: usize) -> usize {
-    let Some(at) = expiry.secs() else { return 0 };
-    let ttl_secs = at.saturating_sub(now.secs);
-    let group = (1..GROUPS).find(|&group| ttl_secs <= GROUP_SECS[group]).unwrap_or(GROUPS - 1);
-    // A small cache cannot afford many open segments.
-    group.min(groups - 1)
-}
-
-/// For how long a segment of a group may be appended to, so that its items stay of one age.
-pub(crate) fn open_secs_max(group: usize) -> u32 {
-    GROUP_SECS[group] / 2
-}
-
-/// What is known of a segment. Written by whoever holds it, but for the counters. All zero: a segment that was never used.
+/// What is known of a segment. Written by whoever holds it, but for the counters. All zero: a segment that was never
+/// used.
 #[cfg_attr(all(loom, test), derive(Default))]
 pub(crate) struct Segment {
     /// SMALL or MAIN.
     pub(crate) queue: AtomicU8,
     pub(crate) group: AtomicU8,
-    /// [`FREE`], [`OPEN`], [`SEALED`] or [`RECLAIMING`].
-    pub(crate) state: sync::AtomicU8,
+    /// [`FREE`], [`OPEN`], [`SEALED`] or [`RECLAIMING`]. Changed by the functions of this file alone.
+    state: sync::AtomicU8,
     /// Changes whenever the segment is opened or claimed, so that a place in a queue that has outlived its purpose is
     /// recognised.
     pub(crate) generation: sync::AtomicU32,
@@ -88,11 +74,11 @@ pub(crate) struct Segment {
     pub(crate) run_segments: AtomicU32,
     /// Sum of the weights of what was appended (`priority.rs`); for a run that of its item.
     pub(crate) weight: AtomicU32,
-    /// The queues' clock when it was opened.
+    /// The policy's clock when it was opened.
     pub(crate) opened_clock: AtomicU64,
-    /// The lists of thin segments that it is in, a bit each. Written under the queues' lock.
+    /// The garbage levels it is listed under, a bit each. Written under the queues' lock.
     pub(crate) listed: AtomicU8,
-    /// What was written into its gaps the last time left most of them empty: it is better emptied.
+    /// Most of its holes stayed empty when they were filled the last time: it is better emptied.
     pub(crate) has_unfilled_holes: AtomicBool,
     /// Its memory was moved to a large page.
     pub(crate) on_large_page: AtomicBool,
@@ -114,7 +100,8 @@ impl SegmentRef<'_> {
     }
 }
 
-/// Every store and every overwrite writes here, and every look-up reads the fields beside it. One line alone: there are many segments.
+/// Every store and every overwrite writes here, and every look-up reads the fields beside it. One line alone: there are
+/// many segments.
 #[cfg_attr(all(loom, test), derive(Default))]
 #[repr(align(64))]
 pub(crate) struct Usage {
@@ -164,11 +151,30 @@ impl Segment {
         self.has_unfilled_holes.store(false, Relaxed);
     }
 
-    /// Begins a life in which what lives in it stays there, and gaps of so many bytes are taken for filled.
+    /// Begins a life in which what lives in it stays there, and holes of so many bytes count as filled.
     pub(crate) fn reopen(&self, hole_bytes: usize, now: Now) {
         self.generation.fetch_add(1, Relaxed);
         self.usage.dead_bytes.fetch_sub(hole_bytes as u64, Relaxed);
         self.opened_secs.store(now.secs, Relaxed);
+    }
+
+    /// Its items lie still from here on, and anybody may claim it.
+    pub(crate) fn seal(&self) {
+        self.state.store(SEALED, Release);
+    }
+
+    /// Makes a sealed segment the caller's. False: another has it. Its entries in the queues go stale, for good.
+    pub(crate) fn claim(&self) -> bool {
+        let won = self.state.compare_exchange(SEALED, RECLAIMING, AcqRel, Relaxed).is_ok();
+        if won {
+            self.generation.fetch_add(1, Relaxed);
+        }
+        won
+    }
+
+    /// Nobody can find it any more.
+    fn free(&self) {
+        self.state.store(FREE, Relaxed);
     }
 
     /// SMALL or MAIN.
@@ -185,9 +191,14 @@ impl Segment {
         }
     }
 
+    /// Acquire: what was done before it came to that state is seen.
+    pub(crate) fn state(&self) -> u8 {
+        self.state.load(Acquire)
+    }
+
     /// Its items lie still, and may be walked under a guard.
-    pub(crate) fn is_sealed(&self) -> bool {
-        self.state.load(Acquire) >= SEALED
+    pub(crate) fn is_walkable(&self) -> bool {
+        self.state() >= SEALED
     }
 
     /// Every item in it has expired.
@@ -242,11 +253,7 @@ pub(crate) struct Segments {
     /// Its logarithm: every look-up asks which segment an item lies in.
     segment_power: u32,
     pool: CachePadded<Mutex<Pool>>,
-    pub(crate) queues: CachePadded<Mutex<Queues>>,
     pub(crate) sums: CachePadded<SegmentSums>,
-    /// The due time of what was emptied last: see `queues.rs`. Written under the queues' lock.
-    pub(crate) clock: AtomicU64,
-    pub(crate) insert_priority: InsertPriority,
     /// Segments ready to be opened: a hint that needs no lock.
     pub(crate) ready_count: CachePadded<AtomicU32>,
     /// What all segments that have memory can hold: less than their size where the ends of sealed ones stayed empty.
@@ -261,10 +268,7 @@ impl Segments {
             segment_bytes,
             segment_power: segment_bytes.ilog2(),
             pool: CachePadded::new(Mutex::new(Pool::new(log_segments))),
-            queues: CachePadded::default(),
             sums: CachePadded::default(),
-            clock: AtomicU64::new(0),
-            insert_priority: InsertPriority::default(),
             ready_count: CachePadded::default(),
             capacity_bytes: AtomicU64::new(0),
         })
@@ -276,7 +280,7 @@ impl Segments {
 
     /// Where an item at this offset lives.
     #[inline]
-    pub(crate) fn segment_ref_at(&self, offset: usize) -> SegmentRef<'_> {
+    pub(crate) fn segment_ref_at(&self, offset: Offset) -> SegmentRef<'_> {
         self.segment_ref(self.id_at(offset))
     }
 
@@ -292,16 +296,45 @@ impl Segments {
     }
 
     /// The segment, or the run's first segment, that holds an offset at which an item starts.
-    pub(crate) fn id_at(&self, offset: usize) -> SegmentId {
-        (offset >> self.segment_power) as SegmentId
+    #[inline]
+    pub(crate) fn id_at(&self, offset: Offset) -> SegmentId {
+        self.id_at_byte(offset.bytes())
     }
 
+    /// The same of any byte of the log.
+    #[inline]
+    pub(crate) fn id_at_byte(&self, byte: usize) -> SegmentId {
+        (byte >> self.segment_power) as SegmentId
+    }
+
+    /// Where the first item lies, once there is one.
+    pub(crate) fn first(&self, id: SegmentId) -> Offset {
+        Offset::new(self.start(id))
+    }
+
+    /// Where the items end, in a segment that is not open.
+    pub(crate) fn end(&self, id: SegmentId) -> Offset {
+        Offset::new(self.start(id) + self.get(id).usage.filled_bytes.load(Relaxed) as usize)
+    }
+
+    /// In bytes from the start of the log.
     pub(crate) fn start(&self, id: SegmentId) -> usize {
         (id as usize) << self.segment_power
     }
 
     pub(crate) fn is_run(&self, id: SegmentId) -> bool {
         id >= self.log_segments
+    }
+
+    /// Keeps a claimed segment until its holes can be filled: once all guards have ended that are pinned in the epoch
+    /// that this returns, or before.
+    pub(crate) fn hold_for_refill(&self, id: SegmentId, epochs: &Epochs) -> u64 {
+        // Nobody begins to walk it from here on ...
+        self.get(id).state.store(OPEN, Release);
+        // ... and whoever has begun, or still reads what was unlinked before its mark was seen, is pinned in this epoch
+        // or before.
+        fence(Acquire);
+        epochs.retire()
     }
 
     /// Works on the free list, keeping the hint right.
@@ -325,21 +358,10 @@ impl Segments {
         self.sums.remove(self.segment_ref(id).queue(), self.memory_bytes(id), opened_secs);
     }
 
-    /// A claimed segment keeps what lives in it, and its gaps are to be filled: once whoever entered their turn up to this
-    /// epoch has ended it.
-    pub(crate) fn await_turns(&self, id: SegmentId, epochs: &Epochs) -> u64 {
-        // Nobody begins to walk it from here on ...
-        self.get(id).state.store(OPEN, Release);
-        // ... and whoever has begun, or still reads what was unlinked before its mark was seen, entered their turn before
-        // this epoch ended.
-        fence(Acquire);
-        epochs.retire()
-    }
-
-    /// A claimed segment that the index no longer points into is nobody's. To be retired.
+    /// A claimed segment, or an open one that stayed empty, is nobody's. To be retired, or to go back to the pool.
     pub(crate) fn free(&self, id: SegmentId) {
         self.note_closed(id);
-        self.get(id).state.store(FREE, Relaxed);
+        self.get(id).free();
     }
 
     /// Those of the log proper that were ever in use.
@@ -387,7 +409,7 @@ mod orders {
     use loom::thread;
 
     use super::*;
-    use crate::epoch::limbo::{Limbo, Retired};
+    use crate::epoch::limbo::Limbo;
 
     const NOW: Now = Now { secs: 1, micros: 1 };
 
@@ -395,7 +417,7 @@ mod orders {
     struct World {
         segments: Segments,
         epochs: Epochs,
-        limbo: Limbo,
+        limbo: Limbo<SegmentId>,
         memory: UnsafeCell<u64>,
     }
 
@@ -418,7 +440,7 @@ mod orders {
             self.segments.note_opened(0);
             self.write(value);
             self.segments.get(0).usage.filled_bytes.store(64, Relaxed);
-            self.segments.seal(0);
+            self.segments.get(0).seal();
         }
 
         #[allow(unsafe_code)]
@@ -431,7 +453,7 @@ mod orders {
         #[allow(unsafe_code)]
         fn walk(&self) {
             self.epochs.pin(0);
-            if self.segments.get(0).is_sealed() {
+            if self.segments.get(0).is_walkable() {
                 // SAFETY: as above.
                 let value = self.memory.with(|memory| unsafe { *memory });
                 assert!([1, 2].contains(&value), "{value}");
@@ -457,9 +479,9 @@ mod orders {
     #[test]
     fn nobody_reads_a_segment_that_is_emptied_and_filled_anew() {
         model(|world| {
-            assert!(world.segments.withdraw(0));
+            assert!(world.segments.get(0).claim());
             world.segments.free(0);
-            world.limbo.push(Retired::Segment(0), 64, &world.epochs);
+            world.limbo.push(0, 64, &world.epochs);
             world.limbo.drain(world.epochs.horizon(), 1, |_| {
                 world.write(0);
                 world.fill(2);
@@ -470,13 +492,13 @@ mod orders {
     #[test]
     fn nobody_reads_a_gap_that_is_filled() {
         model(|world| {
-            assert!(world.segments.withdraw(0));
-            let tag = world.segments.await_turns(0, &world.epochs);
+            assert!(world.segments.get(0).claim());
+            let tag = world.segments.hold_for_refill(0, &world.epochs);
             if world.epochs.horizon() > tag {
                 world.write(0);
                 world.segments.get(0).reopen(0, NOW);
                 world.write(2);
-                world.segments.seal(0);
+                world.segments.get(0).seal();
             }
         });
     }

@@ -1,19 +1,19 @@
-//! The one movement by which items change, [`Guard::change`]: look at what is there, decide, write the new item where nobody sees
-//! it, lock the bucket, make sure that what was there still is, point the index to the new item. And what is counted on the way.
+//! The one movement by which items change, [`Guard::change`]: look up the old item, decide, write the new one where
+//! nobody sees it, lock the bucket, make sure that the old one is unchanged, point the index to the new one.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
-use crate::epoch::limbo::Retired;
-use crate::handle::{Guard, Lookup};
+use crate::handle::Guard;
 use crate::index::buckets::{Bucket, Entry, SlotRef};
 use crate::index::hash::Hash;
+use crate::log::arena::Retired;
 use crate::log::item::{FETCHED, ItemRef, Shape, accounted_bytes};
-use crate::log::segment::{LARGE, SEALED, SMALL, SegmentRef, group_of};
-use crate::log::writer::Allocation;
+use crate::log::offset::Offset;
+use crate::log::segment::{LARGE, SMALL, SegmentRef};
 use crate::ops::digits::Digits;
+use crate::ops::get::Lookup;
 use crate::ops::prefetch::LookupHint;
 use crate::ops::upload::Upload;
-use crate::policy::queues::GARBAGE_LEVELS;
 use crate::request::{Expiry, Miss, WriteError};
 
 /// What is to become of a key.
@@ -64,51 +64,51 @@ impl NewCas {
 }
 
 /// What came of a change.
-pub(crate) enum Outcome<R> {
+pub(crate) enum Outcome<'t, R> {
     Answer(R),
-    Written(Written),
+    Written(Written<'t>),
     WriteError(WriteError),
 }
 
-pub(crate) struct Written {
-    pub(crate) offset: usize,
-    pub(crate) raw: ItemRef,
+pub(crate) struct Written<'t> {
+    pub(crate) offset: Offset,
+    pub(crate) raw: ItemRef<'t>,
     pub(crate) expiry_before: Expiry,
     /// There was no item, or none alive.
     pub(crate) is_new: bool,
 }
 
 /// A new item before it is published.
-pub(crate) struct Draft {
-    raw: ItemRef,
-    /// Where it will wait.
+pub(crate) struct Draft<'t> {
+    raw: ItemRef<'t>,
+    /// The queue it enters.
     queue: usize,
     storage: DraftStorage,
 }
 
 enum DraftStorage {
     /// An offset of the log, in a segment that its handle fills.
-    Shared(usize),
-    /// A run of its own. CachePadded, so that a draft is a few words to hand around.
+    Shared(Offset),
+    /// A run of its own. Boxed, so that a draft is a few words to hand around.
     Large(Box<Upload>),
 }
 
 impl Guard<'_> {
-    /// The one movement: look, decide, write, lock, make sure, publish.
+    /// The one movement: look up, decide, write, lock, verify, publish.
     pub(crate) fn change<'t, 'a, R>(
         &'t self,
         key: &[u8],
         hash: Hash,
         upload: &mut Option<Upload>,
         plan: impl FnMut(Result<Lookup<'t>, Miss>) -> Plan<'a, R>,
-    ) -> Outcome<R>
+    ) -> Outcome<'t, R>
     where
         't: 'a,
     {
         self.change_hinted(key, hash, LookupHint::default(), upload, plan)
     }
 
-    /// The same where a guess may spare the first look.
+    /// The same where a hint may spare the first look.
     pub(crate) fn change_hinted<'t, 'a, R>(
         &'t self,
         key: &[u8],
@@ -116,13 +116,13 @@ impl Guard<'_> {
         mut hint: LookupHint<'t>,
         upload: &mut Option<Upload>,
         mut plan: impl FnMut(Result<Lookup<'t>, Miss>) -> Plan<'a, R>,
-    ) -> Outcome<R>
+    ) -> Outcome<'t, R>
     where
         't: 'a,
     {
         loop {
             let old = self.look_up_hinted(key, hash, std::mem::take(&mut hint));
-            let segment_ref = old.map(|old| self.engine().segments.segment_ref_at(old.offset));
+            let segment_ref = old.map(|old| self.engine().arena.segments.segment_ref_at(old.offset));
             // Changes when the item does, even where it stays in its place.
             let cas_of = |old: Option<Lookup<'_>>| old.map(|old| old.raw.cas());
             let cas_seen = cas_of(old);
@@ -144,7 +144,7 @@ impl Guard<'_> {
             let queue = self.queue_for(hash, segment_ref);
             let draft = match self.draft(key, &new, queue, old.map(|old| old.raw), upload) {
                 Ok(draft) => draft,
-                Err(no_room) => return Outcome::WriteError(no_room),
+                Err(error) => return Outcome::WriteError(error),
             };
             let bucket = self.engine().index.lock(hash);
             let still = old.and_then(|old| bucket.still(&old.found));
@@ -185,7 +185,7 @@ impl Guard<'_> {
     fn queue_for(&self, hash: Hash, old: Option<SegmentRef<'_>>) -> usize {
         match old {
             Some(segment_ref) => segment_ref.segment.queue(),
-            None if self.engine().evict => self.queue_of_new(hash),
+            None if self.engine().evict => self.engine().policy.queue_of_new(hash, &self.handle.adaptation),
             None => SMALL,
         }
     }
@@ -198,9 +198,9 @@ impl Guard<'_> {
         key: &[u8],
         new: &New<'_>,
         queue: usize,
-        old: Option<ItemRef>,
+        old: Option<ItemRef<'_>>,
         upload: &mut Option<Upload>,
-    ) -> Result<Draft, WriteError> {
+    ) -> Result<Draft<'_>, WriteError> {
         let (head, tail, digits) = match &new.body {
             Body::Join(head, tail) => (*head, *tail, None),
             Body::Number(digits) => (digits.text(), &b""[..], Some(digits)),
@@ -250,20 +250,19 @@ impl Guard<'_> {
         let room = self.append(queue, expiry, shape.size(), old)?;
         // SAFETY: `append` gave us these bytes alone.
         let raw = unsafe {
-            let raw = ItemRef::write(&self.engine().log, room.at, &shape, key, expiry, self.now().secs);
+            let raw = ItemRef::write(
+                &self.engine().arena.region,
+                room.at.bytes(),
+                &shape,
+                key,
+                expiry,
+                self.now().secs,
+            );
             fill(raw.value_mut(&shape));
             raw
         };
-        self.prefetch_ahead(room, shape.size());
+        self.engine().arena.prefetch_ahead(room, shape.size());
         Ok(Draft { raw, queue, storage: DraftStorage::Shared(room.at) })
-    }
-
-    /// An item was written there: others follow, mostly of this size.
-    #[inline]
-    pub(crate) fn prefetch_ahead(&self, room: Allocation, item_bytes: usize) {
-        if let Some(ahead) = room.ahead {
-            self.engine().log.prefetch_range(ahead, item_bytes);
-        }
     }
 
     /// Allocation for an item of this shape, with memory for its first bytes; `missing_bytes` of it are still to come.
@@ -281,7 +280,7 @@ impl Guard<'_> {
 
     /// May there be a large item of this shape? Takes nothing yet.
     pub(crate) fn admit_shape(&self, shape: &Shape, key: &[u8]) -> Result<(), WriteError> {
-        if shape.size() as u64 > self.engine().budget.limit_bytes() {
+        if shape.size() as u64 > self.engine().arena.budget.limit_bytes() {
             // Else it would find out step by step, and evict everything on the way.
             return Err(WriteError::OutOfMemory);
         }
@@ -294,10 +293,10 @@ impl Guard<'_> {
 
     /// Undoes a draft. If it was large it goes when what is returned goes.
     #[cold]
-    fn discard(&self, draft: Draft) -> Option<Upload> {
+    fn discard(&self, draft: Draft<'_>) -> Option<Upload> {
         match draft.storage {
             DraftStorage::Shared(offset) => {
-                self.handle.writer.borrow_mut().take_back(self.engine(), offset);
+                self.handle.allocator.borrow_mut().take_back(&self.engine().arena, offset);
                 None
             }
             DraftStorage::Large(upload) => Some(*upload),
@@ -306,15 +305,15 @@ impl Guard<'_> {
 
     /// Completes the new item's header and points the index to it. `None`: the index has no room.
     #[inline(always)]
-    fn publish(
-        &self,
+    fn publish<'t>(
+        &'t self,
         bucket: &Bucket<'_>,
         hash: Hash,
         new: &New<'_>,
-        draft: Draft,
+        draft: Draft<'t>,
         replaced: Option<(SlotRef<'_>, SegmentRef<'_>)>,
-        old: Option<ItemRef>,
-    ) -> Option<(usize, ItemRef)> {
+        old: Option<ItemRef<'_>>,
+    ) -> Option<(Offset, ItemRef<'t>)> {
         let engine = self.engine();
         let Draft { raw, queue, .. } = draft;
         // The old item's expiry and marks may have changed until the bucket was locked.
@@ -343,38 +342,38 @@ impl Guard<'_> {
             DraftStorage::Shared(offset) => *offset,
             DraftStorage::Large(upload) => {
                 let (id, now) = (upload.id, self.now());
-                let segment = engine.segments.get(id);
+                let segment = engine.arena.segments.get(id);
                 let (memory_bytes, group) =
-                    (segment.usage.filled_bytes.load(Relaxed), group_of(expiry, now, engine.groups));
+                    (segment.usage.filled_bytes.load(Relaxed), engine.policy.streams.group_of(expiry, now));
                 segment.open(queue, group, engine.flush_mark.load(Relaxed), now);
                 segment.usage.filled_bytes.store(memory_bytes, Relaxed);
                 segment.usage.dead_bytes.store(memory_bytes - raw.size() as u64, Relaxed);
-                engine.segments.note_opened(id);
-                engine.segments.start(id)
+                engine.arena.segments.note_opened(id);
+                engine.arena.segments.first(id)
             }
         };
-        let id = engine.segments.id_at(offset);
+        let id = engine.arena.segments.id_at(offset);
         let entry = Entry::new(hash, offset, replaced.map_or(0, |(found, _)| found.entry.uses()));
         let is_run = matches!(draft.storage, DraftStorage::Large(_));
         // Else it was noted when the item got its place.
         if is_run || new.expiry == NewExpiry::Keep {
-            engine.segments.get(id).note_expiry(expiry);
+            engine.arena.segments.get(id).note_expiry(expiry);
         }
         if is_run {
             // In its queue before it can be found, so that whoever replaces it can take it out.
-            engine.segments.seal(id);
+            engine.policy.seal(&engine.arena.segments, id);
         }
         match replaced {
             Some((found, _)) => bucket.replace(&found, entry),
-            None if bucket.insert(entry, &engine.budget) => {}
+            None if bucket.insert(entry, &engine.arena.budget) => {}
             None => {
                 match draft.storage {
                     DraftStorage::Large(upload) => {
                         upload.release();
                         // Whoever walks segments may have begun to read it. Or somebody is emptying it already, will
                         // find it unlinked, and retire it.
-                        if engine.segments.withdraw(id) {
-                            engine.retire(Retired::Run(id));
+                        if engine.policy.withdraw(&engine.arena.segments, id) {
+                            engine.arena.retire(Retired::Run(id));
                         }
                     }
                     storage => drop(self.discard(Draft { storage, ..draft })),
@@ -387,110 +386,14 @@ impl Guard<'_> {
         }
         self.count_linked(if is_run { LARGE } else { queue }, raw);
         match replaced {
-            Some((found, segment_ref)) => self.account_dead(segment_ref, engine.item(found.entry)),
+            Some((found, segment_ref)) => self.account_dead(segment_ref, self.item_ref(found.entry)),
             None => self.count_item(1),
         }
         Some((offset, raw))
     }
 
-    /// Removes an item that has expired or was flushed, if it is still where it was seen.
-    #[cold]
-    pub(crate) fn reap(&self, hash: Hash, offset: usize) {
-        let bucket = self.engine().index.lock(hash);
-        let Some(found) = bucket.find(hash, |entry| entry.offset() == offset) else { return };
-        let raw = self.engine().item(found.entry);
-        if self.engine().liveness(offset, raw, self.now()).is_err() {
-            self.count_reclaimed(offset, raw);
-            self.unlink(&bucket, &found);
-        }
-    }
-
-    /// Takes an entry out of the index, and its item out of the books.
-    pub(crate) fn unlink(&self, bucket: &Bucket<'_>, found: &SlotRef<'_>) {
-        bucket.remove(found, |overflow| self.engine().retire(Retired::Overflow(overflow)));
-        self.account_dead(
-            self.engine().segments.segment_ref_at(found.entry.offset()),
-            self.engine().item(found.entry),
-        );
-        self.count_item(-1);
-    }
-
-    /// The books of an item that the index no longer points to.
-    #[inline]
-    fn account_dead(&self, segment_ref: SegmentRef<'_>, raw: ItemRef) {
-        let engine = self.engine();
-        let (bytes, accounted_bytes) = (raw.size() as u64, raw.accounted_bytes());
-        raw.mark_dead();
-        let counters = self.counters();
-        let queue = &counters.queues[segment_ref.queue()];
-        queue.items.add(-1);
-        queue.live_bytes.add(-(bytes as i64));
-        counters.bytes.add(-i64::from(accounted_bytes));
-        let SegmentRef { segment, id, is_run } = segment_ref;
-        // Whoever buries the last byte knows that all others' items are unlinked as well.
-        let dead = segment.usage.dead_bytes.fetch_add(bytes, AcqRel) + bytes;
-        if is_run {
-            // Unless somebody is at it already, and will find it unlinked.
-            if engine.segments.withdraw(id) {
-                engine.retire(Retired::Run(id));
-            }
-        } else if segment.state.load(Acquire) == SEALED {
-            let left = segment.usage.filled_bytes.load(Relaxed) - dead;
-            // Between the count and the look at its state the segment may have been opened again and sealed; from here on this guard prevents that.
-            if left == 0 && segment.usage.live_bytes() == 0 {
-                engine.retire_dead(id);
-                return;
-            }
-            for level in GARBAGE_LEVELS {
-                let garbage_threshold_bytes = engine.segments.garbage_threshold_bytes(segment, level);
-                if left < garbage_threshold_bytes && left + bytes >= garbage_threshold_bytes {
-                    engine.segments.note_garbage(id, level);
-                }
-            }
-        }
-    }
-
-    /// The books of an item that the index now points to.
-    #[inline]
-    fn count_linked(&self, queue: usize, raw: ItemRef) {
-        let (bytes, accounted_bytes) = (raw.size() as i64, raw.accounted_bytes());
-        let counters = self.counters();
-        let queue = &counters.queues[queue];
-        queue.items.add(1);
-        queue.live_bytes.add(bytes);
-        counters.bytes.add(i64::from(accounted_bytes));
-        counters.items_total.add(1);
-    }
-
-    /// The books of an item that was copied to another place.
-    pub(crate) fn count_moved(&self, from: usize, old: ItemRef, to: usize, new: ItemRef) {
-        let engine = self.engine();
-        old.mark_dead();
-        let bytes = new.size() as u64;
-        engine.segments.get(engine.segments.id_at(from)).usage.dead_bytes.fetch_add(bytes, Relaxed);
-        let (from, to) = (engine.queue_at(from), engine.queue_at(to));
-        self.counters().queues[from].items.add(-1);
-        self.counters().queues[from].live_bytes.add(-(bytes as i64));
-        self.counters().queues[to].items.add(1);
-        self.counters().queues[to].live_bytes.add(bytes as i64);
-    }
-
-    pub(crate) fn count_reclaimed(&self, offset: usize, raw: ItemRef) {
-        let unfetched = i64::from(raw.marks() & FETCHED == 0);
-        let queue = &self.counters().queues[self.engine().queue_at(offset)];
-        self.counters().reclaimed.add(1);
-        queue.reclaimed.add(1);
-        self.counters().expired_unfetched.add(unfetched);
-        queue.expired_unfetched.add(unfetched);
-    }
-
-    /// For `report_items`.
-    fn count_item(&self, change: i64) {
-        self.handle.writer.borrow_mut().unreported_items += change;
-    }
-
     pub(crate) fn find_locked<'i>(&self, bucket: &Bucket<'i>, key: &[u8], hash: Hash) -> Option<SlotRef<'i>> {
-        bucket.find(hash, |entry| self.engine().item(entry).has_key(key))
+        bucket.find(hash, |entry| self.item_ref(entry).has_key(key))
     }
 
     /// The next CAS value, in place of this one. Under the lock of the item's bucket.
@@ -530,10 +433,10 @@ mod tests {
         let value = vec![b'v'; 100_000];
         assert_eq!(guard.store(guard.prepare(b"large"), &Store::set(b"large", &value)), Stored::OutOfMemory);
         drop(guard);
-        engine.drain_limbo();
-        assert_eq!(engine.runs.committed_bytes(), 0, "somebody may still read it");
+        engine.arena.drain_limbo();
+        assert_eq!(engine.arena.runs.committed_bytes(), 0, "somebody may still read it");
         drop(reading);
-        engine.drain_limbo();
-        assert!(engine.runs.committed_bytes() >= 100_000, "free");
+        engine.arena.drain_limbo();
+        assert!(engine.arena.runs.committed_bytes() >= 100_000, "free");
     }
 }

@@ -1,20 +1,23 @@
-//! Memory fetched ahead for a batch of keys, in passes over all of them: what a pass reads, the one before has asked for, so they wait
-//! together and not one after the other. Lines of the index have been asked for before, one by one while the keys were hashed.
+//! Look-ups of a batch of keys ahead of their requests, in passes over all of them: each pass prefetches what the next
+//! one reads, so the cache misses overlap. Lines of the index were prefetched before, while the keys were hashed
+//! ([`Guard::prepare`]).
 
 use crate::engine::Engine;
 use crate::handle::Guard;
 use crate::index::buckets::SlotRef;
 use crate::index::hash::Hash;
+use crate::log::offset::Offset;
 use crate::mem::lines::LINE_BYTES;
 
 /// As many keys as are fetched ahead together: a word has so many bits.
 pub const BATCH_MAX: usize = u32::BITS as usize;
 
-/// Where a key probably lies, as [`Guard::hint_gets`] or [`Guard::hint_changes`] saw it; or nothing, which costs a second look and no more.
+/// Where a key probably lies, as [`Guard::hint_gets`] or [`Guard::hint_changes`] saw it; or nothing, which costs a
+/// second look.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LookupHint<'t> {
     found: Option<SlotRef<'t>>,
-    /// The engine in which it was seen, by its address: in another the place would mean nothing.
+    /// The engine in which it was seen, by its address: in another the slot means nothing.
     engine: usize,
 }
 
@@ -30,20 +33,20 @@ impl<'t> LookupHint<'t> {
 }
 
 impl Guard<'_> {
-    /// Starts fetching what gets of these keys, hashed by [`Guard::prepare`], will read: where an item begins and, as soon as that has told how
-    /// long it is, the rest. [`Guard::get_hinted`] need not look again for what was found here. Keys beyond [`BATCH_MAX`] are left out.
+    /// Prefetches what gets of these keys, hashed by [`Guard::prepare`], will read: where an item begins and, when that
+    /// has told its length, the rest. [`Guard::get_hinted`] need not look again for what was found here. Keys beyond
+    /// [`BATCH_MAX`] are left out.
     pub fn hint_gets(&self, batch: &[Hash]) -> LookupHints<'_> {
-        let hintes = self.hint(batch, |offset| self.prefetch_head(offset));
-        for (hint, _) in hintes.iter().zip(batch) {
+        let hints = self.hint(batch, |offset| self.prefetch_head(offset));
+        for (hint, _) in hints.iter().zip(batch) {
             if let Some(found) = hint.found {
                 let offset = found.entry.offset();
-                let fetched = (offset + HEAD_BYTES).next_multiple_of(LINE_BYTES);
-                self.engine()
-                    .log
-                    .prefetch_lines(fetched, offset + self.engine().item_at(offset).size_unpadded());
+                let fetched = (offset.bytes() + HEAD_BYTES).next_multiple_of(LINE_BYTES);
+                let end = offset.bytes() + self.item_ref_at(offset).size_unpadded();
+                self.engine().arena.region.prefetch_lines(fetched, end);
             }
         }
-        hintes
+        hints
     }
 
     /// The same for any number of keys, as a hint only.
@@ -53,36 +56,36 @@ impl Guard<'_> {
         }
     }
 
-    /// Starts fetching what changes of these keys, hashed by [`Guard::prepare`], will look at: of what they replace the header, the key, and
-    /// the segment that it lies in. [`Guard::store_hinted`] need not look again for what was found here. Keys beyond [`BATCH_MAX`] are left
-    /// out.
+    /// Prefetches what changes of these keys, hashed by [`Guard::prepare`], will read: header and key of what they
+    /// replace, and its segment. [`Guard::store_hinted`] need not look again for what was found here. Keys beyond
+    /// [`BATCH_MAX`] are left out.
     pub fn hint_changes(&self, batch: &[Hash]) -> LookupHints<'_> {
-        let segments = &self.engine().segments;
-        let hintes = self.hint(batch, |offset| segments.prefetch(segments.id_at(offset)));
-        // One right after the other: each waits until the processor knows where its page lies, and that finds out about several at once only
-        // where little stands between them. (Asked for where the index is read, as gets do, a set of 1 KiB took the engine 400 ns instead of
-        // 375; but a get 95 instead of 110.)
-        for found in hintes.iter().filter_map(|hint| hint.found) {
+        let segments = &self.engine().arena.segments;
+        let hints = self.hint(batch, |offset| segments.prefetch(segments.id_at(offset)));
+        // One right after the other: each waits until the processor knows where its page lies, and that finds out about
+        // several at once only where little stands between them. (Asked for where the index is read, as gets do, a set
+        // of 1 KiB took the engine 400 ns instead of 375; but a get 95 instead of 110.)
+        for found in hints.iter().filter_map(|hint| hint.found) {
             self.prefetch_head(found.entry.offset());
         }
-        hintes
+        hints
     }
 
     /// Starts fetching the head of an item.
     #[inline]
-    fn prefetch_head(&self, offset: usize) {
-        self.engine().log.prefetch(offset);
-        self.engine().log.prefetch(offset + HEAD_BYTES - 1);
+    fn prefetch_head(&self, offset: Offset) {
+        self.engine().arena.prefetch(offset);
+        self.engine().arena.region.prefetch(offset.bytes() + HEAD_BYTES - 1);
     }
 
     /// Calls `prefetch` for where each of a batch probably lies.
     #[inline]
-    fn hint(&self, batch: &[Hash], prefetch: impl Fn(usize)) -> LookupHints<'_> {
+    fn hint(&self, batch: &[Hash], prefetch: impl Fn(Offset)) -> LookupHints<'_> {
         let index = &self.engine().index;
         let engine = std::ptr::from_ref(self.engine()).addr();
-        let mut hintes = [LookupHint { found: None, engine }; BATCH_MAX];
+        let mut hints = [LookupHint { found: None, engine }; BATCH_MAX];
         let mut below = 0u32;
-        for (at, (hint, hash)) in hintes.iter_mut().zip(batch).enumerate() {
+        for (at, (hint, hash)) in hints.iter_mut().zip(batch).enumerate() {
             match index.hint(*hash) {
                 Some(found) => {
                     prefetch(found.entry.offset());
@@ -96,13 +99,14 @@ impl Guard<'_> {
             below &= below - 1;
             if let Some(found) = index.hint_below(batch[at]) {
                 prefetch(found.entry.offset());
-                hintes[at].found = Some(found);
+                hints[at].found = Some(found);
             }
         }
-        hintes
+        hints
     }
 }
 
-/// Header and key of most items. Fetching a fixed length instead, four lines of each item, took 200 ns for a get of 100 B among a million (32 in a
-/// batch) where this takes 150, and 185 instead of 140 for 32 B; with 1 KiB there is no difference.
+/// Header and key of most items. Fetching a fixed length instead, four lines of each item, took 200 ns for a get of 100
+/// B among a million (32 in a batch) where this takes 150, and 185 instead of 140 for 32 B; with 1 KiB there is no
+/// difference.
 const HEAD_BYTES: usize = 64;

@@ -1,6 +1,7 @@
 //! Everything that changes an item.
 //!
-//! What needs a new item is one movement, [`Guard::change`]; what needs none happens under the bucket's lock alone. These are all the fields that change in an item that can be found:
+//! What needs a new item is one movement, [`Guard::change`]; what needs none happens under the bucket's lock alone.
+//! These are all the fields that change in an item that can be found:
 //!
 //! | field | changed by | under the bucket's lock |
 //! |---|---|---|
@@ -10,11 +11,13 @@
 //! | DEAD | whoever unlinks or moves it | yes |
 //! | FETCHED, time of the last use | every read that is noticed | no: an update lost costs nothing |
 
-use crate::handle::{Guard, Item, Lookup};
+use crate::handle::Guard;
 use crate::index::hash::Hash;
 use crate::log::item::{FETCHED, ItemRef, STALE, Shape, TOKEN, accounted_bytes};
+use crate::log::offset::Offset;
 use crate::ops::change::{Body, New, NewCas, NewExpiry, Outcome, Plan, Written};
 use crate::ops::digits::{Digits, parse_number};
+use crate::ops::get::{Item, Lookup};
 use crate::ops::prefetch::LookupHint;
 use crate::ops::upload::Upload;
 use crate::request::{
@@ -22,8 +25,8 @@ use crate::request::{
     Token, WriteError,
 };
 
-/// Items larger than this are no numbers, whatever they begin with: memcached keeps them in chunks (`slab_chunk_max`), and
-/// does not look into those.
+/// Items larger than this are no numbers, whatever they begin with: memcached keeps them in chunks (`slab_chunk_max`),
+/// and does not look into those.
 const NUMBER_BYTES_MAX: u32 = 512 << 10;
 
 impl Guard<'_> {
@@ -58,9 +61,11 @@ impl Guard<'_> {
         let shape = self.upload_shape(store, value_bytes)?;
         let first_bytes = Upload::first_step_bytes(&shape);
         let missing_bytes = shape.size().saturating_sub(first_bytes);
-        self.engine().admit_step(None, first_bytes as u64, missing_bytes as u64, self.now())?;
+        if !self.engine().arena.admit_step(None, first_bytes as u64, missing_bytes as u64, self.now()) {
+            return Err(WriteError::OutOfMemory);
+        }
         let mut upload = self.start_upload(shape, store.key, first_bytes, missing_bytes)?;
-        self.engine().lease_upload(upload.id, shape.size(), self.now().secs);
+        self.engine().arena.lease_upload(upload.id, shape.size(), self.now().secs);
         upload.is_leased = true;
         Ok(upload)
     }
@@ -92,13 +97,15 @@ impl Guard<'_> {
         let step = upload.next_step_bytes();
         if step > 0 {
             let (id, missing_bytes) = (Some(upload.id), u64::from(upload.missing_bytes()));
-            self.engine().admit_step(id, step as u64, missing_bytes, self.now())?;
+            if !self.engine().arena.admit_step(id, step as u64, missing_bytes, self.now()) {
+                return Err(WriteError::OutOfMemory);
+            }
             let charged_bytes = upload.charged_bytes();
             self.charge(upload.id, charged_bytes, step)?;
             if !upload.note_step(step, self.now().secs) {
-                let engine = self.engine();
-                engine.decommit(engine.segments.start(upload.id) + charged_bytes, step);
-                engine.budget.give(step as u64);
+                let arena = &self.engine().arena;
+                arena.decommit(arena.segments.start(upload.id) + charged_bytes, step);
+                arena.budget.give(step as u64);
                 return Err(WriteError::OutOfMemory);
             }
         }
@@ -193,7 +200,7 @@ impl Guard<'_> {
         let Some(found) = self.find_locked(&bucket, key, hash) else {
             return Deleted::NotFound(Miss::Absent);
         };
-        let raw = self.engine().item(found.entry);
+        let raw = self.item_ref(found.entry);
         let alive = self.engine().liveness(found.entry.offset(), raw, self.now());
         match alive {
             Ok(()) if compare.is_some_and(|cas| cas != raw.cas()) => return Deleted::Exists,
@@ -209,7 +216,7 @@ impl Guard<'_> {
 
     /// Marks stale or blanks, see [`Invalidate`]. Errors: the change needed memory, and there is none.
     pub fn invalidate(&self, key: &[u8], hash: Hash, how: &Invalidate) -> Result<Deleted, WriteError> {
-        let needs_new_item = |raw: ItemRef| {
+        let needs_new_item = |raw: ItemRef<'_>| {
             how.blank.is_some()
                 || how.expiry.is_some_and(|new| new != Expiry::NEVER && !raw.has_expiry_field())
         };
@@ -217,7 +224,7 @@ impl Guard<'_> {
             let bucket = self.engine().index.lock(hash);
             let found = self.find_locked(&bucket, key, hash);
             let Some(found) = found else { return Ok(Deleted::NotFound(Miss::Absent)) };
-            let (offset, raw) = (found.entry.offset(), self.engine().item(found.entry));
+            let (offset, raw) = (found.entry.offset(), self.item_ref(found.entry));
             if let Err(miss) = self.engine().liveness(offset, raw, self.now()) {
                 return Ok(Deleted::NotFound(miss));
             }
@@ -235,7 +242,11 @@ impl Guard<'_> {
                 }
                 if let (Some(expiry), true) = (how.expiry, raw.has_expiry_field()) {
                     raw.set_expiry(expiry);
-                    self.engine().segments.get(self.engine().segments.id_at(offset)).note_expiry(expiry);
+                    self.engine()
+                        .arena
+                        .segments
+                        .get(self.engine().arena.segments.id_at(offset))
+                        .note_expiry(expiry);
                 }
                 return Ok(Deleted::Deleted);
             }
@@ -275,12 +286,12 @@ impl Guard<'_> {
         match outcome {
             Outcome::Answer(deleted) => Ok(deleted),
             Outcome::Written(_) => Ok(Deleted::Deleted),
-            Outcome::WriteError(no_room) => Err(no_room),
+            Outcome::WriteError(error) => Err(error),
         }
     }
 
-    /// Adds to or subtracts from a decimal value: optional leading white space or `+`, digits, then nothing or white space
-    /// and anything. The result is as long as the old value, padded with spaces, unless it needs to be longer.
+    /// Adds to or subtracts from a decimal value: optional leading white space or `+`, digits, then nothing or white
+    /// space and anything. The result is as long as the old value, padded with spaces, unless it needs to be longer.
     pub fn arith(&self, key: &[u8], hash: Hash, how: &Arith) -> Counted {
         let mut result = (0, false);
         let outcome = self.change(key, hash, &mut None, |old| {
@@ -362,7 +373,7 @@ impl Guard<'_> {
         });
         match outcome {
             Outcome::Answer(()) => Ok(None),
-            Outcome::WriteError(no_room) => Err(no_room.into()),
+            Outcome::WriteError(error) => Err(error.into()),
             Outcome::Written(written) => Ok(Some(Fetched {
                 item: Item::new(written.raw, written.offset, &self.handle.engine),
                 expiry_before: expiry,
@@ -375,14 +386,15 @@ impl Guard<'_> {
         }
     }
 
-    /// Gives an item that has no expiry field one, by writing it anew. Returns the new place; `None` if the item has changed.
+    /// Gives an item that has no expiry field one, by writing it anew. Returns the new place; `None` if the item has
+    /// changed.
     pub(crate) fn rewrite_with_expiry(
         &self,
         key: &[u8],
         hash: Hash,
-        offset: usize,
+        offset: Offset,
         expiry: Expiry,
-    ) -> Result<Option<(usize, ItemRef)>, FetchError> {
+    ) -> Result<Option<(Offset, ItemRef<'_>)>, FetchError> {
         let outcome = self.change(key, hash, &mut None, |old| match old {
             Ok(old) if old.offset == offset => Plan::Write(New {
                 body: Body::Join(old.raw.value(), b""),
@@ -398,14 +410,14 @@ impl Guard<'_> {
         match outcome {
             Outcome::Answer(()) => Ok(None),
             Outcome::Written(written) => Ok(Some((written.offset, written.raw))),
-            Outcome::WriteError(no_room) => Err(no_room.into()),
+            Outcome::WriteError(error) => Err(error.into()),
         }
     }
 }
 
 /// What came of a store.
 #[inline]
-fn stored(outcome: Outcome<Stored>, mode: Mode) -> Stored {
+fn stored(outcome: Outcome<'_, Stored>, mode: Mode) -> Stored {
     match outcome {
         Outcome::Answer(stored) => stored,
         Outcome::Written(Written { raw, is_new, .. }) => Stored::Stored {
@@ -436,7 +448,7 @@ fn replacing<'a>(store: &Store<'a>, body: Body<'a>) -> New<'a> {
 }
 
 /// The old value with the new piece at one end; flags and expiry stay.
-fn extended<'a>(store: &Store<'a>, piece: &'a [u8], old: ItemRef, new: New<'a>) -> New<'a> {
+fn extended<'a>(store: &Store<'a>, piece: &'a [u8], old: ItemRef<'a>, new: New<'a>) -> New<'a> {
     let (head, tail) = if store.mode == Mode::Append { (old.value(), piece) } else { (piece, old.value()) };
     New {
         body: Body::Join(head, tail),

@@ -28,7 +28,8 @@ const STEP_BYTES_MAX: usize = 256 << 10;
 pub struct Upload {
     engine: Arc<Engine>,
     pub(crate) id: SegmentId,
-    pub(crate) raw: ItemRef,
+    /// In a run that is the upload's alone.
+    pub(crate) raw: ItemRef<'static>,
     shape: Shape,
     /// Bytes of the value that are there.
     filled_bytes: usize,
@@ -45,14 +46,14 @@ unsafe impl Send for Upload {}
 impl Upload {
     /// An item of this shape in a run that is long enough for it.
     pub(crate) fn new(engine: &Arc<Engine>, run: Run, shape: Shape, key: &[u8], now_secs: u32) -> Self {
-        let segment = engine.segments.get(run.id);
+        let segment = engine.arena.segments.get(run.id);
         segment.run_segments.store(run.segments, Relaxed);
         segment.usage.filled_bytes.store(run.memory_bytes, Relaxed);
         segment.pins.store(0, Relaxed);
-        let start = engine.segments.start(run.id);
-        engine.log.lend(start..start + run.segments as usize * engine.segments.segment_bytes);
+        let start = engine.arena.segments.start(run.id);
+        engine.arena.region.lend(start..start + run.segments as usize * engine.arena.segments.segment_bytes);
         // SAFETY: the run is ours alone, and it is long enough.
-        let raw = unsafe { ItemRef::write(&engine.log, start, &shape, key, Expiry::NEVER, now_secs) };
+        let raw = unsafe { ItemRef::write(&engine.arena.region, start, &shape, key, Expiry::NEVER, now_secs) };
         Self {
             engine: Arc::clone(engine),
             id: run.id,
@@ -86,20 +87,20 @@ impl Upload {
 
     /// Was its run taken for others? In a guard: if not, the run stays the upload's until the guard ends.
     pub(crate) fn is_revoked(&self) -> bool {
-        self.engine.is_revoked(self.id, self.revocations)
+        self.engine.arena.is_revoked(self.id, self.revocations)
     }
 
     /// From here on it is not revoked. False: it was.
     pub(crate) fn keep(&mut self) -> bool {
         if self.is_leased {
-            self.is_leased = !self.engine.release_upload(self.id, self.revocations);
+            self.is_leased = !self.engine.arena.release_upload(self.id, self.revocations);
         }
         !self.is_leased
     }
 
     /// Notes that another step was charged. False: it was revoked meanwhile.
     pub(crate) fn note_step(&self, bytes: usize, now_secs: u32) -> bool {
-        self.engine.note_step(self.id, self.revocations, bytes as u64, now_secs)
+        self.engine.arena.note_step(self.id, self.revocations, bytes as u64, now_secs)
     }
 
     /// What may be filled now: as far as memory is charged. Only under a guard in which it was not revoked.
@@ -136,7 +137,7 @@ impl Upload {
     }
 
     pub(crate) fn charged_bytes(&self) -> usize {
-        self.engine.segments.get(self.id).usage.filled_bytes.load(Relaxed) as usize
+        self.engine.arena.segments.get(self.id).usage.filled_bytes.load(Relaxed) as usize
     }
 
     /// Where the value begins in the run.
@@ -149,7 +150,7 @@ impl Upload {
 impl Drop for Upload {
     fn drop(&mut self) {
         if !self.committed && self.keep() {
-            self.engine.free_run(self.id);
+            self.engine.arena.free_run(self.id);
         }
     }
 }
@@ -159,7 +160,7 @@ impl Drop for Upload {
 pub struct ValueRef {
     engine: Arc<Engine>,
     id: SegmentId,
-    raw: ItemRef,
+    raw: ItemRef<'static>,
     value_bytes: usize,
     revocations: u32,
 }
@@ -169,17 +170,20 @@ unsafe impl Send for ValueRef {}
 
 impl ValueRef {
     /// Call under the guard in which the item was found.
-    pub(crate) fn new(engine: Arc<Engine>, id: SegmentId, raw: ItemRef) -> Self {
-        let segment = engine.segments.get(id);
+    pub(crate) fn new(engine: Arc<Engine>, id: SegmentId, raw: ItemRef<'_>) -> Self {
+        let segment = engine.arena.segments.get(id);
         segment.pins.fetch_add(1, Relaxed);
         let revocations = segment.revocations.load(Relaxed);
+        // SAFETY: the pin that was just taken is given back when `self` goes; before it reads, it looks whether the pin
+        // was revoked, which takes the run only when the guard under which it looks has ended.
+        let raw = unsafe { raw.beyond_guard() };
         Self { engine, id, raw, value_bytes: raw.value_bytes(), revocations }
     }
 
     /// The value; `None`: it was revoked, and is gone for good. Panics if the guard is another engine's.
     pub fn value<'t>(&self, guard: &'t Guard<'_>) -> Option<&'t [u8]> {
         assert!(Arc::ptr_eq(&self.engine, &guard.handle.engine), "a pin is read where it was made");
-        (!self.engine.is_revoked(self.id, self.revocations)).then(|| self.raw.value())
+        (!self.engine.arena.is_revoked(self.id, self.revocations)).then(|| self.raw.value())
     }
 
     /// Size of the value.
@@ -190,6 +194,6 @@ impl ValueRef {
 
 impl Drop for ValueRef {
     fn drop(&mut self) {
-        self.engine.unpin_run(self.id, self.revocations);
+        self.engine.arena.unpin_run(self.id, self.revocations);
     }
 }

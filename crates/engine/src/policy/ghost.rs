@@ -1,7 +1,8 @@
-//! The ghost: fingerprints of keys that were evicted not long ago, about as many as there are items. A key that comes back while its
-//! fingerprint is here was evicted too early, and enters the main queue at once (S3-FIFO, SOSP 2023).
+//! The ghost: fingerprints of keys that were evicted not long ago, about as many as there are items. A key that comes
+//! back while its fingerprint is here was evicted too early, and enters the main queue at once (S3-FIFO, SOSP 2023).
 //!
-//! Lines of sixteen words: a cursor and fifteen fingerprints, overwritten in turn. No locks; what a race loses is one hint.
+//! Lines of sixteen words: a cursor and fifteen fingerprints, overwritten in turn. No locks; what a race loses is one
+//! hint.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

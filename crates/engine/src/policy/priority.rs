@@ -1,30 +1,29 @@
-//! What it is worth to keep an item: how often it is asked for, for each byte that it takes.
+//! The priority of an item: how often it is asked for, for each byte that it takes.
 //!
-//! Misses are counted by requests, so of two items that are read alike the smaller is worth more: two of half the size save
-//! twice the misses in the same memory.
+//! Misses are counted by requests, so of two items that are read alike the smaller is worth more: two of half the size
+//! save twice the misses in the same memory.
 //!
-//! How much a key is worth that was never read yet depends on the workload: in a scan nothing, among news much. It is learned from the
-//! ghost, as ARC does (Megiddo and Modha, FAST 2003): where keys that left the small queue come back more often than keys that left
-//! the main queue, new ones get a longer stay, else a shorter one.
+//! The priority of a key that was never read depends on the workload: none in a scan, a high one among news. It is
+//! learned from the ghost, as ARC does (Megiddo and Modha, FAST 2003): where keys that left the small queue come back
+//! more often than keys that left the main queue, new ones stay longer, else they go sooner.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use crate::log::segment::{MAIN, SMALL};
+use crate::log::segment::{CLASSES, MAIN, SMALL};
 
-/// The weight of an item that was read once since it was last looked at, or whose key came back soon after it was evicted.
+/// The weight of an item that was read once since it was last looked at, or whose key came back soon after it was
+/// evicted.
 const READ: u32 = 1 << 10;
-const NOVELTY_MIN: u32 = READ / 8;
-const NOVELTY_MAX: u32 = READ * 2;
-
-/// Classes of worth, each up to four times the next: items of a class share segments.
-pub(crate) const CLASSES: usize = 7;
+const INSERT_PRIORITY_MIN: u32 = READ / 8;
+const INSERT_PRIORITY_MAX: u32 = READ * 2;
 
 /// The weight of an item that was read so often (at most three times are counted).
 pub(crate) fn of_uses(uses: u8) -> u32 {
     u32::from(uses) * READ
 }
 
-/// Which class items belong to that take `bytes` together and weigh `weight`.
+/// The priority class of items that take `bytes` together and weigh `weight`: each class is worth up to four times the
+/// next.
 pub(crate) fn class_of(bytes: u64, weight: u32) -> usize {
     let (bytes, reads) = (bytes * u64::from(READ), u64::from(weight.max(1)));
     // The logarithm of their quotient, without dividing.
@@ -34,7 +33,7 @@ pub(crate) fn class_of(bytes: u64, weight: u32) -> usize {
     (bytes_per_read_power as usize / 2).saturating_sub(3).min(CLASSES - 1)
 }
 
-/// For how long, by the queues' clock, memory of `bytes` is worth keeping.
+/// The H-value of GreedyDual-Size: for how long, by the policy's clock, `bytes` of this weight are kept.
 pub(crate) fn h_value(bytes: u64, weight: u32) -> u64 {
     (u64::from(weight) << 24) / bytes.max(1)
 }
@@ -60,7 +59,7 @@ impl InsertPriority {
         let step = insert_priority / 20;
         let changed = if is_more { insert_priority + step } else { insert_priority - step };
         // What a race loses is one step.
-        self.0.store(changed.clamp(NOVELTY_MIN, NOVELTY_MAX), Relaxed);
+        self.0.store(changed.clamp(INSERT_PRIORITY_MIN, INSERT_PRIORITY_MAX), Relaxed);
     }
 }
 
@@ -79,7 +78,7 @@ impl Adaptation {
         self.returned[from] += 1.0;
     }
 
-    /// An item left a queue. Every so often what is known leads to another `novelty`.
+    /// An item left a queue. Every so often what is known leads to another insert priority.
     pub(crate) fn note_eviction(&mut self, from: usize, items: u64, insert_priority: &InsertPriority) {
         self.evicted[from] += 1.0;
         self.fresh += 1;

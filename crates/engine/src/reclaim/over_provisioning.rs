@@ -1,27 +1,29 @@
-//! Without eviction (`-M`): which stores are let through when memory is nearly full.
+//! Over-provisioning: without eviction (`-M`), a part of the memory is kept for garbage, and decides which stores are
+//! admitted.
 //!
-//! What is deleted or replaced leaves a gap in the log, and gaps are joined by moving what lives beside them: the more of a segment is dead
-//! the less is moved for each byte won. So a part of the memory is left to gaps. A store that adds to what lives is refused when all but that
-//! part lives; one that comes in place of another is let through, and some segment then has as much dead as the part kept.
+//! A delete or replacement leaves a hole in the log. Compaction joins holes by moving what lives beside them: the
+//! higher the garbage ratio of a segment, the less is moved for each byte won. So a part of the memory is kept free of
+//! live bytes. A store that adds live bytes beyond the rest is refused; one that replaces as much is admitted, and some
+//! segment then has that garbage ratio.
 //!
-//! What has expired lives until somebody finds it. Segments whose items have all expired are found at once; to find the others all items have
-//! to be looked at, which the background step does as soon as a store was refused.
+//! An expired item counts as live until it is found. Segments in which all have expired are found at once; the others
+//! only by looking at all items, which the background step does as soon as a store was refused.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crate::engine::Engine;
 use crate::handle::Guard;
 use crate::log::segment::{LARGE, MAIN, SMALL};
-use crate::reclaim::evict::{RECLAIM_STEP_BYTES, ReclaimScope};
+use crate::reclaim::victim::{RECLAIM_STEP_BYTES, ReclaimScope};
 use crate::request::WriteError;
 
-/// The part of the memory that is left to gaps. At the worst sixteen bytes are then moved for each that is stored.
-const SLACK_PART: u64 = 16;
+/// The part of the memory kept for garbage. At worst sixteen bytes are then moved for each that is stored.
+const OVER_PROVISIONING_PART: u64 = 16;
 
-/// How full it has been.
+/// How full the cache has been.
 #[derive(Default)]
 pub(crate) struct OverProvisioning {
-    /// The most that lived since memory was plenty: with a store that was let through, or when one was refused.
+    /// The most live bytes since memory was plenty: with a store that was admitted, or when one was refused.
     live_bytes_max: AtomicU64,
     /// Segments to be searched for expired items since a store was refused.
     unsearched: AtomicUsize,
@@ -52,21 +54,21 @@ impl OverProvisioning {
     }
 }
 
-/// So many segments are kept free, of as much memory: for gaps, and for compaction.
+/// How many segments of so much memory are kept for garbage and for compaction.
 pub(crate) fn kept_segments(memory_bytes: u64, segment_bytes: usize, reserve: usize) -> u32 {
-    (memory_bytes / segment_bytes as u64 / SLACK_PART) as u32 + reserve as u32
+    (memory_bytes / segment_bytes as u64 / OVER_PROVISIONING_PART) as u32 + reserve as u32
 }
 
 impl Guard<'_> {
-    /// May a store go on that adds so many bytes to what lives? Where it replaces more, always.
+    /// Admits a store that adds so many live bytes; always, where it replaces as much.
     pub(crate) fn admit(&self, added_bytes: i64) -> Result<(), WriteError> {
         let engine = self.engine();
         if engine.admits(added_bytes) {
             return Ok(());
         }
-        // What has expired or was flushed counts as living until somebody comes by, and a run until nobody sees it any more.
-        if self.reclaim_some(RECLAIM_STEP_BYTES, ReclaimScope::DeadOnly) > 0 || engine.has_limbo() {
-            engine.drain_limbo();
+        // What has expired or was flushed counts as live until it is found, and a run until nobody sees it any more.
+        if self.reclaim_some(RECLAIM_STEP_BYTES, ReclaimScope::DeadOnly) > 0 || engine.arena.has_limbo() {
+            engine.arena.drain_limbo();
             return Err(WriteError::TryAgain);
         }
         engine.note_refusal();
@@ -80,15 +82,15 @@ impl Engine {
         if added_bytes <= 0 {
             return true;
         }
-        let kept_bytes = self.kept_bytes() as i64;
+        let kept_bytes = self.watermarks.kept_bytes() as i64;
         let left_bytes = self.usable_bytes() - added_bytes;
         let live_bytes = self.live_bytes(&[SMALL, MAIN, LARGE]) + added_bytes as u64;
         if left_bytes >= kept_bytes {
             self.over_provisioning.note(live_bytes);
             return true;
         }
-        // The index takes memory after items have come, the ends of segments stay empty, and who counts at the same time as another counts too
-        // little: of that those who replace what they deleted must not feel anything.
+        // The index takes memory after items have come, the ends of segments stay empty, and two who count at once
+        // count too little: none of that may refuse a store that replaces what was deleted.
         left_bytes >= kept_bytes / 2 && live_bytes <= self.over_provisioning.live_bytes_max.load(Relaxed)
     }
 
@@ -96,15 +98,15 @@ impl Engine {
         self.over_provisioning.note(self.live_bytes(&[SMALL, MAIN, LARGE]));
         if self.over_provisioning.unsearched.load(Relaxed) == 0 {
             // One more than there are: the first may have been searched in part.
-            self.over_provisioning.unsearched.store(self.segments.ids().count() + 1, Relaxed);
+            self.over_provisioning.unsearched.store(self.arena.segments.ids().count() + 1, Relaxed);
         }
     }
 
-    /// What does not live and could be won, gaps too. Below zero where the limit was lowered.
+    /// Bytes that are not live and could be won, garbage included. Below zero where the limit was lowered.
     fn usable_bytes(&self) -> i64 {
-        let unused_bytes = self.budget.limit_bytes() as i64 - self.budget.used_bytes() as i64;
-        let in_segments = self.segments.capacity_bytes.load(Relaxed) as i64;
-        unused_bytes + self.runs.committed_bytes() as i64 + in_segments
+        let unused_bytes = self.arena.budget.limit_bytes() as i64 - self.arena.budget.used_bytes() as i64;
+        let in_segments = self.arena.segments.capacity_bytes.load(Relaxed) as i64;
+        unused_bytes + self.arena.runs.committed_bytes() as i64 + in_segments
             - self.live_bytes(&[SMALL, MAIN]) as i64
     }
 

@@ -5,11 +5,11 @@
 use super::*;
 
 impl<H: Fn(usize) -> Hash> Items for H {
-    fn hash_at(&self, offset: usize) -> Hash {
-        self(offset)
+    fn hash_at(&self, offset: Offset) -> Hash {
+        self(offset.bytes())
     }
 
-    fn prefetch(&self, _offset: usize) {}
+    fn prefetch(&self, _offset: Offset) {}
 }
 
 fn index(buckets: usize) -> (Index, Budget) {
@@ -42,7 +42,7 @@ fn hash(tag: u64, bucket: u64) -> Hash {
 }
 
 fn insert(index: &Index, budget: &Budget, hash: Hash, offset: usize) {
-    assert!(index.lock(hash).insert(Entry::new(hash, offset, 0), budget));
+    assert!(index.lock(hash).insert(Entry::new(hash, offset.into(), 0), budget));
 }
 
 fn finds(index: &Index, hash: Hash, offset: usize) -> bool {
@@ -243,14 +243,18 @@ mod orders {
                 move || {
                     epochs.pin(0);
                     let found = index.find(hash(1, 0), |_| true).expect("it is always there").entry;
-                    assert_eq!(memory[found.offset() / 8 - 1].load(Relaxed), 1, "read after it was freed");
+                    assert_eq!(
+                        memory[found.offset().bytes() / 8 - 1].load(Relaxed),
+                        1,
+                        "read after it was freed"
+                    );
                     epochs.unpin(0);
                 }
             });
             memory[1].store(1, Relaxed);
             let bucket = index.lock(hash(1, 0));
             let found = bucket.find(hash(1, 0), |_| true).unwrap();
-            bucket.replace(&found, Entry::new(hash(1, 0), 16, 0));
+            bucket.replace(&found, Entry::new(hash(1, 0), 16.into(), 0));
             drop(bucket);
             let tag = epochs.retire();
             if epochs.horizon() > tag {

@@ -1,14 +1,15 @@
 //! Large pages: what is full is moved to them in the background, some of it each second.
 //!
-//! A look-up reads one line of the index and a few of an item, anywhere in gigabytes: with small pages it waits for the page table as
-//! well, and in a virtual machine for two of them. Moved memory needs no more of it than before, since only what is full is moved.
-//! Nobody waits for a large page to be found: the kernel does that first. But while it copies, whoever reads there waits, and so does
-//! whoever touches memory for the first time anywhere; therefore nothing is moved while the cache takes new memory.
+//! A look-up reads one line of the index and a few of an item, anywhere in gigabytes: with small pages it waits for the
+//! page table as well, and in a virtual machine for two of them. Moved memory needs no more of it than before, since
+//! only what is full is moved. Nobody waits for a large page to be found: the kernel does that first. But while it
+//! copies, whoever reads there waits, and so does whoever touches memory for the first time anywhere; therefore nothing
+//! is moved while the cache takes new memory.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use crate::engine::Engine;
+use crate::log::arena::Arena;
 use crate::log::segment::{SEALED, Segment, SegmentId};
 use crate::request::Now;
 
@@ -19,8 +20,9 @@ pub enum LargePages {
     Never,
     /// What the index and the segments have filled, soon after.
     Filled,
-    /// That, and segments from the start. Whoever first writes to one waits until the system has found and cleared a large page, which
-    /// may take milliseconds; and what is given back reaches others only when they are short of memory.
+    /// That, and segments from the start. Whoever first writes to one waits until the system has found and cleared a
+    /// large page, which may take milliseconds; and what is given back reaches others only when they are short of
+    /// memory.
     FromTheStart,
 }
 
@@ -47,7 +49,7 @@ pub(crate) struct Mover {
 
 impl Mover {
     /// May a page be moved now, by a cache that has so much memory? Asked at once when one was moved.
-    fn may_move(&self, now: Now, used_bytes: u64) -> bool {
+    pub(crate) fn may_move(&self, now: Now, used_bytes: u64) -> bool {
         let begun_micros = self.begun_micros.swap(0, Relaxed);
         if begun_micros != 0 && now.micros.saturating_sub(begun_micros) >= LONG_MOVE_MICROS {
             let rest_secs = (2 * self.rest_secs.load(Relaxed)).clamp(REST_SECS_MIN, REST_SECS_MAX);
@@ -65,45 +67,28 @@ impl Mover {
     }
 
     /// One was moved, begun now.
-    fn note_move(&self, now: Now) {
+    pub(crate) fn note_move(&self, now: Now) {
         self.left.fetch_sub(1, Relaxed);
         self.begun_micros.store(now.micros, Relaxed);
     }
 
     /// There was none to be moved, or none to be had.
-    fn note_end(&self) {
+    pub(crate) fn note_end(&self) {
         self.left.store(0, Relaxed);
     }
 }
 
-impl Engine {
-    /// Moves one page of what was filled, if there may be another in this second. True: look again at once.
-    pub(crate) fn move_to_large_page(&self, now: Now) -> bool {
-        if self.large_pages == LargePages::Never {
-            return false;
-        }
-        if !self.mover.may_move(now, self.budget.used_bytes()) {
-            return false;
-        }
-        let is_moved = self.index.move_to_large_page() || self.move_some_log();
-        if is_moved {
-            self.mover.note_move(now)
-        } else {
-            self.mover.note_end()
-        }
-        is_moved
-    }
-
+impl Arena {
     /// Moves one page of the log. False: nothing is to be moved where it looked, or the system has no large page now.
-    fn move_some_log(&self) -> bool {
+    pub(crate) fn move_to_large_page(&self, mover: &Mover) -> bool {
         for _ in 0..LOOKS_PER_MOVE {
-            let page = self.mover.next_page.fetch_add(1, Relaxed);
-            let Some(range) = self.log.large_page(page) else {
-                self.mover.next_page.store(0, Relaxed);
+            let page = mover.next_page.fetch_add(1, Relaxed);
+            let Some(range) = self.region.large_page(page) else {
+                mover.next_page.store(0, Relaxed);
                 return false;
             };
             if self.are_filled(&range) {
-                let is_moved = self.log.move_to_large_page(range.clone());
+                let is_moved = self.region.move_to_large_page(range.clone());
                 if is_moved {
                     self.segments_in(&range)
                         .for_each(|(_, segment)| segment.on_large_page.store(true, Relaxed));
@@ -119,7 +104,7 @@ impl Engine {
         let full_bytes = (self.segments.segment_bytes - self.segments.segment_bytes / 16) as u64;
         let is_full = |(id, segment): (SegmentId, &Segment)| {
             !self.segments.is_run(id)
-                && segment.state.load(Relaxed) == SEALED
+                && segment.state() == SEALED
                 && segment.usage.filled_bytes.load(Relaxed) >= full_bytes
         };
         self.segments_in(range).all(is_full)
@@ -128,21 +113,21 @@ impl Engine {
 
     /// The segments that lie, whole or in part, in a range of the log.
     fn segments_in(&self, range: &Range<usize>) -> impl Iterator<Item = (SegmentId, &Segment)> {
-        let ids = self.segments.id_at(range.start)..=self.segments.id_at(range.end - 1);
+        let ids = self.segments.id_at_byte(range.start)..=self.segments.id_at_byte(range.end - 1);
         ids.map(|id| (id, self.segments.get(id)))
     }
 }
 
 /// Some 600 us each, on a machine that has memory at hand ...
 const MOVES_PER_SECOND: u32 = 64;
-/// ... and in a virtual one whose host has to find it 5 ms and more: none is begun after so long. A gigabyte takes 2.5 s of a core in all, once,
-/// and until then each get of it costs a third more.
+/// ... and in a virtual one whose host has to find it 5 ms and more: none is begun after so long. A gigabyte takes 2.5
+/// s of a core in all, once, and until then each get of it costs a third more.
 const MOVING_MICROS_PER_SECOND: u64 = 200_000;
 /// Of pages of which there may be very many, none of them to be moved.
 const LOOKS_PER_MOVE: u32 = 4096;
-/// A move that takes so long says that the processors are all taken, several times over: before it copies, the kernel waits until each has put
-/// away what it holds back, and whoever wants to change the address space meanwhile, and all behind them, wait for that. (On a core that one
-/// worker keeps busy they take 10 to 20 ms, and now and then 50.)
+/// A move that takes so long says that the processors are all taken, several times over: before it copies, the kernel
+/// waits until each has put away what it holds back, and whoever wants to change the address space meanwhile, and all
+/// behind them, wait for that. (On a core that one worker keeps busy they take 10 to 20 ms, and now and then 50.)
 const LONG_MOVE_MICROS: u64 = 200_000;
 /// For so long nothing is moved then, and for twice as long each time that it happens again ...
 const REST_SECS_MIN: u32 = 60;

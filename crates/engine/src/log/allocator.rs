@@ -1,0 +1,324 @@
+//! The allocator: a handle's open segments, to which new items are appended.
+//!
+//! It takes no segment by itself: where a stream has none with room it says [`NeedSegment`], and its caller
+//! (`reclaim/supply.rs`) finds one.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::log::arena::Arena;
+use crate::log::holes::{self, HoleMap, Holes};
+use crate::log::offset::Offset;
+use crate::log::segment::{CLASSES, GROUPS, SegmentId};
+use crate::request::{Expiry, Now};
+
+/// Segments that one handle appends to.
+pub(crate) struct Allocator {
+    open: OpenSegments,
+    /// Items that never expire share no segment with others, if that can be helped.
+    is_endless_apart: bool,
+}
+
+/// By queue, TTL group and priority class.
+type OpenSegments = [[[Option<Open>; CLASSES]; GROUPS]; 2];
+
+/// Open segments that no handle has: where there are few for so many handles, each leaves its own to the next that
+/// stores.
+#[derive(Default)]
+pub(crate) struct Parked(Mutex<Vec<OpenSegments>>);
+
+impl Parked {
+    pub(crate) fn put(&self, Taken(open): Taken) {
+        self.sets().push(open);
+    }
+
+    pub(crate) fn take(&self) -> Option<Taken> {
+        self.sets().pop().map(Taken)
+    }
+
+    fn sets(&self) -> MutexGuard<'_, Vec<OpenSegments>> {
+        // Nothing in here panics half-way.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Open segments on their way from one handle to another.
+pub(crate) struct Taken(OpenSegments);
+
+impl Taken {
+    /// As [`Allocator::close_all`].
+    pub(crate) fn close_all(self, arena: &Arena) -> impl Iterator<Item = SegmentId> {
+        self.0.into_iter().flatten().flatten().filter_map(|slot| slot?.close(arena))
+    }
+}
+
+/// Items that share segments: those of one queue, TTL group and priority class (`policy/streams.rs`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WriteStream {
+    pub(crate) queue: usize,
+    pub(crate) group: usize,
+    pub(crate) class: usize,
+}
+
+/// An item that needs space.
+#[derive(Clone, Copy)]
+pub(crate) struct AllocRequest {
+    pub(crate) stream: WriteStream,
+    /// See `policy/priority.rs`.
+    pub(crate) weight: u32,
+    pub(crate) expiry: Expiry,
+    pub(crate) bytes: usize,
+}
+
+/// Space for an item.
+#[derive(Clone, Copy)]
+pub(crate) struct Allocation {
+    pub(crate) at: Offset,
+    /// Where one of the same size will go soon, in bytes from the start of the log.
+    pub(crate) ahead: Option<usize>,
+}
+
+/// No open segment of the stream has room.
+pub(crate) struct NeedSegment;
+
+/// What a segment is opened with.
+#[derive(Clone, Copy)]
+pub(crate) struct OpenTerms {
+    pub(crate) stream: WriteStream,
+    pub(crate) flush_mark: u32,
+    pub(crate) now: Now,
+    /// The last second in which it may be appended to, so that its items stay of one age.
+    pub(crate) closes_secs: u32,
+}
+
+/// A segment being appended to.
+struct Open {
+    id: SegmentId,
+    next: usize,
+    /// Of the segment, or of the hole.
+    end: usize,
+    /// Where it goes on then; `None`: the segment was empty.
+    holes: Option<Box<Holes>>,
+    /// Of all that was appended.
+    weight: u32,
+    flush_mark: u32,
+    closes_secs: u32,
+}
+
+impl Allocator {
+    pub(crate) fn new(is_endless_apart: bool) -> Self {
+        Self { open: Default::default(), is_endless_apart }
+    }
+
+    /// Appends to the stream's own segment. Takes no lock, so it may be called while a bucket is locked.
+    #[inline(always)]
+    pub(crate) fn append(
+        &mut self,
+        arena: &Arena,
+        request: &AllocRequest,
+        flush_mark: u32,
+        now: Now,
+    ) -> Result<Allocation, NeedSegment> {
+        let own = self.slot(request.stream).as_mut();
+        let fit = own.filter(|open| open.has_room(flush_mark, request.bytes) && now.secs <= open.closes_secs);
+        let allocation = fit.and_then(|open| open.take(arena, request)).ok_or(NeedSegment)?;
+        note_appended(arena, request, allocation);
+        Ok(allocation)
+    }
+
+    /// Leaves all segments to another handle.
+    pub(crate) fn take_open(&mut self) -> Taken {
+        Taken(std::mem::take(&mut self.open))
+    }
+
+    /// Goes on with what another handle left. Its own are gone: it must have none.
+    pub(crate) fn adopt(&mut self, Taken(open): Taken) {
+        debug_assert_eq!(self.open_count(), 0, "open segments are sealed before others take their place");
+        self.open = open;
+    }
+
+    /// Appends to whichever segment is the nearest: where none is to be had, or enough are half empty, streams are a
+    /// convenience.
+    pub(crate) fn append_nearest(
+        &mut self,
+        arena: &Arena,
+        request: &AllocRequest,
+        flush_mark: u32,
+    ) -> Option<Allocation> {
+        let own = self.slot(request.stream).as_mut();
+        let allocation = own
+            .and_then(|open| open.take(arena, request))
+            .or_else(|| self.append_beside(arena, request, flush_mark))?;
+        note_appended(arena, request, allocation);
+        Some(allocation)
+    }
+
+    fn append_beside(
+        &mut self,
+        arena: &Arena,
+        request: &AllocRequest,
+        flush_mark: u32,
+    ) -> Option<Allocation> {
+        let WriteStream { queue, group, class } = request.stream;
+        let is_apart = |other: usize| self.is_endless_apart && (group == 0) != (other == 0);
+        let groups = self.open[queue].iter_mut().enumerate();
+        let slots =
+            groups.flat_map(|(group, classes)| classes.iter_mut().enumerate().map(move |slot| (group, slot)));
+        let open = slots.filter_map(|(its_group, (its_class, slot))| {
+            let open = slot.as_mut().filter(|open| open.has_room(flush_mark, request.bytes))?;
+            Some(((is_apart(its_group), its_group != group, its_class.abs_diff(class)), open))
+        });
+        open.min_by_key(|(distance, _)| *distance)?.1.take(arena, request)
+    }
+
+    /// Is there room in a segment of another stream that items of this one may share?
+    pub(crate) fn has_room_beside(&self, request: &AllocRequest, flush_mark: u32) -> bool {
+        let WriteStream { queue, group, .. } = request.stream;
+        let is_apart = |other: usize| self.is_endless_apart && (group == 0) != (other == 0);
+        let groups = self.open[queue].iter().enumerate().filter(|(other, _)| !is_apart(*other));
+        groups.flat_map(|(_, classes)| classes).flatten().any(|open| open.has_room(flush_mark, request.bytes))
+    }
+
+    /// Opens a free segment.
+    pub(crate) fn open(&mut self, arena: &Arena, id: SegmentId, terms: &OpenTerms) {
+        let WriteStream { queue, group, .. } = terms.stream;
+        arena.segments.get(id).open(queue, group, terms.flush_mark, terms.now);
+        arena.segments.note_opened(id);
+        let start = arena.segments.start(id);
+        let end = start + arena.segments.segment_bytes;
+        *self.slot(terms.stream) = Some(Open::new(id, start, end, terms));
+    }
+
+    /// Opens a segment whose holes are to be filled, and in which `weight` lives on. Before the first hole is entered
+    /// there is no room.
+    pub(crate) fn open_holes(
+        &mut self,
+        arena: &Arena,
+        id: SegmentId,
+        hole_map: HoleMap,
+        weight: u32,
+        terms: &OpenTerms,
+    ) {
+        arena.segments.note_closed(id);
+        arena.segments.get(id).reopen(hole_map.holes.bytes(), terms.now);
+        arena.segments.note_opened(id);
+        let start = arena.segments.start(id);
+        let holes = Some(Box::new(hole_map.holes));
+        *self.slot(terms.stream) = Some(Open { holes, weight, ..Open::new(id, start, start, terms) });
+    }
+
+    /// Closes a stream's segment, if it has one. Returns the segment, which must be sealed, unless it was empty.
+    pub(crate) fn close(&mut self, arena: &Arena, stream: WriteStream) -> Option<SegmentId> {
+        self.slot(stream).take()?.close(arena)
+    }
+
+    /// The same of all streams.
+    pub(crate) fn close_all(&mut self, arena: &Arena) -> impl Iterator<Item = SegmentId> {
+        self.slots().filter_map(|slot| slot.take()?.close(arena))
+    }
+
+    pub(crate) fn open_count(&self) -> usize {
+        self.open.iter().flatten().flatten().filter(|slot| slot.is_some()).count()
+    }
+
+    /// Takes back the most recent append, whose item will not be needed.
+    pub(crate) fn take_back(&mut self, arena: &Arena, offset: Offset) {
+        let id = arena.segments.id_at(offset);
+        if let Some(open) = self.slots().flatten().find(|open| open.id == id) {
+            open.next = offset.bytes();
+            if open.holes.is_none() {
+                let filled = offset.bytes() - arena.segments.start(id);
+                arena.segments.get(id).usage.filled_bytes.store(filled as u64, Relaxed);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn slot(&mut self, WriteStream { queue, group, class }: WriteStream) -> &mut Option<Open> {
+        &mut self.open[queue][group][class]
+    }
+
+    fn slots(&mut self) -> impl Iterator<Item = &mut Option<Open>> {
+        self.open.iter_mut().flatten().flatten()
+    }
+}
+
+/// An item will lie there.
+#[inline(always)]
+fn note_appended(arena: &Arena, request: &AllocRequest, allocation: Allocation) {
+    let id = arena.segments.id_at(allocation.at);
+    let segment = arena.segments.get(id);
+    segment.note_expiry(request.expiry);
+    let filled_bytes = (allocation.at.bytes() + request.bytes - arena.segments.start(id)) as u64;
+    // Behind a hole there is more.
+    if segment.usage.filled_bytes.load(Relaxed) < filled_bytes {
+        segment.usage.filled_bytes.store(filled_bytes, Relaxed);
+    }
+}
+
+impl Open {
+    fn new(id: SegmentId, next: usize, end: usize, terms: &OpenTerms) -> Self {
+        let &OpenTerms { flush_mark, closes_secs, .. } = terms;
+        Self { id, next, end, holes: None, weight: 0, flush_mark, closes_secs }
+    }
+
+    fn has_room(&self, flush_mark: u32, bytes: usize) -> bool {
+        let has_hole = || self.holes.as_ref().is_some_and(|holes| holes.has_room(bytes));
+        self.flush_mark == flush_mark && (holes::fits(self.end - self.next, bytes) || has_hole())
+    }
+
+    #[inline(always)]
+    fn take(&mut self, arena: &Arena, request: &AllocRequest) -> Option<Allocation> {
+        let bytes = request.bytes;
+        if !holes::fits(self.end - self.next, bytes) {
+            self.enter_hole(arena, bytes)?;
+        }
+        let at = self.next;
+        self.next += bytes;
+        arena.region.lend(at..self.next);
+        self.weight += request.weight;
+        let ahead = match &mut self.holes {
+            None => Some(at + WRITE_AHEAD_ITEMS * bytes),
+            Some(holes) => holes.fetch_next(bytes),
+        };
+        Some(Allocation { at: Offset::new(at), ahead })
+    }
+
+    #[inline(never)]
+    fn enter_hole(&mut self, arena: &Arena, bytes: usize) -> Option<()> {
+        let rest = self.next..self.end;
+        let holes = self.holes.as_mut()?;
+        if holes.is_new() {
+            let ahead = (0..WRITE_AHEAD_ITEMS).map_while(|_| holes.fetch_next(bytes));
+            ahead.for_each(|ahead| arena.region.prefetch_range(ahead, bytes));
+        }
+        let hole = holes.enter(bytes, rest.len())?;
+        holes::close(arena, rest);
+        arena.poison(hole.clone());
+        (self.next, self.end) = (hole.start, hole.end);
+        Some(())
+    }
+
+    fn close(self, arena: &Arena) -> Option<SegmentId> {
+        let filled = self.next - arena.segments.start(self.id);
+        let segment = arena.segments.get(self.id);
+        segment.weight.store(self.weight, Relaxed);
+        if let Some(holes) = &self.holes {
+            holes::close(arena, self.next..self.end);
+            let left_bytes = holes.left_bytes(self.end - self.next);
+            segment.usage.dead_bytes.fetch_add(left_bytes as u64, Relaxed);
+            segment.has_unfilled_holes.store(left_bytes > holes.bytes() / 2, Relaxed);
+        } else if filled == 0 {
+            // Everything in it was taken back: nobody ever saw it.
+            arena.segments.free(self.id);
+            arena.segments.with_pool(|pool| pool.put_ready(self.id));
+            return None;
+        } else {
+            arena.segments.capacity_bytes.fetch_sub((self.end - self.next) as u64, Relaxed);
+        }
+        Some(self.id)
+    }
+}
+
+/// How many items ahead of the writer memory is fetched. With one, the lock that follows still waited for some of it.
+const WRITE_AHEAD_ITEMS: usize = 3;

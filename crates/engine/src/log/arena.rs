@@ -1,0 +1,397 @@
+//! The arena: all memory in which items lie, and whose it is.
+//!
+//! It owns the address space, the segments, the runs of large items, the budget that pays for them (and for the index),
+//! the epochs that readers pin, and the limbo of what they may still read. It knows neither keys (`index`) nor what is
+//! kept and for how long (`policy`, `reclaim`), and needs no handle: it can be built and walked before there is one.
+
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use crate::epoch::epochs::Epochs;
+use crate::epoch::limbo::Limbo;
+use crate::log::allocator::Allocation;
+use crate::log::offset::Offset;
+use crate::log::runs::Runs;
+use crate::log::segment::{Segment, SegmentId, Segments};
+use crate::mem::budget::Budget;
+use crate::mem::cache_padded::CachePadded;
+use crate::mem::region::{PAGE_BYTES, Region};
+
+/// Segments and runs that leave limbo at a time: a request waits for it.
+const DRAIN_STEP: usize = 2;
+/// By so many segments the index may exceed the limit before what retires next pays for it.
+const OVERDRAFT_SEGMENTS: u64 = 4;
+
+/// How an arena is to be built.
+pub(crate) struct ArenaConfig {
+    pub(crate) memory_bytes: u64,
+    /// A power of two.
+    pub(crate) segment_bytes: usize,
+    /// Segments with address space: more than the memory is enough for, so that the limit can be raised.
+    pub(crate) segments: u32,
+    /// Address space for runs, in segments.
+    pub(crate) run_segments: u32,
+    /// See [`Arena::reserve`].
+    pub(crate) reserve: usize,
+    /// See [`Arena::ready_min`].
+    pub(crate) ready_min: usize,
+    pub(crate) handles_max: usize,
+}
+
+pub(crate) struct Arena {
+    /// Where everything lies: segments first, runs behind.
+    pub(crate) region: Region,
+    pub(crate) segments: Segments,
+    pub(crate) runs: CachePadded<Runs>,
+    pub(crate) budget: CachePadded<Budget>,
+    pub(crate) epochs: Epochs,
+    limbo: CachePadded<Limbo<Retired>>,
+    /// Free segments that only compaction may take: without eviction garbage comes back by moving what lives, and that
+    /// needs a place first. One a handle, as each has its own open segments. None with eviction.
+    pub(crate) reserve: usize,
+    /// With fewer free segments than this a retired one stays free, although the budget is overdrawn.
+    ready_min: usize,
+    /// The system had no more memory the last time: there is less than the limit says.
+    is_refused: AtomicBool,
+    /// Runs in limbo.
+    runs_retired: AtomicUsize,
+}
+
+/// Memory that nobody can find any more, but may still read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Retired {
+    Segment(SegmentId),
+    Run(SegmentId),
+    /// A run whose readers were revoked (`leases.rs`).
+    Revoked(SegmentId),
+}
+
+impl Retired {
+    fn is_run(self) -> bool {
+        matches!(self, Self::Run(_) | Self::Revoked(_))
+    }
+}
+
+impl Arena {
+    /// Reserves address space. Errors: the system refuses it.
+    pub(crate) fn new(config: &ArenaConfig) -> io::Result<Self> {
+        let &ArenaConfig { segment_bytes, segments, run_segments, .. } = config;
+        let budget = Budget::new(config.memory_bytes);
+        let in_use = config.memory_bytes / segment_bytes as u64;
+        budget.force(in_use * size_of::<Segment>() as u64);
+        Ok(Self {
+            region: Region::reserve((segments + run_segments) as usize * segment_bytes)?,
+            segments: Segments::new(segments, run_segments, segment_bytes)?,
+            runs: CachePadded::new(Runs::new(segments, run_segments)),
+            budget: CachePadded::new(budget),
+            epochs: Epochs::new(config.handles_max),
+            limbo: CachePadded::default(),
+            reserve: config.reserve,
+            ready_min: config.ready_min,
+            is_refused: AtomicBool::new(false),
+            runs_retired: AtomicUsize::new(0),
+        })
+    }
+
+    /// Which of `Stats::queues` an item at this offset counts in.
+    pub(crate) fn queue_at(&self, offset: Offset) -> usize {
+        self.segments.segment_ref_at(offset).queue()
+    }
+
+    /// Hints that an item will be read soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, offset: Offset) {
+        self.region.prefetch(offset.bytes());
+    }
+
+    /// An item was written there: others follow, mostly of this size.
+    #[inline]
+    pub(crate) fn prefetch_ahead(&self, allocation: Allocation, item_bytes: usize) {
+        if let Some(ahead) = allocation.ahead {
+            self.region.prefetch_range(ahead, item_bytes);
+        }
+    }
+
+    /// A free segment, with memory, that nobody sees. Leaves the reserve alone unless it is for compaction.
+    pub(crate) fn take_segment(&self, for_compaction: bool) -> Option<SegmentId> {
+        let kept = if for_compaction { 0 } else { self.reserve };
+        let ready = || self.segments.with_pool(|pool| pool.take_ready(kept));
+        if let Some(id) = ready() {
+            return Some(id);
+        }
+        self.drain_limbo();
+        if let Some(id) = ready() {
+            return Some(id);
+        }
+        while self.is_reserve_low() {
+            let id = self.add_segment()?;
+            if for_compaction {
+                return Some(id);
+            }
+            self.segments.with_pool(|pool| pool.put_ready(id));
+        }
+        self.add_segment()
+    }
+
+    /// Without eviction: is there what compaction needs? While not, it gets the room in open segments too: stores that
+    /// filled that up would find none until all of some segment is dead.
+    pub(crate) fn has_reserve(&self) -> bool {
+        if self.reserve == 0 || !self.is_reserve_low() {
+            return true;
+        }
+        self.drain_limbo();
+        while self.is_reserve_low() {
+            let Some(id) = self.add_segment() else { return false };
+            self.segments.with_pool(|pool| pool.put_ready(id));
+        }
+        true
+    }
+
+    fn is_reserve_low(&self) -> bool {
+        (self.segments.ready_count.load(Relaxed) as usize) < self.reserve
+    }
+
+    /// One segment more that has memory, if the budget allows.
+    fn add_segment(&self) -> Option<SegmentId> {
+        let bytes = self.segments.segment_bytes as u64;
+        if !self.take_budget(bytes) {
+            return None;
+        }
+        let Some(id) = self.segments.with_pool(|pool| pool.take_reserved()) else {
+            self.budget.give(bytes);
+            return None;
+        };
+        if !self.commit(self.segments.start(id), self.segments.segment_bytes) {
+            self.segments.with_pool(|pool| pool.put_reserved(id));
+            self.budget.give(bytes);
+            return None;
+        }
+        self.segments.capacity_bytes.fetch_add(bytes, Relaxed);
+        Some(id)
+    }
+
+    /// Makes memory of the log fit for use. False: the system has none.
+    pub(super) fn commit(&self, start: usize, bytes: usize) -> bool {
+        let is_committed = self.region.commit(start, bytes);
+        self.is_refused.store(!is_committed, Relaxed);
+        is_committed
+    }
+
+    /// What the budget allows beyond the memory in use, unless the system has no more.
+    pub(crate) fn unused_bytes(&self) -> u64 {
+        match self.is_refused.load(Relaxed) {
+            true => 0,
+            false => self.budget.limit_bytes().saturating_sub(self.budget.used_bytes()),
+        }
+    }
+
+    /// Charges memory for a run, giving up free segments for it if need be.
+    pub(crate) fn take_bytes(&self, bytes: u64) -> bool {
+        let mut given_bytes = 0;
+        loop {
+            if self.take_budget(bytes) {
+                return true;
+            }
+            self.drain_limbo();
+            match self.segments.with_pool(|pool| pool.take_ready(self.reserve)) {
+                Some(id) => self.decommit_segment(id),
+                None => return self.take_budget(bytes),
+            }
+            given_bytes += self.segments.segment_bytes as u64;
+            // The limit was lowered: until the excess has gone, memory only changes hands.
+            if given_bytes >= bytes && self.budget.is_exceeded() {
+                self.budget.force(bytes);
+                return true;
+            }
+        }
+    }
+
+    /// Charges memory, giving up that of free runs if need be.
+    fn take_budget(&self, bytes: u64) -> bool {
+        loop {
+            if self.budget.try_take(bytes) {
+                return true;
+            }
+            if !self.decommit_run(bytes) {
+                return false;
+            }
+        }
+    }
+
+    /// Memory in use that is free, or will be when the guards of this moment have ended.
+    pub(crate) fn spare_bytes(&self) -> u64 {
+        let ready_segments = u64::from(self.segments.ready_count.load(Relaxed));
+        ready_segments * self.segments.segment_bytes as u64 + self.runs.committed_bytes() + self.limbo.bytes()
+    }
+
+    /// Takes memory out of use; it comes back when no guard can see it any more. Unlink it first.
+    pub(crate) fn retire(&self, what: Retired) {
+        let (Retired::Segment(id) | Retired::Run(id) | Retired::Revoked(id)) = what;
+        self.runs_retired.fetch_add(usize::from(what.is_run()), Relaxed);
+        self.limbo.push(what, self.segments.memory_bytes(id), &self.epochs);
+    }
+
+    /// Takes a segment out of use that the caller has claimed, and that the index does not point into.
+    pub(crate) fn retire_segment(&self, id: SegmentId) {
+        let segment = self.segments.get(id);
+        let filled_bytes = segment.usage.filled_bytes.load(Relaxed);
+        self.segments.capacity_bytes.fetch_add(self.segments.segment_bytes as u64 - filled_bytes, Relaxed);
+        self.segments.free(id);
+        self.retire(Retired::Segment(id));
+    }
+
+    /// Is memory on its way back?
+    pub(crate) fn has_limbo(&self) -> bool {
+        !self.limbo.is_empty()
+    }
+
+    /// Is address space for large items on its way back?
+    pub(crate) fn has_runs_in_limbo(&self) -> bool {
+        self.runs_retired.load(Relaxed) > 0
+    }
+
+    /// Brings back what no guard can see any more; a little at a time, since a request waits for it.
+    pub(crate) fn drain_limbo(&self) {
+        self.drain_limbo_up_to(DRAIN_STEP);
+    }
+
+    /// The same, up to so many.
+    pub(crate) fn drain_limbo_up_to(&self, count_max: usize) {
+        if !self.limbo.is_empty() {
+            self.limbo.drain(self.epochs.horizon(), count_max, |what| self.reuse(what));
+        }
+    }
+
+    fn reuse(&self, what: Retired) {
+        if let Retired::Segment(id) = what {
+            self.poison(self.segments.start(id)..self.segments.start(id) + self.segments.segment_bytes);
+        }
+        match what {
+            // The index took more than there was. Much more means that the limit was lowered: the background step sees
+            // to that.
+            Retired::Segment(id) if self.is_overdrawn() && self.has_ready() => self.decommit_segment(id),
+            Retired::Segment(id) => self.segments.with_pool(|pool| pool.put_ready(id)),
+            Retired::Run(id) => self.free_run_on_unpin(id),
+            Retired::Revoked(id) => self.free_run(id),
+        }
+        self.runs_retired.fetch_sub(usize::from(what.is_run()), Relaxed);
+    }
+
+    /// Is the budget exceeded by little?
+    fn is_overdrawn(&self) -> bool {
+        let excess_bytes = self.budget.used_bytes().saturating_sub(self.budget.limit_bytes());
+        (1..=OVERDRAFT_SEGMENTS * self.segments.segment_bytes as u64).contains(&excess_bytes)
+    }
+
+    /// Are there free segments for whoever needs one next?
+    fn has_ready(&self) -> bool {
+        self.segments.ready_count.load(Relaxed) as usize >= self.ready_min
+    }
+
+    /// Gives free memory beyond the limit back to the system, up to so many segments. True: there is more.
+    pub(crate) fn shrink(&self, segments_max: usize) -> bool {
+        for _ in 0..segments_max {
+            if !self.budget.is_exceeded() {
+                return false;
+            }
+            let Some(id) = self.segments.with_pool(|pool| pool.take_ready(self.reserve)) else {
+                return false;
+            };
+            self.decommit_segment(id);
+        }
+        true
+    }
+
+    /// Gives a free segment's memory back to the system.
+    fn decommit_segment(&self, id: SegmentId) {
+        self.segments.get(id).on_large_page.store(false, Relaxed);
+        self.decommit(self.segments.start(id), self.segments.segment_bytes);
+        self.segments.capacity_bytes.fetch_sub(self.segments.segment_bytes as u64, Relaxed);
+        self.budget.give(self.segments.segment_bytes as u64);
+        self.segments.with_pool(|pool| pool.put_reserved(id));
+    }
+
+    /// See `mem/poison.rs`.
+    #[allow(unsafe_code)]
+    pub(super) fn poison(&self, part: Range<usize>) {
+        // SAFETY: callers pass memory of a free segment or run, or of a hole that is about to be filled: unlinked, past
+        // every guard that could have seen it, unpinned, and not in the pool.
+        unsafe { self.region.poison(part) }
+    }
+
+    /// Gives memory back to the system that belongs to a free segment or run.
+    #[allow(unsafe_code)]
+    pub(crate) fn decommit(&self, start: usize, bytes: usize) {
+        // SAFETY: callers pass memory of a free segment or run: unlinked, past every guard that could have seen it,
+        // unpinned, and taken out of the pool.
+        unsafe { self.region.decommit(start, bytes.next_multiple_of(PAGE_BYTES)) }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::log::allocator::{AllocRequest, Allocator, OpenTerms, WriteStream};
+    use crate::log::segment::SMALL;
+    use crate::request::{Expiry, Now};
+
+    const SEGMENT_BYTES: usize = 16 << 10;
+
+    fn arena() -> Arena {
+        Arena::new(&ArenaConfig {
+            memory_bytes: 4 * SEGMENT_BYTES as u64,
+            segment_bytes: SEGMENT_BYTES,
+            segments: 8,
+            run_segments: 4,
+            reserve: 0,
+            ready_min: 0,
+            handles_max: 1,
+        })
+        .expect("address space")
+    }
+
+    /// From the pool through all states and back, without an engine, an index or a handle.
+    #[test]
+    fn a_segment_lives_without_a_handle() {
+        let (arena, now) = (arena(), Now { secs: 1, micros: 1 });
+        let mut allocator = Allocator::new(false);
+        let stream = WriteStream { queue: SMALL, group: 0, class: 0 };
+        let request = AllocRequest { stream, weight: 1, expiry: Expiry::NEVER, bytes: SEGMENT_BYTES / 2 };
+        assert!(allocator.append(&arena, &request, 0, now).is_err(), "no segment is open");
+        let id = arena.take_segment(false).expect("memory");
+        allocator.open(&arena, id, &OpenTerms { stream, flush_mark: 0, now, closes_secs: 10 });
+        let at = |allocator: &mut Allocator, secs| {
+            let allocation = allocator.append(&arena, &request, 0, Now { secs, ..now }).ok()?;
+            Some(allocation.at.bytes() - arena.segments.start(id))
+        };
+        assert_eq!(at(&mut allocator, 1), Some(0));
+        assert_eq!(at(&mut allocator, 11), None, "its items would be of different ages");
+        assert_eq!(at(&mut allocator, 10), Some(SEGMENT_BYTES / 2));
+        assert_eq!(at(&mut allocator, 10), None, "it is full");
+        assert_eq!(allocator.close(&arena, stream), Some(id));
+        let segment = arena.segments.get(id);
+        segment.seal();
+        assert!(segment.claim() && !segment.claim(), "it is one's alone");
+        arena.epochs.pin(0);
+        arena.retire_segment(id);
+        arena.drain_limbo();
+        assert!(arena.has_limbo(), "somebody may read it");
+        arena.epochs.unpin(0);
+        arena.drain_limbo();
+        assert!(!arena.has_limbo());
+        assert_eq!(arena.spare_bytes(), SEGMENT_BYTES as u64, "free, with memory");
+        assert_eq!(arena.take_segment(false), Some(id));
+    }
+
+    #[test]
+    fn an_empty_segment_goes_back_to_the_pool() {
+        let (arena, now) = (arena(), Now { secs: 1, micros: 1 });
+        let mut allocator = Allocator::new(false);
+        let stream = WriteStream { queue: SMALL, group: 0, class: 0 };
+        let id = arena.take_segment(false).expect("memory");
+        allocator.open(&arena, id, &OpenTerms { stream, flush_mark: 0, now, closes_secs: 10 });
+        assert_eq!(allocator.close_all(&arena).count(), 0, "nothing is to be sealed");
+        assert_eq!(arena.spare_bytes(), SEGMENT_BYTES as u64);
+    }
+}

@@ -1,0 +1,316 @@
+//! Look-ups: what reads items, and what touches them.
+
+use std::sync::Arc;
+
+use crate::engine::Engine;
+use crate::handle::Guard;
+use crate::index::buckets::SlotRef;
+use crate::index::hash::Hash;
+use crate::log::item::{DEAD, FETCHED, ItemRef, STALE, TOKEN};
+use crate::log::offset::Offset;
+use crate::log::segment::SegmentRef;
+use crate::ops::prefetch::LookupHint;
+use crate::ops::upload::ValueRef;
+use crate::request::{Expiry, Fetch, FetchError, Fetched, Miss, Token};
+
+/// An item of the index and where it lies.
+#[derive(Clone, Copy)]
+pub(crate) struct Lookup<'t> {
+    pub(crate) found: SlotRef<'t>,
+    pub(crate) offset: Offset,
+    pub(crate) raw: ItemRef<'t>,
+}
+
+impl Guard<'_> {
+    /// Finds a live item and counts as a use of it. The fast path of `get`: no lock, and no write to memory that others
+    /// share but for an item's first uses.
+    pub fn get(&self, key: &[u8], hash: Hash) -> Result<Item<'_>, Miss> {
+        self.get_hinted(key, hash, LookupHint::default())
+    }
+
+    /// The same for a key of a batch, with what [`Guard::hint_gets`] of this guard saw of it.
+    #[inline(always)]
+    pub fn get_hinted<'t>(&'t self, key: &[u8], hash: Hash, hint: LookupHint<'t>) -> Result<Item<'t>, Miss> {
+        let lookup = self.look_up_hinted(key, hash, hint).ok_or(Miss::Absent)?;
+        let segment_ref = self.check_alive(hash, &lookup)?;
+        self.count_hit(segment_ref);
+        self.note_use(&lookup);
+        Ok(self.item(&lookup))
+    }
+
+    /// Finds a live item, with everything `mg` can ask.
+    pub fn fetch(&self, key: &[u8], hash: Hash, how: &Fetch) -> Result<Fetched<'_>, FetchError> {
+        self.fetch_hinted(key, hash, LookupHint::default(), how)
+    }
+
+    /// The same for a key of a batch, with what [`Guard::hint_gets`] of this guard saw of it.
+    pub fn fetch_hinted<'t>(
+        &'t self,
+        key: &[u8],
+        hash: Hash,
+        mut hint: LookupHint<'t>,
+        how: &Fetch,
+    ) -> Result<Fetched<'t>, FetchError> {
+        loop {
+            let lookup = match self.look_up_alive(key, hash, std::mem::take(&mut hint)) {
+                Ok(lookup) => lookup,
+                Err(miss) => match how.vivify {
+                    None => return Err(FetchError::Miss(miss)),
+                    Some(expiry) => match self.vivify(key, hash, expiry, how)? {
+                        Some(fetched) => return Ok(fetched),
+                        None => continue, // somebody was faster: a hit after all
+                    },
+                },
+            };
+            let mut fetched = self.describe(lookup.raw, lookup.offset);
+            let due = |expiry: Expiry| match (how.recache_below_secs, expiry.secs()) {
+                (Some(below), Some(at)) => at.saturating_sub(self.now().secs) < below,
+                _ => false,
+            };
+            let expiry = how.touch.filter(|_| how.recache_after_touch).unwrap_or(fetched.expiry_before);
+            // First what may have to be tried again: that must find the token and the use as they were.
+            let mut lookup = lookup;
+            if let Some(expiry) = how.touch {
+                let Some(touched) = self.touch_found(key, hash, &lookup, expiry)? else { continue };
+                lookup = touched;
+                fetched.item = self.item(&lookup);
+            }
+            if fetched.token == Token::None && (fetched.stale || due(expiry)) {
+                fetched.token = self.take_token(key, hash, &lookup);
+            }
+            if !how.unnoticed {
+                self.note_use(&lookup);
+            }
+            if how.touch.is_none() {
+                self.count_hit(self.engine().arena.segments.segment_ref_at(lookup.offset));
+            }
+            return Ok(fetched);
+        }
+    }
+
+    /// Asks for the right to recompute an item's value. Whoever sets the mark has won; the lock keeps the item where it
+    /// is meanwhile. Nobody wins an item that has just been replaced.
+    fn take_token(&self, key: &[u8], hash: Hash, lookup: &Lookup<'_>) -> Token {
+        let (mut offset, cas) = (lookup.offset, lookup.raw.cas());
+        loop {
+            match self.under_lock(key, hash, offset, |raw| raw.mark(TOKEN, 0)) {
+                Some(before) if before & TOKEN != 0 => return Token::Held,
+                Some(_) => return Token::Won,
+                None => match self.look_up(key, hash) {
+                    Some(moved) if moved.raw.cas() == cas => offset = moved.offset,
+                    _ => return Token::None,
+                },
+            }
+        }
+    }
+
+    /// Looks without leaving a trace (`me`).
+    pub fn peek(&self, key: &[u8], hash: Hash) -> Result<Fetched<'_>, Miss> {
+        self.look_up_alive(key, hash, LookupHint::default())
+            .map(|lookup| self.describe(lookup.raw, lookup.offset))
+    }
+
+    /// Sets the expiry and counts as a use; the CAS value stays (`touch`, `gat`).
+    pub fn touch(&self, key: &[u8], hash: Hash, expiry: Expiry) -> Result<Item<'_>, FetchError> {
+        loop {
+            let lookup = self.look_up_alive(key, hash, LookupHint::default()).map_err(FetchError::Miss)?;
+            if let Some(touched) = self.touch_found(key, hash, &lookup, expiry)? {
+                self.note_use(&touched);
+                return Ok(self.item(&touched));
+            }
+        }
+    }
+
+    /// Finds a key, alive or not.
+    pub(crate) fn look_up(&self, key: &[u8], hash: Hash) -> Option<Lookup<'_>> {
+        self.engine()
+            .index
+            .find(hash, |entry| self.item_ref(entry).has_key(key))
+            .map(|found| self.lookup(found))
+    }
+
+    /// The same where a hint may spare the look.
+    #[inline(always)]
+    pub(crate) fn look_up_hinted<'t>(
+        &'t self,
+        key: &[u8],
+        hash: Hash,
+        hint: LookupHint<'t>,
+    ) -> Option<Lookup<'t>> {
+        // An unchanged entry says that nothing newer is there, a missing DEAD that the entry was not cut off with its
+        // line; whoever unlinks an item changes both before that is acknowledged.
+        let found = hint.found(self.engine()).filter(|found| found.is_unchanged());
+        let lookup = found.map(|found| self.lookup(found));
+        match lookup.filter(|lookup| lookup.raw.has_key(key) && lookup.raw.marks() & DEAD == 0) {
+            Some(lookup) => Some(lookup),
+            None => self.look_up(key, hash),
+        }
+    }
+
+    #[inline]
+    fn lookup<'t>(&'t self, found: SlotRef<'t>) -> Lookup<'t> {
+        Lookup { found, offset: found.entry.offset(), raw: self.item_ref(found.entry) }
+    }
+
+    /// Finds a live item; removes a dead one on the way.
+    #[inline]
+    fn look_up_alive<'t>(&'t self, key: &[u8], hash: Hash, hint: LookupHint<'t>) -> Result<Lookup<'t>, Miss> {
+        let lookup = self.look_up_hinted(key, hash, hint).ok_or(Miss::Absent)?;
+        self.check_alive(hash, &lookup)?;
+        Ok(lookup)
+    }
+
+    /// Where it lives, if it is alive; else removes it.
+    #[inline]
+    fn check_alive(&self, hash: Hash, lookup: &Lookup<'_>) -> Result<SegmentRef<'_>, Miss> {
+        let segment_ref = self.engine().arena.segments.segment_ref_at(lookup.offset);
+        match self.engine().liveness_in(segment_ref, lookup.raw, self.now()) {
+            Ok(()) => Ok(segment_ref),
+            Err(miss) => {
+                self.reap(hash, lookup.offset);
+                Err(miss)
+            }
+        }
+    }
+
+    pub(crate) fn item<'t>(&'t self, lookup: &Lookup<'t>) -> Item<'t> {
+        Item::new(lookup.raw, lookup.offset, &self.handle.engine)
+    }
+
+    pub(crate) fn note_use(&self, lookup: &Lookup<'_>) {
+        lookup.found.note_use();
+        lookup.raw.note_use(self.now().secs);
+    }
+
+    /// As memcached counts: what also touches is a touch, and no hit.
+    #[inline]
+    fn count_hit(&self, segment_ref: SegmentRef<'_>) {
+        self.counters().queues[segment_ref.queue()].hits.add(1);
+    }
+
+    pub(crate) fn describe<'t>(&'t self, raw: ItemRef<'t>, offset: Offset) -> Fetched<'t> {
+        let marks = raw.marks();
+        Fetched {
+            item: Item::new(raw, offset, &self.handle.engine),
+            expiry_before: raw.expiry(),
+            hit_before: marks & FETCHED != 0,
+            idle_secs: self.now().secs.saturating_sub(raw.used_secs()),
+            stale: marks & STALE != 0,
+            token: if marks & TOKEN != 0 { Token::Held } else { Token::None },
+            vivified: false,
+        }
+    }
+
+    /// Works on an item while nobody can move or replace it. `None`: it is no longer where it was seen.
+    pub(crate) fn under_lock<R>(
+        &self,
+        key: &[u8],
+        hash: Hash,
+        offset: Offset,
+        work: impl FnOnce(ItemRef<'_>) -> R,
+    ) -> Option<R> {
+        let bucket = self.engine().index.lock(hash);
+        let found = bucket.find(hash, |entry| entry.offset() == offset)?;
+        debug_assert_eq!(self.item_ref(found.entry).key(), key);
+        Some(work(self.item_ref(found.entry)))
+    }
+
+    /// The item after the touch, which may lie elsewhere. `None`: another moved it meanwhile, or made it expire.
+    fn touch_found<'t>(
+        &'t self,
+        key: &[u8],
+        hash: Hash,
+        lookup: &Lookup<'t>,
+        expiry: Expiry,
+    ) -> Result<Option<Lookup<'t>>, FetchError> {
+        if lookup.raw.has_expiry_field() {
+            let touched = self.under_lock(key, hash, lookup.offset, |raw| {
+                // Another may have made it expire since it was seen: that it must stay.
+                let segment_ref = self.engine().arena.segments.segment_ref_at(lookup.offset);
+                let is_alive = self.engine().liveness_in(segment_ref, raw, self.now()).is_ok();
+                if is_alive {
+                    raw.set_expiry(expiry);
+                    segment_ref.segment.note_expiry(expiry);
+                }
+                is_alive
+            });
+            Ok((touched == Some(true)).then_some(*lookup))
+        } else if expiry == Expiry::NEVER {
+            Ok(Some(*lookup))
+        } else {
+            let rewritten = self.rewrite_with_expiry(key, hash, lookup.offset, expiry)?;
+            Ok(rewritten.map(|(offset, raw)| Lookup { offset, raw, ..*lookup }))
+        }
+    }
+}
+
+/// An item found, readable until the guard ends.
+#[derive(Clone, Copy)]
+pub struct Item<'t> {
+    raw: ItemRef<'t>,
+    offset: Offset,
+    engine: &'t Arc<Engine>,
+}
+
+impl<'t> Item<'t> {
+    pub(crate) fn new(raw: ItemRef<'t>, offset: Offset, engine: &'t Arc<Engine>) -> Self {
+        Self { raw, offset, engine }
+    }
+
+    /// The key.
+    pub fn key(&self) -> &'t [u8] {
+        self.raw.key()
+    }
+
+    /// The value.
+    pub fn value(&self) -> &'t [u8] {
+        self.raw.value()
+    }
+
+    /// The client's flags.
+    pub fn client_flags(&self) -> u32 {
+        self.raw.client_flags()
+    }
+
+    /// The CAS value, never 0.
+    pub fn cas(&self) -> u64 {
+        self.raw.cas()
+    }
+
+    /// When it dies.
+    pub fn expiry(&self) -> Expiry {
+        self.raw.expiry()
+    }
+
+    /// Its key came in base64.
+    pub fn is_binary_key(&self) -> bool {
+        self.raw.is_binary_key()
+    }
+
+    /// Size by memcached's formula, as in [`crate::Stats::bytes`].
+    pub fn accounted_bytes(&self) -> u32 {
+        self.raw.accounted_bytes()
+    }
+
+    /// Which of [`crate::Stats::queues`] it lives in.
+    pub fn queue(&self) -> usize {
+        self.engine.arena.queue_at(self.offset)
+    }
+
+    /// A hold on the value that outlasts the guard; `None` for a small item, which is cheaper to copy.
+    pub fn value_ref(&self) -> Option<ValueRef> {
+        let id = self.engine.arena.segments.id_at(self.offset);
+        self.is_pinnable().then(|| ValueRef::new(Arc::clone(self.engine), id, self.raw))
+    }
+
+    /// Is it so large that [`Item::value_ref`] can hold it?
+    pub fn is_pinnable(&self) -> bool {
+        self.engine.arena.segments.is_run(self.engine.arena.segments.id_at(self.offset))
+    }
+}
+
+impl std::fmt::Debug for Item<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Item").field("key", &self.key().escape_ascii().to_string()).finish_non_exhaustive()
+    }
+}

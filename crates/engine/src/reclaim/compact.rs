@@ -1,0 +1,179 @@
+//! Compaction: what is to stay of a victim is copied to open segments, the rest is dropped.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::handle::Guard;
+use crate::index::buckets::{Bucket, Entry, SlotRef};
+use crate::index::hash::Hash;
+use crate::log::allocator::Allocation;
+use crate::log::item::{DEAD, ItemRef};
+use crate::log::offset::Offset;
+use crate::log::segment::{MAIN, SMALL};
+use crate::policy::priority;
+use crate::policy::queues::ReclaimMode;
+use crate::reclaim::supply::Purpose;
+use crate::reclaim::victim::{AHEAD_ITEMS, BATCH, Victim};
+
+/// Longer items are copied before their bucket is locked.
+const LOCKED_COPY_BYTES_MAX: usize = 2 << 10;
+
+/// How an item goes on that is kept.
+struct Destination {
+    queue: usize,
+    weight: u32,
+    uses: u8,
+}
+
+/// An item that was copied, and where.
+struct Copy<'g> {
+    allocation: Allocation,
+    raw: ItemRef<'g>,
+}
+
+/// Why an item has to stay where it is for now.
+pub(super) struct NoSpace;
+
+impl Guard<'_> {
+    /// Works on the next few items of a victim. Stops before an item that must be kept and finds no place.
+    pub(super) fn reclaim_batch(&self, victim: &mut Victim) -> Result<(), NoSpace> {
+        let engine = self.engine();
+        let mut batch = [(victim.next, Hash(0)); BATCH];
+        let (mut count, mut at) = (0, victim.next);
+        while count < BATCH && at < victim.end {
+            let raw = self.item_ref_at(at);
+            engine.arena.region.prefetch(at.bytes() + AHEAD_ITEMS * raw.size());
+            if raw.marks() & DEAD == 0 {
+                batch[count] = (at, self.prepare(raw.key()));
+                count += 1;
+            }
+            at = at.after(raw);
+        }
+        let is_copying = victim.mode == ReclaimMode::Compact;
+        for (number, &(offset, hash)) in batch[..count].iter().enumerate() {
+            victim.next = offset;
+            if let Some(&(next, _)) = batch[..count].get(number + 1).filter(|_| is_copying) {
+                engine.arena.region.prefetch_range(next.bytes(), self.item_ref_at(next).size());
+            }
+            let mut copy = self.copy_ahead(hash, offset, victim);
+            let bucket = engine.index.lock(hash);
+            let reclaimed = match bucket.find(hash, |entry| entry.offset() == offset) {
+                Some(found) => self.reclaim_item(&bucket, hash, &found, victim, &mut copy),
+                None => Ok(()),
+            };
+            drop(bucket);
+            if let Some(unused) = copy {
+                self.handle.allocator.borrow_mut().take_back(&engine.arena, unused.allocation.at);
+            }
+            reclaimed?;
+        }
+        victim.next = at;
+        Ok(())
+    }
+
+    /// Drops an item or moves it to an open segment.
+    fn reclaim_item(
+        &self,
+        bucket: &Bucket<'_>,
+        hash: Hash,
+        found: &SlotRef<'_>,
+        victim: &Victim,
+        copy: &mut Option<Copy<'_>>,
+    ) -> Result<(), NoSpace> {
+        let engine = self.engine();
+        let (offset, raw) = (found.entry.offset(), self.item_ref(found.entry));
+        if engine.liveness(offset, raw, self.now()).is_err() {
+            self.drop_dead(bucket, found);
+            return Ok(());
+        }
+        let from = engine.arena.segments.get(victim.id).queue();
+        let Some(to) = self.destination(victim, found.entry.uses()) else {
+            self.evict(bucket, hash, found, from);
+            return Ok(());
+        };
+        match self.relocate(bucket, hash, found, to, copy) {
+            Ok(()) => {
+                let moved = match (victim.mode, from) {
+                    (ReclaimMode::Evict, SMALL) => &self.counters().moves_to_main,
+                    (ReclaimMode::Evict, _) => &self.counters().moves_within_main,
+                    _ => &self.counters().compacted,
+                };
+                moved.add(1);
+            }
+            Err(NoSpace) if engine.evict && !engine.is_coming(engine.arena.segments.segment_bytes) => {
+                self.evict(bucket, hash, found, from);
+            }
+            Err(NoSpace) => return Err(NoSpace),
+        }
+        Ok(())
+    }
+
+    /// Where an item of a victim goes on; `None`: nowhere.
+    fn destination(&self, victim: &Victim, uses: u8) -> Option<Destination> {
+        let engine = self.engine();
+        let from = engine.arena.segments.get(victim.id).queue();
+        match victim.mode {
+            ReclaimMode::Evict if uses == 0 => None,
+            // Its uses pay for that.
+            ReclaimMode::Evict => Some(Destination { queue: MAIN, weight: priority::of_uses(uses), uses: 0 }),
+            // A `Clear` meets a living item when it was touched a moment ago.
+            ReclaimMode::Compact | ReclaimMode::Refill | ReclaimMode::Clear => {
+                Some(Destination { queue: from, weight: engine.policy.insert_priority.at_first(from), uses })
+            }
+        }
+    }
+
+    /// Copies a long item that will probably be kept before its bucket is locked: whoever waits for that lock spins.
+    #[inline]
+    fn copy_ahead(&self, hash: Hash, offset: Offset, victim: &Victim) -> Option<Copy<'_>> {
+        let raw = self.item_ref_at(offset);
+        if raw.size() <= LOCKED_COPY_BYTES_MAX || victim.mode == ReclaimMode::Clear {
+            return None;
+        }
+        let found = self.engine().index.find(hash, |entry| entry.offset() == offset)?;
+        let to = self.destination(victim, found.entry.uses())?;
+        self.copy_item(raw, &to)
+    }
+
+    /// A copy in an open segment that nobody sees yet. `None`: there is no space.
+    #[allow(unsafe_code)]
+    fn copy_item<'g>(&'g self, raw: ItemRef<'g>, to: &Destination) -> Option<Copy<'g>> {
+        let request = self.alloc_request(to.queue, to.weight, raw.expiry(), raw.size());
+        let allocation = self.allocate(request, Purpose::Compaction)?;
+        // SAFETY: `allocate` gave us these bytes alone.
+        let raw = unsafe { raw.copy_to(&self.engine().arena.region, allocation.at.bytes()) };
+        Some(Copy { allocation, raw })
+    }
+
+    /// Points the index to a copy of an item, which may have been made already.
+    fn relocate(
+        &self,
+        bucket: &Bucket<'_>,
+        hash: Hash,
+        found: &SlotRef<'_>,
+        to: Destination,
+        copy: &mut Option<Copy<'_>>,
+    ) -> Result<(), NoSpace> {
+        let engine = self.engine();
+        let segments = &engine.arena.segments;
+        let (offset, raw) = (found.entry.offset(), self.item_ref(found.entry));
+        let Copy { allocation, raw: moved } = match copy.take() {
+            Some(copy) => {
+                copy.raw.follow(raw);
+                segments.get(segments.id_at(copy.allocation.at)).note_expiry(raw.expiry());
+                copy
+            }
+            None => self.copy_item(raw, &to).ok_or(NoSpace)?,
+        };
+        let mark_of = |offset| segments.get(segments.id_at(offset)).flush_mark.load(Relaxed);
+        if mark_of(allocation.at) != mark_of(offset) {
+            // A flush came in between: the item must not escape it.
+            self.handle.allocator.borrow_mut().take_back(&engine.arena, allocation.at);
+            self.drop_dead(bucket, found);
+            return Ok(());
+        }
+        engine.arena.prefetch_ahead(allocation, moved.size());
+        bucket.replace(found, Entry::new(hash, allocation.at, to.uses));
+        self.count_moved(offset, raw, allocation.at, moved);
+        Ok(())
+    }
+}

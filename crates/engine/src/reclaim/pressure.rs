@@ -1,0 +1,116 @@
+//! How short of memory the cache is: four watermarks, and what follows at each.
+//!
+//! *Spare* memory is in use already and free, or about to be: free segments, free runs, limbo. *Available* is what the
+//! budget still allows on top of that. *Kept* memory is [`Watermarks::kept_bytes`].
+//!
+//! | level | reached when | what follows |
+//! |---|---|---|
+//! | [`Pressure::Growing`] | spare < kept | segments that are mostly garbage are compacted (1) |
+//! | [`Pressure::Nearing`] | available < kept + 2 segments | a refill maps the holes of the next segment ahead |
+//! | [`Pressure::Low`], with eviction | available < kept | each store reclaims [`WORK_FACTOR`] times what it takes |
+//! | [`Pressure::Low`], without | available < kept | stores have to be admitted (2), and streams share open segments |
+//! | [`Pressure::Short`], with eviction | available < kept | victims are emptied, also by the background step |
+//! | [`Pressure::Short`], without | available < 2 reserves | the same (3) |
+//!
+//! 1. Before memory is touched that was never used.
+//! 2. `over_provisioning.rs`.
+//! 3. Compaction waits for it: the later it comes, the more of each segment is garbage.
+//!
+//! A level does not imply the one before: with few segments for many handles, two reserves are more than what is kept.
+//!
+//! [`WORK_FACTOR`]: crate::reclaim::supply::WORK_FACTOR
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use crate::engine::Engine;
+use crate::reclaim::over_provisioning::kept_segments;
+
+/// A watermark that free memory can fall below. See the table above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pressure {
+    /// Stores will soon take memory that was never used.
+    Growing,
+    /// [`Pressure::Low`] comes when a segment or two are taken and none is emptied.
+    Nearing,
+    /// Less memory is available than should be.
+    Low,
+    /// Segments have to be emptied.
+    Short,
+}
+
+/// Where the levels lie.
+pub(crate) struct Watermarks {
+    evict: bool,
+    segment_bytes: usize,
+    /// Free segments that only compaction may take: see `Arena::reserve`.
+    reserve: usize,
+    /// Free segments to keep at hand, so that a store need not wait for readers to leave an evicted one; without
+    /// eviction also those that are left to holes (`over_provisioning.rs`). Changes with the limit.
+    kept_segments: AtomicU32,
+}
+
+impl Watermarks {
+    pub(crate) fn new(
+        evict: bool,
+        memory_bytes: u64,
+        segment_bytes: usize,
+        reserve: usize,
+        handles: usize,
+    ) -> Self {
+        let log_segments = memory_bytes / segment_bytes as u64;
+        let kept = if evict {
+            (2 + handles as u32 / 8).min(log_segments as u32 / 16)
+        } else {
+            kept_segments(memory_bytes, segment_bytes, reserve)
+        };
+        Self { evict, segment_bytes, reserve, kept_segments: AtomicU32::new(kept) }
+    }
+
+    /// Moves the marks to where they belong under another limit.
+    pub(crate) fn set_limit(&self, memory_bytes: u64) {
+        if !self.evict {
+            let kept = kept_segments(memory_bytes, self.segment_bytes, self.reserve);
+            self.kept_segments.store(kept, Relaxed);
+        }
+    }
+
+    /// Free segments to keep at hand.
+    pub(crate) fn kept_segments(&self) -> usize {
+        self.kept_segments.load(Relaxed) as usize
+    }
+
+    /// Memory that should be available.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        (self.kept_segments() * self.segment_bytes) as u64
+    }
+
+    fn bytes(&self, level: Pressure) -> u64 {
+        let segments_bytes = |segments: usize| (segments * self.segment_bytes) as u64;
+        match level {
+            Pressure::Nearing => self.kept_bytes() + segments_bytes(2),
+            Pressure::Short if !self.evict => segments_bytes(2 * self.reserve),
+            Pressure::Growing | Pressure::Low | Pressure::Short => self.kept_bytes(),
+        }
+    }
+}
+
+impl Engine {
+    /// Is there less memory than at this watermark? What is in limbo counts as free.
+    #[inline]
+    pub(crate) fn is_under(&self, level: Pressure) -> bool {
+        let (spare_bytes, wanted_bytes) = (self.arena.spare_bytes(), self.watermarks.bytes(level));
+        match level {
+            Pressure::Growing => spare_bytes < wanted_bytes,
+            _ => {
+                self.arena.budget.limit_bytes() + spare_bytes < self.arena.budget.used_bytes() + wanted_bytes
+            }
+        }
+    }
+
+    /// Will a store find so many bytes when the guards of this moment have ended? Holds where the limit was lowered
+    /// too, and more has to go than comes back.
+    pub(crate) fn is_coming(&self, bytes: usize) -> bool {
+        self.arena.unused_bytes() + self.arena.spare_bytes()
+            >= (bytes + self.arena.reserve * self.arena.segments.segment_bytes) as u64
+    }
+}

@@ -1,0 +1,140 @@
+//! Refilling: new items go into the holes of a segment, and what lives there stays (`log/holes.rs`).
+//!
+//! First the holes of a claimed segment are made out; then the segment waits until all have unpinned who may still read
+//! what was dead by then; then the stream it belongs to opens it in place of a free one.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::engine::Engine;
+use crate::handle::Guard;
+use crate::log::allocator::WriteStream;
+use crate::log::holes::HoleMap;
+use crate::log::item::DEAD;
+use crate::log::segment::{GROUPS, SegmentId};
+use crate::policy::queues::ReclaimMode;
+use crate::reclaim::Reclaimer;
+use crate::reclaim::pressure::Pressure;
+use crate::reclaim::victim::{AHEAD_ITEMS, BATCH, Victim};
+
+/// A segment of which more than this part was never filled is better emptied.
+const FULL_PART: usize = 8;
+/// After so many segments of other streams, holes are left to whoever wants them.
+const REFUSALS_MAX: u32 = 8;
+
+/// A segment whose holes its handle will fill, once nobody reads there any more.
+pub(crate) struct PendingRefill {
+    pub(super) id: SegmentId,
+    /// The guards that may read there were pinned in this epoch or before.
+    epoch: u64,
+    pub(super) hole_map: HoleMap,
+    /// How often another stream took a segment meanwhile.
+    refusals: u32,
+}
+
+impl Reclaimer {
+    /// The segment whose holes were made out, if it is of this stream, has room, and nobody reads there any more.
+    pub(super) fn take_refill(
+        &mut self,
+        engine: &Engine,
+        stream: WriteStream,
+        flush_mark: u32,
+        bytes: usize,
+    ) -> Option<PendingRefill> {
+        let pending_refill = self.pending_refill.as_mut()?;
+        let segment = engine.arena.segments.get(pending_refill.id);
+        let is_useless = if segment.flush_mark.load(Relaxed) != flush_mark {
+            true
+        } else if engine.policy.streams.of_segment(segment) != stream {
+            pending_refill.refusals += 1;
+            pending_refill.refusals == REFUSALS_MAX
+        } else if engine.arena.epochs.horizon() <= pending_refill.epoch {
+            false
+        } else if pending_refill.hole_map.holes.has_room(bytes) {
+            return self.pending_refill.take();
+        } else {
+            segment.has_unfilled_holes.store(true, Relaxed);
+            true
+        };
+        if is_useless {
+            self.put_pending_refill_back(engine);
+        }
+        None
+    }
+
+    /// May what lives in a sealed segment stay where it is? If the handle fills segments of that stream, and most holes
+    /// of this one were filled the last time.
+    fn may_refill(&self, engine: &Engine, id: SegmentId) -> bool {
+        let segments = &engine.arena.segments;
+        let segment = segments.get(id);
+        let filled_bytes = segment.usage.filled_bytes.load(Relaxed) as usize;
+        engine.evict
+            && !engine.is_crowded
+            && self.pending_refill.is_none()
+            && self.busiest == Some(engine.policy.streams.of_segment(segment))
+            && [0, GROUPS - 1].contains(&usize::from(segment.group.load(Relaxed)))
+            && filled_bytes >= segments.segment_bytes - segments.segment_bytes / FULL_PART
+            && !segment.has_unfilled_holes.load(Relaxed)
+    }
+
+    /// What to do with a segment that was claimed.
+    pub(super) fn mode(&self, engine: &Engine, id: SegmentId, mode: ReclaimMode) -> ReclaimMode {
+        if mode == ReclaimMode::Compact && self.may_refill(engine, id) { ReclaimMode::Refill } else { mode }
+    }
+
+    /// A stream took a segment, or the holes of one: chooses what is emptied while that is filled, if anything.
+    pub(super) fn note_supplied(&mut self, engine: &Engine, stream: WriteStream, is_refill: bool) {
+        self.busiest = Some(stream);
+        if self.victim.is_none() {
+            // One goes, one comes: stores see to it while they fill the other.
+            self.victim = self.victim_ahead(engine, is_refill);
+        }
+    }
+
+    /// What to empty, or to look for holes in, although there is memory enough, so that it need not be used.
+    fn victim_ahead(&self, engine: &Engine, is_refill: bool) -> Option<Victim> {
+        let segments = &engine.arena.segments;
+        let id = if is_refill && engine.is_under(Pressure::Nearing) {
+            engine.policy.claim_garbage_if(segments, |id| self.may_refill(engine, id))
+        } else if engine.is_under(Pressure::Growing) {
+            engine.policy.claim_mostly_garbage(segments)
+        } else {
+            None
+        };
+        let id = id?;
+        Some(engine.victim(id, self.mode(engine, id, ReclaimMode::Compact)))
+    }
+
+    /// The holes of the victim are known: it is the next to be written to, as soon as nobody reads there any more.
+    pub(super) fn await_unpins(&mut self, engine: &Engine, id: SegmentId) {
+        let epoch = engine.arena.segments.hold_for_refill(id, &engine.arena.epochs);
+        let hole_map = std::mem::take(&mut self.hole_map);
+        self.pending_refill = Some(PendingRefill { id, epoch, hole_map, refusals: 0 });
+    }
+
+    /// Leaves it to whoever wants it.
+    pub(super) fn put_pending_refill_back(&mut self, engine: &Engine) -> bool {
+        let pending_refill = self.pending_refill.take();
+        let segments = &engine.arena.segments;
+        pending_refill.inspect(|refill| engine.policy.put_back(segments, refill.id)).is_some()
+    }
+}
+
+impl Guard<'_> {
+    /// Looks for holes in the next few items of a victim.
+    pub(super) fn find_holes(&self, victim: &mut Victim) {
+        let arena = &self.engine().arena;
+        let mut reclaimer = self.handle.reclaimer.borrow_mut();
+        if victim.next == arena.segments.first(victim.id) {
+            reclaimer.hole_map = HoleMap::of(victim.next);
+        }
+        for _ in 0..BATCH {
+            let raw = self.item_ref_at(victim.next);
+            arena.region.prefetch(victim.next.bytes() + AHEAD_ITEMS * raw.size());
+            reclaimer.hole_map.note(victim.next, raw.size(), raw.marks() & DEAD != 0);
+            victim.next = victim.next.after(raw);
+            if victim.next >= victim.end {
+                break;
+            }
+        }
+    }
+}
