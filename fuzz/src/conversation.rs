@@ -6,9 +6,9 @@ use std::sync::Arc;
 use larder_engine::{Config, Engine, Handle, LargePages, Now};
 use larder_protocol::Dialect;
 use larder_server::clock::Clock;
-use larder_server::conn::output::Output;
-use larder_server::conn::session::{Context, FeedStatus, OUTPUT_BYTES_MAX, Session, Window};
-use larder_server::net::connection_table;
+use larder_server::conn::client;
+use larder_server::conn::output::{Output, Pieces as _};
+use larder_server::conn::session::{Context, Next, OUTPUT_BYTES_MAX, Session, Window};
 use larder_server::observe::measure::Recorder;
 use larder_server::shared::Shared;
 use larder_server::startup::settings::Settings;
@@ -114,7 +114,7 @@ impl Server {
                 counters: &self.shared.counters[0],
                 recorder: &self.recorder,
                 worker: 0,
-                client: &connection_table::Client::of_datagrams(),
+                client: &client::Client::of_datagrams(),
             };
             let guard = self.handle.pin(NOW);
             let mut output = Output::default();
@@ -131,17 +131,17 @@ impl Server {
             let mut written = 0;
             while written < output.len_bytes() {
                 let mut slices = [IoSlice::new(&[]); 3];
-                let filled = output.slices(written, &mut slices);
+                let filled = output.slices(written, &mut slices).expect("the values are there");
                 let from = client.replies.len();
                 slices[..filled].iter().for_each(|slice| client.replies.extend_from_slice(slice));
                 assert!(client.replies.len() > from, "nothing of what is left");
                 written += client.replies.len() - from;
             }
-            match fed.status {
-                FeedStatus::NeedInput => return,
+            match fed.next {
+                Next::Read | Next::Send => return,
                 // A client that watches belongs to the control thread from then on.
-                FeedStatus::Close(_) | FeedStatus::Watch(_) => client.is_closed = true,
-                FeedStatus::Yield | FeedStatus::Later | FeedStatus::TryAgain => {}
+                Next::Close(_) | Next::Watch(_) => client.is_closed = true,
+                Next::Wait(_) => {}
             }
         }
         panic!("no end of work");

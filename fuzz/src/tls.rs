@@ -87,7 +87,7 @@ pub fn tls(input: &[u8]) {
             // Another comes.
             12 => {
                 if let Some(bare) = &mut hostile.bare {
-                    bare.say_goodbye();
+                    bare.close_notify();
                 }
                 hostile = Peer::connect(script.byte());
             }
@@ -260,7 +260,7 @@ impl Peer {
                 }
                 Heard::Nothing => break,
                 Heard::End => {
-                    bare.say_goodbye();
+                    bare.close_notify();
                     self.bare = None;
                 }
             }

@@ -21,6 +21,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let mut wrong = Vec::new();
     check_walks(&files, &mut wrong);
     check_purity(&files, &mut wrong);
+    check_walls(&files, &mut wrong);
     check_leftovers(&files, &mut wrong);
     check_paths(&files, &mut wrong);
     lines::check_dumps(&files, &mut wrong);
@@ -138,6 +139,18 @@ fn check_purity(files: &[File], wrong: &mut Vec<String>) {
     }
 }
 
+/// Connections do no I/O: bytes come in and go out by the hands of whoever owns the socket.
+fn check_walls(files: &[File], wrong: &mut Vec<String>) {
+    for file in files.iter().filter(|file| file.is_source() && file.path.starts_with(CONNECTIONS)) {
+        for (number, line) in file.numbered_lines() {
+            let code = line.split("//").next().unwrap_or_default();
+            for word in SOCKETS.iter().filter(|word| code.contains(**word)) {
+                wrong.push(format!("{}:{number}: {word} has no place in a connection", file.path));
+            }
+        }
+    }
+}
+
 /// Nothing unfinished, nothing left from debugging.
 fn check_leftovers(files: &[File], wrong: &mut Vec<String>) {
     for file in files.iter().filter(|file| file.is_source() && !file.path.starts_with("xtask/src/tidy")) {
@@ -204,7 +217,12 @@ impl File {
     }
 }
 
-const SESSION: &str = "crates/server/src/session.rs";
+const SESSION: &str = "crates/server/src/conn/session.rs";
+
+const CONNECTIONS: &str = "crates/server/src/conn/";
+/// What opens, reads or waits for sockets.
+const SOCKETS: [&str; 8] =
+    ["crate::net", "rustix", "nix::", "std::os", "TcpStream", "TcpListener", "UdpSocket", "UnixStream"];
 
 /// Directories that every machine has, those that examples use, and the root of our JSON.
 const SYSTEM_ROOTS: [&str; 16] = [

@@ -15,13 +15,10 @@ use larder_protocol::admin::Streams;
 use larder_protocol::command::{Command, Sasl};
 use larder_protocol::{Error, Form, KeyBuffer, Reply, Request};
 
-pub use self::read::GetFailed;
 use crate::MEMCACHED_VERSION;
-use crate::conn::frame::Prefetched;
-use crate::conn::output::Output;
-use crate::conn::session::{COPIED_BYTES_MAX, OUTPUT_BYTES_MAX};
+use crate::conn::client::Client;
+use crate::conn::output::{COPIED_BYTES_MAX, OUTPUT_BYTES_MAX, Output};
 use crate::exec::dump::Dump;
-use crate::net::connection_table::Client;
 use crate::observe::counters::Counters;
 use crate::observe::measure::Recorder;
 use crate::observe::watch::Event;
@@ -49,7 +46,7 @@ impl Context<'_> {
     }
 }
 
-/// One turn's means of executing commands.
+/// What commands are executed with while one guard is held.
 pub struct Executor<'e, 'c, 'h, 't> {
     /// Where.
     pub cx: &'e Context<'c>,
@@ -57,8 +54,6 @@ pub struct Executor<'e, 'c, 'h, 't> {
     pub guard: &'t Guard<'h>,
     /// Where replies go.
     pub out: &'e mut Output<'t>,
-    /// The key of the first request, if its memory is being fetched already.
-    pub prefetched: Option<Prefetched<'e>>,
     /// Room for a key that comes in base64.
     pub key_buffer: KeyBuffer,
     /// Memory that could not be had yet will not be waited for any longer.
@@ -85,7 +80,9 @@ pub enum Done {
     Begun,
     /// As Answered, and from now on the client is told what happens, and nothing else.
     Watch(Streams),
-    /// Nothing happened: to be executed again in a new turn.
+    /// As Answered, with an error that ends a list of keys.
+    Failed,
+    /// Nothing happened: to be executed again with a new guard.
     TryAgain,
     /// As Answered, and the connection is to be closed once the output is written.
     Close(CloseReason),
@@ -119,10 +116,8 @@ impl CloseReason {
 /// The hash of a request's key, and where that probably lies.
 pub type Prepared<'t> = (Hash, LookupHint<'t>);
 
-/// To be tried again in a new turn.
-struct TryAgain;
-
-type Answered<'t> = Result<Reply<'t, Item<'t>>, TryAgain>;
+/// A reply to be written; `Err`: the command ends otherwise.
+type Answered<'t> = Result<Reply<'t, Item<'t>>, Done>;
 
 impl<'t> Executor<'_, '_, '_, 't> {
     /// Executes one request. `prepared` is of its key, if it has one; a [`Command::Get`] is taken to have one key.
@@ -155,24 +150,10 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 self.cx.shared.set_verbosity(level.min(VERBOSITY_MAX) as u8);
                 Ok(Reply::Ok)
             }
-            Command::Stats(words) => match self.stats(words, &request.form) {
-                Ok(reply) => Ok(reply),
-                Err(done) => return done,
-            },
-            Command::Shutdown(how) => match self.shutdown(how) {
-                Ok(()) => return Done::Close(CloseReason::Shutdown),
-                Err(error) => Ok(Reply::Error(error)),
-            },
+            Command::Stats(words) => self.stats(words, &request.form),
+            Command::Shutdown(how) => self.shutdown(how),
             Command::RefreshCerts => Ok(self.refresh_certificates()),
-            Command::Admin(admin) => match self.administer(admin) {
-                Ok(reply) => Ok(reply),
-                Err(done) => {
-                    if let Done::Watch(_) = done {
-                        request.form.encode(&Reply::Ok, self.out);
-                    }
-                    return done;
-                }
-            },
+            Command::Admin(admin) => self.administer(admin),
             Command::Sasl(Sasl::Mechanisms) if self.cx.shared.authenticator.is_some() => {
                 Ok(Reply::Mechanisms(larder_auth::MECHANISMS))
             }
@@ -191,7 +172,12 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 }
                 self.answer(&request.form, &reply)
             }
-            Err(TryAgain) => Done::TryAgain,
+            Err(done) => {
+                if let Done::Watch(_) = done {
+                    request.form.encode(&Reply::Ok, self.out);
+                }
+                done
+            }
         }
     }
 
@@ -230,20 +216,12 @@ impl<'t> Executor<'_, '_, '_, 't> {
         self.cx.shared.clock.expiry(exptime, self.guard.now())
     }
 
-    /// As [`Guard::prepare`], unless that was done already.
-    #[inline]
-    pub(crate) fn prepare_once(&mut self, key: &[u8]) -> Hash {
-        match self.prefetched.take() {
-            Some(prefetched) if std::ptr::eq(prefetched.key, key) => prefetched.hash,
-            _ => self.guard.prepare(key),
-        }
-    }
-
     fn hash(&self, key: &[u8], hash: Option<Hash>) -> Hash {
         hash.unwrap_or_else(|| self.guard.prepare(key))
     }
 
-    fn prepared(&self, key: &[u8], prepared: Option<Prepared<'t>>) -> Prepared<'t> {
+    #[inline]
+    pub(crate) fn prepared(&self, key: &[u8], prepared: Option<Prepared<'t>>) -> Prepared<'t> {
         prepared.unwrap_or_else(|| (self.guard.prepare(key), LookupHint::default()))
     }
 }

@@ -1,9 +1,10 @@
 //! Sockets: workers and what they poll, listeners, TLS, datagrams.
 
+pub(crate) mod accept;
 pub mod connection_limiter;
 pub mod connection_table;
 pub mod listeners;
-pub(crate) mod round;
+pub(crate) mod poller;
 pub(crate) mod socket;
 pub mod tls;
 pub mod udp;

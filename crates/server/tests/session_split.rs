@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use larder_engine::{Config, Engine, Handle, LargePages};
 use larder_server::clock::Clock;
-use larder_server::conn::output::{Output, Unsent};
-use larder_server::conn::session::{Context, FeedStatus, Session, Window};
-use larder_server::net::connection_table;
+use larder_server::conn::client;
+use larder_server::conn::output::{Output, Pieces as _, Replies as _, Unsent};
+use larder_server::conn::session::{Context, Next, Session, Window};
 use larder_server::observe::measure::Recorder;
 use larder_server::shared::Shared;
 use larder_server::startup::settings::Settings;
@@ -76,18 +76,18 @@ impl Server {
                 counters: &self.shared.counters[0],
                 recorder: &self.recorder,
                 worker: 0,
-                client: &connection_table::Client::of_datagrams(),
+                client: &client::Client::of_datagrams(),
             };
             let guard = self.handle.pin(self.shared.clock.now());
             let mut output = Output::default();
             let fed = client.session.feed(&context, &guard, &client.unconsumed, None, &mut output, 20);
             client.unconsumed.drain(..fed.consumed);
             client.replies.extend(bytes_of(&output));
-            match fed.status {
-                FeedStatus::NeedInput => return,
+            match fed.next {
+                Next::Read | Next::Send => return,
                 // A client that watches belongs to the control thread from then on.
-                FeedStatus::Close(_) | FeedStatus::Watch(_) => client.is_closed = true,
-                FeedStatus::Yield | FeedStatus::Later | FeedStatus::TryAgain => {}
+                Next::Close(_) | Next::Watch(_) => client.is_closed = true,
+                Next::Wait(_) => {}
             }
         }
         panic!("no end of work");
@@ -98,7 +98,7 @@ fn bytes_of(output: &Output<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     while bytes.len() < output.len_bytes() {
         let mut slices = [IoSlice::new(&[]); 3];
-        let filled = output.slices(bytes.len(), &mut slices);
+        let filled = output.slices(bytes.len(), &mut slices).expect("the values are there");
         let more: Vec<u8> = slices[..filled].iter().flat_map(|slice| slice.to_vec()).collect();
         assert!(!more.is_empty());
         bytes.extend(more);
@@ -468,7 +468,7 @@ fn what_was_not_sent_can_be_sent_later() {
         counters: &server.shared.counters[0],
         recorder: &server.recorder,
         worker: 0,
-        client: &connection_table::Client::of_datagrams(),
+        client: &client::Client::of_datagrams(),
     };
     let expected = format!("VALUE b 0 6000\r\n{middle}\r\nVALUE a 0 900000\r\n{value}\r\nEND\r\n");
     for written in
@@ -485,7 +485,8 @@ fn what_was_not_sent_can_be_sent_later() {
         while !unsent.is_empty() {
             let mut slices = [IoSlice::new(&[]); 2];
             let guard = server.handle.pin(server.shared.clock.now());
-            let filled = unsent.slices(&guard, &mut slices).unwrap();
+            let guarded = unsent.guarded(&guard);
+            let filled = guarded.slices(0, &mut slices).expect("the values are there");
             // A socket takes what it likes.
             let taken: Vec<u8> =
                 slices[..filled].iter().flat_map(|slice| slice.to_vec()).take(70_001).collect();

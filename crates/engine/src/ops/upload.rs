@@ -53,7 +53,8 @@ impl Upload {
         let start = engine.arena.segments.start(run.id);
         engine.arena.region.lend(start..start + run.segments as usize * engine.arena.segments.segment_bytes);
         // SAFETY: the run is ours alone, and it is long enough.
-        let raw = unsafe { ItemRef::write(&engine.arena.region, start, &shape, key, Expiry::NEVER, now_secs) };
+        let raw =
+            unsafe { ItemRef::write(&engine.arena.region, start, &shape, key, Expiry::NEVER, now_secs) };
         Self {
             engine: Arc::clone(engine),
             id: run.id,

@@ -4,13 +4,14 @@
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use larder_auth::{Secret, Table};
 use larder_protocol::Dialect;
 
 use crate::startup::options::{EXIT_FAILURE, EXIT_OS_ERROR, EXIT_USAGE, Refusal};
+use crate::startup::random;
 use crate::startup::settings::Settings;
 
 /// The passwords, and how they are asked for.
@@ -20,8 +21,23 @@ pub struct Authenticator {
     path: PathBuf,
     secret: Arc<Secret>,
     table: RwLock<Arc<Table>>,
-    /// When the next dear check may begin. Held while one runs.
-    next_dear_check: Mutex<Instant>,
+    pace: Mutex<Pace>,
+}
+
+/// When expensive checks may run: one at a time.
+#[derive(Debug)]
+struct Pace {
+    is_checking: bool,
+    /// When the next one may begin; while one runs, when that is likely to be.
+    next: Instant,
+    /// How long the last one took.
+    took: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { is_checking: false, next: Instant::now(), took: FIRST_CHECK }
+    }
 }
 
 /// How clients log in.
@@ -60,17 +76,11 @@ impl Authenticator {
         let refuse = |error: &dyn Display| {
             Refusal::new(EXIT_FAILURE, format!("larderd: password file {}: {error}", path.display()))
         };
-        let secret = Arc::new(Secret::new(random()?));
+        let secret = Arc::new(Secret::new(random_secret()?));
         let table = read(&path, scheme, &secret).map_err(|error| refuse(&error))?;
         // The directory changes when the server goes to the background.
         let path = std::path::absolute(&path).map_err(|error| refuse(&error))?;
-        Ok(Some(Self {
-            scheme,
-            path,
-            secret,
-            table: RwLock::new(Arc::new(table)),
-            next_dear_check: Mutex::new(Instant::now()),
-        }))
+        Ok(Some(Self { scheme, path, secret, table: RwLock::new(Arc::new(table)), pace: Mutex::default() }))
     }
 
     /// How clients log in.
@@ -100,28 +110,33 @@ impl Authenticator {
         Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether this is the user's password; `None`: ask again later.
+    /// Whether this is the user's password. `Err`: ask again at that moment.
     ///
     /// What a microsecond cannot tell costs milliseconds, in which a worker serves nobody. So there is one such check at a
     /// time in the whole server, and a pause after it: whoever tries passwords can take a worker a fifth of its time, and all
     /// who would log in that way wait in turn.
-    pub(crate) fn check(&self, user: &[u8], password: &[u8]) -> Option<bool> {
+    pub(crate) fn check(&self, user: &[u8], password: &[u8]) -> Result<bool, Instant> {
         let table = self.table();
         if let Some(is_right) = table.check(user, password) {
-            return Some(is_right);
+            return Ok(is_right);
         }
-        let mut next = match self.next_dear_check.try_lock() {
-            Ok(next) => next,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
         let start = Instant::now();
-        if start < *next {
-            return None;
+        let mut pace = self.pace();
+        if pace.is_checking || start < pace.next {
+            // Whoever comes while a check takes longer than the last one asks again a little later.
+            return Err(pace.next.max(start + RETRY));
         }
+        pace.is_checking = true;
+        pace.next = start + pace.took * (1 + PAUSE_FACTOR);
+        drop(pace);
         let is_right = table.check_dearly(user, password);
-        *next = Instant::now() + start.elapsed() * PAUSE_FACTOR;
-        Some(is_right)
+        let took = start.elapsed();
+        *self.pace() = Pace { is_checking: false, next: start + took * (1 + PAUSE_FACTOR), took };
+        Ok(is_right)
+    }
+
+    fn pace(&self) -> MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -130,18 +145,18 @@ fn read(path: &Path, scheme: Scheme, secret: &Arc<Secret>) -> Result<Table, Box<
     Ok(Table::new(entries, Arc::clone(secret), scheme == Scheme::Sasl))
 }
 
-fn random() -> Result<[u8; 32], Refusal> {
-    let mut bytes = [0; 32];
-    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
-        Ok(32) => Ok(bytes),
-        _ => Err(Refusal::new(EXIT_OS_ERROR, "the system gives no random numbers")),
-    }
+fn random_secret() -> Result<[u8; 32], Refusal> {
+    random::bytes().map_err(|_| Refusal::new(EXIT_OS_ERROR, "the system gives no random numbers"))
 }
 
 /// memcached: the environment variable with the password file of SASL.
 const SASL_FILE: &str = "MEMCACHED_SASL_PWDB";
 /// The pause after a dear check, in times of what it took.
 const PAUSE_FACTOR: u32 = 4;
+/// How long the first expensive check is taken to last.
+const FIRST_CHECK: Duration = Duration::from_millis(5);
+/// How long to wait for a check that lasts longer than the last one did.
+const RETRY: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests {
@@ -159,17 +174,30 @@ mod tests {
             path: PathBuf::new(),
             secret,
             table: RwLock::new(Arc::new(table)),
-            next_dear_check: Mutex::new(Instant::now()),
+            pace: Mutex::default(),
         };
-        assert_eq!(authenticator.check(b"user", b"pen"), Some(false));
-        assert_eq!(authenticator.check(b"user", b"pencil"), None);
-        let is_right = loop {
-            if let Some(is_right) = authenticator.check(b"user", b"pencil") {
-                break is_right;
-            }
-        };
-        assert!(is_right);
+        assert_eq!(authenticator.check(b"user", b"pen"), Ok(false));
+        let when = authenticator.check(b"user", b"pencil").expect_err("it is too early");
+        // Whoever comes at the moment that was named is not sent away again.
+        std::thread::sleep(when.saturating_duration_since(Instant::now()));
+        assert_eq!(authenticator.check(b"user", b"pencil"), Ok(true));
         // Known by now, so it never waits.
-        assert_eq!(authenticator.check(b"user", b"pencil"), Some(true));
+        assert_eq!(authenticator.check(b"user", b"pencil"), Ok(true));
+    }
+
+    #[test]
+    fn while_a_check_runs_others_are_told_when_to_come_again() {
+        let start = Instant::now();
+        let pace = Pace { is_checking: true, ..Pace::default() };
+        let secret = Arc::new(Secret::new([1; 32]));
+        let verifier = larder_auth::Verifier::derive(b"pencil", b"salt", 10_000);
+        let entry =
+            larder_auth::Entry { user: b"user".to_vec(), password: larder_auth::Password::Hashed(verifier) };
+        let table = RwLock::new(Arc::new(Table::new(vec![entry], Arc::clone(&secret), false)));
+        let scheme = Scheme::Ascii;
+        let authenticator =
+            Authenticator { scheme, path: PathBuf::new(), secret, table, pace: Mutex::new(pace) };
+        let when = authenticator.check(b"user", b"pencil").expect_err("a check runs");
+        assert!(when > start);
     }
 }

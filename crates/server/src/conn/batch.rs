@@ -1,73 +1,456 @@
-//! Whole requests of any kind that arrived together: framed one after the other, and their memory fetched ahead for all of them.
+//! Requests that arrived together: framed one after the other, their keys hashed and their memory fetched ahead, then executed in
+//! order by one loop, [`Batch::execute`].
+//!
+//! Four kinds of batch go through it: lines `get <key>` and lines `set <key> <flags> <exptime> <bytes>` with their values, which are most of
+//! what caches are asked and are framed with one look at each; whole requests of any kind; and the keys of one get of many.
+
+use std::ops::Range;
 
 use arrayvec::ArrayVec;
-use larder_engine::{Guard, LookupHint};
-use larder_protocol::{Command, Dialect, Request};
+use larder_engine::{Guard, Hash};
+use larder_protocol::command::{Command, Get, Sasl, Store};
+use larder_protocol::{Dialect, Error, Form, Key, Parsed, Reply, Request, text};
 
-use crate::conn::frame::{Frame, single_key};
-use crate::conn::session::BATCH_REQUESTS_MAX;
-use crate::exec::{Executor, Prepared};
+use crate::conn::session::{Next, Progress};
+use crate::conn::waiter::Waiting;
+use crate::exec::{Done, Executor, Prepared, Value};
+use crate::observe::measure::Class;
+use crate::observe::trace;
 
-/// What stands at the head of the input.
-pub(crate) struct Batch<'i, 't> {
-    pub(crate) requests: ArrayVec<Framed<'i, 't>, BATCH_REQUESTS_MAX>,
-    /// Where they end.
-    pub(crate) bytes: usize,
-    /// What stands there, if it is not whole.
-    pub(crate) tail: Option<Frame<'i>>,
+/// A key of the input whose memory is being fetched already.
+#[derive(Clone, Copy)]
+pub struct Prefetched<'i> {
+    /// The key.
+    pub(crate) key: &'i [u8],
+    pub(crate) hash: Hash,
 }
 
-/// A request of a batch.
-pub(crate) struct Framed<'i, 't> {
+/// Requests that are executed together, and the hashes of those among them that have one plain key.
+pub(crate) struct Batch<R> {
+    requests: ArrayVec<R, BATCH_REQUESTS_MAX>,
+    hashes: ArrayVec<Hash, BATCH_REQUESTS_MAX>,
+    /// They change what is under their keys.
+    are_changes: bool,
+}
+
+/// A request of a batch, or a key of a list.
+pub(crate) trait Framed {
+    /// Where the next one begins, counted from where the batch does.
+    fn end(&self) -> usize;
+
+    /// Does the batch hold a hash for it?
+    fn is_hashed(&self) -> bool;
+}
+
+/// A line `get <key>`, or a key of a list.
+pub(crate) struct FramedKey<'i> {
+    key: Key<'i>,
+    end: usize,
+}
+
+/// A line `set <key> <flags> <exptime> <bytes>` and its value.
+pub(crate) struct FramedSet<'i> {
+    key: Key<'i>,
+    client_flags: u32,
+    exptime: i64,
+    value: &'i [u8],
+    end: usize,
+}
+
+/// A whole request of any kind.
+pub(crate) struct FramedRequest<'i> {
     pub(crate) request: Request<'i>,
     /// Its value with the terminator after it, if it has one.
     pub(crate) value: &'i [u8],
-    /// Of its key, if it has exactly one.
-    pub(crate) prepared: Option<Prepared<'t>>,
-    /// Where the next request starts.
-    pub(crate) end: usize,
+    end: usize,
+    is_hashed: bool,
 }
 
-impl<'i, 't> Batch<'i, 't> {
-    /// At most `requests_max` requests, the first of which has no line feed in its first `scanned_bytes`.
-    #[inline]
-    pub(crate) fn of(
+/// What stands behind a batch; places are counted from where the batch begins.
+pub(crate) enum Tail<'i> {
+    /// Nothing, or more than a batch has room for.
+    None,
+    /// A get of many keys, which begin at byte `keys_at` of its line.
+    List { range: Range<usize>, get: Get<'i>, form: text::TextForm, keys_at: usize },
+    /// A message of a login.
+    Login,
+    /// Something that has not arrived whole, or cannot be served.
+    Partial { at: usize, frame: Frame<'i> },
+}
+
+impl<R: Framed> Batch<R> {
+    fn new(are_changes: bool) -> Self {
+        Self { requests: ArrayVec::new(), hashes: ArrayVec::new(), are_changes }
+    }
+
+    /// Executes the requests in order, until one of them wants the connection to do something else than go on. What is done with is added
+    /// to `progress`.
+    #[inline(always)]
+    fn execute<'t>(
+        &self,
         executor: &mut Executor<'_, '_, '_, 't>,
+        progress: &mut Progress,
+        mut execute: impl FnMut(&mut Executor<'_, '_, '_, 't>, &R, Option<Prepared<'t>>) -> Done,
+    ) -> Option<Next> {
+        let guard = executor.guard;
+        // Borrowed, not moved: they are a kilobyte.
+        let hinted;
+        let hints = if self.hashes.len() > 1 {
+            hinted = if self.are_changes {
+                guard.hint_changes(&self.hashes)
+            } else {
+                guard.hint_gets(&self.hashes)
+            };
+            &hinted[..]
+        } else {
+            &[]
+        };
+        let mut hashed = 0;
+        let mut executed = 0;
+        let next = loop {
+            let Some(request) = self.requests.get(executed) else { break None };
+            let prepared = request.is_hashed().then(|| {
+                let hint = hints.get(hashed).copied().unwrap_or_default();
+                hashed += 1;
+                (self.hashes[hashed - 1], hint)
+            });
+            let done = execute(executor, request, prepared);
+            if done == Done::TryAgain {
+                break Some(Next::Wait(Waiting::Memory));
+            }
+            executed += 1;
+            executor.gives_up = false;
+            match done {
+                Done::Answered if !executor.is_sated() => {}
+                Done::Answered => break Some(Next::Wait(Waiting::Turn)),
+                Done::Close(reason) => break Some(Next::Close(reason)),
+                Done::Watch(streams) => break Some(Next::Watch(streams)),
+                Done::TryAgain | Done::Begun | Done::Failed => break None,
+            }
+        };
+        if let Some(last) = self.requests[..executed].last() {
+            progress.consumed += last.end();
+            // At most a batch of them.
+            progress.requests += executed as u32;
+        }
+        next
+    }
+}
+
+/// Answers the lines `get <key>` at the head of `input`, if there are any: at most `requests_max`.
+#[inline]
+pub(crate) fn serve_plain_gets(
+    executor: &mut Executor<'_, '_, '_, '_>,
+    input: &[u8],
+    requests_max: usize,
+    prefetched: &mut Option<Prefetched<'_>>,
+    progress: &mut Progress,
+) -> Option<Option<Next>> {
+    let mut batch = Batch::<FramedKey<'_>>::new(false);
+    let mut end = 0;
+    while batch.requests.len() < requests_max
+        && let Some((key, line_bytes)) = text::parse_plain_get(&input[end..])
+    {
+        end += line_bytes;
+        batch.requests.push(FramedKey { key, end });
+        batch.hashes.push(hash(executor.guard, key.written(), prefetched));
+    }
+    if batch.requests.is_empty() {
+        return None;
+    }
+    let before = progress.requests;
+    let next = batch.execute(executor, progress, |executor, request, prepared| {
+        executor.cx.recorder.key(request.key.written());
+        let (hash, hint) = prepared.unwrap_or_else(|| executor.prepared(request.key.written(), None));
+        executor.get(request.key, hash, hint, &PLAIN);
+        PLAIN.encode(&Reply::End, executor.out);
+        Done::Answered
+    });
+    executor.cx.recorder.count(Class::Get, progress.requests - before);
+    Some(next)
+}
+
+/// Carries out the plain sets at the head of `input`, if there are enough of them to be worth it: at most `requests_max`.
+#[inline]
+pub(crate) fn serve_plain_sets(
+    executor: &mut Executor<'_, '_, '_, '_>,
+    input: &[u8],
+    requests_max: usize,
+    prefetched: &mut Option<Prefetched<'_>>,
+    progress: &mut Progress,
+) -> Option<Option<Next>> {
+    let mut batch = Batch::<FramedSet<'_>>::new(true);
+    frame_plain_sets(&mut batch, input, requests_max);
+    let is_worth_it =
+        batch.requests.len() >= SETS_MIN || batch.requests.last().is_some_and(|last| last.end == input.len());
+    if !is_worth_it {
+        return None;
+    }
+    for set in &batch.requests {
+        batch.hashes.push(hash(executor.guard, set.key.written(), prefetched));
+    }
+    let before = progress.requests;
+    let next = batch.execute(executor, progress, |executor, set, prepared| {
+        let (hash, hint) = prepared.unwrap_or_else(|| executor.prepared(set.key.written(), None));
+        let store = Store::set(set.key, set.client_flags, set.exptime, set.value.len() as u32);
+        let done = executor.set(store, hash, hint, set.value, &PLAIN);
+        if done != Done::TryAgain {
+            executor.cx.recorder.key(set.key.written());
+        }
+        done
+    });
+    executor.cx.recorder.count(Class::Store, progress.requests - before);
+    Some(next)
+}
+
+/// Adds the plain sets at the head of `input` that are there whole.
+fn frame_plain_sets<'i>(batch: &mut Batch<FramedSet<'i>>, input: &'i [u8], requests_max: usize) {
+    let mut end = 0;
+    while batch.requests.len() < requests_max
+        && let Some((store, head_bytes)) = text::parse_plain_set(&input[end..])
+        && let Some(block) = input[end + head_bytes..].get(..PLAIN.block_bytes(store.value_bytes))
+        && let Some(value) = PLAIN.split_value(block)
+    {
+        end += head_bytes + block.len();
+        let Store { key, client_flags, exptime, .. } = store;
+        batch.requests.push(FramedSet { key, client_flags, exptime, value, end });
+    }
+}
+
+/// Looks up keys of a list until their replies are enough for one turn. `None`: all of them; else how many bytes of the list
+/// are still to be looked up, and what is to happen before.
+pub(crate) fn look_up(
+    executor: &mut Executor<'_, '_, '_, '_>,
+    get: Get<'_>,
+    form: &Form<'_>,
+    prefetched: &mut Option<Prefetched<'_>>,
+) -> Option<(usize, Next)> {
+    let Get { mut keys, exptime } = get;
+    for _ in 0..KEY_BATCHES_MAX {
+        let list_bytes = keys.rest().len();
+        let mut batch = Batch::<FramedKey<'_>>::new(false);
+        while !batch.requests.is_full()
+            && let Some(key) = keys.next()
+        {
+            batch.requests.push(FramedKey { key, end: list_bytes - keys.rest().len() });
+            batch.hashes.push(hash(executor.guard, key.written(), prefetched));
+        }
+        let mut progress = Progress::default();
+        let mut is_failed = false;
+        let next = batch.execute(executor, &mut progress, |executor, FramedKey { key, .. }, prepared| {
+            let (hash, hint) = prepared.unwrap_or_else(|| executor.prepared(key.written(), None));
+            let done = executor.get_or_touch(*key, hash, hint, exptime, form);
+            match done {
+                Done::Answered => executor.cx.recorder.key(key.written()),
+                Done::Failed => is_failed = true,
+                _ => {}
+            }
+            done
+        });
+        if is_failed {
+            return None;
+        }
+        if let Some(next) = next
+            && progress.consumed < list_bytes
+        {
+            return Some((list_bytes - progress.consumed, next));
+        }
+        if keys.rest().is_empty() {
+            if executor.cx.shared.observers.is_verbose() {
+                trace::reply(executor.cx.client.fd, form, &Reply::End);
+            }
+            form.encode(&Reply::End, executor.out);
+            return None;
+        }
+    }
+    Some((keys.rest().len(), Next::Wait(Waiting::Turn)))
+}
+
+impl<'i> Batch<FramedRequest<'i>> {
+    /// A batch without requests.
+    pub(crate) fn empty() -> Self {
+        Self::new(true)
+    }
+
+    /// Adds the whole requests of any kind at the head of `input`, at most `requests_max`, the first of which has no line feed in its
+    /// first `scanned_bytes`. Says what stands behind them.
+    #[inline]
+    pub(crate) fn frame(
+        &mut self,
+        executor: &Executor<'_, '_, '_, '_>,
         dialect: Dialect,
         input: &'i [u8],
         requests_max: usize,
         mut scanned_bytes: usize,
-    ) -> Self {
-        let mut batch = Self { requests: ArrayVec::new(), bytes: 0, tail: None };
-        while batch.requests.len() < requests_max && batch.bytes < input.len() {
-            let frame = Frame::of(dialect, &input[batch.bytes..], std::mem::take(&mut scanned_bytes));
+        prefetched: &mut Option<Prefetched<'_>>,
+    ) -> Tail<'i> {
+        let mut start = 0;
+        while self.requests.len() < requests_max && start < input.len() {
+            let frame = Frame::of(dialect, &input[start..], std::mem::take(&mut scanned_bytes));
             let Frame::Whole { request, value, bytes } = frame else {
-                batch.tail = Some(frame);
-                break;
+                return Tail::Partial { at: start, frame };
             };
-            batch.bytes += bytes;
-            let prepared =
-                single_key(&request.command).map(|key| (executor.prepare_once(key), LookupHint::default()));
-            batch.requests.push(Framed { request, value, prepared, end: batch.bytes });
+            let key = single_key(&request.command);
+            if let Some(key) = key {
+                self.hashes.push(hash(executor.guard, key, prefetched));
+            } else {
+                match (&request.command, &request.form) {
+                    (Command::Get(get), Form::Text(form)) => {
+                        let range = start..start + bytes;
+                        let line = &input[range.clone()];
+                        let keys_at = line.len() - line_end_bytes(line) - get.keys.rest().len();
+                        return Tail::List { range, get: *get, form: *form, keys_at };
+                    }
+                    (Command::Sasl(Sasl::Start { .. } | Sasl::Step { .. }), _)
+                        if executor.cx.shared.authenticator.is_some() =>
+                    {
+                        return Tail::Login;
+                    }
+                    _ => {}
+                }
+            }
+            self.are_changes &= matches!(request.command, Command::Store(_));
+            start += bytes;
+            self.requests.push(FramedRequest { request, value, end: start, is_hashed: key.is_some() });
         }
-        if batch.requests.len() > 1 {
-            batch.fetch_ahead(executor.guard);
-        }
-        batch
+        Tail::None
     }
 
-    fn fetch_ahead(&mut self, guard: &'t Guard<'_>) {
-        let prepared = self.requests.iter().filter_map(|framed| framed.prepared);
-        let hashes: ArrayVec<_, BATCH_REQUESTS_MAX> = prepared.map(|(hash, _)| hash).collect();
-        let is_store = |framed: &Framed<'_, '_>| matches!(framed.request.command, Command::Store(_));
-        let hintes = if self.requests.iter().all(is_store) {
-            guard.hint_changes(&hashes)
-        } else {
-            guard.hint_gets(&hashes)
+    /// Executes them. Those of a datagram may not be about the server.
+    pub(crate) fn serve(
+        &self,
+        executor: &mut Executor<'_, '_, '_, '_>,
+        input: &[u8],
+        is_datagram: bool,
+        progress: &mut Progress,
+    ) -> Option<Next> {
+        let is_verbose = executor.cx.shared.observers.is_verbose();
+        let mut start = 0;
+        self.execute(executor, progress, |executor, framed, prepared| {
+            let FramedRequest { request, value, end, .. } = framed;
+            if is_verbose {
+                let is_binary = matches!(request.form, Form::Binary(_));
+                trace::request(executor.cx.client.fd, &input[start..*end], is_binary);
+                start = *end;
+            }
+            let done = match (&request.command, &request.form) {
+                (command, form) if is_datagram && command.is_administrative() => {
+                    executor.answer(form, &Reply::Error(Error::NotOverUdp))
+                }
+                (Command::Store(_), form) => match form.split_value(value) {
+                    Some(value) => executor.execute(request, prepared, Value::Whole(value)),
+                    None => executor.answer(form, &Reply::Error(Error::BadChunk)),
+                },
+                _ => executor.execute(request, prepared, Value::Whole(&[])),
+            };
+            if done != Done::TryAgain {
+                executor.cx.recorder.answered(&request.command);
+            }
+            done
+        })
+    }
+}
+
+/// As [`Guard::prepare`], unless that was done already.
+#[inline]
+fn hash(guard: &Guard<'_>, key: &[u8], prefetched: &mut Option<Prefetched<'_>>) -> Hash {
+    match prefetched {
+        None => guard.prepare(key),
+        Some(_) => match prefetched.take() {
+            Some(prefetched) if prefetched.key == key => prefetched.hash,
+            _ => guard.prepare(key),
+        },
+    }
+}
+
+impl Framed for FramedKey<'_> {
+    fn end(&self) -> usize {
+        self.end
+    }
+
+    fn is_hashed(&self) -> bool {
+        true
+    }
+}
+
+impl Framed for FramedSet<'_> {
+    fn end(&self) -> usize {
+        self.end
+    }
+
+    fn is_hashed(&self) -> bool {
+        true
+    }
+}
+
+impl Framed for FramedRequest<'_> {
+    fn end(&self) -> usize {
+        self.end
+    }
+
+    fn is_hashed(&self) -> bool {
+        self.is_hashed
+    }
+}
+
+/// What the head of the input holds.
+pub(crate) enum Frame<'a> {
+    /// A request and the value that belongs to it.
+    Whole { request: Request<'a>, value: &'a [u8], bytes: usize },
+    /// A request whose value has not arrived whole; what comes before that does.
+    Head { request: Request<'a>, head_bytes: usize },
+    /// Not even that.
+    NoHead,
+    /// Nothing that can be served.
+    Close,
+}
+
+impl<'a> Frame<'a> {
+    pub(crate) fn of(dialect: Dialect, input: &'a [u8], scanned_bytes: usize) -> Self {
+        let (request, head_bytes) = match dialect.parse(input, scanned_bytes) {
+            Parsed::Request { request, head_bytes } => (request, head_bytes),
+            Parsed::NeedInput => return Frame::NoHead,
+            Parsed::Close => return Frame::Close,
         };
-        let prepared = self.requests.iter_mut().filter_map(|framed| framed.prepared.as_mut());
-        for ((_, hint), hinted) in prepared.zip(hintes) {
-            *hint = hinted;
+        let block_bytes = match request.command {
+            Command::Store(store) => request.form.block_bytes(store.value_bytes),
+            Command::Malformed(malformed) => malformed.swallow_bytes as usize,
+            _ => 0,
+        };
+        match input[head_bytes..].get(..block_bytes) {
+            Some(value) => Frame::Whole { request, value, bytes: head_bytes + block_bytes },
+            None => Frame::Head { request, head_bytes },
         }
     }
 }
+
+/// The key to fetch ahead, and to be counted: of commands with one plain key.
+pub(crate) fn single_key<'a>(command: &Command<'a>) -> Option<&'a [u8]> {
+    let key = match command {
+        Command::Get(get) => {
+            let mut keys = get.keys;
+            keys.next().filter(|_| keys.rest().is_empty())?
+        }
+        Command::Fetch(fetch) => fetch.key,
+        Command::Store(store) => store.key,
+        Command::Delete(delete) => delete.key,
+        Command::Touch(touch) => touch.key,
+        Command::Arith(arith) => arith.key,
+        _ => return None,
+    };
+    (!key.is_base64()).then(|| key.written())
+}
+
+/// Size of the LF or CRLF that a line ends in.
+pub(crate) fn line_end_bytes(line: &[u8]) -> usize {
+    if line.ends_with(b"\r\n") { 2 } else { 1 }
+}
+
+/// How plain gets and sets want to be answered.
+const PLAIN: Form<'_> = Form::Text(text::TextForm { noreply: false, with_cas: false });
+/// Requests that are framed and fetched ahead together.
+pub(crate) const BATCH_REQUESTS_MAX: usize = larder_engine::BATCH_MAX;
+/// Fewer plain sets are left to a batch of all kinds, if something else is behind them to be fetched ahead with them.
+const SETS_MIN: usize = 8;
+/// Batches of keys of one list before others have their turn.
+const KEY_BATCHES_MAX: usize = 64;

@@ -1,14 +1,17 @@
 //! A client before it is let in: what it says goes here instead of to the executor, so that nothing is executed, looked up or
 //! given memory for whoever has not logged in.
 
+use std::time::Instant;
+
 use larder_auth::{Exchange, MECHANISM_BYTES_MAX, Outcome};
 use larder_protocol::command::{Command, Sasl};
 use larder_protocol::text::{TextForm, split_line};
 use larder_protocol::{Dialect, Error, Form, Reply};
 
 use crate::conn::authenticator::{Authenticator, Scheme};
-use crate::conn::frame::Frame;
-use crate::conn::session::{CloseReason, FeedStatus, Step};
+use crate::conn::batch::Frame;
+use crate::conn::session::{CloseReason, Next, Progress};
+use crate::conn::waiter::Waiting;
 use crate::exec::{Done, Executor, Value};
 
 /// How far a connection has come with its login.
@@ -35,10 +38,11 @@ impl Login {
         executor: &mut Executor<'_, '_, '_, '_>,
         authenticator: &Authenticator,
         input: &[u8],
-    ) -> Step {
+        progress: &mut Progress,
+    ) -> Option<Next> {
         match authenticator.scheme() {
-            Scheme::Ascii => self.serve_ascii(executor, authenticator, input),
-            Scheme::Sasl => self.serve_sasl(executor, authenticator, input),
+            Scheme::Ascii => self.serve_ascii(executor, authenticator, input, progress),
+            Scheme::Sasl => self.serve_sasl(executor, authenticator, input, progress),
         }
     }
 
@@ -47,21 +51,24 @@ impl Login {
         executor: &mut Executor<'_, '_, '_, '_>,
         authenticator: &Authenticator,
         input: &[u8],
-    ) -> Step {
+        progress: &mut Progress,
+    ) -> Option<Next> {
         let (reply, consumed) = match Token::of(input) {
-            Token::NeedInput => return Step::stop(0, FeedStatus::NeedInput),
-            Token::Close => return Step::stop(0, FeedStatus::Close(CloseReason::Error)),
+            Token::NeedInput => return Some(Next::Read),
+            Token::Close => return Some(Next::Close(CloseReason::Error)),
             Token::Refused { error, bytes } => (Reply::Error(error), bytes),
             Token::Login { user, password, bytes } => {
                 match self.check(executor, authenticator, user, password) {
-                    None => return Step::stop(0, FeedStatus::Later),
-                    Some(true) => (Reply::Stored { cas: 0, value_bytes: 0 }, bytes),
-                    Some(false) => (Reply::Error(Error::AuthFailure), bytes),
+                    Err(when) => return Some(Next::Wait(Waiting::Until(when))),
+                    Ok(true) => (Reply::Stored { cas: 0, value_bytes: 0 }, bytes),
+                    Ok(false) => (Reply::Error(Error::AuthFailure), bytes),
                 }
             }
         };
         let _ = executor.answer(&Form::Text(TextForm::default()), &reply);
-        Step { consumed, requests: 1, status: None }
+        progress.consumed += consumed;
+        progress.requests += 1;
+        None
     }
 
     /// version and the SASL commands are served; whatever else is asked, even if it has not arrived whole, is refused
@@ -71,12 +78,13 @@ impl Login {
         executor: &mut Executor<'_, '_, '_, '_>,
         authenticator: &Authenticator,
         input: &[u8],
-    ) -> Step {
+        progress: &mut Progress,
+    ) -> Option<Next> {
         let (request, bytes) = match Frame::of(Dialect::Binary, input, 0) {
             Frame::Whole { request, bytes, .. } => (request, bytes),
             Frame::Head { request, .. } => (request, input.len()),
-            Frame::NoHead => return Step::stop(0, FeedStatus::NeedInput),
-            Frame::Close => return Step::stop(0, FeedStatus::Close(CloseReason::Error)),
+            Frame::NoHead => return Some(Next::Read),
+            Frame::Close => return Some(Next::Close(CloseReason::Error)),
         };
         let done = match request.command {
             Command::Version | Command::Sasl(Sasl::Mechanisms) => {
@@ -86,8 +94,14 @@ impl Login {
                 executor.answer(&request.form, &Reply::Error(Error::BadFormat))
             }
             Command::Sasl(Sasl::Start { mechanism, data }) => {
-                let check = |user: &[u8], password: &[u8]| authenticator.check(user, password);
+                let mut when = None;
+                let check = |user: &[u8], password: &[u8]| {
+                    authenticator.check(user, password).map_err(|next_check| when = Some(next_check)).ok()
+                };
                 let outcome = self.exchange.start(&authenticator.table(), mechanism, data, check);
+                if let Some(when) = when {
+                    return Some(Next::Wait(Waiting::Until(when)));
+                }
                 self.answer(executor, &request.form, outcome)
             }
             Command::Sasl(Sasl::Step { mechanism, data }) => {
@@ -99,27 +113,25 @@ impl Login {
                 Done::Close(CloseReason::Error)
             }
         };
-        let mut step = Step { consumed: bytes, requests: 1, status: None };
+        progress.consumed += bytes;
+        progress.requests += 1;
         match done {
-            Done::Answered | Done::Begun | Done::Watch(_) => {}
-            Done::TryAgain => return Step::stop(0, FeedStatus::Later),
-            Done::Close(reason) => step.status = Some(FeedStatus::Close(reason)),
+            Done::Close(reason) => Some(Next::Close(reason)),
+            _ => None,
         }
-        step
     }
 
     /// Says, and counts, how a message of a SASL exchange ended.
     fn answer(&mut self, executor: &mut Executor<'_, '_, '_, '_>, form: &Form<'_>, outcome: Outcome) -> Done {
         let counters = executor.cx.counters;
         match outcome {
-            Outcome::NotNow => Done::TryAgain,
             Outcome::Challenge(challenge) => executor.answer(form, &Reply::Challenge(challenge.as_bytes())),
             Outcome::Authenticated => {
                 counters.auth_cmds.add(1);
                 self.is_done = true;
                 executor.answer(form, &Reply::LoggedIn(b"Authenticated"))
             }
-            Outcome::Failed => {
+            Outcome::Failed | Outcome::NotNow => {
                 counters.auth_cmds.add(1);
                 note_failure(executor);
                 executor.answer(form, &Reply::Error(Error::AuthFailure))
@@ -127,21 +139,21 @@ impl Login {
         }
     }
 
-    /// Checks a password, counts that, and lets the client in. `None`: not now.
+    /// Checks a password, counts that, and lets the client in. `Err`: not before then.
     fn check(
         &mut self,
         executor: &Executor<'_, '_, '_, '_>,
         authenticator: &Authenticator,
         user: &[u8],
         password: &[u8],
-    ) -> Option<bool> {
+    ) -> Result<bool, Instant> {
         let is_right = authenticator.check(user, password)?;
         executor.cx.counters.auth_cmds.add(1);
         if !is_right {
             note_failure(executor);
         }
         self.is_done = is_right;
-        Some(is_right)
+        Ok(is_right)
     }
 }
 

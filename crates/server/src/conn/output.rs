@@ -12,7 +12,26 @@ use larder_protocol::reply::SHORT_BYTES;
 use crate::conn::buffer_budget::{BufferBudget, BufferCharge};
 use crate::heap;
 
-/// The replies of one turn: bytes, and values in their midst.
+/// Bytes to be sent, in one piece or several.
+pub trait Pieces {
+    /// All of them.
+    fn len_bytes(&self) -> usize;
+
+    /// All of them, if they are in one piece.
+    fn plain(&self) -> Option<&[u8]>;
+
+    /// Fills `slices` with what follows the first `sent` bytes and says how many it filled: less than all there are if the rest fits.
+    /// `None`: one of the values is gone ([`ValueRef::value`]).
+    fn slices<'s>(&'s self, sent: usize, slices: &mut [IoSlice<'s>]) -> Option<usize>;
+}
+
+/// Replies that belong to somebody else, and have to be copied if they cannot be sent.
+pub trait Replies: Pieces {
+    /// What follows the first `sent` bytes, to be kept until the client reads on; `None`: there is no memory for it.
+    fn unsent(&self, sent: usize) -> Option<Unsent>;
+}
+
+/// Replies, written while one guard is held: bytes, and values in their midst.
 #[derive(Debug, Default)]
 pub struct Output<'t> {
     bytes: Vec<u8>,
@@ -22,14 +41,20 @@ pub struct Output<'t> {
     gathered_bytes: usize,
 }
 
-/// Replies that could not be sent in their turn. Owns what it holds: the bytes, and pins on large values.
+/// Replies that the socket did not take at once. Owns what it holds: the bytes, and pins on large values.
 #[derive(Default)]
 pub struct Unsent {
     bytes: Vec<u8>,
     gathered: Vec<Gathered<ValueRef>>,
     len_bytes: usize,
     written: usize,
-    held: BufferCharge,
+    charge: BufferCharge,
+}
+
+/// What is unsent, while a guard is held that keeps its values where they are.
+pub struct GuardedUnsent<'u> {
+    unsent: &'u Unsent,
+    guard: &'u Guard<'u>,
 }
 
 /// A value that belongs before byte `at` of the bytes.
@@ -43,6 +68,11 @@ impl<'t> Output<'t> {
     /// Empty output, behind what the buffer holds.
     pub fn new(buffer: Vec<u8>) -> Self {
         Self { begin: buffer.len(), bytes: buffer, ..Self::default() }
+    }
+
+    /// Output that begins with what the buffer holds from byte `begin` on.
+    pub fn of(buffer: Vec<u8>, begin: usize) -> Self {
+        Self { begin: begin.min(buffer.len()), bytes: buffer, ..Self::default() }
     }
 
     /// The buffer as it was before, for the next output.
@@ -89,24 +119,52 @@ impl<'t> Output<'t> {
         self.gathered.is_empty().then(|| self.own_bytes())
     }
 
-    /// Fills `slices` with what follows the first `written` bytes and says how many it filled: less than all there are
-    /// if the rest fits.
-    pub fn slices<'s>(&'s self, written: usize, slices: &mut [IoSlice<'s>]) -> usize {
-        let values = self.gathered.iter().map(|gathered| (gathered.at, Some(gathered.value.value())));
-        gather(self.own_bytes(), values, written, slices).unwrap_or(0)
+    /// A copy of all; `None`: there is no memory for it.
+    pub(crate) fn to_bytes(&self) -> Option<Vec<u8>> {
+        let mut copy = heap::with_capacity(self.len_bytes())?;
+        let mut from = 0;
+        for Gathered { at, value } in &self.gathered {
+            copy.extend_from_slice(&self.own_bytes()[from..*at]);
+            copy.extend_from_slice(value.value());
+            from = *at;
+        }
+        copy.extend_from_slice(&self.own_bytes()[from..]);
+        Some(copy)
     }
 
-    /// What follows the first `written` bytes, to be kept until the client reads on; `None`: there is no memory for it.
-    pub fn unsent(&self, written: usize) -> Option<Unsent> {
+    fn own_bytes(&self) -> &[u8] {
+        &self.bytes[self.begin..]
+    }
+}
+
+impl Pieces for Output<'_> {
+    #[inline]
+    fn len_bytes(&self) -> usize {
+        Self::len_bytes(self)
+    }
+
+    #[inline]
+    fn plain(&self) -> Option<&[u8]> {
+        Self::plain(self)
+    }
+
+    fn slices<'s>(&'s self, sent: usize, slices: &mut [IoSlice<'s>]) -> Option<usize> {
+        let values = self.gathered.iter().map(|gathered| (gathered.at, Some(gathered.value.value())));
+        gather(self.own_bytes(), values, sent, slices)
+    }
+}
+
+impl Replies for Output<'_> {
+    fn unsent(&self, sent: usize) -> Option<Unsent> {
         // As many as are copied at most: a value that cannot be pinned is.
         let pinned = self.gathered.iter().filter(|gathered| gathered.value.is_pinnable());
         let pinned_bytes: usize = pinned.map(|gathered| gathered.value.value().len()).sum();
         let mut unsent = Unsent {
-            bytes: heap::with_capacity((self.len_bytes() - pinned_bytes).min(self.len_bytes() - written))?,
+            bytes: heap::with_capacity((self.len_bytes() - pinned_bytes).min(self.len_bytes() - sent))?,
             gathered: heap::with_capacity(self.gathered.len())?,
             ..Unsent::default()
         };
-        let mut skip = written;
+        let mut skip = sent;
         let mut from = 0;
         for Gathered { at, value } in &self.gathered {
             unsent.push(&self.own_bytes()[from..*at], &mut skip);
@@ -126,9 +184,30 @@ impl<'t> Output<'t> {
         unsent.push(&self.own_bytes()[from..], &mut skip);
         Some(unsent)
     }
+}
 
-    fn own_bytes(&self) -> &[u8] {
-        &self.bytes[self.begin..]
+impl Pieces for [u8] {
+    #[inline]
+    fn len_bytes(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn plain(&self) -> Option<&[u8]> {
+        Some(self)
+    }
+
+    fn slices<'s>(&'s self, sent: usize, slices: &mut [IoSlice<'s>]) -> Option<usize> {
+        gather(self, std::iter::empty(), sent, slices)
+    }
+}
+
+impl Replies for [u8] {
+    fn unsent(&self, sent: usize) -> Option<Unsent> {
+        let bytes = heap::with_capacity(self.len() - sent)?;
+        let mut unsent = Unsent { bytes, ..Unsent::default() };
+        unsent.push(self, &mut { sent });
+        Some(unsent)
     }
 }
 
@@ -170,17 +249,20 @@ impl Unsent {
         self.len_bytes - self.written
     }
 
-    /// Fills `slices` with what is still to be sent and says how many it filled. `None`: one of the values was cut off ([`ValueRef::value`]).
-    pub fn slices<'s>(&'s self, guard: &'s Guard<'_>, slices: &mut [IoSlice<'s>]) -> Option<usize> {
-        let values = self.gathered.iter().map(|gathered| (gathered.at, gathered.value.value(guard)));
-        gather(&self.bytes, values, self.written, slices)
+    /// To be sent while this guard is held.
+    pub fn guarded<'u>(&'u self, guard: &'u Guard<'u>) -> GuardedUnsent<'u> {
+        GuardedUnsent { unsent: self, guard }
     }
 
-    /// A copy of what is still to be sent. `None`: as for [`Unsent::slices`].
-    pub fn to_bytes(&self, guard: &Guard<'_>) -> Option<Vec<u8>> {
-        let mut slices = vec![IoSlice::new(&[]); 2 * self.gathered.len() + 1];
-        let filled = self.slices(guard, &mut slices)?;
-        Some(slices[..filled].iter().flat_map(|slice| slice.iter().copied()).collect())
+    /// Charges what it holds outside of the cache. False: there is not so much for it.
+    pub(crate) fn charge(&mut self, buffers: &Arc<BufferBudget>) -> bool {
+        self.charge.resize(buffers, self.bytes.capacity())
+    }
+
+    /// A copy of what is still to be sent, where there are no values of the cache in it.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        debug_assert!(self.gathered.is_empty(), "values lie elsewhere");
+        self.bytes[self.written..].to_vec()
     }
 
     /// `n` bytes more were sent.
@@ -198,27 +280,28 @@ impl Unsent {
         }
     }
 
-    /// Charges what it holds outside of the cache. False: there is not so much for it.
-    pub(crate) fn charge(&mut self, buffers: &Arc<BufferBudget>) -> bool {
-        self.held.resize(buffers, self.bytes.capacity())
-    }
-
-    /// What is still to be sent, where there are no values of the cache in it.
-    pub(crate) fn rest(&self) -> &[u8] {
-        debug_assert!(self.gathered.is_empty(), "values lie elsewhere");
-        &self.bytes[self.written..]
-    }
-
-    /// Bytes alone; `None`: there is no memory for them.
-    pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
-        Some(Self { bytes: heap::copy(bytes)?, len_bytes: bytes.len(), ..Self::default() })
-    }
-
     fn push(&mut self, bytes: &[u8], skip: &mut usize) {
         let skipped = bytes.len().min(*skip);
         *skip -= skipped;
         self.bytes.extend_from_slice(&bytes[skipped..]);
         self.len_bytes += bytes.len() - skipped;
+    }
+}
+
+impl Pieces for GuardedUnsent<'_> {
+    fn len_bytes(&self) -> usize {
+        self.unsent.len_bytes()
+    }
+
+    fn plain(&self) -> Option<&[u8]> {
+        let Unsent { bytes, gathered, written, .. } = self.unsent;
+        gathered.is_empty().then(|| &bytes[*written..])
+    }
+
+    fn slices<'s>(&'s self, sent: usize, slices: &mut [IoSlice<'s>]) -> Option<usize> {
+        let Unsent { bytes, gathered, written, .. } = self.unsent;
+        let values = gathered.iter().map(|gathered| (gathered.at, gathered.value.value(self.guard)));
+        gather(bytes, values, written + sent, slices)
     }
 }
 
@@ -251,5 +334,9 @@ fn gather<'s>(
     Some(filled)
 }
 
+/// Once so many bytes of values were written others have their turn; one value may go beyond.
+pub(crate) const COPIED_BYTES_MAX: usize = 256 << 10;
+/// Replies are sent once there are so many bytes of them; one reply may go beyond.
+pub const OUTPUT_BYTES_MAX: usize = 256 << 10;
 /// Values from this size on are gathered: below it, copying costs less than one more part in a write.
 pub const GATHERED_BYTES_MIN: usize = 4096;

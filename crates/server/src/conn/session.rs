@@ -1,38 +1,35 @@
 //! One client's conversation: bytes in, replies out, no socket.
 //!
-//! The walk of a GET: the worker reads and calls [`Session::feed`]. A run of `get <key>` lines is taken in by [`gets`]; all else
-//! becomes a `Batch` of the whole requests that arrived (`Frame::of`, `Dialect::parse`: they borrow). `Guard::prepare` and
-//! `Guard::hint_gets` fetch their memory ahead, then in order [`Executor::execute`] calls `Executor::get` (a run calls it at
-//! once), which asks `Guard::get_hinted` and writes the item with [`Form::encode`] into the [`Output`]; the worker sends that with one
-//! write, when all that it had read are answered.
+//! The walk of a GET: the worker receives from all sockets that are ready and starts fetching the memory of each one's first key; then
+//! `Connection::on_bytes` calls [`Session::feed`]. Lines `get <key>` go through [`batch::serve_plain_gets`]; all else becomes a `Batch` of the
+//! whole requests that arrived (`Frame::of`, `Dialect::parse`: they borrow). `Guard::prepare` and `Guard::hint_gets` fetch their
+//! memory ahead; then `Batch::execute` takes them in order to [`Executor::execute`] and on to `Executor::get` (plain ones go there at
+//! once), which asks `Guard::get_hinted` and writes the item with [`Form::encode`] into the [`Output`]. The worker sends that when all that
+//! it had received are executed (`ClientSocket::send`).
 //!
-//! The walk of a SET: the same way to [`Executor::execute`], with the value where it lies in the input, and on to
-//! `Executor::store` and `Guard::store`; a run of plain ones is taken in by [`sets`]. A value that has not arrived whole becomes
-//! an `Arrival`: from then on the worker reads into [`Session::window`]. A small one waits beside its command line and is served
-//! as if it had come at once; a large one (`UPLOAD_BYTES_MIN`), once its first bytes have come, goes straight to its place in the cache
-//! (`Executor::reserve`, `Guard::window`) and is linked there by `Guard::commit`.
+//! The walk of a SET: the same way through [`batch::serve_plain_sets`] or [`Executor::execute`], with the value where it lies in the input,
+//! and on to `Executor::store` and `Guard::store_hinted`. A value that has not arrived whole becomes an `Arrival`: from then on the
+//! worker receives into [`Session::window`]. A small one waits beside its command line and is executed as if it had come at once; a large
+//! one (`UPLOAD_BYTES_MIN`), once its first bytes have come, goes straight to its place in the cache (`Executor::reserve`,
+//! `Guard::window`) and is linked there by `Guard::commit`.
 
 use std::ops::Range;
 
 use larder_engine::{Guard, WriteError};
-use larder_protocol::command::{Command, Get, Sasl};
-use larder_protocol::{Dialect, Error, Form, KEY_BYTES_MAX, Keys, Reply, text};
+use larder_protocol::admin::Streams;
+use larder_protocol::command::{Command, Get};
+use larder_protocol::{Dialect, Form, KEY_BYTES_MAX, Keys, text};
 
-use crate::conn::batch::{Batch, Framed};
-pub(crate) use crate::conn::feed_status::Step;
-pub use crate::conn::feed_status::{Fed, FeedStatus, Window};
-pub use crate::conn::frame::Prefetched;
-use crate::conn::frame::{Frame, line_end_bytes};
-use crate::conn::gets;
+pub use crate::conn::batch::Prefetched;
+use crate::conn::batch::{self, BATCH_REQUESTS_MAX, Batch, Frame, Tail};
 use crate::conn::login::Login;
-use crate::conn::multiget::{self, LookedUp};
+pub use crate::conn::output::OUTPUT_BYTES_MAX;
 use crate::conn::output::Output;
-use crate::conn::retry_deadline::RetryDeadline;
-use crate::conn::sets;
 use crate::conn::upload::{Arrival, Arrived, Begun};
+use crate::conn::waiter::{RetryDeadline, Waiting};
 use crate::exec::dump::Dump;
 pub use crate::exec::{CloseReason, Context};
-use crate::exec::{Done, Executor, Value};
+use crate::exec::{Done, Executor};
 use crate::observe::measure::Class;
 use crate::observe::trace;
 
@@ -65,6 +62,51 @@ enum State {
     Refused { bytes: usize },
 }
 
+/// What a connection wants next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// More bytes: everything answerable is answered.
+    Read,
+    /// To have sent what it has to say before it does anything else.
+    Send,
+    /// To be executed again later, without new bytes: see [`crate::conn::waiter`].
+    Wait(Waiting),
+    /// To be told what happens from now on, and nothing else.
+    Watch(Streams),
+    /// To be closed once everything is sent.
+    Close(CloseReason),
+}
+
+/// What [`Session::feed`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fed {
+    /// Bytes of input that are done with. The rest is to be kept and given again, with what follows it.
+    pub consumed: usize,
+    /// Requests answered.
+    pub requests: u32,
+    /// What to do next.
+    pub next: Next,
+}
+
+/// How far a session has come with its input.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Progress {
+    /// Bytes that are done with.
+    pub(crate) consumed: usize,
+    /// Requests answered.
+    pub(crate) requests: u32,
+}
+
+/// Where the next bytes from the socket belong.
+pub enum Window<'u> {
+    /// Nowhere in particular: read into a buffer and feed.
+    None,
+    /// Here; then call [`Session::filled`], and ask again.
+    Fill(&'u mut [u8]),
+    /// Ask again with a new guard.
+    TryAgain,
+}
+
 impl Session {
     /// A conversation that begins, in a given dialect or in the one that its first byte tells.
     pub fn new(dialect: Option<Dialect>) -> Self {
@@ -86,41 +128,33 @@ impl Session {
     }
 
     /// Answers what `input` asks: what the last call left over and what came since. At most `requests_max` requests and
-    /// about [`OUTPUT_BYTES_MAX`] bytes of replies. `foreseen`: what came of [`Session::foresee`] for this input.
+    /// about [`OUTPUT_BYTES_MAX`] bytes of replies. `prefetched`: the first key of this input, if its memory is being fetched already.
     pub fn feed<'t>(
         &mut self,
         cx: &Context<'_>,
         guard: &'t Guard<'_>,
         input: &[u8],
-        prefetched: Option<Prefetched<'_>>,
+        mut prefetched: Option<Prefetched<'_>>,
         out: &mut Output<'t>,
         requests_max: u32,
     ) -> Fed {
-        let mut executor = Executor {
-            cx,
-            guard,
-            out,
-            prefetched,
-            key_buffer: [0; KEY_BYTES_MAX],
-            gives_up: self.retry_deadline.is_over(guard),
-            dump: None,
-        };
-        let mut fed = Fed { consumed: 0, requests: 0, status: FeedStatus::NeedInput };
+        let gives_up = self.retry_deadline.is_over(guard);
+        let mut executor = Executor { cx, guard, out, key_buffer: [0; KEY_BYTES_MAX], gives_up, dump: None };
+        let mut progress = Progress::default();
         loop {
-            let step =
-                self.step(&mut executor, &input[fed.consumed..], requests_max.saturating_sub(fed.requests));
-            fed.consumed += step.consumed;
-            fed.requests += step.requests;
-            if step.requests > 0 {
+            let requests = progress.requests;
+            let requests_max = requests_max.saturating_sub(requests);
+            let next = self.step(&mut executor, input, &mut prefetched, requests_max, &mut progress);
+            if progress.requests > requests {
                 self.retry_deadline = RetryDeadline::default();
                 executor.gives_up = false;
             }
-            if let Some(status) = step.status {
-                if status == FeedStatus::TryAgain {
+            if let Some(next) = next {
+                if next == Next::Wait(Waiting::Memory) {
                     self.retry_deadline.begin(guard);
                 }
-                fed.status = status;
-                return fed;
+                let Progress { consumed, requests } = progress;
+                return Fed { consumed, requests, next };
             }
         }
     }
@@ -153,54 +187,61 @@ impl Session {
         matches!(self.state, State::Command)
     }
 
-    fn step(&mut self, executor: &mut Executor<'_, '_, '_, '_>, input: &[u8], requests_max: u32) -> Step {
+    /// Goes on with what follows the consumed part of `input`. `None`: there may be more to do.
+    fn step(
+        &mut self,
+        executor: &mut Executor<'_, '_, '_, '_>,
+        input: &[u8],
+        prefetched: &mut Option<Prefetched<'_>>,
+        requests_max: u32,
+        progress: &mut Progress,
+    ) -> Option<Next> {
+        let input = &input[progress.consumed..];
         match &mut self.state {
+            State::Command if input.is_empty() => Some(Next::Read),
+            State::Command | State::Value(_) if requests_max == 0 => Some(Next::Wait(Waiting::Turn)),
+            State::Command | State::Value(_) if executor.is_sated() => Some(Next::Wait(Waiting::Turn)),
             State::Command => match &executor.cx.shared.authenticator {
                 Some(authenticator) if !self.login.is_done() => {
-                    if input.is_empty() {
-                        Step::stop(0, FeedStatus::NeedInput)
-                    } else if requests_max == 0 || executor.is_sated() {
-                        Step::stop(0, FeedStatus::Yield)
-                    } else {
-                        self.dialect = Some(authenticator.scheme().dialect());
-                        self.login.serve(executor, authenticator, input)
-                    }
+                    self.dialect = Some(authenticator.scheme().dialect());
+                    self.login.serve(executor, authenticator, input, progress)
                 }
-                _ => self.serve(executor, input, requests_max),
+                _ => self.serve(executor, input, prefetched, requests_max, progress),
             },
             State::Keys { form, exptime } => {
                 let (form, exptime) = (*form, *exptime);
-                self.resume_keys(executor, input, form, exptime)
+                self.resume_keys(executor, input, form, exptime, progress)
             }
-            State::Value(_) if requests_max == 0 || executor.is_sated() => Step::stop(0, FeedStatus::Yield),
-            State::Value(_) => self.receive(executor, input),
+            State::Value(_) => self.receive(executor, input, progress),
             State::Dump(dump) => {
                 if executor.out.len_bytes() >= OUTPUT_BYTES_MAX || !dump.go_on(executor) {
-                    return Step::stop(0, FeedStatus::Yield);
+                    return Some(Next::Wait(Waiting::Turn));
                 }
                 self.state = State::Command;
-                Step::go_on(0)
+                None
             }
             State::Refused { bytes } => {
                 let consumed = input.len().min(*bytes);
                 *bytes -= consumed;
+                progress.consumed += consumed;
                 if *bytes > 0 {
-                    return Step::stop(consumed, FeedStatus::NeedInput);
+                    return Some(Next::Read);
                 }
                 self.state = State::Command;
-                Step::go_on(consumed)
+                None
             }
         }
     }
 
-    /// Frames whole requests, fetches what they need ahead, and executes them in order.
-    fn serve(&mut self, executor: &mut Executor<'_, '_, '_, '_>, input: &[u8], requests_max: u32) -> Step {
-        if input.is_empty() {
-            return Step::stop(0, FeedStatus::NeedInput);
-        }
-        if requests_max == 0 || executor.is_sated() {
-            return Step::stop(0, FeedStatus::Yield);
-        }
+    /// Frames whole requests, fetches what they need ahead, and executes them in order. The input is not empty.
+    fn serve(
+        &mut self,
+        executor: &mut Executor<'_, '_, '_, '_>,
+        input: &[u8],
+        prefetched: &mut Option<Prefetched<'_>>,
+        requests_max: u32,
+        progress: &mut Progress,
+    ) -> Option<Next> {
         let dialect = *self.dialect.get_or_insert_with(|| {
             let dialect = Dialect::of_first_byte(input[0]);
             if executor.cx.shared.observers.is_verbose() {
@@ -212,77 +253,37 @@ impl Session {
         let is_plain =
             dialect == Dialect::Text && self.scanned_bytes == 0 && !executor.cx.shared.observers.any();
         if is_plain
-            && let Some(step) =
-                gets::serve(executor, input, batch_max).or_else(|| sets::serve(executor, input, batch_max))
+            && let Some(next) = batch::serve_plain_gets(executor, input, batch_max, prefetched, progress)
+                .or_else(|| batch::serve_plain_sets(executor, input, batch_max, prefetched, progress))
         {
-            return step;
+            return next;
         }
         let scanned_bytes = std::mem::take(&mut self.scanned_bytes);
-        let batch = Batch::of(executor, dialect, input, batch_max, scanned_bytes);
-        let mut step = Step::go_on(0);
-        let is_verbose = executor.cx.shared.observers.is_verbose();
-        for Framed { request, value, prepared, end } in &batch.requests {
-            if is_verbose {
-                trace::request(
-                    executor.cx.client.fd,
-                    &input[step.consumed..*end],
-                    dialect == Dialect::Binary,
-                );
-            }
-            let done = match (&request.command, &request.form) {
-                (command, form) if self.is_datagram && command.is_administrative() => {
-                    executor.answer(form, &Reply::Error(Error::NotOverUdp))
-                }
-                (Command::Get(get), Form::Text(form)) if prepared.is_none() => {
-                    match self.look_up(executor, *get, *form) {
-                        LookedUp::All => Done::Answered,
-                        LookedUp::Stopped { rest_bytes, status } => {
-                            step.consumed = end - line_end_bytes(&input[..*end]) - rest_bytes;
-                            step.status = Some(status);
-                            return step;
-                        }
-                    }
-                }
-                (Command::Sasl(Sasl::Start { .. } | Sasl::Step { .. }), _)
-                    if executor.cx.shared.authenticator.is_some() =>
-                {
-                    self.login.begin_again();
-                    return step;
-                }
-                (Command::Store(_), form) => match form.split_value(value) {
-                    Some(value) => executor.execute(request, *prepared, Value::Whole(value)),
-                    None => executor.answer(form, &Reply::Error(Error::BadChunk)),
-                },
-                _ => executor.execute(request, *prepared, Value::Whole(&[])),
-            };
-            if done == Done::TryAgain {
-                step.status = Some(FeedStatus::TryAgain);
-                return step;
-            }
-            step.consumed = *end;
-            step.requests += 1;
-            executor.cx.recorder.answered(&request.command);
-            executor.gives_up = false;
-            if let Done::Close(reason) = done {
-                step.status = Some(FeedStatus::Close(reason));
-                return step;
-            }
-            if let Done::Watch(streams) = done {
-                step.status = Some(FeedStatus::Watch(streams));
-                return step;
-            }
-            if let Some(dump) = executor.dump.take() {
-                self.state = State::Dump(dump);
-                return step;
-            }
-            if executor.is_sated() {
-                step.status = Some(FeedStatus::Yield);
-                return step;
-            }
+        let mut batch = Batch::empty();
+        let tail = batch.frame(executor, dialect, input, batch_max, scanned_bytes, prefetched);
+        let next = batch.serve(executor, input, self.is_datagram, progress);
+        if let Some(dump) = executor.dump.take() {
+            self.state = State::Dump(dump);
+            return None;
         }
-        match batch.tail {
-            Some(frame) => self.finish(executor, dialect, &input[batch.bytes..], frame, step),
-            None => step,
+        if next.is_some() {
+            return next;
+        }
+        match tail {
+            Tail::None => None,
+            Tail::Login => {
+                self.login.begin_again();
+                None
+            }
+            Tail::List { range, get, form, keys_at } => {
+                let line = &input[range];
+                if executor.cx.shared.observers.is_verbose() {
+                    trace::request(executor.cx.client.fd, line, false);
+                }
+                progress.consumed += keys_at;
+                self.look_up(executor, get, form, prefetched, line.len() - keys_at, progress)
+            }
+            Tail::Partial { at, frame } => self.finish(executor, dialect, &input[at..], frame, progress),
         }
     }
 
@@ -293,19 +294,19 @@ impl Session {
         dialect: Dialect,
         input: &[u8],
         frame: Frame<'_>,
-        mut step: Step,
-    ) -> Step {
+        progress: &mut Progress,
+    ) -> Option<Next> {
         match frame {
-            Frame::Whole { .. } => {}
+            Frame::Whole { .. } => None,
             Frame::NoHead => {
                 self.scanned_bytes = input.len();
-                step.status = Some(FeedStatus::NeedInput);
+                Some(Next::Read)
             }
-            Frame::Close => step.status = Some(FeedStatus::Close(CloseReason::Error)),
+            Frame::Close => Some(Next::Close(CloseReason::Error)),
             Frame::Head { request, .. }
                 if self.is_datagram && matches!(request.command, Command::Store(_)) =>
             {
-                step.status = Some(FeedStatus::NeedInput);
+                Some(Next::Read)
             }
             // The value has not arrived whole.
             Frame::Head { request, head_bytes } => {
@@ -313,59 +314,53 @@ impl Session {
                 if executor.cx.shared.observers.is_verbose() {
                     trace::request(executor.cx.client.fd, head, dialect == Dialect::Binary);
                 }
+                let mut next = None;
                 match Arrival::begin(executor, dialect, head, &request) {
                     Begun::Arriving(arrival) => self.state = State::Value(Box::new(arrival)),
-                    Begun::TryAgain => {
-                        step.status = Some(FeedStatus::TryAgain);
-                        return step;
-                    }
+                    Begun::TryAgain => return Some(Next::Wait(Waiting::Memory)),
                     Begun::Refused { reply, bytes } => {
                         self.state = State::Refused { bytes };
-                        step.requests += 1;
+                        progress.requests += 1;
                         executor.cx.recorder.answered(&request.command);
                         if executor.cx.shared.observers.any() {
                             executor.observe(&request.command, &request.form, None, &reply);
                         }
-                        step.close_if(executor.answer(&request.form, &reply));
+                        next = close_if(executor.answer(&request.form, &reply));
                     }
                 }
-                step.consumed += head_bytes;
+                progress.consumed += head_bytes;
+                next
             }
         }
-        step
     }
 
     /// Takes in more of a value, and executes its command when it is whole.
-    fn receive(&mut self, executor: &mut Executor<'_, '_, '_, '_>, input: &[u8]) -> Step {
-        let State::Value(arrival) = &mut self.state else { return Step::go_on(0) };
+    fn receive(
+        &mut self,
+        executor: &mut Executor<'_, '_, '_, '_>,
+        input: &[u8],
+        progress: &mut Progress,
+    ) -> Option<Next> {
+        let State::Value(arrival) = &mut self.state else { return None };
         let (consumed, arrived) = arrival.receive(executor, input);
         if consumed > 0 {
             self.retry_deadline = RetryDeadline::default();
         }
-        let mut step = Step::go_on(consumed);
-        let done = match arrived {
-            Arrived::NotYet => {
-                step.status = Some(FeedStatus::NeedInput);
-                return step;
-            }
-            Arrived::TryAgain => Done::TryAgain,
+        progress.consumed += consumed;
+        let (done, state) = match arrived {
+            Arrived::NotYet => return Some(Next::Read),
+            Arrived::TryAgain => return Some(Next::Wait(Waiting::Memory)),
             Arrived::OutOfMemory { missing_bytes } => {
-                let done = arrival.refuse(executor);
-                self.state = State::Refused { bytes: missing_bytes };
-                step.requests = 1;
-                step.close_if(done);
-                return step;
+                (arrival.refuse(executor), State::Refused { bytes: missing_bytes })
             }
-            Arrived::Whole => arrival.execute(executor),
+            Arrived::Whole => (arrival.execute(executor), State::Command),
         };
         if done == Done::TryAgain {
-            step.status = Some(FeedStatus::TryAgain);
-            return step;
+            return Some(Next::Wait(Waiting::Memory));
         }
-        self.state = State::Command;
-        step.requests = 1;
-        step.close_if(done);
-        step
+        self.state = state;
+        progress.requests += 1;
+        close_if(done)
     }
 
     /// Goes on with a list of keys: its rest is at the head of the input, whole.
@@ -375,46 +370,53 @@ impl Session {
         input: &[u8],
         form: text::TextForm,
         exptime: Option<i64>,
-    ) -> Step {
+        progress: &mut Progress,
+    ) -> Option<Next> {
         if executor.out.len_bytes() >= OUTPUT_BYTES_MAX {
-            return Step::stop(0, FeedStatus::Yield);
+            return Some(Next::Wait(Waiting::Turn));
         }
-        let Some((line, line_bytes)) = text::split_line(input, 0) else {
-            return Step::stop(0, FeedStatus::NeedInput);
-        };
-        match self.look_up(executor, Get { keys: Keys::resume(line), exptime }, form) {
-            LookedUp::All => {
-                self.state = State::Command;
-                executor.cx.recorder.count(Class::Get, 1);
-                Step { consumed: line_bytes, requests: 1, status: None }
-            }
-            LookedUp::Stopped { rest_bytes, status } => Step::stop(line.len() - rest_bytes, status),
-        }
+        let Some((line, line_bytes)) = text::split_line(input, 0) else { return Some(Next::Read) };
+        let get = Get { keys: Keys::resume(line), exptime };
+        let spaces = line.len() - get.keys.rest().len();
+        progress.consumed += spaces;
+        self.look_up(executor, get, form, &mut None, line_bytes - spaces, progress)
     }
 
-    /// Looks up a list of keys, and remembers that there are more if it has to stop.
+    /// Looks up a list of keys, of which there are `line_bytes` with the line's end, and remembers that there are more if it has to stop.
     fn look_up(
         &mut self,
         executor: &mut Executor<'_, '_, '_, '_>,
         get: Get<'_>,
         form: text::TextForm,
-    ) -> LookedUp {
-        let looked_up = multiget::look_up(executor, get, &Form::Text(form));
-        if let LookedUp::Stopped { rest_bytes, .. } = looked_up {
-            self.state = State::Keys { form, exptime: get.exptime };
-            if rest_bytes < get.keys.rest().len() {
-                self.retry_deadline = RetryDeadline::default();
+        prefetched: &mut Option<Prefetched<'_>>,
+        line_bytes: usize,
+        progress: &mut Progress,
+    ) -> Option<Next> {
+        let list_bytes = get.keys.rest().len();
+        match batch::look_up(executor, get, &Form::Text(form), prefetched) {
+            None => {
+                self.state = State::Command;
+                progress.consumed += line_bytes;
+                progress.requests += 1;
+                executor.cx.recorder.count(Class::Get, 1);
+                None
+            }
+            Some((rest_bytes, next)) => {
+                self.state = State::Keys { form, exptime: get.exptime };
+                if rest_bytes < list_bytes {
+                    self.retry_deadline = RetryDeadline::default();
+                }
+                progress.consumed += list_bytes - rest_bytes;
+                Some(next)
             }
         }
-        looked_up
     }
 }
 
-/// How requests of a run want to be answered.
-pub(crate) const PLAIN: Form<'_> = Form::Text(text::TextForm { noreply: false, with_cas: false });
-/// Requests that are framed and fetched ahead together.
-pub(crate) const BATCH_REQUESTS_MAX: usize = larder_engine::BATCH_MAX;
-/// Once so many bytes of values were written others have their turn; one value may go beyond.
-pub(crate) const COPIED_BYTES_MAX: usize = 256 << 10;
-/// Replies are sent once there are so many bytes of them; one reply may go beyond.
-pub const OUTPUT_BYTES_MAX: usize = 256 << 10;
+/// For what needs no more than to be answered.
+fn close_if(done: Done) -> Option<Next> {
+    match done {
+        Done::Close(reason) => Some(Next::Close(reason)),
+        _ => None,
+    }
+}

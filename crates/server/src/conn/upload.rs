@@ -38,7 +38,7 @@ struct Here {
 pub(crate) enum Arrived {
     NotYet,
     Whole,
-    /// The place for the next piece is not to be had in this turn ...
+    /// The place for the next piece is not to be had under this guard ...
     TryAgain,
     /// ... or not at all; so many bytes are still to come.
     OutOfMemory {
@@ -49,7 +49,7 @@ pub(crate) enum Arrived {
 /// How the arrival of a value begins.
 pub(crate) enum Begun<'t> {
     Arriving(Arrival),
-    /// Its place is not to be had in this turn.
+    /// Its place is not to be had under this guard.
     TryAgain,
     /// So many bytes of the value are to be passed over.
     Refused {
@@ -217,10 +217,12 @@ impl Here {
         while consumed < input.len() && self.block.len() < kept_bytes_max {
             if self.block.len() == self.block.capacity() {
                 let capacity = (2 * self.block.len()).max(FREE_BYTES).min(kept_bytes_max);
-                if !self.held.resize(&executor.cx.shared.buffers, capacity) {
+                let more = capacity - self.block.len();
+                if !self.held.resize(&executor.cx.shared.buffers, capacity)
+                    || !heap::reserve(&mut self.block, more)
+                {
                     break;
                 }
-                self.block.reserve_exact(capacity - self.block.len());
             }
             let room = self.block.capacity().min(kept_bytes_max) - self.block.len();
             let n = room.min(input.len() - consumed);

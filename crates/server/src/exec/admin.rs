@@ -1,15 +1,14 @@
 //! The administrative commands that steer the cache or look into it.
 
-use larder_engine::Item;
 use larder_protocol::admin::{self, Admin, Classes, Crawler};
 use larder_protocol::{Error, Reply};
 
-use crate::exec::dump::Dump;
-use crate::exec::{Done, Executor};
+use super::dump::Dump;
+use super::{Answered, Done, Executor};
 
 impl<'t> Executor<'_, '_, '_, 't> {
-    /// Executes an administrative command. `Err`: it ends otherwise than with a reply.
-    pub(crate) fn administer(&mut self, admin: Admin) -> Result<Reply<'t, Item<'t>>, Done> {
+    /// Executes an administrative command.
+    pub(super) fn administer(&mut self, admin: Admin) -> Answered<'t> {
         let done = match admin {
             Admin::Crawler(Crawler::Dump(format, classes)) => {
                 let dump = self.dump(format, classes);

@@ -5,7 +5,7 @@ use larder_measure::{Access, Footprint};
 use larder_protocol::reply::{Detail, Hit, Peeked, Token};
 use larder_protocol::{Error, Form, Key, Reply, command};
 
-use super::{Answered, Done, Executor, Prepared, TryAgain, ttl_secs};
+use super::{Answered, Done, Executor, Prepared, ttl_secs};
 use crate::observe::trace;
 
 impl<'t> Executor<'_, '_, '_, 't> {
@@ -19,9 +19,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
         for key in get.keys {
             let (hash, hint) = self.prepared(key.written(), prepared);
             match self.get_or_touch(key, hash, hint, get.exptime, form) {
-                Ok(()) => {}
-                Err(GetFailed::TryAgain) => return Done::TryAgain,
-                Err(GetFailed::OutOfMemory) => return Done::Answered,
+                Done::TryAgain => return Done::TryAgain,
+                Done::Failed => return Done::Answered,
+                _ => {}
             }
         }
         if self.cx.shared.observers.is_verbose() {
@@ -39,11 +39,11 @@ impl<'t> Executor<'_, '_, '_, 't> {
         hint: LookupHint<'t>,
         exptime: Option<i64>,
         form: &Form<'_>,
-    ) -> Result<(), GetFailed> {
+    ) -> Done {
         match exptime {
             None => {
                 self.get(key, hash, hint, form);
-                Ok(())
+                Done::Answered
             }
             Some(exptime) => self.get_and_touch(key, hash, exptime, form),
         }
@@ -73,13 +73,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
     }
 
     // gat
-    fn get_and_touch(
-        &mut self,
-        key: Key<'_>,
-        hash: Hash,
-        exptime: i64,
-        form: &Form<'_>,
-    ) -> Result<(), GetFailed> {
+    fn get_and_touch(&mut self, key: Key<'_>, hash: Hash, exptime: i64, form: &Form<'_>) -> Done {
         let counters = self.cx.counters;
         let touched = self.guard.touch(key.written(), hash, self.expiry(exptime));
         self.tap_read(hash, touched.as_ref().ok().copied());
@@ -100,13 +94,13 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 self.count_miss(miss);
                 form.encode(&Reply::Miss, self.out);
             }
-            Err(FetchError::TryAgain) if !self.gives_up => return Err(GetFailed::TryAgain),
+            Err(FetchError::TryAgain) if !self.gives_up => return Done::TryAgain,
             Err(FetchError::TryAgain | FetchError::OutOfMemory) => {
                 form.encode(&Reply::Error(Error::OutOfMemory), self.out);
-                return Err(GetFailed::OutOfMemory);
+                return Done::Failed;
             }
         }
-        Ok(())
+        Done::Answered
     }
 
     // mg
@@ -161,7 +155,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 self.count_miss(miss);
                 Ok(Reply::Miss)
             }
-            Err(FetchError::TryAgain) if !self.gives_up => Err(TryAgain),
+            Err(FetchError::TryAgain) if !self.gives_up => Err(Done::TryAgain),
             Err(FetchError::TryAgain | FetchError::OutOfMemory) => Ok(Reply::Error(Error::OutOfMemory)),
         }
     }
@@ -223,15 +217,6 @@ fn looked_up<'t>(touched: Result<Item<'t>, FetchError>) -> Option<Result<Item<'t
         Err(FetchError::Miss(miss)) => Some(Err(miss)),
         Err(FetchError::TryAgain | FetchError::OutOfMemory) => None,
     }
-}
-
-/// Why the keys of a `Command::Get` are not looked up further.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GetFailed {
-    /// As [`Done::TryAgain`].
-    TryAgain,
-    /// An error was written; the other keys are not answered.
-    OutOfMemory,
 }
 
 fn footprint_of(item: Item<'_>) -> Footprint {

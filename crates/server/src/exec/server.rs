@@ -5,7 +5,7 @@ use larder_engine::Item;
 use larder_protocol::command::{self, Shutdown};
 use larder_protocol::{Error, Form, Reply, Sink as _};
 
-use super::{Done, Executor};
+use super::{Answered, CloseReason, Done, Executor};
 use crate::control::Stop;
 use crate::net::tls::Tls;
 use crate::observe::stats::{self, Answer};
@@ -35,11 +35,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
     }
 
     // stats
-    pub(super) fn stats(
-        &mut self,
-        words: command::Words<'_>,
-        form: &Form<'_>,
-    ) -> Result<Reply<'t, Item<'t>>, Done> {
+    pub(super) fn stats(&mut self, words: command::Words<'_>, form: &Form<'_>) -> Answered<'t> {
         let words: ArrayVec<&[u8], STATS_WORDS_MAX> = words.iter().take(STATS_WORDS_MAX).collect();
         Ok(match stats::answer(self.cx.shared, &words, form) {
             Answer::Lines(lines) => {
@@ -77,16 +73,16 @@ impl<'t> Executor<'_, '_, '_, 't> {
     }
 
     // shutdown
-    pub(super) fn shutdown(&self, how: Shutdown) -> Result<(), Error> {
+    pub(super) fn shutdown(&self, how: Shutdown) -> Answered<'t> {
         if !self.cx.shared.settings.shutdown_command {
-            return Err(Error::ShutdownNotEnabled);
+            return Ok(Reply::Error(Error::ShutdownNotEnabled));
         }
         match how {
             Shutdown::Plain => self.cx.shared.request_shutdown(Stop::Now),
             Shutdown::Graceful => self.cx.shared.request_shutdown(Stop::Gracefully),
-            Shutdown::Unknown => return Err(Error::InvalidShutdownMode),
+            Shutdown::Unknown => return Ok(Reply::Error(Error::InvalidShutdownMode)),
         }
-        Ok(())
+        Err(Done::Close(CloseReason::Shutdown))
     }
 }
 

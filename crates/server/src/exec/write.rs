@@ -8,7 +8,7 @@ use larder_measure::Access;
 use larder_protocol::{Error, Form, Reply, Request, command};
 
 use super::read::footprint;
-use super::{Answered, Done, Executor, TryAgain, Value, ttl_secs};
+use super::{Answered, Done, Executor, Value, ttl_secs};
 
 impl<'t> Executor<'_, '_, '_, 't> {
     /// A plain set, while nobody follows requests.
@@ -28,7 +28,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 Done::Answered
             }
             Ok(reply) => self.answer(form, &reply),
-            Err(TryAgain) => Done::TryAgain,
+            Err(done) => done,
         }
     }
 
@@ -67,7 +67,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             Stored::Exists => Reply::Exists,
             Stored::NotFound => Reply::NotFound,
             Stored::TooLarge => return Ok(self.refuse(store, hash, Error::TooLarge)),
-            Stored::TryAgain if !self.gives_up => return Err(TryAgain),
+            Stored::TryAgain if !self.gives_up => return Err(Done::TryAgain),
             Stored::TryAgain | Stored::OutOfMemory => {
                 return Ok(self.refuse(store, hash, Error::OutOfMemoryStoring));
             }
@@ -180,7 +180,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 }
                 Ok(self.deleted(deleted))
             }
-            Err(WriteError::TryAgain) if !self.gives_up => Err(TryAgain),
+            Err(WriteError::TryAgain) if !self.gives_up => Err(Done::TryAgain),
             Err(_) => Ok(Reply::Error(Error::OutOfMemory)),
         }
     }
@@ -217,7 +217,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 self.count_miss(miss);
                 Ok(Reply::NotFound)
             }
-            Err(FetchError::TryAgain) if !self.gives_up => Err(TryAgain),
+            Err(FetchError::TryAgain) if !self.gives_up => Err(Done::TryAgain),
             Err(FetchError::TryAgain | FetchError::OutOfMemory) => Ok(Reply::Error(Error::OutOfMemory)),
         }
     }
@@ -264,7 +264,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             }
             Counted::Exists => Ok(Reply::Exists),
             Counted::NonNumeric => Ok(Reply::Error(Error::NonNumeric)),
-            Counted::TryAgain if !self.gives_up => Err(TryAgain),
+            Counted::TryAgain if !self.gives_up => Err(Done::TryAgain),
             Counted::TryAgain | Counted::OutOfMemory => Ok(Reply::Error(Error::OutOfMemory)),
         }
     }

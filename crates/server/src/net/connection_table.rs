@@ -1,11 +1,9 @@
 //! Who is connected, for `stats conns`, and for whoever watches.
 
-use std::fmt;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::conn::client::{Client, tcp_name};
 use crate::net::listeners::Listener;
 use crate::net::udp;
 
@@ -26,46 +24,6 @@ pub struct ServerSocket {
     pub address: String,
     /// Receives datagrams; else connections.
     pub is_udp: bool,
-}
-
-/// A client, as others see it. Its worker writes, anybody reads.
-#[derive(Debug)]
-pub struct Client {
-    /// Its descriptor, by which memcached's tools know it.
-    pub fd: RawFd,
-    /// Where it calls from.
-    pub peer: Peer,
-    /// Which of the server's listeners it came by: the first of [`ConnectionTable::sockets`] are these.
-    pub listener: u16,
-    state: AtomicU8,
-    heard_secs: AtomicU32,
-}
-
-/// Where a client calls from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Peer {
-    /// An address.
-    Tcp(SocketAddr),
-    /// The same machine: such clients have no name.
-    Unix,
-    /// Whoever sends datagrams.
-    Udp,
-}
-
-/// What a client waits for. memcached's names are of its own innards; these are the ones a tool can meet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum State {
-    /// For its next command.
-    Read,
-    /// It is being served.
-    ParseCommand,
-    /// It sends a value.
-    Value,
-    /// It is to read replies.
-    Write,
-    /// It watches.
-    Watch,
 }
 
 impl ConnectionTable {
@@ -113,72 +71,4 @@ impl ConnectionTable {
     fn clients_mut(&self) -> MutexGuard<'_, Vec<Option<Arc<Client>>>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-impl Client {
-    /// One that has just come.
-    pub fn new(fd: RawFd, peer: Peer, listener: usize, now_secs: u32) -> Self {
-        Self {
-            fd,
-            peer,
-            listener: listener as u16,
-            state: AtomicU8::new(State::Read as u8),
-            heard_secs: AtomicU32::new(now_secs),
-        }
-    }
-
-    /// Whoever sends a datagram.
-    pub fn of_datagrams() -> Self {
-        Self::new(0, Peer::Udp, 0, 0)
-    }
-
-    pub(crate) fn set_state(&self, state: State) {
-        self.state.store(state as u8, Relaxed);
-    }
-
-    pub(crate) fn state(&self) -> State {
-        let state = self.state.load(Relaxed);
-        [State::ParseCommand, State::Value, State::Write, State::Watch]
-            .into_iter()
-            .find(|known| *known as u8 == state)
-            .unwrap_or(State::Read)
-    }
-
-    /// It sent something.
-    pub(crate) fn hear(&self, now_secs: u32) {
-        self.heard_secs.store(now_secs, Relaxed);
-    }
-
-    pub(crate) fn heard_secs(&self) -> u32 {
-        self.heard_secs.load(Relaxed)
-    }
-}
-
-impl State {
-    /// memcached's word for it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Read => "conn_read",
-            Self::ParseCommand => "conn_parse_cmd",
-            Self::Value => "conn_nread",
-            Self::Write => "conn_mwrite",
-            Self::Watch => "conn_watch",
-        }
-    }
-}
-
-/// In memcached's notation.
-impl fmt::Display for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => f.write_str(&tcp_name(*address)),
-            Self::Unix => f.write_str("unix:"),
-            Self::Udp => f.write_str("udp:"),
-        }
-    }
-}
-
-pub(crate) fn tcp_name(address: SocketAddr) -> String {
-    let family = if address.is_ipv4() { "tcp" } else { "tcp6" };
-    format!("{family}:{address}")
 }

@@ -16,7 +16,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockop
 
 pub(crate) use self::entry::{ListenSpec, host_and_port, listen_specs};
 use self::entry::{TlsPrefix, listen_spec};
-use crate::net::connection_table;
+use crate::conn::client;
 use crate::net::tls::ClientCertificates;
 use crate::startup::daemon;
 use crate::startup::options::{EXIT_OS_ERROR, EXIT_USAGE, Refusal};
@@ -69,7 +69,7 @@ pub enum Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tcp(address) => f.write_str(&connection_table::tcp_name(*address)),
+            Self::Tcp(address) => f.write_str(&client::tcp_name(*address)),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }

@@ -1,16 +1,46 @@
-//! A client's socket as the connection sees it: plain bytes come out and go in, whether TLS is spoken or not.
+//! A client's socket, plain or TLS, and the connection that is served on it.
+//!
+//! All that a client is answered leaves by [`Wire::send`]: what is large or gathered right after it was executed, while the guard still
+//! keeps it valid; what is small together with that of the other connections of the round ([`ClientSocket::send`]); and
+//! what the socket did not take, when it takes more.
 
 use std::io::{self, IoSlice};
+use std::mem;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
-use arrayvec::ArrayVec;
+use larder_engine::Handle;
+use larder_protocol::Error;
+use larder_protocol::admin::Streams;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
-use crate::conn::session::CloseReason;
-use crate::net::round::MEMBERS_MAX;
-use crate::net::tls::{Buffers, Channel};
+use crate::clock::Moment;
+use crate::conn::client::{Client, Peer, State};
+use crate::conn::connection::{Connection, InputRefused};
+use crate::conn::output::{Output, Pieces, Replies};
+use crate::conn::session::{CloseReason, Context, Next, Prefetched, Window};
+use crate::conn::waiter::Waiting;
+use crate::net::poller::Interest;
+use crate::net::tls::{self, Buffers, Channel};
 use crate::observe::counters::Counters;
+use crate::observe::measure::{Recorder, Transport};
+use crate::observe::watch::Watcher;
+use crate::shared::Shared;
+
+/// A client: its socket, and its connection.
+pub(crate) struct ClientSocket {
+    wire: Wire,
+    client: Arc<Client>,
+    connection: Connection,
+    /// In the worker's queue of those that have more to do, or parked.
+    pub(crate) is_queued: bool,
+    /// Waits for something other than its socket, which the poller does not watch meanwhile.
+    pub(crate) is_parked: bool,
+    /// What the poller watches the socket for.
+    pub(crate) interest: Interest,
+}
 
 /// A socket, and the TLS that is spoken on it.
 pub(crate) struct Wire {
@@ -18,10 +48,36 @@ pub(crate) struct Wire {
     channel: Option<Box<Channel>>,
 }
 
-/// Bytes for a socket.
-pub(crate) struct PendingSend<'a> {
-    pub(crate) fd: BorrowedFd<'a>,
-    pub(crate) bytes: &'a [u8],
+/// What a worker lends to the connection that it serves.
+pub(crate) struct WorkerContext<'w> {
+    pub(crate) shared: &'w Shared,
+    pub(crate) counters: &'w Counters,
+    pub(crate) recorder: &'w Recorder,
+    /// When the poller reported what is being served.
+    pub(crate) woken: Moment,
+    /// When what is being executed had been received.
+    pub(crate) received: Moment,
+    /// The worker's number.
+    pub(crate) worker: usize,
+    pub(crate) handle: &'w mut Handle,
+    /// Replies that are to be sent when all of the round are executed.
+    pub(crate) output: &'w mut Vec<u8>,
+    pub(crate) tls: &'w mut tls::Buffers,
+}
+
+impl<'w> WorkerContext<'w> {
+    pub(crate) fn context<'c>(&self, client: &'c Client) -> Context<'c>
+    where
+        'w: 'c,
+    {
+        Context {
+            shared: self.shared,
+            counters: self.counters,
+            recorder: self.recorder,
+            worker: self.worker,
+            client,
+        }
+    }
 }
 
 /// What reading brought.
@@ -33,6 +89,253 @@ pub(crate) enum Received {
     /// The engine is busy reclaiming memory for the value that arrives.
     Busy,
     End(CloseReason),
+}
+
+impl ClientSocket {
+    pub(crate) fn new(wire: Wire, client: Arc<Client>, connection: Connection) -> Self {
+        let interest = Interest::Readable;
+        Self { wire, client, connection, is_queued: false, is_parked: false, interest }
+    }
+
+    /// Who it is.
+    pub(crate) fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    /// Has it waited between commands for longer than `timeout_secs`? Unix sockets have no timeout.
+    pub(crate) fn is_idle(&self, now_secs: u32, timeout_secs: u32) -> bool {
+        matches!(self.client.peer, Peer::Tcp(_))
+            && !self.is_queued
+            && self.next() == Next::Read
+            && self.connection.is_expecting_command()
+            && now_secs.saturating_sub(self.client.input_secs()) > timeout_secs
+    }
+
+    /// Goes on because the socket is ready, or because its turn has come: sends what is left over; then receives, unless it has something to
+    /// execute first. Says how many bytes of `scratch` it received; or what it wants, if there is nothing to execute.
+    pub(crate) fn on_readable(
+        &mut self,
+        cx: &mut WorkerContext<'_>,
+        scratch: &mut [u8],
+    ) -> Result<usize, Next> {
+        let received = self.receive(cx, scratch);
+        if received.is_err() {
+            self.show_state();
+        }
+        received
+    }
+
+    /// Where in `received` the first key lies that it asks for: [`Connection::first_key`].
+    pub(crate) fn first_key(&self, received: &[u8]) -> Option<Range<usize>> {
+        self.connection.first_key(received)
+    }
+
+    /// Executes what was received: its share of requests (`-R`). Small replies are left in the worker's output: where there, to be given to
+    /// [`ClientSocket::send`] when all of the round are executed. `Err`: nothing is left to be sent.
+    pub(crate) fn execute(
+        &mut self,
+        cx: &mut WorkerContext<'_>,
+        mut received: &[u8],
+        prefetched: Option<Prefetched<'_>>,
+    ) -> Result<Range<usize>, Next> {
+        self.client.set_state(State::ParseCommand);
+        let requests_max = cx.shared.settings.requests_per_event;
+        let measures_latency = cx.recorder.measured().latency;
+        if measures_latency && !received.is_empty() {
+            cx.recorder.waited(cx.received.nanos_since(cx.woken));
+        }
+        let context = cx.context(&self.client);
+        let guard = cx.handle.pin(cx.shared.clock.at(cx.received));
+        let now_secs = guard.now().secs;
+        self.client.on_input(now_secs);
+        let mut output = Output::new(mem::take(cx.output));
+        let connection = &mut self.connection;
+        let fed = connection.on_bytes(&context, &guard, &mut received, prefetched, &mut output, requests_max);
+        if measures_latency && fed.requests > 0 {
+            let took_nanos = Moment::now().nanos_since(cx.received);
+            cx.recorder.finish(self.transport(), took_nanos, now_secs);
+        }
+        let mut replies = 0..0;
+        if let Next::Watch(_) = fed.next {
+            // Sent by the control thread, once it tells what happens.
+            let bytes = output.to_bytes();
+            *cx.output = output.into_buffer();
+            match bytes {
+                Some(bytes) => self.connection.on_sent(&cx.shared.buffers, &bytes[..], 0),
+                None => self.connection.close(CloseReason::Error),
+            }
+        } else if output.plain().is_some_and(|bytes| bytes.len() <= SMALL_BYTES_MAX) {
+            (*cx.output, replies) = output.into_filled_buffer();
+        } else {
+            self.send(&output, cx.shared, cx.tls, cx.counters);
+            *cx.output = output.into_buffer();
+        }
+        drop(guard);
+        if fed.next == Next::Wait(Waiting::Turn) && self.connection.next() == fed.next {
+            cx.counters.conn_yields.add(1);
+        }
+        if let Err(InputRefused) = self.connection.keep_input(&cx.shared.buffers, received) {
+            replies.start = replies.start.max(cx.output.len() - replies.len());
+            cx.output.extend_from_slice(Error::OutOfMemoryReading.line().as_bytes());
+            cx.output.extend_from_slice(b"\r\n");
+            replies.end = cx.output.len();
+        }
+        self.show_state();
+        if replies.is_empty() { Err(self.next()) } else { Ok(replies) }
+    }
+
+    /// Sends replies, and keeps what the socket does not take. Says what it wants then.
+    pub(crate) fn send(
+        &mut self,
+        replies: &(impl Replies + ?Sized),
+        shared: &Shared,
+        tls: &mut Buffers,
+        counters: &Counters,
+    ) -> Next {
+        match self.wire.send(replies, tls) {
+            Ok(sent) => {
+                counters.bytes_written.add(sent as u64);
+                if sent < replies.len_bytes() {
+                    self.connection.on_sent(&shared.buffers, replies, sent);
+                    self.show_state();
+                }
+            }
+            Err(_) => self.connection.close(CloseReason::Error),
+        }
+        self.next()
+    }
+
+    /// Becomes one that watches.
+    pub(crate) fn into_watcher(self, streams: Streams) -> Watcher {
+        self.client.set_state(State::Watch);
+        let unsent = self.connection.poll_output().map_or_else(Vec::new, |unsent| unsent.to_bytes());
+        Watcher::new(self.wire, self.client, streams, unsent)
+    }
+
+    /// To be called before it is dropped.
+    pub(crate) fn close_notify(&mut self) {
+        self.wire.close_notify();
+    }
+
+    /// What it wants.
+    fn next(&self) -> Next {
+        match self.connection.next() {
+            Next::Read | Next::Wait(_) | Next::Close(_) if self.wire.is_holding() => Next::Send,
+            // Nobody would wake us: the end was in what has been read.
+            Next::Read if self.wire.is_ended() => Next::Wait(Waiting::Turn),
+            next => next,
+        }
+    }
+
+    /// For whoever asks what connections do.
+    fn show_state(&self) {
+        self.client.set_state(if self.is_blocked() {
+            State::Write
+        } else if self.connection.is_expecting_command() {
+            State::Read
+        } else {
+            State::Value
+        });
+    }
+
+    fn receive(&mut self, cx: &mut WorkerContext<'_>, scratch: &mut [u8]) -> Result<usize, Next> {
+        if self.is_blocked() {
+            self.send_rest(cx)?;
+        }
+        match self.connection.next() {
+            Next::Read => {}
+            Next::Wait(_) => return Ok(0),
+            next => return Err(next),
+        }
+        match self.receive_bytes(cx, scratch) {
+            Received::Bytes(n) => Ok(n),
+            Received::Nothing => Err(self.next()),
+            Received::Busy => Err(Next::Wait(Waiting::Memory)),
+            Received::End(reason) => Err(Next::Close(reason)),
+        }
+    }
+
+    /// Receives once: into the value whose bytes are arriving, or else into the scratch buffer.
+    fn receive_bytes(&mut self, cx: &mut WorkerContext<'_>, scratch: &mut [u8]) -> Received {
+        if self.wire.is_plain() && self.connection.is_receiving_value() {
+            match self.receive_value(cx) {
+                Received::Bytes(_) => {}
+                other => return other,
+            }
+        }
+        let received = self.wire.receive(scratch, cx.tls, cx.counters);
+        if let Received::Bytes(n) = received {
+            cx.counters.bytes_read.add(n as u64);
+        }
+        received
+    }
+
+    /// Receives into the windows of a large value, as far as there are any and the socket has bytes: `Bytes` if the value
+    /// is complete and what comes next belongs into the scratch buffer.
+    fn receive_value(&mut self, cx: &mut WorkerContext<'_>) -> Received {
+        for _ in 0..WINDOWS_PER_EVENT {
+            let guard = cx.handle.pin(cx.shared.clock.now());
+            let received = match self.connection.window(&guard) {
+                Window::None => return Received::Bytes(0),
+                Window::TryAgain => Received::Busy,
+                Window::Fill(window) => {
+                    let room = window.len();
+                    match read(self.wire.as_fd(), window) {
+                        Received::Bytes(n) => {
+                            self.connection.on_window_filled(n);
+                            cx.counters.bytes_read.add(n as u64);
+                            self.client.on_input(guard.now().secs);
+                            if n < room {
+                                return Received::Nothing;
+                            }
+                            continue;
+                        }
+                        other => other,
+                    }
+                }
+            };
+            if !matches!(received, Received::Busy) {
+                return received;
+            }
+        }
+        Received::Busy
+    }
+
+    /// Sends what is left over from earlier. `Err`: not all of it.
+    fn send_rest(&mut self, cx: &mut WorkerContext<'_>) -> Result<(), Next> {
+        let failed = |_| Next::Close(CloseReason::Error);
+        while let Some(unsent) = self.connection.poll_output() {
+            // A guard for each write: values that were revoked meanwhile are waited for no longer.
+            let guard = cx.handle.pin(cx.shared.clock.now());
+            let sent = self.wire.send_once(&unsent.guarded(&guard), cx.tls).map_err(failed)?;
+            if sent == 0 {
+                break;
+            }
+            cx.counters.bytes_written.add(sent as u64);
+            self.connection.on_output_sent(sent);
+        }
+        let is_all = self.connection.poll_output().is_none() && self.wire.flush().map_err(failed)?;
+        if is_all { Ok(()) } else { Err(Next::Send) }
+    }
+
+    /// Is there anything that the socket did not take?
+    fn is_blocked(&self) -> bool {
+        self.connection.poll_output().is_some() || self.wire.is_holding()
+    }
+
+    fn transport(&self) -> Transport {
+        match self.client.peer {
+            Peer::Unix => Transport::Unix,
+            _ if self.wire.is_plain() => Transport::Tcp,
+            _ => Transport::Tls,
+        }
+    }
+}
+
+impl AsFd for ClientSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wire.as_fd()
+    }
 }
 
 impl Wire {
@@ -56,6 +359,54 @@ impl Wire {
             None => read(self.fd.as_fd(), plain),
             Some(channel) => channel.receive(self.fd.as_fd(), buffers, plain, counters),
         }
+    }
+
+    /// The one way out: sends until all is sent or the socket takes no more, and says how much is taken. What is taken may still be
+    /// held: [`Wire::flush`].
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        pieces: &(impl Pieces + ?Sized),
+        buffers: &mut Buffers,
+    ) -> io::Result<usize> {
+        let len_bytes = pieces.len_bytes();
+        let mut sent = 0;
+        while sent < len_bytes {
+            match self.send_from(pieces, sent, buffers)? {
+                0 => break,
+                n => sent += n,
+            }
+        }
+        Ok(sent)
+    }
+
+    /// The same with one write.
+    fn send_once(&mut self, pieces: &(impl Pieces + ?Sized), buffers: &mut Buffers) -> io::Result<usize> {
+        self.send_from(pieces, 0, buffers)
+    }
+
+    #[inline]
+    fn send_from(
+        &mut self,
+        pieces: &(impl Pieces + ?Sized),
+        sent: usize,
+        buffers: &mut Buffers,
+    ) -> io::Result<usize> {
+        match pieces.plain() {
+            Some(bytes) => self.write(&[IoSlice::new(&bytes[sent..])], buffers),
+            None => self.write_gathered(pieces, sent, buffers),
+        }
+    }
+
+    fn write_gathered(
+        &mut self,
+        pieces: &(impl Pieces + ?Sized),
+        sent: usize,
+        buffers: &mut Buffers,
+    ) -> io::Result<usize> {
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let filled = pieces.slices(sent, &mut slices).ok_or(io::ErrorKind::OutOfMemory)?;
+        self.write(&slices[..filled], buffers)
     }
 
     /// Sends from the head of `slices`, and says how many bytes are taken; 0 when the socket takes nothing more at the
@@ -83,9 +434,9 @@ impl Wire {
     }
 
     /// To be called before the socket is closed.
-    pub(crate) fn say_goodbye(&mut self) {
+    pub(crate) fn close_notify(&mut self) {
         if let Some(channel) = &mut self.channel {
-            channel.say_goodbye(self.fd.as_fd());
+            channel.close_notify(self.fd.as_fd());
         }
     }
 }
@@ -123,11 +474,14 @@ pub(crate) fn write(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<us
     }
 }
 
-/// Sends each of these once; what of each the socket took, 0 when it takes nothing at the moment.
-///
-/// Never inlined into what answers requests: with nothing but this loop between two system calls, a send costs an
-/// eighth less than with a request answered in between (docs/history/scaling.md).
-#[inline(never)]
-pub(crate) fn send_all(sends: &[PendingSend<'_>]) -> ArrayVec<io::Result<usize>, MEMBERS_MAX> {
-    sends.iter().map(|send| write(send.fd, &[IoSlice::new(send.bytes)])).collect()
-}
+/// What a worker receives at once, and the most of pipelined requests that a connection keeps.
+pub(crate) const SCRATCH_BYTES: usize = 64 << 10;
+/// Room in the scratch buffer for whoever is received from last.
+pub(crate) const ROOM_BYTES_MIN: usize = SCRATCH_BYTES / 2;
+/// Replies up to this size wait for those of the whole round; larger ones cost so much to send that what that finds in the caches
+/// matters little.
+const SMALL_BYTES_MAX: usize = 8 << 10;
+/// Parts of one gathered write. What does not fit goes with the next.
+const SLICES_MAX: usize = 64;
+/// How many pieces of a large value are received before others have their turn.
+const WINDOWS_PER_EVENT: u32 = 16;

@@ -1,7 +1,7 @@
 //! UDP: requests that are one datagram each, served by the worker that receives them.
 //!
-//! The walk of a datagram: the worker's epoll reports a socket, [`UdpEndpoint::serve`] receives a batch ([`inbox`]) and fetches
-//! what its keys need ahead ([`foresee`]), the [`gate`] says how much may be sent in answer, a session of its own answers
+//! The walk of a datagram: the worker's poller reports a socket, [`UdpEndpoint::serve`] receives a batch ([`inbox`]) and fetches
+//! what its keys need ahead ([`first_key`]), the [`gate`] says how much may be sent in answer, a session of its own answers
 //! ([`Session::feed`]), and the replies of the whole batch are sent together ([`outbox`]). Nothing of a datagram outlives
 //! its answer.
 //!
@@ -27,11 +27,13 @@ use self::inbox::{BATCH_DATAGRAMS_MAX, Inbox};
 use self::outbox::Outbox;
 pub use self::socket::{Socket, bind, share};
 use crate::clock::Moment;
-use crate::conn::connection::{WorkerContext, yield_core};
-use crate::conn::frame::{Frame, Prefetched};
+use crate::conn::batch::{Frame, Prefetched};
+use crate::conn::client::Client;
 use crate::conn::output::Output;
-use crate::conn::session::{FeedStatus, Session};
-use crate::net::connection_table::Client;
+use crate::conn::session::{Next, Session};
+use crate::conn::waiter::Waiting;
+use crate::net::socket::WorkerContext;
+use crate::net::worker::yield_core;
 use crate::observe::measure::Transport;
 use crate::startup::random;
 use crate::startup::settings::Settings;
@@ -74,28 +76,28 @@ impl UdpEndpoint {
     }
 
     /// Serves what waits at a socket, but no more than some batches; epoll reports the rest again.
-    pub(crate) fn serve(&mut self, socket: usize, worker: &mut WorkerContext<'_>) {
+    pub(crate) fn serve(&mut self, socket: usize, cx: &mut WorkerContext<'_>) {
         let Some((socket, inbox)) = self.sockets.get_mut(socket) else { return };
         for _ in 0..BATCHES_PER_EVENT {
             inbox.receive(socket);
-            worker.heard = Moment::now();
-            let now = worker.shared.clock.at(worker.heard);
-            let mut prefetched = first_key(inbox, socket.dialect(), worker.handle, now).into_iter();
+            cx.received = Moment::now();
+            let now = cx.shared.clock.at(cx.received);
+            let mut prefetched = first_key(inbox, socket.dialect(), cx.handle, now).into_iter();
             for (datagram, source) in inbox.datagrams() {
                 let prefetched = prefetched.next().flatten();
-                worker.counters.bytes_read.add(datagram.len() as u64);
+                cx.counters.bytes_read.add(datagram.len() as u64);
                 match self.responder.gate.admit(datagram, source, socket.address().port(), now.secs) {
                     Some(asked) => {
-                        worker.counters.udp_requests.add(1);
-                        self.responder.answer(&self.client, asked, socket.dialect(), prefetched, worker);
+                        cx.counters.udp_requests.add(1);
+                        self.responder.answer(&self.client, asked, socket.dialect(), prefetched, cx);
                     }
-                    None => worker.counters.udp_dropped.add(1),
+                    None => cx.counters.udp_dropped.add(1),
                 }
                 if self.responder.outbox.is_full() {
-                    worker.counters.bytes_written.add(self.responder.outbox.send(socket) as u64);
+                    cx.counters.bytes_written.add(self.responder.outbox.send(socket) as u64);
                 }
             }
-            worker.counters.bytes_written.add(self.responder.outbox.send(socket) as u64);
+            cx.counters.bytes_written.add(self.responder.outbox.send(socket) as u64);
             // Where they come one by one there is mostly no other yet.
             if inbox.len() < 2 {
                 return;
@@ -138,7 +140,7 @@ impl Responder {
         mut asked: Admitted<'_>,
         dialect: Option<Dialect>,
         mut prefetched: Option<Prefetched<'_>>,
-        worker: &mut WorkerContext<'_>,
+        cx: &mut WorkerContext<'_>,
     ) {
         let payload = asked.payload;
         let Some(first) = payload.first() else {
@@ -147,27 +149,27 @@ impl Responder {
             return;
         };
         let dialect = dialect.unwrap_or_else(|| Dialect::of_first_byte(*first));
-        let context = worker.context(client);
+        let context = cx.context(client);
         let mut session = Session::of_datagram(Some(dialect));
         // Where the command at hand begins, and what is not fed yet.
         let (mut start, mut from) = (0, 0);
         let mut tries = 0;
         while from < payload.len() {
-            let begun = if tries == 0 && from == 0 { worker.heard } else { Moment::now() };
-            let guard = worker.handle.pin(worker.shared.clock.at(begun));
+            let begun = if tries == 0 && from == 0 { cx.received } else { Moment::now() };
+            let guard = cx.handle.pin(cx.shared.clock.at(begun));
             let mut output = Output::new(mem::take(&mut self.reply.bytes));
             let fed = session.feed(&context, &guard, &payload[from..], prefetched.take(), &mut output, 1);
             from += fed.consumed;
-            if fed.requests > 0 && worker.recorder.measured().latency {
+            if fed.requests > 0 && cx.recorder.measured().latency {
                 let took_nanos = Moment::now().nanos_since(begun);
-                worker.recorder.finish(Transport::Udp, took_nanos, guard.now().secs);
+                cx.recorder.finish(Transport::Udp, took_nanos, guard.now().secs);
             }
             self.reply.take_back(output, asked.allowance.bytes());
             drop(guard);
 
             if fed.requests > 0 {
                 if !self.send(&mut asked) {
-                    worker.counters.udp_withheld.add(1);
+                    cx.counters.udp_withheld.add(1);
                     if !self.challenge(&mut asked) {
                         self.reply.refuse(dialect, &payload[start..]);
                         self.send(&mut asked);
@@ -176,15 +178,14 @@ impl Responder {
                 self.reply.clear();
                 (start, tries) = (from, 0);
             }
-            match fed.status {
-                // Nobody watches over UDP: the session says no.
-                FeedStatus::NeedInput | FeedStatus::Close(_) | FeedStatus::Watch(_) => break,
-                FeedStatus::Yield | FeedStatus::Later => {}
-                FeedStatus::TryAgain if tries < TRIES_MAX => {
+            match fed.next {
+                Next::Wait(Waiting::Turn) => {}
+                Next::Wait(Waiting::Memory) if tries < TRIES_MAX => {
                     tries += 1;
                     yield_core();
                 }
-                FeedStatus::TryAgain => break,
+                // Nobody watches over UDP: the session says no. And a datagram is not held: its client asks again.
+                _ => break,
             }
         }
         self.reply.clear();

@@ -5,7 +5,8 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::net::connection_table::Peer;
+use crate::conn::client::Peer;
+use crate::conn::waiter::Waiter;
 use crate::net::listeners::Listener;
 use crate::net::wake::Wake;
 
@@ -20,6 +21,8 @@ pub struct WorkerPool {
 struct Inbox {
     wake: Wake,
     accepted: Mutex<Vec<Accepted>>,
+    /// Connections of this worker that were waiting for a signal.
+    signalled: Mutex<Vec<Waiter>>,
     /// Connections the worker has or is about to have.
     connections: AtomicUsize,
 }
@@ -27,16 +30,22 @@ struct Inbox {
 /// A connection that was accepted and not served yet.
 pub(crate) struct Accepted {
     pub(crate) fd: OwnedFd,
-    /// Which of the crew's listeners it came by.
+    /// Which of the pool's listeners it came by.
     pub(crate) listener: usize,
     pub(crate) peer: Peer,
 }
 
 impl WorkerPool {
-    /// A crew of `workers` that serves these listeners. Errors: no descriptors to be had.
+    /// A pool of `workers` that serves these listeners. Errors: no descriptors to be had.
     pub fn new(workers: usize, listeners: Vec<Listener>) -> io::Result<Self> {
-        let inbox =
-            || Ok(Inbox { wake: Wake::new()?, accepted: Mutex::default(), connections: AtomicUsize::new(0) });
+        let inbox = || {
+            Ok(Inbox {
+                wake: Wake::new()?,
+                accepted: Mutex::default(),
+                signalled: Mutex::default(),
+                connections: AtomicUsize::new(0),
+            })
+        };
         let inboxes = (0..workers).map(|_| inbox()).collect::<io::Result<_>>()?;
         Ok(Self { inboxes, listeners, is_stopping: AtomicBool::new(false) })
     }
@@ -88,6 +97,18 @@ impl WorkerPool {
         std::mem::take(&mut *self.inboxes[index].accepted())
     }
 
+    /// Lets a connection go on that waits for a signal: [`crate::conn::waiter`]. By any thread.
+    pub fn signal(&self, waiter: Waiter) {
+        let inbox = &self.inboxes[waiter.worker];
+        inbox.signalled.lock().unwrap_or_else(PoisonError::into_inner).push(waiter);
+        inbox.wake.ring();
+    }
+
+    /// Takes what was signalled to worker `index`. After [`WorkerPool::take_accepted`], which silences the wake-up.
+    pub(crate) fn take_signalled(&self, index: usize) -> Vec<Waiter> {
+        std::mem::take(&mut *self.inboxes[index].signalled.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Connections of each worker.
     pub(crate) fn loads(&self) -> impl Iterator<Item = usize> {
         self.inboxes.iter().map(|inbox| inbox.connections.load(Relaxed))
@@ -102,5 +123,37 @@ impl WorkerPool {
 impl Inbox {
     fn accepted(&self) -> MutexGuard<'_, Vec<Accepted>> {
         self.accepted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::net::poller::{Events, Interest, Poller, Token};
+
+    #[test]
+    fn a_signal_wakes_the_worker_that_serves_the_waiter() {
+        let pool = WorkerPool::new(2, Vec::new()).expect("descriptors");
+        let (poller, mut events) = (Poller::new().expect("a descriptor"), Events::new());
+        for worker in [0, 1] {
+            poller
+                .add(pool.wake(worker), Token::Client(worker), Interest::Readable)
+                .expect("it is an eventfd");
+        }
+        let mut woken = || {
+            poller.wait(&mut events, Some(Duration::ZERO)).expect("it waits");
+            events.tokens().collect::<Vec<_>>()
+        };
+        assert_eq!(woken(), []);
+        let waiter = |connection| Waiter { worker: 1, connection };
+        pool.signal(waiter(7));
+        pool.signal(waiter(9));
+        assert_eq!(woken(), [Token::Client(1)]);
+        assert_eq!(pool.take_signalled(0), []);
+        pool.take_accepted(1);
+        assert_eq!(pool.take_signalled(1), [waiter(7), waiter(9)]);
+        assert_eq!((woken(), pool.take_signalled(1)), (Vec::new(), Vec::new()));
     }
 }

@@ -11,7 +11,7 @@ use larder_measure::{Histogram, Sampler, Snapshot, Top};
 use larder_protocol::command::Command;
 
 use crate::clock::Moment;
-use crate::conn::frame::single_key;
+use crate::conn::batch::single_key;
 use crate::net::wake::Wake;
 use crate::observe::sample_tap::{SampleTap, Tap};
 

@@ -4,8 +4,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 
 use super::{Buffers, Channel, ClientCertificates, Tls};
-use crate::conn::connection::SCRATCH_BYTES;
-use crate::net::round::ROOM_BYTES_MIN;
+use crate::net::socket::{ROOM_BYTES_MIN, SCRATCH_BYTES};
 use crate::net::socket::{Received, Wire};
 use crate::observe::counters::Counters;
 
@@ -82,7 +81,7 @@ impl Bare {
     }
 
     /// To be called before it is dropped.
-    pub fn say_goodbye(&mut self) {
-        self.0.say_goodbye();
+    pub fn close_notify(&mut self) {
+        self.0.close_notify();
     }
 }

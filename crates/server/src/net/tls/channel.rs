@@ -11,8 +11,8 @@ use rustls::unbuffered::{ConnectionState, EncodeTlsData, UnbufferedStatus};
 
 use crate::conn::session::CloseReason;
 use crate::heap;
-use crate::net::round::ROOM_BYTES_MIN;
-use crate::net::socket::{self, Received};
+
+use crate::net::socket::{self, ROOM_BYTES_MIN, Received};
 use crate::observe::counters::Counters;
 
 /// A connection's keys, and the little that has to wait between two visits.
@@ -213,7 +213,7 @@ impl Channel {
     }
 
     /// Tells the client that nothing more will come, if the socket takes that at once.
-    pub(crate) fn say_goodbye(&mut self, fd: BorrowedFd<'_>) {
+    pub(crate) fn close_notify(&mut self, fd: BorrowedFd<'_>) {
         let is_up = matches!(self.phase, Phase::Established | Phase::Ended);
         if !is_up || self.settle().is_err() || !self.flush(fd).is_ok_and(|is_all| is_all) {
             return;

@@ -1,7 +1,7 @@
 //! `stats conns`.
 
 use super::Lines;
-use crate::net::connection_table::Peer;
+use crate::conn::client::Peer;
 use crate::shared::Shared;
 
 pub(super) fn report(shared: &Shared, lines: &mut Lines) {
@@ -28,7 +28,7 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) {
             lines.add(format_args!("{fd}:listen_addr"), &listener.address);
         }
         lines.add(format_args!("{fd}:state"), client.state().name());
-        let idle_secs = now_secs.saturating_sub(client.heard_secs());
+        let idle_secs = now_secs.saturating_sub(client.input_secs());
         lines.add(format_args!("{fd}:secs_since_last_cmd"), idle_secs);
     }
 }

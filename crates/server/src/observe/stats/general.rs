@@ -6,7 +6,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
 
 use super::Lines;
-use crate::conn::connection::SCRATCH_BYTES;
+use crate::net::socket::SCRATCH_BYTES;
 use crate::shared::Shared;
 use crate::startup::settings::{BUCKET_POWER, Port};
 

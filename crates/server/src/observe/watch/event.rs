@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use larder_protocol::admin::Streams;
 use larder_protocol::dump::uri;
 
+use crate::conn::client::{Client, Peer};
 use crate::conn::session::CloseReason;
-use crate::net::connection_table::{Client, Peer};
 
 /// Something that happened.
 #[derive(Clone, Copy, Debug)]

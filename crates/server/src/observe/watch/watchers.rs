@@ -9,11 +9,10 @@ use larder_protocol::admin::Streams;
 use rustix::event::{PollFd, PollFlags};
 
 use super::{Event, Line};
-use crate::conn::connection::SCRATCH_BYTES;
+use crate::conn::client::Client;
 use crate::conn::session::CloseReason;
 use crate::heap;
-use crate::net::connection_table::Client;
-use crate::net::socket::{Received, Wire};
+use crate::net::socket::{Received, SCRATCH_BYTES, Wire};
 use crate::net::tls::Buffers;
 use crate::net::worker_pool::WorkerPool;
 use crate::observe::counters::Counters;
@@ -161,7 +160,7 @@ impl Watchers {
     fn let_go(&mut self, shared: &Shared, pool: &WorkerPool) {
         let mut left = Vec::new();
         for mut watcher in self.all.extract_if(.., |watcher| watcher.gone.is_some()) {
-            watcher.wire.say_goodbye();
+            watcher.wire.close_notify();
             shared.connection_table.leave(&watcher.client);
             left.push((watcher.client, watcher.gone.unwrap_or(CloseReason::Normal)));
             shared.log.watchers.fetch_sub(1, Relaxed);

@@ -238,7 +238,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "max-reqs-per-event",
         Needed("<num>"),
         "128",
-        "requests of one connection before others have their guard",
+        "requests of one connection before others have their turn",
         |d, v| {
             let message = "Number of requests per event must be greater than 0";
             d.settings.requests_per_event = number_in(v, 1.., message)?;

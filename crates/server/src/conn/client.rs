@@ -1,0 +1,113 @@
+//! A client, as others see it: for `stats conns`, and for whoever watches.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+
+/// A client, as others see it. Its worker writes, anybody reads.
+#[derive(Debug)]
+pub struct Client {
+    /// Its descriptor, by which memcached's tools know it.
+    pub fd: i32,
+    /// Where it calls from.
+    pub peer: Peer,
+    /// Which of the server's listeners it came by: in the order of the server's sockets.
+    pub listener: u16,
+    state: AtomicU8,
+    input_secs: AtomicU32,
+}
+
+/// Where a client calls from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// An address.
+    Tcp(SocketAddr),
+    /// The same machine: such clients have no name.
+    Unix,
+    /// Whoever sends datagrams.
+    Udp,
+}
+
+/// What a client waits for. memcached's names are of its own innards; these are the ones a tool can meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// For its next command.
+    Read,
+    /// It is being served.
+    ParseCommand,
+    /// It sends a value.
+    Value,
+    /// It is to read replies.
+    Write,
+    /// It watches.
+    Watch,
+}
+
+impl Client {
+    /// One that has just come.
+    pub fn new(fd: i32, peer: Peer, listener: usize, now_secs: u32) -> Self {
+        Self {
+            fd,
+            peer,
+            listener: listener as u16,
+            state: AtomicU8::new(State::Read as u8),
+            input_secs: AtomicU32::new(now_secs),
+        }
+    }
+
+    /// Whoever sends a datagram.
+    pub fn of_datagrams() -> Self {
+        Self::new(0, Peer::Udp, 0, 0)
+    }
+
+    pub(crate) fn set_state(&self, state: State) {
+        self.state.store(state as u8, Relaxed);
+    }
+
+    pub(crate) fn state(&self) -> State {
+        let state = self.state.load(Relaxed);
+        [State::ParseCommand, State::Value, State::Write, State::Watch]
+            .into_iter()
+            .find(|known| *known as u8 == state)
+            .unwrap_or(State::Read)
+    }
+
+    /// It sent something.
+    pub(crate) fn on_input(&self, now_secs: u32) {
+        self.input_secs.store(now_secs, Relaxed);
+    }
+
+    pub(crate) fn input_secs(&self) -> u32 {
+        self.input_secs.load(Relaxed)
+    }
+}
+
+impl State {
+    /// memcached's word for it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Read => "conn_read",
+            Self::ParseCommand => "conn_parse_cmd",
+            Self::Value => "conn_nread",
+            Self::Write => "conn_mwrite",
+            Self::Watch => "conn_watch",
+        }
+    }
+}
+
+/// In memcached's notation.
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => f.write_str(&tcp_name(*address)),
+            Self::Unix => f.write_str("unix:"),
+            Self::Udp => f.write_str("udp:"),
+        }
+    }
+}
+
+pub(crate) fn tcp_name(address: SocketAddr) -> String {
+    let family = if address.is_ipv4() { "tcp" } else { "tcp6" };
+    format!("{family}:{address}")
+}

@@ -1,0 +1,261 @@
+//! A connection without its socket: bytes in, slices out. What the socket takes, and when, makes no difference to what a client is told.
+
+#![allow(clippy::unwrap_used)]
+
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use larder_conformance::folder::Folder;
+use larder_engine::{Config, Engine, Handle, LargePages};
+use larder_protocol::Dialect;
+use larder_server::clock::Clock;
+use larder_server::conn::authenticator::Authenticator;
+use larder_server::conn::client::Client;
+use larder_server::conn::connection::Connection;
+use larder_server::conn::output::{Output, Pieces};
+use larder_server::conn::session::{CloseReason, Context, Next, Session, Window};
+use larder_server::conn::waiter::Waiting;
+use larder_server::observe::measure::Recorder;
+use larder_server::shared::Shared;
+use larder_server::startup::settings::Settings;
+
+/// A server without sockets.
+struct Server {
+    shared: Shared,
+    engine: Arc<Engine>,
+    handle: Handle,
+    recorder: Recorder,
+    client: Client,
+}
+
+/// A connection to it, and what came out.
+struct Peer {
+    connection: Connection,
+    sent: Vec<u8>,
+}
+
+impl Server {
+    fn new(settings: Settings) -> Self {
+        let engine = Engine::new(Config {
+            memory_bytes: settings.memory_bytes,
+            item_bytes_max: settings.item_bytes_max,
+            evict: settings.evict,
+            handles_max: 4,
+            index_power: None,
+            large_pages: LargePages::Filled,
+            hash_key: [1, 2],
+        })
+        .unwrap();
+        let authenticator = Authenticator::new(&settings).unwrap();
+        let shared = Shared::new(Arc::clone(&engine), settings, Clock::start()).unwrap();
+        let shared = shared.with_authenticator(authenticator);
+        let (handle, recorder) = (engine.handle().unwrap(), shared.recorder(0));
+        Self { shared, engine, handle, recorder, client: Client::of_datagrams() }
+    }
+
+    /// Gives the connection these bytes, and takes `taken` bytes of its replies; the rest is left to it.
+    fn execute(&mut self, peer: &mut Peer, mut received: &[u8], requests_max: u32, taken: usize) {
+        let context = Context {
+            shared: &self.shared,
+            counters: &self.shared.counters[0],
+            recorder: &self.recorder,
+            worker: 0,
+            client: &self.client,
+        };
+        let guard = self.handle.pin(self.shared.clock.now());
+        let mut output = Output::default();
+        let connection = &mut peer.connection;
+        connection.on_bytes(&context, &guard, &mut received, None, &mut output, requests_max);
+        let mut sent = 0;
+        while sent < output.len_bytes().min(taken) {
+            sent += take(&output, sent, taken - sent, &mut peer.sent);
+        }
+        connection.on_sent(&self.shared.buffers, &output, sent);
+        assert!(connection.keep_input(&self.shared.buffers, received).is_ok());
+    }
+}
+
+impl Peer {
+    fn new() -> Self {
+        Self { connection: Connection::new(Session::new(Some(Dialect::Text))), sent: Vec::new() }
+    }
+
+    /// Takes what was left to the connection, so many bytes at a time.
+    fn drain(&mut self, server: &mut Server, bytes_max: usize) {
+        while let Some(unsent) = self.connection.poll_output() {
+            let guard = server.handle.pin(server.shared.clock.now());
+            let sent = take(&unsent.guarded(&guard), 0, bytes_max, &mut self.sent);
+            self.connection.on_output_sent(sent);
+        }
+    }
+}
+
+/// One send: as many bytes as the socket takes of what follows the first `from`.
+fn take(pieces: &impl Pieces, from: usize, bytes_max: usize, to: &mut Vec<u8>) -> usize {
+    let mut slices = [IoSlice::new(&[]); 2];
+    let filled = pieces.slices(from, &mut slices).expect("the values are there");
+    let before = to.len();
+    to.extend(slices[..filled].iter().flat_map(|slice| slice.iter()).take(bytes_max));
+    assert!(to.len() > before, "nothing of what is left");
+    to.len() - before
+}
+
+fn small() -> Settings {
+    Settings { memory_bytes: 8 << 20, item_bytes_max: 1 << 20, threads: 1, ..Settings::default() }
+}
+
+#[test]
+fn replies_may_be_cut_anywhere() {
+    let mut server = Server::new(small());
+    // Sent from where it lies in the cache.
+    let large = "l".repeat(5_000);
+    let expected =
+        format!("VALUE a 0 1\r\nx\r\nEND\r\nVALUE b 0 5000\r\n{large}\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
+    let request = b"get a\r\nget b a\r\n";
+    let store = format!("set a 0 0 1\r\nx\r\nset b 0 0 5000\r\n{large}\r\n");
+    let mut peer = Peer::new();
+    server.execute(&mut peer, store.as_bytes(), 20, usize::MAX);
+    assert_eq!(peer.sent, b"STORED\r\nSTORED\r\n");
+    for cut in (0..64).chain(5_000..=expected.len()) {
+        for piece in [1_000, 17] {
+            let mut peer = Peer::new();
+            server.execute(&mut peer, request, 20, cut);
+            let is_all = cut >= expected.len();
+            assert_eq!(peer.connection.next(), if is_all { Next::Read } else { Next::Send }, "cut at {cut}");
+            peer.drain(&mut server, piece);
+            assert_eq!(peer.connection.next(), Next::Read);
+            assert_eq!(String::from_utf8_lossy(&peer.sent), expected, "cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn requests_may_be_cut_anywhere() {
+    let request = b"set a 0 0 3\r\nabc\r\nget a b\r\nget a\r\nincr a 1\r\n";
+    let replies = "STORED\r\nVALUE a 0 3\r\nabc\r\nEND\r\nVALUE a 0 3\r\nabc\r\nEND\r\n\
+                   CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
+    for cut in 0..=request.len() {
+        let mut server = Server::new(small());
+        let mut peer = Peer::new();
+        server.execute(&mut peer, &request[..cut], 20, usize::MAX);
+        assert_eq!(peer.connection.next(), Next::Read);
+        server.execute(&mut peer, &request[cut..], 20, usize::MAX);
+        assert_eq!(String::from_utf8_lossy(&peer.sent), replies, "cut at {cut}");
+    }
+}
+
+#[test]
+fn its_share_used_up_it_waits_for_its_turn_and_sends_first() {
+    let mut server = Server::new(small());
+    let mut peer = Peer::new();
+    server.execute(&mut peer, b"mn\r\nmn\r\nmn\r\n", 1, 0);
+    assert_eq!(peer.connection.next(), Next::Send);
+    peer.drain(&mut server, 1);
+    assert_eq!(peer.connection.next(), Next::Wait(Waiting::Turn));
+    server.execute(&mut peer, b"", 1, usize::MAX);
+    assert_eq!(peer.connection.next(), Next::Wait(Waiting::Turn));
+    // What comes in the meantime is behind it.
+    server.execute(&mut peer, b"version\r\n", 1, usize::MAX);
+    server.execute(&mut peer, b"", 1, usize::MAX);
+    assert_eq!(peer.connection.next(), Next::Read);
+    assert!(peer.sent.starts_with(b"MN\r\nMN\r\nMN\r\nVERSION "), "{}", peer.sent.escape_ascii());
+}
+
+#[test]
+fn it_is_closed_when_everything_is_sent() {
+    let mut server = Server::new(small());
+    let mut peer = Peer::new();
+    server.execute(&mut peer, b"mn\r\nquit\r\nmn\r\n", 20, 1);
+    assert_eq!(peer.connection.next(), Next::Send);
+    peer.drain(&mut server, 1);
+    assert_eq!(peer.connection.next(), Next::Close(CloseReason::Normal));
+    assert_eq!(peer.sent, b"MN\r\n");
+}
+
+#[test]
+fn what_a_watcher_was_not_sent_goes_with_it() {
+    let mut server = Server::new(small());
+    let mut peer = Peer::new();
+    server.execute(&mut peer, b"mn\r\nwatch fetchers\r\n", 20, 0);
+    assert!(matches!(peer.connection.next(), Next::Watch(_)));
+    assert_eq!(peer.connection.poll_output().unwrap().to_bytes(), b"MN\r\nOK\r\n");
+}
+
+#[test]
+fn large_values_are_received_into_their_place() {
+    let mut server = Server::new(small());
+    let mut peer = Peer::new();
+    let value = vec![b'v'; 900_000];
+    server.execute(&mut peer, b"set v 0 0 900000\r\n", 20, usize::MAX);
+    let mut rest = &value[..];
+    while peer.connection.is_receiving_value() {
+        let guard = server.handle.pin(server.shared.clock.now());
+        match peer.connection.window(&guard) {
+            Window::Fill(window) => {
+                let n = window.len().min(rest.len()).min(70_001);
+                window[..n].copy_from_slice(&rest[..n]);
+                rest = &rest[n..];
+                peer.connection.on_window_filled(n);
+            }
+            Window::None => break,
+            Window::TryAgain => {}
+        }
+    }
+    assert!(rest.len() < 16 << 10, "{} bytes did not go there", rest.len());
+    server.execute(&mut peer, &[rest, b"\r\nget v\r\n"].concat(), 20, usize::MAX);
+    let expected = [b"STORED\r\nVALUE v 0 900000\r\n", &value[..], b"\r\nEND\r\n"].concat();
+    assert!(peer.sent == expected);
+}
+
+#[test]
+fn a_store_waits_for_memory_that_somebody_holds() {
+    let mut server = Server::new(Settings { memory_bytes: 4 << 20, ..small() });
+    let mut reader = server.engine.handle().unwrap();
+    let mut peer = Peer::new();
+    let value = "v".repeat(60_000);
+    {
+        // Whatever is evicted may still be read under this.
+        let _guard = reader.pin(server.shared.clock.now());
+        let mut stores = 0;
+        while peer.connection.next() == Next::Read {
+            stores += 1;
+            assert!(stores < 1_000, "memory without end");
+            peer.sent.clear();
+            let store = format!("set {stores} 0 0 {}\r\n{value}\r\n", value.len());
+            server.execute(&mut peer, store.as_bytes(), 20, usize::MAX);
+        }
+        assert_eq!(peer.connection.next(), Next::Wait(Waiting::Memory));
+        // Woken too early, it waits on.
+        server.execute(&mut peer, b"", 20, usize::MAX);
+        assert_eq!((peer.connection.next(), &peer.sent[..]), (Next::Wait(Waiting::Memory), &b""[..]));
+    }
+    for _ in 0..100 {
+        if peer.connection.next() == Next::Read {
+            break;
+        }
+        server.execute(&mut peer, b"", 20, usize::MAX);
+    }
+    assert_eq!((peer.connection.next(), &peer.sent[..]), (Next::Read, &b"STORED\r\n"[..]));
+}
+
+#[test]
+fn a_login_waits_until_it_may_be_checked() {
+    let folder = Folder::create();
+    let verifier = larder_auth::Verifier::derive(b"pencil", b"salt", 4_096);
+    let password = larder_auth::Password::Hashed(verifier);
+    let file = larder_auth::render(&[larder_auth::Entry { user: b"user".to_vec(), password }]);
+    folder.write("passwords", String::from_utf8(file).unwrap());
+    let mut server = Server::new(Settings { auth_file: Some(folder.arg("passwords").into()), ..small() });
+    let mut peers = [Peer::new(), Peer::new()];
+    // A wrong one costs as much, and is not remembered.
+    server.execute(&mut peers[0], b"set x 0 0 8\r\nuser pen\r\n", 20, usize::MAX);
+    assert_eq!(peers[0].sent, b"CLIENT_ERROR authentication failure\r\n");
+    server.execute(&mut peers[1], b"set x 0 0 11\r\nuser pencil\r\nmn\r\n", 20, usize::MAX);
+    let Next::Wait(Waiting::Until(when)) = peers[1].connection.next() else { panic!("it is served at once") };
+    assert!(peers[1].sent.is_empty());
+    thread::sleep(when.saturating_duration_since(Instant::now()));
+    server.execute(&mut peers[1], b"", 20, usize::MAX);
+    assert_eq!((peers[1].connection.next(), &peers[1].sent[..]), (Next::Read, &b"STORED\r\nMN\r\n"[..]));
+}
