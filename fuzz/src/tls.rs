@@ -1,5 +1,5 @@
-//! TLS: two clients of one worker. One is honest, and whatever becomes of the other, and however its own bytes are cut, what it
-//! says and hears is whole. The other's bytes are made up, or changed on their way.
+//! TLS: two clients of one worker. One is honest, and whatever becomes of the other, and however its own bytes are cut,
+//! what it says and hears is whole. The other's bytes are made up, or changed on their way.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::os::unix::net::UnixStream;

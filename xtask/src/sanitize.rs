@@ -1,4 +1,5 @@
-//! The engine's tests where reads of memory that is nobody's are seen: under AddressSanitizer, and in Miri. Both need the nightly toolchain.
+//! The engine's tests where reads of memory that is nobody's are seen: under AddressSanitizer, and in Miri. Both need
+//! the nightly toolchain.
 
 use std::process::{Command, Stdio};
 

@@ -5,12 +5,12 @@
 //! cargo bench -p larder-engine --bench pauses [-- EVENT...]
 //! ```
 //!
-//! One thread asks as a worker of larderd does, one request a guard, and each operation is timed by the thread's own CPU
-//! clock: what else the system runs is not in it. What CPU time cannot show, waiting for a lock, shows as a voluntary
-//! context switch; they are counted. A second thread gives the engine its background step once a second, as larderd's
-//! main thread does; its longest turn is told too, since memory waits for the end of guards. Where the host of a virtual
-//! machine takes a core away, the CPU clock may run on: how much was stolen of all cores meanwhile, to 10 ms, is told
-//! last, so that a pause of that kind is known for one.
+//! One thread asks as a worker of larderd does, one request a guard, and each operation is timed by the thread's own
+//! CPU clock: what else the system runs is not in it. What CPU time cannot show, waiting for a lock, shows as a
+//! voluntary context switch; they are counted. A second thread gives the engine its background step once a second, as
+//! larderd's main thread does; its longest turn is told too, since memory waits for the end of guards. Where the host
+//! of a virtual machine takes a core away, the CPU clock may run on: how much was stolen of all cores meanwhile, to 10
+//! ms, is told last, so that a pause of that kind is known for one.
 
 #![allow(clippy::unwrap_used)]
 

@@ -4,10 +4,10 @@
 //! cargo bench -p larder-engine --bench threads [-- THREADS]
 //! ```
 //!
-//! Each thread has a handle of its own, as a worker of larderd has, and does 32 requests a guard with the memory fetched
-//! ahead. One thread and several take guards within each round. Two figures: the rate by the clock, which needs as many
-//! idle cores, and by CPU time, which does not: if threads fight over cache lines or locks, an operation costs each of
-//! them more than it costs one alone.
+//! Each thread has a handle of its own, as a worker of larderd has, and does 32 requests a guard with the memory
+//! fetched ahead. One thread and several take guards within each round. Two figures: the rate by the clock, which needs
+//! as many idle cores, and by CPU time, which does not: if threads fight over cache lines or locks, an operation costs
+//! each of them more than it costs one alone.
 
 #![allow(clippy::unwrap_used)]
 

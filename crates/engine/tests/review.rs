@@ -621,8 +621,8 @@ fn an_upload_of_another_engine_is_not_linked() {
     guard.commit(guard.prepare(b"key"), &store, &mut Some(upload));
 }
 
-/// Segments by queue (the small one, the main one, large items), their memory, and the age of the oldest, counted one by
-/// one.
+/// Segments by queue (the small one, the main one, large items), their memory, and the age of the oldest, counted one
+/// by one.
 fn counted_by_survey(engine: &Engine, now: Now) -> [(u64, u64, u32); 3] {
     let mut queues = [(0, 0, 0); 3];
     for piece in engine.segment_report().pieces {

@@ -55,7 +55,7 @@ pub(crate) struct MiniCache {
     clock: f64,
     /// Weight of an item that was never read.
     novelty: f64,
-    lesson: Lesson,
+    lesson: Adaptation,
     /// Keys with the number of their last eviction and the queue that they left, and the same in order.
     ghost: HashedMap<(u32, u8)>,
     evicted: VecDeque<(u64, u32)>,
@@ -103,7 +103,7 @@ impl Batch {
 
 /// How many keys left each queue, and how many of them came back.
 #[derive(Debug, Default)]
-struct Lesson {
+struct Adaptation {
     evicted: [f64; 2],
     returned: [f64; 2],
     /// Evictions since the last conclusion.
@@ -136,7 +136,7 @@ impl MiniCache {
             waiting: 0,
             clock: 0.0,
             novelty: 1.0,
-            lesson: Lesson::default(),
+            lesson: Adaptation::default(),
             ghost: HashMap::default(),
             evicted: VecDeque::new(),
             evictions: 0,
@@ -352,7 +352,7 @@ impl MiniCache {
 
     /// Changes the worth of new keys after what was learned.
     fn conclude(&mut self) {
-        let Lesson { evicted, returned, fresh } = &mut self.lesson;
+        let Adaptation { evicted, returned, fresh } = &mut self.lesson;
         let share = |queue: u8| returned[usize::from(queue)] / evicted[usize::from(queue)].max(1.0);
         let step = if share(SMALL) > share(MAIN) { 1.05 } else { 0.95 };
         self.novelty = (self.novelty * step).clamp(NOVELTY_MIN, NOVELTY_MAX);

@@ -1,7 +1,7 @@
 //! The time: seconds since shortly before the server's start, and what clients' expiry times mean on that scale.
 //!
-//! It follows the monotonic clock, so that stepping the wall clock neither kills nor revives an item. Wall time is taken
-//! once, at the start: absolute expiry times count from there.
+//! It follows the monotonic clock, so that stepping the wall clock neither kills nor revives an item. Wall time is
+//! taken once, at the start: absolute expiry times count from there.
 
 #[cfg(debug_assertions)]
 mod debug;
@@ -76,8 +76,8 @@ impl Clock {
         self.adjustment.change(change);
     }
 
-    /// What a client's exptime means (memcached, doc/protocol.txt, "Expiration times"): 0 is never, negative is past, up
-    /// to 30 days count from now, and more is a Unix time.
+    /// What a client's exptime means (memcached, doc/protocol.txt, "Expiration times"): 0 is never, negative is past,
+    /// up to 30 days count from now, and more is a Unix time.
     pub fn expiry(&self, exptime: i64, now: Now) -> Expiry {
         match exptime {
             0 => Expiry::NEVER,

@@ -1,7 +1,7 @@
 //! The control plane: what the main thread does while the workers serve. Never on the path of a request.
 //!
-//! It waits for signals and for what commands leave to it (`shutdown`, `lru_crawler crawl`, `watch`), and once a second gives the cache the
-//! time for its background work.
+//! It waits for signals and for what commands leave to it (`shutdown`, `lru_crawler crawl`, `watch`), and once a second
+//! gives the cache the time for its background work.
 
 use std::io;
 

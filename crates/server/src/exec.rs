@@ -1,5 +1,5 @@
-//! What each command does: one `match` over [`Command`], from the client's words to the engine's and back. The commands themselves
-//! are in `read`, `write` and `server`.
+//! What each command does: one `match` over [`Command`], from the client's words to the engine's and back. The commands
+//! themselves are in `read`, `write` and `server`.
 //!
 //! Counters: memcached, doc/protocol.txt, "General-purpose statistics".
 

@@ -143,7 +143,8 @@ fn announce(settings: &Settings) {
     );
 }
 
-/// Starts the workers, waits for the end, and lets them finish what they are at if that was asked for; else they end with the process.
+/// Starts the workers, waits for the end, and lets them finish what they are at if that was asked for; else they end
+/// with the process.
 fn work(
     settings: Settings,
     engine: Arc<Engine>,

@@ -146,14 +146,16 @@ impl Shared {
         [Stop::Now, Stop::Gracefully].into_iter().find(|stop| *stop as u8 == self.stop.load(Relaxed))
     }
 
-    /// Tells those who watch, if any do, what happened on a thread: worker number so and so, or after the last the control thread.
+    /// Tells those who watch, if any do, what happened on a thread: worker number so and so, or after the last the
+    /// control thread.
     pub(crate) fn tell(&self, thread: usize, event: &Event<'_>) {
         if self.observers.wants(event.stream()) {
             self.log.tell(thread, event, &self.control_wake);
         }
     }
 
-    /// Tells those who watch, if any do, what a thread's handle has evicted; and lets it remember what it will evict, or not.
+    /// Tells those who watch, if any do, what a thread's handle has evicted; and lets it remember what it will evict,
+    /// or not.
     pub(crate) fn tell_evictions(&self, thread: usize, handle: &mut Handle) {
         if !self.observers.any() && !handle.records_evictions() {
             return;

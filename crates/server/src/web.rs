@@ -1,7 +1,8 @@
-//! The operator's side (`--admin-listen`): metrics, health, JSON and a live page over HTTP, on listeners and a thread of its own.
+//! The operator's side (`--admin-listen`): metrics, health, JSON and a live page over HTTP, on listeners and a thread
+//! of its own.
 //!
-//! A request here reads counters that are there anyway and never meets a worker. Nothing here can reach a value; keys are told by
-//! [`api`] alone, and only to those who may see them ([`door::AdminEndpoint::shows_keys`]).
+//! A request here reads counters that are there anyway and never meets a worker. Nothing here can reach a value; keys
+//! are told by [`api`] alone, and only to those who may see them ([`door::AdminEndpoint::shows_keys`]).
 //!
 //! | module | what it is |
 //! |---|---|
@@ -44,8 +45,8 @@ pub struct Web {
 }
 
 impl Web {
-    /// Binds what `--admin-listen` names, beside those listeners that were `passed` to us. `None`: nothing is asked for. Errors: exit
-    /// code 71 for an address, 64 for TLS without certificates.
+    /// Binds what `--admin-listen` names, beside those listeners that were `passed` to us. `None`: nothing is asked
+    /// for. Errors: exit code 71 for an address, 64 for TLS without certificates.
     pub fn bind(
         settings: &Settings,
         passed: Vec<Listener>,

@@ -17,7 +17,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 /// A listener of a server of its own.
-struct Door {
+struct Endpoint {
     name: &'static str,
     child: Child,
     at: At,
@@ -34,7 +34,7 @@ trait Stream: Read + Write {}
 
 impl<S: Read + Write> Stream for S {}
 
-impl Door {
+impl Endpoint {
     /// The kinds of listeners, each guarded by `scheme` (`-Y` or `-S`).
     fn all(scheme: &str) -> Vec<Self> {
         let of_its_own = match scheme {
@@ -151,7 +151,7 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for Endpoint {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -245,11 +245,11 @@ const UNAUTHENTICATED: &str = "CLIENT_ERROR unauthenticated\r\n";
 
 #[test]
 fn text() {
-    let endpoints = Door::all("-Y");
+    let endpoints = Endpoint::all("-Y");
     thread::scope(|scope| endpoints.iter().for_each(|door| drop(scope.spawn(|| text_at(door)))));
 }
 
-fn text_at(door: &Door) {
+fn text_at(door: &Endpoint) {
     let all_after =
         |head: &str| TEXT.iter().map(|command| format!("{head}{command}").into_bytes()).collect::<Vec<_>>();
     let stored = door.ask(format!("{TEXT_LOGIN}set canary 0 0 1\r\n7\r\n").as_bytes());
@@ -359,11 +359,11 @@ fn binary_login() -> Vec<u8> {
 
 #[test]
 fn binary() {
-    let endpoints = Door::all("-S");
+    let endpoints = Endpoint::all("-S");
     thread::scope(|scope| endpoints.iter().for_each(|door| drop(scope.spawn(|| binary_at(door)))));
 }
 
-fn binary_at(door: &Door) {
+fn binary_at(door: &Endpoint) {
     let all_after =
         |head: &[u8]| binary_commands().iter().map(|command| [head, command].concat()).collect::<Vec<_>>();
     let get_canary = packet(0x00, b"", b"canary", b"");

@@ -1,4 +1,5 @@
-//! A connection without its socket: bytes in, slices out. What the socket takes, and when, makes no difference to what a client is told.
+//! A connection without its socket: bytes in, slices out. What the socket takes, and when, makes no difference to what
+//! a client is told.
 
 #![allow(clippy::unwrap_used)]
 

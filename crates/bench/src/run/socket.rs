@@ -22,7 +22,7 @@ pub(crate) struct Socket {
     /// Index of its server.
     pub(crate) server: usize,
     /// `None`: closed; it will be opened again.
-    pub(crate) road: Option<Road>,
+    pub(crate) road: Option<Transport>,
     /// UDP. It carries one request at a time.
     pub(crate) is_udp: bool,
     datagrams: DatagramPipeline<Asked>,
@@ -52,14 +52,14 @@ pub(crate) struct Socket {
 
 /// An open connection, or what stands for one.
 #[derive(Debug)]
-pub(crate) enum Road {
+pub(crate) enum Transport {
     /// TCP, TLS, unix socket.
     Stream(Stream),
     /// Sends to one server, and hears of no other.
     Udp(UdpSocket),
 }
 
-impl AsFd for Road {
+impl AsFd for Transport {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Stream(stream) => stream.as_fd(),
@@ -110,7 +110,7 @@ impl Socket {
     }
 
     /// Takes a fresh connection into use.
-    pub(crate) fn open(&mut self, poll: &OwnedFd, id: usize, road: Road) -> io::Result<()> {
+    pub(crate) fn open(&mut self, poll: &OwnedFd, id: usize, road: Transport) -> io::Result<()> {
         epoll::add(poll, &road, epoll::EventData::new_u64(id as u64), epoll::EventFlags::IN)?;
         self.road = Some(road);
         Ok(())
@@ -184,8 +184,8 @@ impl Socket {
     #[inline]
     pub(crate) fn flush(&mut self, poll: &OwnedFd, id: usize) -> io::Result<usize> {
         let stream = match &mut self.road {
-            Some(Road::Stream(stream)) => stream,
-            Some(Road::Udp(socket)) => return send_datagram(socket, &mut self.output),
+            Some(Transport::Stream(stream)) => stream,
+            Some(Transport::Udp(socket)) => return send_datagram(socket, &mut self.output),
             None => return Ok(0),
         };
         let before = self.written;
@@ -229,8 +229,8 @@ impl Socket {
         mut take: impl FnMut(&mut Memory, u64, Option<&Asked>, Event<'_, Asked>),
     ) -> Result<Received, Lost> {
         let stream = match &mut self.road {
-            Some(Road::Stream(stream)) => stream,
-            Some(Road::Udp(_)) => return self.receive_datagram(scratch, control, take),
+            Some(Transport::Stream(stream)) => stream,
+            Some(Transport::Udp(_)) => return self.receive_datagram(scratch, control, take),
             None => return Ok(Received::default()),
         };
         let may_hold_more = matches!(stream, Stream::Tls(_));
@@ -290,7 +290,7 @@ impl Socket {
         control: &Control,
         mut take: impl FnMut(&mut Memory, u64, Option<&Asked>, Event<'_, Asked>),
     ) -> Result<Received, Lost> {
-        let Some(Road::Udp(socket)) = &self.road else { return Ok(Received::default()) };
+        let Some(Transport::Udp(socket)) = &self.road else { return Ok(Received::default()) };
         let bytes = match socket.recv(scratch) {
             Ok(bytes) => bytes,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {

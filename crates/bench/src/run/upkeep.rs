@@ -3,7 +3,7 @@
 use std::io;
 
 use super::asked::Asked;
-use super::socket::{Lost, Road};
+use super::socket::{Lost, Transport};
 use super::thread::{SWEEP_NANOS, Thread};
 use crate::outcome::Failure;
 
@@ -97,9 +97,9 @@ impl Thread {
     pub(super) fn open(&mut self, id: usize) -> io::Result<()> {
         let socket = &mut self.sockets[id];
         let road = if socket.is_udp {
-            Road::Udp(self.plan.roads.open_udp(socket.server)?)
+            Transport::Udp(self.plan.roads.open_udp(socket.server)?)
         } else {
-            Road::Stream(self.plan.roads.open(socket.server, socket.pipeline.protocol())?)
+            Transport::Stream(self.plan.roads.open(socket.server, socket.pipeline.protocol())?)
         };
         socket.open(&self.poll, id, road)
     }

@@ -21,7 +21,7 @@ pub(crate) struct Sink {
     /// Knows which key belongs where.
     client: Client,
     mode: Mode,
-    doors: HashMap<Address, Door>,
+    doors: HashMap<Address, Endpoint>,
     /// Where to note what has been stored.
     receipt: Option<Receipt>,
     pub counts: Counts,
@@ -49,7 +49,7 @@ pub(crate) struct Counts {
 }
 
 /// A server, and what has been asked of it without having been answered.
-struct Door {
+struct Endpoint {
     wire: Wire,
     speaks_meta: bool,
     skew_secs: i64,
@@ -71,7 +71,7 @@ impl Sink {
         };
         // All at once: better to fail before anything has been moved.
         for server in target.servers()? {
-            sink.doors.insert(server.address.clone(), Door::open(&sink.target, &server.address)?);
+            sink.doors.insert(server.address.clone(), Endpoint::open(&sink.target, &server.address)?);
         }
         Ok(sink)
     }
@@ -115,7 +115,7 @@ impl Sink {
     }
 }
 
-impl Door {
+impl Endpoint {
     fn open(target: &Target, address: &Address) -> Result<Self, Failure> {
         let mut wire = Wire::open(target, address)?;
         Ok(Self {

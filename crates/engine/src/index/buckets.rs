@@ -10,8 +10,8 @@
 //! When a bucket is full its last word becomes a LINK to an overflow bucket (the place is then its number + 1). LOCK is
 //! used in the first word of a bucket alone, and says that a writer is at work on the whole chain; readers ignore it.
 //!
-//! Growth is linear hashing (Litwin, VLDB 1980): bucket `n` is split off bucket `n - 2^k`, one at a time, in order, so the
-//! load stays even and no request ever waits for more than a few splits.
+//! Growth is linear hashing (Litwin, VLDB 1980): bucket `n` is split off bucket `n - 2^k`, one at a time, in order, so
+//! the load stays even and no request ever waits for more than a few splits.
 //!
 //! Why a reader without locks misses nothing that is there:
 //! - an entry whose item moves is replaced by one store;
@@ -20,8 +20,8 @@
 //!   reader that misses looks at the first bucket a second time;
 //! - it stays there, unless a split moved it to the last word, and an insert makes that a LINK again; a reader that saw
 //!   no LINK there when it looked below, and then sees one, starts again;
-//! - a split copies first, then publishes the new number of buckets, then clears; a reader that misses and sees the number
-//!   changed starts again.
+//! - a split copies first, then publishes the new number of buckets, then clears; a reader that misses and sees the
+//!   number changed starts again.
 
 use std::io;
 use std::sync::PoisonError;
@@ -176,7 +176,8 @@ impl Index {
         buckets_bytes(memory_bytes, count) + overflow_bytes(memory_bytes)
     }
 
-    /// Moves what has been filled since to a large page, one page of it. False: nothing is to be moved, or the system has no large page now.
+    /// Moves what has been filled since to a large page, one page of it. False: nothing is to be moved, or the system
+    /// has no large page now.
     pub(crate) fn move_to_large_page(&self) -> bool {
         let places = [
             (&self.buckets, self.bucket_count() as usize, &self.large_pages[0]),
@@ -268,8 +269,8 @@ impl Index {
         bits + u32::from(is_split)
     }
 
-    /// Tells the index that `items` more (or fewer) items exist, and lets it grow by a few buckets if they are too many.
-    /// `log` knows the items; `retire` takes overflow buckets out of use.
+    /// Tells the index that `items` more (or fewer) items exist, and lets it grow by a few buckets if they are too
+    /// many. `log` knows the items; `retire` takes overflow buckets out of use.
     pub(crate) fn report(&self, items: i64, budget: &Budget, log: &impl Items, mut retire: impl FnMut(u32)) {
         self.items.fetch_add(items as u64, Relaxed);
         if !self.is_growing() {
@@ -316,8 +317,8 @@ impl Index {
         self.spare().freed.push(overflow);
     }
 
-    /// Fetches ahead what the splits after the next will read: the bucket of one, and the items of one before it. Else each would wait
-    /// for all of a bucket's items, which lie anywhere.
+    /// Fetches ahead what the splits after the next will read: the bucket of one, and the items of one before it. Else
+    /// each would wait for all of a bucket's items, which lie anywhere.
     fn prefetch_splits(&self, log: &impl Items) {
         let new = self.bucket_count();
         let splits_from = |new: u64| (new - (1 << new.ilog2())) as usize;
@@ -420,8 +421,9 @@ impl Index {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The overflow lines of a chain. A line's link is read when the next line is asked for, and not before: by then the
-    /// caller has looked at all words of the line, and an entry that made way for a link in between is further down.
+    /// The overflow lines of a chain. A line's link is read when the next line is asked for, and not before: by then
+    /// the caller has looked at all words of the line, and an entry that made way for a link in between is further
+    /// down.
     fn below<'i>(&'i self, first: &'i Line) -> impl Iterator<Item = &'i Line> {
         let mut line = first;
         std::iter::from_fn(move || {
@@ -480,8 +482,9 @@ pub(crate) struct Bucket<'i> {
 }
 
 impl<'i> Bucket<'i> {
-    /// An entry that was found before the bucket was locked, as it is now, if that is plain to see: it points to the same item and is where
-    /// it was, on the first line. (A line of the overflow may have been revoked by a split, and then still looks as it did.)
+    /// An entry that was found before the bucket was locked, as it is now, if that is plain to see: it points to the
+    /// same item and is where it was, on the first line. (A line of the overflow may have been revoked by a split, and
+    /// then still looks as it did.)
     pub(crate) fn still<'f>(&self, found: &SlotRef<'f>) -> Option<SlotRef<'f>> {
         let entry = Entry(found.word.load(Acquire));
         let is_here = self.first.as_ptr_range().contains(&std::ptr::from_ref(found.word));
@@ -520,8 +523,8 @@ impl<'i> Bucket<'i> {
         true
     }
 
-    /// Removes an entry, and lets one of the overflow take its word, so that chains shrink as they empty. `retire` takes an
-    /// overflow bucket that became empty.
+    /// Removes an entry, and lets one of the overflow take its word, so that chains shrink as they empty. `retire`
+    /// takes an overflow bucket that became empty.
     pub(crate) fn remove(&self, found: &SlotRef<'_>, mut retire: impl FnMut(u32)) {
         self.put(found.word, Entry(0));
         let Some(last) = self.index.below(self.first).last() else { return };
@@ -549,7 +552,8 @@ impl<'i> Bucket<'i> {
 
     fn put(&self, word: &AtomicU64, entry: Entry) {
         if std::ptr::eq(word, &self.first[0]) {
-            // Others try to lock this word: it only ever changes by exchanges, never by a plain store that crosses theirs.
+            // Others try to lock this word: it only ever changes by exchanges, never by a plain store that crosses
+            // theirs.
             word.swap(entry.0 | LOCK, AcqRel);
         } else {
             word.store(entry.0 & !LOCK, Release);

@@ -1,12 +1,14 @@
 //! The keyed hash: NH, then one step of a multilinear hash, both with random words that nobody outside knows.
 //!
-//! NH (Black et al., UMAC, CRYPTO 1999) confuses two keys in one of 2^64 draws of those words, whatever the keys are, as long as they were
-//! chosen without knowing them. What it tells apart is then as far apart as if by chance: any n bits of two hashes are the same with a
-//! probability of 2^-n (strongly universal; Lemire and Kaser, The Computer Journal 2014).
+//! NH (Black et al., UMAC, CRYPTO 1999) confuses two keys in one of 2^64 draws of those words, whatever the keys are,
+//! as long as they were chosen without knowing them. What it tells apart is then as far apart as if by chance: any n
+//! bits of two hashes are the same with a probability of 2^-n (strongly universal; Lemire and Kaser, The Computer
+//! Journal 2014).
 //!
-//! Every request hashes, and who asks for a hundred keys waits for a hundred hashes: 24 bytes take 57 instructions, where SipHash-1-3
-//! takes 141. For that SipHash lets its outputs be seen, and this one does not: from many hashes the words could be worked out. Of
-//! hashes only the order of `lru_crawler metadump` tells, and `-X` takes it from those who should not know it.
+//! Every request hashes, and who asks for a hundred keys waits for a hundred hashes: 24 bytes take 57 instructions,
+//! where SipHash-1-3 takes 141. For that SipHash lets its outputs be seen, and this one does not: from many hashes the
+//! words could be worked out. Of hashes only the order of `lru_crawler metadump` tells, and `-X` takes it from those
+//! who should not know it.
 
 use siphasher::sip::SipHasher24;
 
@@ -53,7 +55,8 @@ impl HashKey {
     /// Longer keys than [`KEY_BYTES_MAX`] have hashes too, but not as good ones.
     #[inline]
     pub(crate) fn hash(&self, key: &[u8]) -> Hash {
-        // The last block overlaps the one before: lengths that are no multiple cost nothing, and with the length nothing is ambiguous.
+        // The last block overlaps the one before: lengths that are no multiple cost nothing, and with the length
+        // nothing is ambiguous.
         let (before, last) = match key.last_chunk() {
             Some(last) => (key[..key.len() - 1].as_chunks().0, words(last)),
             None => (&[][..], short(key)),
@@ -106,7 +109,8 @@ mod tests {
 
     use super::*;
 
-    /// What exact arithmetic has for the same words: `int`s of Python, taken modulo 2^64 and 2^128 where it says so above.
+    /// What exact arithmetic has for the same words: `int`s of Python, taken modulo 2^64 and 2^128 where it says so
+    /// above.
     #[test]
     fn it_is_the_function_that_it_says() {
         let words =
@@ -151,7 +155,8 @@ mod tests {
     /// The key of a number.
     type Make = fn(u64) -> Vec<u8>;
 
-    /// Keys as people make them lie in the index as random ones would: as often as chance has it two share a bucket, or a tag.
+    /// Keys as people make them lie in the index as random ones would: as often as chance has it two share a bucket, or
+    /// a tag.
     #[test]
     #[cfg_attr(miri, ignore = "takes minutes there, and nothing here is unsafe")]
     fn keys_that_are_alike_lie_as_if_by_chance() {

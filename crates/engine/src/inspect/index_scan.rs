@@ -36,8 +36,8 @@ impl IndexScan {
 }
 
 impl Guard<'_> {
-    /// Meets the live items of the next bucket: about seven. Leaves no trace on them. Writers of that bucket wait for less
-    /// than a microsecond, nobody else at all.
+    /// Meets the live items of the next bucket: about seven. Leaves no trace on them. Writers of that bucket wait for
+    /// less than a microsecond, nobody else at all.
     pub fn scan<'t>(&'t self, walk: &mut IndexScan, mut meet: impl FnMut(Fetched<'t>)) {
         self.step(walk);
         for &offset in &walk.offsets {

@@ -105,7 +105,8 @@ pub struct Stats {
     pub segment_bytes: u64,
     /// Segments with memory that are ready to be used.
     pub segments_free: u64,
-    /// The small queue, the main queue, and large items (each in a segment run of its own, whichever queue they wait in).
+    /// The small queue, the main queue, and large items (each in a segment run of its own, whichever queue they wait
+    /// in).
     pub queues: [QueueStats; 3],
 }
 

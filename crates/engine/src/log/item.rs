@@ -208,7 +208,8 @@ impl<'g> ItemRef<'g> {
         }
     }
 
-    /// Takes over what may have changed in the original since it was copied. Under the original's lock, of a copy that nobody sees yet.
+    /// Takes over what may have changed in the original since it was copied. Under the original's lock, of a copy that
+    /// nobody sees yet.
     pub(crate) fn follow(self, original: Self) {
         self.use_word().store(original.use_word().load(Relaxed), Relaxed);
         self.set_cas(original.cas());

@@ -6,9 +6,9 @@
 //! holds what others need is revoked: a value that stopped arriving, or else the one that has most still to come; the
 //! reader whose item has been gone for longest. Nobody else's item goes for it.
 //!
-//! Cutting off counts [`crate::log::segment::Segment::revocations`] up and sends the run through the limbo: who looked at the
-//! count under a guard before, may go on until that guard ends. All of it happens under the runs' lock, and only where
-//! space or memory lacks, or once per step of an upload.
+//! Cutting off counts [`crate::log::segment::Segment::revocations`] up and sends the run through the limbo: who looked
+//! at the count under a guard before, may go on until that guard ends. All of it happens under the runs' lock, and only
+//! where space or memory lacks, or once per step of an upload.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering::*;
@@ -107,7 +107,8 @@ impl Arena {
         }
     }
 
-    /// Where address space lacks: revokes an upload that has to make way. `Some(false)`: none has to; `None`: there is none.
+    /// Where address space lacks: revokes an upload that has to make way. `Some(false)`: none has to; `None`: there is
+    /// none.
     pub(crate) fn revoke_upload(&self, missing_bytes: u64, now: Now) -> Option<bool> {
         let mut leases = self.runs.leases();
         if leases.uploads.is_empty() {

@@ -1,8 +1,9 @@
 //! Runs: where large items live.
 //!
-//! A run is address space of its own, in whole segments beyond those of the log proper, with memory for only the pages that
-//! its item needs. Never moved. A free run stays *warm*: it keeps its pages, and its charge on the budget, for the next
-//! large item, because fresh pages cost several times what the bytes that go into them cost. Whoever lacks memory takes it.
+//! A run is address space of its own, in whole segments beyond those of the log proper, with memory for only the pages
+//! that its item needs. Never moved. A free run stays *warm*: it keeps its pages, and its charge on the budget, for the
+//! next large item, because fresh pages cost several times what the bytes that go into them cost. Whoever lacks memory
+//! takes it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -13,7 +14,8 @@ use crate::log::leases::Leases;
 use crate::log::segment::{FREE, SegmentId};
 use crate::mem::region::PAGE_BYTES;
 
-/// What a run that was warm may have beyond what was asked for: who announces a large value and sends nothing holds no more.
+/// What a run that was warm may have beyond what was asked for: who announces a large value and sends nothing holds no
+/// more.
 const HELD_BYTES_MAX: u64 = 1 << 20;
 
 /// A run that is nobody else's.

@@ -1,4 +1,5 @@
-//! What segments hold, in sums: kept as segments come and go, since there may be too many to look at whenever somebody asks.
+//! What segments hold, in sums: kept as segments come and go, since there may be too many to look at whenever somebody
+//! asks.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -9,7 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) struct SegmentSums {
     /// By place in `Stats::queues`.
     places: Mutex<[Place; 3]>,
-    /// How many segments, and how much of the address space of runs, were ever in use: ids beyond that need not be looked at.
+    /// How many segments, and how much of the address space of runs, were ever in use: ids beyond that need not be
+    /// looked at.
     segments_end: AtomicU32,
     runs_end: AtomicU32,
 }

@@ -1,5 +1,5 @@
-//! A value on cache lines that it shares with nothing: where one core writes often, others that read its neighbours would have to
-//! fetch the line again each time.
+//! A value on cache lines that it shares with nothing: where one core writes often, others that read its neighbours
+//! would have to fetch the line again each time.
 
 use std::ops::Deref;
 

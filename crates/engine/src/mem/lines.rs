@@ -49,8 +49,8 @@ impl Lines {
         is_committed
     }
 
-    /// Moves the `page`th large page's worth of lines to a large page, if the first `filled` lines reach beyond it. False: they do not, or
-    /// the system has none now.
+    /// Moves the `page`th large page's worth of lines to a large page, if the first `filled` lines reach beyond it.
+    /// False: they do not, or the system has none now.
     pub(crate) fn move_to_large_page(&self, page: usize, filled: usize) -> bool {
         let range = self.region.large_page(page).filter(|range| range.end <= filled * LINE_BYTES);
         range.is_some_and(|range| self.region.move_to_large_page(range))

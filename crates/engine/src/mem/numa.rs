@@ -15,16 +15,17 @@ const WORD_BITS: usize = c_ulong::BITS as usize;
 /// Nodes as the kernel takes them, a bit each.
 type Mask = [c_ulong; NODES_MAX / WORD_BITS];
 
-/// From now on new pages of the region come from these nodes in turn, whoever touches them first; those that it has stay where they
-/// are. Errors: there are no such nodes, or the process may not choose (a container's filter of system calls).
+/// From now on new pages of the region come from these nodes in turn, whoever touches them first; those that it has
+/// stay where they are. Errors: there are no such nodes, or the process may not choose (a container's filter of system
+/// calls).
 pub(crate) fn interleave(region: &Region, nodes: &[u32]) -> io::Result<()> {
     let mut mask: Mask = [0; NODES_MAX / WORD_BITS];
     for &node in nodes {
         let word = mask.get_mut(node as usize / WORD_BITS).ok_or(io::ErrorKind::InvalidInput)?;
         *word |= 1 << (node as usize % WORD_BITS);
     }
-    // SAFETY: the mapping is the region's own, and none of its bytes changes. The mask is as long as is said: the kernel reads one bit
-    // less than it is told.
+    // SAFETY: the mapping is the region's own, and none of its bytes changes. The mask is as long as is said: the
+    // kernel reads one bit less than it is told.
     let result = unsafe {
         libc::syscall(
             libc::SYS_mbind,

@@ -72,8 +72,8 @@ impl Region {
         !self.is_strict || os::commit(unsafe { self.base.add(offset) }, bytes)
     }
 
-    /// Asks for pages of 2 MiB where the system has some (transparent huge pages, `madvise` or `always`). They come as memory is
-    /// touched; where there are none it stays as it is.
+    /// Asks for pages of 2 MiB where the system has some (transparent huge pages, `madvise` or `always`). They come as
+    /// memory is touched; where there are none it stays as it is.
     pub(crate) fn prefer_large_pages(&self) {
         os::prefer_large_pages(self.base, self.bytes);
     }
@@ -85,9 +85,10 @@ impl Region {
         (start + LARGE_PAGE_BYTES <= self.bytes).then_some(start..start + LARGE_PAGE_BYTES)
     }
 
-    /// Moves what lies in such a range to a large page, where the system has one; what was never touched there will take memory. Whoever
-    /// reads or writes there meanwhile waits for some hundred microseconds. (Asking beforehand is [`Region::prefer_large_pages`]: then
-    /// whoever touches a page first waits until the system has found one, which may be many milliseconds.) False: not now.
+    /// Moves what lies in such a range to a large page, where the system has one; what was never touched there will
+    /// take memory. Whoever reads or writes there meanwhile waits for some hundred microseconds. (Asking beforehand is
+    /// [`Region::prefer_large_pages`]: then whoever touches a page first waits until the system has found one, which
+    /// may be many milliseconds.) False: not now.
     pub(crate) fn move_to_large_page(&self, range: Range<usize>) -> bool {
         assert!(range.end <= self.bytes);
         make_large_page_ready();
@@ -147,8 +148,8 @@ impl Region {
         }
     }
 
-    /// The same for the lines from where `line` begins to `end`, where there are few if any: the loop above takes fewer steps for many, but
-    /// more to begin.
+    /// The same for the lines from where `line` begins to `end`, where there are few if any: the loop above takes fewer
+    /// steps for many, but more to begin.
     #[inline]
     pub(crate) fn prefetch_lines(&self, mut line: usize, end: usize) {
         let end = end.min(self.bytes);
@@ -180,8 +181,9 @@ impl Drop for Region {
     }
 }
 
-/// Takes a large page, touches it, and gives it back: the system hands out next what it got last. What a page costs that the system has to
-/// find, and in a virtual machine its host as well, is paid here, where nobody waits for it, and not while it is copied to.
+/// Takes a large page, touches it, and gives it back: the system hands out next what it got last. What a page costs
+/// that the system has to find, and in a virtual machine its host as well, is paid here, where nobody waits for it, and
+/// not while it is copied to.
 fn make_large_page_ready() {
     let Ok(scratch) = Region::reserve_committed(2 * LARGE_PAGE_BYTES) else { return };
     scratch.prefer_large_pages();

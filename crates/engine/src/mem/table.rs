@@ -15,8 +15,8 @@ use crate::mem::region::{PAGE_BYTES, Region};
 /// Bytes of zero are a value of the type, and it has nothing to drop.
 pub(crate) unsafe trait Zeroed: Sync {}
 
-/// A slice that lives in a [`Region`]. The allocator would do, but that clears by hand what is to lie on cache lines: then a table made
-/// for all that may come takes memory for it from the start.
+/// A slice that lives in a [`Region`]. The allocator would do, but that clears by hand what is to lie on cache lines:
+/// then a table made for all that may come takes memory for it from the start.
 #[cfg(not(all(loom, test)))]
 pub(crate) struct Table<T> {
     region: Region,

@@ -55,8 +55,9 @@ impl Guard<'_> {
         self.admit_shape(&self.upload_shape(store, value_bytes)?, store.key)
     }
 
-    /// Allocation for a value of which [`crate::UPLOAD_BYTES_MIN`] or more have come and the rest is still arriving (`store.value` is ignored).
-    /// Memory is charged as it fills. Errors: also where others that are arriving have more right to what there is.
+    /// Allocation for a value of which [`crate::UPLOAD_BYTES_MIN`] or more have come and the rest is still arriving
+    /// (`store.value` is ignored). Memory is charged as it fills. Errors: also where others that are arriving have more
+    /// right to what there is.
     pub fn reserve(&self, store: &Store<'_>, value_bytes: u32) -> Result<Upload, WriteError> {
         let shape = self.upload_shape(store, value_bytes)?;
         let first_bytes = Upload::first_step_bytes(&shape);
@@ -87,8 +88,9 @@ impl Guard<'_> {
         })
     }
 
-    /// The next piece of the upload to be filled from the socket, under this guard; empty only when the value is complete.
-    /// Errors: `OutOfMemory` also where it was revoked, since others needed its memory. Panics if the upload is of another engine.
+    /// The next piece of the upload to be filled from the socket, under this guard; empty only when the value is
+    /// complete. Errors: `OutOfMemory` also where it was revoked, since others needed its memory. Panics if the upload
+    /// is of another engine.
     pub fn window<'u>(&'u self, upload: &'u mut Upload) -> Result<&'u mut [u8], WriteError> {
         assert!(upload.is_of(&self.handle.engine), "an upload is filled where it was reserved");
         if upload.is_revoked() {
@@ -112,9 +114,9 @@ impl Guard<'_> {
         Ok(upload.window())
     }
 
-    /// Stores a complete upload under the terms of the `store` (same key, flags and binary_key as at `reserve`; `store.value` is
-    /// ignored). Takes the upload unless the answer is `TryAgain`. Panics if there is none, not all of it has arrived, or it was
-    /// reserved for another key or engine.
+    /// Stores a complete upload under the terms of the `store` (same key, flags and binary_key as at `reserve`;
+    /// `store.value` is ignored). Takes the upload unless the answer is `TryAgain`. Panics if there is none, not all of
+    /// it has arrived, or it was reserved for another key or engine.
     pub fn commit(&self, hash: Hash, store: &Store<'_>, upload: &mut Option<Upload>) -> Stored {
         let whole = upload.as_mut().expect("commit takes an upload");
         assert!(whole.is_of(&self.handle.engine), "commit takes what was reserved here");

@@ -1,8 +1,8 @@
 //! Large items: a run of segments each, filled while the value arrives, and kept for readers that are slow.
 //!
 //! Unsafe code lives here because a value is written where it will lie, and read beyond the guard in which it was
-//! found. The invariant: until an upload is committed its run is known to nobody else; once committed nobody writes
-//! to it. A run is taken from an upload, or from pins, only through the limbo (`leases.rs`): who saw under a guard that it
+//! found. The invariant: until an upload is committed its run is known to nobody else; once committed nobody writes to
+//! it. A run is taken from an upload, or from pins, only through the limbo (`leases.rs`): who saw under a guard that it
 //! was not revoked may use it until that guard ends.
 #![allow(unsafe_code)]
 

@@ -179,8 +179,8 @@ impl Guard<'_> {
         allocator.append_nearest(arena, &request, flush_mark)
     }
 
-    /// A run for an item of `item_bytes`, with memory for its first `bytes` at least; `missing_bytes` of it are still to
-    /// come.
+    /// A run for an item of `item_bytes`, with memory for its first `bytes` at least; `missing_bytes` of it are still
+    /// to come.
     pub(crate) fn take_run(
         &self,
         item_bytes: usize,

@@ -60,8 +60,8 @@ impl Scheme {
 }
 
 impl Authenticator {
-    /// The guard that the settings ask for. Reads the password file, so rights to it must not be given up yet. Errors: no
-    /// file, or one that cannot be read or understood.
+    /// The guard that the settings ask for. Reads the password file, so rights to it must not be given up yet. Errors:
+    /// no file, or one that cannot be read or understood.
     pub fn new(settings: &Settings) -> Result<Option<Self>, Refusal> {
         let (scheme, path) = match (&settings.auth_file, settings.sasl) {
             (Some(path), _) => (Scheme::Ascii, path.clone()),
@@ -93,7 +93,8 @@ impl Authenticator {
         &self.path
     }
 
-    /// Reads the file again. Who is in stays in. If the file cannot be used the passwords stay as they are, and the journal says why.
+    /// Reads the file again. Who is in stays in. If the file cannot be used the passwords stay as they are, and the
+    /// journal says why.
     pub fn reload(&self) {
         match read(&self.path, self.scheme, &self.secret) {
             Ok(table) => {
@@ -112,9 +113,9 @@ impl Authenticator {
 
     /// Whether this is the user's password. `Err`: ask again at that moment.
     ///
-    /// What a microsecond cannot tell costs milliseconds, in which a worker serves nobody. So there is one such check at a
-    /// time in the whole server, and a pause after it: whoever tries passwords can take a worker a fifth of its time, and all
-    /// who would log in that way wait in turn.
+    /// What a microsecond cannot tell costs milliseconds, in which a worker serves nobody. So there is one such check
+    /// at a time in the whole server, and a pause after it: whoever tries passwords can take a worker a fifth of its
+    /// time, and all who would log in that way wait in turn.
     pub(crate) fn check(&self, user: &[u8], password: &[u8]) -> Result<bool, Instant> {
         let table = self.table();
         if let Some(is_right) = table.check(user, password) {

@@ -1,8 +1,9 @@
-//! Requests that arrived together: framed one after the other, their keys hashed and their memory fetched ahead, then executed in
-//! order by one loop, [`Batch::execute`].
+//! Requests that arrived together: framed one after the other, their keys hashed and their memory fetched ahead, then
+//! executed in order by one loop, [`Batch::execute`].
 //!
-//! Four kinds of batch go through it: lines `get <key>` and lines `set <key> <flags> <exptime> <bytes>` with their values, which are most of
-//! what caches are asked and are framed with one look at each; whole requests of any kind; and the keys of one get of many.
+//! Four kinds of batch go through it: lines `get <key>` and lines `set <key> <flags> <exptime> <bytes>` with their
+//! values, which are most of what caches are asked and are framed with one look at each; whole requests of any kind;
+//! and the keys of one get of many.
 
 use std::ops::Range;
 
@@ -83,8 +84,8 @@ impl<R: Framed> Batch<R> {
         Self { requests: ArrayVec::new(), hashes: ArrayVec::new(), are_changes }
     }
 
-    /// Executes the requests in order, until one of them wants the connection to do something else than go on. What is done with is added
-    /// to `progress`.
+    /// Executes the requests in order, until one of them wants the connection to do something else than go on. What is
+    /// done with is added to `progress`.
     #[inline(always)]
     fn execute<'t>(
         &self,
@@ -170,7 +171,8 @@ pub(crate) fn serve_plain_gets(
     Some(next)
 }
 
-/// Carries out the plain sets at the head of `input`, if there are enough of them to be worth it: at most `requests_max`.
+/// Carries out the plain sets at the head of `input`, if there are enough of them to be worth it: at most
+/// `requests_max`.
 #[inline]
 pub(crate) fn serve_plain_sets(
     executor: &mut Executor<'_, '_, '_, '_>,
@@ -217,8 +219,8 @@ fn frame_plain_sets<'i>(batch: &mut Batch<FramedSet<'i>>, input: &'i [u8], reque
     }
 }
 
-/// Looks up keys of a list until their replies are enough for one turn. `None`: all of them; else how many bytes of the list
-/// are still to be looked up, and what is to happen before.
+/// Looks up keys of a list until their replies are enough for one turn. `None`: all of them; else how many bytes of the
+/// list are still to be looked up, and what is to happen before.
 pub(crate) fn look_up(
     executor: &mut Executor<'_, '_, '_, '_>,
     get: Get<'_>,
@@ -272,8 +274,8 @@ impl<'i> Batch<FramedRequest<'i>> {
         Self::new(true)
     }
 
-    /// Adds the whole requests of any kind at the head of `input`, at most `requests_max`, the first of which has no line feed in its
-    /// first `scanned_bytes`. Says what stands behind them.
+    /// Adds the whole requests of any kind at the head of `input`, at most `requests_max`, the first of which has no
+    /// line feed in its first `scanned_bytes`. Says what stands behind them.
     #[inline]
     pub(crate) fn frame(
         &mut self,

@@ -1,17 +1,18 @@
-//! A connection without its socket: takes the bytes that were received, executes what they ask for, offers its replies, and is told how much
-//! of them was sent.
+//! A connection without its socket: takes the bytes that were received, executes what they ask for, offers its replies,
+//! and is told how much of them was sent.
 //!
 //! Whoever owns it calls, in this order:
-//! - [`Connection::next`] says what it wants. While that is [`Next::Read`]: [`Connection::window`], to receive a large value straight into its
-//!   place, or else [`Connection::on_bytes`] with what was received; [`Connection::on_bytes`] without bytes after [`Next::Wait`].
+//! - [`Connection::next`] says what it wants. While that is [`Next::Read`]: [`Connection::window`], to receive a large
+//!   value straight into its place, or else [`Connection::on_bytes`] with what was received; [`Connection::on_bytes`]
+//!   without bytes after [`Next::Wait`].
 //! - the replies of that call are in the [`Output`] given to it: valid as long as the guard, so to be sent, and
 //!   [`Connection::on_sent`] to be called, before that is dropped.
 //! - [`Connection::keep_input`] with the bytes that are left.
 //! - while it wants [`Next::Send`]: [`Connection::poll_output`], and [`Connection::on_output_sent`].
 //!
-//! It owns no buffer while idle. What was received and is not a whole request yet is kept here, and so is what could not
-//! be sent; while there is any of that, nothing more is read, so what a client can make the server keep is bounded by
-//! one read and the output of one call.
+//! It owns no buffer while idle. What was received and is not a whole request yet is kept here, and so is what could
+//! not be sent; while there is any of that, nothing more is read, so what a client can make the server keep is bounded
+//! by one read and the output of one call.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -85,8 +86,9 @@ impl Connection {
         self.session.filled(n);
     }
 
-    /// Executes what is asked, in what was kept and in `received`, which becomes what is left of it: at most `requests_max` requests.
-    /// Replies go to `out`. What it wants next is in [`Fed::next`], unless `out` has to be sent first.
+    /// Executes what is asked, in what was kept and in `received`, which becomes what is left of it: at most
+    /// `requests_max` requests. Replies go to `out`. What it wants next is in [`Fed::next`], unless `out` has to be
+    /// sent first.
     pub fn on_bytes<'t>(
         &mut self,
         cx: &Context<'_>,
@@ -124,8 +126,8 @@ impl Connection {
         fed
     }
 
-    /// Keeps what is left of the bytes that were received. Errors: it is part of a request, and too much of one; then the connection is to
-    /// be closed when all is sent.
+    /// Keeps what is left of the bytes that were received. Errors: it is part of a request, and too much of one; then
+    /// the connection is to be closed when all is sent.
     pub fn keep_input(&mut self, buffers: &Arc<BufferBudget>, rest: &[u8]) -> Result<(), InputRefused> {
         if rest.is_empty() && self.input.bytes.capacity() == 0 {
             return Ok(());

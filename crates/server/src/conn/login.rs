@@ -1,5 +1,5 @@
-//! A client before it is let in: what it says goes here instead of to the executor, so that nothing is executed, looked up or
-//! given memory for whoever has not logged in.
+//! A client before it is let in: what it says goes here instead of to the executor, so that nothing is executed, looked
+//! up or given memory for whoever has not logged in.
 
 use std::time::Instant;
 
@@ -157,8 +157,8 @@ impl Login {
     }
 }
 
-/// Counts a login that failed, and tells of it now and then: who tries passwords must not fill the journal. Whom they tried to be is not
-/// told, since people type their password there.
+/// Counts a login that failed, and tells of it now and then: who tries passwords must not fill the journal. Whom they
+/// tried to be is not told, since people type their password there.
 fn note_failure(executor: &Executor<'_, '_, '_, '_>) {
     let cx = executor.cx;
     cx.counters.auth_errors.add(1);
@@ -169,8 +169,8 @@ fn note_failure(executor: &Executor<'_, '_, '_, '_>) {
 
 /// A login of the text dialect, or what stands in its place.
 ///
-/// memcached, doc/protocol.txt, "Authentication": `set <key> <flags> <exptime> <bytes>\r\n<username> <password>\r\n`, where key,
-/// flags and exptime mean nothing.
+/// memcached, doc/protocol.txt, "Authentication": `set <key> <flags> <exptime> <bytes>\r\n<username> <password>\r\n`,
+/// where key, flags and exptime mean nothing.
 #[derive(Debug, PartialEq, Eq)]
 enum Token<'a> {
     NeedInput,

@@ -20,8 +20,8 @@ pub trait Pieces {
     /// All of them, if they are in one piece.
     fn plain(&self) -> Option<&[u8]>;
 
-    /// Fills `slices` with what follows the first `sent` bytes and says how many it filled: less than all there are if the rest fits.
-    /// `None`: one of the values is gone ([`ValueRef::value`]).
+    /// Fills `slices` with what follows the first `sent` bytes and says how many it filled: less than all there are if
+    /// the rest fits. `None`: one of the values is gone ([`ValueRef::value`]).
     fn slices<'s>(&'s self, sent: usize, slices: &mut [IoSlice<'s>]) -> Option<usize>;
 }
 

@@ -1,17 +1,19 @@
 //! One client's conversation: bytes in, replies out, no socket.
 //!
-//! The walk of a GET: the worker receives from all sockets that are ready and starts fetching the memory of each one's first key; then
-//! `Connection::on_bytes` calls [`Session::feed`]. Lines `get <key>` go through [`batch::serve_plain_gets`]; all else becomes a `Batch` of the
-//! whole requests that arrived (`Frame::of`, `Dialect::parse`: they borrow). `Guard::prepare` and `Guard::hint_gets` fetch their
-//! memory ahead; then `Batch::execute` takes them in order to [`Executor::execute`] and on to `Executor::get` (plain ones go there at
-//! once), which asks `Guard::get_hinted` and writes the item with [`Form::encode`] into the [`Output`]. The worker sends that when all that
-//! it had received are executed (`ClientSocket::send`).
+//! The walk of a GET: the worker receives from all sockets that are ready and starts fetching the memory of each one's
+//! first key; then `Connection::on_bytes` calls [`Session::feed`]. Lines `get <key>` go through
+//! [`batch::serve_plain_gets`]; all else becomes a `Batch` of the whole requests that arrived (`Frame::of`,
+//! `Dialect::parse`: they borrow). `Guard::prepare` and `Guard::hint_gets` fetch their memory ahead; then
+//! `Batch::execute` takes them in order to [`Executor::execute`] and on to `Executor::get` (plain ones go there at
+//! once), which asks `Guard::get_hinted` and writes the item with [`Form::encode`] into the [`Output`]. The worker
+//! sends that when all that it had received are executed (`ClientSocket::send`).
 //!
-//! The walk of a SET: the same way through [`batch::serve_plain_sets`] or [`Executor::execute`], with the value where it lies in the input,
-//! and on to `Executor::store` and `Guard::store_hinted`. A value that has not arrived whole becomes an `Arrival`: from then on the
-//! worker receives into [`Session::window`]. A small one waits beside its command line and is executed as if it had come at once; a large
-//! one (`UPLOAD_BYTES_MIN`), once its first bytes have come, goes straight to its place in the cache (`Executor::reserve`,
-//! `Guard::window`) and is linked there by `Guard::commit`.
+//! The walk of a SET: the same way through [`batch::serve_plain_sets`] or [`Executor::execute`], with the value where
+//! it lies in the input, and on to `Executor::store` and `Guard::store_hinted`. A value that has not arrived whole
+//! becomes an `Arrival`: from then on the worker receives into [`Session::window`]. A small one waits beside its
+//! command line and is executed as if it had come at once; a large one (`UPLOAD_BYTES_MIN`), once its first bytes have
+//! come, goes straight to its place in the cache (`Executor::reserve`, `Guard::window`) and is linked there by
+//! `Guard::commit`.
 
 use std::ops::Range;
 
@@ -128,7 +130,8 @@ impl Session {
     }
 
     /// Answers what `input` asks: what the last call left over and what came since. At most `requests_max` requests and
-    /// about [`OUTPUT_BYTES_MAX`] bytes of replies. `prefetched`: the first key of this input, if its memory is being fetched already.
+    /// about [`OUTPUT_BYTES_MAX`] bytes of replies. `prefetched`: the first key of this input, if its memory is being
+    /// fetched already.
     pub fn feed<'t>(
         &mut self,
         cx: &Context<'_>,
@@ -382,7 +385,8 @@ impl Session {
         self.look_up(executor, get, form, &mut None, line_bytes - spaces, progress)
     }
 
-    /// Looks up a list of keys, of which there are `line_bytes` with the line's end, and remembers that there are more if it has to stop.
+    /// Looks up a list of keys, of which there are `line_bytes` with the line's end, and remembers that there are more
+    /// if it has to stop.
     fn look_up(
         &mut self,
         executor: &mut Executor<'_, '_, '_, '_>,

@@ -182,8 +182,8 @@ impl Arrival {
         executor.refuse_for_memory(&request)
     }
 
-    /// The place for what comes next, where a large value has one. Not for the last few bytes: read into a buffer, they bring the next
-    /// request along, and the value becomes whole only there.
+    /// The place for what comes next, where a large value has one. Not for the last few bytes: read into a buffer, they
+    /// bring the next request along, and the value becomes whole only there.
     pub(crate) fn window<'u>(&'u mut self, guard: &'u Guard<'_>) -> Result<Option<&'u mut [u8]>, WriteError> {
         let Place::Cache { upload: Some(upload), .. } = &mut self.place else { return Ok(None) };
         let missing_bytes = upload.missing_bytes() as usize;

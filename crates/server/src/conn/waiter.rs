@@ -1,12 +1,12 @@
 //! Requests that wait for something other than their client's next bytes.
 //!
-//! A session that cannot answer yet returns [`crate::conn::session::Next::Wait`], and leaves the request unconsumed or itself in a
-//! state that says what comes next. Whoever owns the connection executes it again, with no new bytes, when what it waits for has come
-//! about; it may do so too early, so the session looks again and may wait again. Meanwhile nothing more is read from that client, and
-//! replies to what it asked before are sent.
+//! A session that cannot answer yet returns [`crate::conn::session::Next::Wait`], and leaves the request unconsumed or
+//! itself in a state that says what comes next. Whoever owns the connection executes it again, with no new bytes, when
+//! what it waits for has come about; it may do so too early, so the session looks again and may wait again. Meanwhile
+//! nothing more is read from that client, and replies to what it asked before are sent.
 //!
-//! A reply that may not leave before a write is durable is held in the same way: the session hands the write and its [`Waiter`] to the
-//! store, returns [`Waiting::Signal`], and the store signals the waiter when the write is on disk.
+//! A reply that may not leave before a write is durable is held in the same way: the session hands the write and its
+//! [`Waiter`] to the store, returns [`Waiting::Signal`], and the store signals the waiter when the write is on disk.
 
 use std::time::Instant;
 
@@ -25,7 +25,8 @@ pub enum Waiting {
     Signal,
 }
 
-/// Names a connection to whoever is to wake it. It may have gone by then, and another have its place: that one looks, and waits on.
+/// Names a connection to whoever is to wake it. It may have gone by then, and another have its place: that one looks,
+/// and waits on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiter {
     /// The worker that serves it.
@@ -53,6 +54,6 @@ impl RetryDeadline {
     }
 }
 
-/// How long a request waits for memory that is being reclaimed, before it is told that there is none. Guards last microseconds; only
-/// a thread that lost its core while it held one takes longer.
+/// How long a request waits for memory that is being reclaimed, before it is told that there is none. Guards last
+/// microseconds; only a thread that lost its core while it held one takes longer.
 const RETRY_SECS: u32 = 2;

@@ -1,5 +1,5 @@
-//! The search for expired items that `lru_crawler crawl` asks for. The engine looks for them by itself as well, a little every
-//! second; this one goes through all items at once. The control thread does the work.
+//! The search for expired items that `lru_crawler crawl` asks for. The engine looks for them by itself as well, a
+//! little every second; this one goes through all items at once. The control thread does the work.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

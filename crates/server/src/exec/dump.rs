@@ -1,6 +1,6 @@
-//! Answers that are made by a walk over all items: dumps of keys, and the table of sizes. Given piece by piece, so that a worker
-//! serves others between, and memory stays bounded however many items there are: while a client does not read, its walk
-//! stands still.
+//! Answers that are made by a walk over all items: dumps of keys, and the table of sizes. Given piece by piece, so that
+//! a worker serves others between, and memory stays bounded however many items there are: while a client does not read,
+//! its walk stands still.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,8 @@ impl Dump {
         Self::of(What::Keys { format, classes })
     }
 
-    /// Of up to `items_max` keys of one class, with the sizes of their values; 0: of all, as far as they fit into 2 MiB.
+    /// Of up to `items_max` keys of one class, with the sizes of their values; 0: of all, as far as they fit into 2
+    /// MiB.
     pub fn cached(class: usize, items_max: u32) -> Self {
         let items_left = if items_max == 0 { u64::MAX } else { items_max.into() };
         Self::of(What::Cached { class, items_left, bytes_left: CACHED_BYTES_MAX })

@@ -232,5 +232,6 @@ pub(super) fn footprint(key_bytes: usize, value_bytes: usize, expiry: Expiry) ->
     }
 }
 
-/// What an item takes beside its key and value, its share of the index and of what lies fallow included (docs/benchmarks.md).
+/// What an item takes beside its key and value, its share of the index and of what lies fallow included
+/// (docs/benchmarks.md).
 const OVERHEAD_BYTES: usize = 32;

@@ -1,4 +1,5 @@
-//! Commands about the server: flush_all, stats, refresh_certs, shutdown. Those that steer the cache are in [`crate::exec::admin`].
+//! Commands about the server: flush_all, stats, refresh_certs, shutdown. Those that steer the cache are in
+//! [`crate::exec::admin`].
 
 use arrayvec::ArrayVec;
 use larder_engine::Item;

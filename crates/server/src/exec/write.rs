@@ -84,7 +84,8 @@ impl<'t> Executor<'_, '_, '_, 't> {
         Ok(reply)
     }
 
-    /// Refuses a store whose value is still to come where it would be refused whatever comes. `Err`: with this reply, or to be tried again.
+    /// Refuses a store whose value is still to come where it would be refused whatever comes. `Err`: with this reply,
+    /// or to be tried again.
     pub fn admit_value(&mut self, store: command::Store<'_>) -> Result<(), Option<Reply<'t, Item<'t>>>> {
         let guard = self.guard;
         let expiry = Expiries::of(&store, self);

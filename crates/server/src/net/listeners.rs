@@ -39,7 +39,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// One that somebody else has opened. Its clients are as options for all say. Errors: the system tells no address of it.
+    /// One that somebody else has opened. Its clients are as options for all say. Errors: the system tells no address
+    /// of it.
     pub(crate) fn passed(fd: OwnedFd, settings: &Settings) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&fd, true)?;
         let bound = rustix::net::getsockname(&fd)?;

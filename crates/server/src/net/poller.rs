@@ -65,8 +65,8 @@ impl Poller {
         Ok(epoll::delete(&self.epoll, fd)?)
     }
 
-    /// Waits until something is ready or the time is over (`None`: for ever), in place of what was reported before. A signal ends it
-    /// as well.
+    /// Waits until something is ready or the time is over (`None`: for ever), in place of what was reported before. A
+    /// signal ends it as well.
     pub(crate) fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
         // Rounded up to what epoll can tell apart, so that nobody is woken just before the time.
         let timeout = timeout.map(|timeout| {

@@ -1,8 +1,8 @@
 //! A client's socket, plain or TLS, and the connection that is served on it.
 //!
-//! All that a client is answered leaves by [`Wire::send`]: what is large or gathered right after it was executed, while the guard still
-//! keeps it valid; what is small together with that of the other connections of the round ([`ClientSocket::send`]); and
-//! what the socket did not take, when it takes more.
+//! All that a client is answered leaves by [`Wire::send`]: what is large or gathered right after it was executed, while
+//! the guard still keeps it valid; what is small together with that of the other connections of the round
+//! ([`ClientSocket::send`]); and what the socket did not take, when it takes more.
 
 use std::io::{self, IoSlice};
 use std::mem;
@@ -111,8 +111,9 @@ impl ClientSocket {
             && now_secs.saturating_sub(self.client.input_secs()) > timeout_secs
     }
 
-    /// Goes on because the socket is ready, or because its turn has come: sends what is left over; then receives, unless it has something to
-    /// execute first. Says how many bytes of `scratch` it received; or what it wants, if there is nothing to execute.
+    /// Goes on because the socket is ready, or because its turn has come: sends what is left over; then receives,
+    /// unless it has something to execute first. Says how many bytes of `scratch` it received; or what it wants, if
+    /// there is nothing to execute.
     pub(crate) fn on_readable(
         &mut self,
         cx: &mut WorkerContext<'_>,
@@ -130,8 +131,9 @@ impl ClientSocket {
         self.connection.first_key(received)
     }
 
-    /// Executes what was received: its share of requests (`-R`). Small replies are left in the worker's output: where there, to be given to
-    /// [`ClientSocket::send`] when all of the round are executed. `Err`: nothing is left to be sent.
+    /// Executes what was received: its share of requests (`-R`). Small replies are left in the worker's output: where
+    /// there, to be given to [`ClientSocket::send`] when all of the round are executed. `Err`: nothing is left to be
+    /// sent.
     pub(crate) fn execute(
         &mut self,
         cx: &mut WorkerContext<'_>,
@@ -270,8 +272,8 @@ impl ClientSocket {
         received
     }
 
-    /// Receives into the windows of a large value, as far as there are any and the socket has bytes: `Bytes` if the value
-    /// is complete and what comes next belongs into the scratch buffer.
+    /// Receives into the windows of a large value, as far as there are any and the socket has bytes: `Bytes` if the
+    /// value is complete and what comes next belongs into the scratch buffer.
     fn receive_value(&mut self, cx: &mut WorkerContext<'_>) -> Received {
         for _ in 0..WINDOWS_PER_EVENT {
             let guard = cx.handle.pin(cx.shared.clock.now());
@@ -361,8 +363,8 @@ impl Wire {
         }
     }
 
-    /// The one way out: sends until all is sent or the socket takes no more, and says how much is taken. What is taken may still be
-    /// held: [`Wire::flush`].
+    /// The one way out: sends until all is sent or the socket takes no more, and says how much is taken. What is taken
+    /// may still be held: [`Wire::flush`].
     #[inline]
     pub(crate) fn send(
         &mut self,
@@ -478,8 +480,8 @@ pub(crate) fn write(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<us
 pub(crate) const SCRATCH_BYTES: usize = 64 << 10;
 /// Room in the scratch buffer for whoever is received from last.
 pub(crate) const ROOM_BYTES_MIN: usize = SCRATCH_BYTES / 2;
-/// Replies up to this size wait for those of the whole round; larger ones cost so much to send that what that finds in the caches
-/// matters little.
+/// Replies up to this size wait for those of the whole round; larger ones cost so much to send that what that finds in
+/// the caches matters little.
 const SMALL_BYTES_MAX: usize = 8 << 10;
 /// Parts of one gathered write. What does not fit goes with the next.
 const SLICES_MAX: usize = 64;

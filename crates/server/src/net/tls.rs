@@ -48,8 +48,8 @@ struct Loaded {
 }
 
 impl Tls {
-    /// Reads the certificates, if TLS is on. Before rights are given up: keys may be root's to read. Errors: a file that
-    /// cannot be read or does not hold what it should; exit code 64.
+    /// Reads the certificates, if TLS is on. Before rights are given up: keys may be root's to read. Errors: a file
+    /// that cannot be read or does not hold what it should; exit code 64.
     pub fn load(settings: &TlsSettings) -> Result<Option<Self>, Refusal> {
         if !settings.is_enabled {
             return Ok(None);
@@ -61,8 +61,8 @@ impl Tls {
     }
 
     /// Reads the certificates anew (`refresh_certs`, SIGHUP). New connections get the new ones, those there are keep
-    /// theirs. Errors: as [`Tls::load`]; then the old ones stay, and the journal says why: it names files, which are no client's
-    /// business.
+    /// theirs. Errors: as [`Tls::load`]; then the old ones stay, and the journal says why: it names files, which are no
+    /// client's business.
     pub fn reload(&self) -> Result<(), LoadError> {
         let contexts = Contexts::load(&self.settings)
             .inspect_err(|error| tracing::error!("{error}; the old certificates stay"))?;

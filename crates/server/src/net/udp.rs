@@ -1,9 +1,9 @@
 //! UDP: requests that are one datagram each, served by the worker that receives them.
 //!
-//! The walk of a datagram: the worker's poller reports a socket, [`UdpEndpoint::serve`] receives a batch ([`inbox`]) and fetches
-//! what its keys need ahead ([`first_key`]), the [`gate`] says how much may be sent in answer, a session of its own answers
-//! ([`Session::feed`]), and the replies of the whole batch are sent together ([`outbox`]). Nothing of a datagram outlives
-//! its answer.
+//! The walk of a datagram: the worker's poller reports a socket, [`UdpEndpoint::serve`] receives a batch ([`inbox`])
+//! and fetches what its keys need ahead ([`first_key`]), the [`gate`] says how much may be sent in answer, a session of
+//! its own answers ([`Session::feed`]), and the replies of the whole batch are sent together ([`outbox`]). Nothing of a
+//! datagram outlives its answer.
 //!
 //! Each command's reply is a message of its own, numbered from 0, as memcached sends them. A get of many keys is one
 //! command: its hits and END are one message, as doc/protocol.txt has it and memcached did up to 1.5. Threat, defaults
@@ -106,8 +106,9 @@ impl UdpEndpoint {
     }
 }
 
-/// The first key of each datagram, where that is plain to see; their memory is being fetched from then on. Of datagrams that will be
-/// dropped too: this is a hint, and no reply. (Where a cookie stands before the commands nothing is plain.)
+/// The first key of each datagram, where that is plain to see; their memory is being fetched from then on. Of datagrams
+/// that will be dropped too: this is a hint, and no reply. (Where a cookie stands before the commands nothing is
+/// plain.)
 fn first_key<'i>(
     inbox: &'i Inbox,
     dialect: Option<Dialect>,
@@ -258,8 +259,8 @@ const ITEM_OVERHEAD_BYTES: usize = 4 << 10;
 const KEPT_BYTES_MAX: usize = 64 << 10;
 /// How often a socket is received from before others have their turn.
 const BATCHES_PER_EVENT: u32 = 4;
-/// How often a command that waits for memory to be reclaimed is tried. What is dropped then is lost, as datagrams may be;
-/// a worker that waited would hold up all its clients.
+/// How often a command that waits for memory to be reclaimed is tried. What is dropped then is lost, as datagrams may
+/// be; a worker that waited would hold up all its clients.
 const TRIES_MAX: u32 = 64;
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 //! All workers wait on all listeners; the kernel wakes one. Whoever accepts keeps the connection, unless another worker
 //! has fewer: then it goes to that one's inbox, so that few connections spread over all workers.
 //!
-//! What is ready is served in rounds of four steps ([`Round`]): receive from each connection; start fetching the memory of each one's
-//! first key, so that none waits alone for it; execute what each asks, in order; send. Each step finds its own code in the caches
-//! of the core, not the kernel's.
+//! What is ready is served in rounds of four steps ([`Round`]): receive from each connection; start fetching the memory
+//! of each one's first key, so that none waits alone for it; execute what each asks, in order; send. Each step finds
+//! its own code in the caches of the core, not the kernel's.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -173,7 +173,8 @@ impl Worker {
         Some(tick.map_or(rest, |tick| tick.min(rest)))
     }
 
-    /// A connection's socket is ready, or its turn in the queue has come. It joins the round if it has something to execute.
+    /// A connection's socket is ready, or its turn in the queue has come. It joins the round if it has something to
+    /// execute.
     fn on_readable(
         &mut self,
         fd: usize,
@@ -193,8 +194,8 @@ impl Worker {
         }
     }
 
-    /// Executes what was received in a round, one connection after the other, once the memory of each one's first key is being fetched; and
-    /// then sends.
+    /// Executes what was received in a round, one connection after the other, once the memory of each one's first key
+    /// is being fetched; and then sends.
     fn execute(&mut self, round: &mut Round, cx: &mut WorkerContext<'_>, scratch: &[u8]) {
         let members = &mut round.members;
         if members.is_empty() {
@@ -215,8 +216,8 @@ impl Worker {
         round.filled_bytes = 0;
     }
 
-    /// The first key of each member, where that is plain to see: from then on its memory is being fetched. None, if there is but one member:
-    /// it would wait for this as long as for the memory.
+    /// The first key of each member, where that is plain to see: from then on its memory is being fetched. None, if
+    /// there is but one member: it would wait for this as long as for the memory.
     fn prefetch<'s>(
         &self,
         members: &[Member],
@@ -245,8 +246,8 @@ impl Worker {
 
     /// Sends the replies that members of a round still have in the worker's output.
     ///
-    /// Never inlined into what executes requests: with nothing but this loop between two system calls, a send costs an eighth less
-    /// than with a request executed in between (docs/scaling.md).
+    /// Never inlined into what executes requests: with nothing but this loop between two system calls, a send costs an
+    /// eighth less than with a request executed in between (docs/scaling.md).
     #[inline(never)]
     fn send(&mut self, members: &[Member], cx: &mut WorkerContext<'_>) {
         for Member { fd, replies, .. } in members {
@@ -303,8 +304,8 @@ impl Worker {
         }
     }
 
-    /// Waits for something other than a connection's socket, which may have more to tell and must not wake us meanwhile. False if the
-    /// connection had to be closed.
+    /// Waits for something other than a connection's socket, which may have more to tell and must not wake us
+    /// meanwhile. False if the connection had to be closed.
     fn park(&mut self, fd: usize) -> bool {
         let Some(socket) = self.connections.get_mut(fd).and_then(Option::as_deref_mut) else { return false };
         if self.poller.delete(&*socket).is_err() {

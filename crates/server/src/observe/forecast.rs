@@ -1,4 +1,5 @@
-//! The hit ratio at other sizes: the control thread plays what happened to a sample of the keys against caches in miniature.
+//! The hit ratio at other sizes: the control thread plays what happened to a sample of the keys against caches in
+//! miniature.
 
 use std::mem;
 use std::sync::{Mutex, PoisonError};
@@ -97,8 +98,8 @@ impl Forecaster {
     }
 }
 
-/// What a server would have for items: the ghost takes a 64th, and some segments are free or still being filled. The index takes about
-/// a tenth of what small items take, which is counted with them.
+/// What a server would have for items: the ghost takes a 64th, and some segments are free or still being filled. The
+/// index takes about a tenth of what small items take, which is counted with them.
 fn size(settings: &Settings, factor: f64) -> Size {
     let memory_bytes = (settings.memory_bytes as f64 * factor) as u64;
     let segment_bytes = larder_engine::segment_bytes(memory_bytes as usize, settings.threads + 1) as u64;
@@ -109,7 +110,8 @@ fn size(settings: &Settings, factor: f64) -> Size {
 /// Times the memory that there is.
 pub const FACTORS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
 const FALLOW_SEGMENTS: u64 = 8;
-/// Followed keys, in the largest of the miniatures: a key costs about 100 bytes in each, so all of them are 2 MiB beside the cache.
+/// Followed keys, in the largest of the miniatures: a key costs about 100 bytes in each, so all of them are 2 MiB
+/// beside the cache.
 const KEYS_MAX: usize = 4 << 10;
 /// With fewer than these a sample says little: rather than less of the keys, less of the time is looked at.
 const KEYS_MIN: usize = KEYS_MAX / 2;

@@ -1,8 +1,8 @@
-//! What the operator is told on stderr (docs/logs.md): events, each with a level, as lines of text or of JSON; and the verbose log
-//! (`-vv`) in memcached's own words.
+//! What the operator is told on stderr (docs/logs.md): events, each with a level, as lines of text or of JSON; and the
+//! verbose log (`-vv`) in memcached's own words.
 //!
-//! Events are `tracing`'s. What is not wanted costs a look at one word, and nothing here is on the path of a request unless `-vv` has
-//! put it there.
+//! Events are `tracing`'s. What is not wanted costs a look at one word, and nothing here is on the path of a request
+//! unless `-vv` has put it there.
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -30,7 +30,8 @@ pub struct JournalSettings {
 /// What lines look like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// Time, level, message, `name=value`. For systemd's journal, which has a time of its own, the level as a number in front.
+    /// Time, level, message, `name=value`. For systemd's journal, which has a time of its own, the level as a number in
+    /// front.
     #[default]
     Text,
     /// An object with `timestamp`, `level`, `message` and what else the event has.
@@ -110,7 +111,8 @@ pub fn refuse(message: &str) {
     }
 }
 
-/// A line in memcached's words, whole, whatever bytes it has: for when somebody wants them (`ObserverFlags::is_verbose`).
+/// A line in memcached's words, whole, whatever bytes it has: for when somebody wants them
+/// (`ObserverFlags::is_verbose`).
 pub(crate) fn wire(line: &[u8]) {
     if let Some(Journal { form: Form::Json, .. }) = JOURNAL.get() {
         tracing::debug!("{}", String::from_utf8_lossy(line));

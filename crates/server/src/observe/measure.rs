@@ -1,6 +1,7 @@
 //! What the server measures of itself: latencies, the busiest keys, and what happens to a sample of the keys.
 //!
-//! A worker writes its own [`Meter`] alone; whoever wants to know reads all of them. What is switched off costs a branch.
+//! A worker writes its own [`Meter`] alone; whoever wants to know reads all of them. What is switched off costs a
+//! branch.
 
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -186,7 +187,8 @@ impl Measures {
         }
     }
 
-    /// Service times of a class by a road, since the start: from when a worker had the bytes to when the reply was ready to be sent.
+    /// Service times of a class by a road, since the start: from when a worker had the bytes to when the reply was
+    /// ready to be sent.
     pub fn service(&self, transport: Transport, class: Class) -> Snapshot {
         self.sum(|meter| &meter.service[transport as usize][class as usize])
     }
@@ -202,7 +204,8 @@ impl Measures {
         sum
     }
 
-    /// The busiest keys and the busiest prefixes of late, with estimates of how often they were asked for: of half weight after half a minute.
+    /// The busiest keys and the busiest prefixes of late, with estimates of how often they were asked for: of half
+    /// weight after half a minute.
     pub fn busiest(&self, max: usize) -> (Vec<Hot>, Vec<Hot>) {
         let tops: Vec<_> = self.meters.iter().map(|meter| lock(&meter.tops)).collect();
         (
@@ -250,8 +253,8 @@ impl Recorder {
         self.measures.measured
     }
 
-    /// A request was answered. Not before: what has to be tried again, or goes to the next turn, comes here again. A list of keys
-    /// tells [`Recorder::key`] of each by itself.
+    /// A request was answered. Not before: what has to be tried again, or goes to the next turn, comes here again. A
+    /// list of keys tells [`Recorder::key`] of each by itself.
     #[inline]
     pub(crate) fn answered(&self, command: &Command<'_>) {
         self.count(Class::of(command), 1);

@@ -1,5 +1,5 @@
-//! Who follows what requests do, if anybody: watchers, statistics by prefix, a verbose log. Asked once a request, so it is one word
-//! that is written only when somebody comes or goes.
+//! Who follows what requests do, if anybody: watchers, statistics by prefix, a verbose log. Asked once a request, so it
+//! is one word that is written only when somebody comes or goes.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

@@ -1,7 +1,7 @@
 //! `stats detail`: commands counted by what stands before the delimiter in their keys.
 //!
-//! Every worker counts for itself. A table has room for so many prefixes and no more: whoever invents prefixes must not make it
-//! grow without end. What came first stays.
+//! Every worker counts for itself. A table has room for so many prefixes and no more: whoever invents prefixes must not
+//! make it grow without end. What came first stays.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,5 +1,5 @@
-//! What is told of requests to those who pay attention: watchers, `stats detail` and the verbose log. Everything here happens only
-//! while somebody does ([`crate::observe::observer_flags`]).
+//! What is told of requests to those who pay attention: watchers, `stats detail` and the verbose log. Everything here
+//! happens only while somebody does ([`crate::observe::observer_flags`]).
 
 use larder_engine::{Hash, Item, Miss};
 use larder_protocol::admin::Streams;

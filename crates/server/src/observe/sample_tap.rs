@@ -1,9 +1,10 @@
 //! What happens to the keys of a sample, on its way from the workers to the curve: in bursts.
 //!
-//! The control thread asks for a burst about once a second. Workers tell what they see of the sample until one of them has told as
-//! much as it was asked for; then all are silent until the next burst. So there is a bound on what the curve costs, however few the keys
-//! are and however often they are asked for. And a worker with little to do weighs no more than what it does: all tell of the same time. Of
-//! the time in which they are silent nothing is counted, the reads neither.
+//! The control thread asks for a burst about once a second. Workers tell what they see of the sample until one of them
+//! has told as much as it was asked for; then all are silent until the next burst. So there is a bound on what the
+//! curve costs, however few the keys are and however often they are asked for. And a worker with little to do weighs no
+//! more than what it does: all tell of the same time. Of the time in which they are silent nothing is counted, the
+//! reads neither.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -17,8 +18,8 @@ use crate::observe::measure::lock;
 /// What workers were asked for, and what they have told since that was last taken.
 #[derive(Debug)]
 pub(crate) struct SampleTap {
-    /// Odd: the number of the burst at hand. Even: it is over. Every worker looks once for each time that it wakes; written twice for each
-    /// burst.
+    /// Odd: the number of the burst at hand. Even: it is over. Every worker looks once for each time that it wakes;
+    /// written twice for each burst.
     number: AtomicU32,
     /// Keys whose hash is below this are followed.
     threshold: AtomicU64,

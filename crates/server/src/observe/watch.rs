@@ -1,7 +1,8 @@
 //! What `watch` tells: lines about what happens, from the workers to those who watch.
 //!
-//! A worker that has something to tell writes the line into a ring of its own, or drops it if that is full. The control thread
-//! collects the lines and sends them (`watchers`): so whoever does not read holds up nobody, and loses lines himself.
+//! A worker that has something to tell writes the line into a ring of its own, or drops it if that is full. The control
+//! thread collects the lines and sends them (`watchers`): so whoever does not read holds up nobody, and loses lines
+//! himself.
 
 mod event;
 mod watchers;

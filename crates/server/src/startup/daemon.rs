@@ -7,8 +7,8 @@ use crate::startup::options::{EXIT_FAILURE, Refusal};
 use crate::startup::privileges::{self, Target};
 use crate::startup::settings::Settings;
 
-/// Goes to the background: a new session, `/` as directory (unless `-r`: a core file belongs where we started),
-/// nothing on stdio (unless `-v` or `--log-level` wants something told). Only while there is one thread. Errors: exit code 1.
+/// Goes to the background: a new session, `/` as directory (unless `-r`: a core file belongs where we started), nothing
+/// on stdio (unless `-v` or `--log-level` wants something told). Only while there is one thread. Errors: exit code 1.
 pub fn detach(settings: &Settings) -> Result<(), Refusal> {
     let keeps_stdio = settings.verbosity > 0 || settings.journal.level.is_some();
     nix::unistd::daemon(settings.core_dumps, keeps_stdio).map_err(|error| {

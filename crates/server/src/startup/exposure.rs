@@ -6,7 +6,8 @@ use crate::net::listeners::{Address, Listener};
 use crate::net::tls::{ClientCertificates, TlsSettings};
 use crate::web::Web;
 
-/// One line for each admin listener that more than this machine can reach, and that tells strangers how the server is doing.
+/// One line for each admin listener that more than this machine can reach, and that tells strangers how the server is
+/// doing.
 pub fn admin_warnings(web: &Web) -> Vec<String> {
     if web.needs_login() {
         return Vec::new();
@@ -37,8 +38,8 @@ pub fn certificate_warnings(listeners: &[Listener], tls: &TlsSettings) -> Vec<St
     asking.collect()
 }
 
-/// One line for each listener, of TCP or UDP, that more than this machine can reach, and at which nobody is asked who they
-/// are. There is nothing to say if all must log in.
+/// One line for each listener, of TCP or UDP, that more than this machine can reach, and at which nobody is asked who
+/// they are. There is nothing to say if all must log in.
 ///
 /// Unix sockets have a file's owner and mode.
 pub fn warnings(listeners: &[Listener], udp: &[SocketAddr], needs_login: bool) -> Vec<String> {

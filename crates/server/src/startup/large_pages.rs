@@ -4,8 +4,8 @@ use std::fs;
 
 use larder_engine::LargePages;
 
-/// As many as are wanted, but none where the machine is set to have none: the kernel makes them all the same for who asks as
-/// the engine does (madvise(2), MADV_COLLAPSE).
+/// As many as are wanted, but none where the machine is set to have none: the kernel makes them all the same for who
+/// asks as the engine does (madvise(2), MADV_COLLAPSE).
 pub fn allowed(wanted: LargePages) -> LargePages {
     let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     if wanted == LargePages::Never || !is_never(&setting) {

@@ -4,8 +4,8 @@ use std::fs;
 
 use larder_engine::Engine;
 
-/// Spreads what every worker looks into over the nodes that this process runs on, if it runs on several and nobody has settled
-/// otherwise for it. To be called before anything is stored.
+/// Spreads what every worker looks into over the nodes that this process runs on, if it runs on several and nobody has
+/// settled otherwise for it. To be called before anything is stored.
 pub fn spread(engine: &Engine) {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let processors =
@@ -21,8 +21,9 @@ pub fn spread(engine: &Engine) {
     }
 }
 
-/// The nodes of which this process may use memory and processors, by its `status` (proc(5)) and the processors of each node. One
-/// whose processors it may not use (`taskset`, a cgroup's set) would only be far away; so would memory without processors.
+/// The nodes of which this process may use memory and processors, by its `status` (proc(5)) and the processors of each
+/// node. One whose processors it may not use (`taskset`, a cgroup's set) would only be far away; so would memory
+/// without processors.
 fn nodes(status: &str, processors_of: impl Fn(u32) -> String) -> Vec<u32> {
     let allowed = |name| status.lines().find_map(|line| line.strip_prefix(name)).map_or(Vec::new(), numbers);
     let processors = allowed("Cpus_allowed_list:");

@@ -147,8 +147,8 @@ fn roots_own(path: &Path) -> Option<PathBuf> {
 /// Folders and links on the way to a file at most.
 const STEPS_MAX: usize = 256;
 
-/// Raises the limit on descriptors to `wanted`, or as far as the system allows if that is `needed` at least: then the last connections
-/// may find none left. Errors: the system allows fewer; exit code 71.
+/// Raises the limit on descriptors to `wanted`, or as far as the system allows if that is `needed` at least: then the
+/// last connections may find none left. Errors: the system allows fewer; exit code 71.
 pub fn allow_descriptors(wanted: u64, needed: u64) -> Result<(), Refusal> {
     let limit = getrlimit(Resource::Nofile);
     // None: no limit.
@@ -192,11 +192,11 @@ pub fn allow_locked_memory() {
     let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
 }
 
-/// Keeps resident what this process touches from now on (`-k`), and says so if the system does not allow it, as memcached does. To be
-/// called as the user that serves.
+/// Keeps resident what this process touches from now on (`-k`), and says so if the system does not allow it, as
+/// memcached does. To be called as the user that serves.
 ///
-/// Not what it never touches: most of what the engine reserves is address space for a limit that may be raised. And not under a limit,
-/// which counts that address space: allocations would fail when it is reached.
+/// Not what it never touches: most of what the engine reserves is address space for a limit that may be raised. And not
+/// under a limit, which counts that address space: allocations would fail when it is reached.
 pub fn lock_memory() {
     let is_unlimited = getrlimit(Resource::Memlock).current.is_none()
         || capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));

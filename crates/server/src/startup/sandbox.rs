@@ -1,9 +1,9 @@
-//! `-o drop_privileges`: what a server that serves has no need of, the kernel refuses it from then on. Whoever should ever make larderd
-//! run code of theirs can open no file, start no program and connect nowhere.
+//! `-o drop_privileges`: what a server that serves has no need of, the kernel refuses it from then on. Whoever should
+//! ever make larderd run code of theirs can open no file, start no program and connect nowhere.
 //!
-//! Two fences. Seccomp lets through the system calls that serving takes; all others fail with EPERM. Landlock closes the
-//! file system, but for reading in the directories of files that SIGHUP reads again (passwords, certificates); if there are none, no
-//! file can be opened at all.
+//! Two fences. Seccomp lets through the system calls that serving takes; all others fail with EPERM. Landlock closes
+//! the file system, but for reading in the directories of files that SIGHUP reads again (passwords, certificates); if
+//! there are none, no file can be opened at all.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,9 +20,9 @@ use seccompiler::{
 
 use crate::startup::options::{EXIT_OS_ERROR, Refusal};
 
-/// Confines this process, for good. `reloaded` are the files that must stay readable: by their directories, so that a file
-/// that takes the place of another is found. To be called before other threads start: they inherit it. Errors: the kernel has no
-/// such fences; exit code 71.
+/// Confines this process, for good. `reloaded` are the files that must stay readable: by their directories, so that a
+/// file that takes the place of another is found. To be called before other threads start: they inherit it. Errors: the
+/// kernel has no such fences; exit code 71.
 pub fn sandbox(reloaded: &[PathBuf]) -> Result<(), Refusal> {
     let refuse = |error: &dyn std::fmt::Display| {
         Refusal::new(EXIT_OS_ERROR, format!("larderd: -o drop_privileges: {error}"))
@@ -42,8 +42,8 @@ pub fn sandbox(reloaded: &[PathBuf]) -> Result<(), Refusal> {
         .map_err(|error| refuse(&error))
 }
 
-/// Leaves nothing of the file system but reading in the directories of `reloaded`, and no TCP connections outwards. Whether
-/// the kernel can.
+/// Leaves nothing of the file system but reading in the directories of `reloaded`, and no TCP connections outwards.
+/// Whether the kernel can.
 fn close_file_system(reloaded: &[PathBuf]) -> Result<bool, landlock::RulesetError> {
     let status = Ruleset::default()
         .handle_access(AccessFs::from_all(ABI::V5))?
@@ -63,8 +63,8 @@ fn directories(files: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
         .filter_map(|file| file.as_deref().and_then(Path::parent).map(Path::to_owned))
 }
 
-/// A new process cannot be told from a new thread in the arguments of clone3, which lie in memory. Told that there is no such
-/// call, the C library takes clone.
+/// A new process cannot be told from a new thread in the arguments of clone3, which lie in memory. Told that there is
+/// no such call, the C library takes clone.
 fn no_clone3() -> Result<SeccompFilter, seccompiler::BackendError> {
     let rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32), arch()?)

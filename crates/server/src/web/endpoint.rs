@@ -68,9 +68,9 @@ pub(super) fn is_local(address: &Address) -> bool {
 }
 
 impl AdminEndpoint {
-    /// Is a request for this host meant for us? A page of somebody else's, open in the operator's browser, could name this
-    /// machine by a name of its own (DNS rebinding) and read what a loopback listener tells anybody: so that one wants to be called by
-    /// its address, or localhost.
+    /// Is a request for this host meant for us? A page of somebody else's, open in the operator's browser, could name
+    /// this machine by a name of its own (DNS rebinding) and read what a loopback listener tells anybody: so that one
+    /// wants to be called by its address, or localhost.
     pub(super) fn is_meant(&self, host: Option<&str>) -> bool {
         !self.is_local_only || host.is_some_and(is_this_machine)
     }

@@ -1,5 +1,5 @@
-//! `/metrics`, in the Prometheus text format 0.0.4: what prometheus-memcached-exporter would tell of this server, under the names that
-//! dashboards know, and what larder knows beyond that.
+//! `/metrics`, in the Prometheus text format 0.0.4: what prometheus-memcached-exporter would tell of this server, under
+//! the names that dashboards know, and what larder knows beyond that.
 
 mod larder;
 mod memcached;

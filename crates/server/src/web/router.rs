@@ -73,8 +73,8 @@ fn found(content_type: &'static str, content: Bytes) -> Reply {
     reply
 }
 
-/// What browsers are told about every response: run and load nothing but our own files, show them in no frame, keep nothing, and let no
-/// other site read it.
+/// What browsers are told about every response: run and load nothing but our own files, show them in no frame, keep
+/// nothing, and let no other site read it.
 const FENCES: [(HeaderName, &str); 5] = [
     (
         header::CONTENT_SECURITY_POLICY,

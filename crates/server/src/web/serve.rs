@@ -183,7 +183,8 @@ where
 const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 /// Nor does the head of a request, or the pause before it.
 const HEAD_MAX: Duration = Duration::from_secs(10);
-/// After this a connection ends with its next response: who does not read what it asked for does not keep a place for ever.
+/// After this a connection ends with its next response: who does not read what it asked for does not keep a place for
+/// ever.
 const LIFE_MAX: Duration = Duration::from_secs(60);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The head of a request at most; hyper wants no less than 8 KiB.

@@ -72,7 +72,8 @@ impl Token {
         Ok(Self(token.to_owned()))
     }
 
-    /// Does the request name it? Takes as long whether it is nearly right or not at all; only its length could be learned.
+    /// Does the request name it? Takes as long whether it is nearly right or not at all; only its length could be
+    /// learned.
     fn is_named_in(&self, headers: &HeaderMap) -> bool {
         let Some((scheme, token)) =
             headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().split_at_checked(SCHEME.len()))

@@ -284,7 +284,8 @@ mod orders {
         use loom::sync::atomic::AtomicU64;
         model(|| {
             let epochs = Arc::new(Epochs::new(2));
-            // Whether the item is linked, and whether its memory is still there; the tag that it was retired with, 0: not yet.
+            // Whether the item is linked, and whether its memory is still there; the tag that it was retired with, 0:
+            // not yet.
             let shared = Arc::new((AtomicU64::new(1), AtomicU64::new(1), crate::sync::Mutex::new(0)));
             let reader = thread::spawn({
                 let (epochs, shared) = (Arc::clone(&epochs), Arc::clone(&shared));

@@ -68,8 +68,8 @@ fn split_tls(entry: &str) -> (Option<TlsPrefix>, &str) {
     }
 }
 
-/// Reads an entry of `-l`: `[notls:|btls:|mtls:][proto[ascii|binary|negotiating]:][tag[name]:|tag_name_:]host[:port]`, IPv6
-/// in brackets if a port follows. Tags are taken and have no effect.
+/// Reads an entry of `-l`: `[notls:|btls:|mtls:][proto[ascii|binary|negotiating]:][tag[name]:|tag_name_:]host[:port]`,
+/// IPv6 in brackets if a port follows. Tags are taken and have no effect.
 pub(super) fn listen_spec(entry: &str) -> Result<ListenSpec<'_>, String> {
     let (tls, mut rest) = split_tls(entry);
     let mut protocol = Protocol::Default;

@@ -69,8 +69,8 @@ impl Bare {
         }
     }
 
-    /// Sends from the head of these, and says how many bytes of them are taken: [`Bare::flush`] sends what of them is held.
-    /// Errors: of the socket, or there is no TLS yet or any more.
+    /// Sends from the head of these, and says how many bytes of them are taken: [`Bare::flush`] sends what of them is
+    /// held. Errors: of the socket, or there is no TLS yet or any more.
     pub fn say(&mut self, lent: &mut Lent, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         self.0.write(parts, &mut lent.buffers)
     }

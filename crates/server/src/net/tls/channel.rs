@@ -75,8 +75,8 @@ impl Channel {
         !self.outgoing.is_empty()
     }
 
-    /// Reads records once and decrypts those that are whole into `plain`, which is [`ROOM_BYTES_MIN`] long or longer; goes
-    /// on with the handshake, if it is that.
+    /// Reads records once and decrypts those that are whole into `plain`, which is [`ROOM_BYTES_MIN`] long or longer;
+    /// goes on with the handshake, if it is that.
     pub(crate) fn receive(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -136,8 +136,9 @@ impl Channel {
         Ok(opened)
     }
 
-    /// Reads behind the beginning of a handshake message that is longer than a record, in a buffer of its own: the worker's
-    /// may have little room left, and copying it there and back would cost more than a client spends on a packet.
+    /// Reads behind the beginning of a handshake message that is longer than a record, in a buffer of its own: the
+    /// worker's may have little room left, and copying it there and back would cost more than a client spends on a
+    /// packet.
     fn receive_message(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -365,8 +366,8 @@ const TEXT_BYTES_MAX: usize = 16 << 10;
 /// A record at most: its text, a header, and what encryption adds (RFC 8446, section 5.2: 256 at most).
 const RECORD_BYTES_MAX: usize = TEXT_BYTES_MAX + 5 + 256;
 /// The longest beginning of a handshake message that is kept, the headers of its records included. rustls refuses
-/// messages of more than 65,535 bytes (OpenSSL: 131,396 of a ClientHello, 102,400 of certificates), so this is enough for
-/// encrypted records of 22 bytes of text and more; no honest client cuts so long a message into shorter ones.
+/// messages of more than 65,535 bytes (OpenSSL: 131,396 of a ClientHello, 102,400 of certificates), so this is enough
+/// for encrypted records of 22 bytes of text and more; no honest client cuts so long a message into shorter ones.
 const INCOMING_BYTES_MAX: usize = 128 << 10;
 /// There is always room for more than what was kept, and for the text of two records.
 const _: () = assert!(ROOM_BYTES_MIN > RECORD_BYTES_MAX && ROOM_BYTES_MIN >= 2 * TEXT_BYTES_MAX);

@@ -20,8 +20,8 @@ use super::settings::{TlsSettings, Version};
 
 /// One context for each kind of listener.
 ///
-/// Each has its own tickets, and every load makes new ones: a session that began where no certificate was asked for must
-/// not go on where one is required, nor one that began under authorities that are no longer trusted.
+/// Each has its own tickets, and every load makes new ones: a session that began where no certificate was asked for
+/// must not go on where one is required, nor one that began under authorities that are no longer trusted.
 pub(super) struct Contexts {
     ignored: Arc<ServerConfig>,
     requested: Arc<ServerConfig>,

@@ -1,5 +1,5 @@
-//! Sessions that clients may resume. One that is long is not kept: it holds its client's chain of certificates, and rustls
-//! would make a ticket of it that is longer than its length field can say.
+//! Sessions that clients may resume. One that is long is not kept: it holds its client's chain of certificates, and
+//! rustls would make a ticket of it that is longer than its length field can say.
 
 use std::sync::Arc;
 

@@ -41,8 +41,8 @@ pub enum Version {
 }
 
 impl TlsSettings {
-    /// What a listener without a prefix of its own wants. "Once" (3) is "require" without asking again at a renegotiation, and
-    /// there is none.
+    /// What a listener without a prefix of its own wants. "Once" (3) is "require" without asking again at a
+    /// renegotiation, and there is none.
     pub fn client_certificates(&self) -> ClientCertificates {
         match self.verify_mode {
             0 => ClientCertificates::Ignored,

@@ -1,8 +1,8 @@
 //! How much is sent to whom: bytes out against bytes in, for every source.
 //!
-//! The address a datagram bears is easily forged, and what answers it hits whoever has that address. So what a source is
-//! sent is bounded by what came in its name: a server that multiplies little is of no use as a weapon. Constant memory:
-//! a table of slots that sources share by chance. Who loses a slot to another loses credit, never gains any.
+//! The address a datagram bears is easily forged, and what answers it hits whoever has that address. So what a source
+//! is sent is bounded by what came in its name: a server that multiplies little is of no use as a weapon. Constant
+//! memory: a table of slots that sources share by chance. Who loses a slot to another loses credit, never gains any.
 
 use std::hash::Hasher as _;
 use std::net::IpAddr;

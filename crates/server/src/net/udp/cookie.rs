@@ -1,7 +1,7 @@
 //! Cookies: proof that a source receives what is sent to its address.
 //!
-//! A cookie is a keyed hash of address, port and time, so nothing is remembered of those it was given to. Who returns one
-//! has received it lately, at the address it bears. Framing: [`larder_protocol::udp::COOKIE_MARK`], docs/udp.md.
+//! A cookie is a keyed hash of address, port and time, so nothing is remembered of those it was given to. Who returns
+//! one has received it lately, at the address it bears. Framing: [`larder_protocol::udp::COOKIE_MARK`], docs/udp.md.
 
 use std::hash::Hasher as _;
 use std::net::{IpAddr, SocketAddr};

@@ -11,8 +11,8 @@ use super::socket::Socket;
 
 /// Room for what one call receives at a socket. Bound to its thread.
 pub(super) struct Inbox {
-    /// The kernel writes into these; rustix has no recvmmsg. Of one socket alone: each keeps the length of its last address, and the kernel
-    /// would cut one of IPv6 to that of one of IPv4.
+    /// The kernel writes into these; rustix has no recvmmsg. Of one socket alone: each keeps the length of its last
+    /// address, and the kernel would cut one of IPv6 to that of one of IPv4.
     headers: MultiHeaders<SockaddrStorage>,
     /// Pages that no datagram was long enough to touch take no memory.
     bytes: Vec<u8>,
@@ -71,5 +71,6 @@ fn to_std(address: SockaddrStorage) -> Option<SocketAddr> {
 const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
 /// Few: room for each is made ready at each call, whether a datagram comes or not.
 pub(super) const BATCH_DATAGRAMS_MAX: usize = 16;
-/// Larger than any datagram can be, so none is cut; and no power of two, or all would begin in the same few lines of the core's cache.
+/// Larger than any datagram can be, so none is cut; and no power of two, or all would begin in the same few lines of
+/// the core's cache.
 const ROOM_BYTES: usize = (64 << 10) + 3 * 64;

@@ -1,8 +1,8 @@
 //! UDP sockets.
 //!
-//! Every worker has its own socket for every address (SO_REUSEPORT). The kernel hands all datagrams of a client's socket
-//! to the same one, so they are served in the order in which they came: by one socket that all workers wait on, a get
-//! could overtake the set before it. Nor do workers contend for one queue.
+//! Every worker has its own socket for every address (SO_REUSEPORT). The kernel hands all datagrams of a client's
+//! socket to the same one, so they are served in the order in which they came: by one socket that all workers wait on,
+//! a get could overtake the set before it. Nor do workers contend for one queue.
 
 use std::io;
 use std::net::SocketAddr;
@@ -81,8 +81,8 @@ pub fn bind(settings: &Settings) -> Result<Vec<Vec<Socket>>, Refusal> {
     Ok(workers)
 }
 
-/// Shares sockets that were passed to us out among the workers, each to one: others at the same address could be bound by the user who
-/// bound it alone.
+/// Shares sockets that were passed to us out among the workers, each to one: others at the same address could be bound
+/// by the user who bound it alone.
 pub fn share(sockets: Vec<Socket>, threads: usize) -> Vec<Vec<Socket>> {
     let mut workers: Vec<Vec<Socket>> = (0..threads).map(|_| Vec::new()).collect();
     for (index, socket) in sockets.into_iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Sockets that were opened before we were started: sd_listen_fds(3). So clients can connect while larderd is started anew, and it
-//! needs no right to bind.
+//! Sockets that were opened before we were started: sd_listen_fds(3). So clients can connect while larderd is started
+//! anew, and it needs no right to bind.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -23,8 +23,8 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// Takes what there is; mostly nothing. Once, and while there is one thread. Errors: something that cannot be served, exit code 71;
-    /// UDP where clients have to log in, exit code 64.
+    /// Takes what there is; mostly nothing. Once, and while there is one thread. Errors: something that cannot be
+    /// served, exit code 71; UDP where clients have to log in, exit code 64.
     pub fn take(settings: &Settings) -> Result<Self, Refusal> {
         let mut passed = ListenFd::from_env();
         let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();

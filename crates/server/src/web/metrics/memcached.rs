@@ -1,7 +1,8 @@
-//! What prometheus-memcached-exporter tells, made of the same statistics by the same rules: names, labels and what is left out when.
-//! Source: github.com/prometheus/memcached_exporter, pkg/exporter/exporter.go.
+//! What prometheus-memcached-exporter tells, made of the same statistics by the same rules: names, labels and what is
+//! left out when. Source: github.com/prometheus/memcached_exporter, pkg/exporter/exporter.go.
 //!
-//! Types are what the numbers are. The exporter calls some gauges counters, the uptime say, and one or two the other way round.
+//! Types are what the numbers are. The exporter calls some gauges counters, the uptime say, and one or two the other
+//! way round.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,8 @@ use crate::web::state::State;
 /// A metric that is one line of `stats`, `stats settings` or `stats slabs`.
 struct Single(&'static str, Metric);
 
-/// A metric with a sample for each class, from lines of `stats items` or `stats slabs`: their names, and labels beside the class.
+/// A metric with a sample for each class, from lines of `stats items` or `stats slabs`: their names, and labels beside
+/// the class.
 struct ByClass(&'static [(&'static str, &'static [(&'static str, &'static str)])], Metric);
 
 type Lines = BTreeMap<String, String>;
