@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Instant;
 
 use larder_conformance::folder::Folder;
-use larder_engine::{Config, Engine, Handle, LargePages};
+use larder_engine::{Config, Engine, Handle, LargePages, UPLOAD_BYTES_MIN};
 use larder_protocol::Dialect;
 use larder_server::clock::Clock;
 use larder_server::conn::authenticator::Authenticator;
@@ -189,8 +189,9 @@ fn large_values_are_received_into_their_place() {
     let mut server = Server::new(small());
     let mut peer = Peer::new();
     let value = vec![b'v'; 900_000];
-    server.execute(&mut peer, b"set v 0 0 900000\r\n", 20, usize::MAX);
-    let mut rest = &value[..];
+    // The first of its bytes wait beside the command line.
+    let (first, mut rest) = value.split_at(UPLOAD_BYTES_MIN + 1);
+    server.execute(&mut peer, &[b"set v 0 0 900000\r\n", first].concat(), 20, usize::MAX);
     while peer.connection.is_receiving_value() {
         let guard = server.handle.pin(server.shared.clock.now());
         match peer.connection.window(&guard) {
