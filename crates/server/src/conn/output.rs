@@ -92,7 +92,7 @@ impl<'t> Output<'t> {
         if self.gathered.is_empty() {
             return self.bytes;
         }
-        let mut whole = Vec::with_capacity(self.begin + self.len_bytes());
+        let mut whole = Vec::with_capacity(self.whole_bytes());
         whole.extend_from_slice(&self.bytes[..self.begin]);
         let mut from = 0;
         for Gathered { at, value } in &self.gathered {
@@ -112,6 +112,11 @@ impl<'t> Output<'t> {
     /// All that is to be sent.
     pub fn len_bytes(&self) -> usize {
         self.own_bytes().len() + self.gathered_bytes
+    }
+
+    /// The same with what stands before it in the buffer.
+    pub(crate) fn whole_bytes(&self) -> usize {
+        self.begin + self.len_bytes()
     }
 
     /// All that is to be sent, if it is in one piece.

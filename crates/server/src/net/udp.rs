@@ -215,16 +215,11 @@ impl Responder {
 }
 
 impl Message {
-    /// The bytes, with what was answered behind them, of which `bytes_max` may be sent: what is more is not even
-    /// copied.
+    /// The bytes, with what was answered behind them, of which `bytes_max` may be sent in all: what is more is not
+    /// even copied.
     fn take_back(&mut self, output: Output<'_>, bytes_max: usize) {
-        if output.len_bytes() <= bytes_max {
-            self.bytes = output.into_whole_buffer();
-        } else {
-            self.bytes = output.into_buffer();
-            self.is_too_large = true;
-        }
-        self.is_too_large |= self.bytes.len() > bytes_max;
+        self.is_too_large |= output.whole_bytes() > bytes_max;
+        self.bytes = if self.is_too_large { output.into_buffer() } else { output.into_whole_buffer() };
     }
 
     /// Becomes the error that stands for a reply that is not sent; the command is at the head of `input`.
@@ -265,7 +260,23 @@ const TRIES_MAX: u32 = 64;
 
 #[cfg(test)]
 mod tests {
+    use larder_protocol::Sink as _;
+
     use super::*;
+
+    /// A get of thousands of keys is answered in parts; whoever names them all in one datagram makes us keep no more
+    /// than may be sent.
+    #[test]
+    fn a_reply_in_parts_grows_no_larger_than_may_be_sent() {
+        let mut reply = Message::default();
+        for _ in 0..100 {
+            let mut output = Output::new(mem::take(&mut reply.bytes));
+            output.bytes(b"part");
+            reply.take_back(output, 10);
+            assert!(reply.bytes.len() <= 10, "{}", reply.bytes.len());
+        }
+        assert!(reply.is_too_large);
+    }
 
     /// So that whoever asks by the shortest get, from however far, learns that it has to ask by TCP.
     #[test]
