@@ -335,6 +335,20 @@ fn replies_beyond_4_mib_are_refused() {
     assert_eq!(stats.get("udp_withheld").expect("a line"), 1);
 }
 
+/// Else one datagram could keep a worker for as long as tens of thousands of large values take.
+#[test]
+fn what_follows_in_a_get_that_is_refused_is_not_looked_up() {
+    let server = start(&larderd(), &[]);
+    let client = Client::of(&server);
+    store(&server, "a", &[b'x'; 1_000_000]);
+    let get = format!("get{}\r\nmn\r\n", " a".repeat(20_000));
+    assert_eq!(client.text(get.as_bytes()), "SERVER_ERROR too large for UDP\r\nMN\r\n");
+    let stats = Stats::of(server.address()).expect("stats");
+    assert_eq!(stats.get("udp_withheld").expect("a line"), 1);
+    let hits = stats.get("get_hits").expect("a line");
+    assert!((5..10).contains(&hits), "{hits} looked up of 20000, 5 are too large");
+}
+
 /// Stores by TCP, as what is too long for a datagram has to be.
 fn store(server: &Server, key: &str, value: &[u8]) {
     let mut stream = server.connect().expect("the server listens");
