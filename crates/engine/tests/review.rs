@@ -335,6 +335,25 @@ fn without_eviction_expired_large_items_make_room_behind_one_that_lives() {
     assert!(is_stored(put(&mut handle, at(11 * hour), &Store::set(b"new", &value))));
 }
 
+/// Large items that are gone leave their memory to the next ones, but no more of it than the limit allows.
+#[test]
+fn memory_of_large_items_that_are_gone_is_given_back_when_the_limit_is_lowered() {
+    for evict in [true, false] {
+        let engine = engine(32 << 20, evict);
+        let mut handle = engine.handle().unwrap();
+        let value = vec![b'v'; 1_000_000];
+        for key in 0..16_u8 {
+            assert!(is_stored(put(&mut handle, at(1), &Store::set(&[key], &value))));
+        }
+        (0..16_u8).for_each(|key| delete(&mut handle, at(1), &[key]));
+        assert!(engine.set_memory_limit(4 << 20));
+        while handle.maintain(at(2), 1000) {}
+        let stats = engine.stats();
+        assert_eq!(stats.items, 0);
+        assert!(stats.memory_used_bytes <= 4 << 20, "{stats:?}");
+    }
+}
+
 #[test]
 fn an_item_larger_than_the_memory_is_refused_before_it_evicts_everything() {
     let engine = Engine::new(Config { item_bytes_max: 1 << 30, ..config(16 << 20, true) }).unwrap();

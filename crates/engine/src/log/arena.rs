@@ -289,16 +289,18 @@ impl Arena {
         self.segments.ready_count.load(Relaxed) as usize >= self.ready_min
     }
 
-    /// Gives free memory beyond the limit back to the system, up to so many segments. True: there is more.
-    pub(crate) fn shrink(&self, segments_max: usize) -> bool {
-        for _ in 0..segments_max {
-            if !self.budget.is_exceeded() {
+    /// Gives free memory beyond the limit back to the system, up to so many segments and runs. True: there is more.
+    pub(crate) fn shrink(&self, count_max: usize) -> bool {
+        for _ in 0..count_max {
+            let exceeding_bytes = self.budget.exceeding_bytes();
+            if exceeding_bytes == 0 {
                 return false;
             }
-            let Some(id) = self.segments.with_pool(|pool| pool.take_ready(self.reserve)) else {
-                return false;
-            };
-            self.decommit_segment(id);
+            match self.segments.with_pool(|pool| pool.take_ready(self.reserve)) {
+                Some(id) => self.decommit_segment(id),
+                None if self.decommit_run(exceeding_bytes) => {}
+                None => return false,
+            }
         }
         true
     }

@@ -45,6 +45,11 @@ impl Budget {
     }
 
     pub(crate) fn is_exceeded(&self) -> bool {
-        self.used_bytes() > self.limit_bytes()
+        self.exceeding_bytes() > 0
+    }
+
+    /// Charged beyond the limit.
+    pub(crate) fn exceeding_bytes(&self) -> u64 {
+        self.used_bytes().saturating_sub(self.limit_bytes())
     }
 }
