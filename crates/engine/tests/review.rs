@@ -346,6 +346,7 @@ fn memory_of_large_items_that_are_gone_is_given_back_when_the_limit_is_lowered()
             assert!(is_stored(put(&mut handle, at(1), &Store::set(&[key], &value))));
         }
         (0..16_u8).for_each(|key| delete(&mut handle, at(1), &[key]));
+        while handle.maintain(at(1), 1000) {}
         assert!(engine.set_memory_limit(4 << 20));
         while handle.maintain(at(2), 1000) {}
         let stats = engine.stats();
