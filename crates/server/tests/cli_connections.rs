@@ -152,6 +152,19 @@ fn a_client_that_is_alone_yields_too() {
     assert!(Stats::of(server.address()).and_then(|stats| stats.get("conn_yields")).is_ok_and(|n| n == 9));
 }
 
+/// As memcached 1.6.18, which counts nothing here: no request of its own waits behind the large value.
+#[test]
+fn a_large_value_alone_is_no_yield() {
+    let server = start("-t 1");
+    let mut client = connect(&server);
+    let value = "v".repeat(600_000);
+    ask(&mut client, &format!("set large 0 0 600000\r\n{value}\r\n"), "STORED\r\n");
+    let found = format!("VALUE large 0 600000\r\n{value}\r\n");
+    ask(&mut client, "get large\r\n", &format!("{found}END\r\n"));
+    ask(&mut client, "get large large large\r\n", &format!("{}END\r\n", found.repeat(3)));
+    assert_eq!(Stats::of(server.address()).and_then(|stats| stats.get("conn_yields")).ok(), Some(0));
+}
+
 #[test]
 fn idle_connections_are_closed_after_the_timeout() {
     let server = start("-t 1 -o idle_timeout=3");

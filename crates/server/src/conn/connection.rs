@@ -71,6 +71,11 @@ impl Connection {
         !self.session.is_waiting() && self.input.bytes.is_empty()
     }
 
+    /// Does it keep requests that are not executed yet?
+    pub fn has_requests(&self) -> bool {
+        self.session.is_waiting() && self.input.from < self.input.bytes.len()
+    }
+
     /// Is a command next, not more of a value?
     pub fn is_expecting_command(&self) -> bool {
         self.session.is_waiting()

@@ -173,14 +173,18 @@ impl ClientSocket {
             *cx.output = output.into_buffer();
         }
         drop(guard);
-        if fed.next == Next::Wait(Waiting::Turn) && self.connection.next() == fed.next {
-            cx.counters.conn_yields.add(1);
-        }
         if let Err(InputRefused) = self.connection.keep_input(&cx.shared.buffers, received) {
             replies.start = replies.start.max(cx.output.len() - replies.len());
             cx.output.extend_from_slice(Error::OutOfMemoryReading.line().as_bytes());
             cx.output.extend_from_slice(b"\r\n");
             replies.end = cx.output.len();
+        }
+        // As memcached counts: only where the connection has more requests, not where one reply is long.
+        if fed.next == Next::Wait(Waiting::Turn)
+            && self.connection.next() == fed.next
+            && self.connection.has_requests()
+        {
+            cx.counters.conn_yields.add(1);
         }
         self.show_state();
         if replies.is_empty() { Err(self.next()) } else { Ok(replies) }
