@@ -72,7 +72,7 @@ pub fn run(
             return Ok(stopping(stop, "the shutdown command", supervisor));
         }
         if shared.crawler.is_running() {
-            shared.crawler.go_on(shared, &mut crawl, &handle.pin(shared.clock.now()));
+            shared.crawler.step(shared, &mut crawl, &handle.pin(shared.clock.now()));
         }
         if let Some(forecaster) = &mut forecaster {
             forecaster.step(shared);

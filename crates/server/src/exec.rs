@@ -57,7 +57,7 @@ pub struct Executor<'e, 'c, 'h, 't> {
     /// Room for a key that comes in base64.
     pub key_buffer: KeyBuffer,
     /// Memory that could not be had yet will not be waited for any longer.
-    pub gives_up: bool,
+    pub deadline_passed: bool,
     /// A long answer that was begun: see [`Done::Begun`].
     pub dump: Option<Box<Dump>>,
 }
@@ -199,7 +199,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
 
     /// Is it the others' turn: are there replies enough to be sent, or was enough written?
     #[inline]
-    pub(crate) fn is_sated(&self) -> bool {
+    pub(crate) fn has_used_its_share(&self) -> bool {
         self.out.len_bytes() >= OUTPUT_BYTES_MAX || self.guard.copied_bytes() >= COPIED_BYTES_MAX
     }
 

@@ -66,7 +66,7 @@ impl Crawler {
     }
 
     /// Goes on with the search for a while, and is done when all items were met.
-    pub(crate) fn go_on(&self, shared: &Shared, crawl: &mut Crawl, guard: &Guard<'_>) {
+    pub(crate) fn step(&self, shared: &Shared, crawl: &mut Crawl, guard: &Guard<'_>) {
         let begun_secs = *crawl.begun_secs.get_or_insert_with(|| guard.now().secs);
         for _ in 0..BUCKETS_PER_STEP {
             let swept = guard.scan_expired(&mut crawl.walk);

@@ -56,7 +56,7 @@ impl Dump {
     }
 
     /// Writes the next piece; true if it was the last.
-    pub(crate) fn go_on(&mut self, executor: &mut Executor<'_, '_, '_, '_>) -> bool {
+    pub(crate) fn write_piece(&mut self, executor: &mut Executor<'_, '_, '_, '_>) -> bool {
         let (shared, guard) = (executor.cx.shared, executor.guard);
         let out = &mut *executor.out;
         if !self.is_begun {

@@ -94,7 +94,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 self.count_miss(miss);
                 form.encode(&Reply::Miss, self.out);
             }
-            Err(FetchError::TryAgain) if !self.gives_up => return Done::TryAgain,
+            Err(FetchError::TryAgain) if !self.deadline_passed => return Done::TryAgain,
             Err(FetchError::TryAgain | FetchError::OutOfMemory) => {
                 form.encode(&Reply::Error(Error::OutOfMemory), self.out);
                 return Done::Failed;
@@ -155,7 +155,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 self.count_miss(miss);
                 Ok(Reply::Miss)
             }
-            Err(FetchError::TryAgain) if !self.gives_up => Err(Done::TryAgain),
+            Err(FetchError::TryAgain) if !self.deadline_passed => Err(Done::TryAgain),
             Err(FetchError::TryAgain | FetchError::OutOfMemory) => Ok(Reply::Error(Error::OutOfMemory)),
         }
     }

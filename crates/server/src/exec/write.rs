@@ -67,7 +67,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             Stored::Exists => Reply::Exists,
             Stored::NotFound => Reply::NotFound,
             Stored::TooLarge => return Ok(self.refuse(store, hash, Error::TooLarge)),
-            Stored::TryAgain if !self.gives_up => return Err(Done::TryAgain),
+            Stored::TryAgain if !self.deadline_passed => return Err(Done::TryAgain),
             Stored::TryAgain | Stored::OutOfMemory => {
                 return Ok(self.refuse(store, hash, Error::OutOfMemoryStoring));
             }
@@ -95,7 +95,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         match guard.admit_value(&terms, store.value_bytes) {
             Ok(()) => Ok(()),
             Err(WriteError::TooLarge) => Err(Some(self.refuse(store, hash, Error::TooLarge))),
-            Err(WriteError::TryAgain) if !self.gives_up => Err(None),
+            Err(WriteError::TryAgain) if !self.deadline_passed => Err(None),
             Err(WriteError::TryAgain | WriteError::OutOfMemory) => {
                 Err(Some(self.refuse(store, hash, Error::OutOfMemoryStoring)))
             }
@@ -181,7 +181,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 }
                 Ok(self.deleted(deleted))
             }
-            Err(WriteError::TryAgain) if !self.gives_up => Err(Done::TryAgain),
+            Err(WriteError::TryAgain) if !self.deadline_passed => Err(Done::TryAgain),
             Err(_) => Ok(Reply::Error(Error::OutOfMemory)),
         }
     }
@@ -218,7 +218,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 self.count_miss(miss);
                 Ok(Reply::NotFound)
             }
-            Err(FetchError::TryAgain) if !self.gives_up => Err(Done::TryAgain),
+            Err(FetchError::TryAgain) if !self.deadline_passed => Err(Done::TryAgain),
             Err(FetchError::TryAgain | FetchError::OutOfMemory) => Ok(Reply::Error(Error::OutOfMemory)),
         }
     }
@@ -265,7 +265,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             }
             Counted::Exists => Ok(Reply::Exists),
             Counted::NonNumeric => Ok(Reply::Error(Error::NonNumeric)),
-            Counted::TryAgain if !self.gives_up => Err(Done::TryAgain),
+            Counted::TryAgain if !self.deadline_passed => Err(Done::TryAgain),
             Counted::TryAgain | Counted::OutOfMemory => Ok(Reply::Error(Error::OutOfMemory)),
         }
     }

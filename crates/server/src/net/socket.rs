@@ -173,7 +173,7 @@ impl ClientSocket {
             *cx.output = output.into_buffer();
         }
         drop(guard);
-        if fed.next == Next::Wait(Waiting::Turn) && self.connection.next() == fed.next {
+        if fed.next == Next::Wait(Waiting::Yield) && self.connection.next() == fed.next {
             cx.counters.conn_yields.add(1);
         }
         if let Err(InputRefused) = self.connection.keep_input(&cx.shared.buffers, received) {
@@ -224,7 +224,7 @@ impl ClientSocket {
         match self.connection.next() {
             Next::Read | Next::Wait(_) | Next::Close(_) if self.wire.is_holding() => Next::Send,
             // Nobody would wake us: the end was in what has been read.
-            Next::Read if self.wire.is_ended() => Next::Wait(Waiting::Turn),
+            Next::Read if self.wire.is_ended() => Next::Wait(Waiting::Yield),
             next => next,
         }
     }

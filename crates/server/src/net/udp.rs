@@ -180,7 +180,7 @@ impl Responder {
                 (start, tries) = (from, 0);
             }
             match fed.next {
-                Next::Wait(Waiting::Turn) => {}
+                Next::Wait(Waiting::Yield) => {}
                 Next::Wait(Waiting::Memory) if tries < TRIES_MAX => {
                     tries += 1;
                     yield_core();

@@ -190,7 +190,7 @@ impl Worker {
         socket.is_queued = false;
         match socket.on_readable(cx, &mut scratch[round.filled_bytes..]) {
             Ok(received_bytes) => round.join(fd, received_bytes),
-            Err(next) => self.go_on(fd, next),
+            Err(next) => self.apply(fd, next),
         }
     }
 
@@ -208,7 +208,7 @@ impl Worker {
             let Some(socket) = self.connections[*fd].as_deref_mut() else { continue };
             match socket.execute(cx, &scratch[received.clone()], prefetched) {
                 Ok(small) => *replies = small,
-                Err(next) => self.go_on(*fd, next),
+                Err(next) => self.apply(*fd, next),
             }
         }
         self.send(members, cx);
@@ -256,17 +256,17 @@ impl Worker {
             }
             let Some(socket) = self.connections[*fd].as_deref_mut() else { continue };
             let next = socket.send(&cx.output[replies.clone()], cx.shared, cx.tls, cx.counters);
-            self.go_on(*fd, next);
+            self.apply(*fd, next);
         }
         cx.output.clear();
     }
 
     /// Does what a connection wants next.
-    fn go_on(&mut self, fd: usize, next: Next) {
+    fn apply(&mut self, fd: usize, next: Next) {
         match next {
             Next::Read => self.watch(fd, Interest::Readable),
             Next::Send => self.watch(fd, Interest::Writable),
-            Next::Wait(Waiting::Turn) => self.queue(fd),
+            Next::Wait(Waiting::Yield) => self.queue(fd),
             Next::Wait(Waiting::Memory) => {
                 yield_core();
                 self.queue(fd);
