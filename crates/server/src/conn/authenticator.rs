@@ -112,9 +112,9 @@ impl Authenticator {
 
     /// True if this is the user's password. `Err`: ask again at that moment.
     ///
-    /// A password that is not in the cache of recent successes costs milliseconds to check, in which a worker serves
-    /// nobody. So the whole server runs one such check at a time, with a pause after it: guessing passwords takes at
-    /// most a fifth of a worker's time, and logins that need the check queue up.
+    /// A password that the table cannot judge at once costs milliseconds to check, in which a worker serves nobody. So
+    /// the whole server runs one such check at a time, with a pause after it: guessing passwords takes at most a fifth
+    /// of a worker's time, and logins that need the check queue up.
     pub(crate) fn check(&self, user: &[u8], password: &[u8]) -> Result<bool, Instant> {
         let table = self.table();
         if let Some(is_right) = table.check(user, password) {
@@ -123,7 +123,7 @@ impl Authenticator {
         let start = Instant::now();
         let mut pace = self.pace();
         if pace.is_checking || start < pace.next {
-            // This check takes longer than the last one: ask again a little later.
+            // A check that is running may take longer than the last one: then the caller asks again a little later.
             return Err(pace.next.max(start + RETRY));
         }
         pace.is_checking = true;

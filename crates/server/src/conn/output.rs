@@ -260,7 +260,7 @@ impl Unsent {
         self.charge.resize(buffers, self.bytes.capacity())
     }
 
-    /// A copy of what is still to be sent, where there are no values of the cache in it.
+    /// A copy of what is still to be sent; only where no values of the cache are in it.
     pub fn to_bytes(&self) -> Vec<u8> {
         debug_assert!(self.gathered.is_empty(), "values lie elsewhere");
         self.bytes[self.written..].to_vec()

@@ -79,7 +79,7 @@ impl Arrival {
                         Err(Some(reply)) => return Begun::Refused { reply, bytes },
                     }
                 }
-                let here = Buffered {
+                let buffered = Buffered {
                     block: Vec::new(),
                     charge: BufferCharge::default(),
                     value_bytes: store.value_bytes as usize,
@@ -92,7 +92,7 @@ impl Arrival {
                     head,
                     dialect,
                     terminator: form.terminator(),
-                    place: Place::Buffered(here),
+                    place: Place::Buffered(buffered),
                 })
             }
             Command::Malformed(malformed) => Begun::Refused {
@@ -111,21 +111,21 @@ impl Arrival {
         input: &[u8],
     ) -> (usize, Arrived) {
         let mut consumed = 0;
-        if let Place::Buffered(here) = &mut self.place {
-            consumed = here.receive(executor, input);
-            if here.is_whole() {
+        if let Place::Buffered(buffered) = &mut self.place {
+            consumed = buffered.receive(executor, input);
+            if buffered.is_whole() {
                 return (consumed, Arrived::Whole);
             }
             if consumed == input.len() {
                 return (consumed, Arrived::NotYet);
             }
-            match here.move_to_cache(executor, self.dialect, &self.head) {
+            match buffered.move_to_cache(executor, self.dialect, &self.head) {
                 Ok(place) => self.place = place,
                 Err(WriteError::TryAgain) if !executor.deadline_passed => {
                     return (consumed, Arrived::TryAgain);
                 }
                 Err(_) => {
-                    let missing_bytes = here.whole_bytes - here.block.len();
+                    let missing_bytes = buffered.whole_bytes - buffered.block.len();
                     return (consumed, Arrived::OutOfMemory { missing_bytes });
                 }
             }
@@ -160,7 +160,7 @@ impl Arrival {
     pub(crate) fn execute(&mut self, executor: &mut Executor<'_, '_, '_, '_>) -> Done {
         let Some(request) = parse(self.dialect, &self.head) else { return Done::Answered };
         let value = match &mut self.place {
-            Place::Buffered(here) => request.form.split_value(&here.block).map(Value::Whole),
+            Place::Buffered(buffered) => request.form.split_value(&buffered.block).map(Value::Whole),
             Place::Cache { upload, end } => {
                 (end.as_slice() == self.terminator).then_some(Value::Uploaded(upload))
             }
