@@ -14,7 +14,7 @@ use crate::conn::session::OUTPUT_BYTES_MAX;
 use crate::exec::Executor;
 use crate::shared::Shared;
 
-/// An answer in the making.
+/// A long reply in progress.
 #[derive(Debug)]
 pub struct Dump {
     walk: IndexScan,
@@ -27,7 +27,7 @@ pub struct Dump {
 enum What {
     /// lru_crawler metadump, mgdump.
     Keys { format: admin::Dump, classes: Classes },
-    /// stats cachedump: so many items and bytes at most.
+    /// stats cachedump: at most this many items and bytes.
     Cached { class: usize, items_left: u64, bytes_left: usize },
     /// stats sizes: the number of items of each size, by the upper bound of the size.
     Sizes { counts: BTreeMap<u32, u64>, form: Form<'static> },

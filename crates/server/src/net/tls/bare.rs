@@ -1,4 +1,4 @@
-//! A client's TLS without a worker and its session: for those who feed it whatever bytes and look at what comes out.
+//! A client's TLS without a worker and a session, for tests that send it arbitrary bytes.
 
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
@@ -8,37 +8,37 @@ use crate::net::socket::{ROOM_BYTES_MIN, SCRATCH_BYTES};
 use crate::net::socket::{Received, Wire};
 use crate::observe::counters::Counters;
 
-/// What a worker lends to the connections that it serves, one after the other.
+/// What a worker lends to its connections.
 pub struct Lent {
     buffers: Buffers,
     scratch: Vec<u8>,
     counters: Counters,
 }
 
-/// A connection's socket and its TLS.
+/// A connection's socket and TLS.
 pub struct Bare(Wire);
 
-/// What reading once brought.
+/// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Heard<'l> {
     /// Plain text.
     Text(&'l [u8]),
-    /// None for now.
+    /// Nothing at the moment.
     Nothing,
     /// The connection is to be closed.
     End,
 }
 
 impl Lent {
-    /// The most of the scratch buffer that others in the round may have filled, in bytes.
+    /// The most bytes of the scratch buffer that other connections of the round may have filled.
     pub const OTHERS_BYTES_MAX: usize = SCRATCH_BYTES - ROOM_BYTES_MIN;
 
-    /// As a worker has it.
+    /// The same as a worker's.
     pub fn new() -> Self {
         Self { buffers: Buffers::new(true), scratch: vec![0; SCRATCH_BYTES], counters: Counters::default() }
     }
 
-    /// What others in the round have said: the first `bytes` of the scratch buffer.
+    /// What other connections of the round sent: the first `bytes` of the scratch buffer.
     pub fn others(&mut self, bytes: usize) -> &mut [u8] {
         &mut self.scratch[..bytes]
     }
@@ -51,13 +51,13 @@ impl Default for Lent {
 }
 
 impl Bare {
-    /// A client comes. `socket` does not block. Errors: none that a client could cause.
+    /// A new client. `socket` does not block. Errors: none that a client could cause.
     pub fn new(tls: &Tls, certificates: ClientCertificates, socket: OwnedFd) -> io::Result<Self> {
         let channel = Channel::new(tls.context(certificates)).map_err(io::Error::other)?;
         Ok(Self(Wire::new(socket, Some(channel))))
     }
 
-    /// Reads once, in a round in which others have filled `others_bytes` of the scratch buffer, at most
+    /// Reads once, in a round in which other connections have filled `others_bytes` of the scratch buffer, at most
     /// [`Lent::OTHERS_BYTES_MAX`].
     pub fn hear<'l>(&mut self, lent: &'l mut Lent, others_bytes: usize) -> Heard<'l> {
         let Lent { buffers, scratch, counters } = lent;
@@ -69,18 +69,18 @@ impl Bare {
         }
     }
 
-    /// Sends from the head of these, and says how many bytes of them are taken: [`Bare::flush`] sends what of them is
-    /// held. Errors: of the socket, or there is no TLS yet or any more.
+    /// Sends from the head of `parts`. Returns how many bytes were taken; [`Bare::flush`] sends those that are held.
+    /// Errors: of the socket; or TLS is not established, or was closed.
     pub fn say(&mut self, lent: &mut Lent, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         self.0.write(parts, &mut lent.buffers)
     }
 
-    /// Sends what is held; true when nothing is. Errors: the socket's.
+    /// Sends what is held. True once nothing is. Errors: of the socket.
     pub fn flush(&mut self) -> io::Result<bool> {
         self.0.flush()
     }
 
-    /// To be called before it is dropped.
+    /// Call before dropping it.
     pub fn close_notify(&mut self) {
         self.0.close_notify();
     }
