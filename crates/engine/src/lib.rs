@@ -1,7 +1,8 @@
 //! The larder engine: an in-memory cache of small items, kept in a log of segments.
 //!
-//! Knows items, not wires; is told the time; never blocks on I/O and never reads a clock. A read takes no lock; memory
-//! stays within its budget; the index grows step by step. `ARCHITECTURE.md` has the walk of a get and of a store.
+//! It knows items but no wires, is told the time, never blocks on I/O and never reads a clock. A read takes no lock,
+//! memory stays within its budget, and the index grows step by step. `ARCHITECTURE.md` has the walk of a get and of a
+//! store.
 //!
 //! Modules, from the outside in. Each knows those below it, and none above:
 //!
