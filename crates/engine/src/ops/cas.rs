@@ -47,7 +47,7 @@ impl CasValues {
     fn catch_up(&self, handle: usize, next: u64, replaced: u64) -> u64 {
         let giver = (replaced - FIRST) % self.step();
         if replaced < self.next[giver as usize].load(Relaxed) {
-            // Above by 1 to `step`, and the handle's.
+            // Above by 1 to `step`, and one of this handle's values.
             let ahead = (handle as u64 + self.step() - giver - 1) % self.step() + 1;
             return replaced + ahead;
         }
