@@ -48,8 +48,8 @@ const LOCK: u64 = 1 << 41;
 const LINK: u64 = 1 << 42;
 const TAG: u64 = !0 << 43;
 
-/// Entries per bucket beyond which the index grows. With eight words a bucket, 7 gives 11.6 bytes an item: 27 % of the
-/// buckets have an overflow bucket, 15 % of the hits look at a second line.
+/// The index grows beyond this number of entries per bucket. With buckets of eight words, 7 gives 11.6 bytes an item:
+/// 27 % of the buckets have an overflow bucket, and 15 % of the hits look at a second line.
 const ITEMS_PER_BUCKET: u64 = WORDS as u64 - 1;
 
 /// The bucket of a split is prefetched this many splits ahead ...

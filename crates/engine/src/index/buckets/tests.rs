@@ -278,7 +278,7 @@ mod orders {
     }
 
     #[test]
-    fn memory_is_not_freed_under_a_reader_by_somebody_outside_a_turn() {
+    fn memory_is_not_freed_under_a_reader_by_a_thread_without_a_guard() {
         use crate::epoch::epochs::Epochs;
         use loom::sync::atomic::AtomicU64;
         model(|| {
