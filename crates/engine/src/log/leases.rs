@@ -44,12 +44,7 @@ struct UploadLease {
 
 impl Leases {
     /// The upload to revoke in favour of one that has `missing_bytes` still to come.
-    fn upload_to_revoke(
-        &self,
-        own: Option<SegmentId>,
-        missing_bytes: u64,
-        now_secs: u32,
-    ) -> Option<SegmentId> {
+    fn weakest_upload(&self, own: Option<SegmentId>, missing_bytes: u64, now_secs: u32) -> Option<SegmentId> {
         let others = || self.uploads.iter().filter(|&(&id, _)| Some(id) != own);
         let has_stopped = |upload: &UploadLease| upload.stepped_secs.saturating_add(STOPPED_SECS) <= now_secs;
         let stopped = others().filter(|(_, upload)| has_stopped(upload));
@@ -104,13 +99,13 @@ impl Arena {
             if leases.uploads_bytes + bytes - largest_bytes.unwrap_or(0) <= bytes_max / 2 {
                 return true;
             }
-            let Some(upload_to_revoke) = leases.least_worthy(own, missing_bytes, now.secs) else {
+            let Some(weakest_upload) = leases.weakest_upload(own, missing_bytes, now.secs) else {
                 return false;
             };
-            leases.remove_upload(upload_to_revoke);
-            self.revoke(upload_to_revoke);
+            leases.remove_upload(weakest_upload);
+            self.revoke(weakest_upload);
             drop(leases);
-            self.retire(Retired::Run(upload_to_revoke));
+            self.retire(Retired::Run(weakest_upload));
         }
     }
 
@@ -121,7 +116,7 @@ impl Arena {
         if leases.uploads.is_empty() {
             return None;
         }
-        let Some(id) = leases.upload_to_revoke(None, missing_bytes, now.secs) else {
+        let Some(id) = leases.weakest_upload(None, missing_bytes, now.secs) else {
             return Some(false);
         };
         leases.remove_upload(id);
