@@ -52,7 +52,7 @@ pub fn run(
             Err(error) => return Err(error.into()),
         }
         if !watched[1].revents().is_empty() {
-            shared.control_wake().silence();
+            shared.control_wake().drain();
         }
         drop(watched);
         supervisor.live();

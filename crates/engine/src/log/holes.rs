@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_passed_over_is_left() {
+    fn holes_that_are_passed_over_stay_empty() {
         let mut holes = holes(&[1000..1040, 1048..1088, 1096..1200, 1208..1248]);
         assert!(holes.is_new() && holes.has_room(100 - FILLER_BYTES_MIN));
         assert_eq!(holes.enter(80, 0), Some(1096..1200), "two are too short");
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_empty_can_say_how_long_it_is() {
+    fn the_rest_of_a_hole_has_room_for_its_header() {
         assert!(fits(40, 40) && !fits(40, 48) && !fits(48, 40), "8 bytes are no header");
         assert!(fits(56, 40));
     }

@@ -15,7 +15,7 @@ use crate::mem::region::Region;
 const POISON: u8 = 0xdb;
 
 impl Region {
-    /// From here on nobody reads or writes this part of the region, until it is lent again.
+    /// From here on nobody reads or writes this part of the region, until [`Region::lend`] makes it usable again.
     ///
     /// # Safety
     /// The part belongs to the caller alone: it was unlinked, and every guard that could have found it has ended.

@@ -79,7 +79,7 @@ mod tests {
 
     #[cfg(not(loom))]
     #[test]
-    fn those_of_clients_move_nothing() {
+    fn values_of_clients_move_no_count() {
         let values = CasValues::new(2);
         for installed in [u64::MAX, u64::MAX - 1, 1 << 32, 1000] {
             let value = values.fresh(0, installed);

@@ -408,7 +408,7 @@ mod tests {
 
     /// The item was in its queue for a moment, so a thread that walks the segments may be reading it.
     #[test]
-    fn a_large_item_that_found_no_place_in_the_index_is_not_free_before_those_who_read_are_done() {
+    fn a_large_item_that_the_index_has_no_room_for_is_not_free_under_a_guard() {
         let engine = Engine::new(Config {
             memory_bytes: 4 << 20,
             item_bytes_max: 1 << 20,

@@ -58,7 +58,7 @@ impl Guard<'_> {
                     None => return Err(FetchError::Miss(miss)),
                     Some(expiry) => match self.vivify(key, hash, expiry, how)? {
                         Some(fetched) => return Ok(fetched),
-                        None => continue, // somebody was faster: a hit after all
+                        None => continue, // another thread created it: a hit after all
                     },
                 },
             };

@@ -110,7 +110,7 @@ mod tests {
     /// longer stay. A 32-bit float would count both to 2^24.
     #[cfg(not(miri))]
     #[test]
-    fn a_lesson_counts_beyond_what_a_short_float_can() {
+    fn adaptation_counts_beyond_a_32_bit_float() {
         let (mut adaptation, insert_priority) = (Adaptation::default(), InsertPriority::default());
         let items = STEPS_PER_TURNOVER << 27;
         for number in 0..1 << 26 {

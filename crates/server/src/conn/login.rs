@@ -14,7 +14,7 @@ use crate::conn::session::{CloseReason, Next, Progress};
 use crate::conn::waiter::Waiting;
 use crate::exec::{Done, Executor, Value};
 
-/// How far a connection has come with its login.
+/// The state of a connection's login.
 #[derive(Default)]
 pub(crate) struct Login {
     is_done: bool,

@@ -34,7 +34,7 @@ struct Buffered {
     whole_bytes: usize,
 }
 
-/// How far a value has come.
+/// How much of a value has arrived.
 pub(crate) enum Arrived {
     NotYet,
     Whole,

@@ -4,10 +4,10 @@
 //! connections of a worker share, so an idle connection holds the keys of its two directions and no buffer. rustls
 //! implements the protocol.
 
-pub mod bare;
 mod channel;
 mod ciphers;
 mod contexts;
+pub mod harness;
 mod sessions;
 mod settings;
 

@@ -16,13 +16,13 @@ impl Wake {
     }
 
     /// Wakes the thread, now or at its next wait.
-    pub(crate) fn ring(&self) {
+    pub(crate) fn notify(&self) {
         // Fails only if the count would overflow: then it is signalled already.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
     /// Clears all signals so far.
-    pub(crate) fn silence(&self) {
+    pub(crate) fn drain(&self) {
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
 }

@@ -71,7 +71,7 @@ impl WorkerPool {
 
     pub(crate) fn wake_all(&self) {
         for inbox in &self.inboxes {
-            inbox.wake.ring();
+            inbox.wake.notify();
         }
     }
 
@@ -87,13 +87,13 @@ impl WorkerPool {
             return Some(accepted);
         }
         inbox.accepted().push(accepted);
-        inbox.wake.ring();
+        inbox.wake.notify();
         None
     }
 
     /// Takes the accepted connections from the inbox of worker `index`.
     pub(crate) fn take_accepted(&self, index: usize) -> Vec<Accepted> {
-        self.inboxes[index].wake.silence();
+        self.inboxes[index].wake.drain();
         std::mem::take(&mut *self.inboxes[index].accepted())
     }
 
@@ -101,7 +101,7 @@ impl WorkerPool {
     pub fn signal(&self, waiter: Waiter) {
         let inbox = &self.inboxes[waiter.worker];
         inbox.signalled.lock().unwrap_or_else(PoisonError::into_inner).push(waiter);
-        inbox.wake.ring();
+        inbox.wake.notify();
     }
 
     /// Takes the signalled connections from the inbox of worker `index`. Call after [`WorkerPool::take_accepted`],

@@ -8,19 +8,19 @@ use crate::net::socket::{ROOM_BYTES_MIN, SCRATCH_BYTES};
 use crate::net::socket::{Received, Wire};
 use crate::observe::counters::Counters;
 
-/// What a worker lends to its connections.
-pub struct Lent {
+/// The buffers and counters that a worker would lend.
+pub struct WorkerBuffers {
     buffers: Buffers,
     scratch: Vec<u8>,
     counters: Counters,
 }
 
-/// A connection's socket and TLS.
-pub struct Bare(Wire);
+/// The socket and TLS of a connection that has no session.
+pub struct TlsHarness(Wire);
 
 /// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Heard<'l> {
+pub enum ReadResult<'l> {
     /// Plain text.
     Text(&'l [u8]),
     /// Nothing at the moment.
@@ -29,7 +29,7 @@ pub enum Heard<'l> {
     End,
 }
 
-impl Lent {
+impl WorkerBuffers {
     /// The most bytes of the scratch buffer that other connections of the round may have filled.
     pub const OTHERS_BYTES_MAX: usize = SCRATCH_BYTES - ROOM_BYTES_MIN;
 
@@ -44,13 +44,13 @@ impl Lent {
     }
 }
 
-impl Default for Lent {
+impl Default for WorkerBuffers {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Bare {
+impl TlsHarness {
     /// A new client. `socket` does not block. Errors: none that a client could cause.
     pub fn new(tls: &Tls, certificates: ClientCertificates, socket: OwnedFd) -> io::Result<Self> {
         let channel = Channel::new(tls.context(certificates)).map_err(io::Error::other)?;
@@ -58,21 +58,21 @@ impl Bare {
     }
 
     /// Reads once, in a round in which other connections have filled `others_bytes` of the scratch buffer, at most
-    /// [`Lent::OTHERS_BYTES_MAX`].
-    pub fn hear<'l>(&mut self, lent: &'l mut Lent, others_bytes: usize) -> Heard<'l> {
-        let Lent { buffers, scratch, counters } = lent;
+    /// [`WorkerBuffers::OTHERS_BYTES_MAX`].
+    pub fn receive<'l>(&mut self, worker: &'l mut WorkerBuffers, others_bytes: usize) -> ReadResult<'l> {
+        let WorkerBuffers { buffers, scratch, counters } = worker;
         let scratch = &mut scratch[others_bytes..];
         match self.0.receive(scratch, buffers, counters) {
-            Received::Bytes(n) => Heard::Text(&scratch[..n]),
-            Received::Nothing | Received::Busy => Heard::Nothing,
-            Received::End(_) => Heard::End,
+            Received::Bytes(n) => ReadResult::Text(&scratch[..n]),
+            Received::Nothing | Received::Busy => ReadResult::Nothing,
+            Received::End(_) => ReadResult::End,
         }
     }
 
-    /// Sends from the head of `parts`. Returns how many bytes were taken; [`Bare::flush`] sends those that are held.
+    /// Sends from the head of `parts`. Returns how many bytes were taken; [`TlsHarness::flush`] sends those that are held.
     /// Errors: of the socket; or TLS is not established, or was closed.
-    pub fn say(&mut self, lent: &mut Lent, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.0.write(parts, &mut lent.buffers)
+    pub fn send(&mut self, worker: &mut WorkerBuffers, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.write(parts, &mut worker.buffers)
     }
 
     /// Sends what is held. True once nothing is. Errors: of the socket.
