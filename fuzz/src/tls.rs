@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock};
 use std::{env, fs, process};
 
-use larder_server::net::tls::bare::{Bare, Heard, Lent};
+use larder_server::net::tls::harness::{ReadResult, TlsHarness, WorkerBuffers};
 use larder_server::net::tls::{ClientCertificates, Tls, TlsSettings};
 use rcgen::{
     BasicConstraints, CertificateParams, CustomExtension, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -20,7 +20,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 pub fn tls(input: &[u8]) {
     let mut script = Script(input);
     let kind = script.byte();
-    let mut lent = Lent::new();
+    let mut lent = WorkerBuffers::new();
     let mut honest = Peer::connect(kind & 0x0f);
     let mut hostile = Peer::connect(kind >> 4);
     let mut others_bytes = 0;
@@ -86,8 +86,8 @@ pub fn tls(input: &[u8]) {
             11 => hostile.end(),
             // Another comes.
             12 => {
-                if let Some(bare) = &mut hostile.bare {
-                    bare.close_notify();
+                if let Some(harness) = &mut hostile.harness {
+                    harness.close_notify();
                 }
                 hostile = Peer::connect(script.byte());
             }
@@ -96,12 +96,12 @@ pub fn tls(input: &[u8]) {
                 honest.deliver(script.short());
             }
             14 => honest.answer(&mut lent, script.short()),
-            _ => others_bytes = script.short() % (Lent::OTHERS_BYTES_MAX + 1),
+            _ => others_bytes = script.short() % (WorkerBuffers::OTHERS_BYTES_MAX + 1),
         }
         for peer in [&mut hostile, &mut honest] {
             peer.listen(&mut lent, others_bytes);
         }
-        assert!(honest.bare.is_some(), "the honest client is let in");
+        assert!(honest.harness.is_some(), "the honest client is let in");
     }
     // All that the honest one has to say arrives.
     for _ in 0..ROUNDS_MAX {
@@ -146,7 +146,7 @@ struct Peer {
     pending: Vec<u8>,
     socket: UnixStream,
     /// `None`: closed.
-    bare: Option<Bare>,
+    harness: Option<TlsHarness>,
     /// What it said and the server has not heard yet.
     said: Vec<u8>,
     /// What the server answered and it has not heard yet.
@@ -174,7 +174,7 @@ impl Peer {
             client: ClientConnection::new(Arc::clone(config), name).unwrap(),
             pending: Vec::new(),
             socket,
-            bare: Some(Bare::new(&world.tls, certificates, server.into()).unwrap()),
+            harness: Some(TlsHarness::new(&world.tls, certificates, server.into()).unwrap()),
             said: Vec::new(),
             answered: Vec::new(),
             next: 0,
@@ -195,7 +195,7 @@ impl Peer {
         let bytes = bytes.min(self.pending.len());
         match self.socket.write(&self.pending[..bytes]) {
             Ok(n) => drop(self.pending.drain(..n)),
-            Err(error) => assert!(self.bare.is_none() || error.kind() == ErrorKind::WouldBlock, "{error}"),
+            Err(error) => assert!(self.harness.is_none() || error.kind() == ErrorKind::WouldBlock, "{error}"),
         }
     }
 
@@ -229,39 +229,39 @@ impl Peer {
     }
 
     /// The server says something.
-    fn answer(&mut self, lent: &mut Lent, bytes: usize) {
+    fn answer(&mut self, lent: &mut WorkerBuffers, bytes: usize) {
         let text = self.text(bytes);
         // A worker says nothing to whom it has not heard.
         if self.client.is_handshaking()
-            || !self.bare.as_mut().is_some_and(|bare| bare.flush().unwrap_or(false))
+            || !self.harness.as_mut().is_some_and(|harness| harness.flush().unwrap_or(false))
         {
             return;
         }
-        let Some(bare) = &mut self.bare else { return };
+        let Some(harness) = &mut self.harness else { return };
         let (head, tail) = text.split_at(bytes / 3);
-        if let Ok(taken) = bare.say(lent, &[IoSlice::new(head), IoSlice::new(tail)]) {
+        if let Ok(taken) = harness.send(lent, &[IoSlice::new(head), IoSlice::new(tail)]) {
             self.answered.extend_from_slice(&text[..taken]);
         }
     }
 
     /// Both ends read what there is.
-    fn listen(&mut self, lent: &mut Lent, others_bytes: usize) {
+    fn listen(&mut self, lent: &mut WorkerBuffers, others_bytes: usize) {
         lent.others(others_bytes).fill(OTHERS);
-        while let Some(bare) = &mut self.bare {
-            if bare.flush().is_err() {
-                self.bare = None;
+        while let Some(harness) = &mut self.harness {
+            if harness.flush().is_err() {
+                self.harness = None;
                 break;
             }
-            match bare.hear(lent, others_bytes) {
-                Heard::Text(text) => {
+            match harness.receive(lent, others_bytes) {
+                ReadResult::Text(text) => {
                     // Nobody can make up what the server takes for the client's words.
                     assert!(self.said.starts_with(text), "{} bytes that were not said", text.len());
                     self.said.drain(..text.len());
                 }
-                Heard::Nothing => break,
-                Heard::End => {
-                    bare.close_notify();
-                    self.bare = None;
+                ReadResult::Nothing => break,
+                ReadResult::End => {
+                    harness.close_notify();
+                    self.harness = None;
                 }
             }
         }
@@ -278,7 +278,7 @@ impl Peer {
             let mut records = &bytes[..n];
             while !records.is_empty() {
                 if let Err(error) = self.take(&mut records) {
-                    assert!(!self.is_honest || self.bare.is_none(), "the server speaks TLS: {error}");
+                    assert!(!self.is_honest || self.harness.is_none(), "the server speaks TLS: {error}");
                     return;
                 }
                 let mut text = Vec::new();

@@ -98,7 +98,7 @@ fn code_spans(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// `Turn::prepare` and `prepare()` name the item `prepare`; other spans name none.
+/// `Guard::prepare` and `prepare()` name the item `prepare`; other spans name none.
 fn item_name(span: &str) -> Option<&str> {
     let path = span.split_once('(').map_or(span, |(path, _)| path).trim_end_matches([',', '.', ';']);
     let is_path = path.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == ':');

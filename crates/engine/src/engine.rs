@@ -1,6 +1,6 @@
-//! The engine itself: what all handles share. How it is built, its limits, flushes, counters.
+//! The engine: what all handles share. Construction, limits, flushes, counters.
 //!
-//! What it owns answers for itself: the arena for memory, the index for keys, the policy for what is kept.
+//! Its parts do the work: the arena for memory, the index for keys, the policy for what is kept.
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering::*};
@@ -27,17 +27,17 @@ use crate::request::{Miss, Now};
 
 const SEGMENT_BYTES_MIN: usize = 16 << 10;
 const SEGMENT_BYTES_MAX: usize = 1 << 20;
-/// Overflow buckets of the index come back once so many wait.
+/// Unlinked overflow buckets of the index are reused in steps of this many.
 const BUCKETS_STEP: usize = 16;
-/// How far the limit may be raised later, at most. Address space alone is set aside for it.
+/// The limit may be raised to this multiple later. Only address space is reserved for it.
 const GROWTH_FACTOR_MAX: usize = 4;
-/// At least, unless the memory is too small.
+/// With fewer segments a cache is crowded: see [`Engine::is_crowded`].
 const SEGMENTS_PER_HANDLE: usize = 16;
-/// The part of its share of the segments that a handle keeps open at most, while items can go to those that are open:
-/// on average half of it is empty, a sixteenth of the memory.
+/// A handle keeps at most this part of its share of the segments open, as long as items can go to those that are open.
+/// On average an open segment is half empty, so that is a sixteenth of the memory.
 const OPEN_PART: usize = 8;
-/// For so long after a flush the background step leaves flushed items alone, so that who asks is told "flushed" and not
-/// "absent", as by memcached. Reclaiming for a store takes them at once.
+/// For this long after a flush the background step leaves flushed items alone, so that a look-up reports "flushed" and
+/// not "absent", as in memcached. Reclaiming for a store takes them at once.
 const FLUSH_GRACE_SECS: u32 = 3;
 
 /// How a cache is to be built.
@@ -49,12 +49,12 @@ pub struct Config {
     pub item_bytes_max: u32,
     /// Evict when full; otherwise stores fail (`-M`).
     pub evict: bool,
-    /// How many [`Handle`]s will exist at once, at most.
+    /// The largest number of [`Handle`]s at a time.
     pub handles_max: usize,
-    /// log2 of the number of index buckets at the start; `None`: from `memory_bytes`. The index grows by itself; a
-    /// start near the final size spares it the work.
+    /// log2 of the initial number of index buckets; `None`: from `memory_bytes`. The index grows by itself; starting
+    /// near the final size saves that work.
     pub index_power: Option<u8>,
-    /// What lies on pages of 2 MiB, where the system has some.
+    /// What is moved to pages of 2 MiB, where the system has some.
     pub large_pages: LargePages,
     /// Key of the hash function; random, so that nobody can choose colliding keys.
     pub hash_key: [u64; 2],
@@ -66,9 +66,9 @@ pub struct Engine {
     pub(crate) item_bytes_max: u32,
     pub(crate) evict: bool,
     pub(crate) large_pages: LargePages,
-    /// So many segments a handle keeps open, one a write stream: on average they are half empty.
+    /// Segments that a handle keeps open, one for each write stream. On average they are half empty.
     pub(crate) open_max: usize,
-    /// There are so few segments that idle handles with open ones may leave none to others.
+    /// There are so few segments that idle handles may hold all of them open.
     pub(crate) is_crowded: bool,
     pub(crate) parked: CachePadded<Parked>,
     pub(crate) watermarks: Watermarks,
@@ -80,7 +80,7 @@ pub struct Engine {
     pub(crate) counters: Box<[Counters]>,
     pub(crate) cas_values: CasValues,
 
-    /// Counts flushes. A segment opened under an earlier mark is flushed.
+    /// The number of flushes. A segment opened under a lower mark is flushed.
     pub(crate) flush_mark: AtomicU32,
     /// When the next flush is due; 0: none is pending.
     flush_at: AtomicU32,
@@ -89,26 +89,26 @@ pub struct Engine {
     ticked_secs: AtomicU32,
     pub(crate) mover: CachePadded<Mover>,
 
-    /// Overflow buckets of the index. Many and small: who wants a segment would have to work off thousands of them
-    /// first.
+    /// Unlinked overflow buckets of the index. Apart from other limbo, since they are many and small: a store that
+    /// wants a segment would have to drain thousands of them first.
     limbo_buckets: CachePadded<Limbo<u32>>,
     handles_free: Mutex<Vec<usize>>,
     reset: Mutex<Stats>,
 }
 
 impl Engine {
-    /// Reserves the memory; none is used before items come.
+    /// Reserves the address space; no memory is used before items come.
     ///
     /// Errors: the configuration makes no sense (`InvalidInput`), or the system refuses the address space.
     pub fn new(config: Config) -> io::Result<Arc<Self>> {
         Self::new_within(config, u64::MAX)
     }
 
-    /// The same for a process that has so much address space left for it. Twelve times the memory is plenty: the limit
-    /// may be raised to four times what it is. With less (but about two times and a half at least) it may be raised by
-    /// less, and large values may find no room in one piece.
+    /// The same for a process with that much address space left. Twelve times the memory is plenty: the limit may then
+    /// be raised to four times its value. With less (at least about two and a half times) it may be raised by less, and
+    /// large values may find no contiguous space.
     ///
-    /// Errors: as of [`Engine::new`]; also if it is too little (`OutOfMemory`).
+    /// Errors: as of [`Engine::new`]; also `OutOfMemory` if the address space is too small.
     pub fn new_within(config: Config, address_space_bytes: u64) -> io::Result<Arc<Self>> {
         let mut factor = GROWTH_FACTOR_MAX;
         loop {
@@ -119,8 +119,8 @@ impl Engine {
         }
     }
 
-    /// Reserves `factor` times the address space that the memory needs: for a limit that is raised, and twice as much
-    /// for large items. Runs are never moved, so fragments must not use it up before the memory is.
+    /// Reserves `factor` times the address space that the memory needs, for raising the limit, and twice as much for
+    /// large items: runs are never moved, so fragmentation must not use up the address space before the memory.
     fn reserve(config: &Config, factor: usize, address_space_bytes: u64) -> io::Result<Arc<Self>> {
         let memory_bytes = usize::try_from(config.memory_bytes).unwrap_or(usize::MAX);
         if !(1 << 20..=1 << 41).contains(&memory_bytes) {
@@ -135,7 +135,7 @@ impl Engine {
         let segment_bytes = segment_bytes(memory_bytes, config.handles_max);
         let log_segments = memory_bytes / segment_bytes;
         let item_segments = (config.item_bytes_max as usize).div_ceil(segment_bytes) + 1;
-        // An entry of the index has bits for so many.
+        // An index entry has bits for no more.
         let segments_max = crate::index::buckets::LOG_BYTES_MAX / segment_bytes;
         let reserved_segments = (factor * log_segments).min(segments_max / 2);
         let run_segments = (factor * log_segments.max(item_segments)).min(segments_max - reserved_segments);
@@ -201,12 +201,11 @@ impl Engine {
         }))
     }
 
-    /// For machines with several memory nodes (NUMA): spreads the index and the ghost, which every thread reads at
-    /// random, over these nodes, page by page, but for pages already touched. Items lie on the node of the thread that
-    /// first writes to their segment. False, and nothing has changed: this thread has a memory policy already
-    /// (`numactl`).
+    /// For machines with several memory nodes (NUMA): interleaves the index and the ghost, which every thread reads at
+    /// random, over these nodes, except pages already touched. Items lie on the node of the thread that first writes to
+    /// their segment. False: this thread has a memory policy already (`numactl`), and nothing has changed.
     ///
-    /// Errors: there are no such nodes, or the process may not choose. The cache is as good as before.
+    /// Errors: there are no such nodes, or the process may not set a policy. The cache works as before.
     pub fn spread_over(&self, nodes: &[u32]) -> io::Result<bool> {
         if crate::mem::numa::has_policy()? {
             return Ok(false);
@@ -216,7 +215,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// A handle for one thread. `None` when `handles_max` are out already; a dropped handle makes room.
+    /// A handle for one thread. `None` if `handles_max` exist already. Dropping a handle makes room for another.
     pub fn handle(self: &Arc<Self>) -> Option<Handle> {
         let id = self.handles_free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
         Some(Handle::new(Arc::clone(self), id))
@@ -226,10 +225,10 @@ impl Engine {
         self.handles_free.lock().unwrap_or_else(PoisonError::into_inner).push(id);
     }
 
-    /// Changes [`Config::memory_bytes`] while the cache is in use. Under a lower limit stores and background steps
-    /// evict and give memory back; without eviction nothing can be stored until enough is deleted. False, and nothing
-    /// has changed: it is more than address space was reserved for, which is four times what the cache was built with
-    /// unless that was scarce ([`Engine::new_within`]).
+    /// Changes [`Config::memory_bytes`] while the cache is in use. Under a lower limit, stores and background steps
+    /// evict and give memory back; without eviction nothing can be stored until enough is deleted. False: the limit
+    /// exceeds the reserved address space, which is four times the original memory unless address space was scarce
+    /// ([`Engine::new_within`]), and nothing has changed.
     pub fn set_memory_limit(&self, memory_bytes: u64) -> bool {
         let reserved_bytes =
             self.arena.segments.log_segments as u64 * self.arena.segments.segment_bytes as u64;
@@ -241,23 +240,22 @@ impl Engine {
         true
     }
 
-    /// The limit as it is now.
+    /// The current limit.
     pub fn memory_limit(&self) -> u64 {
         self.arena.budget.limit_bytes()
     }
 
-    /// Values of this many bytes and more have memory of their own, and count as large (`Stats::queues`).
+    /// Values of this many bytes and more have memory of their own, and count as large ([`Stats::queues`]).
     pub fn large_value_bytes(&self) -> u32 {
         self.large_item_bytes() as u32
     }
 
-    /// Items of more bytes than this get a run of their own.
+    /// Items larger than this get a run of their own.
     pub(crate) fn large_item_bytes(&self) -> usize {
         self.arena.segments.segment_bytes / 2
     }
 
-    /// Everything stored before second `at` is gone from then on; `None`: gone now. A new call replaces a pending
-    /// flush.
+    /// Flushes everything stored before second `at`, once that has come; `None`: now. Replaces a pending flush.
     pub fn flush(&self, now: Now, at: Option<u32>) {
         self.flush_at.store(at.unwrap_or(0), Relaxed);
         if at.is_none() {
@@ -265,12 +263,12 @@ impl Engine {
         }
     }
 
-    /// Forgets a pending flush.
+    /// Cancels a pending flush.
     pub fn cancel_flush(&self) {
         self.flush_at.store(0, Relaxed);
     }
 
-    /// Carries out a pending flush whose time has come.
+    /// Carries out a pending flush that is due.
     pub(crate) fn flush_if_due(&self, now: Now) {
         let at = self.flush_at.load(Relaxed);
         if at != 0 && at <= now.secs && self.flush_at.compare_exchange(at, 0, Relaxed, Relaxed).is_ok() {
@@ -287,17 +285,17 @@ impl Engine {
         self.ticked_secs.store(now.secs, Relaxed);
     }
 
-    /// May the background step remove flushed items?
+    /// True if the background step may remove flushed items.
     pub(crate) fn is_flush_settled(&self, now: Now) -> bool {
         now.secs >= self.flushed_secs.load(Relaxed).saturating_add(FLUSH_GRACE_SECS)
     }
 
-    /// Is the item at this offset alive?
+    /// Whether the item at this offset is alive, or why not.
     pub(crate) fn liveness(&self, offset: Offset, item: ItemRef<'_>, now: Now) -> Result<(), Miss> {
         self.liveness_in(self.arena.segments.segment_ref_at(offset), item, now)
     }
 
-    /// The same where it is known in which segment it lies.
+    /// The same for a caller that knows the item's segment.
     #[inline]
     pub(crate) fn liveness_in(
         &self,
@@ -311,10 +309,10 @@ impl Engine {
         if item.expiry().is_past(now) { Err(Miss::Expired) } else { Ok(()) }
     }
 
-    /// Takes an overflow bucket of the index out of use; it comes back when no guard can see it any more.
+    /// Retires an overflow bucket of the index. It is reused once no guard can see it.
     pub(crate) fn retire_overflow(&self, overflow: u32) {
         let waiting = self.limbo_buckets.push(overflow, 0, &self.arena.epochs);
-        // Whoever adds to them takes off twice as many, so that they never pile up.
+        // Each step drains more than it adds, so that they never pile up.
         if waiting.is_multiple_of(BUCKETS_STEP) {
             self.drain_limbo_buckets(2 * BUCKETS_STEP);
         }
@@ -327,14 +325,14 @@ impl Engine {
         }
     }
 
-    /// Sums the counters. Not on the request path.
+    /// Adds up the counters. Not on the request path.
     pub fn stats(&self) -> Stats {
         let mut stats = self.totals();
         stats.since(&self.reset.lock().unwrap_or_else(PoisonError::into_inner));
         stats
     }
 
-    /// Zeroes the counters (not the gauges).
+    /// Resets the counters (not the gauges).
     pub fn reset_stats(&self) {
         *self.reset.lock().unwrap_or_else(PoisonError::into_inner) = self.totals();
     }
@@ -362,8 +360,8 @@ impl Engine {
     }
 }
 
-/// The segment size of a cache that is built with so much memory: some 512 segments, so that queues and TTL groups have
-/// something to divide, and more when many handles keep segments open.
+/// The segment size of a cache of this size: some 512 segments, so that there are enough for queues and TTL groups, and
+/// more where many handles keep segments open.
 pub fn segment_bytes(memory_bytes: usize, handles_max: usize) -> usize {
     let wanted = (memory_bytes / 512).min(memory_bytes / (SEGMENTS_PER_HANDLE * handles_max));
     let power = 1 << wanted.max(1).ilog2();

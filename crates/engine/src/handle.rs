@@ -1,4 +1,4 @@
-//! Handles and guards: a thread's way into the engine.
+//! Handles and guards: how a thread accesses the engine.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -15,26 +15,26 @@ use crate::policy::priority::Adaptation;
 use crate::reclaim::Reclaimer;
 use crate::request::Now;
 
-/// A thread's access to the engine: its open segments, its epoch, its counters. Not shared between threads, but may
-/// move.
+/// A thread's access to the engine: its open segments, its epoch slot, its counters. One thread uses it at a time; it
+/// may move between threads.
 pub struct Handle {
     pub(crate) engine: Arc<Engine>,
     pub(crate) id: usize,
-    /// Its open segments.
+    /// The handle's open segments.
     pub(crate) allocator: RefCell<Allocator>,
-    /// What it reclaims.
+    /// The handle's current victim.
     pub(crate) reclaimer: RefCell<Reclaimer>,
-    /// What its evictions taught it.
+    /// What the handle has learned from its evictions.
     pub(crate) adaptation: RefCell<Adaptation>,
-    /// Items linked (less unlinked) that the index has not been told of.
+    /// Items linked, less items unlinked, that were not reported to the index yet.
     pub(crate) unreported_items: Cell<i64>,
-    /// What it evicted, if anybody wants to know.
+    /// The items that the handle evicted, if they are recorded.
     pub(crate) eviction_log: RefCell<EvictionLog>,
 }
 
 impl Handle {
     pub(crate) fn new(engine: Arc<Engine>, id: usize) -> Self {
-        // What has expired among items that live for ever is found only by looking at all of them.
+        // Without eviction, expired items among items without an expiry are found only by scanning all of them.
         let allocator = Allocator::new(!engine.evict);
         Self {
             engine,
@@ -47,8 +47,8 @@ impl Handle {
         }
     }
 
-    /// Pins the present epoch: until the guard ends, everything found under it stays readable. Cheap; do many requests
-    /// under one, but keep it short: memory that others free meanwhile waits for its end.
+    /// Pins the current epoch: everything found under the guard stays readable until it ends. Cheap. Use one guard for
+    /// many requests, but keep it short: memory that other threads free meanwhile is not reused before it ends.
     pub fn pin(&mut self, now: Now) -> Guard<'_> {
         self.engine.arena.epochs.pin(self.id);
         self.engine.flush_if_due(now);
@@ -60,16 +60,16 @@ impl Handle {
         &self.engine
     }
 
-    /// Does it keep segments that others may need, because there are few for so many handles? Then call
+    /// True if the handle keeps segments that others may need, because there are few for so many handles. Then call
     /// [`Handle::release`] before a time without guards.
     pub fn is_holding(&self) -> bool {
         self.engine.is_crowded
             && (self.reclaimer.borrow().has_begun() || self.allocator.borrow().open_count() > 0)
     }
 
-    /// Leaves the segments that it fills or empties to all handles.
+    /// Passes the segments that it fills or empties on to all handles.
     pub fn release(&mut self) {
-        // As under a guard: a segment that another retires meanwhile must not be opened again while we look at it.
+        // Pinned, since a segment that another handle retires meanwhile must not be opened again while we look at it.
         self.engine.arena.epochs.pin(self.id);
         let allocator = self.allocator.get_mut();
         if self.engine.is_crowded && allocator.open_count() > 0 {
@@ -79,7 +79,7 @@ impl Handle {
         self.engine.arena.epochs.unpin(self.id);
     }
 
-    /// Seals what it fills, and puts back what it empties.
+    /// Seals the segments that it fills, and puts back those that it empties.
     fn close(&mut self) {
         self.allocator.get_mut().close_all(&self.engine.arena).for_each(|id| self.engine.seal(id));
         self.reclaimer.get_mut().release(&self.engine);
@@ -95,7 +95,7 @@ impl Drop for Handle {
     }
 }
 
-/// A span of work during which every item found stays readable, whatever others do.
+/// While it lives, every item found under it stays readable, whatever other threads do.
 pub struct Guard<'h> {
     pub(crate) handle: &'h Handle,
     counters: &'h Counters,
@@ -110,13 +110,12 @@ impl Drop for Guard<'_> {
 }
 
 impl Guard<'_> {
-    /// The moment of this guard.
+    /// The time that the guard was pinned with.
     pub fn now(&self) -> Now {
         self.now
     }
 
-    /// Bytes of values that were written under this guard: by it a caller knows when changes of large values have had
-    /// their share.
+    /// Bytes of values written under this guard, which tell a caller when to let other connections run.
     pub fn copied_bytes(&self) -> usize {
         self.copied_bytes.get()
     }
@@ -126,8 +125,8 @@ impl Guard<'_> {
         self.copied_bytes.set(self.copied_bytes.get() + bytes);
     }
 
-    /// Hashes a key and starts fetching its index line. With another key or in another engine the hash finds nothing,
-    /// and a store panics.
+    /// Hashes a key and prefetches its index line. With the hash of another key or engine a look-up finds nothing, and
+    /// a store panics.
     pub fn prepare(&self, key: &[u8]) -> Hash {
         let hash = self.engine().hash_key.hash(key);
         self.engine().index.prefetch(hash);
@@ -142,25 +141,25 @@ impl Guard<'_> {
         self.counters
     }
 
-    /// The item behind an entry, which must have been read under this guard.
+    /// The item of an entry, which must have been read under this guard.
     #[inline]
     pub(crate) fn item_ref(&self, entry: Entry) -> ItemRef<'_> {
         self.item_ref_at(entry.offset())
     }
 
-    /// The item at an offset of the log, which must have come from an entry read under this guard, or from the walk of
-    /// a segment that was sealed or claimed under it.
+    /// The item at an offset of the log. The offset must come from an entry read under this guard, or from a walk of a
+    /// segment that was sealed or claimed under it.
     #[inline]
     #[allow(unsafe_code)]
     pub(crate) fn item_ref_at(&self, offset: Offset) -> ItemRef<'_> {
         // SAFETY: the entry or the state of the segment was read with acquire ordering after the item was written. This
-        // guard is pinned since before, so neither the segment nor a hole in it is used again before it ends, and the
-        // result with it.
+        // guard was pinned before that, so neither the segment nor a hole in it is reused before the guard ends, and
+        // the result with it.
         unsafe { ItemRef::at(&self.engine().arena.region, offset.bytes()) }
     }
 }
 
-/// Splits of the index hash the keys of what they move.
+/// When the index splits a bucket it hashes the keys of the items that it moves.
 impl Items for Guard<'_> {
     fn hash_at(&self, offset: Offset) -> Hash {
         self.engine().hash_key.hash(self.item_ref_at(offset).key())

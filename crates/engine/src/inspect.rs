@@ -1,4 +1,4 @@
-//! What the cache holds and did, for those who want to see it.
+//! Statistics, scans and reports of what the cache holds and did.
 
 pub(crate) mod eviction_log;
 pub(crate) mod index_scan;

@@ -1,21 +1,22 @@
 //! The larder engine: an in-memory cache of small items, kept in a log of segments.
 //!
-//! Knows items, not wires; is told the time; never blocks on I/O and never reads a clock. A read takes no lock; memory
-//! stays within its budget; the index grows step by step. `ARCHITECTURE.md` has the walk of a get and of a store.
+//! It knows items but no wires, is told the time, never blocks on I/O and never reads a clock. A read takes no lock,
+//! memory stays within its budget, and the index grows step by step. `ARCHITECTURE.md` has the walk of a get and of a
+//! store.
 //!
 //! Modules, from the outside in. Each knows those below it, and none above:
 //!
 //! | module | what it knows | what it must not know |
 //! |---|---|---|
 //! | `request` | what one can ask, and the answers | how any of it is done |
-//! | `handle`, `engine` | what a thread has ([`Handle`], [`Guard`]), what all share | |
-//! | `ops` | look-ups (`get`); what changes an item: one movement (`change`), uploads | which segment comes next |
+//! | `handle`, `engine` | the state of a thread ([`Handle`], [`Guard`]), and the shared state | |
+//! | `ops` | look-ups (`get`); changes of items (`change`), uploads | which segment comes next |
 //! | `inspect` | counters, scans, segment reports | how to change what it sees |
 //! | `reclaim` | how memory comes back, and who gets it | requests |
 //! | `policy` | what is kept, in which order it goes | items, how they are moved |
 //! | `index` | key hash -> offset of the item | what an item is |
 //! | `log` | the arena: segments, runs, items, limbo; the allocator | keys, policy, reclaiming, handles |
-//! | `epoch` | who may still read what was unlinked | what that is |
+//! | `epoch` | which guards may still read unlinked memory | what is in that memory |
 //! | `mem` | address space, pages, tables, the budget | items |
 //!
 //! ```

@@ -1,4 +1,4 @@
-//! What one can do to items.
+//! Operations on items.
 
 pub(crate) mod cas;
 pub(crate) mod change;

@@ -1,7 +1,7 @@
-//! What is kept, and for how long.
+//! The policy: what is kept, and for how long.
 //!
-//! Reads what the log knows of its segments, and decides; moves and frees nothing itself. Knows `log` and hashes;
-//! nothing of items, reclaiming or handles.
+//! It reads what the log knows of its segments, and decides; it moves and frees nothing. It knows `log` and hashes, but
+//! no items, reclaiming or handles.
 
 use std::cell::RefCell;
 use std::io;
@@ -18,7 +18,7 @@ use crate::policy::priority::{Adaptation, InsertPriority};
 use crate::policy::queues::Queues;
 use crate::policy::streams::Streams;
 
-/// What all handles decide by.
+/// The policy's state, shared by all handles.
 pub(crate) struct Policy {
     pub(crate) streams: Streams,
     pub(crate) insert_priority: InsertPriority,
@@ -27,7 +27,7 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// With `ghost_bytes` for what was evicted. Errors: the system refuses the address space.
+    /// With `ghost_bytes` of fingerprints of evicted keys. Errors: the system refuses the address space.
     pub(crate) fn new(streams: Streams, ghost_bytes: usize) -> io::Result<Self> {
         Ok(Self {
             streams,

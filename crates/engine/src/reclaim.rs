@@ -1,10 +1,10 @@
-//! How memory comes back: eviction, compaction, refilling, expiry; and how those who store get it ([`supply`]).
+//! How memory comes back: eviction, compaction, refilling, expiry; and how stores get it ([`supply`]).
 //!
-//! Work is done a few items at a time. While memory is low, every store pays for what it takes by emptying about four
-//! times as much of the segment that its handle has in hand: nobody waits for a whole segment, and the engine needs no
-//! thread of its own.
+//! Work is done a few items at a time. While memory is low, every store pays for the bytes that it takes by reclaiming
+//! about four times as many of its handle's victim. So nobody waits for a whole segment, and the engine needs no thread
+//! of its own.
 //!
-//! Knows `policy`, `log` and `index`; nothing of requests (`ops`).
+//! It knows `policy`, `log` and `index`, but no requests (`ops`).
 
 pub(crate) mod accounting;
 pub(crate) mod compact;
@@ -24,12 +24,12 @@ use crate::reclaim::expire::Crawl;
 use crate::reclaim::refill::PendingRefill;
 use crate::reclaim::victim::Victim;
 
-/// What a handle is reclaiming.
+/// The reclaiming state of a handle.
 #[derive(Default)]
 pub(crate) struct Reclaimer {
-    /// The segment that it empties, or looks for holes in.
+    /// The segment that is being emptied, or whose holes are being mapped.
     pub(crate) victim: Option<Victim>,
-    /// What was found in that so far.
+    /// The holes found in it so far.
     hole_map: HoleMap,
     /// The segment whose holes will be filled next.
     pending_refill: Option<PendingRefill>,
@@ -39,12 +39,12 @@ pub(crate) struct Reclaimer {
 }
 
 impl Reclaimer {
-    /// Is it at work on memory that will be free?
+    /// True if it is working on memory that will be free.
     pub(crate) fn has_begun(&self) -> bool {
         self.victim.is_some() || self.pending_refill.is_some()
     }
 
-    /// Leaves what it has in hand to all handles.
+    /// Returns the victim and the pending refill to their queues, for all handles.
     pub(crate) fn release(&mut self, engine: &Engine) {
         if let Some(victim) = self.victim.take() {
             engine.policy.put_back(&engine.arena.segments, victim.id);

@@ -1,21 +1,21 @@
-//! What one can ask of the engine, and what it answers.
+//! Requests to the engine, and their results.
 //!
-//! A miss is a value, not an error; an error says whose fault it is. Times are seconds on the caller's own
-//! clock (see [`Now`]): the engine never reads one.
+//! A miss is a value, not an error; an error says who caused it. Times are seconds on the caller's clock (see [`Now`]):
+//! the engine never reads one.
 
 use crate::Item;
 
-/// The moment at which a guard runs, told by the caller.
+/// The time at which a guard runs, given by the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
-    /// Seconds since the caller's own zero (a server's start). All expiry times are on this scale. Must not
-    /// run backwards and must be at least 1: 0 is "never".
+    /// Seconds since a zero that the caller chooses, such as a server's start. All expiry times are on this scale. Must
+    /// not run backwards and must be at least 1: 0 is "never".
     pub secs: u32,
-    /// Microseconds since some fixed moment, by which background work is paced. May repeat.
+    /// Microseconds since some fixed moment, for pacing background work. May repeat.
     pub micros: u64,
 }
 
-/// When an item dies: the second (on the scale of [`Now::secs`]) from which it is no longer found.
+/// When an item expires: the second (on the scale of [`Now::secs`]) from which it is no longer found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Expiry(pub(crate) u32);
 
@@ -25,34 +25,34 @@ impl Expiry {
     /// Expired before it was stored: stored all the same, never found.
     pub const PAST: Self = Self(1);
 
-    /// Dead from second `secs` on. 0 is taken as [`Expiry::PAST`]: a moment before all others.
+    /// Expired from second `secs` on. 0 becomes [`Expiry::PAST`].
     pub fn at(secs: u32) -> Self {
         Self(secs.max(1))
     }
 
-    /// The second from which the item is dead, or `None` for never.
+    /// The second from which the item is expired; `None`: never.
     pub fn secs(self) -> Option<u32> {
         (self.0 != 0).then_some(self.0)
     }
 
-    /// Dead at `now`?
+    /// True if it is expired at `now`.
     pub fn is_past(self, now: Now) -> bool {
         self.0 != 0 && self.0 <= now.secs
     }
 }
 
-/// Why a key was not found. The difference matters to statistics alone.
+/// Why a key was not found. Only statistics need the difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Miss {
     /// No such key.
     Absent,
-    /// It was there, and its time was up.
+    /// Its item has expired.
     Expired,
-    /// It was there, and a flush covers it.
+    /// Its item was flushed.
     Flushed,
 }
 
-/// How a fetch may change what it finds, beyond being counted as a use.
+/// How a fetch may change the item, beyond counting a use.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fetch {
     /// New expiry for a hit (gat, `mg T`).
@@ -82,16 +82,16 @@ pub enum Token {
     Held,
 }
 
-/// A hit, with the item's state as it was before this fetch changed it.
+/// A hit, with the item's state before this fetch changed it.
 #[derive(Clone, Copy, Debug)]
 pub struct Fetched<'t> {
     /// The item. `item.expiry()` is the expiry after a touch.
     pub item: Item<'t>,
     /// Expiry before a touch.
     pub expiry_before: Expiry,
-    /// Fetched before, since it was stored (`h`).
+    /// It was fetched before, since it was stored (`h`).
     pub hit_before: bool,
-    /// Seconds since its last use, or since it was stored (`l`). Refreshed lazily: up to a minute too high.
+    /// Seconds since its last use, or since it was stored (`l`). Updated lazily: up to a minute too high.
     pub idle_secs: u32,
     /// Marked stale by [`Invalidate::stale`] (`X`).
     pub stale: bool,
@@ -101,7 +101,7 @@ pub struct Fetched<'t> {
     pub vivified: bool,
 }
 
-/// How a store treats what is there already.
+/// What a store does with the item that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Store always.
@@ -137,10 +137,10 @@ pub struct Store<'a> {
     pub client_flags: u32,
     /// Expiry of the new item.
     pub expiry: Expiry,
-    /// What to do with what is there.
+    /// What to do with the item that is there.
     pub mode: Mode,
-    /// Condition. A missing item gives `NotFound` for Set and Replace, `NotStored` for Append and Prepend; Add
-    /// ignores it.
+    /// A condition on the CAS value. A missing item gives `NotFound` for Set and Replace, `NotStored` for Append and
+    /// Prepend. Add ignores the condition.
     pub compare: Option<Compare>,
     /// CAS value to install instead of a fresh one (`E`); `None` or 0: a fresh one.
     pub cas: Option<u64>,
@@ -167,18 +167,18 @@ impl<'a> Store<'a> {
     }
 }
 
-/// What became of a store.
+/// The result of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
     /// Done.
     Stored {
         /// The item's new CAS value.
         cas: u64,
-        /// Size of the whole value (after an append: with what was there).
+        /// Size of the whole value, for an append including what was there.
         value_bytes: u32,
-        /// When the item dies.
+        /// When the item expires.
         expiry: Expiry,
-        /// There was none, or none alive.
+        /// There was no item, or only an expired or flushed one.
         is_new: bool,
     },
     /// The mode's condition did not hold (also: an append that would be too large or found no memory).
@@ -187,16 +187,16 @@ pub enum Stored {
     Exists,
     /// CAS given, no item.
     NotFound,
-    /// Larger than [`crate::Config::item_bytes_max`]. Nothing changed; whether the old item goes is the caller's rule.
+    /// Larger than [`crate::Config::item_bytes_max`]. Nothing changed; the caller decides whether to delete the old
+    /// item.
     TooLarge,
-    /// No memory, and nothing that may be evicted. Nothing changed.
+    /// There is no memory, and nothing may be evicted. Nothing changed.
     OutOfMemory,
-    /// Memory is being reclaimed but still pinned by running guards (perhaps this one): leave the guard, enter a new
-    /// one, try again.
+    /// Memory is being reclaimed, but guards still pin it (perhaps this one): drop the guard, pin a new one, try again.
     TryAgain,
 }
 
-/// What became of a delete.
+/// The result of a delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deleted {
     /// Gone.
@@ -207,7 +207,7 @@ pub enum Deleted {
     Exists,
 }
 
-/// A softer delete (`md I`, `md x`).
+/// Invalidates an item (`md I`, `md x`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Invalidate {
     /// Only if the CAS value is this one; 0 never is.
@@ -242,7 +242,7 @@ pub struct Arith {
     pub binary_key: bool,
 }
 
-/// What became of an [`Arith`].
+/// The result of an [`Arith`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// The new number.
@@ -270,23 +270,23 @@ pub enum Counted {
     TryAgain,
 }
 
-/// Why there is no room for a value that is about to be uploaded.
+/// Why there is no memory for a value that is about to be uploaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteError {
     /// Larger than [`crate::Config::item_bytes_max`].
     TooLarge,
-    /// No memory, and nothing that may be evicted.
+    /// There is no memory, and nothing may be evicted.
     OutOfMemory,
     /// As [`Stored::TryAgain`].
     TryAgain,
 }
 
-/// Why a fetch or touch gave nothing.
+/// Why a fetch or touch failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchError {
     /// Not there.
     Miss(Miss),
-    /// The change needed memory (an expiry for an item that had none, a vivified stub), and there is none.
+    /// The change needs memory (for an expiry field, or for the item that `vivify` creates), and there is none.
     OutOfMemory,
     /// As [`Stored::TryAgain`].
     TryAgain,

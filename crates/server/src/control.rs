@@ -52,7 +52,7 @@ pub fn run(
             Err(error) => return Err(error.into()),
         }
         if !watched[1].revents().is_empty() {
-            shared.control_wake().silence();
+            shared.control_wake().drain();
         }
         drop(watched);
         supervisor.live();
@@ -72,7 +72,7 @@ pub fn run(
             return Ok(stopping(stop, "the shutdown command", supervisor));
         }
         if shared.crawler.is_running() {
-            shared.crawler.go_on(shared, &mut crawl, &handle.pin(shared.clock.now()));
+            shared.crawler.step(shared, &mut crawl, &handle.pin(shared.clock.now()));
         }
         if let Some(forecaster) = &mut forecaster {
             forecaster.step(shared);

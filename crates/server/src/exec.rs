@@ -1,5 +1,5 @@
-//! What each command does: one `match` over [`Command`], from the client's words to the engine's and back. The commands
-//! themselves are in `read`, `write` and `server`.
+//! Executes commands: one `match` over [`Command`], from the client's terms to the engine's and back. The commands
+//! themselves are in `read`, `write`, `server`, `admin` and `dump`.
 //!
 //! Counters: memcached, doc/protocol.txt, "General-purpose statistics".
 
@@ -24,49 +24,49 @@ use crate::observe::measure::Recorder;
 use crate::observe::watch::Event;
 use crate::shared::Shared;
 
-/// Where a command is executed: the server, and the worker's own counters.
+/// What a command is executed with: the server, and the worker's own counters.
 #[derive(Clone, Copy)]
 pub struct Context<'c> {
     /// The server.
     pub shared: &'c Shared,
-    /// Counters of the worker that executes.
+    /// Counters of the executing worker.
     pub counters: &'c Counters,
-    /// What it measures with.
+    /// Latency and key samples of that worker.
     pub recorder: &'c Recorder,
-    /// That worker's number.
+    /// The index of that worker.
     pub worker: usize,
-    /// Whose command it is.
+    /// The client that sent the command.
     pub client: &'c Client,
 }
 
 impl Context<'_> {
-    /// Tells those who watch, if any do, what happened.
+    /// Sends an event to the watchers, if there are any.
     pub(crate) fn tell(&self, event: &Event<'_>) {
         self.shared.tell(self.worker, event);
     }
 }
 
-/// What commands are executed with while one guard is held.
+/// Executes commands under one guard.
 pub struct Executor<'e, 'c, 'h, 't> {
-    /// Where.
+    /// The server and the worker.
     pub cx: &'e Context<'c>,
-    /// When, and on what.
+    /// The engine, and the time.
     pub guard: &'t Guard<'h>,
-    /// Where replies go.
+    /// Receives the replies.
     pub out: &'e mut Output<'t>,
-    /// Room for a key that comes in base64.
+    /// Room for a key that is decoded from base64.
     pub key_buffer: KeyBuffer,
-    /// Memory that could not be had yet will not be waited for any longer.
-    pub gives_up: bool,
-    /// A long answer that was begun: see [`Done::Begun`].
+    /// The request has waited for memory long enough: `TryAgain` now means out of memory.
+    pub deadline_passed: bool,
+    /// A long reply that was begun: see [`Done::Begun`].
     pub dump: Option<Box<Dump>>,
 }
 
 /// The value of a store.
 pub enum Value<'v> {
-    /// All there. Empty for commands that have none.
+    /// The whole value. Empty for commands that have none.
     Whole(&'v [u8]),
-    /// In the cache already, not yet linked. Taken unless the answer is [`Done::TryAgain`].
+    /// In the cache already, but not linked yet. Taken unless the result is [`Done::TryAgain`].
     Uploaded(&'v mut Option<Upload>),
 }
 
@@ -74,17 +74,17 @@ pub enum Value<'v> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Done {
-    /// Its reply, if it wants one, is in the output.
+    /// The reply, if the command wants one, is in the output.
     Answered,
-    /// Its answer is long, and given piece by piece from now on: [`Executor::dump`].
+    /// The reply is long, and is given piece by piece from now on: [`Executor::dump`].
     Begun,
-    /// As Answered, and from now on the client is told what happens, and nothing else.
+    /// As Answered; from now on the client is sent watch events, and nothing else.
     Watch(Streams),
     /// As Answered, with an error that ends a list of keys.
     Failed,
-    /// Nothing happened: to be executed again with a new guard.
+    /// Nothing happened: execute it again under a new guard.
     TryAgain,
-    /// As Answered, and the connection is to be closed once the output is written.
+    /// As Answered, and the connection is to be closed once the output is sent.
     Close(CloseReason),
 }
 
@@ -93,16 +93,16 @@ pub enum Done {
 pub enum CloseReason {
     /// The client said `quit`.
     Normal,
-    /// The client speaks another language, or missed an error (`--noreply-close-on-error`).
+    /// The client broke the protocol, or missed an error (`--noreply-close-on-error`).
     Error,
-    /// The server stops.
+    /// The server is shutting down.
     Shutdown,
-    /// The client was silent for too long.
+    /// The client was idle for too long.
     Idle,
 }
 
 impl CloseReason {
-    /// memcached's word for it.
+    /// memcached's name of it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Normal => "normal",
@@ -113,14 +113,15 @@ impl CloseReason {
     }
 }
 
-/// The hash of a request's key, and where that probably lies.
+/// The hash of a request's key, and a hint of where its item lies.
 pub type Prepared<'t> = (Hash, LookupHint<'t>);
 
-/// A reply to be written; `Err`: the command ends otherwise.
+/// A reply to be written; `Err`: the command ends without one.
 type Answered<'t> = Result<Reply<'t, Item<'t>>, Done>;
 
 impl<'t> Executor<'_, '_, '_, 't> {
-    /// Executes one request. `prepared` is of its key, if it has one; a [`Command::Get`] is taken to have one key.
+    /// Executes one request. `prepared` belongs to its key, if it has one. A [`Command::Get`] must have one key: lists
+    /// go through `conn/batch.rs`.
     pub fn execute(
         &mut self,
         request: &Request<'_>,
@@ -157,7 +158,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             Command::Sasl(Sasl::Mechanisms) if self.cx.shared.authenticator.is_some() => {
                 Ok(Reply::Mechanisms(larder_auth::MECHANISMS))
             }
-            // Nothing to log in to: a guard takes logins before they come here.
+            // There are no logins on this server. With logins, `conn/login.rs` serves them before they come here.
             Command::Sasl(_) => Ok(Reply::Error(Error::UnknownCommand)),
             Command::Quit => {
                 request.form.encode(&Reply::Bye, self.out);
@@ -181,7 +182,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         }
     }
 
-    /// Writes a reply, or closes the connection where a client would never learn of an error.
+    /// Writes a reply. Closes the connection if the client would never learn of an error.
     pub fn answer(&mut self, form: &Form<'_>, reply: &Reply<'_, Item<'t>>) -> Done {
         form.encode(reply, self.out);
         match reply {
@@ -197,9 +198,10 @@ impl<'t> Executor<'_, '_, '_, 't> {
         }
     }
 
-    /// Is it the others' turn: are there replies enough to be sent, or was enough written?
+    /// True if the connection has used its share of the round: its replies are large enough to be sent, or it has
+    /// written many bytes of values.
     #[inline]
-    pub(crate) fn is_sated(&self) -> bool {
+    pub(crate) fn has_used_its_share(&self) -> bool {
         self.out.len_bytes() >= OUTPUT_BYTES_MAX || self.guard.copied_bytes() >= COPIED_BYTES_MAX
     }
 
@@ -207,7 +209,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         if self.cx.shared.settings.cas { item.cas() } else { 0 }
     }
 
-    /// The CAS value to compare with: with CAS off (`-C`) one that no item has.
+    /// The CAS value to compare with. With CAS off (`-C`) it is one that no item has.
     fn comparable(&self, cas: u64) -> u64 {
         if self.cx.shared.settings.cas { cas } else { u64::MAX }
     }

@@ -179,7 +179,7 @@ impl Shared {
 
     /// Tells the control thread that there is something to do.
     pub(crate) fn wake_control(&self) {
-        self.control_wake.ring();
+        self.control_wake.notify();
     }
 
     /// Rings when there is.

@@ -148,15 +148,15 @@ fn requests_may_be_cut_anywhere() {
 }
 
 #[test]
-fn its_share_used_up_it_waits_for_its_turn_and_sends_first() {
+fn its_share_used_up_it_yields_and_sends_first() {
     let mut server = Server::new(small());
     let mut peer = Peer::new();
     server.execute(&mut peer, b"mn\r\nmn\r\nmn\r\n", 1, 0);
     assert_eq!(peer.connection.next(), Next::Send);
     peer.drain(&mut server, 1);
-    assert_eq!(peer.connection.next(), Next::Wait(Waiting::Turn));
+    assert_eq!(peer.connection.next(), Next::Wait(Waiting::Yield));
     server.execute(&mut peer, b"", 1, usize::MAX);
-    assert_eq!(peer.connection.next(), Next::Wait(Waiting::Turn));
+    assert_eq!(peer.connection.next(), Next::Wait(Waiting::Yield));
     // What comes in the meantime is behind it.
     server.execute(&mut peer, b"version\r\n", 1, usize::MAX);
     server.execute(&mut peer, b"", 1, usize::MAX);

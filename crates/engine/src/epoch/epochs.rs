@@ -1,20 +1,20 @@
-//! Epochs: when may memory that was unlinked be used again?
+//! Epochs: when unlinked memory may be reused.
 //!
-//! A guard pins the epoch in which it begins. Whatever is unlinked is tagged with the epoch of that moment, which then
-//! ends. Memory tagged `t` is free once every guard is pinned in an epoch after `t`: nobody who could have found a way
-//! to it is still reading. An idle handle holds nothing back. (Fraser, "Practical lock-freedom", 2004.)
+//! A guard pins the epoch in which it begins. Unlinked memory is tagged with the current epoch, which then ends. Memory
+//! tagged `t` is free once every guard is pinned in an epoch after `t`: no guard that could have found a pointer to it
+//! is left. An idle handle delays nothing. (Fraser, "Practical lock-freedom", 2004.)
 
 use std::sync::atomic::Ordering::*;
 
 use crate::mem::cache_padded::CachePadded;
 use crate::sync::{AtomicU64, fence};
 
-/// What a handle's slot says outside a guard.
+/// The value of a handle's slot outside a guard.
 const IDLE: u64 = u64::MAX;
 
 pub(crate) struct Epochs {
     current: CachePadded<AtomicU64>,
-    /// By handle: each writes its own.
+    /// Indexed by handle; each handle writes its own slot.
     slots: Box<[CachePadded<AtomicU64>]>,
 }
 
@@ -27,7 +27,7 @@ impl Epochs {
     }
 
     pub(crate) fn pin(&self, handle: usize) {
-        // Release: whoever sees this guard knows that what the one before it read is read.
+        // Release: a thread that sees this guard knows that the reads of the guard before it are complete.
         self.slots[handle].store(self.current.load(Relaxed), Release);
         // Either the reclaimer sees this slot, or we see what it unlinked before it looked.
         fence(SeqCst);
@@ -37,14 +37,15 @@ impl Epochs {
         self.slots[handle].store(IDLE, Release);
     }
 
-    /// Ends the current epoch: the tag for what has just been unlinked.
+    /// Ends the current epoch. Returns the tag for what was just unlinked.
     pub(crate) fn retire(&self) -> u64 {
         self.current.fetch_add(1, SeqCst)
     }
 
-    /// Everything tagged below this is free.
+    /// Memory tagged below this is free.
     pub(crate) fn horizon(&self) -> u64 {
-        // No later than now: what is retired while we look may be read by guards that we looked for too early.
+        // At most the current epoch: memory that is retired while we look may be read by guards whose slot we have
+        // passed.
         let current = self.current.load(Acquire);
         fence(SeqCst);
         self.slots.iter().map(|slot| slot.load(Acquire)).fold(current, u64::min)

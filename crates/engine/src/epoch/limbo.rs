@@ -1,4 +1,4 @@
-//! Limbo: memory that was unlinked, and may still be read by guards that began before.
+//! Limbo: unlinked memory that earlier guards may still read.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
@@ -8,11 +8,11 @@ use crate::epoch::epochs::Epochs;
 use crate::sync::Mutex;
 
 pub(crate) struct Limbo<T> {
-    /// Oldest first, with the epoch that ended when it was retired and its size.
+    /// Oldest first: the epoch that ended when it was retired, its size, and what it is.
     waiting: Mutex<VecDeque<(u64, u64, T)>>,
     /// A hint that needs no lock.
     count: AtomicUsize,
-    /// What all of it takes together.
+    /// The size of everything in limbo.
     bytes: AtomicU64,
 }
 
@@ -23,7 +23,7 @@ impl<T> Default for Limbo<T> {
 }
 
 impl<T> Limbo<T> {
-    /// Takes in what was unlinked before. Returns how much waits now.
+    /// Adds what was unlinked before. Returns how many entries wait now.
     pub(crate) fn push(&self, what: T, bytes: u64, epochs: &Epochs) -> usize {
         self.bytes.fetch_add(bytes, Relaxed);
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -34,7 +34,7 @@ impl<T> Limbo<T> {
         count
     }
 
-    /// Hands what was tagged below `horizon` to `reuse`, up to `count_max`: the oldest first.
+    /// Passes up to `count_max` entries tagged below `horizon` to `reuse`, the oldest first.
     pub(crate) fn drain(&self, horizon: u64, count_max: usize, reuse: impl Fn(T)) {
         for _ in 0..count_max {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -45,7 +45,7 @@ impl<T> Limbo<T> {
             self.count.store(waiting.len(), Relaxed);
             drop(waiting);
             reuse(what);
-            // Only now: meanwhile nobody shall think that it is lost.
+            // Only now: in between nobody shall think that it is lost.
             self.bytes.fetch_sub(bytes, Relaxed);
         }
     }
@@ -54,7 +54,7 @@ impl<T> Limbo<T> {
         self.count.load(Relaxed) == 0
     }
 
-    /// Memory that is to come back.
+    /// Memory that is about to become free.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }

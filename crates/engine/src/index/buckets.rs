@@ -1,4 +1,4 @@
-//! The index: key hash -> place of the item. Compact, read without locks, grown bucket by bucket.
+//! The index: from the hash of a key to the place of its item. Compact, read without locks, grown bucket by bucket.
 //!
 //! A bucket is one cache line of eight words. A word is one entry:
 //!
@@ -7,21 +7,21 @@
 //! | tag of hash | LINK|LOCK| uses | place in the log / 8 + 1 |      0 = empty
 //! ```
 //!
-//! When a bucket is full its last word becomes a LINK to an overflow bucket (the place is then its number + 1). LOCK is
-//! used in the first word of a bucket alone, and says that a writer is at work on the whole chain; readers ignore it.
+//! When a bucket is full its last word becomes a LINK to an overflow bucket, and holds that one's number + 1 in place
+//! of an offset. LOCK is used only in the first word of a bucket: a writer is changing the chain. Readers ignore it.
 //!
-//! Growth is linear hashing (Litwin, VLDB 1980): bucket `n` is split off bucket `n - 2^k`, one at a time, in order, so
-//! the load stays even and no request ever waits for more than a few splits.
+//! Growth is linear hashing (Litwin, VLDB 1980): bucket `n` is split off bucket `n - 2^k`, one at a time, in order. So
+//! the load stays even, and no request waits for more than a few splits.
 //!
-//! Why a reader without locks misses nothing that is there:
-//! - an entry whose item moves is replaced by one store;
-//! - the entry whose word becomes a LINK is written to the overflow bucket before, and the LINK leads there;
-//! - an entry that leaves the overflow goes to the first bucket, and is written there before it is cleared below; a
-//!   reader that misses looks at the first bucket a second time;
-//! - it stays there, unless a split moved it to the last word, and an insert makes that a LINK again; a reader that saw
-//!   no LINK there when it looked below, and then sees one, starts again;
-//! - a split copies first, then publishes the new number of buckets, then clears; a reader that misses and sees the
-//!   number changed starts again.
+//! Why a reader without locks misses no entry:
+//! - the entry of an item that moves is replaced by one store;
+//! - an entry whose word becomes a LINK is written to the overflow bucket first, and the LINK leads there;
+//! - an entry that moves up from the overflow is written to the first bucket before it is cleared below; a reader that
+//!   finds nothing scans the first bucket a second time;
+//! - an entry that moved up stays there, unless a split moves it to the last word, and an insert turns that into a
+//!   LINK; a reader that saw no LINK on the way down, and then sees one, starts again;
+//! - a split copies, then publishes the new number of buckets, then clears; a reader that finds nothing and sees that
+//!   the number has changed starts again.
 
 use std::io;
 use std::sync::PoisonError;
@@ -40,7 +40,7 @@ const LAST: usize = WORDS - 1;
 
 const OFFSET_BITS: u32 = 39;
 const OFFSET: u64 = (1 << OFFSET_BITS) - 1;
-/// The longest log whose items an entry can point to.
+/// The largest log that an entry can point into.
 pub(crate) const LOG_BYTES_MAX: usize = (OFFSET as usize) << 3;
 const USE_ONE: u64 = 1 << OFFSET_BITS;
 const USES: u64 = 3 << OFFSET_BITS;
@@ -48,13 +48,13 @@ const LOCK: u64 = 1 << 41;
 const LINK: u64 = 1 << 42;
 const TAG: u64 = !0 << 43;
 
-/// Entries per bucket beyond which the index grows. With eight words a bucket, 7 gives 11.6 bytes an item: 27 % of the
-/// buckets have an overflow bucket, 15 % of the hits look at a second line.
+/// The index grows beyond this number of entries per bucket. With buckets of eight words, 7 gives 11.6 bytes an item:
+/// 27 % of the buckets have an overflow bucket, and 15 % of the hits look at a second line.
 const ITEMS_PER_BUCKET: u64 = WORDS as u64 - 1;
 
-/// By so many splits is the bucket of one fetched ahead ...
+/// The bucket of a split is prefetched this many splits ahead ...
 const SPLIT_BUCKETS_AHEAD: u64 = 4;
-/// ... and by so many its items.
+/// ... and its items this many.
 const SPLIT_ITEMS_AHEAD: u64 = 2;
 
 /// One word of the index.
@@ -69,14 +69,14 @@ impl Entry {
         Self(hash.0 & TAG | u64::from(uses.min(3)) << OFFSET_BITS | place)
     }
 
-    /// Where the item lies in the log.
+    /// The offset of the item in the log.
     #[allow(unsafe_code)]
     pub(crate) fn offset(self) -> Offset {
-        // SAFETY: entries of items are made by `new` alone, and an index points into one log.
+        // SAFETY: `new` alone makes entries of items, and an index points into one log.
         unsafe { Offset::from_word((self.0 & OFFSET) - 1) }
     }
 
-    /// How often it was read since it entered its queue: 0 to 3.
+    /// How often the item was read since it entered its queue: 0 to 3.
     pub(crate) fn uses(self) -> u8 {
         ((self.0 & USES) >> OFFSET_BITS) as u8
     }
@@ -98,7 +98,7 @@ impl Entry {
     }
 }
 
-/// An entry found, and where.
+/// An entry that was found, and its word.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlotRef<'i> {
     word: &'i AtomicU64,
@@ -106,14 +106,14 @@ pub(crate) struct SlotRef<'i> {
 }
 
 impl SlotRef<'_> {
-    /// Does the entry still point to the same item?
+    /// True if the entry still points to the same item.
     #[inline]
     pub(crate) fn is_unchanged(&self) -> bool {
         Entry(self.word.load(Acquire)).is_same_item(self.entry)
     }
 
-    /// Counts a use, up to three; lock-free, and no write at all once the count is full. A use lost in a race is one
-    /// use less.
+    /// Counts a use, up to three. Lock-free, and writes nothing once the count is full. A use lost in a race does no
+    /// harm.
     pub(crate) fn note_use(&self) {
         let word = self.entry.0;
         if word & USES != USES {
@@ -122,37 +122,38 @@ impl SlotRef<'_> {
     }
 }
 
-/// What the index has to know of the items that it points to. Offsets are those of the log.
+/// What the index needs to know of items. Offsets are those of the log.
 pub(crate) trait Items {
     fn hash_at(&self, offset: Offset) -> Hash;
 
-    /// Starts fetching what `hash_at` reads.
+    /// Prefetches what `hash_at` reads.
     fn prefetch(&self, offset: Offset);
 }
 
 pub(crate) struct Index {
-    /// Number of buckets; every look-up reads it, a split writes it.
+    /// The number of buckets. Every look-up reads it, a split writes it.
     count: AtomicU64,
     buckets: Lines,
     overflow: Lines,
-    /// Held by whoever splits. Never waited for.
+    /// Locked by the thread that splits. Nobody waits for it.
     splitting: CachePadded<Mutex<()>>,
-    /// Overflow buckets out of use. Taken while buckets are locked, so nothing is locked while it is held.
+    /// Unused overflow buckets. A thread that holds a bucket may lock this, so a thread that holds this locks nothing.
     spare: CachePadded<Mutex<Spare>>,
-    /// How many large pages of the buckets and of the overflow were filled and moved.
+    /// The number of full large pages of the buckets, and of the overflow, that were moved.
     large_pages: [AtomicUsize; 2],
-    /// Items, in steps of what handles report.
+    /// The number of items, as reported by handles.
     items: CachePadded<AtomicU64>,
 }
 
 struct Spare {
     freed: Vec<u32>,
-    /// Number of buckets ever used.
+    /// The number of overflow buckets ever used.
     used: usize,
 }
 
 impl Index {
-    /// Address space for `memory_bytes` of cache; `count` buckets (a power of two) to start with.
+    /// Reserves address space for an index of `memory_bytes` of cache, with `count` buckets (a power of two) to begin
+    /// with.
     pub(crate) fn new(memory_bytes: usize, count: usize, budget: &Budget) -> io::Result<Self> {
         let buckets = Lines::reserve(buckets_bytes(memory_bytes, count))?;
         let overflow = Lines::reserve(overflow_bytes(memory_bytes))?;
@@ -171,13 +172,13 @@ impl Index {
         })
     }
 
-    /// Address space that an index of these sizes takes.
+    /// The address space of such an index.
     pub(crate) fn reserved_bytes(memory_bytes: usize, count: usize) -> usize {
         buckets_bytes(memory_bytes, count) + overflow_bytes(memory_bytes)
     }
 
-    /// Moves what has been filled since to a large page, one page of it. False: nothing is to be moved, or the system
-    /// has no large page now.
+    /// Moves one full large page of the index to a large page. False: there is none, or the system has no large page
+    /// now.
     pub(crate) fn move_to_large_page(&self) -> bool {
         let places = [
             (&self.buckets, self.bucket_count() as usize, &self.large_pages[0]),
@@ -196,12 +197,12 @@ impl Index {
         self.overflow.interleave(nodes)
     }
 
-    /// Starts fetching the line that a look-up will read.
+    /// Prefetches the line that a look-up will read first.
     pub(crate) fn prefetch(&self, hash: Hash) {
         self.buckets.prefetch(bucket_of(hash, self.count.load(Relaxed)));
     }
 
-    /// The entry that is probably the one, if any of the first line has its tag.
+    /// The first entry of the first line that has the hash's tag: probably the right one.
     #[inline(always)]
     pub(crate) fn hint(&self, hash: Hash) -> Option<SlotRef<'_>> {
         let line = self.line(bucket_of(hash, self.count.load(Acquire)));
@@ -218,13 +219,13 @@ impl Index {
         None
     }
 
-    /// The same for a hash that the first line does not know, once the next has been fetched.
+    /// The same in the second line, once that was prefetched, for a hash that the first line does not have.
     pub(crate) fn hint_below(&self, hash: Hash) -> Option<SlotRef<'_>> {
         let first = self.line(bucket_of(hash, self.count.load(Acquire)));
         self.below(first).find_map(|line| scan(line, hash, &|_| true))
     }
 
-    /// Finds the entry for which `is_it` says yes. Lock-free.
+    /// Finds the entry for which `is_it` is true. Lock-free.
     #[inline]
     pub(crate) fn find(&self, hash: Hash, is_it: impl Fn(Entry) -> bool) -> Option<SlotRef<'_>> {
         loop {
@@ -239,7 +240,7 @@ impl Index {
             if found.is_some() {
                 return found;
             }
-            // ... and down again, where we saw nothing to look into.
+            // ... or down again, where we saw no LINK.
             let is_pushed_down = lines_below == 0 && Entry(first[LAST].load(Acquire)).overflow().is_some();
             if !is_pushed_down && self.count.load(Acquire) == count {
                 return None;
@@ -253,7 +254,7 @@ impl Index {
         loop {
             let count = self.count.load(Acquire);
             let bucket = self.lock_bucket(bucket_of(hash, count));
-            // A split may have come in between; it cannot from here on.
+            // A split may have come in between. None can from here on.
             let now = self.count.load(Acquire);
             if now == count || bucket_of(hash, now) == bucket_of(hash, count) {
                 return bucket;
@@ -261,7 +262,7 @@ impl Index {
         }
     }
 
-    /// How many low bits of a hash say which bucket it belongs to, at this one. Stays so while that bucket is locked.
+    /// How many low bits of the hash select its bucket, at the present size. Constant while that bucket is locked.
     pub(crate) fn bucket_bits(&self, hash: Hash) -> u32 {
         let count = self.count.load(Acquire);
         let bits = count.ilog2();
@@ -269,16 +270,16 @@ impl Index {
         bits + u32::from(is_split)
     }
 
-    /// Tells the index that `items` more (or fewer) items exist, and lets it grow by a few buckets if they are too
-    /// many. `log` knows the items; `retire` takes overflow buckets out of use.
+    /// Reports that there are `items` more (or fewer) items, and lets the index grow by a few buckets if there are too
+    /// many for it. `log` knows the items; `retire` retires overflow buckets.
     pub(crate) fn report(&self, items: i64, budget: &Budget, log: &impl Items, mut retire: impl FnMut(u32)) {
         self.items.fetch_add(items as u64, Relaxed);
         if !self.is_growing() {
             return;
         }
-        // Somebody else is at it: enough.
+        // Another thread is splitting already.
         let Ok(_splitting) = self.splitting.try_lock() else { return };
-        // More than the items need, so that it catches up; few enough that nobody waits for it.
+        // More than these items need, so that the index catches up; few enough that nobody waits long.
         let splits = 2 + items.max(0) as u64 / 4;
         for _ in 0..splits {
             self.prefetch_splits(log);
@@ -288,19 +289,19 @@ impl Index {
         }
     }
 
-    /// As many items as were reported.
+    /// The number of items reported.
     pub(crate) fn items(&self) -> u64 {
-        // A handle may have reported removals before another reported the same items' arrival.
+        // One handle may have reported removals before another reported the same items' insertion.
         (self.items.load(Relaxed) as i64).max(0) as u64
     }
 
-    /// More items than the buckets should hold?
+    /// True if there are more items than the buckets should hold.
     pub(crate) fn is_growing(&self) -> bool {
         let count = self.count.load(Relaxed);
         self.items() > count * ITEMS_PER_BUCKET && (count as usize) < self.buckets.count()
     }
 
-    /// Buckets, not counting overflow.
+    /// The number of buckets, without overflow.
     pub(crate) fn bucket_count(&self) -> u64 {
         self.count.load(Relaxed)
     }
@@ -310,15 +311,15 @@ impl Index {
         (self.count.load(Relaxed) + self.spare().used as u64) * LINE_BYTES as u64
     }
 
-    /// Overflow buckets that nobody reads any more come back here.
+    /// Takes back an overflow bucket that nobody reads any more.
     pub(crate) fn reuse_overflow(&self, overflow: u32) {
         let line = self.overflow.get(overflow as usize);
         line.iter().for_each(|word| word.store(0, Relaxed));
         self.spare().freed.push(overflow);
     }
 
-    /// Fetches ahead what the splits after the next will read: the bucket of one, and the items of one before it. Else
-    /// each would wait for all of a bucket's items, which lie anywhere.
+    /// Prefetches for the splits after the next: the bucket of one, and the items of an earlier one. Otherwise each
+    /// split would wait for all items of a bucket, which lie anywhere.
     fn prefetch_splits(&self, log: &impl Items) {
         let new = self.bucket_count();
         let splits_from = |new: u64| (new - (1 << new.ilog2())) as usize;
@@ -331,7 +332,7 @@ impl Index {
         self.buckets.prefetch(splits_from(new + SPLIT_BUCKETS_AHEAD));
     }
 
-    /// Splits one bucket. False if there is no room for it or its overflow.
+    /// Splits one bucket. False: there is no room for the new one, or for its overflow.
     fn split(&self, budget: &Budget, log: &impl Items, retire: &mut impl FnMut(u32)) -> bool {
         let new = self.count.load(Relaxed) as usize;
         if !self.buckets.commit(new + 1) {
@@ -346,7 +347,7 @@ impl Index {
                 if moves { &mut leaving } else { &mut staying }.push(entry);
             }
         }
-        // Each side may need overflow of its own; have it ready before anything moves.
+        // Each side may need overflow of its own. Get it before anything moves.
         let spare = leaving.len().div_ceil(LAST) + staying.len().div_ceil(LAST);
         let Some(mut spare) = self.take_overflow(budget, spare) else { return false };
         if (new * LINE_BYTES).is_multiple_of(PAGE_BYTES) {
@@ -354,8 +355,8 @@ impl Index {
         }
         let new_line = self.line(new);
         self.lay_out(new_line, &leaving, &mut spare);
-        // The old chain is written anew behind a fresh overflow; what readers may still be reading of the old overflow
-        // stays as it was until their guards end.
+        // The old chain is written anew, with fresh overflow. Readers may still be reading the old overflow, which
+        // stays unchanged until their guards end.
         let old_links = old.lines().filter_map(|line| Entry(line[LAST].load(Relaxed)).overflow());
         let old_overflow: Vec<u32> = old_links.map(|overflow| overflow as u32).collect();
         let tail = (staying.len() > WORDS).then(|| {
@@ -371,7 +372,7 @@ impl Index {
                 Some(overflow) if at == LAST => LINK | (u64::from(overflow) + 1),
                 _ => staying.get(at).map_or(0, |entry| entry.0),
             };
-            // Bits that readers set meanwhile are lost: a few uses.
+            // Uses that readers count meanwhile are lost.
             old.put(word, Entry(entry));
         }
         self.spare().freed.extend(spare);
@@ -379,7 +380,7 @@ impl Index {
         true
     }
 
-    /// Writes entries to a line that nobody reads yet, chaining overflow as needed.
+    /// Writes entries to a line that nobody reads yet, and chains overflow as needed.
     fn lay_out(&self, line: &Line, entries: &[Entry], spare: &mut Vec<u32>) {
         let here = if entries.len() > WORDS { LAST } else { entries.len() };
         for (word, entry) in line.iter().zip(&entries[..here]) {
@@ -410,20 +411,19 @@ impl Index {
         Some(taken)
     }
 
-    /// From here on a bucket that is full stays as it is.
+    /// From here on no full bucket gets overflow.
     #[cfg(test)]
     pub(crate) fn use_up_overflow(&self) {
         *self.spare() = Spare { freed: Vec::new(), used: self.overflow.count() };
     }
 
     fn spare(&self) -> MutexGuard<'_, Spare> {
-        // Nothing in here panics half-way.
+        // No code panics under this lock.
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The overflow lines of a chain. A line's link is read when the next line is asked for, and not before: by then
-    /// the caller has looked at all words of the line, and an entry that made way for a link in between is further
-    /// down.
+    /// The overflow lines of a chain. A line's LINK is read only when the next line is asked for: by then the caller
+    /// has scanned the whole line, and an entry that a LINK has replaced in between is further down.
     fn below<'i>(&'i self, first: &'i Line) -> impl Iterator<Item = &'i Line> {
         let mut line = first;
         std::iter::from_fn(move || {
@@ -441,27 +441,28 @@ impl Index {
         let mut tries = 0u32;
         while first[0].fetch_or(LOCK, Acquire) & LOCK != 0 {
             tries += 1;
-            // The owner holds it for less than a microsecond, unless it lost its core.
+            // The owner holds it for less than a microsecond, unless its thread lost its core.
             if tries.is_multiple_of(64) { yield_now() } else { spin_loop() }
         }
         Bucket { index: self, first }
     }
 }
 
-/// For buckets: as many as a memory of nothing but the smallest items would need.
+/// For buckets: as many as a memory full of the smallest items would need.
 fn buckets_bytes(memory_bytes: usize, count: usize) -> usize {
     (memory_bytes / 2).max(count * LINE_BYTES).max(1 << 16)
 }
 
-/// For what does not fit into them.
+/// For overflow.
 fn overflow_bytes(memory_bytes: usize) -> usize {
     (memory_bytes / 4).max(1 << 16)
 }
 
-/// Which of `count` buckets a hash belongs to.
+/// The bucket of a hash, of `count`.
 #[inline]
 fn bucket_of(hash: Hash, count: u64) -> usize {
-    // As many bits as the highest bucket has; one bucket has none, and gets one that is taken off again.
+    // The mask has as many bits as the highest bucket's number. With one bucket it has one, which the next step
+    // removes.
     let mask = !0 >> ((count - 1) | 1).leading_zeros();
     let bucket = hash.0 & mask;
     (if bucket < count { bucket } else { bucket & (mask >> 1) }) as usize
@@ -482,16 +483,16 @@ pub(crate) struct Bucket<'i> {
 }
 
 impl<'i> Bucket<'i> {
-    /// An entry that was found before the bucket was locked, as it is now, if that is plain to see: it points to the
-    /// same item and is where it was, on the first line. (A line of the overflow may have been revoked by a split, and
-    /// then still looks as it did.)
+    /// An entry that was found before the bucket was locked, as it is now, if it points to the same item and is still
+    /// in place on the first line. (An overflow line may have been detached by a split, and would still look
+    /// unchanged.)
     pub(crate) fn still<'f>(&self, found: &SlotRef<'f>) -> Option<SlotRef<'f>> {
         let entry = Entry(found.word.load(Acquire));
         let is_here = self.first.as_ptr_range().contains(&std::ptr::from_ref(found.word));
         (is_here && entry.is_same_item(found.entry)).then_some(SlotRef { word: found.word, entry })
     }
 
-    /// Finds the entry for which `is_it` says yes.
+    /// Finds the entry for which `is_it` is true.
     pub(crate) fn find(&self, hash: Hash, is_it: impl Fn(Entry) -> bool) -> Option<SlotRef<'i>> {
         self.lines().find_map(|line| scan(line, hash, &is_it))
     }
@@ -506,8 +507,8 @@ impl<'i> Bucket<'i> {
         self.put(found.word, entry);
     }
 
-    /// Adds an entry. False if there is no room for an overflow bucket, which takes a cache of nothing but the smallest
-    /// items.
+    /// Adds an entry. False: there is no room for an overflow bucket, which happens only in a cache full of the
+    /// smallest items.
     #[must_use]
     pub(crate) fn insert(&self, entry: Entry, budget: &Budget) -> bool {
         if let Some(empty) = self.lines().flatten().find(|word| word.load(Relaxed) & !LOCK == 0) {
@@ -523,13 +524,13 @@ impl<'i> Bucket<'i> {
         true
     }
 
-    /// Removes an entry, and lets one of the overflow take its word, so that chains shrink as they empty. `retire`
-    /// takes an overflow bucket that became empty.
+    /// Removes an entry, and moves one of the overflow to its word, so that chains shrink as they empty. `retire` is
+    /// called for an overflow bucket that became empty.
     pub(crate) fn remove(&self, found: &SlotRef<'_>, mut retire: impl FnMut(u32)) {
         self.put(found.word, Entry(0));
         let Some(last) = self.index.below(self.first).last() else { return };
         if self.first.iter().any(|word| std::ptr::eq(word, found.word)) {
-            // Written above before it is cleared below: see the module's head.
+            // Written above before it is cleared below: see the module's documentation.
             if let Some(below) = last.iter().find(|word| Entry(word.load(Relaxed)).is_item()) {
                 self.put(found.word, Entry(below.load(Relaxed)));
                 below.store(0, Release);
@@ -552,8 +553,8 @@ impl<'i> Bucket<'i> {
 
     fn put(&self, word: &AtomicU64, entry: Entry) {
         if std::ptr::eq(word, &self.first[0]) {
-            // Others try to lock this word: it only ever changes by exchanges, never by a plain store that crosses
-            // theirs.
+            // Other threads try to lock this word. It is changed only by exchanges, since a plain store could overwrite
+            // their change.
             word.swap(entry.0 | LOCK, AcqRel);
         } else {
             word.store(entry.0 & !LOCK, Release);

@@ -1,20 +1,19 @@
-//! The keyed hash: NH, then one step of a multilinear hash, both with random words that nobody outside knows.
+//! The keyed hash: NH, then one step of a multilinear hash, both with secret random words.
 //!
-//! NH (Black et al., UMAC, CRYPTO 1999) confuses two keys in one of 2^64 draws of those words, whatever the keys are,
-//! as long as they were chosen without knowing them. What it tells apart is then as far apart as if by chance: any n
-//! bits of two hashes are the same with a probability of 2^-n (strongly universal; Lemire and Kaser, The Computer
-//! Journal 2014).
+//! NH (Black et al., UMAC, CRYPTO 1999) makes two keys collide in one of 2^64 draws of those words, for all keys chosen
+//! without knowing the words. The second step makes the hashes of keys that NH distinguishes independent: any n bits of
+//! two hashes are equal with a probability of 2^-n (strongly universal; Lemire and Kaser, The Computer Journal 2014).
 //!
-//! Every request hashes, and who asks for a hundred keys waits for a hundred hashes: 24 bytes take 57 instructions,
-//! where SipHash-1-3 takes 141. For that SipHash lets its outputs be seen, and this one does not: from many hashes the
-//! words could be worked out. Of hashes only the order of `lru_crawler metadump` tells, and `-X` takes it from those
-//! who should not know it.
+//! Every request hashes, and a get of a hundred keys waits for a hundred hashes: 24 bytes take 57 instructions, where
+//! SipHash-1-3 takes 141. But SipHash allows its outputs to be public and this hash does not: the words could be
+//! computed from many hashes. Only the order of `lru_crawler metadump` reveals anything of the hashes, and `-X`
+//! withholds that.
 
 use siphasher::sip::SipHasher24;
 
 use crate::KEY_BYTES_MAX;
 
-/// Bytes of a key that go into one product.
+/// Bytes of a key that one product takes.
 const BLOCK_BYTES: usize = 16;
 
 /// A hashed key.
@@ -22,16 +21,16 @@ const BLOCK_BYTES: usize = 16;
 pub struct Hash(pub(crate) u64);
 
 impl Hash {
-    /// All 64 bits, each as good as random to whoever does not know the key of the hash function.
+    /// All 64 bits. Each is as good as random to anyone who does not know the words.
     pub fn bits(self) -> u64 {
         self.0
     }
 }
 
-/// The random words.
+/// The secret random words.
 pub(crate) struct HashKey {
     length: u64,
-    /// For the last block, then for those before it.
+    /// For the last block, then for the blocks before it.
     blocks: [[u64; 2]; KEY_BYTES_MAX.div_ceil(BLOCK_BYTES)],
     factors: [u128; 2],
     summand: u128,
@@ -52,11 +51,11 @@ impl HashKey {
         Self { length, blocks, factors: [double(), double()], summand: double() }
     }
 
-    /// Longer keys than [`KEY_BYTES_MAX`] have hashes too, but not as good ones.
+    /// Keys longer than [`KEY_BYTES_MAX`] are hashed too, but not as well.
     #[inline]
     pub(crate) fn hash(&self, key: &[u8]) -> Hash {
-        // The last block overlaps the one before: lengths that are no multiple cost nothing, and with the length
-        // nothing is ambiguous.
+        // The last block overlaps the one before, so a partial block costs nothing extra. The length makes it
+        // unambiguous.
         let (before, last) = match key.last_chunk() {
             Some(last) => (key[..key.len() - 1].as_chunks().0, words(last)),
             None => (&[][..], short(key)),
@@ -79,7 +78,7 @@ fn words(block: &[u8; BLOCK_BYTES]) -> [u64; 2] {
     [block as u64, (block >> 64) as u64]
 }
 
-/// A key shorter than a block.
+/// The words of a key shorter than a block.
 #[inline]
 fn short(key: &[u8]) -> [u64; 2] {
     if let (Some(first), Some(last)) = (key.first_chunk(), key.last_chunk()) {
@@ -96,7 +95,7 @@ fn product(block: [u64; 2], pad: &[u64; 2]) -> u128 {
     u128::from(block[0].wrapping_add(pad[0])) * u128::from(block[1].wrapping_add(pad[1]))
 }
 
-/// One to one, so nothing of the above is lost. Keys that count up would lie in even strides without it.
+/// A bijection, so it adds no collisions. Without it the hashes of consecutive keys would be evenly spaced.
 #[inline]
 fn scatter(bits: u64) -> u64 {
     let bits = (bits ^ bits >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -109,8 +108,8 @@ mod tests {
 
     use super::*;
 
-    /// What exact arithmetic has for the same words: `int`s of Python, taken modulo 2^64 and 2^128 where it says so
-    /// above.
+    /// Expected values by exact arithmetic with the same words: Python integers, modulo 2^64 and 2^128 where the
+    /// definition says so.
     #[test]
     fn it_is_the_function_that_it_says() {
         let words =
@@ -152,11 +151,10 @@ mod tests {
         assert!(some.is_disjoint(&others) && !some.contains(&0));
     }
 
-    /// The key of a number.
+    /// Makes the key of a number.
     type Make = fn(u64) -> Vec<u8>;
 
-    /// Keys as people make them lie in the index as random ones would: as often as chance has it two share a bucket, or
-    /// a tag.
+    /// Typical keys lie in the index as random ones would: two share a bucket, or a tag, as often as chance has it.
     #[test]
     #[cfg_attr(miri, ignore = "takes minutes there, and nothing here is unsafe")]
     fn keys_that_are_alike_lie_as_if_by_chance() {
@@ -188,7 +186,7 @@ mod tests {
                     for hash in &hashes {
                         loads[(hash >> shift) as usize & 0xffff] += 1;
                     }
-                    // 32,767.5 are expected; their number varies by its square root, 181, for random keys.
+                    // The expected value is 32,767.5, and the standard deviation 181 for random keys.
                     let pairs: u64 = loads.iter().map(|load| load * load.saturating_sub(1) / 2).sum();
                     assert!(pairs.abs_diff(32_767) < 1000, "{name}: {pairs} pairs at bit {shift}");
                     assert!(loads.iter().all(|&load| load < 13), "{name}, bit {shift}");

@@ -1,16 +1,16 @@
-//! A record of what a handle evicted, for whoever wants to watch.
+//! A log of the items that a handle evicted, for watchers.
 
 use crate::handle::{Guard, Handle};
 use crate::log::item::FETCHED;
 use crate::log::offset::Offset;
 use crate::request::Expiry;
 
-/// A living item that had to go.
+/// A live item that was evicted.
 #[derive(Clone, Debug)]
 pub struct Evicted {
     /// Its key.
     pub key: Box<[u8]>,
-    /// Was it fetched since it was stored?
+    /// True if it was fetched since it was stored.
     pub is_fetched: bool,
     /// When it would have expired.
     pub expiry: Expiry,
@@ -22,7 +22,7 @@ pub struct Evicted {
     pub value_bytes: usize,
 }
 
-/// What a handle remembers of its evictions.
+/// The recorded evictions of a handle.
 #[derive(Default)]
 pub(crate) struct EvictionLog {
     is_kept: bool,
@@ -30,7 +30,7 @@ pub(crate) struct EvictionLog {
 }
 
 impl Handle {
-    /// Whether evictions by this handle are to be remembered until they are taken; else they are forgotten.
+    /// Turns the recording of this handle's evictions on or off.
     pub fn record_evictions(&mut self, is_kept: bool) {
         let eviction_log = &mut self.eviction_log.get_mut();
         eviction_log.is_kept = is_kept;
@@ -39,19 +39,19 @@ impl Handle {
         }
     }
 
-    /// Are they?
+    /// True if evictions are recorded.
     pub fn records_evictions(&self) -> bool {
         self.eviction_log.borrow().is_kept
     }
 
-    /// What was evicted since the last call; only the first thousand of it.
+    /// Takes the evictions since the last call, at most the first thousand.
     pub fn take_evicted(&mut self) -> Vec<Evicted> {
         std::mem::take(&mut self.eviction_log.get_mut().evicted)
     }
 }
 
 impl Guard<'_> {
-    /// Notes that the item at an offset is evicted, if anybody wants to know.
+    /// Records that the item at an offset is evicted, if evictions are recorded.
     pub(crate) fn record_eviction(&self, offset: Offset, idle_secs: u32) {
         let eviction_log = &mut *self.handle.eviction_log.borrow_mut();
         if !eviction_log.is_kept || eviction_log.evicted.len() >= EVICTION_LOG_MAX {

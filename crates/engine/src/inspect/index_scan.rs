@@ -1,43 +1,43 @@
-//! A walk over all items, bucket by bucket: for dumps of keys and for looking for what has expired.
+//! A walk over all items, bucket by bucket: for dumps of keys and for finding expired items.
 //!
-//! The walk goes through the hashes in the order of their reversed bits. The hashes of a bucket are neighbours in that
-//! order, and when the index splits a bucket both halves keep their place: so where the walk is stays a border between
-//! buckets however far the index grows meanwhile, and an item that is there all the time is met exactly once.
+//! The walk visits the hashes in the order of their reversed bits. The hashes of a bucket are adjacent in that order,
+//! and stay so when the index splits the bucket: so the position of the walk remains a border between buckets however
+//! much the index grows meanwhile, and an item that exists all the time is visited exactly once.
 
 use crate::handle::Guard;
 use crate::index::hash::Hash;
 use crate::log::offset::Offset;
 use crate::request::Fetched;
 
-/// How far a walk has come. To be continued under any guard, of any handle of the same engine.
+/// The position of a walk. It may be continued under any guard, of any handle of the same engine.
 #[derive(Clone, Debug, Default)]
 pub struct IndexScan {
-    /// The reversed hash from which on nothing has been met.
+    /// The reversed hash from which on nothing was visited.
     at: u64,
     is_done: bool,
-    /// Offsets of the items of the bucket at hand.
+    /// Offsets of the items of the current bucket.
     offsets: Vec<Offset>,
 }
 
-/// What a sweep did.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ScanStep {
-    /// Items looked at.
+    /// Items examined.
     pub examined: u64,
     /// ... of which removed.
     pub reclaimed: u64,
 }
 
 impl IndexScan {
-    /// All items have been met.
+    /// True if all items were visited.
     pub fn is_done(&self) -> bool {
         self.is_done
     }
 }
 
 impl Guard<'_> {
-    /// Meets the live items of the next bucket: about seven. Leaves no trace on them. Writers of that bucket wait for
-    /// less than a microsecond, nobody else at all.
+    /// Visits the live items of the next bucket, about seven, without a trace. Writers of that bucket wait for less
+    /// than a microsecond, no one else waits.
     pub fn scan<'t>(&'t self, walk: &mut IndexScan, mut meet: impl FnMut(Fetched<'t>)) {
         self.step(walk);
         for &offset in &walk.offsets {
@@ -48,7 +48,7 @@ impl Guard<'_> {
         }
     }
 
-    /// Removes what has expired or was flushed from the next bucket.
+    /// Removes the expired and flushed items of the next bucket.
     pub fn scan_expired(&self, walk: &mut IndexScan) -> ScanStep {
         self.step(walk);
         let mut swept = ScanStep { examined: walk.offsets.len() as u64, reclaimed: 0 };
@@ -64,7 +64,7 @@ impl Guard<'_> {
         swept
     }
 
-    /// Notes what is in the next bucket. The items may be unlinked from then on, but stay readable under the guard.
+    /// Notes the items of the next bucket. They may be unlinked from then on, but stay readable under the guard.
     fn step(&self, walk: &mut IndexScan) {
         walk.offsets.clear();
         if walk.is_done {
@@ -92,7 +92,7 @@ mod tests {
     use super::IndexScan;
     use crate::{Config, Engine, Expiry, LargePages, Now, Store};
 
-    /// Each item once, although the index grows from 1 bucket to hundreds on the way, and items move.
+    /// Each item is visited once, although the index grows from 1 bucket to hundreds meanwhile, and items move.
     #[test]
     fn a_walk_meets_every_item_once_while_the_index_grows() {
         let config = Config {
@@ -122,7 +122,7 @@ mod tests {
             if walk.is_done() {
                 break;
             }
-            // New ones, so that the index grows, and old ones anew, so that they move.
+            // New items, so that the index grows, and replaced ones, so that they move.
             for number in (1000 + round * 50..1050 + round * 50).chain([round % 1000]) {
                 let key = number.to_be_bytes();
                 let _ = guard.store(guard.prepare(&key), &Store::set(&key, b"value"));

@@ -1,4 +1,4 @@
-//! What every piece of the memory holds: for those who want to see it, and never on the path of a request.
+//! A report on every segment, for diagnostics; never on the path of a request.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -6,20 +6,20 @@ use crate::engine::Engine;
 use crate::log::segment::{OPEN, RECLAIMING, SEALED, SMALL, SegmentId};
 use crate::policy::streams::GROUP_SECS;
 
-/// The memory at a moment, read without locks: the pieces are each true, their sum only nearly.
+/// The memory at one moment, read without locks: each piece is consistent, their sum only approximately.
 #[derive(Clone, Debug)]
 pub struct SegmentReport {
     /// Memory of a segment.
     pub segment_bytes: u64,
     /// Segments that hold nothing and have memory already.
     pub segments_free: u64,
-    /// What the items of a TTL group have in common, by [`SegmentInfo::group`].
+    /// The TTLs of the groups, by [`SegmentInfo::group`].
     pub groups: Vec<TtlGroup>,
-    /// Segments that hold something, and large items; in no particular order.
+    /// Segments that hold something, and large items, in no particular order.
     pub pieces: Vec<SegmentInfo>,
 }
 
-/// How long items of a group had to live when they were written.
+/// The TTLs of the items of a group, as of when they were stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TtlGroup {
     /// They never expire.
@@ -30,28 +30,28 @@ pub enum TtlGroup {
     Longer,
 }
 
-/// A segment, or a large item with its memory.
+/// A segment, or the run of a large item.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentInfo {
-    /// Where it waits.
+    /// Its queue.
     pub queue: Queue,
     /// Which of [`SegmentReport::groups`].
     pub group: u8,
     /// Items are still being appended to it.
     pub is_open: bool,
-    /// It is a large item, alone in memory of its own.
+    /// It is a run, which holds a single large item.
     pub is_large: bool,
     /// Memory it takes.
     pub memory_bytes: u64,
-    /// ... of which by items that can be found. Counted by whoever writes them, so it may lag.
+    /// ... of which by items that can be found. Approximate while it is being written.
     pub live_bytes: u64,
     /// The second in which it was opened, on the scale of [`crate::Now::secs`].
     pub opened_secs: u32,
-    /// The second from which all in it has expired; `None`: something in it never does.
+    /// The second from which all its items are expired; `None`: one never is.
     pub expired_secs: Option<u32>,
 }
 
-/// A queue of the eviction.
+/// An eviction queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Queue {
     /// New items.
@@ -61,7 +61,7 @@ pub enum Queue {
 }
 
 impl Engine {
-    /// Looks at all segments that were ever in use: some nanoseconds each, which for a large cache are milliseconds.
+    /// Scans all segments that were ever in use: some nanoseconds each, which for a large cache are milliseconds.
     pub fn segment_report(&self) -> SegmentReport {
         let pieces = self.arena.segments.ids().filter_map(|id| self.piece(id));
         SegmentReport {

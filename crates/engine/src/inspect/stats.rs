@@ -1,8 +1,8 @@
-//! Counters: one set per handle, written by that handle alone, summed when somebody asks.
+//! Counters: one set per handle, written by that handle alone, summed on demand.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A counter with one writer: no atomic read-modify-write, no cache line that two cores fight over.
+/// A counter with one writer: no atomic read-modify-write, no cache line that two cores contend for.
 #[derive(Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -56,10 +56,10 @@ pub(crate) struct QueueCounters {
     pub(crate) hits: Counter,
 }
 
-/// Counters and gauges of the engine, summed over all handles at the moment of asking.
+/// Counters and gauges of the engine, summed over all handles.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
-    /// Live items, and those that expired or were flushed and not yet removed.
+    /// Live items, and expired or flushed ones that were not removed yet.
     pub items: u64,
     /// Items ever linked.
     pub items_total: u64,
@@ -89,7 +89,7 @@ pub struct Stats {
     pub moves_within_main: u64,
     /// Items moved by compaction.
     pub compacted: u64,
-    /// Segments made ready to be written to between what lives in them, which then stays there.
+    /// Segments whose holes were prepared for refilling.
     pub refilled: u64,
     /// Stores that found no memory.
     pub out_of_memory: u64,
@@ -97,7 +97,7 @@ pub struct Stats {
     pub index_power: u8,
     /// Bytes of the index.
     pub index_bytes: u64,
-    /// The index has more items than it wants, and grows with every store.
+    /// The index has more items than its buckets should hold, and grows with every store.
     pub index_growing: bool,
     /// Bytes of the ghost.
     pub ghost_bytes: u64,
@@ -110,12 +110,12 @@ pub struct Stats {
     pub queues: [QueueStats; 3],
 }
 
-/// One of the places where items live: see [`Stats::queues`].
+/// A queue, or the large items: see [`Stats::queues`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QueueStats {
     /// Items.
     pub items: u64,
-    /// Memory held.
+    /// Memory used.
     pub memory_bytes: u64,
     /// Segments; runs for large items.
     pub segments: u64,
@@ -135,7 +135,7 @@ pub struct QueueStats {
     pub reclaimed: u64,
     /// ... never fetched.
     pub expired_unfetched: u64,
-    /// Items found here by those who did not touch them as well.
+    /// Look-ups that found an item here, without those that touched it as well.
     pub hits: u64,
 }
 

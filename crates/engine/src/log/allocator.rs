@@ -1,6 +1,6 @@
-//! The allocator: a handle's open segments, to which new items are appended.
+//! The allocator: appends new items to a handle's open segments.
 //!
-//! It takes no segment by itself: where a stream has none with room it says [`NeedSegment`], and its caller
+//! It takes no segment by itself. If no open segment of a stream has room it returns [`NeedSegment`], and its caller
 //! (`reclaim/supply.rs`) finds one.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,18 +12,18 @@ use crate::log::offset::Offset;
 use crate::log::segment::{CLASSES, GROUPS, SegmentId};
 use crate::request::{Expiry, Now};
 
-/// Segments that one handle appends to.
+/// The open segments of one handle.
 pub(crate) struct Allocator {
     open: OpenSegments,
-    /// Items that never expire share no segment with others, if that can be helped.
+    /// Items without an expiry share no segment with others, if possible.
     is_endless_apart: bool,
 }
 
 /// By queue, TTL group and priority class.
 type OpenSegments = [[[Option<Open>; CLASSES]; GROUPS]; 2];
 
-/// Open segments that no handle has: where there are few for so many handles, each leaves its own to the next that
-/// stores.
+/// Open segments that no handle has. Where there are few segments for many handles, each idle handle leaves its own to
+/// the next that stores.
 #[derive(Default)]
 pub(crate) struct Parked(Mutex<Vec<OpenSegments>>);
 
@@ -37,12 +37,12 @@ impl Parked {
     }
 
     fn sets(&self) -> MutexGuard<'_, Vec<OpenSegments>> {
-        // Nothing in here panics half-way.
+        // No code panics under this lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Open segments on their way from one handle to another.
+/// Open segments on the way from one handle to another.
 pub(crate) struct Taken(OpenSegments);
 
 impl Taken {
@@ -52,7 +52,7 @@ impl Taken {
     }
 }
 
-/// Items that share segments: those of one queue, TTL group and priority class (`policy/streams.rs`).
+/// A write stream: the items of one queue, TTL group and priority class share segments (`policy/streams.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WriteStream {
     pub(crate) queue: usize,
@@ -60,7 +60,7 @@ pub(crate) struct WriteStream {
     pub(crate) class: usize,
 }
 
-/// An item that needs space.
+/// A request for the space of an item.
 #[derive(Clone, Copy)]
 pub(crate) struct AllocRequest {
     pub(crate) stream: WriteStream,
@@ -70,36 +70,36 @@ pub(crate) struct AllocRequest {
     pub(crate) bytes: usize,
 }
 
-/// Space for an item.
+/// The space of an item.
 #[derive(Clone, Copy)]
 pub(crate) struct Allocation {
     pub(crate) at: Offset,
-    /// Where one of the same size will go soon, in bytes from the start of the log.
+    /// Where a later item of the same size will probably go, in bytes from the start of the log.
     pub(crate) ahead: Option<usize>,
 }
 
 /// No open segment of the stream has room.
 pub(crate) struct NeedSegment;
 
-/// What a segment is opened with.
+/// The properties of a segment that is opened.
 #[derive(Clone, Copy)]
 pub(crate) struct OpenTerms {
     pub(crate) stream: WriteStream,
     pub(crate) flush_mark: u32,
     pub(crate) now: Now,
-    /// The last second in which it may be appended to, so that its items stay of one age.
+    /// The last second in which it may be appended to, so that its items are of similar age.
     pub(crate) closes_secs: u32,
 }
 
-/// A segment being appended to.
+/// An open segment.
 struct Open {
     id: SegmentId,
     next: usize,
-    /// Of the segment, or of the hole.
+    /// The end of the segment, or of the current hole.
     end: usize,
-    /// Where it goes on then; `None`: the segment was empty.
+    /// The holes after that. `None`: the segment was empty when it was opened.
     holes: Option<Box<Holes>>,
-    /// Of all that was appended.
+    /// The sum over everything that was appended.
     weight: u32,
     flush_mark: u32,
     closes_secs: u32,
@@ -126,19 +126,18 @@ impl Allocator {
         Ok(allocation)
     }
 
-    /// Leaves all segments to another handle.
+    /// Takes all open segments out, for another handle.
     pub(crate) fn take_open(&mut self) -> Taken {
         Taken(std::mem::take(&mut self.open))
     }
 
-    /// Goes on with what another handle left. Its own are gone: it must have none.
+    /// Takes over what another handle left. This handle must have no open segments.
     pub(crate) fn adopt(&mut self, Taken(open): Taken) {
         debug_assert_eq!(self.open_count(), 0, "open segments are sealed before others take their place");
         self.open = open;
     }
 
-    /// Appends to whichever segment is the nearest: where none is to be had, or enough are half empty, streams are a
-    /// convenience.
+    /// Appends to the open segment of the most similar stream: for when there is no free segment, or enough are open.
     pub(crate) fn append_nearest(
         &mut self,
         arena: &Arena,
@@ -171,7 +170,7 @@ impl Allocator {
         open.min_by_key(|(distance, _)| *distance)?.1.take(arena, request)
     }
 
-    /// Is there room in a segment of another stream that items of this one may share?
+    /// True if an open segment of another stream, which items of this one may share, has room.
     pub(crate) fn has_room_beside(&self, request: &AllocRequest, flush_mark: u32) -> bool {
         let WriteStream { queue, group, .. } = request.stream;
         let is_apart = |other: usize| self.is_endless_apart && (group == 0) != (other == 0);
@@ -189,8 +188,8 @@ impl Allocator {
         *self.slot(terms.stream) = Some(Open::new(id, start, end, terms));
     }
 
-    /// Opens a segment whose holes are to be filled, and in which `weight` lives on. Before the first hole is entered
-    /// there is no room.
+    /// Opens a segment to fill its holes. `weight` is that of its live items. It has no room before the first hole is
+    /// entered.
     pub(crate) fn open_holes(
         &mut self,
         arena: &Arena,
@@ -207,12 +206,12 @@ impl Allocator {
         *self.slot(terms.stream) = Some(Open { holes, weight, ..Open::new(id, start, start, terms) });
     }
 
-    /// Closes a stream's segment, if it has one. Returns the segment, which must be sealed, unless it was empty.
+    /// Closes a stream's open segment, if there is one. Returns it, to be sealed, unless it was empty.
     pub(crate) fn close(&mut self, arena: &Arena, stream: WriteStream) -> Option<SegmentId> {
         self.slot(stream).take()?.close(arena)
     }
 
-    /// The same of all streams.
+    /// The same for all streams.
     pub(crate) fn close_all(&mut self, arena: &Arena) -> impl Iterator<Item = SegmentId> {
         self.slots().filter_map(|slot| slot.take()?.close(arena))
     }
@@ -221,7 +220,7 @@ impl Allocator {
         self.open.iter().flatten().flatten().filter(|slot| slot.is_some()).count()
     }
 
-    /// Takes back the most recent append, whose item will not be needed.
+    /// Takes back the most recent append, whose item is not needed.
     pub(crate) fn take_back(&mut self, arena: &Arena, offset: Offset) {
         let id = arena.segments.id_at(offset);
         if let Some(open) = self.slots().flatten().find(|open| open.id == id) {
@@ -243,14 +242,14 @@ impl Allocator {
     }
 }
 
-/// An item will lie there.
+/// Counts an item that will be written there.
 #[inline(always)]
 fn note_appended(arena: &Arena, request: &AllocRequest, allocation: Allocation) {
     let id = arena.segments.id_at(allocation.at);
     let segment = arena.segments.get(id);
     segment.note_expiry(request.expiry);
     let filled_bytes = (allocation.at.bytes() + request.bytes - arena.segments.start(id)) as u64;
-    // Behind a hole there is more.
+    // Not behind a hole, where more follows.
     if segment.usage.filled_bytes.load(Relaxed) < filled_bytes {
         segment.usage.filled_bytes.store(filled_bytes, Relaxed);
     }
@@ -309,7 +308,7 @@ impl Open {
             segment.usage.dead_bytes.fetch_add(left_bytes as u64, Relaxed);
             segment.has_unfilled_holes.store(left_bytes > holes.bytes() / 2, Relaxed);
         } else if filled == 0 {
-            // Everything in it was taken back: nobody ever saw it.
+            // Every item in it was taken back, so nobody ever saw it.
             arena.segments.free(self.id);
             arena.segments.with_pool(|pool| pool.put_ready(self.id));
             return None;
@@ -320,5 +319,6 @@ impl Open {
     }
 }
 
-/// How many items ahead of the writer memory is fetched. With one, the lock that follows still waited for some of it.
+/// Memory is prefetched this many items ahead of the writer. With one, the lock that follows still waited for some of
+/// it.
 const WRITE_AHEAD_ITEMS: usize = 3;

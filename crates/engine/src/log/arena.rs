@@ -1,8 +1,8 @@
-//! The arena: all memory in which items lie, and whose it is.
+//! The arena: all memory of items, and its owners.
 //!
-//! It owns the address space, the segments, the runs of large items, the budget that pays for them (and for the index),
-//! the epochs that readers pin, and the limbo of what they may still read. It knows neither keys (`index`) nor what is
-//! kept and for how long (`policy`, `reclaim`), and needs no handle: it can be built and walked before there is one.
+//! It owns the address space, the segments, the runs of large items, the budget (which also pays for the index), the
+//! epochs that readers pin, and the limbo of memory that they may still read. It knows neither keys (`index`) nor what
+//! is kept (`policy`, `reclaim`), and needs no handle.
 
 use std::io;
 use std::ops::Range;
@@ -18,9 +18,9 @@ use crate::mem::budget::Budget;
 use crate::mem::cache_padded::CachePadded;
 use crate::mem::region::{PAGE_BYTES, Region};
 
-/// Segments and runs that leave limbo at a time: a request waits for it.
+/// Segments and runs that leave limbo in one step: a request waits for it.
 const DRAIN_STEP: usize = 2;
-/// By so many segments the index may exceed the limit before what retires next pays for it.
+/// The index may exceed the limit by this many segments before what retires next pays for it.
 const OVERDRAFT_SEGMENTS: u64 = 4;
 
 /// How an arena is to be built.
@@ -28,7 +28,7 @@ pub(crate) struct ArenaConfig {
     pub(crate) memory_bytes: u64,
     /// A power of two.
     pub(crate) segment_bytes: usize,
-    /// Segments with address space: more than the memory is enough for, so that the limit can be raised.
+    /// Segments with address space: more than the initial memory is enough for, so that the limit can be raised.
     pub(crate) segments: u32,
     /// Address space for runs, in segments.
     pub(crate) run_segments: u32,
@@ -40,25 +40,25 @@ pub(crate) struct ArenaConfig {
 }
 
 pub(crate) struct Arena {
-    /// Where everything lies: segments first, runs behind.
+    /// The log: segments first, then runs.
     pub(crate) region: Region,
     pub(crate) segments: Segments,
     pub(crate) runs: CachePadded<Runs>,
     pub(crate) budget: CachePadded<Budget>,
     pub(crate) epochs: Epochs,
     limbo: CachePadded<Limbo<Retired>>,
-    /// Free segments that only compaction may take: without eviction garbage comes back by moving what lives, and that
-    /// needs a place first. One a handle, as each has its own open segments. None with eviction.
+    /// Free segments that only compaction may take. Without eviction, garbage comes back by moving live items, which
+    /// needs free memory first: one segment for each handle, as each has its own open segments. None with eviction.
     pub(crate) reserve: usize,
-    /// With fewer free segments than this a retired one stays free, although the budget is overdrawn.
+    /// Below this number of free segments a retired one stays free, even if the budget is overdrawn.
     ready_min: usize,
-    /// The system had no more memory the last time: there is less than the limit says.
+    /// The last commit failed: the system has less memory than the limit says.
     is_refused: AtomicBool,
     /// Runs in limbo.
     runs_retired: AtomicUsize,
 }
 
-/// Memory that nobody can find any more, but may still read.
+/// Unlinked memory that may still be read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Retired {
     Segment(SegmentId),
@@ -94,18 +94,18 @@ impl Arena {
         })
     }
 
-    /// Which of `Stats::queues` an item at this offset counts in.
+    /// The queue, of [`crate::Stats::queues`], that counts an item at this offset.
     pub(crate) fn queue_at(&self, offset: Offset) -> usize {
         self.segments.segment_ref_at(offset).queue()
     }
 
-    /// Hints that an item will be read soon.
+    /// Prefetches an item.
     #[inline]
     pub(crate) fn prefetch(&self, offset: Offset) {
         self.region.prefetch(offset.bytes());
     }
 
-    /// An item was written there: others follow, mostly of this size.
+    /// Prefetches where a later item will be written, mostly of the size of the one that was just written.
     #[inline]
     pub(crate) fn prefetch_ahead(&self, allocation: Allocation, item_bytes: usize) {
         if let Some(ahead) = allocation.ahead {
@@ -113,7 +113,7 @@ impl Arena {
         }
     }
 
-    /// A free segment, with memory, that nobody sees. Leaves the reserve alone unless it is for compaction.
+    /// Takes a free segment that has memory and no readers. Leaves the reserve to compaction.
     pub(crate) fn take_segment(&self, for_compaction: bool) -> Option<SegmentId> {
         let kept = if for_compaction { 0 } else { self.reserve };
         let ready = || self.segments.with_pool(|pool| pool.take_ready(kept));
@@ -134,8 +134,8 @@ impl Arena {
         self.add_segment()
     }
 
-    /// Without eviction: is there what compaction needs? While not, it gets the room in open segments too: stores that
-    /// filled that up would find none until all of some segment is dead.
+    /// Without eviction: true if compaction has its reserve. If not, compaction also gets the room in open segments: if
+    /// stores filled that, it would find none until some segment is entirely dead.
     pub(crate) fn has_reserve(&self) -> bool {
         if self.reserve == 0 || !self.is_reserve_low() {
             return true;
@@ -152,7 +152,7 @@ impl Arena {
         (self.segments.ready_count.load(Relaxed) as usize) < self.reserve
     }
 
-    /// One segment more that has memory, if the budget allows.
+    /// Gives memory to one more segment, if the budget allows.
     fn add_segment(&self) -> Option<SegmentId> {
         let bytes = self.segments.segment_bytes as u64;
         if !self.take_budget(bytes) {
@@ -171,14 +171,14 @@ impl Arena {
         Some(id)
     }
 
-    /// Makes memory of the log fit for use. False: the system has none.
+    /// Commits memory of the log. False: the system has none.
     pub(super) fn commit(&self, start: usize, bytes: usize) -> bool {
         let is_committed = self.region.commit(start, bytes);
         self.is_refused.store(!is_committed, Relaxed);
         is_committed
     }
 
-    /// What the budget allows beyond the memory in use, unless the system has no more.
+    /// What the budget allows beyond the memory in use, unless the system refused more.
     pub(crate) fn unused_bytes(&self) -> u64 {
         match self.is_refused.load(Relaxed) {
             true => 0,
@@ -186,7 +186,7 @@ impl Arena {
         }
     }
 
-    /// Charges memory for a run, giving up free segments for it if need be.
+    /// Charges memory for a run, and gives up free segments for it if need be.
     pub(crate) fn take_bytes(&self, bytes: u64) -> bool {
         let mut given_bytes = 0;
         loop {
@@ -199,7 +199,7 @@ impl Arena {
                 None => return self.take_budget(bytes),
             }
             given_bytes += self.segments.segment_bytes as u64;
-            // The limit was lowered: until the excess has gone, memory only changes hands.
+            // The limit was lowered: until the excess is gone, memory is only reused.
             if given_bytes >= bytes && self.budget.is_exceeded() {
                 self.budget.force(bytes);
                 return true;
@@ -207,7 +207,7 @@ impl Arena {
         }
     }
 
-    /// Charges memory, giving up that of free runs if need be.
+    /// Charges memory, and gives up that of free runs if need be.
     fn take_budget(&self, bytes: u64) -> bool {
         loop {
             if self.budget.try_take(bytes) {
@@ -219,20 +219,20 @@ impl Arena {
         }
     }
 
-    /// Memory in use that is free, or will be when the guards of this moment have ended.
+    /// Memory in use that is free, or will be when the present guards have ended.
     pub(crate) fn spare_bytes(&self) -> u64 {
         let ready_segments = u64::from(self.segments.ready_count.load(Relaxed));
         ready_segments * self.segments.segment_bytes as u64 + self.runs.committed_bytes() + self.limbo.bytes()
     }
 
-    /// Takes memory out of use; it comes back when no guard can see it any more. Unlink it first.
+    /// Retires memory, which must be unlinked. It is reused once no guard can see it.
     pub(crate) fn retire(&self, what: Retired) {
         let (Retired::Segment(id) | Retired::Run(id) | Retired::Revoked(id)) = what;
         self.runs_retired.fetch_add(usize::from(what.is_run()), Relaxed);
         self.limbo.push(what, self.segments.memory_bytes(id), &self.epochs);
     }
 
-    /// Takes a segment out of use that the caller has claimed, and that the index does not point into.
+    /// Retires a segment that the caller has claimed, and that the index does not point into.
     pub(crate) fn retire_segment(&self, id: SegmentId) {
         let segment = self.segments.get(id);
         let filled_bytes = segment.usage.filled_bytes.load(Relaxed);
@@ -241,22 +241,22 @@ impl Arena {
         self.retire(Retired::Segment(id));
     }
 
-    /// Is memory on its way back?
+    /// True if memory is on its way back.
     pub(crate) fn has_limbo(&self) -> bool {
         !self.limbo.is_empty()
     }
 
-    /// Is address space for large items on its way back?
+    /// True if address space for large items is on its way back.
     pub(crate) fn has_runs_in_limbo(&self) -> bool {
         self.runs_retired.load(Relaxed) > 0
     }
 
-    /// Brings back what no guard can see any more; a little at a time, since a request waits for it.
+    /// Takes memory out of limbo that no guard can see any more; a little at a time, since a request waits for it.
     pub(crate) fn drain_limbo(&self) {
         self.drain_limbo_up_to(DRAIN_STEP);
     }
 
-    /// The same, up to so many.
+    /// The same, up to `count_max` entries.
     pub(crate) fn drain_limbo_up_to(&self, count_max: usize) {
         if !self.limbo.is_empty() {
             self.limbo.drain(self.epochs.horizon(), count_max, |what| self.reuse(what));
@@ -268,8 +268,8 @@ impl Arena {
             self.poison(self.segments.start(id)..self.segments.start(id) + self.segments.segment_bytes);
         }
         match what {
-            // The index took more than there was. Much more means that the limit was lowered: the background step sees
-            // to that.
+            // The index has taken more than there was. If it is much more, the limit was lowered, and the background
+            // step gives memory back.
             Retired::Segment(id) if self.is_overdrawn() && self.has_ready() => self.decommit_segment(id),
             Retired::Segment(id) => self.segments.with_pool(|pool| pool.put_ready(id)),
             Retired::Run(id) => self.free_run_on_unpin(id),
@@ -278,13 +278,13 @@ impl Arena {
         self.runs_retired.fetch_sub(usize::from(what.is_run()), Relaxed);
     }
 
-    /// Is the budget exceeded by little?
+    /// True if the budget is exceeded by little.
     fn is_overdrawn(&self) -> bool {
         let excess_bytes = self.budget.used_bytes().saturating_sub(self.budget.limit_bytes());
         (1..=OVERDRAFT_SEGMENTS * self.segments.segment_bytes as u64).contains(&excess_bytes)
     }
 
-    /// Are there free segments for whoever needs one next?
+    /// True if there are free segments for the next stores.
     fn has_ready(&self) -> bool {
         self.segments.ready_count.load(Relaxed) as usize >= self.ready_min
     }
@@ -322,7 +322,7 @@ impl Arena {
         unsafe { self.region.poison(part) }
     }
 
-    /// Gives memory back to the system that belongs to a free segment or run.
+    /// Gives memory of a free segment or run back to the system.
     #[allow(unsafe_code)]
     pub(crate) fn decommit(&self, start: usize, bytes: usize) {
         // SAFETY: callers pass memory of a free segment or run: unlinked, past every guard that could have seen it,
@@ -353,7 +353,7 @@ mod tests {
         .expect("address space")
     }
 
-    /// From the pool through all states and back, without an engine, an index or a handle.
+    /// Takes a segment through all states, without an engine, an index or a handle.
     #[test]
     fn a_segment_lives_without_a_handle() {
         let (arena, now) = (arena(), Now { secs: 1, micros: 1 });

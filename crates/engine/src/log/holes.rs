@@ -1,13 +1,13 @@
-//! Holes: what is dead in a segment, between what lives, to be written again where it lies.
+//! Holes: the dead items of a segment, between live ones, to be overwritten in place.
 //!
-//! A segment with holes need not be emptied before it takes new items: they fill the holes, and what lives stays where
-//! it is. Rosenblum and Ousterhout call that threading the log (SOSP 1991), and copy instead, since a disk seeks from
-//! hole to hole; F2FS threads where clean segments are few (Lee et al., FAST 2015). Memory does not seek: the cost is a
-//! look at what lives between.
+//! A segment with holes need not be emptied before it takes new items: these fill the holes, and live items stay where
+//! they are. Rosenblum and Ousterhout call that threading the log (SOSP 1991), but copy instead, since a disk seeks
+//! from hole to hole; F2FS threads where clean segments are few (Lee et al., FAST 2015). Memory does not seek: the cost
+//! is examining the live items between the holes.
 //!
-//! No item that can be found ever changes for that. The holes are mapped in a segment that was taken out of its queue.
-//! They are filled when all guards have ended that may read what was dead by then, as with limbo. What dies later waits
-//! for another time.
+//! No item that can be found changes. The holes are mapped in a segment that was taken out of its queue, and filled
+//! once every guard has ended that may read what was dead by then, as with limbo. Items that die later are left for
+//! another time.
 
 use std::ops::Range;
 
@@ -15,23 +15,23 @@ use crate::log::arena::Arena;
 use crate::log::item::{FILLER_BYTES_MIN, ItemRef};
 use crate::log::offset::Offset;
 
-/// The holes of a segment, in the order in which they lie.
+/// The holes of a segment, in ascending order.
 #[derive(Default)]
 pub(crate) struct Holes {
-    /// Where the segment begins in the log.
+    /// The start of the segment in the log.
     start: usize,
     list: Vec<Hole>,
-    /// The first that was not entered yet.
+    /// The first hole that was not entered yet.
     next: usize,
-    /// How far memory was fetched: in which hole, and where in it.
+    /// How far memory was prefetched: the hole, and the position in it.
     fetched: (usize, u32),
-    /// What they take together.
+    /// The total size of the holes.
     bytes: usize,
-    /// ... of which those that were passed over, and what stayed empty of the others.
+    /// ... of which passed over, or left empty at the end of a hole.
     left_bytes: usize,
 }
 
-/// From where to where, counted from the start of the segment.
+/// From where to where, relative to the start of the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Hole {
     start: u32,
@@ -44,21 +44,21 @@ impl Hole {
     }
 }
 
-/// What lies where in a segment.
+/// The holes of a segment, as they are being mapped.
 #[derive(Default)]
 pub(crate) struct HoleMap {
     pub(crate) holes: Holes,
-    /// Items between them.
+    /// Live items between the holes.
     pub(crate) live_items: u32,
 }
 
 impl HoleMap {
-    /// Of a segment that begins there.
+    /// For a segment that begins at `first`.
     pub(crate) fn of(first: Offset) -> Self {
         Self { holes: Holes { start: first.bytes(), ..Holes::default() }, live_items: 0 }
     }
 
-    /// Takes in the next item.
+    /// Adds the next item.
     pub(crate) fn note(&mut self, at: Offset, bytes: usize, is_dead: bool) {
         if is_dead {
             self.holes.add(at.bytes(), bytes);
@@ -69,7 +69,7 @@ impl HoleMap {
 }
 
 impl Holes {
-    /// The next dead item: a hole, or more of the last one.
+    /// Adds the next dead item: a new hole, or more of the last one.
     fn add(&mut self, at: usize, bytes: usize) {
         let start = (at - self.start) as u32;
         let end = start + bytes as u32;
@@ -80,17 +80,17 @@ impl Holes {
         }
     }
 
-    /// What they take together, filled or not.
+    /// The total size of the holes, filled or not.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// None was entered yet.
+    /// True if no hole was entered yet.
     pub(crate) fn is_new(&self) -> bool {
         self.next == 0
     }
 
-    /// Is there a hole for so many bytes, not far on?
+    /// True if one of the next holes has room for `bytes` bytes.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         self.find(bytes).is_some()
     }
@@ -100,8 +100,8 @@ impl Holes {
         near.position(|hole| fits(hole.bytes(), bytes)).map(|found| self.next + found)
     }
 
-    /// Leaves the hole that is being filled, of which `rest_bytes` stay empty, for the next with room for so many
-    /// bytes. Returns where in the log that lies. `None`: there is none near, and nothing has changed.
+    /// Leaves the current hole, of which `rest_bytes` stay empty, for the next one with room for `bytes` bytes. Returns
+    /// where in the log that is. `None`: none is near, and nothing has changed.
     pub(crate) fn enter(&mut self, bytes: usize, rest_bytes: usize) -> Option<Range<usize>> {
         let found = self.find(bytes)?;
         self.left_bytes +=
@@ -111,13 +111,14 @@ impl Holes {
         Some(self.start + hole.start as usize..self.start + hole.end as usize)
     }
 
-    /// What stays empty if nothing more comes, and `rest_bytes` of the hole that is being filled do.
+    /// What stays empty if nothing more is written, and `rest_bytes` of the current hole stay empty.
     pub(crate) fn left_bytes(&self, rest_bytes: usize) -> usize {
         let unentered = self.list[self.next..].iter().map(|hole| hole.bytes());
         self.left_bytes + rest_bytes + unentered.sum::<usize>()
     }
 
-    /// Where so many bytes would be written after all that was asked for before. `None`: not in this segment.
+    /// Where an item of so many bytes would be written after all that were asked for before. `None`: not in this
+    /// segment.
     pub(crate) fn fetch_next(&mut self, bytes: usize) -> Option<usize> {
         loop {
             let (number, mut at) = self.fetched;
@@ -132,25 +133,25 @@ impl Holes {
     }
 }
 
-/// Does an item of so many bytes fit into `room_bytes`? The rest must be empty, or long enough for a header that gives
-/// its length.
+/// True if an item of `bytes` fits into `room_bytes`. The rest must be zero, or long enough for a header with its
+/// length.
 #[inline]
 pub(crate) fn fits(room_bytes: usize, bytes: usize) -> bool {
     room_bytes == bytes || room_bytes >= bytes + FILLER_BYTES_MIN
 }
 
-/// Makes a dead item of what stays empty of a hole, so that a walk of the segment passes over it.
+/// Writes a dead item over the empty rest of a hole, so that a walk of the segment skips it.
 #[allow(unsafe_code)]
 pub(crate) fn close(arena: &Arena, rest: Range<usize>) {
     if !rest.is_empty() {
         arena.region.lend(rest.clone());
-        // SAFETY: the rest of a hole is its handle's alone: nothing in it can be found, and the guards that had found
+        // SAFETY: the rest of a hole belongs to its handle: nothing in it can be found, and the guards that had found
         // what was there have ended.
         unsafe { ItemRef::write_filler(&arena.region, rest.start, rest.len()) }
     }
 }
 
-/// Holes looked at for one item: those passed over stay empty until another time.
+/// Holes examined for one item. Those passed over stay empty until another time.
 const LOOKS_MAX: usize = 8;
 
 #[cfg(test)]
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_passed_over_is_left() {
+    fn holes_that_are_passed_over_stay_empty() {
         let mut holes = holes(&[1000..1040, 1048..1088, 1096..1200, 1208..1248]);
         assert!(holes.is_new() && holes.has_room(100 - FILLER_BYTES_MIN));
         assert_eq!(holes.enter(80, 0), Some(1096..1200), "two are too short");
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_empty_can_say_how_long_it_is() {
+    fn the_rest_of_a_hole_has_room_for_its_header() {
         assert!(fits(40, 40) && !fits(40, 48) && !fits(48, 40), "8 bytes are no header");
         assert!(fits(56, 40));
     }
@@ -215,7 +216,7 @@ mod tests {
         (key << 32 | version).to_be_bytes().repeat(75 + (key * 7 + version) as usize % 12)
     }
 
-    /// Overwrites keys at random, each under a guard of its own, as long as there is memory.
+    /// Overwrites random keys, each under a guard of its own, as long as there is memory.
     fn overwrite(handle: &mut Handle, versions: &mut [u64], random: &mut u64, times: usize) {
         for _ in 0..times {
             *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -232,7 +233,7 @@ mod tests {
         }
     }
 
-    /// What a guard has found stays as it was to its end, although all around it is overwritten.
+    /// What a guard has found stays unchanged until it ends, while everything around it is overwritten.
     #[test]
     fn holes_are_filled_when_nobody_reads_there_any_more() {
         let engine = Engine::new(Config {

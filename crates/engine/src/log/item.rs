@@ -1,4 +1,4 @@
-//! An item as it lies in memory.
+//! An item's layout in memory.
 //!
 //! ```text
 //! offset  bytes
@@ -12,12 +12,11 @@
 //! ```
 //!
 //! Key, value and shape never change once the item can be found. CAS, expiry and the marks STALE and TOKEN change under
-//! the lock of the item's bucket; the time of the last use and FETCHED change without it (a lost update there costs
+//! the lock of the item's bucket. The time of the last use and FETCHED change without it (a lost update there costs
 //! nothing).
 //!
-//! Unsafe code lives here because items are read where they lie. The one invariant: a [`ItemRef`] points to an item
-//! that was written whole before its place was published, in memory that is not used again before the reader's guard
-//! ends.
+//! Unsafe code lives here because items are read where they lie. The invariant: an [`ItemRef`] points to an item that
+//! was completely written before its offset was published, in memory that is not reused before the reader's guard ends.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
@@ -30,7 +29,7 @@ use crate::request::Expiry;
 /// Items start at multiples of this.
 pub(crate) const ALIGN_BYTES: usize = 8;
 const HEADER_BYTES: usize = 16;
-/// What is dead must at least have a header, or nobody could pass over it.
+/// The smallest dead item: a walk needs its header to skip it.
 pub(crate) const FILLER_BYTES_MIN: usize = HEADER_BYTES;
 
 const EXPIRY: u32 = 1 << 8;
@@ -38,9 +37,10 @@ const CLIENT_FLAGS: u32 = 1 << 9;
 const BINARY_KEY: u32 = 1 << 10;
 const LARGE: u32 = 1 << 11;
 const VALUE_SHIFT: u32 = 12;
-/// The bits that say which fields there are.
+/// The bits of the shape that say which fields the item has.
 const FIELDS_SHIFT: u32 = 8;
-/// Where the key lies, by those bits. Every look-up asks, and counting bits is not one instruction everywhere.
+/// The key's offset, by those bits. Every look-up needs it, and counting bits is not one instruction on every
+/// processor.
 const KEY_OFFSETS: [u8; 16] = {
     let mut offsets = [0; 16];
     let mut bits = 0;
@@ -58,15 +58,15 @@ const VALUE_BYTES_MAX: usize = (1 << 20) - 1;
 pub(crate) const FETCHED: u32 = 1;
 /// Stale, see `Invalidate::stale`.
 pub(crate) const STALE: u32 = 2;
-/// The token to recompute the value is out.
+/// The token to recompute the value was given.
 pub(crate) const TOKEN: u32 = 4;
-/// Unlinked, or moved away: a walk of the segment need not ask the index, and a hint is known to be stale. Set after
-/// the index changed and before that is acknowledged.
+/// Unlinked, or moved: a walk of the segment need not ask the index, and a hint is known to be stale. Set after the
+/// index has changed and before that is acknowledged.
 pub(crate) const DEAD: u32 = 8;
 const MARKS: u32 = 15;
 const SECS_SHIFT: u32 = 4;
 
-/// What an item consists of, before it is written.
+/// The parts of an item, before it is written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) key_bytes: usize,
@@ -74,17 +74,17 @@ pub(crate) struct Shape {
     pub(crate) client_flags: u32,
     pub(crate) has_expiry: bool,
     pub(crate) binary_key: bool,
-    /// Lies in a run of its own; always has an expiry field, so that a touch never has to copy it.
+    /// In a run of its own. Such an item always has an expiry field, so that a touch never has to copy it.
     pub(crate) large: bool,
 }
 
 impl Shape {
-    /// Bytes in memory.
+    /// Size in memory.
     pub(crate) fn size(&self) -> usize {
         self.size_unpadded().next_multiple_of(ALIGN_BYTES)
     }
 
-    /// Bytes up to the end of the value.
+    /// Size up to the end of the value.
     pub(crate) fn size_unpadded(&self) -> usize {
         self.key_offset() + self.key_bytes + self.value_bytes
     }
@@ -104,8 +104,7 @@ impl Shape {
     }
 }
 
-/// An item, readable for `'g`: as long as the guard under which it was found. Code without `unsafe` cannot keep it
-/// longer.
+/// An item, readable for `'g`, the life of the guard under which it was found. Safe code cannot keep it longer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ItemRef<'g>(NonNull<u8>, PhantomData<&'g [u8]>);
 
@@ -113,7 +112,7 @@ impl<'g> ItemRef<'g> {
     /// The item at an offset of the log.
     ///
     /// # Safety
-    /// An item was written there whole, its offset was published to this thread, and the memory is not used again
+    /// An item was completely written there, its offset was published to this thread, and the memory is not reused
     /// during `'g`.
     pub(crate) unsafe fn at(log: &Region, offset: usize) -> Self {
         Self(log.at(offset), PhantomData)
@@ -122,7 +121,7 @@ impl<'g> ItemRef<'g> {
     /// The same item for longer than its guard.
     ///
     /// # Safety
-    /// The memory is not used again during `'l`: its run is pinned.
+    /// The memory is not reused during `'l`: its run is pinned.
     pub(crate) unsafe fn beyond_guard<'l>(self) -> ItemRef<'l> {
         ItemRef(self.0, PhantomData)
     }
@@ -130,7 +129,7 @@ impl<'g> ItemRef<'g> {
     /// Writes header and key of a new item at an offset of the log; the value follows by [`ItemRef::value_mut`].
     ///
     /// # Safety
-    /// `shape.size()` bytes from `offset` belong to the caller alone, who has told nobody else of them.
+    /// The caller owns `shape.size()` bytes from `offset`, and no other thread knows of them.
     pub(crate) unsafe fn write(
         log: &Region,
         offset: usize,
@@ -139,14 +138,14 @@ impl<'g> ItemRef<'g> {
         expiry: Expiry,
         now_secs: u32,
     ) -> Self {
-        // The shape has eight bits for it; a longer key would be read as another layout.
+        // The shape has eight bits for the length; a longer key would be read as another layout.
         assert!(key.len() <= crate::KEY_BYTES_MAX, "a key has at most 250 bytes");
         debug_assert!(key.len() == shape.key_bytes && shape.size() <= log.len_bytes() - offset);
         debug_assert!(shape.large || shape.value_bytes <= VALUE_BYTES_MAX);
         debug_assert!(shape.has_expiry || expiry == Expiry::NEVER);
         let item = Self(log.at(offset), PhantomData);
-        // SAFETY: all writes are within `shape.size()` bytes that are the caller's alone; field offsets are multiples
-        // of 4 from an 8-byte boundary.
+        // SAFETY: all writes are within `shape.size()` bytes that the caller owns; field offsets are multiples of 4
+        // from an 8-byte boundary.
         unsafe {
             item.cas_word().store(0, Relaxed);
             item.use_word().store(now_secs << SECS_SHIFT, Relaxed);
@@ -164,7 +163,7 @@ impl<'g> ItemRef<'g> {
             }
             let place = item.0.add(at);
             match (key.first_chunk::<16>(), key.last_chunk::<16>()) {
-                // Most keys are so long: two copies that overlap, where a call would take as much again.
+                // For most keys: two overlapping copies, in the time of a function call.
                 (Some(head), Some(tail)) if key.len() <= 32 => {
                     place.cast().write_unaligned(*head);
                     place.add(key.len() - tail.len()).cast().write_unaligned(*tail);
@@ -175,11 +174,11 @@ impl<'g> ItemRef<'g> {
         item
     }
 
-    /// Writes what looks like a dead item over a piece of the log.
+    /// Writes a dead item over a piece of the log.
     ///
     /// # Safety
-    /// As for [`ItemRef::write`], with `bytes`, a multiple of [`ALIGN_BYTES`] from [`FILLER_BYTES_MIN`] to those of a
-    /// segment.
+    /// As for [`ItemRef::write`], with `bytes` bytes: a multiple of [`ALIGN_BYTES`], from [`FILLER_BYTES_MIN`] to the
+    /// size of a segment.
     pub(crate) unsafe fn write_filler(log: &Region, offset: usize, bytes: usize) {
         let shape = Shape {
             key_bytes: 0,
@@ -194,7 +193,7 @@ impl<'g> ItemRef<'g> {
         unsafe { Self::write(log, offset, &shape, b"", Expiry::NEVER, 0) }.mark_dead();
     }
 
-    /// Writes a copy of an item: everything but the marks' and times' later changes.
+    /// Writes a copy of an item, without later changes of its marks and times.
     ///
     /// # Safety
     /// As for [`ItemRef::write`], with `self.size()` bytes.
@@ -208,8 +207,8 @@ impl<'g> ItemRef<'g> {
         }
     }
 
-    /// Takes over what may have changed in the original since it was copied. Under the original's lock, of a copy that
-    /// nobody sees yet.
+    /// Copies changes that were made to the original since it was copied. Call under the original's lock, for a copy
+    /// that nobody else sees yet.
     pub(crate) fn follow(self, original: Self) {
         self.use_word().store(original.use_word().load(Relaxed), Relaxed);
         self.set_cas(original.cas());
@@ -221,7 +220,7 @@ impl<'g> ItemRef<'g> {
     /// The value of an item that is still being written.
     ///
     /// # Safety
-    /// The item is the caller's alone and of that shape, as in [`ItemRef::write`].
+    /// The caller owns the item, and the item has that shape, as in [`ItemRef::write`].
     pub(crate) unsafe fn value_mut(self, shape: &Shape) -> &'g mut [u8] {
         // SAFETY: within the item; exclusive by the caller's promise. Bytes of a recycled segment are initialised.
         unsafe {
@@ -237,14 +236,14 @@ impl<'g> ItemRef<'g> {
         unsafe { std::slice::from_raw_parts(self.0.add(self.key_offset()).as_ptr(), self.key_bytes()) }
     }
 
-    /// Is this its key?
+    /// True if `key` is its key.
     #[inline]
     pub(crate) fn has_key(self, key: &[u8]) -> bool {
         let own = self.key();
         if own.len() != key.len() {
             return false;
         }
-        // Most keys are so long: two comparisons that overlap, where a call would take as much again.
+        // For most keys: two overlapping comparisons, in the time of a function call.
         match (own.first_chunk(), own.last_chunk(), key.first_chunk(), key.last_chunk()) {
             (Some(own_head), Some(own_tail), Some(head), Some(tail)) if key.len() <= 32 => {
                 let differ = |a: &[u8; 16], b: &[u8; 16]| u128::from_ne_bytes(*a) ^ u128::from_ne_bytes(*b);
@@ -276,18 +275,18 @@ impl<'g> ItemRef<'g> {
         }
     }
 
-    /// Bytes in memory.
+    /// Size in memory.
     pub(crate) fn size(self) -> usize {
         self.size_unpadded().next_multiple_of(ALIGN_BYTES)
     }
 
-    /// Bytes up to the end of the value.
+    /// Size up to the end of the value.
     pub(crate) fn size_unpadded(self) -> usize {
         self.key_offset() + self.key_bytes() + self.value_bytes()
     }
 
-    /// Key + value + 59, + 4 with client flags: what memcached would call its size (item header 48, NUL after the key,
-    /// CAS 8, CRLF after the value).
+    /// Key + value + 59, + 4 with client flags: memcached's size of an item (header 48, NUL after the key, CAS 8, CRLF
+    /// after the value).
     pub(crate) fn accounted_bytes(self) -> u32 {
         accounted_bytes(self.key_bytes(), self.value_bytes(), self.client_flags()) as u32
     }
@@ -317,7 +316,7 @@ impl<'g> ItemRef<'g> {
         Expiry(if self.has_expiry_field() { self.expiry_word().load(Relaxed) } else { 0 })
     }
 
-    /// The item must have the field.
+    /// Sets the expiry. The item must have the field.
     pub(crate) fn set_expiry(self, expiry: Expiry) {
         debug_assert!(self.has_expiry_field());
         self.expiry_word().store(expiry.0, Relaxed);
@@ -335,7 +334,7 @@ impl<'g> ItemRef<'g> {
         self.use_word().load(Relaxed) & MARKS
     }
 
-    /// Sets and clears marks; returns those before.
+    /// Sets and clears marks. Returns the marks before that.
     pub(crate) fn mark(self, set: u32, clear: u32) -> u32 {
         let change = |word| Some((word | set) & !clear);
         match self.use_word().fetch_update(Relaxed, Relaxed, change) {
@@ -343,8 +342,8 @@ impl<'g> ItemRef<'g> {
         }
     }
 
-    /// Unlinked. Under the bucket's lock, as all changes but those of a use; and a use of it counts no longer. Release:
-    /// who sees it, and then puts up a fence, knows that the index has changed.
+    /// Marks the item as unlinked. Under the bucket's lock, like all changes but those of a use; later uses of it do
+    /// not count. Release: a thread that sees the mark, and then issues a fence, knows that the index has changed.
     pub(crate) fn mark_dead(self) {
         self.use_word().store(self.use_word().load(Relaxed) | DEAD, Release);
     }
@@ -353,7 +352,7 @@ impl<'g> ItemRef<'g> {
         self.use_word().load(Relaxed) >> SECS_SHIFT
     }
 
-    /// For an item that is not published yet.
+    /// Call for an item that is not published yet.
     pub(crate) fn set_used_secs(self, secs: u32) {
         self.use_word().store(secs << SECS_SHIFT | self.marks(), Relaxed);
     }
@@ -364,7 +363,7 @@ impl<'g> ItemRef<'g> {
         let word = self.use_word().load(Relaxed);
         if word & FETCHED == 0 || now_secs.saturating_sub(word >> SECS_SHIFT) >= REFRESH_SECS {
             let fresh = now_secs << SECS_SHIFT | word & MARKS | FETCHED;
-            // Lost to somebody else's change: then that was a use, or a mark that must not be overwritten.
+            // Fails if another thread changed the word: that was a use, or a mark that must not be overwritten.
             let _ = self.use_word().compare_exchange(word, fresh, Relaxed, Relaxed);
         }
     }
@@ -396,7 +395,7 @@ impl<'g> ItemRef<'g> {
     }
 
     fn expiry_word(self) -> &'g AtomicU32 {
-        // SAFETY: as above; callers made sure that the field is there. It is the first optional field.
+        // SAFETY: as above; callers checked that the item has the field. It is the first optional field.
         unsafe { self.0.add(HEADER_BYTES).cast::<AtomicU32>().as_ref() }
     }
 
@@ -408,7 +407,7 @@ impl<'g> ItemRef<'g> {
     }
 }
 
-/// The size that memcached would account for an item, see [`ItemRef::accounted_bytes`].
+/// The size of an item by memcached's formula, see [`ItemRef::accounted_bytes`].
 pub(crate) fn accounted_bytes(key_bytes: usize, value_bytes: usize, client_flags: u32) -> u64 {
     (key_bytes + value_bytes) as u64 + 59 + if client_flags == 0 { 0 } else { 4 }
 }
@@ -435,7 +434,7 @@ mod tests {
                 large,
             };
             let expiry = if has_expiry { Expiry::at(77) } else { Expiry::NEVER };
-            // SAFETY: the region is ours alone.
+            // SAFETY: this test owns the region.
             let item = unsafe {
                 let item = ItemRef::write(&log, 64, &shape, key, expiry, 5);
                 item.value_mut(&shape).copy_from_slice(value);

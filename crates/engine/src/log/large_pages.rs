@@ -1,10 +1,10 @@
-//! Large pages: what is full is moved to them in the background, some of it each second.
+//! Large pages: full memory is moved to them in the background, some of it each second.
 //!
-//! A look-up reads one line of the index and a few of an item, anywhere in gigabytes: with small pages it waits for the
-//! page table as well, and in a virtual machine for two of them. Moved memory needs no more of it than before, since
-//! only what is full is moved. Nobody waits for a large page to be found: the kernel does that first. But while it
-//! copies, whoever reads there waits, and so does whoever touches memory for the first time anywhere; therefore nothing
-//! is moved while the cache takes new memory.
+//! A look-up reads one line of the index and a few of an item, anywhere in gigabytes. With small pages it also waits
+//! for the page table, and in a virtual machine for two of them. Moved memory takes no more space, since only full
+//! memory is moved. Nobody waits while the kernel finds a large page. But while the kernel copies, a thread that
+//! accesses that memory waits, and so does a thread that touches any memory for the first time; therefore nothing is
+//! moved while the cache takes new memory.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -13,42 +13,42 @@ use crate::log::arena::Arena;
 use crate::log::segment::{SEALED, Segment, SegmentId};
 use crate::request::Now;
 
-/// What lies on large pages.
+/// What is placed on large pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LargePages {
     /// Nothing.
     Never,
-    /// What the index and the segments have filled, soon after.
+    /// The index and the segments, soon after they are full.
     Filled,
-    /// That, and segments from the start. Whoever first writes to one waits until the system has found and cleared a
-    /// large page, which may take milliseconds; and what is given back reaches others only when they are short of
-    /// memory.
+    /// Also segments from the start. A thread that first writes to one waits until the system has found and cleared a
+    /// large page, which may take milliseconds. Memory that is given back reaches other processes only when they are
+    /// short of memory.
     FromTheStart,
 }
 
-/// How far the background step has come.
+/// The state of the background moves.
 #[derive(Default)]
 pub(crate) struct Mover {
-    /// When it last began to move some.
+    /// The second of the last move.
     secs: AtomicU32,
-    /// So many more in this second ...
+    /// How many more moves are allowed in this second ...
     left: AtomicU32,
-    /// ... and none from then on.
+    /// ... and until when.
     until_micros: AtomicU64,
-    /// How much memory the cache had when it began.
+    /// The memory of the cache at the start of that second.
     used_bytes: AtomicU64,
-    /// Which large page of the log is next.
+    /// The next large page of the log to examine.
     next_page: AtomicUsize,
-    /// When the last was moved, until it is known how long that took; 0: it is.
+    /// When the last move began, until its duration is known; 0: it is known.
     begun_micros: AtomicU64,
-    /// Since a move took long none is begun before this second ...
+    /// After a long move, no move begins before this second ...
     rests_until_secs: AtomicU32,
-    /// ... and this is for how long.
+    /// ... which is this long a rest.
     rest_secs: AtomicU32,
 }
 
 impl Mover {
-    /// May a page be moved now, by a cache that has so much memory? Asked at once when one was moved.
+    /// True if a page may be moved now, in a cache with so much memory. Called right after a move as well.
     pub(crate) fn may_move(&self, now: Now, used_bytes: u64) -> bool {
         let begun_micros = self.begun_micros.swap(0, Relaxed);
         if begun_micros != 0 && now.micros.saturating_sub(begun_micros) >= LONG_MOVE_MICROS {
@@ -66,20 +66,21 @@ impl Mover {
             && now.micros < self.until_micros.load(Relaxed)
     }
 
-    /// One was moved, begun now.
+    /// A move began now.
     pub(crate) fn note_move(&self, now: Now) {
         self.left.fetch_sub(1, Relaxed);
         self.begun_micros.store(now.micros, Relaxed);
     }
 
-    /// There was none to be moved, or none to be had.
+    /// There was no page to move, or no large page.
     pub(crate) fn note_end(&self) {
         self.left.store(0, Relaxed);
     }
 }
 
 impl Arena {
-    /// Moves one page of the log. False: nothing is to be moved where it looked, or the system has no large page now.
+    /// Moves one page of the log. False: none of the examined pages is to be moved, or the system has no large page
+    /// now.
     pub(crate) fn move_to_large_page(&self, mover: &Mover) -> bool {
         for _ in 0..LOOKS_PER_MOVE {
             let page = mover.next_page.fetch_add(1, Relaxed);
@@ -99,7 +100,7 @@ impl Arena {
         false
     }
 
-    /// Do full segments alone lie here, and not all of them on large pages?
+    /// True if the range holds only full segments, not all of which are on large pages.
     fn are_filled(&self, range: &Range<usize>) -> bool {
         let full_bytes = (self.segments.segment_bytes - self.segments.segment_bytes / 16) as u64;
         let is_full = |(id, segment): (SegmentId, &Segment)| {
@@ -111,25 +112,25 @@ impl Arena {
             && self.segments_in(range).any(|(_, segment)| !segment.on_large_page.load(Relaxed))
     }
 
-    /// The segments that lie, whole or in part, in a range of the log.
+    /// The segments that lie in a range of the log, entirely or in part.
     fn segments_in(&self, range: &Range<usize>) -> impl Iterator<Item = (SegmentId, &Segment)> {
         let ids = self.segments.id_at_byte(range.start)..=self.segments.id_at_byte(range.end - 1);
         ids.map(|id| (id, self.segments.get(id)))
     }
 }
 
-/// Some 600 us each, on a machine that has memory at hand ...
+/// A move takes some 600 us on a machine that has memory at hand ...
 const MOVES_PER_SECOND: u32 = 64;
-/// ... and in a virtual one whose host has to find it 5 ms and more: none is begun after so long. A gigabyte takes 2.5
-/// s of a core in all, once, and until then each get of it costs a third more.
+/// ... and 5 ms and more in a virtual machine whose host has to find it: no move begins after this time. A gigabyte
+/// takes 2.5 s of a core in all, once, and until then each get of it costs a third more.
 const MOVING_MICROS_PER_SECOND: u64 = 200_000;
-/// Of pages of which there may be very many, none of them to be moved.
+/// Pages examined for one move: very many may not be movable.
 const LOOKS_PER_MOVE: u32 = 4096;
-/// A move that takes so long says that the processors are all taken, several times over: before it copies, the kernel
-/// waits until each has put away what it holds back, and whoever wants to change the address space meanwhile, and all
-/// behind them, wait for that. (On a core that one worker keeps busy they take 10 to 20 ms, and now and then 50.)
+/// A longer move indicates that all processors are several times overcommitted. Before the kernel copies it waits until
+/// each processor has flushed its pending pages, and every thread that changes the address space meanwhile, and all
+/// behind it, wait for that. (On a core that one worker keeps busy moves take 10 to 20 ms, and now and then 50.)
 const LONG_MOVE_MICROS: u64 = 200_000;
-/// For so long nothing is moved then, and for twice as long each time that it happens again ...
+/// After such a move none begins for this long, doubled each time that it happens again ...
 const REST_SECS_MIN: u32 = 60;
 /// ... up to this.
 const REST_SECS_MAX: u32 = 3600;

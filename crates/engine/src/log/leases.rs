@@ -1,14 +1,14 @@
-//! What clients hold beyond guards: runs of values that are still arriving, and runs that slow readers pin after their
-//! items have gone.
+//! Leases: memory that clients hold beyond guards. These are runs of values that are still arriving, and runs that slow
+//! readers pin after their items left the cache.
 //!
-//! Both are memory that eviction cannot win, so both are bounded: values in arrival hold half of the limit at most
-//! (or a quarter beside the largest of them), pinned runs that left the cache a quarter (or one of any size). Who
-//! holds what others need is revoked: a value that stopped arriving, or else the one that has most still to come; the
-//! reader whose item has been gone for longest. Nobody else's item goes for it.
+//! Eviction cannot reclaim either, so both are bounded: uploads hold at most half of the limit (or a quarter beside the
+//! largest of them), pinned runs that left the cache at most a quarter (or one run of any size). A lease is revoked
+//! when others need its memory: first that of an upload that has stopped arriving, then of the upload that has most
+//! still to come; of readers, the one whose item left first. No other client's item is evicted for it.
 //!
-//! Cutting off counts [`crate::log::segment::Segment::revocations`] up and sends the run through the limbo: who looked
-//! at the count under a guard before, may go on until that guard ends. All of it happens under the runs' lock, and only
-//! where space or memory lacks, or once per step of an upload.
+//! Revoking increments [`crate::log::segment::Segment::revocations`] and sends the run through the limbo: a thread that
+//! checked the count under a guard before may continue until that guard ends. All of this happens under the runs' lock,
+//! and only when space or memory is exhausted, or once per step of an upload.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering::*;
@@ -17,24 +17,24 @@ use crate::log::arena::{Arena, Retired};
 use crate::log::segment::{FREE_ON_UNPIN, SegmentId};
 use crate::request::Now;
 
-/// The part of the limit that values in arrival hold at most.
+/// The part of the limit that uploads may hold.
 const UPLOADS_PART: u64 = 2;
-/// The part of the limit that pinned runs hold at most whose items are no longer in the cache.
+/// The part of the limit that pinned runs may hold whose items left the cache.
 const ORPHANED_PART: u64 = 4;
-/// An upload that took no step of memory for so long has stopped arriving.
+/// An upload that took no step of memory for this long has stopped arriving.
 const STOPPED_SECS: u32 = 2;
 
-/// Who holds runs beyond guards.
+/// The leases.
 #[derive(Default)]
 pub(crate) struct Leases {
     uploads: BTreeMap<SegmentId, UploadLease>,
     uploads_bytes: u64,
-    /// Pinned, and in the index no longer: the oldest first, with their memory.
+    /// Pinned, and no longer in the index: the oldest first, with their memory.
     orphaned: VecDeque<(SegmentId, u64)>,
     orphaned_bytes: u64,
 }
 
-/// A value that is arriving.
+/// An upload.
 struct UploadLease {
     charged_bytes: u64,
     missing_bytes: u64,
@@ -43,8 +43,8 @@ struct UploadLease {
 }
 
 impl Leases {
-    /// The upload that is to make way for one that has `missing_bytes` still to come.
-    fn least_worthy(&self, own: Option<SegmentId>, missing_bytes: u64, now_secs: u32) -> Option<SegmentId> {
+    /// The upload to revoke in favour of one that has `missing_bytes` still to come.
+    fn weakest_upload(&self, own: Option<SegmentId>, missing_bytes: u64, now_secs: u32) -> Option<SegmentId> {
         let others = || self.uploads.iter().filter(|&(&id, _)| Some(id) != own);
         let has_stopped = |upload: &UploadLease| upload.stepped_secs.saturating_add(STOPPED_SECS) <= now_secs;
         let stopped = others().filter(|(_, upload)| has_stopped(upload));
@@ -72,13 +72,13 @@ impl Leases {
 }
 
 impl Arena {
-    /// Was a hold on this run revoked that began at this count?
+    /// True if a lease on this run that began at this count was revoked.
     pub(crate) fn is_revoked(&self, id: SegmentId, revocations: u32) -> bool {
         self.segments.get(id).revocations.load(Acquire) != revocations
     }
 
-    /// Makes room among the values in arrival for so many bytes more of one that has `missing_bytes` still to come.
-    /// False: the others have more right to theirs.
+    /// Makes room for another `bytes` of an upload that has `missing_bytes` still to come. False: the other uploads
+    /// have a stronger claim to the memory.
     pub(crate) fn admit_step(
         &self,
         own: Option<SegmentId>,
@@ -93,28 +93,30 @@ impl Arena {
             if is_alone || leases.uploads_bytes + bytes <= bytes_max {
                 return true;
             }
-            // Beside one that is as large as items may be there is room for others: else they would cut it off
+            // Beside an upload of the largest item size there is room for others: otherwise they would revoke it
             // shortly before its end.
             let largest_bytes = leases.uploads.values().map(|upload| upload.charged_bytes).max();
             if leases.uploads_bytes + bytes - largest_bytes.unwrap_or(0) <= bytes_max / 2 {
                 return true;
             }
-            let Some(least_worthy) = leases.least_worthy(own, missing_bytes, now.secs) else { return false };
-            leases.remove_upload(least_worthy);
-            self.revoke(least_worthy);
+            let Some(weakest_upload) = leases.weakest_upload(own, missing_bytes, now.secs) else {
+                return false;
+            };
+            leases.remove_upload(weakest_upload);
+            self.revoke(weakest_upload);
             drop(leases);
-            self.retire(Retired::Run(least_worthy));
+            self.retire(Retired::Run(weakest_upload));
         }
     }
 
-    /// Where address space lacks: revokes an upload that has to make way. `Some(false)`: none has to; `None`: there is
-    /// none.
+    /// For exhausted address space: revokes an upload with a weaker claim. `Some(false)`: there are uploads, but none
+    /// with a weaker claim; `None`: there are none.
     pub(crate) fn revoke_upload(&self, missing_bytes: u64, now: Now) -> Option<bool> {
         let mut leases = self.runs.leases();
         if leases.uploads.is_empty() {
             return None;
         }
-        let Some(id) = leases.least_worthy(None, missing_bytes, now.secs) else {
+        let Some(id) = leases.weakest_upload(None, missing_bytes, now.secs) else {
             return Some(false);
         };
         leases.remove_upload(id);
@@ -124,7 +126,7 @@ impl Arena {
         Some(true)
     }
 
-    /// An upload has begun, and may be revoked.
+    /// Registers an upload, which may be revoked from here on.
     pub(crate) fn lease_upload(&self, id: SegmentId, item_bytes: usize, now_secs: u32) {
         let charged_bytes = self.segments.memory_bytes(id);
         let missing_bytes = (item_bytes as u64).saturating_sub(charged_bytes);
@@ -133,8 +135,8 @@ impl Arena {
         leases.uploads.insert(id, UploadLease { charged_bytes, missing_bytes, stepped_secs: now_secs });
     }
 
-    /// Memory was charged for another step of an upload. False: it was revoked meanwhile, and the memory is the
-    /// caller's still.
+    /// Notes that memory was charged for another step of an upload. False: it was revoked meanwhile, and the memory
+    /// still belongs to the caller.
     pub(crate) fn note_step(&self, id: SegmentId, revocations: u32, bytes: u64, now_secs: u32) -> bool {
         let mut leases = self.runs.leases();
         if self.is_revoked(id, revocations) {
@@ -150,7 +152,7 @@ impl Arena {
         true
     }
 
-    /// From here on the upload is not revoked. False: it was.
+    /// Ends the lease: the upload is not revoked from here on. False: it was revoked already.
     pub(crate) fn release_upload(&self, id: SegmentId, revocations: u32) -> bool {
         let mut leases = self.runs.leases();
         let is_whole = !self.is_revoked(id, revocations);
@@ -160,7 +162,7 @@ impl Arena {
         is_whole
     }
 
-    /// A run nobody can find any more goes when its last pin does, or when too much is pinned.
+    /// Frees an unlinked run with its last pin, or when too much is pinned.
     pub(crate) fn free_run_on_unpin(&self, id: SegmentId) {
         let mut leases = self.runs.leases();
         if self.segments.get(id).pins.fetch_or(FREE_ON_UNPIN, AcqRel) == 0 {
@@ -183,7 +185,7 @@ impl Arena {
 
     pub(crate) fn unpin_run(&self, id: SegmentId, revocations: u32) {
         let mut leases = self.runs.leases();
-        // Once revoked the run is somebody else's.
+        // A revoked run has another owner.
         if self.is_revoked(id, revocations)
             || self.segments.get(id).pins.fetch_sub(1, AcqRel) != FREE_ON_UNPIN | 1
         {
@@ -194,7 +196,7 @@ impl Arena {
         self.free_run(id);
     }
 
-    /// Under the runs' lock. What is retired afterwards is used again when all guards have ended that may not have
+    /// Call under the runs' lock. What is retired afterwards is reused once every guard has ended that may not have
     /// seen this.
     fn revoke(&self, id: SegmentId) {
         self.segments.get(id).revocations.fetch_add(1, Release);

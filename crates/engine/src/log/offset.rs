@@ -1,13 +1,13 @@
-//! Offsets: where items lie in the log.
+//! Offsets: the places of items in the log.
 //!
-//! Unsafe code lives here because whoever has an offset may read an item there ([`crate::Guard`] does). Only the log
-//! makes them, as it allocates and walks; the index gives back those that it was given.
+//! Unsafe code lives here because an offset allows reading an item there ([`crate::Guard`] does). Only the log makes
+//! offsets, as it allocates and walks; the index returns those that it was given.
 #![allow(unsafe_code)]
 
 use crate::log::item::{ALIGN_BYTES, ItemRef};
 
-/// Where an item was or will be written. Counts for the guard under which it was read: later another item may lie
-/// there.
+/// The place where an item was or will be written. Valid under the guard under which it was read: later another item
+/// may lie there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Offset(usize);
 
@@ -23,13 +23,13 @@ impl Offset {
         self.0
     }
 
-    /// Where the next item of the segment lies, behind the one that lies here.
+    /// The next item of the segment, behind the one at this offset.
     #[inline]
     pub(crate) fn after(self, item: ItemRef<'_>) -> Self {
         Self(self.0 + item.size())
     }
 
-    /// From here to a later one of the same segment.
+    /// The distance to a later offset of the same segment.
     pub(crate) fn bytes_to(self, later: Self) -> usize {
         later.0 - self.0
     }
@@ -50,7 +50,7 @@ impl Offset {
     }
 }
 
-/// The index is tested without a log.
+/// For tests of the index, which have no log.
 #[cfg(test)]
 impl PartialEq<usize> for Offset {
     fn eq(&self, bytes: &usize) -> bool {

@@ -1,9 +1,9 @@
-//! Runs: where large items live.
+//! Runs: the memory of large items.
 //!
-//! A run is address space of its own, in whole segments beyond those of the log proper, with memory for only the pages
-//! that its item needs. Never moved. A free run stays *warm*: it keeps its pages, and its charge on the budget, for the
-//! next large item, because fresh pages cost several times what the bytes that go into them cost. Whoever lacks memory
-//! takes it.
+//! A run is contiguous address space of its own, in whole segments behind those of the log proper, with memory only for
+//! the pages that its item needs. Runs never move. A free run stays *committed*: it keeps its pages, and their charge
+//! on the budget, for the next large item, because fresh pages cost several times what writing to them costs. When
+//! memory is short, free runs are decommitted.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -14,11 +14,11 @@ use crate::log::leases::Leases;
 use crate::log::segment::{FREE, SegmentId};
 use crate::mem::region::PAGE_BYTES;
 
-/// What a run that was warm may have beyond what was asked for: who announces a large value and sends nothing holds no
-/// more.
+/// How much more memory than requested a committed run may bring, so that a client that announces a large value and
+/// sends nothing holds no more.
 const HELD_BYTES_MAX: u64 = 1 << 20;
 
-/// A run that is nobody else's.
+/// A run with a single owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) id: SegmentId,
@@ -28,18 +28,18 @@ pub(crate) struct Run {
     pub(crate) memory_bytes: u64,
 }
 
-/// What there is not enough of.
+/// The resource that is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AllocError {
     Memory,
-    /// Address space for runs, in one piece.
+    /// Contiguous address space for runs.
     AddressSpace,
 }
 
-/// Free runs, and those held beyond guards. Locked once per large item, and per step of its upload.
+/// Free runs, and leases. Locked once per large item, and per step of its upload.
 pub(crate) struct Runs {
     free: Mutex<Free>,
-    /// Held together with no other lock.
+    /// A thread that holds this takes no other lock.
     leases: Mutex<Leases>,
     committed_bytes: AtomicU64,
 }
@@ -74,7 +74,7 @@ impl Runs {
         Some(self.remove_committed(&mut free, key))
     }
 
-    /// Any that is warm: the smallest of at least `bytes`, else the largest.
+    /// Any committed run: the smallest of at least `bytes`, else the largest.
     fn take_any_committed(&self, bytes: u64) -> Option<Run> {
         let mut free = self.free();
         let (&key, _) =
@@ -125,13 +125,13 @@ impl Runs {
     }
 
     fn free(&self) -> MutexGuard<'_, Free> {
-        // Nothing in here panics half-way.
+        // No code panics under this lock.
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Arena {
-    /// A run for an item of `item_bytes` with memory for its first `bytes`; perhaps for more.
+    /// A run for an item of `item_bytes`, with memory for its first `bytes` or more.
     pub(crate) fn take_run(&self, item_bytes: usize, bytes: usize) -> Result<Run, AllocError> {
         let segments = item_bytes.div_ceil(self.segments.segment_bytes) as u32;
         let bytes = bytes.next_multiple_of(PAGE_BYTES) as u64;
@@ -140,7 +140,7 @@ impl Arena {
         let Some(mut run) = self.runs.take_committed(segments, whole_bytes) else {
             return self.take_reserved_run(segments, bytes);
         };
-        // A little too much is cheaper than to give back what another wants next.
+        // A little too much is cheaper than giving back what the next run needs.
         let memory_max = (whole_bytes + whole_bytes / 16).min(HELD_BYTES_MAX.max(bytes));
         if run.memory_bytes > memory_max {
             let kept_bytes = whole_bytes.min(memory_max);
@@ -171,7 +171,7 @@ impl Arena {
                 }
                 return Ok(Run { id, segments, memory_bytes });
             }
-            // Warm ones may lie in the way.
+            // Committed runs may fragment the address space.
             if !self.decommit_run(0) {
                 self.budget.give(memory_bytes);
                 return Err(AllocError::AddressSpace);
@@ -179,7 +179,7 @@ impl Arena {
         }
     }
 
-    /// Charges more memory for a run that has some, and commits it. False: there is none.
+    /// Charges and commits more memory for a run. False: there is none.
     pub(crate) fn extend_run(&self, id: SegmentId, memory_bytes: u64, more_bytes: u64) -> bool {
         if !self.take_bytes(more_bytes) {
             return false;
@@ -192,10 +192,10 @@ impl Arena {
         is_committed
     }
 
-    /// Frees a run that nobody else knows of.
+    /// Frees a run that no other thread knows of.
     pub(crate) fn free_run(&self, id: SegmentId) {
         let segment = self.segments.get(id);
-        // Else its upload was never published.
+        // Otherwise its upload was never published.
         if segment.state() != FREE {
             self.segments.free(id);
         }
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bare_runs_merge_when_they_come_back() {
+    fn reserved_runs_merge_when_they_are_freed() {
         let runs = Runs::new(4, 10);
         let (a, b, c) =
             (runs.take_reserved(3).unwrap(), runs.take_reserved(3).unwrap(), runs.take_reserved(4).unwrap());
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warm_run_goes_to_an_item_of_about_its_size() {
+    fn a_committed_run_goes_to_an_item_of_about_its_size() {
         let runs = Runs::new(0, 100);
         let committed = |id, segments, memory_bytes| Run { id, segments, memory_bytes };
         let all = [committed(0, 1, 40), committed(1, 2, 100), committed(3, 9, 100), committed(12, 2, 150)];

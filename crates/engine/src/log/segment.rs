@@ -1,9 +1,9 @@
-//! Segments: the pieces the log is cut into, and who holds them.
+//! Segments: the units of the log, and their owners.
 //!
-//! A segment holds items of one write stream, appended until it is full. A large item has a run of segments of its own
-//! (`runs.rs`), which goes the same way. Who has it, and what comes next:
+//! A segment holds items of one write stream, which are appended until it is full. A large item has a run of segments
+//! of its own (`runs.rs`), with the same states. The states, their owners and transitions:
 //!
-//! | state | whose | next | by |
+//! | state | owner | next | by |
 //! |---|---|---|---|
 //! | [`FREE`], reserved | the pool's; has no memory | open | `Arena::add_segment`, `Arena::take_run` |
 //! | [`FREE`], ready (a run: committed) | the pool's; has memory | open | `Arena::take_segment`, `Arena::take_run` |
@@ -17,7 +17,7 @@
 //! | | | open | [`Segments::hold_for_refill`]: its holes are filled later |
 //! | limbo: [`FREE`] (a run: [`RECLAIMING`]) | nobody's; may be read | ready, committed | `drain_limbo`, last unpin, revoking (`leases.rs`) |
 //!
-//! A sealed segment whose last item dies is claimed and retired on the spot.
+//! A sealed segment whose last item dies is claimed and retired at once.
 
 use std::io;
 use std::ops::Range;
@@ -33,23 +33,22 @@ use crate::mem::table::{Table, Zeroed};
 use crate::request::{Expiry, Now};
 use crate::sync::{self, Mutex, fence};
 
-/// TTL groups that write streams are told apart by (`policy/streams.rs`). Group 0 never expires.
+/// The TTL groups of write streams (`policy/streams.rs`). Group 0 never expires.
 pub(crate) const GROUPS: usize = 6;
-/// Priority classes that write streams are told apart by.
+/// The priority classes of write streams.
 pub(crate) const CLASSES: usize = 7;
 
-/// Where new keys go.
+/// The queue of new keys.
 pub(crate) const SMALL: usize = 0;
-/// Where keys go that were read again, or that come back soon after they were evicted.
+/// The queue of keys that were read again, or that return soon after their eviction.
 pub(crate) const MAIN: usize = 1;
-/// In statistics only: large items, whichever queue they wait in.
+/// In statistics only: large items, whichever queue they are in.
 pub(crate) const LARGE: usize = 2;
 
 /// The number of a segment, or of a run's first segment.
 pub(crate) type SegmentId = u32;
 
-/// What is known of a segment. Written by whoever holds it, but for the counters. All zero: a segment that was never
-/// used.
+/// The metadata of a segment. Written by its owner, except the counters. All zeros: a segment that was never used.
 #[cfg_attr(all(loom, test), derive(Default))]
 pub(crate) struct Segment {
     /// SMALL or MAIN.
@@ -57,34 +56,33 @@ pub(crate) struct Segment {
     pub(crate) group: AtomicU8,
     /// [`FREE`], [`OPEN`], [`SEALED`] or [`RECLAIMING`]. Changed by the functions of this file alone.
     state: sync::AtomicU8,
-    /// Changes whenever the segment is opened or claimed, so that a place in a queue that has outlived its purpose is
-    /// recognised.
+    /// Changes whenever the segment is opened or claimed, so that stale queue entries are recognised.
     pub(crate) generation: sync::AtomicU32,
-    /// The flush mark when it was opened; items under an older mark than the engine's are flushed.
+    /// The flush mark when it was opened. Its items are flushed if the engine's mark is higher.
     pub(crate) flush_mark: AtomicU32,
     pub(crate) usage: Usage,
-    /// The second from which all items are dead; u32::MAX: one never dies; 0: no item yet.
+    /// The second from which all items are expired; u32::MAX: one never expires; 0: no item yet.
     pub(crate) expiry_max: AtomicU32,
     pub(crate) opened_secs: AtomicU32,
-    /// Runs: how many readers beyond guards hold it, and [`FREE_ON_UNPIN`].
+    /// Runs: the number of pins of readers beyond guards, and [`FREE_ON_UNPIN`].
     pub(crate) pins: AtomicU32,
-    /// Runs: how often those who held it beyond guards were revoked (`leases.rs`).
+    /// Runs: how often its leases were revoked (`leases.rs`).
     pub(crate) revocations: AtomicU32,
     /// Runs: address space in segments.
     pub(crate) run_segments: AtomicU32,
-    /// Sum of the weights of what was appended (`priority.rs`); for a run that of its item.
+    /// Sum of the weights of the items appended (`priority.rs`); for a run, the weight of its item.
     pub(crate) weight: AtomicU32,
     /// The policy's clock when it was opened.
     pub(crate) opened_clock: AtomicU64,
-    /// The garbage levels it is listed under, a bit each. Written under the queues' lock.
+    /// The garbage levels under which it is listed, as bits. Written under the queues' lock.
     pub(crate) listed: AtomicU8,
-    /// Most of its holes stayed empty when they were filled the last time: it is better emptied.
+    /// Most of its holes stayed empty the last time: it is better compacted than refilled.
     pub(crate) has_unfilled_holes: AtomicBool,
     /// Its memory was moved to a large page.
     pub(crate) on_large_page: AtomicBool,
 }
 
-/// The segment or run that an item lies in.
+/// The segment or run of an item.
 #[derive(Clone, Copy)]
 pub(crate) struct SegmentRef<'s> {
     pub(crate) segment: &'s Segment,
@@ -93,49 +91,49 @@ pub(crate) struct SegmentRef<'s> {
 }
 
 impl SegmentRef<'_> {
-    /// Which of `Stats::queues` its items count in.
+    /// The queue, of [`crate::Stats::queues`], that counts its items.
     #[inline]
     pub(crate) fn queue(self) -> usize {
         if self.is_run { LARGE } else { self.segment.queue() }
     }
 }
 
-/// Every store and every overwrite writes here, and every look-up reads the fields beside it. One line alone: there are
-/// many segments.
+/// The counters that every store and overwrite changes. Every look-up reads the fields beside them. Only one line:
+/// there are many segments.
 #[cfg_attr(all(loom, test), derive(Default))]
 #[repr(align(64))]
 pub(crate) struct Usage {
-    /// Bytes appended, by the one who appends; for a run its memory.
+    /// Bytes appended, written by its owner; for a run its memory.
     pub(crate) filled_bytes: sync::AtomicU64,
     /// ... of which of items that the index no longer points to; for a run also what its item leaves empty.
     pub(crate) dead_bytes: sync::AtomicU64,
 }
 
 impl Usage {
-    /// Bytes of items that the index points to, or will in a moment. From when the segment waits never below the truth.
+    /// Bytes of items that the index points to, or will in a moment. Never below the truth once the segment is sealed.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.filled_bytes.load(Relaxed).saturating_sub(self.dead_bytes.load(Acquire))
     }
 }
 
-// SAFETY: atomic numbers alone.
+// SAFETY: only atomic numbers.
 #[allow(unsafe_code)]
 unsafe impl Zeroed for Segment {}
 
-/// Nobody's, or in limbo.
+/// No owner, or in limbo.
 pub(crate) const FREE: u8 = 0;
 /// A handle appends to it.
 pub(crate) const OPEN: u8 = 1;
 /// Sealed, in its queue.
 pub(crate) const SEALED: u8 = 2;
-/// Sealed, and a handle is emptying it.
+/// Claimed: a handle is emptying it.
 pub(crate) const RECLAIMING: u8 = 3;
 
 /// In [`Segment::pins`]: the run is to be freed with the last pin.
 pub(crate) const FREE_ON_UNPIN: u32 = 1 << 31;
 
 impl Segment {
-    /// Begins a new life.
+    /// Begins a new generation.
     pub(crate) fn open(&self, queue: usize, group: usize, flush_mark: u32, now: Now) {
         self.queue.store(queue as u8, Relaxed);
         self.group.store(group as u8, Relaxed);
@@ -151,19 +149,19 @@ impl Segment {
         self.has_unfilled_holes.store(false, Relaxed);
     }
 
-    /// Begins a life in which what lives in it stays there, and holes of so many bytes count as filled.
+    /// Begins a generation in which live items stay and holes of so many bytes count as filled.
     pub(crate) fn reopen(&self, hole_bytes: usize, now: Now) {
         self.generation.fetch_add(1, Relaxed);
         self.usage.dead_bytes.fetch_sub(hole_bytes as u64, Relaxed);
         self.opened_secs.store(now.secs, Relaxed);
     }
 
-    /// Its items lie still from here on, and anybody may claim it.
+    /// From here on its items do not move, and any thread may claim it.
     pub(crate) fn seal(&self) {
         self.state.store(SEALED, Release);
     }
 
-    /// Makes a sealed segment the caller's. False: another has it. Its entries in the queues go stale, for good.
+    /// Claims a sealed segment. False: another thread has claimed it. Its queue entries become stale.
     pub(crate) fn claim(&self) -> bool {
         let won = self.state.compare_exchange(SEALED, RECLAIMING, AcqRel, Relaxed).is_ok();
         if won {
@@ -172,7 +170,7 @@ impl Segment {
         won
     }
 
-    /// Nobody can find it any more.
+    /// It has no owner, and nobody can find it.
     fn free(&self) {
         self.state.store(FREE, Relaxed);
     }
@@ -183,7 +181,7 @@ impl Segment {
         usize::from(self.queue.load(Relaxed)) & 1
     }
 
-    /// An item with this expiry lives here.
+    /// Notes the expiry of an item in this segment.
     pub(crate) fn note_expiry(&self, expiry: Expiry) {
         let dies = expiry.secs().unwrap_or(u32::MAX);
         if self.expiry_max.load(Relaxed) < dies {
@@ -191,17 +189,17 @@ impl Segment {
         }
     }
 
-    /// Acquire: what was done before it came to that state is seen.
+    /// Acquire: everything that preceded the state change is visible.
     pub(crate) fn state(&self) -> u8 {
         self.state.load(Acquire)
     }
 
-    /// Its items lie still, and may be walked under a guard.
+    /// True if its items do not move, so that it may be walked under a guard.
     pub(crate) fn is_walkable(&self) -> bool {
         self.state() >= SEALED
     }
 
-    /// Every item in it has expired.
+    /// True if every item in it has expired.
     pub(crate) fn is_expired(&self, now: Now) -> bool {
         self.expiry_max.load(Relaxed) <= now.secs
     }
@@ -209,9 +207,9 @@ impl Segment {
 
 /// Free segments. Locked once per segment.
 pub(crate) struct Pool {
-    /// Have memory, and are clean of readers.
+    /// Free segments that have memory and no readers.
     ready: Vec<SegmentId>,
-    /// Have no memory.
+    /// Free segments without memory.
     reserved: Vec<SegmentId>,
 }
 
@@ -220,7 +218,7 @@ impl Pool {
         Self { ready: Vec::new(), reserved: (0..segments).rev().collect() }
     }
 
-    /// One, if more than `kept` are there.
+    /// Takes one, if there are more than `kept`.
     pub(crate) fn take_ready(&mut self, kept: usize) -> Option<SegmentId> {
         if self.ready.len() > kept { self.ready.pop() } else { None }
     }
@@ -244,19 +242,19 @@ impl Pool {
 
 /// All segments.
 pub(crate) struct Segments {
-    /// Also those for which the memory may never be enough: they are many.
+    /// Includes those for which there may never be memory: there are many.
     pub(crate) all: Table<Segment>,
-    /// Segments below this number belong to the log proper; runs come after.
+    /// Segments below this number belong to the log proper; runs follow.
     pub(crate) log_segments: u32,
     /// A power of two.
     pub(crate) segment_bytes: usize,
-    /// Its logarithm: every look-up asks which segment an item lies in.
+    /// Its logarithm: every look-up computes an item's segment.
     segment_power: u32,
     pool: CachePadded<Mutex<Pool>>,
     pub(crate) sums: CachePadded<SegmentSums>,
-    /// Segments ready to be opened: a hint that needs no lock.
+    /// Segments that are ready to be opened: a hint that needs no lock.
     pub(crate) ready_count: CachePadded<AtomicU32>,
-    /// What all segments that have memory can hold: less than their size where the ends of sealed ones stayed empty.
+    /// What all segments with memory can hold: less than their size if the ends of sealed ones stayed empty.
     pub(crate) capacity_bytes: AtomicU64,
 }
 
@@ -278,7 +276,7 @@ impl Segments {
         &self.all[id as usize]
     }
 
-    /// Where an item at this offset lives.
+    /// The segment or run of an item at this offset.
     #[inline]
     pub(crate) fn segment_ref_at(&self, offset: Offset) -> SegmentRef<'_> {
         self.segment_ref(self.id_at(offset))
@@ -288,7 +286,7 @@ impl Segments {
         SegmentRef { segment: self.get(id), id, is_run: self.is_run(id) }
     }
 
-    /// Starts fetching what is known of a segment.
+    /// Prefetches a segment's metadata.
     pub(crate) fn prefetch(&self, id: SegmentId) {
         let segment = self.get(id);
         prefetch((&raw const segment.state).cast());
@@ -301,18 +299,18 @@ impl Segments {
         self.id_at_byte(offset.bytes())
     }
 
-    /// The same of any byte of the log.
+    /// The same for any byte of the log.
     #[inline]
     pub(crate) fn id_at_byte(&self, byte: usize) -> SegmentId {
         (byte >> self.segment_power) as SegmentId
     }
 
-    /// Where the first item lies, once there is one.
+    /// The place of the first item, once there is one.
     pub(crate) fn first(&self, id: SegmentId) -> Offset {
         Offset::new(self.start(id))
     }
 
-    /// Where the items end, in a segment that is not open.
+    /// The end of the items, for a segment that is not open.
     pub(crate) fn end(&self, id: SegmentId) -> Offset {
         Offset::new(self.start(id) + self.get(id).usage.filled_bytes.load(Relaxed) as usize)
     }
@@ -326,18 +324,18 @@ impl Segments {
         id >= self.log_segments
     }
 
-    /// Keeps a claimed segment until its holes can be filled: once all guards have ended that are pinned in the epoch
-    /// that this returns, or before.
+    /// Keeps a claimed segment until its holes can be filled: once every guard has ended that is pinned in the returned
+    /// epoch, or an earlier one.
     pub(crate) fn hold_for_refill(&self, id: SegmentId, epochs: &Epochs) -> u64 {
-        // Nobody begins to walk it from here on ...
+        // From here on nobody begins to walk it ...
         self.get(id).state.store(OPEN, Release);
-        // ... and whoever has begun, or still reads what was unlinked before its mark was seen, is pinned in this epoch
-        // or before.
+        // ... and every guard that is walking it, or still reads an item that was unlinked before its mark was seen, is
+        // pinned in this epoch or an earlier one.
         fence(Acquire);
         epochs.retire()
     }
 
-    /// Works on the free list, keeping the hint right.
+    /// Works on the free list, and updates the hint.
     pub(crate) fn with_pool<R>(&self, work: impl FnOnce(&mut Pool) -> R) -> R {
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
         let result = work(&mut pool);
@@ -345,41 +343,41 @@ impl Segments {
         result
     }
 
-    /// A segment or run was opened: it counts among those that hold something.
+    /// Counts a segment or run that was opened.
     pub(crate) fn note_opened(&self, id: SegmentId) {
         let (segment_ref, opened_secs) = (self.segment_ref(id), self.get(id).opened_secs.load(Relaxed));
         self.sums.add(segment_ref.queue(), self.memory_bytes(id), opened_secs);
         self.sums.note_use(if segment_ref.is_run { id - self.log_segments } else { id }, segment_ref.is_run);
     }
 
-    /// It is about to be free, or to be opened anew: it counts no longer.
+    /// Counts it no longer, as it is about to be freed or opened again.
     pub(crate) fn note_closed(&self, id: SegmentId) {
         let opened_secs = self.get(id).opened_secs.load(Relaxed);
         self.sums.remove(self.segment_ref(id).queue(), self.memory_bytes(id), opened_secs);
     }
 
-    /// A claimed segment, or an open one that stayed empty, is nobody's. To be retired, or to go back to the pool.
+    /// Frees a claimed segment, or an open one that stayed empty. It is then retired, or returned to the pool.
     pub(crate) fn free(&self, id: SegmentId) {
         self.note_closed(id);
         self.get(id).free();
     }
 
-    /// Those of the log proper that were ever in use.
+    /// The segments of the log proper that were ever in use.
     pub(crate) fn log_ids(&self) -> Range<SegmentId> {
         0..self.sums.segments_end()
     }
 
-    /// The same of runs, and what lies between them.
+    /// The same for runs, including the segments between them.
     pub(crate) fn run_ids(&self) -> Range<SegmentId> {
         self.log_segments..self.log_segments + self.sums.runs_end()
     }
 
-    /// All that may hold something.
+    /// All segments and runs that may hold something.
     pub(crate) fn ids(&self) -> impl Iterator<Item = SegmentId> {
         self.log_ids().chain(self.run_ids())
     }
 
-    /// The one after this, round and round.
+    /// The segment after this one, cyclically.
     pub(crate) fn next_id(&self, id: SegmentId) -> SegmentId {
         let next = id + 1;
         let (segments, runs) = (self.log_ids(), self.run_ids());
@@ -401,7 +399,7 @@ impl Segments {
     }
 }
 
-/// The life of a segment in every order in which one who walks it and one who empties or refills it can meet.
+/// Explores the life of a segment, with a thread that walks it and one that empties or refills it, in every order.
 #[cfg(all(loom, test))]
 mod orders {
     use loom::cell::UnsafeCell;
@@ -413,7 +411,7 @@ mod orders {
 
     const NOW: Now = Now { secs: 1, micros: 1 };
 
-    /// One segment that waits, and what lies in it.
+    /// A sealed segment and its contents.
     struct World {
         segments: Segments,
         epochs: Epochs,
@@ -445,11 +443,11 @@ mod orders {
 
         #[allow(unsafe_code)]
         fn write(&self, value: u64) {
-            // SAFETY: the model checker ends the test where another is there.
+            // SAFETY: the model checker ends the test if another thread is there.
             self.memory.with_mut(|memory| unsafe { *memory = value });
         }
 
-        /// Reads it under a guard, if it lies still.
+        /// Reads it under a guard, if it is sealed.
         #[allow(unsafe_code)]
         fn walk(&self) {
             self.epochs.pin(0);
@@ -490,7 +488,7 @@ mod orders {
     }
 
     #[test]
-    fn nobody_reads_a_gap_that_is_filled() {
+    fn nobody_reads_a_hole_that_is_filled() {
         model(|world| {
             assert!(world.segments.get(0).claim());
             let tag = world.segments.hold_for_refill(0, &world.epochs);

@@ -1,17 +1,15 @@
-//! What segments hold, in sums: kept as segments come and go, since there may be too many to look at whenever somebody
-//! asks.
+//! Sums over segments, updated as segments are opened and freed, since there may be too many to scan on demand.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Of all segments and runs that hold something. Locked once per segment or run.
+/// Sums over all segments and runs that hold something. Locked once per segment or run.
 #[derive(Default)]
 pub(crate) struct SegmentSums {
     /// By place in `Stats::queues`.
     places: Mutex<[Place; 3]>,
-    /// How many segments, and how much of the address space of runs, were ever in use: ids beyond that need not be
-    /// looked at.
+    /// How many segments, and how much of the address space of runs, were ever in use: higher ids need not be scanned.
     segments_end: AtomicU32,
     runs_end: AtomicU32,
 }
@@ -19,22 +17,22 @@ pub(crate) struct SegmentSums {
 #[derive(Default)]
 struct Place {
     sum: Sum,
-    /// How many were opened in a second.
+    /// The number of segments opened in each second.
     opened: BTreeMap<u32, u64>,
 }
 
-/// What a queue holds.
+/// The contents of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sum {
     /// Segments; runs for large items.
     pub(crate) segments: u64,
     pub(crate) memory_bytes: u64,
-    /// When the oldest was opened.
+    /// When the oldest segment was opened.
     pub(crate) opened_secs: Option<u32>,
 }
 
 impl SegmentSums {
-    /// One more, of so many bytes and opened in that second.
+    /// Adds one of this size that was opened in that second.
     pub(crate) fn add(&self, place: usize, memory_bytes: u64, opened_secs: u32) {
         let place = &mut self.places()[place];
         place.sum.segments += 1;
@@ -42,7 +40,7 @@ impl SegmentSums {
         *place.opened.entry(opened_secs).or_default() += 1;
     }
 
-    /// One less: what was told to `add`.
+    /// Removes one, with the same arguments as for `add`.
     pub(crate) fn remove(&self, place: usize, memory_bytes: u64, opened_secs: u32) {
         let place = &mut self.places()[place];
         place.sum.segments -= 1;
@@ -61,24 +59,24 @@ impl SegmentSums {
         self.places().each_ref().map(|place| Sum { opened_secs: oldest(place), ..place.sum })
     }
 
-    /// The segment, or the run, with this number was taken into use; runs are counted from the first of them.
+    /// Notes that the segment, or the run, with this number is used; runs are counted from the first of them.
     pub(crate) fn note_use(&self, number: u32, is_run: bool) {
         let end = if is_run { &self.runs_end } else { &self.segments_end };
         end.fetch_max(number + 1, Relaxed);
     }
 
-    /// Numbers below this were in use: of segments.
+    /// Segments with numbers below this were in use.
     pub(crate) fn segments_end(&self) -> u32 {
         self.segments_end.load(Relaxed)
     }
 
-    /// The same of runs, counted from the first of them.
+    /// The same for runs, counted from the first of them.
     pub(crate) fn runs_end(&self) -> u32 {
         self.runs_end.load(Relaxed)
     }
 
     fn places(&self) -> MutexGuard<'_, [Place; 3]> {
-        // Nothing in here panics half-way.
+        // No code panics under this lock.
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -22,8 +22,8 @@ impl Budget {
             .is_ok()
     }
 
-    /// Charges `bytes` even when they do not fit: for the index, which must not lose an item. What is over the limit
-    /// is won back by the next eviction.
+    /// Charges `bytes` even if they do not fit: for the index, which must not lose an item. The next eviction pays back
+    /// the excess.
     pub(crate) fn force(&self, bytes: u64) {
         self.used_bytes.fetch_add(bytes, Relaxed);
     }

@@ -1,9 +1,9 @@
-//! A value on cache lines that it shares with nothing: where one core writes often, others that read its neighbours
-//! would have to fetch the line again each time.
+//! A value on cache lines of its own, so that a core that writes it often does not slow down others that read its
+//! neighbours (false sharing).
 
 use std::ops::Deref;
 
-/// Two lines: processors fetch them in pairs.
+/// Two lines: processors prefetch them in pairs.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct CachePadded<T>(T);

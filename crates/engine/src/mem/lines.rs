@@ -1,4 +1,4 @@
-//! Cache lines of words, by number: where the index keeps its buckets.
+//! Cache lines of words, by number: the memory of the index.
 
 use std::io;
 
@@ -6,10 +6,10 @@ use crate::sync::AtomicU64;
 
 pub(crate) use crate::mem::region::LINE_BYTES;
 
-/// Words in a line. The model checker gets shorter ones: as much happens, in fewer steps.
+/// Words in a line. Fewer under the model checker: the same happens in fewer steps.
 pub(crate) const WORDS: usize = if cfg!(all(loom, test)) { 3 } else { 8 };
 
-/// As much is committed at a time.
+/// Committed in steps of this size.
 #[cfg(not(all(loom, test)))]
 const COMMITTED_BYTES: usize = 1 << 20;
 
@@ -18,20 +18,20 @@ pub(crate) type Line = [AtomicU64; WORDS];
 #[cfg(not(all(loom, test)))]
 pub(crate) struct Lines {
     region: crate::mem::region::Region,
-    /// So many bytes from the start are fit for use.
+    /// How many bytes from the start are committed.
     committed_bytes: std::sync::atomic::AtomicUsize,
 }
 
 #[cfg(not(all(loom, test)))]
 impl Lines {
-    /// Address space for so many bytes of lines, all zero; memory only for those that are touched, which they may be
-    /// once they are committed.
+    /// Reserves address space for so many bytes of lines, all zero. Memory is used only by lines that are touched,
+    /// which must be committed first.
     pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
         let region = crate::mem::region::Region::reserve(bytes)?;
         Ok(Self { region, committed_bytes: std::sync::atomic::AtomicUsize::new(0) })
     }
 
-    /// Makes the first `lines` fit for use, and some more: it is asked often. By one at a time. False: the system has
+    /// Commits the first `lines`, and some more, since it is called often. One caller at a time. False: the system has
     /// no memory for them.
     #[must_use]
     pub(crate) fn commit(&self, lines: usize) -> bool {
@@ -49,8 +49,8 @@ impl Lines {
         is_committed
     }
 
-    /// Moves the `page`th large page's worth of lines to a large page, if the first `filled` lines reach beyond it.
-    /// False: they do not, or the system has none now.
+    /// Moves the `page`th large page of lines to a large page, if the first `filled` lines extend beyond it. False:
+    /// they do not, or the system has no large page now.
     pub(crate) fn move_to_large_page(&self, page: usize, filled: usize) -> bool {
         let range = self.region.large_page(page).filter(|range| range.end <= filled * LINE_BYTES);
         range.is_some_and(|range| self.region.move_to_large_page(range))

@@ -1,6 +1,6 @@
-//! Memory nodes (NUMA): which of them the pages of a region come from.
+//! Memory nodes (NUMA): from which of them the pages of a region come.
 //!
-//! Two system calls by number, since neither `rustix` nor the C library names them.
+//! By two system calls, for which neither `rustix` nor the C library has functions.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_long, c_ulong};
@@ -8,24 +8,24 @@ use std::io;
 
 use crate::mem::region::Region;
 
-/// As many as Linux can be built for (`CONFIG_NODES_SHIFT` is at most 10).
+/// The largest number for which Linux can be built (`CONFIG_NODES_SHIFT` is at most 10).
 const NODES_MAX: usize = 1 << 10;
 const WORD_BITS: usize = c_ulong::BITS as usize;
 
-/// Nodes as the kernel takes them, a bit each.
+/// Nodes as the kernel takes them: one bit each.
 type Mask = [c_ulong; NODES_MAX / WORD_BITS];
 
-/// From now on new pages of the region come from these nodes in turn, whoever touches them first; those that it has
-/// stay where they are. Errors: there are no such nodes, or the process may not choose (a container's filter of system
-/// calls).
+/// From now on new pages of the region come from these nodes in turn, whichever thread touches them first; existing
+/// pages stay where they are. Errors: there are no such nodes, or the process may not set a policy (a container's
+/// system call filter).
 pub(crate) fn interleave(region: &Region, nodes: &[u32]) -> io::Result<()> {
     let mut mask: Mask = [0; NODES_MAX / WORD_BITS];
     for &node in nodes {
         let word = mask.get_mut(node as usize / WORD_BITS).ok_or(io::ErrorKind::InvalidInput)?;
         *word |= 1 << (node as usize % WORD_BITS);
     }
-    // SAFETY: the mapping is the region's own, and none of its bytes changes. The mask is as long as is said: the
-    // kernel reads one bit less than it is told.
+    // SAFETY: the mapping is the region's own, and none of its bytes changes. The mask has the given length: the kernel
+    // reads one bit less than it is told.
     let result = unsafe {
         libc::syscall(
             libc::SYS_mbind,
@@ -40,11 +40,11 @@ pub(crate) fn interleave(region: &Region, nodes: &[u32]) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Has somebody settled for this thread where its memory is to come from (`numactl`, systemd's `NUMAPolicy=`)?
+/// True if a memory policy is set for this thread (`numactl`, systemd's `NUMAPolicy=`).
 pub(crate) fn has_policy() -> io::Result<bool> {
     let mut policy: c_int = libc::MPOL_DEFAULT;
     let nothing = std::ptr::null_mut::<c_ulong>();
-    // SAFETY: the kernel writes the policy's number, and no mask where there is none to write to.
+    // SAFETY: the kernel writes the policy's number, and no mask without a place for it.
     let result = unsafe {
         libc::syscall(libc::SYS_get_mempolicy, &raw mut policy, nothing, 0 as c_long, nothing, 0 as c_long)
     };
@@ -61,7 +61,7 @@ mod tests {
         has_policy().inspect_err(|error| println!("not tested: {error}")).is_ok()
     }
 
-    /// What the kernel says of the mapping that this region lies in (numa(7), "/proc/pid/numa_maps").
+    /// What the kernel reports of this region's mapping (numa(7), "/proc/pid/numa_maps").
     fn policy_of(region: &Region) -> String {
         let maps = std::fs::read_to_string("/proc/self/numa_maps").expect("a kernel with NUMA has it");
         let base = region.base().as_ptr() as usize;
@@ -102,7 +102,7 @@ mod tests {
             hash_key: [1, 2],
         };
         assert!(Engine::new(config.clone()).and_then(|engine| engine.spread_over(&[0])).expect("node 0"));
-        // As after `numactl --membind=0`: a policy is a thread's, and those that it starts inherit it.
+        // As after `numactl --membind=0`: a policy belongs to a thread, and those that it starts inherit it.
         let bound = std::thread::spawn(|| {
             let node_0: Mask = std::array::from_fn(|word| c_ulong::from(word == 0));
             let mode = c_long::from(libc::MPOL_BIND);

@@ -1,26 +1,24 @@
-//! Poison: memory that nobody may read any more, so that a test sees it when somebody does.
+//! Poison: marks memory that nobody may read any more, so that tests detect reads of it.
 //!
-//! In debug builds its bytes are overwritten: what is read there is no item, and what was borrowed from there changes.
-//! Where AddressSanitizer looks on as well (`--cfg asan`, as `cargo xtask ci` builds) each read or write of it ends the
-//! test. A release build does nothing of that.
+//! Debug builds overwrite its bytes: a read finds no item there, and borrowed bytes change. With AddressSanitizer
+//! (`--cfg asan`, as `cargo xtask ci` builds) each access to it ends the test. A release build does none of that.
 //!
-//! Unsafe code lives here because memory is overwritten, and because AddressSanitizer is told by C functions.
+//! Unsafe code lives here because memory is overwritten, and because AddressSanitizer has a C interface.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
 
 use crate::mem::region::Region;
 
-/// What poisoned bytes are in debug builds: no length of an item that makes sense.
+/// The byte of poisoned memory in debug builds. It gives no valid item length.
 #[cfg(debug_assertions)]
 const POISON: u8 = 0xdb;
 
 impl Region {
-    /// From here on nobody reads or writes this part of the region, until it is lent again.
+    /// From here on nobody reads or writes this part of the region, until [`Region::lend`] makes it usable again.
     ///
     /// # Safety
-    /// The part belongs to the caller alone: it was unlinked, and whoever could have found a way to it has ended their
-    /// turn.
+    /// The part belongs to the caller alone: it was unlinked, and every guard that could have found it has ended.
     #[inline]
     pub(crate) unsafe fn poison(&self, part: Range<usize>) {
         debug_assert!(part.start <= part.end && part.end <= self.len_bytes());

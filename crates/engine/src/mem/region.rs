@@ -1,12 +1,12 @@
-//! Address space: reserved once, touched as it is needed, given back to the system page by page.
+//! Address space: reserved once, committed and touched as needed, given back to the system page by page.
 //!
-//! A system that grants no more than it has (`vm.overcommit_memory=2`) counts what can be written to, whether it is or
-//! not. There what was not committed is out of reach. So it is in debug builds, which thereby find whoever touches what
-//! is not theirs, or was given back.
+//! A system that does not overcommit (`vm.overcommit_memory=2`) counts all writable memory, touched or not. There,
+//! memory that was not committed is inaccessible; and so it is in debug builds, which thereby detect accesses to memory
+//! that is not committed or was given back.
 //!
-//! Unsafe code lives here because this module hands out memory that the compiler knows nothing of. What it hands out
-//! safely are atomics, which any number of threads may read and write; plain bytes it gives only through unsafe
-//! functions whose callers (`item.rs`, `upload.rs`) hold the invariant "written by one, before anybody can find it".
+//! Unsafe code lives here because this module hands out memory that the compiler does not know. Safe functions give
+//! atomics only, which any number of threads may access. Plain bytes are given by unsafe functions only, whose callers
+//! (`item.rs`, `upload.rs`) keep the invariant that one thread writes before any other can find them.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicU32;
 #[cfg(not(all(loom, test)))]
 use std::sync::atomic::AtomicU64;
 
-/// The granule in which memory is charged and given back. Kernels with larger pages merely give back less often.
+/// The unit in which memory is charged and given back. Kernels with larger pages merely give back less often.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
 /// A cache line.
@@ -30,12 +30,12 @@ pub(crate) const LARGE_PAGE_BYTES: usize = 2 << 20;
 pub(crate) struct Region {
     base: NonNull<u8>,
     bytes: usize,
-    /// Only what was committed can be read and written.
+    /// Only committed memory can be accessed.
     is_strict: bool,
 }
 
-/// Does the system count all that can be written to? Such a reservation would be refused, or take from others what
-/// nobody uses.
+/// True if the system counts all writable memory. It would refuse such a reservation, or take from other processes
+/// memory that nobody uses.
 static IS_STRICT: LazyLock<bool> = LazyLock::new(|| {
     cfg!(debug_assertions)
         || std::fs::read("/proc/sys/vm/overcommit_memory").is_ok_and(|setting| setting.starts_with(b"2"))
@@ -48,7 +48,7 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Reserves `bytes` (rounded up to pages) of address space. No memory is used until it is touched, which it may be
+    /// Reserves `bytes` of address space, rounded up to pages. Memory is used only once it is touched, which it may be
     /// once it is committed.
     pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
         let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
@@ -62,8 +62,7 @@ impl Region {
         if region.commit(0, region.bytes) { Ok(region) } else { Err(io::ErrorKind::OutOfMemory.into()) }
     }
 
-    /// Makes whole pages fit for use. False: the system has no memory for them. Those that were committed stay as they
-    /// are.
+    /// Commits whole pages. False: the system has no memory for them. Committed pages stay as they are.
     #[must_use]
     pub(crate) fn commit(&self, offset: usize, bytes: usize) -> bool {
         assert!(offset.is_multiple_of(PAGE_BYTES) && bytes.is_multiple_of(PAGE_BYTES));
@@ -73,22 +72,22 @@ impl Region {
     }
 
     /// Asks for pages of 2 MiB where the system has some (transparent huge pages, `madvise` or `always`). They come as
-    /// memory is touched; where there are none it stays as it is.
+    /// memory is touched; without any, small pages are used.
     pub(crate) fn prefer_large_pages(&self) {
         os::prefer_large_pages(self.base, self.bytes);
     }
 
-    /// Where the `number`th large page of the region would lie.
+    /// The range of the `number`th large page of the region.
     pub(crate) fn large_page(&self, number: usize) -> Option<Range<usize>> {
         let first = self.base.addr().get().next_multiple_of(LARGE_PAGE_BYTES) - self.base.addr().get();
         let start = first + number * LARGE_PAGE_BYTES;
         (start + LARGE_PAGE_BYTES <= self.bytes).then_some(start..start + LARGE_PAGE_BYTES)
     }
 
-    /// Moves what lies in such a range to a large page, where the system has one; what was never touched there will
-    /// take memory. Whoever reads or writes there meanwhile waits for some hundred microseconds. (Asking beforehand is
-    /// [`Region::prefer_large_pages`]: then whoever touches a page first waits until the system has found one, which
-    /// may be many milliseconds.) False: not now.
+    /// Moves the contents of such a range to a large page, if the system has one. Parts that were never touched will
+    /// take memory. A thread that accesses the range meanwhile waits for some hundred microseconds. (With
+    /// [`Region::prefer_large_pages`] the thread that touches a page first waits until the system has found a large
+    /// one, which may take many milliseconds.) False: not now.
     pub(crate) fn move_to_large_page(&self, range: Range<usize>) -> bool {
         assert!(range.end <= self.bytes);
         make_large_page_ready();
@@ -181,9 +180,9 @@ impl Drop for Region {
     }
 }
 
-/// Takes a large page, touches it, and gives it back: the system hands out next what it got last. What a page costs
-/// that the system has to find, and in a virtual machine its host as well, is paid here, where nobody waits for it, and
-/// not while it is copied to.
+/// Allocates a large page, touches it, and gives it back: the system hands out next what was freed last. So the time
+/// that the system, and in a virtual machine its host, needs to find a page is spent here, where nobody waits, and not
+/// while the page is copied to.
 fn make_large_page_ready() {
     let Ok(scratch) = Region::reserve_committed(2 * LARGE_PAGE_BYTES) else { return };
     scratch.prefer_large_pages();
@@ -193,7 +192,7 @@ fn make_large_page_ready() {
     }
 }
 
-/// As much as a core can have on its way at once.
+/// The number of cache lines that a core can fetch at once.
 const PREFETCHED_LINES_MAX: usize = 32;
 
 /// Hints that a cache line will be read soon.
@@ -226,7 +225,7 @@ mod os {
     }
 
     pub(super) fn prefer_large_pages(base: NonNull<u8>, bytes: usize) {
-        // SAFETY: changes no byte that can be read, only how the pages will be got. A kernel without them says no.
+        // SAFETY: changes no byte that can be read, only how pages are allocated. A kernel without large pages refuses.
         let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
     }
 
@@ -245,8 +244,8 @@ mod os {
     pub(super) unsafe fn decommit(base: NonNull<u8>, bytes: usize, is_strict: bool) {
         if is_strict {
             let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
-            // A new reservation in its place, since what could once be written to counts until it is unmapped.
-            // SAFETY: by the caller's promise. Where it is refused the old one stays.
+            // Replaced by a new reservation, since memory that was writable counts until it is unmapped.
+            // SAFETY: by the caller's promise. If it is refused the old one stays.
             if unsafe { mmap_anonymous(base.as_ptr().cast(), bytes, ProtFlags::empty(), flags) }.is_ok() {
                 return;
             }
@@ -255,7 +254,7 @@ mod os {
             // SAFETY: by the caller's promise.
             unsafe { madvise(base.as_ptr().cast(), bytes, advice) }
         };
-        // Locked memory takes a word of its own, which kernels before 5.18 do not know: there the pages stay.
+        // Locked memory needs other advice, which kernels before 5.18 do not have: there the pages stay.
         let _ = advise(Advice::LinuxDontNeed).or_else(|_| advise(Advice::LinuxDontneedLocked));
     }
 

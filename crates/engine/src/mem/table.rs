@@ -1,4 +1,4 @@
-//! Tables: values that begin as zeros, side by side, with memory for only those that were written.
+//! Tables: arrays of zero-initialised values, with memory only for those that were written.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -9,14 +9,14 @@ use std::ops::Deref;
 #[cfg(not(all(loom, test)))]
 use crate::mem::region::{PAGE_BYTES, Region};
 
-/// What may lie in a [`Table`].
+/// Types that may be in a [`Table`].
 ///
 /// # Safety
-/// Bytes of zero are a value of the type, and it has nothing to drop.
+/// Bytes of zero are a valid value of the type, and it has no destructor.
 pub(crate) unsafe trait Zeroed: Sync {}
 
-/// A slice that lives in a [`Region`]. The allocator would do, but that clears by hand what is to lie on cache lines:
-/// then a table made for all that may come takes memory for it from the start.
+/// A slice in a [`Region`]. The allocator would do as well, but for cache-aligned values it writes the zeros itself, so
+/// a table of the largest possible size would take all its memory from the start.
 #[cfg(not(all(loom, test)))]
 pub(crate) struct Table<T> {
     region: Region,
@@ -26,7 +26,7 @@ pub(crate) struct Table<T> {
 
 #[cfg(not(all(loom, test)))]
 impl<T: Zeroed> Table<T> {
-    /// `length` zeros. Errors: the system refuses the address space.
+    /// Reserves `length` zero values. Errors: the system refuses the address space.
     pub(crate) fn reserve(length: usize) -> io::Result<Self> {
         const { assert!(align_of::<T>() <= PAGE_BYTES) };
         let region = Region::reserve_committed(length * size_of::<T>())?;
@@ -45,7 +45,7 @@ impl<T: Zeroed> Deref for Table<T> {
     }
 }
 
-/// The model checker's atomics are no zeros.
+/// The model checker's atomics are not zero-initialised.
 #[cfg(all(loom, test))]
 pub(crate) struct Table<T>(Vec<T>);
 
@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    // SAFETY: zero is a value of it, and it has nothing to drop.
+    // SAFETY: zero is a value of it, and it has no destructor.
     unsafe impl Zeroed for AtomicU64 {}
 
     #[test]

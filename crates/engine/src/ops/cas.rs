@@ -1,17 +1,17 @@
-//! CAS values: small numbers, no two of which are equal, without a counter that all threads would write to.
+//! CAS values: small and unique, without a counter that all threads write to.
 //!
-//! Handle `h` of `n` gives `h + 2`, `h + 2 + n`, `h + 2 + 2n` and so on, each once: a value tells who gave it. Before
-//! it replaces a value that is not below its next one it catches up (a Lamport clock; Lamport, CACM 1978). So of all
-//! that the engine gives:
-//! - no two values are equal, of whatever items, also where a handle is given back and taken again;
+//! Handle `h` of `n` gives `h + 2`, `h + 2 + n`, `h + 2 + 2n` and so on, each once, so a value tells which handle gave
+//! it. Before a handle replaces a value that is not below its next one, it advances past that value (a Lamport clock;
+//! Lamport, CACM 1978). So of all values that the engine gives:
+//! - no two are equal, whatever their items, even if a handle is dropped and taken again;
 //! - each is above the one that it replaces;
 //! - none is above about `n` times the number of values given.
 //!
-//! A client may install a value of its own (`E` of the meta commands). One that the engine may have given by now is
-//! treated as if it had. One that is ahead of what its giver has come to is left alone, or one client could make all
-//! values large: what replaces it differs from it, but may be below, as in memcached, whose counter does not know of
-//! such values either. Whoever installs values should install all of a key's: one that the engine has yet to give it
-//! will give, perhaps to the same key.
+//! A client may install a value of its own (`E` of the meta commands). If the engine may have given that value by now,
+//! it is treated as if it had. If it is ahead of its handle's count, it moves no count, or one client could make all
+//! values large: its replacement differs from it, but may be below it, as in memcached, whose counter ignores such
+//! values too. A client that installs values should install all values of a key: the engine may later give one that a
+//! client has installed, perhaps to the same key.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -19,8 +19,8 @@ use crate::mem::cache_padded::CachePadded;
 use crate::sync::AtomicU64;
 
 pub(crate) struct CasValues {
-    /// By handle: the value it gives next. Written by its handle alone; read by others under the lock of a bucket in
-    /// which they found a value of it, so that they see it as it was when that value was given, or later.
+    /// Indexed by handle: the value that it gives next. Written by that handle only. Others read it under the lock of a
+    /// bucket in which they found one of its values, so they see the count that gave that value, or a later one.
     next: Box<[CachePadded<AtomicU64>]>,
 }
 
@@ -33,7 +33,7 @@ impl CasValues {
         }
     }
 
-    /// A fresh value by a handle, in place of `replaced` (0: of nothing).
+    /// A fresh value of a handle, to replace `replaced` (0: nothing).
     #[inline]
     pub(crate) fn fresh(&self, handle: usize, replaced: u64) -> u64 {
         let next = self.next[handle].load(Relaxed);
@@ -42,12 +42,12 @@ impl CasValues {
         value
     }
 
-    /// The handle's first value that is above `replaced`, if somebody gave that.
+    /// The handle's first value above `replaced`, if `replaced` is one that a handle has given.
     #[cold]
     fn catch_up(&self, handle: usize, next: u64, replaced: u64) -> u64 {
         let giver = (replaced - FIRST) % self.step();
         if replaced < self.next[giver as usize].load(Relaxed) {
-            // Above by 1 to `step`, and the handle's.
+            // Above by 1 to `step`, and one of this handle's values.
             let ahead = (handle as u64 + self.step() - giver - 1) % self.step() + 1;
             return replaced + ahead;
         }
@@ -72,14 +72,14 @@ mod tests {
         let values = CasValues::new(3);
         assert_eq!([0, 1, 2].map(|handle| values.fresh(handle, 0)), [2, 3, 4]);
         assert_eq!([0, 0, 0].map(|handle| values.fresh(handle, 0)), [5, 8, 11]);
-        // Above what another gave, by little.
+        // Just above what another handle gave.
         assert_eq!((values.fresh(1, 11), values.fresh(2, 11), values.fresh(0, 11)), (12, 13, 14));
         assert_eq!((values.fresh(2, 14), values.fresh(1, 16)), (16, 18));
     }
 
     #[cfg(not(loom))]
     #[test]
-    fn those_of_clients_move_nothing() {
+    fn values_of_clients_move_no_count() {
         let values = CasValues::new(2);
         for installed in [u64::MAX, u64::MAX - 1, 1 << 32, 1000] {
             let value = values.fresh(0, installed);
@@ -90,8 +90,8 @@ mod tests {
         assert_eq!(values.fresh(1, 10), 11, "the other has");
     }
 
-    /// Two handles change one item, each under its lock: each value is above the one before, and a client's moves
-    /// nothing, whatever each sees of the other's count.
+    /// Two handles change one item, each under its lock. Each value is above the one before, and a client's value moves
+    /// no count, whatever each handle sees of the other's count.
     #[cfg(loom)]
     #[test]
     fn are_above_what_they_replace() {

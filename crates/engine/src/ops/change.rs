@@ -1,5 +1,5 @@
-//! The one movement by which items change, [`Guard::change`]: look up the old item, decide, write the new one where
-//! nobody sees it, lock the bucket, make sure that the old one is unchanged, point the index to the new one.
+//! All changes that write a new item go through [`Guard::change`]: look up the old item, decide, write the new item
+//! where nobody sees it, lock the bucket, verify that the old item is unchanged, point the index to the new one.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -16,11 +16,11 @@ use crate::ops::prefetch::LookupHint;
 use crate::ops::upload::Upload;
 use crate::request::{Expiry, Miss, WriteError};
 
-/// What is to become of a key.
+/// What to do with a key.
 pub(crate) enum Plan<'a, R> {
-    /// Nothing: this is the answer.
+    /// Change nothing, and return this.
     Answer(R),
-    /// A new item.
+    /// Write a new item.
     Write(New<'a>),
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct New<'a> {
     pub(crate) client_flags: u32,
     pub(crate) expiry: NewExpiry,
     pub(crate) cas: NewCas,
-    /// Marks to set, and those to take over from the old item.
+    /// Marks to set, and marks to copy from the old item.
     pub(crate) marks: u32,
     pub(crate) marks_kept: u32,
     pub(crate) binary_key: bool,
@@ -39,7 +39,7 @@ pub(crate) struct New<'a> {
 pub(crate) enum Body<'a> {
     Join(&'a [u8], &'a [u8]),
     Number(Digits),
-    /// The value lies in the upload already.
+    /// The value is in the upload already.
     Uploaded,
 }
 
@@ -63,7 +63,7 @@ impl NewCas {
     }
 }
 
-/// What came of a change.
+/// The result of a change.
 pub(crate) enum Outcome<'t, R> {
     Answer(R),
     Written(Written<'t>),
@@ -74,27 +74,27 @@ pub(crate) struct Written<'t> {
     pub(crate) offset: Offset,
     pub(crate) raw: ItemRef<'t>,
     pub(crate) expiry_before: Expiry,
-    /// There was no item, or none alive.
+    /// There was no item, or only an expired or flushed one.
     pub(crate) is_new: bool,
 }
 
-/// A new item before it is published.
+/// A new item that is not published yet.
 pub(crate) struct Draft<'t> {
     raw: ItemRef<'t>,
-    /// The queue it enters.
+    /// The queue that it enters.
     queue: usize,
     storage: DraftStorage,
 }
 
 enum DraftStorage {
-    /// An offset of the log, in a segment that its handle fills.
+    /// An offset of the log, in an open segment of this handle.
     Shared(Offset),
-    /// A run of its own. Boxed, so that a draft is a few words to hand around.
+    /// In a run of its own. Boxed, so that a draft is a few words.
     Large(Box<Upload>),
 }
 
 impl Guard<'_> {
-    /// The one movement: look up, decide, write, lock, verify, publish.
+    /// Looks up, decides, writes, locks, verifies, publishes.
     pub(crate) fn change<'t, 'a, R>(
         &'t self,
         key: &[u8],
@@ -108,7 +108,7 @@ impl Guard<'_> {
         self.change_hinted(key, hash, LookupHint::default(), upload, plan)
     }
 
-    /// The same where a hint may spare the first look.
+    /// The same with a hint, which may save the first look-up.
     pub(crate) fn change_hinted<'t, 'a, R>(
         &'t self,
         key: &[u8],
@@ -123,7 +123,7 @@ impl Guard<'_> {
         loop {
             let old = self.look_up_hinted(key, hash, std::mem::take(&mut hint));
             let segment_ref = old.map(|old| self.engine().arena.segments.segment_ref_at(old.offset));
-            // Changes when the item does, even where it stays in its place.
+            // The CAS value changes whenever the item does, even if the item stays in place.
             let cas_of = |old: Option<Lookup<'_>>| old.map(|old| old.raw.cas());
             let cas_seen = cas_of(old);
             let liveness = || match old.zip(segment_ref) {
@@ -138,7 +138,7 @@ impl Guard<'_> {
                 Plan::Write(new) => new,
             };
             if old.is_none() {
-                // An entry where nobody looks for it would outlive its item: whoever empties a segment hashes its keys.
+                // An entry under a wrong hash would outlive its item: reclaiming finds entries by hashing keys.
                 assert!(self.engine().hash_key.hash(key) == hash, "a key is stored with its own hash");
             }
             let queue = self.queue_for(hash, segment_ref);
@@ -180,7 +180,7 @@ impl Guard<'_> {
         }
     }
 
-    /// New keys enter the small queue, unless they were evicted from it not long ago; others stay where they are.
+    /// New keys enter the small queue, unless the ghost knows them; others stay in their queue.
     #[inline(always)]
     fn queue_for(&self, hash: Hash, old: Option<SegmentRef<'_>>) -> usize {
         match old {
@@ -219,7 +219,7 @@ impl Guard<'_> {
             key_bytes: key.len(),
             value_bytes: head.len() + tail.len() + padding,
             client_flags: new.client_flags,
-            // Without eviction always: there may be no room to give an item the field when it is touched.
+            // Always without eviction: there may be no memory to add the field when the item is touched.
             has_expiry: keeps_field || expiry != Expiry::NEVER || !self.engine().evict,
             binary_key: new.binary_key,
             large: false,
@@ -265,7 +265,7 @@ impl Guard<'_> {
         Ok(Draft { raw, queue, storage: DraftStorage::Shared(room.at) })
     }
 
-    /// Allocation for an item of this shape, with memory for its first bytes; `missing_bytes` of it are still to come.
+    /// Allocates an item of this shape with memory for its first bytes. `missing_bytes` are still to come.
     pub(crate) fn start_upload(
         &self,
         shape: Shape,
@@ -278,10 +278,10 @@ impl Guard<'_> {
         Ok(Upload::new(&self.handle.engine, run, shape, key, self.now().secs))
     }
 
-    /// May there be a large item of this shape? Takes nothing yet.
+    /// Whether a large item of this shape may be stored. Allocates nothing.
     pub(crate) fn admit_shape(&self, shape: &Shape, key: &[u8]) -> Result<(), WriteError> {
         if shape.size() as u64 > self.engine().arena.budget.limit_bytes() {
-            // Else it would find out step by step, and evict everything on the way.
+            // Otherwise it would evict everything, step by step, before it fails.
             return Err(WriteError::OutOfMemory);
         }
         if !self.engine().evict {
@@ -291,7 +291,7 @@ impl Guard<'_> {
         Ok(())
     }
 
-    /// Undoes a draft. If it was large it goes when what is returned goes.
+    /// Undoes a draft. A large draft is freed when the returned value is dropped.
     #[cold]
     fn discard(&self, draft: Draft<'_>) -> Option<Upload> {
         match draft.storage {
@@ -303,7 +303,7 @@ impl Guard<'_> {
         }
     }
 
-    /// Completes the new item's header and points the index to it. `None`: the index has no room.
+    /// Completes the new item's header, and points the index to it. `None`: the index has no room.
     #[inline(always)]
     fn publish<'t>(
         &'t self,
@@ -316,7 +316,7 @@ impl Guard<'_> {
     ) -> Option<(Offset, ItemRef<'t>)> {
         let engine = self.engine();
         let Draft { raw, queue, .. } = draft;
-        // The old item's expiry and marks may have changed until the bucket was locked.
+        // The old item's expiry and marks may have changed before the bucket was locked.
         let expiry = match new.expiry {
             NewExpiry::Set(expiry) => expiry,
             NewExpiry::Keep => old.map_or(Expiry::NEVER, ItemRef::expiry),
@@ -332,7 +332,7 @@ impl Guard<'_> {
             raw.mark(marks, 0);
         }
         if let Some(old) = old.filter(|_| new.marks_kept & FETCHED != 0) {
-            // The same item in another place: its last use stays what it was.
+            // It is the same item in another place, so its last use stays the same.
             raw.set_used_secs(old.used_secs());
         }
         if raw.has_expiry_field() {
@@ -355,12 +355,12 @@ impl Guard<'_> {
         let id = engine.arena.segments.id_at(offset);
         let entry = Entry::new(hash, offset, replaced.map_or(0, |(found, _)| found.entry.uses()));
         let is_run = matches!(draft.storage, DraftStorage::Large(_));
-        // Else it was noted when the item got its place.
+        // Otherwise the expiry was noted when the item was allocated.
         if is_run || new.expiry == NewExpiry::Keep {
             engine.arena.segments.get(id).note_expiry(expiry);
         }
         if is_run {
-            // In its queue before it can be found, so that whoever replaces it can take it out.
+            // It enters its queue before it can be found, so that a thread that replaces it can take it out.
             engine.policy.seal(&engine.arena.segments, id);
         }
         match replaced {
@@ -370,8 +370,8 @@ impl Guard<'_> {
                 match draft.storage {
                     DraftStorage::Large(upload) => {
                         upload.release();
-                        // Whoever walks segments may have begun to read it. Or somebody is emptying it already, will
-                        // find it unlinked, and retire it.
+                        // Do not free it: a thread that walks segments may be reading it. Another thread may have
+                        // claimed it already; that one finds it unlinked, and retires it.
                         if engine.policy.withdraw(&engine.arena.segments, id) {
                             engine.arena.retire(Retired::Run(id));
                         }
@@ -396,7 +396,7 @@ impl Guard<'_> {
         bucket.find(hash, |entry| self.item_ref(entry).has_key(key))
     }
 
-    /// The next CAS value, in place of this one. Under the lock of the item's bucket.
+    /// The CAS value of the next change, which replaces this one. Call under the lock of the item's bucket.
     pub(crate) fn fresh_cas(&self, replaced: u64) -> u64 {
         self.engine().cas_values.fresh(self.handle.id, replaced)
     }
@@ -406,9 +406,9 @@ impl Guard<'_> {
 mod tests {
     use crate::{Config, Engine, LargePages, Now, Store, Stored};
 
-    /// It waited in its queue for a moment, so whoever walks the segments may have begun to read it.
+    /// The item was in its queue for a moment, so a thread that walks the segments may be reading it.
     #[test]
-    fn a_large_item_that_found_no_place_in_the_index_is_not_free_before_those_who_read_are_done() {
+    fn a_large_item_that_the_index_has_no_room_for_is_not_free_under_a_guard() {
         let engine = Engine::new(Config {
             memory_bytes: 4 << 20,
             item_bytes_max: 1 << 20,

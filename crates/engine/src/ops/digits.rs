@@ -1,6 +1,6 @@
-//! Numbers as values: what incr and decr read and write.
+//! Decimal numbers as values, for incr and decr.
 
-/// The decimal text of a number, to be padded with spaces.
+/// The decimal text of a number, padded with spaces.
 #[derive(Clone, Copy)]
 pub(crate) struct Digits {
     text: [u8; 20],

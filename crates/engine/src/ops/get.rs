@@ -1,4 +1,4 @@
-//! Look-ups: what reads items, and what touches them.
+//! Look-ups: reads and touches.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::ops::prefetch::LookupHint;
 use crate::ops::upload::ValueRef;
 use crate::request::{Expiry, Fetch, FetchError, Fetched, Miss, Token};
 
-/// An item of the index and where it lies.
+/// An item that the index points to, and its place.
 #[derive(Clone, Copy)]
 pub(crate) struct Lookup<'t> {
     pub(crate) found: SlotRef<'t>,
@@ -22,13 +22,13 @@ pub(crate) struct Lookup<'t> {
 }
 
 impl Guard<'_> {
-    /// Finds a live item and counts as a use of it. The fast path of `get`: no lock, and no write to memory that others
-    /// share but for an item's first uses.
+    /// Finds a live item, and counts a use of it. The fast path of `get`: it takes no lock, and writes to shared memory
+    /// only at an item's first uses.
     pub fn get(&self, key: &[u8], hash: Hash) -> Result<Item<'_>, Miss> {
         self.get_hinted(key, hash, LookupHint::default())
     }
 
-    /// The same for a key of a batch, with what [`Guard::hint_gets`] of this guard saw of it.
+    /// The same for a key of a batch, with its hint from [`Guard::hint_gets`] under this guard.
     #[inline(always)]
     pub fn get_hinted<'t>(&'t self, key: &[u8], hash: Hash, hint: LookupHint<'t>) -> Result<Item<'t>, Miss> {
         let lookup = self.look_up_hinted(key, hash, hint).ok_or(Miss::Absent)?;
@@ -38,12 +38,12 @@ impl Guard<'_> {
         Ok(self.item(&lookup))
     }
 
-    /// Finds a live item, with everything `mg` can ask.
+    /// Finds a live item, with all options of `mg`.
     pub fn fetch(&self, key: &[u8], hash: Hash, how: &Fetch) -> Result<Fetched<'_>, FetchError> {
         self.fetch_hinted(key, hash, LookupHint::default(), how)
     }
 
-    /// The same for a key of a batch, with what [`Guard::hint_gets`] of this guard saw of it.
+    /// The same for a key of a batch, with its hint from [`Guard::hint_gets`] under this guard.
     pub fn fetch_hinted<'t>(
         &'t self,
         key: &[u8],
@@ -58,7 +58,7 @@ impl Guard<'_> {
                     None => return Err(FetchError::Miss(miss)),
                     Some(expiry) => match self.vivify(key, hash, expiry, how)? {
                         Some(fetched) => return Ok(fetched),
-                        None => continue, // somebody was faster: a hit after all
+                        None => continue, // another thread created it: a hit after all
                     },
                 },
             };
@@ -68,7 +68,7 @@ impl Guard<'_> {
                 _ => false,
             };
             let expiry = how.touch.filter(|_| how.recache_after_touch).unwrap_or(fetched.expiry_before);
-            // First what may have to be tried again: that must find the token and the use as they were.
+            // First what may fail with `TryAgain`: the next try must find the token and the uses unchanged.
             let mut lookup = lookup;
             if let Some(expiry) = how.touch {
                 let Some(touched) = self.touch_found(key, hash, &lookup, expiry)? else { continue };
@@ -88,8 +88,8 @@ impl Guard<'_> {
         }
     }
 
-    /// Asks for the right to recompute an item's value. Whoever sets the mark has won; the lock keeps the item where it
-    /// is meanwhile. Nobody wins an item that has just been replaced.
+    /// Asks for the right to recompute an item's value. The thread that sets the mark wins. Under the lock the item can
+    /// be neither moved nor replaced; the token of an item that was replaced already is not given.
     fn take_token(&self, key: &[u8], hash: Hash, lookup: &Lookup<'_>) -> Token {
         let (mut offset, cas) = (lookup.offset, lookup.raw.cas());
         loop {
@@ -104,13 +104,13 @@ impl Guard<'_> {
         }
     }
 
-    /// Looks without leaving a trace (`me`).
+    /// Looks up an item without a trace (`me`).
     pub fn peek(&self, key: &[u8], hash: Hash) -> Result<Fetched<'_>, Miss> {
         self.look_up_alive(key, hash, LookupHint::default())
             .map(|lookup| self.describe(lookup.raw, lookup.offset))
     }
 
-    /// Sets the expiry and counts as a use; the CAS value stays (`touch`, `gat`).
+    /// Sets the expiry and counts a use. The CAS value stays (`touch`, `gat`).
     pub fn touch(&self, key: &[u8], hash: Hash, expiry: Expiry) -> Result<Item<'_>, FetchError> {
         loop {
             let lookup = self.look_up_alive(key, hash, LookupHint::default()).map_err(FetchError::Miss)?;
@@ -121,7 +121,7 @@ impl Guard<'_> {
         }
     }
 
-    /// Finds a key, alive or not.
+    /// Finds a key's item, alive or not.
     pub(crate) fn look_up(&self, key: &[u8], hash: Hash) -> Option<Lookup<'_>> {
         self.engine()
             .index
@@ -129,7 +129,7 @@ impl Guard<'_> {
             .map(|found| self.lookup(found))
     }
 
-    /// The same where a hint may spare the look.
+    /// The same with a hint, which may save the look-up.
     #[inline(always)]
     pub(crate) fn look_up_hinted<'t>(
         &'t self,
@@ -137,8 +137,8 @@ impl Guard<'_> {
         hash: Hash,
         hint: LookupHint<'t>,
     ) -> Option<Lookup<'t>> {
-        // An unchanged entry says that nothing newer is there, a missing DEAD that the entry was not cut off with its
-        // line; whoever unlinks an item changes both before that is acknowledged.
+        // The entry is unchanged, so the item was not replaced. It is not marked DEAD, so the entry was not detached
+        // with its line. A thread that unlinks an item changes both before it acknowledges that.
         let found = hint.found(self.engine()).filter(|found| found.is_unchanged());
         let lookup = found.map(|found| self.lookup(found));
         match lookup.filter(|lookup| lookup.raw.has_key(key) && lookup.raw.marks() & DEAD == 0) {
@@ -152,7 +152,7 @@ impl Guard<'_> {
         Lookup { found, offset: found.entry.offset(), raw: self.item_ref(found.entry) }
     }
 
-    /// Finds a live item; removes a dead one on the way.
+    /// Finds a live item. Removes an expired or flushed one.
     #[inline]
     fn look_up_alive<'t>(&'t self, key: &[u8], hash: Hash, hint: LookupHint<'t>) -> Result<Lookup<'t>, Miss> {
         let lookup = self.look_up_hinted(key, hash, hint).ok_or(Miss::Absent)?;
@@ -160,7 +160,7 @@ impl Guard<'_> {
         Ok(lookup)
     }
 
-    /// Where it lives, if it is alive; else removes it.
+    /// The item if it is alive; otherwise removes it.
     #[inline]
     fn check_alive(&self, hash: Hash, lookup: &Lookup<'_>) -> Result<SegmentRef<'_>, Miss> {
         let segment_ref = self.engine().arena.segments.segment_ref_at(lookup.offset);
@@ -182,7 +182,7 @@ impl Guard<'_> {
         lookup.raw.note_use(self.now().secs);
     }
 
-    /// As memcached counts: what also touches is a touch, and no hit.
+    /// As in memcached, a look-up that also touches counts as a touch, not as a hit.
     #[inline]
     fn count_hit(&self, segment_ref: SegmentRef<'_>) {
         self.counters().queues[segment_ref.queue()].hits.add(1);
@@ -201,7 +201,7 @@ impl Guard<'_> {
         }
     }
 
-    /// Works on an item while nobody can move or replace it. `None`: it is no longer where it was seen.
+    /// Runs `work` while nobody can move or replace the item. `None`: it is no longer where it was found.
     pub(crate) fn under_lock<R>(
         &self,
         key: &[u8],
@@ -215,7 +215,8 @@ impl Guard<'_> {
         Some(work(self.item_ref(found.entry)))
     }
 
-    /// The item after the touch, which may lie elsewhere. `None`: another moved it meanwhile, or made it expire.
+    /// The item after the touch, perhaps in another place. `None`: another thread moved it meanwhile, or made it
+    /// expire.
     fn touch_found<'t>(
         &'t self,
         key: &[u8],
@@ -225,7 +226,7 @@ impl Guard<'_> {
     ) -> Result<Option<Lookup<'t>>, FetchError> {
         if lookup.raw.has_expiry_field() {
             let touched = self.under_lock(key, hash, lookup.offset, |raw| {
-                // Another may have made it expire since it was seen: that it must stay.
+                // If another thread has made it expire since, it stays expired.
                 let segment_ref = self.engine().arena.segments.segment_ref_at(lookup.offset);
                 let is_alive = self.engine().liveness_in(segment_ref, raw, self.now()).is_ok();
                 if is_alive {
@@ -244,7 +245,7 @@ impl Guard<'_> {
     }
 }
 
-/// An item found, readable until the guard ends.
+/// An item, readable until the guard ends.
 #[derive(Clone, Copy)]
 pub struct Item<'t> {
     raw: ItemRef<'t>,
@@ -277,7 +278,7 @@ impl<'t> Item<'t> {
         self.raw.cas()
     }
 
-    /// When it dies.
+    /// When it expires.
     pub fn expiry(&self) -> Expiry {
         self.raw.expiry()
     }
@@ -297,13 +298,13 @@ impl<'t> Item<'t> {
         self.engine.arena.queue_at(self.offset)
     }
 
-    /// A hold on the value that outlasts the guard; `None` for a small item, which is cheaper to copy.
+    /// A reference to the value that outlives the guard. `None` for a small item, which is cheaper to copy.
     pub fn value_ref(&self) -> Option<ValueRef> {
         let id = self.engine.arena.segments.id_at(self.offset);
         self.is_pinnable().then(|| ValueRef::new(Arc::clone(self.engine), id, self.raw))
     }
 
-    /// Is it so large that [`Item::value_ref`] can hold it?
+    /// True if the item is large enough for [`Item::value_ref`].
     pub fn is_pinnable(&self) -> bool {
         self.engine.arena.segments.is_run(self.engine.arena.segments.id_at(self.offset))
     }

@@ -1,6 +1,6 @@
-//! Look-ups of a batch of keys ahead of their requests, in passes over all of them: each pass prefetches what the next
-//! one reads, so the cache misses overlap. Lines of the index were prefetched before, while the keys were hashed
-//! ([`Guard::prepare`]).
+//! Prefetches the keys of a batch before their requests are executed, in passes over all of them: each pass prefetches
+//! what the next one reads, so the cache misses overlap. The index lines are prefetched before, when the keys are
+//! hashed ([`Guard::prepare`]).
 
 use crate::engine::Engine;
 use crate::handle::Guard;
@@ -9,23 +9,23 @@ use crate::index::hash::Hash;
 use crate::log::offset::Offset;
 use crate::mem::lines::LINE_BYTES;
 
-/// As many keys as are fetched ahead together: a word has so many bits.
+/// Keys that are prefetched together, at most: the bits of a word.
 pub const BATCH_MAX: usize = u32::BITS as usize;
 
-/// Where a key probably lies, as [`Guard::hint_gets`] or [`Guard::hint_changes`] saw it; or nothing, which costs a
-/// second look.
+/// Where a key's item probably lies, as [`Guard::hint_gets`] or [`Guard::hint_changes`] saw it. It may be empty, which
+/// costs a second look-up.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LookupHint<'t> {
     found: Option<SlotRef<'t>>,
-    /// The engine in which it was seen, by its address: in another the slot means nothing.
+    /// The address of the engine that it belongs to: the slot is meaningless in another.
     engine: usize,
 }
 
-/// Of each key of a batch, in order.
+/// The hints of a batch of keys, in order.
 pub type LookupHints<'t> = [LookupHint<'t>; BATCH_MAX];
 
 impl<'t> LookupHint<'t> {
-    /// What was found in this engine.
+    /// The entry, if it was found in this engine.
     #[inline]
     pub(crate) fn found(self, engine: &Engine) -> Option<SlotRef<'t>> {
         self.found.filter(|_| self.engine == std::ptr::from_ref(engine).addr())
@@ -33,9 +33,9 @@ impl<'t> LookupHint<'t> {
 }
 
 impl Guard<'_> {
-    /// Prefetches what gets of these keys, hashed by [`Guard::prepare`], will read: where an item begins and, when that
-    /// has told its length, the rest. [`Guard::get_hinted`] need not look again for what was found here. Keys beyond
-    /// [`BATCH_MAX`] are left out.
+    /// Prefetches what gets of these keys, hashed by [`Guard::prepare`], will read: the head of each item, and then,
+    /// once its length is known, the rest. [`Guard::get_hinted`] need not look up again what was found here. Keys
+    /// beyond [`BATCH_MAX`] are ignored.
     pub fn hint_gets(&self, batch: &[Hash]) -> LookupHints<'_> {
         let hints = self.hint(batch, |offset| self.prefetch_head(offset));
         for (hint, _) in hints.iter().zip(batch) {
@@ -56,29 +56,29 @@ impl Guard<'_> {
         }
     }
 
-    /// Prefetches what changes of these keys, hashed by [`Guard::prepare`], will read: header and key of what they
-    /// replace, and its segment. [`Guard::store_hinted`] need not look again for what was found here. Keys beyond
-    /// [`BATCH_MAX`] are left out.
+    /// Prefetches what changes of these keys, hashed by [`Guard::prepare`], will read: header and key of each old item,
+    /// and its segment. [`Guard::store_hinted`] need not look up again what was found here. Keys beyond [`BATCH_MAX`]
+    /// are ignored.
     pub fn hint_changes(&self, batch: &[Hash]) -> LookupHints<'_> {
         let segments = &self.engine().arena.segments;
         let hints = self.hint(batch, |offset| segments.prefetch(segments.id_at(offset)));
-        // One right after the other: each waits until the processor knows where its page lies, and that finds out about
-        // several at once only where little stands between them. (Asked for where the index is read, as gets do, a set
-        // of 1 KiB took the engine 400 ns instead of 375; but a get 95 instead of 110.)
+        // A loop of its own: each prefetch waits for its address translation, and several translations overlap only if
+        // little stands between them. (Issued where the index is read, as gets do, a set of 1 KiB took the engine 400
+        // ns instead of 375; but a get 95 instead of 110.)
         for found in hints.iter().filter_map(|hint| hint.found) {
             self.prefetch_head(found.entry.offset());
         }
         hints
     }
 
-    /// Starts fetching the head of an item.
+    /// Prefetches the head of an item.
     #[inline]
     fn prefetch_head(&self, offset: Offset) {
         self.engine().arena.prefetch(offset);
         self.engine().arena.region.prefetch(offset.bytes() + HEAD_BYTES - 1);
     }
 
-    /// Calls `prefetch` for where each of a batch probably lies.
+    /// Calls `prefetch` with the probable place of each key's item.
     #[inline]
     fn hint(&self, batch: &[Hash], prefetch: impl Fn(Offset)) -> LookupHints<'_> {
         let index = &self.engine().index;
@@ -106,7 +106,6 @@ impl Guard<'_> {
     }
 }
 
-/// Header and key of most items. Fetching a fixed length instead, four lines of each item, took 200 ns for a get of 100
-/// B among a million (32 in a batch) where this takes 150, and 185 instead of 140 for 32 B; with 1 KiB there is no
-/// difference.
+/// Header and key of most items. A fixed length of four lines for each item took 200 ns for a get of 100 B among a
+/// million (32 in a batch) where this takes 150, and 185 instead of 140 for 32 B; with 1 KiB there is no difference.
 const HEAD_BYTES: usize = 64;

@@ -1,14 +1,14 @@
-//! Everything that changes an item.
+//! Operations that change items.
 //!
-//! What needs a new item is one movement, [`Guard::change`]; what needs none happens under the bucket's lock alone.
-//! These are all the fields that change in an item that can be found:
+//! Those that need a new item go through [`Guard::change`]; those that need none work under the bucket's lock. These
+//! are all fields that change in an item that can be found:
 //!
 //! | field | changed by | under the bucket's lock |
 //! |---|---|---|
 //! | CAS value | [`Guard::invalidate`] | yes |
 //! | expiry, where the item has the field | `invalidate`, [`Guard::touch`], [`Guard::fetch`] | yes |
 //! | STALE, TOKEN | `invalidate`; TOKEN also `fetch` | yes |
-//! | DEAD | whoever unlinks or moves it | yes |
+//! | DEAD | unlinking or moving it | yes |
 //! | FETCHED, time of the last use | every read that is noticed | no: an update lost costs nothing |
 
 use crate::handle::Guard;
@@ -25,17 +25,17 @@ use crate::request::{
     Token, WriteError,
 };
 
-/// Items larger than this are no numbers, whatever they begin with: memcached keeps them in chunks (`slab_chunk_max`),
-/// and does not look into those.
+/// Larger items are not numbers, whatever they begin with: memcached keeps them in chunks (`slab_chunk_max`), and does
+/// not parse those.
 const NUMBER_BYTES_MAX: u32 = 512 << 10;
 
 impl Guard<'_> {
-    /// Stores a value that is all there. Panics if the hash is that of another key or engine.
+    /// Stores a whole value. Panics if the hash belongs to another key or engine.
     pub fn store(&self, hash: Hash, store: &Store<'_>) -> Stored {
         self.store_hinted(hash, store, LookupHint::default())
     }
 
-    /// The same for a key of a batch, with what [`Guard::hint_changes`] of this guard saw of it.
+    /// The same for a key of a batch, with its hint from [`Guard::hint_changes`] under this guard.
     pub fn store_hinted<'t>(&'t self, hash: Hash, store: &Store<'_>, hint: LookupHint<'t>) -> Stored {
         if accounted_bytes(store.key.len(), store.value.len(), store.client_flags)
             > u64::from(self.engine().item_bytes_max)
@@ -43,21 +43,21 @@ impl Guard<'_> {
             return Stored::TooLarge;
         }
         if store.mode == Mode::Set && store.compare.is_none() {
-            // Most stores: whatever is there is replaced.
+            // Most stores replace unconditionally.
             let plan = |_| Plan::Write(replacing(store, Body::Join(store.value, b"")));
             return stored(self.change_hinted(store.key, hash, hint, &mut None, plan), store.mode);
         }
         self.store_body(hash, store, Body::Join(store.value, b""), &mut None)
     }
 
-    /// Would a value of this size be refused, whatever of it comes (`store.value` is ignored)? Takes nothing yet.
+    /// Whether a value of this size would be refused whatever it contains (`store.value` is ignored). Allocates
+    /// nothing.
     pub fn admit_value(&self, store: &Store<'_>, value_bytes: u32) -> Result<(), WriteError> {
         self.admit_shape(&self.upload_shape(store, value_bytes)?, store.key)
     }
 
-    /// Allocation for a value of which [`crate::UPLOAD_BYTES_MIN`] or more have come and the rest is still arriving
-    /// (`store.value` is ignored). Memory is charged as it fills. Errors: also where others that are arriving have more
-    /// right to what there is.
+    /// Allocates memory for a value of which at least [`crate::UPLOAD_BYTES_MIN`] have arrived (`store.value` is
+    /// ignored). Memory is charged as it fills. Errors: also if other uploads have a stronger claim to the memory.
     pub fn reserve(&self, store: &Store<'_>, value_bytes: u32) -> Result<Upload, WriteError> {
         let shape = self.upload_shape(store, value_bytes)?;
         let first_bytes = Upload::first_step_bytes(&shape);
@@ -88,9 +88,9 @@ impl Guard<'_> {
         })
     }
 
-    /// The next piece of the upload to be filled from the socket, under this guard; empty only when the value is
-    /// complete. Errors: `OutOfMemory` also where it was revoked, since others needed its memory. Panics if the upload
-    /// is of another engine.
+    /// The next piece of the upload, to be filled from the socket under this guard. Empty only if the value is
+    /// complete. Errors: `OutOfMemory` also if the upload was revoked because others needed its memory. Panics if the
+    /// upload belongs to another engine.
     pub fn window<'u>(&'u self, upload: &'u mut Upload) -> Result<&'u mut [u8], WriteError> {
         assert!(upload.is_of(&self.handle.engine), "an upload is filled where it was reserved");
         if upload.is_revoked() {
@@ -114,9 +114,9 @@ impl Guard<'_> {
         Ok(upload.window())
     }
 
-    /// Stores a complete upload under the terms of the `store` (same key, flags and binary_key as at `reserve`;
-    /// `store.value` is ignored). Takes the upload unless the answer is `TryAgain`. Panics if there is none, not all of
-    /// it has arrived, or it was reserved for another key or engine.
+    /// Stores a complete upload with the terms of `store` (same key, flags and binary_key as in `reserve`;
+    /// `store.value` is ignored). Takes the upload unless the result is `TryAgain`. Panics if there is none, it is not
+    /// complete, or it was reserved for another key or engine.
     pub fn commit(&self, hash: Hash, store: &Store<'_>, upload: &mut Option<Upload>) -> Stored {
         let whole = upload.as_mut().expect("commit takes an upload");
         assert!(whole.is_of(&self.handle.engine), "commit takes what was reserved here");
@@ -127,7 +127,7 @@ impl Guard<'_> {
         assert!(whole.missing_bytes() == 0, "commit takes a complete upload");
         assert!(whole.raw.key() == store.key, "commit takes the key that was reserved");
         let stored = if !whole.is_large() || matches!(store.mode, Mode::Append | Mode::Prepend) {
-            // To lie with others, or with the old piece: a copy, and the upload goes.
+            // A small item, or a piece of a value: copied, and the upload is freed.
             let value = whole.raw.value();
             self.store_body(hash, store, Body::Join(value, b""), &mut None)
         } else {
@@ -175,7 +175,7 @@ impl Guard<'_> {
             };
         };
         if store.mode == Mode::Add {
-            // A use for the order of eviction, but not a fetch.
+            // Counts as a use for eviction, but not as a fetch.
             old.found.note_use();
             return Plan::Answer(Stored::NotStored);
         }
@@ -196,7 +196,7 @@ impl Guard<'_> {
         Plan::Write(if extends { extended(store, piece, old.raw, new) } else { new })
     }
 
-    /// Deletes.
+    /// Deletes an item.
     pub fn delete(&self, key: &[u8], hash: Hash, compare: Option<u64>) -> Deleted {
         let bucket = self.engine().index.lock(hash);
         let Some(found) = self.find_locked(&bucket, key, hash) else {
@@ -216,7 +216,7 @@ impl Guard<'_> {
         }
     }
 
-    /// Marks stale or blanks, see [`Invalidate`]. Errors: the change needed memory, and there is none.
+    /// Marks an item stale or blanks it, see [`Invalidate`]. Errors: the change needs memory, and there is none.
     pub fn invalidate(&self, key: &[u8], hash: Hash, how: &Invalidate) -> Result<Deleted, WriteError> {
         let needs_new_item = |raw: ItemRef<'_>| {
             how.blank.is_some()
@@ -276,9 +276,9 @@ impl Guard<'_> {
                 },
                 marks: if how.stale { STALE } else { 0 },
                 marks_kept: match (blank, how.stale) {
-                    // A new item.
+                    // It is a new item.
                     (true, _) => 0,
-                    // The token is to be had again.
+                    // The token may be given again.
                     (false, true) => FETCHED,
                     (false, false) => FETCHED | STALE | TOKEN,
                 },
@@ -293,7 +293,7 @@ impl Guard<'_> {
     }
 
     /// Adds to or subtracts from a decimal value: optional leading white space or `+`, digits, then nothing or white
-    /// space and anything. The result is as long as the old value, padded with spaces, unless it needs to be longer.
+    /// space and anything. The result has the length of the old value, padded with spaces, unless it needs more digits.
     pub fn arith(&self, key: &[u8], hash: Hash, how: &Arith) -> Counted {
         let mut result = (0, false);
         let outcome = self.change(key, hash, &mut None, |old| {
@@ -314,7 +314,7 @@ impl Guard<'_> {
                     });
                 }
             };
-            // No number, whatever its CAS value: as memcached has it.
+            // Not a number, whatever the CAS value: as in memcached.
             if old.value_bytes() == 0 || old.accounted_bytes() > NUMBER_BYTES_MAX {
                 return Plan::Answer(Counted::NonNumeric);
             }
@@ -333,7 +333,7 @@ impl Guard<'_> {
                 expiry: how.expiry.map_or(NewExpiry::Keep, NewExpiry::Set),
                 cas,
                 marks: 0,
-                // A number written over the old one leaves the item what it was; a longer one is a new item.
+                // A number written over the old one leaves the item as it was; a longer one is a new item.
                 marks_kept: if grows { 0 } else { FETCHED | STALE | TOKEN },
                 binary_key: old.is_binary_key(),
             })
@@ -352,7 +352,7 @@ impl Guard<'_> {
         }
     }
 
-    /// Creates an empty item and gives its creator the token. `None` if the key is there meanwhile.
+    /// Creates an empty item and gives its creator the token. `None` if the key exists by now.
     pub(crate) fn vivify(
         &self,
         key: &[u8],
@@ -367,7 +367,7 @@ impl Guard<'_> {
                 client_flags: 0,
                 expiry: NewExpiry::Set(how.touch.unwrap_or(expiry)),
                 cas: NewCas::given_or_fresh(how.vivify_cas),
-                // Its creator has seen it.
+                // The creator has seen it.
                 marks: if how.unnoticed { TOKEN } else { TOKEN | FETCHED },
                 marks_kept: 0,
                 binary_key: how.binary_key,
@@ -388,8 +388,7 @@ impl Guard<'_> {
         }
     }
 
-    /// Gives an item that has no expiry field one, by writing it anew. Returns the new place; `None` if the item has
-    /// changed.
+    /// Adds an expiry field to an item by writing a new one. Returns its place. `None`: the item has changed.
     pub(crate) fn rewrite_with_expiry(
         &self,
         key: &[u8],
@@ -417,7 +416,7 @@ impl Guard<'_> {
     }
 }
 
-/// What came of a store.
+/// The result of a store.
 #[inline]
 fn stored(outcome: Outcome<'_, Stored>, mode: Mode) -> Stored {
     match outcome {
@@ -435,7 +434,7 @@ fn stored(outcome: Outcome<'_, Stored>, mode: Mode) -> Stored {
     }
 }
 
-/// A new item, whatever was there.
+/// A new item that takes nothing from the old one.
 #[inline]
 fn replacing<'a>(store: &Store<'a>, body: Body<'a>) -> New<'a> {
     New {
@@ -449,7 +448,7 @@ fn replacing<'a>(store: &Store<'a>, body: Body<'a>) -> New<'a> {
     }
 }
 
-/// The old value with the new piece at one end; flags and expiry stay.
+/// The old value with a piece appended or prepended. Flags and expiry stay.
 fn extended<'a>(store: &Store<'a>, piece: &'a [u8], old: ItemRef<'a>, new: New<'a>) -> New<'a> {
     let (head, tail) = if store.mode == Mode::Append { (old.value(), piece) } else { (piece, old.value()) };
     New {

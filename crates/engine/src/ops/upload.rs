@@ -1,9 +1,9 @@
-//! Large items: a run of segments each, filled while the value arrives, and kept for readers that are slow.
+//! Large items: each is a run of segments, filled while the value arrives, and pinned for slow readers.
 //!
-//! Unsafe code lives here because a value is written where it will lie, and read beyond the guard in which it was
-//! found. The invariant: until an upload is committed its run is known to nobody else; once committed nobody writes to
-//! it. A run is taken from an upload, or from pins, only through the limbo (`leases.rs`): who saw under a guard that it
-//! was not revoked may use it until that guard ends.
+//! Unsafe code lives here because a value is written where it will lie, and read beyond the guard under which it was
+//! found. The invariant: until an upload is committed nobody else knows its run; once committed nobody writes to it. A
+//! run is revoked from an upload, or from pins, only through the limbo (`leases.rs`): a thread that saw under a guard
+//! that it was not revoked may use it until that guard ends.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -17,34 +17,34 @@ use crate::log::segment::SegmentId;
 use crate::mem::region::PAGE_BYTES;
 use crate::request::Expiry;
 
-/// So many bytes of a value should have arrived before [`Guard::reserve`]: fewer are better kept elsewhere.
+/// How much of a value should have arrived before [`Guard::reserve`]: less is better kept elsewhere.
 pub const UPLOAD_BYTES_MIN: usize = 64 << 10;
-/// What memory an upload takes at a time: half as much as has arrived of it, within these bounds.
+/// An upload takes memory in steps of half as much as has arrived, within these bounds.
 const STEP_BYTES_MIN: usize = 32 << 10;
 const STEP_BYTES_MAX: usize = 256 << 10;
 
-/// Allocation for a large value whose bytes are still arriving. Invisible until committed; dropped, its memory is free.
-/// Does not borrow a guard: lives in a connection. May be revoked when others need its memory: [`Guard::window`].
+/// Memory for a large value that is still arriving. Invisible until committed; dropping it frees the memory. It does
+/// not borrow a guard: it belongs to a connection. It may be revoked when others need its memory: [`Guard::window`].
 pub struct Upload {
     engine: Arc<Engine>,
     pub(crate) id: SegmentId,
-    /// In a run that is the upload's alone.
+    /// In a run that only this upload uses.
     pub(crate) raw: ItemRef<'static>,
     shape: Shape,
-    /// Bytes of the value that are there.
+    /// Bytes of the value that have arrived.
     filled_bytes: usize,
     /// See [`crate::log::segment::Segment::revocations`].
     revocations: u32,
-    /// Among those that may be revoked.
+    /// Registered as a lease, so that it may be revoked.
     pub(crate) is_leased: bool,
     committed: bool,
 }
 
-// SAFETY: the run belongs to the upload alone.
+// SAFETY: only the upload uses its run.
 unsafe impl Send for Upload {}
 
 impl Upload {
-    /// An item of this shape in a run that is long enough for it.
+    /// An upload of this shape in a run that is long enough for it.
     pub(crate) fn new(engine: &Arc<Engine>, run: Run, shape: Shape, key: &[u8], now_secs: u32) -> Self {
         let segment = engine.arena.segments.get(run.id);
         segment.run_segments.store(run.segments, Relaxed);
@@ -52,7 +52,7 @@ impl Upload {
         segment.pins.store(0, Relaxed);
         let start = engine.arena.segments.start(run.id);
         engine.arena.region.lend(start..start + run.segments as usize * engine.arena.segments.segment_bytes);
-        // SAFETY: the run is ours alone, and it is long enough.
+        // SAFETY: only this upload uses the run, and the run is long enough.
         let raw =
             unsafe { ItemRef::write(&engine.arena.region, start, &shape, key, Expiry::NEVER, now_secs) };
         Self {
@@ -72,7 +72,7 @@ impl Upload {
         shape.size().min(UPLOAD_BYTES_MIN).next_multiple_of(PAGE_BYTES)
     }
 
-    /// Memory that must be charged before the value can grow further; 0 if there is some left.
+    /// Memory that must be charged before the value can grow further; 0 if some is left.
     pub(crate) fn next_step_bytes(&self) -> usize {
         let charged = self.charged_bytes();
         if self.value_start() + self.filled_bytes < charged || self.missing_bytes() == 0 {
@@ -86,12 +86,12 @@ impl Upload {
         Arc::ptr_eq(&self.engine, engine)
     }
 
-    /// Was its run taken for others? In a guard: if not, the run stays the upload's until the guard ends.
+    /// True if it was revoked. If not, the run stays the upload's until the current guard ends.
     pub(crate) fn is_revoked(&self) -> bool {
         self.engine.arena.is_revoked(self.id, self.revocations)
     }
 
-    /// From here on it is not revoked. False: it was.
+    /// Ends the lease: the upload is not revoked from here on. False: it was revoked already.
     pub(crate) fn keep(&mut self) -> bool {
         if self.is_leased {
             self.is_leased = !self.engine.arena.release_upload(self.id, self.revocations);
@@ -99,15 +99,15 @@ impl Upload {
         !self.is_leased
     }
 
-    /// Notes that another step was charged. False: it was revoked meanwhile.
+    /// Notes that another step was charged. False: the upload was revoked meanwhile.
     pub(crate) fn note_step(&self, bytes: usize, now_secs: u32) -> bool {
         self.engine.arena.note_step(self.id, self.revocations, bytes as u64, now_secs)
     }
 
-    /// What may be filled now: as far as memory is charged. Only under a guard in which it was not revoked.
+    /// What may be filled now: the charged memory. Call under a guard under which it was not revoked.
     pub(crate) fn window(&mut self) -> &mut [u8] {
         let end = self.window_end();
-        // SAFETY: not yet committed, so the run is ours alone.
+        // SAFETY: not committed yet, so only the upload uses the run.
         let value = unsafe { self.raw.value_mut(&self.shape) };
         &mut value[self.filled_bytes..end]
     }
@@ -127,12 +127,12 @@ impl Upload {
         (self.shape.value_bytes - self.filled_bytes) as u32
     }
 
-    /// Would the item be a large one, had its value come at once?
+    /// True if the item would be a large one, had its value arrived at once.
     pub(crate) fn is_large(&self) -> bool {
         Shape { large: false, ..self.shape }.size() > self.engine.large_item_bytes()
     }
 
-    /// The run belongs to the index now.
+    /// Leaves the run to the index.
     pub(crate) fn release(mut self) {
         self.committed = true;
     }
@@ -141,7 +141,7 @@ impl Upload {
         self.engine.arena.segments.get(self.id).usage.filled_bytes.load(Relaxed) as usize
     }
 
-    /// Where the value begins in the run.
+    /// Where in the run the value begins.
     fn value_start(&self) -> usize {
         let header = Shape { value_bytes: 0, ..self.shape };
         header.size_unpadded()
@@ -156,8 +156,8 @@ impl Drop for Upload {
     }
 }
 
-/// Keeps one large value readable beyond the guard (for a client that reads slowly). Its memory stays in the budget.
-/// May be revoked when too much is kept that is no longer in the cache: [`ValueRef::value`].
+/// Keeps one large value readable beyond the guard, for a client that reads slowly. Its memory stays in the budget. It
+/// may be revoked if too much is pinned that is no longer in the cache: [`ValueRef::value`].
 pub struct ValueRef {
     engine: Arc<Engine>,
     id: SegmentId,
@@ -166,7 +166,7 @@ pub struct ValueRef {
     revocations: u32,
 }
 
-// SAFETY: the pinned run is immutable while it lives.
+// SAFETY: a pinned run is immutable.
 unsafe impl Send for ValueRef {}
 
 impl ValueRef {
@@ -175,13 +175,13 @@ impl ValueRef {
         let segment = engine.arena.segments.get(id);
         segment.pins.fetch_add(1, Relaxed);
         let revocations = segment.revocations.load(Relaxed);
-        // SAFETY: the pin that was just taken is given back when `self` goes; before it reads, it looks whether the pin
-        // was revoked, which takes the run only when the guard under which it looks has ended.
+        // SAFETY: dropping `self` gives back the pin that was just taken. Every read first checks that the pin was not
+        // revoked; a revoked run is reused only after the guard of that check has ended.
         let raw = unsafe { raw.beyond_guard() };
         Self { engine, id, raw, value_bytes: raw.value_bytes(), revocations }
     }
 
-    /// The value; `None`: it was revoked, and is gone for good. Panics if the guard is another engine's.
+    /// The value. `None`: it was revoked, and is gone for good. Panics if the guard belongs to another engine.
     pub fn value<'t>(&self, guard: &'t Guard<'_>) -> Option<&'t [u8]> {
         assert!(Arc::ptr_eq(&self.engine, &guard.handle.engine), "a pin is read where it was made");
         (!self.engine.arena.is_revoked(self.id, self.revocations)).then(|| self.raw.value())

@@ -1,8 +1,8 @@
-//! The ghost: fingerprints of keys that were evicted not long ago, about as many as there are items. A key that comes
-//! back while its fingerprint is here was evicted too early, and enters the main queue at once (S3-FIFO, SOSP 2023).
+//! The ghost: fingerprints of recently evicted keys, about as many as there are items. A key that returns while its
+//! fingerprint is here was evicted too early, and enters the main queue at once (S3-FIFO, SOSP 2023).
 //!
-//! Lines of sixteen words: a cursor and fifteen fingerprints, overwritten in turn. No locks; what a race loses is one
-//! hint.
+//! Lines of sixteen words: a cursor and fifteen fingerprints, overwritten in turn. No locks: a race loses one
+//! fingerprint.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -15,7 +15,7 @@ const KEYS_PER_LINE: u64 = 15;
 
 pub(crate) struct Ghost {
     lines: Region,
-    /// How many of them are in use: a memory that is too long knows keys that no cache of this size could have kept.
+    /// How many lines are in use: with too many, the ghost would know keys that no cache of this size could have kept.
     used: AtomicUsize,
 }
 
@@ -33,7 +33,7 @@ impl Ghost {
         self.lines.len_bytes() as u64
     }
 
-    /// Remembers about so many keys from now on. Those that it knows are forgotten if that changes much.
+    /// Remembers about `keys` keys from now on. A large change forgets those that it knows.
     pub(crate) fn fit(&self, keys: u64) {
         let most = self.lines.len_bytes() / LINE_BYTES;
         let wanted = ((keys / KEYS_PER_LINE) as usize).clamp(1, most.max(1));
@@ -43,14 +43,14 @@ impl Ghost {
         }
     }
 
-    /// A key left a queue.
+    /// Adds a key that was evicted from a queue.
     pub(crate) fn remember(&self, hash: Hash, from: usize) {
         let line = self.lines.line_u32(self.line_of(hash));
         let guard = u64::from(line[0].fetch_add(1, Relaxed));
         line[1 + (guard % KEYS_PER_LINE) as usize].store(fingerprint(hash) | MARKS[from], Relaxed);
     }
 
-    /// The queue that a key left not long ago.
+    /// The queue from which a key was evicted recently.
     pub(crate) fn recall(&self, hash: Hash) -> Option<usize> {
         let line = self.lines.line_u32(self.line_of(hash));
         let word = line[1..]
@@ -65,10 +65,10 @@ impl Ghost {
     }
 }
 
-/// The upper part of the hash; room for a mark.
+/// The upper part of the hash, with room for a mark.
 fn fingerprint(hash: Hash) -> u32 {
     (hash.0 >> 32) as u32 & !3
 }
 
-/// In the lowest two bits of a word that is in use, by queue.
+/// In the lowest two bits of a word that is in use: the queue.
 const MARKS: [u32; 2] = [1, 2];

@@ -1,44 +1,42 @@
-//! The priority of an item: how often it is asked for, for each byte that it takes.
+//! The priority of an item: how often it is read, for each byte that it takes.
 //!
-//! Misses are counted by requests, so of two items that are read alike the smaller is worth more: two of half the size
-//! save twice the misses in the same memory.
+//! The miss ratio counts requests, so of two items that are read equally often the smaller has the higher priority: two
+//! of half the size save twice the misses in the same memory.
 //!
-//! The priority of a key that was never read depends on the workload: none in a scan, a high one among news. It is
-//! learned from the ghost, as ARC does (Megiddo and Modha, FAST 2003): where keys that left the small queue come back
-//! more often than keys that left the main queue, new ones stay longer, else they go sooner.
+//! The priority of a key that was never read depends on the workload: low in a scan, high where new keys are popular.
+//! It is learned from the ghost, as in ARC (Megiddo and Modha, FAST 2003): where keys evicted from the small queue
+//! return more often than keys evicted from the main queue, new keys stay longer, otherwise shorter.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::log::segment::{CLASSES, MAIN, SMALL};
 
-/// The weight of an item that was read once since it was last looked at, or whose key came back soon after it was
-/// evicted.
+/// The weight of an item that was read once since it was last examined, or whose key returned soon after its eviction.
 const READ: u32 = 1 << 10;
 const INSERT_PRIORITY_MIN: u32 = READ / 8;
 const INSERT_PRIORITY_MAX: u32 = READ * 2;
 
-/// The weight of an item that was read so often (at most three times are counted).
+/// The weight of an item by its number of reads (at most three are counted).
 pub(crate) fn of_uses(uses: u8) -> u32 {
     u32::from(uses) * READ
 }
 
-/// The priority class of items that take `bytes` together and weigh `weight`: each class is worth up to four times the
-/// next.
+/// The priority class of items with this total size and weight. Each class covers a factor of four in priority.
 pub(crate) fn class_of(bytes: u64, weight: u32) -> usize {
     let (bytes, reads) = (bytes * u64::from(READ), u64::from(weight.max(1)));
-    // The logarithm of their quotient, without dividing.
+    // The logarithm of the quotient, without a division.
     let most = (bytes | 1).ilog2().saturating_sub(reads.ilog2());
     let bytes_per_read_power = most - u32::from(most > 0 && bytes < reads << most);
-    // Up to 256 bytes, 1, 4, 16, 64, 256 KiB, and more.
+    // Limits: 256 bytes, 1, 4, 16, 64 and 256 KiB a read; the last class has none.
     (bytes_per_read_power as usize / 2).saturating_sub(3).min(CLASSES - 1)
 }
 
-/// The H-value of GreedyDual-Size: for how long, by the policy's clock, `bytes` of this weight are kept.
+/// The H-value of GreedyDual-Size: how long, by the policy's clock, `bytes` of this weight are kept.
 pub(crate) fn h_value(bytes: u64, weight: u32) -> u64 {
     (u64::from(weight) << 24) / bytes.max(1)
 }
 
-/// The weight of an item that nobody has read yet.
+/// The weight of an item that was never read.
 pub(crate) struct InsertPriority(AtomicU32);
 
 impl Default for InsertPriority {
@@ -58,27 +56,27 @@ impl InsertPriority {
         let insert_priority = self.0.load(Relaxed);
         let step = insert_priority / 20;
         let changed = if is_more { insert_priority + step } else { insert_priority - step };
-        // What a race loses is one step.
+        // A race loses one step.
         self.0.store(changed.clamp(INSERT_PRIORITY_MIN, INSERT_PRIORITY_MAX), Relaxed);
     }
 }
 
-/// What a handle learned about keys that left a queue, by queue, with the past fading.
+/// What a handle has learned from keys that return after eviction, by queue, with exponential decay.
 #[derive(Default)]
 pub(crate) struct Adaptation {
     evicted: [f64; 2],
     returned: [f64; 2],
-    /// Evictions since the last conclusion.
+    /// Evictions since the last update.
     fresh: u64,
 }
 
 impl Adaptation {
-    /// A key came back that had left a queue.
+    /// A key returned that was evicted from a queue.
     pub(crate) fn note_return(&mut self, from: usize) {
         self.returned[from] += 1.0;
     }
 
-    /// An item left a queue. Every so often what is known leads to another insert priority.
+    /// An item was evicted from a queue. Now and then this updates the insert priority.
     pub(crate) fn note_eviction(&mut self, from: usize, items: u64, insert_priority: &InsertPriority) {
         self.evicted[from] += 1.0;
         self.fresh += 1;
@@ -87,7 +85,7 @@ impl Adaptation {
         }
         self.fresh = 0;
         if self.returned == [0.0; 2] {
-            // Nothing was learned: the background's handle never sees a key come back.
+            // Nothing was learned: the background step's handle never sees a key return.
             return;
         }
         let share = |queue: usize| self.returned[queue] / self.evicted[queue].max(1.0);
@@ -98,21 +96,21 @@ impl Adaptation {
     }
 }
 
-/// Conclusions while as many items are evicted as there are.
+/// Updates per turnover of the cache (as many evictions as there are items).
 const STEPS_PER_TURNOVER: u64 = 64;
 const EVICTIONS_PER_STEP_MIN: u64 = 16;
-/// What is kept of the past at each conclusion.
+/// The part of the counts that an update keeps.
 const MEMORY: f64 = 0.95;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Of 2^26 evictions of each queue 2^25 of the small and 2^24 of the main one's keys come back: new ones deserve a
+    /// Of 2^26 evictions of each queue, 2^25 keys of the small and 2^24 of the main queue return, so new keys deserve a
     /// longer stay. A 32-bit float would count both to 2^24.
     #[cfg(not(miri))]
     #[test]
-    fn a_lesson_counts_beyond_what_a_short_float_can() {
+    fn adaptation_counts_beyond_a_32_bit_float() {
         let (mut adaptation, insert_priority) = (Adaptation::default(), InsertPriority::default());
         let items = STEPS_PER_TURNOVER << 27;
         for number in 0..1 << 26 {

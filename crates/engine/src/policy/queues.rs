@@ -1,14 +1,14 @@
-//! The order in which segments are emptied.
+//! The order in which segments are reclaimed.
 //!
-//! Each segment (and each large item) has an H-value: the time for which it is worth keeping, longer the more often its
-//! items are read, shorter the larger they are. Sealed, it is due when the clock has moved on by that much from where
-//! it was when the segment was opened. What is due first is emptied first, and moves the clock to that time: the more
-//! is stored, the faster it runs. This is GreedyDual-Size with frequency (Cao and Irani, USITS 1997; Cherkasova,
-//! HPL-98-69) for whole segments. Items of like priority share segments and wait in one FIFO, in which they are due in
-//! the order in which they came: the choice is among the fronts of the FIFOs.
+//! Each segment (and each large item) has an H-value: how long it should be kept, longer the more often its items are
+//! read, shorter the larger they are. A sealed segment is due when the policy's clock has advanced by that much since
+//! the segment was opened. The segment that is due first is reclaimed first, and sets the clock to its due time: the
+//! more is stored, the faster the clock runs. This is GreedyDual-Size with frequency (Cao and Irani, USITS 1997;
+//! Cherkasova, HPL-98-69) for whole segments. Items of similar priority share segments, and their segments wait in one
+//! FIFO, in which they are due in order: the choice is among the heads of the FIFOs.
 //!
-//! As in S3-FIFO (Yang et al., SOSP 2023) a read only sets a mark, which counts when the item is looked at again: what
-//! was read is copied to the main queue with the weight of its reads, what was not goes.
+//! As in S3-FIFO (Yang et al., SOSP 2023) a read only sets a mark, which counts when the item is next examined: items
+//! that were read are copied to the main queue with the weight of their reads, others are evicted.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
@@ -26,59 +26,59 @@ use crate::request::Now;
 struct QueueEntry {
     id: SegmentId,
     generation: u32,
-    /// By the policy's clock.
+    /// When it is due, by the policy's clock.
     due: u64,
 }
 
-/// Less garbage than this part of a segment is not worth compacting for: all its items are looked at, and next to
-/// nothing is won. Some segment has more while all of the over-provisioning is in use.
+/// Segments with a smaller part of garbage are not compacted: all their items are examined, and next to nothing is
+/// freed. While all of the over-provisioning is in use, some segment has more.
 const LEAST_GAIN_PART: u64 = 64;
 
-/// Which segment to empty, and how.
+/// Which segment to reclaim, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReclaimMode {
-    /// Drop what was not read; keep what was.
+    /// Evict items that were not read; keep those that were.
     Evict,
-    /// Keep everything alive: the dead bytes are what is wanted.
+    /// Keep all live items; free the garbage.
     Compact,
-    /// Find the dead bytes, to be written to between what lives.
+    /// Find the holes, to be filled in place.
     Refill,
-    /// Everything is dead.
+    /// All items are dead.
     Clear,
 }
 
-/// Where sealed segments wait. Locked once per segment or run.
+/// The queues of sealed segments. Locked once per segment or run.
 #[derive(Default)]
 pub(crate) struct Queues {
     lists: CachePadded<Mutex<Lists>>,
-    /// The due time of what was emptied last. Written under the lock.
+    /// The due time of the last victim. Written under the lock.
     clock: AtomicU64,
 }
 
 struct Lists {
-    /// By queue, TTL group and priority class, oldest first. May hold entries of segments that are gone.
+    /// By queue, TTL group and priority class, oldest first. May contain stale entries of segments that are gone.
     fifos: Vec<VecDeque<QueueEntry>>,
-    /// Sealed segments that reached a garbage level, in the order in which they did. Each at most once, so that no list
-    /// outgrows the number of segments; those that died or were emptied since may still be here.
+    /// Sealed segments that have reached a garbage level, in the order in which they did. Each segment at most once, so
+    /// no list is longer than the number of segments. May contain segments that have died or were reclaimed since.
     garbage: [VecDeque<SegmentId>; GARBAGE_LEVELS.len()],
 }
 
 /// Thresholds of the garbage ratio of sealed segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GarbageLevel {
-    /// A quarter is garbage. Compacted before anything that lives is evicted: four bytes are looked at for one that
-    /// comes back, as many as a store pays for; at a half, keys that all fit were evicted while they were overwritten.
+    /// A quarter is garbage. Compacted before anything live is evicted: for each byte that is freed four are examined,
+    /// as many as a store pays for. With a half, keys that all fit were evicted while they were overwritten.
     Quarter,
-    /// Three quarters are. Compacted before memory is touched that was never used: overwrites take about twice what
-    /// lives, however far away the limit is. At a half they would take 1.4 times as much, and copy an item for each
-    /// that is stored.
+    /// Three quarters are garbage. Compacted before memory is touched that was never used: overwrites take about twice
+    /// the live bytes, however high the limit is. With a half they would take 1.4 times as much, and copy an item for
+    /// each that is stored.
     ThreeQuarters,
 }
 
 pub(crate) const GARBAGE_LEVELS: [GarbageLevel; 2] = [GarbageLevel::Quarter, GarbageLevel::ThreeQuarters];
 
 impl GarbageLevel {
-    /// In `Segment::listed`.
+    /// Its bit in `Segment::listed`.
     fn bit(self) -> u8 {
         1 << self as u8
     }
@@ -91,7 +91,7 @@ impl Default for Lists {
 }
 
 impl Policy {
-    /// A segment was opened: its time begins.
+    /// A segment was opened: stamps it with the clock.
     pub(crate) fn note_opened(&self, segment: &Segment) {
         segment.opened_clock.store(self.queues.clock.load(Relaxed), Relaxed);
     }
@@ -112,13 +112,13 @@ impl Policy {
         let due = segment.opened_clock.load(Relaxed) + h_value;
         let entry = QueueEntry { id, generation: segment.generation.load(Relaxed), due };
         self.mark_sealed(segments, &mut queues, id).push_back(entry);
-        // What was overwritten at once is dead before its segment is full.
+        // A segment whose items were overwritten at once is garbage before it is full.
         if !segments.is_run(id) {
             self.list_garbage_levels(segments, &mut queues, id);
         }
     }
 
-    /// Puts a victim back at the front of its queue: it could not be emptied.
+    /// Puts a victim that could not be reclaimed back at the head of its queue.
     pub(crate) fn put_back(&self, segments: &Segments, id: SegmentId) {
         let mut queues = self.queues();
         let entry = QueueEntry { id, generation: segments.get(id).generation.load(Relaxed), due: 0 };
@@ -126,7 +126,7 @@ impl Policy {
         self.list_garbage_levels(segments, &mut queues, id);
     }
 
-    /// From here on the segment may be claimed. Returns the FIFO that it is to have an entry in.
+    /// From here on the segment may be claimed. Returns the FIFO that needs an entry of it.
     fn mark_sealed<'q>(
         &self,
         segments: &Segments,
@@ -146,7 +146,7 @@ impl Policy {
         fifo
     }
 
-    /// A sealed segment lost bytes, and has reached a garbage level: lists it.
+    /// Lists a sealed segment that has reached a garbage level.
     pub(crate) fn note_garbage(&self, segments: &Segments, id: SegmentId, level: GarbageLevel) {
         self.list_garbage(segments, &mut self.queues(), id, level);
     }
@@ -163,7 +163,7 @@ impl Policy {
         }
     }
 
-    /// Claims the segment that has been at that level for longest.
+    /// Claims the segment that has been at that level for the longest time.
     fn claim_garbage(
         &self,
         segments: &Segments,
@@ -179,7 +179,7 @@ impl Policy {
         None
     }
 
-    /// Claims the segment that is next for its garbage, if it is wanted.
+    /// Claims the next segment listed for its garbage, if it satisfies the condition.
     pub(crate) fn claim_garbage_if(
         &self,
         segments: &Segments,
@@ -202,20 +202,20 @@ impl Policy {
         None
     }
 
-    /// Claims a segment that is to be compacted although there is memory enough.
+    /// Claims a mostly dead segment, to be compacted although there is enough memory.
     pub(crate) fn claim_mostly_garbage(&self, segments: &Segments) -> Option<SegmentId> {
         self.claim_garbage(segments, &mut self.queues(), GarbageLevel::ThreeQuarters)
     }
 
-    /// Takes a segment or run out of its queue before its time (what it held was deleted or replaced). False if another
-    /// has it already.
+    /// Takes a segment or run out of its queue early, since its items were deleted or replaced. False if another thread
+    /// has claimed it.
     pub(crate) fn withdraw(&self, segments: &Segments, id: SegmentId) -> bool {
         let _queues = self.queues();
         segments.get(id).claim()
     }
 
-    /// Chooses what to empty next: what is dead already, then garbage (most of it first), then what is due first. With
-    /// `only_dead` nothing that lives is evicted or moved.
+    /// Chooses the next victim: first dead segments, then garbage (most of it first), then what is due first. With
+    /// `only_dead`, nothing live is evicted or moved.
     pub(crate) fn next_victim(
         &self,
         segments: &Segments,
@@ -252,7 +252,7 @@ impl Policy {
         segments.get(entry.id).claim().then_some((entry.id, ReclaimMode::Evict))
     }
 
-    /// Claims the large item that is due first. Looks at all that wait: only where their address space lacks.
+    /// Claims the large item that is due first. Scans all of them; used only when their address space is exhausted.
     pub(crate) fn next_run(&self, segments: &Segments) -> Option<SegmentId> {
         let queues = self.queues();
         let waiting = queues.fifos.iter().flatten();
@@ -261,7 +261,7 @@ impl Policy {
         segments.get(id).claim().then_some(id)
     }
 
-    /// Without eviction: the sealed segment with the most garbage, if it has enough to be worth moving the rest.
+    /// Without eviction: claims the sealed segment with the most garbage, if that pays for moving the rest.
     pub(crate) fn most_dead(&self, segments: &Segments) -> Option<SegmentId> {
         let dead = |id: &SegmentId| {
             let segment = segments.get(*id);
@@ -274,7 +274,7 @@ impl Policy {
     }
 
     fn queues(&self) -> MutexGuard<'_, Lists> {
-        // Nothing in here panics half-way.
+        // No code panics under this lock.
         self.queues.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -292,9 +292,9 @@ fn is_waiting(segments: &Segments, entry: &QueueEntry) -> bool {
     segment.generation.load(Relaxed) == entry.generation && segment.state() == SEALED
 }
 
-/// With fewer live bytes a sealed segment has reached that garbage level. What large items leave empty at its end does
-/// not come back: moved, they would leave it empty elsewhere. But a segment that was sealed early, less than half full,
-/// can share one.
+/// A sealed segment with fewer live bytes has reached that garbage level. The space that large items leave empty at its
+/// end does not count: moved, they would leave it empty elsewhere. But a segment that was sealed early, less than half
+/// full, can share another.
 #[inline]
 pub(crate) fn garbage_threshold_bytes(segments: &Segments, segment: &Segment, level: GarbageLevel) -> u64 {
     let quarter_bytes = segment.usage.filled_bytes.load(Relaxed) / 4;

@@ -1,7 +1,7 @@
 //! Write streams: which items share segments.
 //!
-//! Items of one queue that expire at about the same time, and that are worth about as much for each byte, go together:
-//! then whole segments expire at once, and choosing a victim means looking at segments instead of items.
+//! Items of one queue that expire at about the same time, and have a similar priority, share segments: so whole
+//! segments expire at once, and choosing a victim means comparing segments instead of items.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,10 +10,10 @@ use crate::log::segment::{CLASSES, GROUPS, Segment};
 use crate::policy::priority::class_of;
 use crate::request::{Expiry, Now};
 
-/// How long items of a TTL group live at most when they are stored. Group 0 never expires; the last has no limit.
+/// The longest TTL of each TTL group. Group 0 never expires; the last has no limit.
 pub(crate) const GROUP_SECS: [u32; GROUPS] = [u32::MAX, 60, 480, 3600, 8 * 3600, u32::MAX];
 
-/// How finely items are told apart: every handle may keep a segment open for each stream.
+/// How finely items are separated: every handle may keep one segment open for each stream.
 pub(crate) struct Streams {
     /// TTL groups in use.
     pub(crate) groups: usize,
@@ -22,7 +22,8 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// For so many segments a handle. Without eviction nothing is chosen, and one class is enough.
+    /// For a cache with so many segments per handle. Without eviction there is no order to choose, and one class is
+    /// enough.
     pub(crate) fn new(segments_per_handle: usize, evict: bool) -> Self {
         Self {
             groups: if segments_per_handle >= 48 { GROUPS } else { 2 },
@@ -46,7 +47,7 @@ impl Streams {
         WriteStream { queue, group: self.group_of(expiry, now), class: self.class_of(bytes as u64, weight) }
     }
 
-    /// The stream that a sealed segment's items would be in.
+    /// The stream of a sealed segment's items.
     pub(crate) fn of_segment(&self, segment: &Segment) -> WriteStream {
         let (filled_bytes, weight) = (segment.usage.filled_bytes.load(Relaxed), segment.weight.load(Relaxed));
         WriteStream {
@@ -56,7 +57,7 @@ impl Streams {
         }
     }
 
-    /// The group of an item that dies at `expiry`.
+    /// The group of an item that expires at `expiry`.
     pub(crate) fn group_of(&self, expiry: Expiry, now: Now) -> usize {
         let Some(at) = expiry.secs() else { return 0 };
         let ttl_secs = at.saturating_sub(now.secs);
@@ -70,7 +71,8 @@ impl Streams {
     }
 }
 
-/// The last second in which a segment of a group may be appended to, if it is opened now: its items stay of one age.
+/// The last second in which a segment of a group that is opened now may be appended to, so that its items are of
+/// similar age.
 pub(crate) fn closes_secs(group: usize, now: Now) -> u32 {
     now.secs.saturating_add(GROUP_SECS[group] / 2)
 }

@@ -1,4 +1,4 @@
-//! Accounting: what is counted as items come and go, and what follows when the last one of a segment has gone.
+//! Accounting: counters of items that are linked and unlinked, and what follows when the last item of a segment dies.
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
@@ -12,7 +12,7 @@ use crate::log::segment::{SEALED, SegmentId, SegmentRef};
 use crate::policy::queues::{GARBAGE_LEVELS, garbage_threshold_bytes};
 
 impl Guard<'_> {
-    /// Takes an entry out of the index and accounts for its item.
+    /// Removes an entry from the index, and accounts for its item.
     pub(crate) fn unlink(&self, bucket: &Bucket<'_>, found: &SlotRef<'_>) {
         bucket.remove(found, |overflow| self.engine().retire_overflow(overflow));
         self.account_dead(
@@ -34,17 +34,17 @@ impl Guard<'_> {
         queue.live_bytes.add(-(bytes as i64));
         counters.bytes.add(-i64::from(accounted_bytes));
         let SegmentRef { segment, id, is_run } = segment_ref;
-        // Whoever counts the last byte knows that all others' items are unlinked as well.
+        // The thread that counts the last byte knows that all other items are unlinked as well.
         let dead = segment.usage.dead_bytes.fetch_add(bytes, AcqRel) + bytes;
         if is_run {
-            // Unless somebody is at it already, and will find it unlinked.
+            // Unless another thread has claimed it, which will find the item unlinked.
             if engine.policy.withdraw(&engine.arena.segments, id) {
                 engine.arena.retire(Retired::Run(id));
             }
         } else if segment.state() == SEALED {
             let left = segment.usage.filled_bytes.load(Relaxed) - dead;
-            // Between the count and the look at its state the segment may have been opened again and sealed; from here
-            // on this guard prevents that.
+            // Between the count and the check of its state the segment may have been reopened and sealed. From here on
+            // this guard prevents that.
             if left == 0 && segment.usage.live_bytes() == 0 {
                 engine.retire_dead(id);
                 return;
@@ -98,13 +98,14 @@ impl Guard<'_> {
         queue.expired_unfetched.add(unfetched);
     }
 
-    /// For `report_items`.
+    /// Counts items for `report_items`.
     pub(crate) fn count_item(&self, change: i64) {
         let items = &self.handle.unreported_items;
         items.set(items.get() + change);
     }
 
-    /// Tells the index how many items came and went, once `step` have; it may grow a little.
+    /// Reports to the index how many items were linked and unlinked, once `step` were; the index may then grow a
+    /// little.
     #[inline]
     pub(super) fn report_items(&self, step: i64) {
         let items = self.handle.unreported_items.get();
@@ -123,7 +124,7 @@ impl Guard<'_> {
 }
 
 impl Engine {
-    /// A segment is full: it goes to the end of its queue, unless all of it has died meanwhile.
+    /// Seals a full segment: it goes to the end of its queue, unless all of it has died meanwhile.
     pub(crate) fn seal(&self, id: SegmentId) {
         self.policy.seal(&self.arena.segments, id);
         if self.arena.segments.get(id).usage.live_bytes() == 0 {
@@ -131,7 +132,7 @@ impl Engine {
         }
     }
 
-    /// Seals what handles have parked, so that it can be emptied. False: there is nothing.
+    /// Seals the open segments that handles have parked, so that they can be reclaimed. False: there are none.
     pub(super) fn seal_parked(&self) -> bool {
         let mut is_any = false;
         while let Some(open) = self.parked.take() {
@@ -141,7 +142,7 @@ impl Engine {
         is_any
     }
 
-    /// Retires a sealed segment whose live bytes were found to be 0 under this guard, unless somebody else is at it.
+    /// Retires a sealed segment without live bytes, as seen under this guard, unless another thread has claimed it.
     fn retire_dead(&self, id: SegmentId) {
         if self.policy.withdraw(&self.arena.segments, id) {
             self.arena.retire_segment(id);

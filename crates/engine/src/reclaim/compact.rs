@@ -1,4 +1,4 @@
-//! Compaction: what is to stay of a victim is copied to open segments, the rest is dropped.
+//! Compaction: copies the items of a victim that are kept to open segments, and drops the others.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,27 +14,27 @@ use crate::policy::queues::ReclaimMode;
 use crate::reclaim::supply::Purpose;
 use crate::reclaim::victim::{AHEAD_ITEMS, BATCH, Victim};
 
-/// Longer items are copied before their bucket is locked.
+/// Larger items are copied before their bucket is locked.
 const LOCKED_COPY_BYTES_MAX: usize = 2 << 10;
 
-/// How an item goes on that is kept.
+/// Where an item that is kept is copied to.
 struct Destination {
     queue: usize,
     weight: u32,
     uses: u8,
 }
 
-/// An item that was copied, and where.
+/// A copy of an item, and its place.
 struct Copy<'g> {
     allocation: Allocation,
     raw: ItemRef<'g>,
 }
 
-/// Why an item has to stay where it is for now.
+/// There is no space for a copy: the item stays where it is for now.
 pub(super) struct NoSpace;
 
 impl Guard<'_> {
-    /// Works on the next few items of a victim. Stops before an item that must be kept and finds no place.
+    /// Processes the next few items of a victim. Stops before an item that must be kept and gets no space.
     pub(super) fn reclaim_batch(&self, victim: &mut Victim) -> Result<(), NoSpace> {
         let engine = self.engine();
         let mut batch = [(victim.next, Hash(0)); BATCH];
@@ -70,7 +70,7 @@ impl Guard<'_> {
         Ok(())
     }
 
-    /// Drops an item or moves it to an open segment.
+    /// Drops an item, or moves it to an open segment.
     fn reclaim_item(
         &self,
         bucket: &Bucket<'_>,
@@ -107,7 +107,7 @@ impl Guard<'_> {
         Ok(())
     }
 
-    /// Where an item of a victim goes on; `None`: nowhere.
+    /// Where an item of a victim is copied to. `None`: it is dropped.
     fn destination(&self, victim: &Victim, uses: u8) -> Option<Destination> {
         let engine = self.engine();
         let from = engine.arena.segments.get(victim.id).queue();
@@ -115,14 +115,14 @@ impl Guard<'_> {
             ReclaimMode::Evict if uses == 0 => None,
             // Its uses pay for that.
             ReclaimMode::Evict => Some(Destination { queue: MAIN, weight: priority::of_uses(uses), uses: 0 }),
-            // A `Clear` meets a living item when it was touched a moment ago.
+            // `Clear` meets a live item if it was touched a moment ago.
             ReclaimMode::Compact | ReclaimMode::Refill | ReclaimMode::Clear => {
                 Some(Destination { queue: from, weight: engine.policy.insert_priority.at_first(from), uses })
             }
         }
     }
 
-    /// Copies a long item that will probably be kept before its bucket is locked: whoever waits for that lock spins.
+    /// Copies a long item that will probably be kept before its bucket is locked: other threads spin on that lock.
     #[inline]
     fn copy_ahead(&self, hash: Hash, offset: Offset, victim: &Victim) -> Option<Copy<'_>> {
         let raw = self.item_ref_at(offset);
@@ -134,17 +134,17 @@ impl Guard<'_> {
         self.copy_item(raw, &to)
     }
 
-    /// A copy in an open segment that nobody sees yet. `None`: there is no space.
+    /// Copies an item to an open segment, where nobody sees it yet. `None`: there is no space.
     #[allow(unsafe_code)]
     fn copy_item<'g>(&'g self, raw: ItemRef<'g>, to: &Destination) -> Option<Copy<'g>> {
         let request = self.alloc_request(to.queue, to.weight, raw.expiry(), raw.size());
         let allocation = self.allocate(request, Purpose::Compaction)?;
-        // SAFETY: `allocate` gave us these bytes alone.
+        // SAFETY: `allocate` gave these bytes to us alone.
         let raw = unsafe { raw.copy_to(&self.engine().arena.region, allocation.at.bytes()) };
         Some(Copy { allocation, raw })
     }
 
-    /// Points the index to a copy of an item, which may have been made already.
+    /// Points the index to a copy of an item, which may exist already.
     fn relocate(
         &self,
         bucket: &Bucket<'_>,

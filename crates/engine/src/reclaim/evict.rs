@@ -1,4 +1,4 @@
-//! Eviction: items that live and have to go.
+//! Eviction of live items.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,11 +14,11 @@ use crate::policy::queues::ReclaimMode;
 use crate::reclaim::victim::Victim;
 use crate::request::Expiry;
 
-/// An item used so recently counts as active when it is evicted (as memcached's `evicted_active`).
+/// An evicted item that was used this recently counts as active (as memcached's `evicted_active`).
 const ACTIVE_SECS: u32 = 60;
 
 impl Guard<'_> {
-    /// Drops an item that lives, and remembers its key for a while.
+    /// Evicts a live item, and adds its key to the ghost.
     pub(super) fn evict(&self, bucket: &Bucket<'_>, hash: Hash, found: &SlotRef<'_>, from: usize) {
         let (offset, raw) = (found.entry.offset(), self.item_ref(found.entry));
         let policy = &self.engine().policy;
@@ -41,7 +41,7 @@ impl Guard<'_> {
         self.unlink(bucket, found);
     }
 
-    /// A run holds one item: it goes, or waits again in the main queue. Returns the memory looked at.
+    /// Reclaims a run, which holds one item: evicts it, or puts it into the main queue. Returns the memory examined.
     pub(super) fn reclaim_run(&self, victim: Victim) -> usize {
         let engine = self.engine();
         let raw = self.item_ref_at(victim.next);

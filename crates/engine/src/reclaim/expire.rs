@@ -1,4 +1,4 @@
-//! Expiry: items whose time is up, or that a flush covers.
+//! Expiry: removes items that have expired or were flushed.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,17 +9,17 @@ use crate::log::item::DEAD;
 use crate::log::offset::Offset;
 use crate::log::segment::{SEALED, SegmentId};
 
-/// Where the background step is looking for expired items.
+/// The position of the background search for expired items.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Crawl {
     id: SegmentId,
     generation: u32,
-    /// None: at its first item.
+    /// `None`: at its first item.
     offset: Option<Offset>,
 }
 
 impl Guard<'_> {
-    /// Removes an item that has expired or was flushed, if it is still where it was seen.
+    /// Removes an item that has expired or was flushed, if it is still where it was found.
     #[cold]
     pub(crate) fn reap(&self, hash: Hash, offset: Offset) {
         let bucket = self.engine().index.lock(hash);
@@ -36,14 +36,14 @@ impl Guard<'_> {
         self.unlink(bucket, found);
     }
 
-    /// Looks for expired items in segments that hold others as well, so that compaction can win their memory back, and
-    /// for expired large items behind one that lives. Returns how many segments it is done with.
+    /// Searches segments that also hold other items for expired ones, so that compaction can free their memory, and
+    /// finds expired large items behind live ones. Returns how many segments it has finished.
     pub(super) fn crawl(&self, items_max: usize) -> usize {
         let engine = self.engine();
         let mut crawl = self.handle.reclaimer.borrow().crawl;
         let mut left = items_max;
         let mut walked = 0;
-        // At most once around.
+        // Once around at most.
         for _ in engine.arena.segments.ids() {
             let segment = engine.arena.segments.get(crawl.id);
             let is_run = engine.arena.segments.is_run(crawl.id);
@@ -51,11 +51,12 @@ impl Guard<'_> {
             let is_walkable = if is_run {
                 segment.state() == SEALED
             } else {
-                // Items stored for ever may have been touched; with eviction they go when it is their turn.
+                // Items without an expiry may have been touched. With eviction, expired ones among them are left to
+                // their queue.
                 segment.is_walkable() && (segment.group.load(Relaxed) != 0 || !engine.evict)
             };
             if is_walkable {
-                // Read after the state: that was seen under this guard, so items lie as they do in this generation.
+                // Read after the state, which was seen under this guard: the items do not move in this generation.
                 let generation = segment.generation.load(Relaxed);
                 let reached = crawl.offset.filter(|_| generation == crawl.generation);
                 let mut at = reached.unwrap_or_else(|| engine.arena.segments.first(crawl.id));
@@ -68,7 +69,7 @@ impl Guard<'_> {
                         self.counters().crawler_reclaimed.add(1);
                     }
                     self.counters().crawler_checked.add(1);
-                    // A run has one.
+                    // A run has one item.
                     at = if is_run { end } else { at.after(raw) };
                     left -= 1;
                 }
@@ -79,7 +80,7 @@ impl Guard<'_> {
             }
             crawl = Crawl { id: engine.arena.segments.next_id(crawl.id), generation: 0, offset: None };
             walked += 1;
-            // As much work as an item.
+            // An empty segment costs as much as an item.
             left = left.saturating_sub(1);
             if left == 0 {
                 break;

@@ -7,12 +7,12 @@ use crate::reclaim::pressure::Pressure;
 use crate::reclaim::victim::ReclaimScope;
 use crate::request::Now;
 
-/// Giving a segment back to the system takes the background step as long as so many items.
+/// Giving a segment back to the system takes as long as examining this many items.
 const SHRINK_ITEMS: usize = 256;
 
 impl Handle {
-    /// A background step, for a thread that has the time: removes what has expired or was flushed, keeps free segments
-    /// at hand, compacts. Looks at about `items_max` items. Returns whether there is more to do at once.
+    /// A background step, for a thread that has the time. Removes expired and flushed items, keeps free segments ready,
+    /// compacts. Examines about `items_max` items. True: there is more to do at once.
     pub fn maintain(&mut self, now: Now, items_max: usize) -> bool {
         self.engine.tick(now);
         self.engine.arena.drain_limbo_up_to(items_max);
@@ -42,7 +42,7 @@ impl Handle {
 }
 
 impl Engine {
-    /// Moves one page of what was filled, if there may be another in this second. True: look again at once.
+    /// Moves one page to a large page, if another may be moved in this second. True: call again at once.
     fn move_to_large_page(&self, now: Now) -> bool {
         if self.large_pages == LargePages::Never {
             return false;

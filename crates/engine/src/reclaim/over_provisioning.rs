@@ -1,13 +1,13 @@
-//! Over-provisioning: without eviction (`-M`), a part of the memory is kept for garbage, and decides which stores are
-//! admitted.
+//! Over-provisioning: without eviction (`-M`) a part of the memory is reserved for garbage, which decides whether a
+//! store is admitted.
 //!
-//! A delete or replacement leaves a hole in the log. Compaction joins holes by moving what lives beside them: the
-//! higher the garbage ratio of a segment, the less is moved for each byte won. So a part of the memory is kept free of
-//! live bytes. A store that adds live bytes beyond the rest is refused; one that replaces as much is admitted, and some
-//! segment then has that garbage ratio.
+//! A delete or replacement leaves a hole in the log. Compaction joins holes by moving the live items between them: the
+//! higher the garbage ratio of a segment, the less is moved for each byte freed. So a part of the memory is kept free
+//! of live bytes. A store that would add live bytes to that part is refused. One that replaces as much is admitted, and
+//! some segment then has that garbage ratio.
 //!
-//! An expired item counts as live until it is found. Segments in which all have expired are found at once; the others
-//! only by looking at all items, which the background step does as soon as a store was refused.
+//! An expired item counts as live until it is found. Segments in which all items have expired are found at once, others
+//! only by scanning them, which the background step does as soon as a store was refused.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -17,15 +17,15 @@ use crate::log::segment::{LARGE, MAIN, SMALL};
 use crate::reclaim::victim::{RECLAIM_STEP_BYTES, ReclaimScope};
 use crate::request::WriteError;
 
-/// The part of the memory kept for garbage. At worst sixteen bytes are then moved for each that is stored.
+/// The part of the memory that is reserved for garbage. At worst sixteen bytes are moved for each byte stored.
 const OVER_PROVISIONING_PART: u64 = 16;
 
-/// How full the cache has been.
+/// How full the cache has been since memory was last plenty.
 #[derive(Default)]
 pub(crate) struct OverProvisioning {
-    /// The most live bytes since memory was plenty: with a store that was admitted, or when one was refused.
+    /// The most live bytes in that time, either with an admitted store or when one was refused.
     live_bytes_max: AtomicU64,
-    /// Segments to be searched for expired items since a store was refused.
+    /// Segments that are still to be searched for expired items, since a store was refused.
     unsearched: AtomicUsize,
 }
 
@@ -36,7 +36,7 @@ impl OverProvisioning {
         }
     }
 
-    /// So many segments more were searched: are there others?
+    /// Notes that `walked` more segments were searched. True: there are others.
     pub(crate) fn note_searched(&self, walked: usize) -> bool {
         let unsearched = self.unsearched.load(Relaxed);
         if unsearched == 0 {
@@ -46,7 +46,7 @@ impl OverProvisioning {
         unsearched > walked
     }
 
-    /// Memory is plenty.
+    /// Resets the state: memory is plenty.
     pub(crate) fn forget(&self) {
         if self.live_bytes_max.load(Relaxed) != 0 {
             self.live_bytes_max.store(0, Relaxed);
@@ -54,19 +54,19 @@ impl OverProvisioning {
     }
 }
 
-/// How many segments of so much memory are kept for garbage and for compaction.
+/// The number of segments that are reserved for garbage and for compaction, for so much memory.
 pub(crate) fn kept_segments(memory_bytes: u64, segment_bytes: usize, reserve: usize) -> u32 {
     (memory_bytes / segment_bytes as u64 / OVER_PROVISIONING_PART) as u32 + reserve as u32
 }
 
 impl Guard<'_> {
-    /// Admits a store that adds so many live bytes; always, where it replaces as much.
+    /// Admits or refuses a store that adds `added_bytes` live bytes. Always admits one that replaces as much.
     pub(crate) fn admit(&self, added_bytes: i64) -> Result<(), WriteError> {
         let engine = self.engine();
         if engine.admits(added_bytes) {
             return Ok(());
         }
-        // What has expired or was flushed counts as live until it is found, and a run until nobody sees it any more.
+        // Expired and flushed items count as live until they are found, and a run until no guard sees it.
         if self.reclaim_some(RECLAIM_STEP_BYTES, ReclaimScope::DeadOnly) > 0 || engine.arena.has_limbo() {
             engine.arena.drain_limbo();
             return Err(WriteError::TryAgain);
@@ -89,8 +89,8 @@ impl Engine {
             self.over_provisioning.note(live_bytes);
             return true;
         }
-        // The index takes memory after items have come, the ends of segments stay empty, and two who count at once
-        // count too little: none of that may refuse a store that replaces what was deleted.
+        // The index takes memory after items have come, the ends of segments stay empty, and two threads that count at
+        // once count too little. None of that may refuse a store that replaces what was deleted.
         left_bytes >= kept_bytes / 2 && live_bytes <= self.over_provisioning.live_bytes_max.load(Relaxed)
     }
 
@@ -102,7 +102,7 @@ impl Engine {
         }
     }
 
-    /// Bytes that are not live and could be won, garbage included. Below zero where the limit was lowered.
+    /// Bytes that are not live and could be freed, including garbage. Negative if the limit was lowered.
     fn usable_bytes(&self) -> i64 {
         let unused_bytes = self.arena.budget.limit_bytes() as i64 - self.arena.budget.used_bytes() as i64;
         let in_segments = self.arena.segments.capacity_bytes.load(Relaxed) as i64;
@@ -113,8 +113,8 @@ impl Engine {
     fn live_bytes(&self, queues: &[usize]) -> u64 {
         let counters =
             self.counters.iter().flat_map(|counters| queues.iter().map(|&at| &counters.queues[at]));
-        // One handle's may have wrapped around: items die by the hands of others. For a moment the sum can be below
-        // zero too: the death was counted after its handle had been read, and the birth is not seen yet.
+        // A single handle's counter may have wrapped around: other handles count its items' deaths. For a moment the
+        // sum may be negative too, if it includes a death but not yet the birth.
         let sum = counters.fold(0_u64, |sum, queue| sum.wrapping_add(queue.live_bytes.get()));
         (sum as i64).max(0) as u64
     }

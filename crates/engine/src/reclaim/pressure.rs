@@ -1,7 +1,7 @@
-//! How short of memory the cache is: four watermarks, and what follows at each.
+//! Memory pressure: four watermarks, and the consequences of each.
 //!
-//! *Spare* memory is in use already and free, or about to be: free segments, free runs, limbo. *Available* is what the
-//! budget still allows on top of that. *Kept* memory is [`Watermarks::kept_bytes`].
+//! *Spare* memory is in use, and free or about to be: free segments, free runs, limbo. *Available* memory is the spare
+//! memory and what the budget still allows. *Kept* memory is [`Watermarks::kept_bytes`].
 //!
 //! | level | reached when | what follows |
 //! |---|---|---|
@@ -14,9 +14,9 @@
 //!
 //! 1. Before memory is touched that was never used.
 //! 2. `over_provisioning.rs`.
-//! 3. Compaction waits for it: the later it comes, the more of each segment is garbage.
+//! 3. Compaction begins late on purpose: the later, the more of each segment is garbage.
 //!
-//! A level does not imply the one before: with few segments for many handles, two reserves are more than what is kept.
+//! A level does not imply the one before: with few segments for many handles, two reserves exceed the kept memory.
 //!
 //! [`WORK_FACTOR`]: crate::reclaim::supply::WORK_FACTOR
 
@@ -25,27 +25,27 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use crate::engine::Engine;
 use crate::reclaim::over_provisioning::kept_segments;
 
-/// A watermark that free memory can fall below. See the table above.
+/// A watermark of free memory. See the table above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pressure {
     /// Stores will soon take memory that was never used.
     Growing,
-    /// [`Pressure::Low`] comes when a segment or two are taken and none is emptied.
+    /// [`Pressure::Low`] is reached once a segment or two are taken and none is freed.
     Nearing,
     /// Less memory is available than should be.
     Low,
-    /// Segments have to be emptied.
+    /// Segments have to be reclaimed.
     Short,
 }
 
-/// Where the levels lie.
+/// The watermarks.
 pub(crate) struct Watermarks {
     evict: bool,
     segment_bytes: usize,
     /// Free segments that only compaction may take: see `Arena::reserve`.
     reserve: usize,
-    /// Free segments to keep at hand, so that a store need not wait for readers to leave an evicted one; without
-    /// eviction also those that are left to holes (`over_provisioning.rs`). Changes with the limit.
+    /// Free segments to keep ready, so that a store need not wait for readers to leave an evicted one. Without eviction
+    /// this includes the memory reserved for garbage (`over_provisioning.rs`). Changes with the limit.
     kept_segments: AtomicU32,
 }
 
@@ -66,7 +66,7 @@ impl Watermarks {
         Self { evict, segment_bytes, reserve, kept_segments: AtomicU32::new(kept) }
     }
 
-    /// Moves the marks to where they belong under another limit.
+    /// Adapts the watermarks to a new limit.
     pub(crate) fn set_limit(&self, memory_bytes: u64) {
         if !self.evict {
             let kept = kept_segments(memory_bytes, self.segment_bytes, self.reserve);
@@ -74,7 +74,7 @@ impl Watermarks {
         }
     }
 
-    /// Free segments to keep at hand.
+    /// The number of free segments to keep ready.
     pub(crate) fn kept_segments(&self) -> usize {
         self.kept_segments.load(Relaxed) as usize
     }
@@ -95,7 +95,7 @@ impl Watermarks {
 }
 
 impl Engine {
-    /// Is there less memory than at this watermark? What is in limbo counts as free.
+    /// True if memory is below this watermark. Memory in limbo counts as free.
     #[inline]
     pub(crate) fn is_under(&self, level: Pressure) -> bool {
         let (spare_bytes, wanted_bytes) = (self.arena.spare_bytes(), self.watermarks.bytes(level));
@@ -107,8 +107,8 @@ impl Engine {
         }
     }
 
-    /// Will a store find so many bytes when the guards of this moment have ended? Holds where the limit was lowered
-    /// too, and more has to go than comes back.
+    /// True if a store will find `bytes` once the present guards have ended. Correct also after the limit was lowered,
+    /// when more is freed than becomes available.
     pub(crate) fn is_coming(&self, bytes: usize) -> bool {
         self.arena.unused_bytes() + self.arena.spare_bytes()
             >= (bytes + self.arena.reserve * self.arena.segments.segment_bytes) as u64

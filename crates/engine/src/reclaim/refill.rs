@@ -1,7 +1,7 @@
-//! Refilling: new items go into the holes of a segment, and what lives there stays (`log/holes.rs`).
+//! Refilling: new items go into the holes of a segment, whose live items stay in place (`log/holes.rs`).
 //!
-//! First the holes of a claimed segment are made out; then the segment waits until all have unpinned who may still read
-//! what was dead by then; then the stream it belongs to opens it in place of a free one.
+//! First the holes of a claimed segment are mapped. Then the segment waits until every guard has ended that may read
+//! what was dead by then. Then its stream opens it in place of a free one.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -16,15 +16,15 @@ use crate::reclaim::Reclaimer;
 use crate::reclaim::pressure::Pressure;
 use crate::reclaim::victim::{AHEAD_ITEMS, BATCH, Victim};
 
-/// A segment of which more than this part was never filled is better emptied.
+/// A segment of which more than this part was never filled is better compacted.
 const FULL_PART: usize = 8;
-/// After so many segments of other streams, holes are left to whoever wants them.
+/// A pending refill is put back after this many segments were taken by other streams.
 const REFUSALS_MAX: u32 = 8;
 
-/// A segment whose holes its handle will fill, once nobody reads there any more.
+/// A segment whose holes are mapped, and will be filled once nobody reads there any more.
 pub(crate) struct PendingRefill {
     pub(super) id: SegmentId,
-    /// The guards that may read there were pinned in this epoch or before.
+    /// The guards that may read there were pinned in this epoch or an earlier one.
     epoch: u64,
     pub(super) hole_map: HoleMap,
     /// How often another stream took a segment meanwhile.
@@ -32,7 +32,7 @@ pub(crate) struct PendingRefill {
 }
 
 impl Reclaimer {
-    /// The segment whose holes were made out, if it is of this stream, has room, and nobody reads there any more.
+    /// The pending refill, if it belongs to this stream, has room, and nobody reads its holes any more.
     pub(super) fn take_refill(
         &mut self,
         engine: &Engine,
@@ -61,8 +61,8 @@ impl Reclaimer {
         None
     }
 
-    /// May what lives in a sealed segment stay where it is? If the handle fills segments of that stream, and most holes
-    /// of this one were filled the last time.
+    /// True if the live items of a sealed segment may stay in place: the handle fills segments of that stream, and most
+    /// holes of this segment were filled the last time.
     fn may_refill(&self, engine: &Engine, id: SegmentId) -> bool {
         let segments = &engine.arena.segments;
         let segment = segments.get(id);
@@ -76,21 +76,21 @@ impl Reclaimer {
             && !segment.has_unfilled_holes.load(Relaxed)
     }
 
-    /// What to do with a segment that was claimed.
+    /// How to reclaim a segment that was claimed.
     pub(super) fn mode(&self, engine: &Engine, id: SegmentId, mode: ReclaimMode) -> ReclaimMode {
         if mode == ReclaimMode::Compact && self.may_refill(engine, id) { ReclaimMode::Refill } else { mode }
     }
 
-    /// A stream took a segment, or the holes of one: chooses what is emptied while that is filled, if anything.
+    /// A stream took a segment, or the holes of one: chooses the victim to reclaim while that is being filled, if any.
     pub(super) fn note_supplied(&mut self, engine: &Engine, stream: WriteStream, is_refill: bool) {
         self.busiest = Some(stream);
         if self.victim.is_none() {
-            // One goes, one comes: stores see to it while they fill the other.
+            // One segment is freed for one that was taken: stores reclaim it while they fill the other.
             self.victim = self.victim_ahead(engine, is_refill);
         }
     }
 
-    /// What to empty, or to look for holes in, although there is memory enough, so that it need not be used.
+    /// A victim to reclaim although there is enough memory, so that unused memory need not be touched.
     fn victim_ahead(&self, engine: &Engine, is_refill: bool) -> Option<Victim> {
         let segments = &engine.arena.segments;
         let id = if is_refill && engine.is_under(Pressure::Nearing) {
@@ -104,14 +104,14 @@ impl Reclaimer {
         Some(engine.victim(id, self.mode(engine, id, ReclaimMode::Compact)))
     }
 
-    /// The holes of the victim are known: it is the next to be written to, as soon as nobody reads there any more.
+    /// Makes the victim, whose holes are mapped, the pending refill.
     pub(super) fn await_unpins(&mut self, engine: &Engine, id: SegmentId) {
         let epoch = engine.arena.segments.hold_for_refill(id, &engine.arena.epochs);
         let hole_map = std::mem::take(&mut self.hole_map);
         self.pending_refill = Some(PendingRefill { id, epoch, hole_map, refusals: 0 });
     }
 
-    /// Leaves it to whoever wants it.
+    /// Returns the pending refill to its queue.
     pub(super) fn put_pending_refill_back(&mut self, engine: &Engine) -> bool {
         let pending_refill = self.pending_refill.take();
         let segments = &engine.arena.segments;
@@ -120,7 +120,7 @@ impl Reclaimer {
 }
 
 impl Guard<'_> {
-    /// Looks for holes in the next few items of a victim.
+    /// Maps the holes among the next few items of a victim.
     pub(super) fn find_holes(&self, victim: &mut Victim) {
         let arena = &self.engine().arena;
         let mut reclaimer = self.handle.reclaimer.borrow_mut();

@@ -1,7 +1,7 @@
-//! Supply: where those who write items get memory.
+//! Supply: where stores get memory.
 //!
-//! The allocator appends to open segments and knows no more. What it lacks comes from here: a segment whose holes can
-//! be filled, one from the pool, one that becomes free as others are emptied.
+//! The allocator only appends to open segments. New ones come from here: a segment whose holes can be filled, a free
+//! one from the pool, or one that victims are reclaimed for.
 
 use std::iter;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,24 +19,25 @@ use crate::reclaim::pressure::Pressure;
 use crate::reclaim::victim::{RECLAIM_STEP_BYTES, ReclaimScope};
 use crate::request::{Expiry, WriteError};
 
-/// How many bytes of a victim are looked at for each byte stored, while memory is low.
+/// Bytes of a victim that are examined for each byte stored, while memory is low.
 pub(crate) const WORK_FACTOR: usize = 4;
-/// The same without eviction: little of a victim is garbage then.
+/// The same without eviction, where little of a victim is garbage.
 const COMPACTION_FACTOR: usize = 16;
 
-/// Large items that one request empties at most for their address space; each may first lose the priority of its reads.
+/// Large items that one request examines at most for their address space: each may first lose the priority of its
+/// reads.
 const RUNS_STEP: usize = 16;
 
-/// Who wants a segment.
+/// Why a segment is wanted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Store,
-    /// May take the reserve: it gives back more than it takes.
+    /// May take the reserve: compaction gives back more than it takes.
     Compaction,
 }
 
 impl Guard<'_> {
-    /// Allocation for a new item in an open segment, in place of an old one; reclaims if need be.
+    /// Allocates space for a new item that replaces an old one. Reclaims if need be.
     #[inline]
     pub(crate) fn append(
         &self,
@@ -59,7 +60,7 @@ impl Guard<'_> {
         self.append_or_make_room(|| self.append_now(request))
     }
 
-    /// The same where nothing may be evicted and most of the memory lives.
+    /// The same where nothing may be evicted and most of the memory is live.
     #[cold]
     fn append_over_provisioned(
         &self,
@@ -71,7 +72,7 @@ impl Guard<'_> {
             self.reclaim_some((request.bytes * COMPACTION_FACTOR).min(RECLAIM_STEP_BYTES), ReclaimScope::Any);
         }
         self.append_or_make_room(|| {
-            // What is open is left to the victim in hand, if its items could find no other place.
+            // The room in open segments is left to the current victim, if its items have no other place.
             let is_moving = self.handle.reclaimer.borrow().victim.is_some();
             if is_moving && !self.engine().arena.has_reserve() {
                 Err(AllocError::Memory)
@@ -106,8 +107,8 @@ impl Guard<'_> {
         AllocRequest { stream, weight, expiry, bytes }
     }
 
-    /// Allocation in an open segment; opens one if one is at hand. Evicts nothing, and takes no lock but the pool's and
-    /// the queues', so it may be called while a bucket is locked.
+    /// Allocates space in an open segment, or opens one if there is a free one. Evicts nothing. Takes no lock but the
+    /// pool's and the queues', so it may be called while a bucket is locked.
     #[inline(always)]
     pub(super) fn allocate(&self, request: AllocRequest, purpose: Purpose) -> Option<Allocation> {
         let engine = self.engine();
@@ -119,7 +120,7 @@ impl Guard<'_> {
         }
     }
 
-    /// Allocation where the stream's own segment has no room: in a new one of that stream, or beside others.
+    /// Allocates where the stream's own segment has no room: in a new segment of that stream, or in another stream's.
     #[cold]
     fn supply(
         &self,
@@ -143,8 +144,8 @@ impl Guard<'_> {
         if let Some(full) = allocator.close(arena, stream) {
             engine.seal(full);
         }
-        // Without eviction and while memory is low, room in one open segment is none for others: there the streams
-        // share.
+        // Without eviction and with low memory, room in another stream's open segment must not be wasted: streams share
+        // segments.
         let is_sharing = !engine.evict && engine.is_under(Pressure::Low);
         if allocator.open_count() < engine.open_max && !is_sharing
             || !allocator.has_room_beside(&request, flush_mark)
@@ -160,7 +161,7 @@ impl Guard<'_> {
             let is_refill = refill.is_some();
             let opened = match refill {
                 Some(refill) => {
-                    // What lives there is worth what it would be if it were copied.
+                    // The live items get the weight that they would have as copies.
                     let weight =
                         refill.hole_map.live_items * engine.policy.insert_priority.at_first(stream.queue);
                     let id = refill.id;
@@ -179,8 +180,8 @@ impl Guard<'_> {
         allocator.append_nearest(arena, &request, flush_mark)
     }
 
-    /// A run for an item of `item_bytes`, with memory for its first `bytes` at least; `missing_bytes` of it are still
-    /// to come.
+    /// Takes a run for an item of `item_bytes`, with memory for at least its first `bytes`. `missing_bytes` of the item
+    /// are still to come.
     pub(crate) fn take_run(
         &self,
         item_bytes: usize,
@@ -188,7 +189,7 @@ impl Guard<'_> {
         missing_bytes: usize,
     ) -> Result<Run, WriteError> {
         self.report_items(64);
-        // Runs have whole pages: room for less is none.
+        // Runs have whole pages.
         let bytes = bytes.next_multiple_of(PAGE_BYTES);
         let take = || self.engine().arena.take_run(item_bytes, bytes);
         take().or_else(|error| match error {
@@ -197,8 +198,8 @@ impl Guard<'_> {
         })
     }
 
-    /// Where there is memory but no address space for a run: takes it from an upload that makes way, else from large
-    /// items that nobody reads. What lies elsewhere would not help.
+    /// With memory but no address space for a run: revokes an upload with a weaker claim, else evicts large items that
+    /// nobody reads. Evicting small items would not help.
     #[cold]
     fn make_space(
         &self,
@@ -212,7 +213,7 @@ impl Guard<'_> {
         }
         match engine.arena.revoke_upload(missing_bytes as u64, self.now()) {
             Some(true) => return Err(WriteError::TryAgain),
-            // Items do not go for what may never come.
+            // Items are not evicted for a value that may never arrive.
             Some(false) => {}
             None if engine.evict => {
                 let runs = iter::from_fn(|| engine.policy.next_run(&engine.arena.segments)).take(RUNS_STEP);
@@ -230,16 +231,16 @@ impl Guard<'_> {
         })
     }
 
-    /// More memory for a run that has some.
+    /// Charges more memory for a run that has some.
     pub(crate) fn charge(&self, id: SegmentId, memory_bytes: usize, bytes: usize) -> Result<(), WriteError> {
         let extend = || self.engine().arena.extend_run(id, memory_bytes as u64, bytes as u64);
         let take = || if extend() { Ok(()) } else { Err(AllocError::Memory) };
         take().or_else(|error| self.make_room(error, bytes, take))
     }
 
-    /// Where there is no memory, empties a little and lets others run before whoever asks tries again. What is emptied
-    /// now comes back no sooner than what is in limbo already, so while enough is there evicting more would help
-    /// nobody.
+    /// Without memory: reclaims a little, and lets other connections run before the caller tries again. What is
+    /// reclaimed now is freed no sooner than what is in limbo already, so while there is enough of that, evicting more
+    /// would not help.
     #[cold]
     fn make_room<R>(
         &self,
@@ -257,7 +258,7 @@ impl Guard<'_> {
         if has_begun || self.engine().arena.has_limbo() || self.engine().seal_parked() {
             return Err(WriteError::TryAgain);
         }
-        // Others are at work with all segments that there are, and will park them.
+        // Other handles hold all segments, and will park them.
         if self.engine().evict
             && self.engine().is_crowded
             && bytes <= self.engine().arena.segments.segment_bytes
@@ -270,7 +271,7 @@ impl Guard<'_> {
 }
 
 impl Engine {
-    /// A free segment from the pool, or a new one.
+    /// Takes a free segment from the pool, or gives memory to a new one.
     fn take_segment(&self, purpose: Purpose) -> Option<SegmentId> {
         if !self.evict && !self.is_under(Pressure::Low) {
             self.over_provisioning.forget();

@@ -1,4 +1,4 @@
-//! Victims: which segment or run is emptied next, and how far that has come.
+//! Victims: the segment or run to reclaim next, and the progress of that.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -8,15 +8,15 @@ use crate::log::offset::Offset;
 use crate::log::segment::SegmentId;
 use crate::policy::queues::ReclaimMode;
 
-/// What one request empties at most, in bytes of victims, before it lets others run: a hundred microseconds with small
+/// Bytes of victims that one request examines before it lets other connections run: a hundred microseconds with small
 /// items.
 pub(crate) const RECLAIM_STEP_BYTES: usize = 32 << 10;
-/// Items whose index lines are fetched ahead of the work on them.
+/// Items whose index lines are prefetched together.
 pub(super) const BATCH: usize = 8;
-/// How many items ahead the header of one is fetched. Items that share a segment are of about the same size.
+/// How many items ahead an item's header is prefetched. Items that share a segment have similar sizes.
 pub(super) const AHEAD_ITEMS: usize = 20;
 
-/// A segment or run being emptied.
+/// A segment or run that is being reclaimed.
 #[derive(Clone, Copy)]
 pub(crate) struct Victim {
     pub(crate) id: SegmentId,
@@ -25,20 +25,20 @@ pub(crate) struct Victim {
     pub(super) end: Offset,
 }
 
-/// What may be emptied.
+/// What may be reclaimed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReclaimScope {
-    /// What the handle is emptying already.
+    /// The handle's present victim only.
     InProgress,
-    /// That, then what has expired or was flushed.
+    /// That, then expired and flushed segments.
     DeadOnly,
-    /// That, then garbage, then (with eviction) whatever is due.
+    /// That, then garbage, then (with eviction) what is due.
     Any,
 }
 
 impl Guard<'_> {
-    /// Looks at up to `bytes_max` bytes of victims (but at least at one item). Returns how many it looked at; 0:
-    /// nothing to empty.
+    /// Examines up to `bytes_max` bytes of victims (at least one item). Returns how many it examined; 0: there is no
+    /// victim.
     pub(crate) fn reclaim_some(&self, bytes_max: usize, scope: ReclaimScope) -> usize {
         let mut done = 0;
         while done < bytes_max.max(1) {
@@ -63,7 +63,7 @@ impl Guard<'_> {
             }
             if self.reclaim_batch(&mut victim).is_err() {
                 if self.engine().evict {
-                    // Space is to come.
+                    // Waits for space.
                     self.handle.reclaimer.borrow_mut().victim = Some(victim);
                 } else {
                     self.engine().policy.put_back(&self.engine().arena.segments, victim.id);
@@ -75,7 +75,7 @@ impl Guard<'_> {
                 self.handle.reclaimer.borrow_mut().victim = Some(victim);
             } else {
                 self.engine().arena.retire_segment(victim.id);
-                // An empty tail still took the work of choosing.
+                // Choosing a victim took work even if only its empty tail was left.
                 done += 64;
             }
         }
@@ -97,7 +97,7 @@ impl Guard<'_> {
             Some((id, mode)) => (id, reclaimer.mode(engine, id, mode)),
             None if only_dead => return None,
             None if !engine.evict => most_dead()?,
-            // Nothing else is left: it has to be emptied after all.
+            // There is no other victim: the pending refill has to be reclaimed after all.
             None if reclaimer.put_pending_refill_back(engine) => next()?,
             None => return None,
         };
@@ -106,7 +106,7 @@ impl Guard<'_> {
 }
 
 impl Engine {
-    /// A segment that was claimed to be emptied.
+    /// Makes a victim of a claimed segment.
     pub(super) fn victim(&self, id: SegmentId, mode: ReclaimMode) -> Victim {
         let segments = &self.arena.segments;
         Victim { id, mode, next: segments.first(id), end: segments.end(id) }

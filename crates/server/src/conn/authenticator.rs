@@ -1,6 +1,5 @@
-//! Who may use the server: the password file of `-Y` or `-S`, and what checking a password may cost.
-//!
-//! One guard stands at every listener. There is none without these options.
+//! Authentication: the password file of `-Y` or `-S`, and a limit on the cost of checking passwords. Without these
+//! options there is no authenticator.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -14,7 +13,7 @@ use crate::startup::options::{EXIT_FAILURE, EXIT_OS_ERROR, EXIT_USAGE, Refusal};
 use crate::startup::random;
 use crate::startup::settings::Settings;
 
-/// The passwords, and how they are asked for.
+/// The passwords, and how clients send them.
 #[derive(Debug)]
 pub struct Authenticator {
     scheme: Scheme,
@@ -24,11 +23,11 @@ pub struct Authenticator {
     pace: Mutex<Pace>,
 }
 
-/// When expensive checks may run: one at a time.
+/// The pace of expensive checks: one at a time.
 #[derive(Debug)]
 struct Pace {
     is_checking: bool,
-    /// When the next one may begin; while one runs, when that is likely to be.
+    /// When the next check may begin; while one runs, when it is likely to end.
     next: Instant,
     /// How long the last one took.
     took: Duration,
@@ -50,7 +49,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// What clients speak, whatever a listener would let them: the one dialect in which they can log in.
+    /// The dialect of all clients, whatever the listener says: the only one in which they can log in.
     pub fn dialect(self) -> Dialect {
         match self {
             Self::Ascii => Dialect::Text,
@@ -60,8 +59,8 @@ impl Scheme {
 }
 
 impl Authenticator {
-    /// The guard that the settings ask for. Reads the password file, so rights to it must not be given up yet. Errors:
-    /// no file, or one that cannot be read or understood.
+    /// The authenticator that the settings ask for. Reads the password file, so call it before dropping privileges.
+    /// Errors: there is no file, or it cannot be read or parsed.
     pub fn new(settings: &Settings) -> Result<Option<Self>, Refusal> {
         let (scheme, path) = match (&settings.auth_file, settings.sasl) {
             (Some(path), _) => (Scheme::Ascii, path.clone()),
@@ -93,8 +92,8 @@ impl Authenticator {
         &self.path
     }
 
-    /// Reads the file again. Who is in stays in. If the file cannot be used the passwords stay as they are, and the
-    /// journal says why.
+    /// Reads the file again. Clients that are logged in stay so. If the file cannot be used the passwords stay as they
+    /// are, and the journal says why.
     pub fn reload(&self) {
         match read(&self.path, self.scheme, &self.secret) {
             Ok(table) => {
@@ -111,11 +110,11 @@ impl Authenticator {
         Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether this is the user's password. `Err`: ask again at that moment.
+    /// True if this is the user's password. `Err`: ask again at that moment.
     ///
-    /// What a microsecond cannot tell costs milliseconds, in which a worker serves nobody. So there is one such check
-    /// at a time in the whole server, and a pause after it: whoever tries passwords can take a worker a fifth of its
-    /// time, and all who would log in that way wait in turn.
+    /// A password that the table cannot judge at once costs milliseconds to check, in which a worker serves nobody. So
+    /// the whole server runs one such check at a time, with a pause after it: guessing passwords takes at most a fifth
+    /// of a worker's time, and logins that need the check queue up.
     pub(crate) fn check(&self, user: &[u8], password: &[u8]) -> Result<bool, Instant> {
         let table = self.table();
         if let Some(is_right) = table.check(user, password) {
@@ -124,7 +123,7 @@ impl Authenticator {
         let start = Instant::now();
         let mut pace = self.pace();
         if pace.is_checking || start < pace.next {
-            // Whoever comes while a check takes longer than the last one asks again a little later.
+            // A check that is running may take longer than the last one: then the caller asks again a little later.
             return Err(pace.next.max(start + RETRY));
         }
         pace.is_checking = true;
@@ -152,11 +151,11 @@ fn random_secret() -> Result<[u8; 32], Refusal> {
 
 /// memcached: the environment variable with the password file of SASL.
 const SASL_FILE: &str = "MEMCACHED_SASL_PWDB";
-/// The pause after a dear check, in times of what it took.
+/// The pause after an expensive check, as a multiple of its duration.
 const PAUSE_FACTOR: u32 = 4;
-/// How long the first expensive check is taken to last.
+/// The assumed duration of the first expensive check.
 const FIRST_CHECK: Duration = Duration::from_millis(5);
-/// How long to wait for a check that lasts longer than the last one did.
+/// How long to wait for a check that takes longer than the last one.
 const RETRY: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
@@ -179,7 +178,7 @@ mod tests {
         };
         assert_eq!(authenticator.check(b"user", b"pen"), Ok(false));
         let when = authenticator.check(b"user", b"pencil").expect_err("it is too early");
-        // Whoever comes at the moment that was named is not sent away again.
+        // At the moment that was named the caller is not sent away again.
         std::thread::sleep(when.saturating_duration_since(Instant::now()));
         assert_eq!(authenticator.check(b"user", b"pencil"), Ok(true));
         // Known by now, so it never waits.

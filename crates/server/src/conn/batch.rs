@@ -1,9 +1,9 @@
-//! Requests that arrived together: framed one after the other, their keys hashed and their memory fetched ahead, then
-//! executed in order by one loop, [`Batch::execute`].
+//! Requests that arrived together. They are framed one after the other, their keys are hashed and their memory is
+//! prefetched; then one loop, [`Batch::execute`], executes them in order.
 //!
-//! Four kinds of batch go through it: lines `get <key>` and lines `set <key> <flags> <exptime> <bytes>` with their
-//! values, which are most of what caches are asked and are framed with one look at each; whole requests of any kind;
-//! and the keys of one get of many.
+//! There are four kinds of batch: lines `get <key>`; lines `set <key> <flags> <exptime> <bytes>` with their values;
+//! whole requests of any kind; and the keys of one get of many keys. The first two are most of the load, and are framed
+//! in one pass.
 
 use std::ops::Range;
 
@@ -26,17 +26,17 @@ pub struct Prefetched<'i> {
     pub(crate) hash: Hash,
 }
 
-/// Requests that are executed together, and the hashes of those among them that have one plain key.
+/// Requests that are executed together, and the hashes of those that have a single plain key.
 pub(crate) struct Batch<R> {
     requests: ArrayVec<R, BATCH_REQUESTS_MAX>,
     hashes: ArrayVec<Hash, BATCH_REQUESTS_MAX>,
-    /// They change what is under their keys.
+    /// All of the requests change the items of their keys.
     are_changes: bool,
 }
 
 /// A request of a batch, or a key of a list.
 pub(crate) trait Framed {
-    /// Where the next one begins, counted from where the batch does.
+    /// Where the next request begins, counted from the start of the batch.
     fn end(&self) -> usize;
 
     /// Does the batch hold a hash for it?
@@ -67,15 +67,15 @@ pub(crate) struct FramedRequest<'i> {
     is_hashed: bool,
 }
 
-/// What stands behind a batch; places are counted from where the batch begins.
+/// What follows a batch. Positions are counted from the start of the batch.
 pub(crate) enum Tail<'i> {
-    /// Nothing, or more than a batch has room for.
+    /// Nothing, or more than fits into a batch.
     None,
     /// A get of many keys, which begin at byte `keys_at` of its line.
     List { range: Range<usize>, get: Get<'i>, form: text::TextForm, keys_at: usize },
     /// A message of a login.
     Login,
-    /// Something that has not arrived whole, or cannot be served.
+    /// A request that has not arrived whole, or cannot be served.
     Partial { at: usize, frame: Frame<'i> },
 }
 
@@ -84,8 +84,8 @@ impl<R: Framed> Batch<R> {
         Self { requests: ArrayVec::new(), hashes: ArrayVec::new(), are_changes }
     }
 
-    /// Executes the requests in order, until one of them wants the connection to do something else than go on. What is
-    /// done with is added to `progress`.
+    /// Executes the requests in order, until one of them wants something else of the connection. Adds what it consumed
+    /// to `progress`.
     #[inline(always)]
     fn execute<'t>(
         &self,
@@ -94,7 +94,7 @@ impl<R: Framed> Batch<R> {
         mut execute: impl FnMut(&mut Executor<'_, '_, '_, 't>, &R, Option<Prepared<'t>>) -> Done,
     ) -> Option<Next> {
         let guard = executor.guard;
-        // Borrowed, not moved: they are a kilobyte.
+        // Borrowed, not moved: the hints take a kilobyte.
         let hinted;
         let hints = if self.hashes.len() > 1 {
             hinted = if self.are_changes {
@@ -120,10 +120,10 @@ impl<R: Framed> Batch<R> {
                 break Some(Next::Wait(Waiting::Memory));
             }
             executed += 1;
-            executor.gives_up = false;
+            executor.deadline_passed = false;
             match done {
-                Done::Answered if !executor.is_sated() => {}
-                Done::Answered => break Some(Next::Wait(Waiting::Turn)),
+                Done::Answered if !executor.has_used_its_share() => {}
+                Done::Answered => break Some(Next::Wait(Waiting::Yield)),
                 Done::Close(reason) => break Some(Next::Close(reason)),
                 Done::Watch(streams) => break Some(Next::Watch(streams)),
                 Done::TryAgain | Done::Begun | Done::Failed => break None,
@@ -131,7 +131,7 @@ impl<R: Framed> Batch<R> {
         };
         if let Some(last) = self.requests[..executed].last() {
             progress.consumed += last.end();
-            // At most a batch of them.
+            // At most one batch.
             progress.requests += executed as u32;
         }
         next
@@ -171,8 +171,8 @@ pub(crate) fn serve_plain_gets(
     Some(next)
 }
 
-/// Carries out the plain sets at the head of `input`, if there are enough of them to be worth it: at most
-/// `requests_max`.
+/// Executes the plain sets at the head of `input`, at most `requests_max`, if there are enough of them for a batch of
+/// their own.
 #[inline]
 pub(crate) fn serve_plain_sets(
     executor: &mut Executor<'_, '_, '_, '_>,
@@ -205,7 +205,7 @@ pub(crate) fn serve_plain_sets(
     Some(next)
 }
 
-/// Adds the plain sets at the head of `input` that are there whole.
+/// Adds the plain sets at the head of `input` that have arrived whole.
 fn frame_plain_sets<'i>(batch: &mut Batch<FramedSet<'i>>, input: &'i [u8], requests_max: usize) {
     let mut end = 0;
     while batch.requests.len() < requests_max
@@ -219,8 +219,8 @@ fn frame_plain_sets<'i>(batch: &mut Batch<FramedSet<'i>>, input: &'i [u8], reque
     }
 }
 
-/// Looks up keys of a list until their replies are enough for one turn. `None`: all of them; else how many bytes of the
-/// list are still to be looked up, and what is to happen before.
+/// Looks up keys of a list until their replies fill the connection's share of a round. `None`: all keys are done; else
+/// how many bytes of the list are left, and what the connection wants before.
 pub(crate) fn look_up(
     executor: &mut Executor<'_, '_, '_, '_>,
     get: Get<'_>,
@@ -265,7 +265,7 @@ pub(crate) fn look_up(
             return None;
         }
     }
-    Some((keys.rest().len(), Next::Wait(Waiting::Turn)))
+    Some((keys.rest().len(), Next::Wait(Waiting::Yield)))
 }
 
 impl<'i> Batch<FramedRequest<'i>> {
@@ -274,8 +274,8 @@ impl<'i> Batch<FramedRequest<'i>> {
         Self::new(true)
     }
 
-    /// Adds the whole requests of any kind at the head of `input`, at most `requests_max`, the first of which has no
-    /// line feed in its first `scanned_bytes`. Says what stands behind them.
+    /// Adds the whole requests of any kind at the head of `input`, at most `requests_max`. The first of them has no
+    /// line feed in its first `scanned_bytes`. Returns what follows them.
     #[inline]
     pub(crate) fn frame(
         &mut self,
@@ -318,7 +318,7 @@ impl<'i> Batch<FramedRequest<'i>> {
         Tail::None
     }
 
-    /// Executes them. Those of a datagram may not be about the server.
+    /// Executes the requests. Those of a datagram may not be administrative.
     pub(crate) fn serve(
         &self,
         executor: &mut Executor<'_, '_, '_, '_>,
@@ -353,7 +353,7 @@ impl<'i> Batch<FramedRequest<'i>> {
     }
 }
 
-/// As [`Guard::prepare`], unless that was done already.
+/// As [`Guard::prepare`], unless the key was hashed already.
 #[inline]
 fn hash(guard: &Guard<'_>, key: &[u8], prefetched: &mut Option<Prefetched<'_>>) -> Hash {
     match prefetched {
@@ -399,11 +399,11 @@ impl Framed for FramedRequest<'_> {
 pub(crate) enum Frame<'a> {
     /// A request and the value that belongs to it.
     Whole { request: Request<'a>, value: &'a [u8], bytes: usize },
-    /// A request whose value has not arrived whole; what comes before that does.
+    /// A request whose value has not arrived whole, and the bytes before that value.
     Head { request: Request<'a>, head_bytes: usize },
-    /// Not even that.
+    /// Less than a request.
     NoHead,
-    /// Nothing that can be served.
+    /// Not servable: the connection is to be closed.
     Close,
 }
 
@@ -426,7 +426,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// The key to fetch ahead, and to be counted: of commands with one plain key.
+/// The key to prefetch and to count, of commands with a single plain key.
 pub(crate) fn single_key<'a>(command: &Command<'a>) -> Option<&'a [u8]> {
     let key = match command {
         Command::Get(get) => {
@@ -448,11 +448,11 @@ pub(crate) fn line_end_bytes(line: &[u8]) -> usize {
     if line.ends_with(b"\r\n") { 2 } else { 1 }
 }
 
-/// How plain gets and sets want to be answered.
+/// The form of plain gets and sets.
 const PLAIN: Form<'_> = Form::Text(text::TextForm { noreply: false, with_cas: false });
-/// Requests that are framed and fetched ahead together.
+/// Requests that are framed and prefetched together.
 pub(crate) const BATCH_REQUESTS_MAX: usize = larder_engine::BATCH_MAX;
-/// Fewer plain sets are left to a batch of all kinds, if something else is behind them to be fetched ahead with them.
+/// Fewer plain sets are left to a batch of any kind if something follows that can be prefetched with them.
 const SETS_MIN: usize = 8;
-/// Batches of keys of one list before others have their turn.
+/// Batches of keys of one list before the connection yields.
 const KEY_BATCHES_MAX: usize = 64;

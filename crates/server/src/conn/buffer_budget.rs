@@ -1,8 +1,9 @@
 //! The memory of connections: requests that have not come whole, and replies that were not taken yet.
 //!
-//! It lies outside of the cache, so it has a budget of its own. A little of it each connection has for itself; what
-//! goes beyond is charged, and refused where a connection would hold more than it leaves to all others (as the queues
-//! of a switch share its memory: Choudhury and Hahne, "Dynamic queue length thresholds", 1998). No item goes for it.
+//! This memory lies outside of the cache, so it has a budget of its own. Each connection has a small free allowance;
+//! what exceeds it is charged, and refused where a connection would hold more than it leaves to all others (dynamic
+//! thresholds, as in shared-memory switches: Choudhury and Hahne, "Dynamic queue length thresholds", 1998). No item is
+//! evicted for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,14 +15,14 @@ pub struct BufferBudget {
     used_bytes: AtomicU64,
 }
 
-/// What a connection holds for one purpose. Gives it back when it goes.
+/// The charge of one connection for one purpose. Dropping it gives the memory back.
 #[derive(Default)]
 pub(crate) struct BufferCharge {
     charged: Option<(Arc<BufferBudget>, u64)>,
 }
 
 impl BufferBudget {
-    /// Of a cache of `memory_bytes`; `limit_bytes`: what was asked for (`-o read_buf_mem_limit`), 0: nothing was.
+    /// The budget of a server with `memory_bytes` of cache. `limit_bytes`: `-o read_buf_mem_limit`; 0: not set.
     pub fn new(limit_bytes: u64, memory_bytes: u64) -> Self {
         let limit_bytes = match limit_bytes {
             0 => (memory_bytes / MEMORY_PART).max(LIMIT_BYTES_MIN),
@@ -30,19 +31,19 @@ impl BufferBudget {
         Self { limit_bytes, used_bytes: AtomicU64::new(0) }
     }
 
-    /// Charged to it, in bytes.
+    /// Bytes charged.
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Relaxed)
     }
 
-    /// What may be charged to it, in bytes.
+    /// Bytes that may be charged.
     pub fn limit_bytes(&self) -> u64 {
         self.limit_bytes
     }
 }
 
 impl BufferCharge {
-    /// It holds so many bytes from now on. False, and nothing has changed: there are not so many for it.
+    /// Sets the charge to `bytes`. False: the budget does not allow it, and nothing has changed.
     pub(crate) fn resize(&mut self, buffers: &Arc<BufferBudget>, bytes: usize) -> bool {
         let charge = charge(bytes);
         let before = self.charge();
@@ -61,7 +62,7 @@ impl BufferCharge {
         true
     }
 
-    /// The same where the bytes are there already, and of one read or one answer.
+    /// The same for bytes that are there already, of one read or one reply. Always succeeds.
     pub(crate) fn force(&mut self, buffers: &Arc<BufferBudget>, bytes: usize) {
         if !self.resize(buffers, bytes) {
             let charge = charge(bytes);
@@ -102,11 +103,11 @@ fn charge(bytes: usize) -> u64 {
     bytes.saturating_sub(FREE_BYTES) as u64
 }
 
-/// So much a connection has for itself, for each purpose: as much as memcached reads at once.
+/// The free allowance of a connection for each purpose: as much as memcached reads at once.
 pub(crate) const FREE_BYTES: usize = 16 << 10;
 /// The part of the cache's memory that connections may take besides ...
 const MEMORY_PART: u64 = 16;
-/// ... and how much at least.
+/// ... and at least this much.
 const LIMIT_BYTES_MIN: u64 = 32 << 20;
 
 #[cfg(test)]

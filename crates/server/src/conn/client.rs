@@ -1,34 +1,34 @@
-//! A client, as others see it: for `stats conns`, and for whoever watches.
+//! A client as others see it: for `stats conns`, and for watchers.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
-/// A client, as others see it. Its worker writes, anybody reads.
+/// A client as others see it. Written by its worker, read by anyone.
 #[derive(Debug)]
 pub struct Client {
     /// Its descriptor, by which memcached's tools know it.
     pub fd: i32,
-    /// Where it calls from.
+    /// Its address.
     pub peer: Peer,
-    /// Which of the server's listeners it came by: in the order of the server's sockets.
+    /// The listener that accepted it: its index among the server's sockets.
     pub listener: u16,
     state: AtomicU8,
     input_secs: AtomicU32,
 }
 
-/// Where a client calls from.
+/// The address of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// An address.
     Tcp(SocketAddr),
-    /// The same machine: such clients have no name.
+    /// A Unix socket; its clients have no address.
     Unix,
-    /// Whoever sends datagrams.
+    /// Any source of datagrams.
     Udp,
 }
 
-/// What a client waits for. memcached's names are of its own innards; these are the ones a tool can meet.
+/// What a client waits for: those of memcached's states that a tool can meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
@@ -38,14 +38,14 @@ pub enum State {
     ParseCommand,
     /// It sends a value.
     Value,
-    /// It is to read replies.
+    /// Its replies wait until it reads.
     Write,
     /// It watches.
     Watch,
 }
 
 impl Client {
-    /// One that has just come.
+    /// A client that has just connected.
     pub fn new(fd: i32, peer: Peer, listener: usize, now_secs: u32) -> Self {
         Self {
             fd,
@@ -56,7 +56,7 @@ impl Client {
         }
     }
 
-    /// Whoever sends a datagram.
+    /// All sources of datagrams together.
     pub fn of_datagrams() -> Self {
         Self::new(0, Peer::Udp, 0, 0)
     }

@@ -1,17 +1,17 @@
-//! A connection without its socket: takes the bytes that were received, executes what they ask for, offers its replies,
-//! and is told how much of them was sent.
+//! A connection without its socket. It takes the bytes that were received, executes the requests in them, offers their
+//! replies, and is told how much of those was sent.
 //!
-//! Whoever owns it calls, in this order:
-//! - [`Connection::next`] says what it wants. While that is [`Next::Read`]: [`Connection::window`], to receive a large
-//!   value straight into its place, or else [`Connection::on_bytes`] with what was received; [`Connection::on_bytes`]
-//!   without bytes after [`Next::Wait`].
-//! - the replies of that call are in the [`Output`] given to it: valid as long as the guard, so to be sent, and
-//!   [`Connection::on_sent`] to be called, before that is dropped.
-//! - [`Connection::keep_input`] with the bytes that are left.
-//! - while it wants [`Next::Send`]: [`Connection::poll_output`], and [`Connection::on_output_sent`].
+//! Its owner calls, in this order:
+//! - [`Connection::next`] says what the connection wants. While that is [`Next::Read`], call [`Connection::window`] to
+//!   receive a large value straight into its place, or else [`Connection::on_bytes`] with what was received. After
+//!   [`Next::Wait`] call [`Connection::on_bytes`] without bytes.
+//! - The replies of that call are in the [`Output`] given to it, and valid as long as the guard: send them, and call
+//!   [`Connection::on_sent`], before dropping it.
+//! - Call [`Connection::keep_input`] with the bytes that are left.
+//! - While it wants [`Next::Send`], call [`Connection::poll_output`] and [`Connection::on_output_sent`].
 //!
-//! It owns no buffer while idle. What was received and is not a whole request yet is kept here, and so is what could
-//! not be sent; while there is any of that, nothing more is read, so what a client can make the server keep is bounded
+//! An idle connection owns no buffer. It keeps received bytes that are not a whole request yet, and replies that could
+//! not be sent. While it has unsent replies it reads nothing more, so what a client can make the server keep is bounded
 //! by one read and the output of one call.
 
 use std::ops::Range;
@@ -29,7 +29,7 @@ pub struct Connection {
     session: Session,
     input: Input,
     unsent: Option<Box<Unsent>>,
-    /// What it wants when everything is sent.
+    /// What the connection wants once everything is sent.
     next: Next,
 }
 
@@ -37,36 +37,36 @@ pub struct Connection {
 #[derive(Default)]
 struct Input {
     bytes: Vec<u8>,
-    /// Those before this are consumed.
+    /// Bytes before this are consumed.
     from: usize,
     charge: BufferCharge,
 }
 
-/// The client holds more of a line than it leaves to all others.
+/// The client keeps a larger part of a request here than the buffer budget allows.
 pub struct InputRefused;
 
 impl Connection {
-    /// One that begins.
+    /// A new connection.
     pub fn new(session: Session) -> Self {
         Self { session, input: Input::default(), unsent: None, next: Next::Read }
     }
 
-    /// What it wants.
+    /// What the connection wants.
     pub fn next(&self) -> Next {
         match self.next {
-            // What is unsent goes with it to whoever tells it what happens.
+            // The unsent replies go to the watcher with the connection.
             Next::Watch(streams) => Next::Watch(streams),
             _ if self.unsent.is_some() => Next::Send,
             next => next,
         }
     }
 
-    /// Where in `received` the first key lies that it asks for, if that is plain to see: to be fetched ahead.
+    /// Where in `received` the first key lies, if finding it is cheap: to be prefetched.
     pub fn first_key(&self, received: &[u8]) -> Option<Range<usize>> {
         if self.input.bytes.is_empty() { self.session.first_key(received) } else { None }
     }
 
-    /// Is a value arriving that may be received into [`Connection::window`]?
+    /// True while a value is arriving that may be received into [`Connection::window`].
     pub fn is_receiving_value(&self) -> bool {
         !self.session.is_waiting() && self.input.bytes.is_empty()
     }
@@ -76,7 +76,7 @@ impl Connection {
         self.session.is_waiting() && self.input.from < self.input.bytes.len()
     }
 
-    /// Is a command next, not more of a value?
+    /// True if a command is next, not more of a value.
     pub fn is_expecting_command(&self) -> bool {
         self.session.is_waiting()
     }
@@ -91,9 +91,8 @@ impl Connection {
         self.session.filled(n);
     }
 
-    /// Executes what is asked, in what was kept and in `received`, which becomes what is left of it: at most
-    /// `requests_max` requests. Replies go to `out`. What it wants next is in [`Fed::next`], unless `out` has to be
-    /// sent first.
+    /// Executes at most `requests_max` requests from the kept input and from `received`, which becomes what is left of
+    /// it. Replies go to `out`. [`Fed::next`] says what the connection wants next, unless `out` has to be sent first.
     pub fn on_bytes<'t>(
         &mut self,
         cx: &Context<'_>,
@@ -131,19 +130,19 @@ impl Connection {
         fed
     }
 
-    /// Keeps what is left of the bytes that were received. Errors: it is part of a request, and too much of one; then
-    /// the connection is to be closed when all is sent.
+    /// Keeps what is left of the bytes that were received. Errors: the rest is part of a request, and too large; the
+    /// connection is then to be closed once everything is sent.
     pub fn keep_input(&mut self, buffers: &Arc<BufferBudget>, rest: &[u8]) -> Result<(), InputRefused> {
         if rest.is_empty() && self.input.bytes.capacity() == 0 {
             return Ok(());
         }
-        // One read, or what was charged before, is kept in any case.
+        // One read, or what was charged before, is always kept.
         let is_partial = self.next() == Next::Read;
         let Input { bytes, charge, .. } = &mut self.input;
         if !rest.is_empty() {
             match heap::copy(rest) {
                 Some(copy) => *bytes = copy,
-                // What it asked for is still answered.
+                // The requests before it are still answered.
                 None => self.next = Next::Close(CloseReason::Error),
             }
         }
@@ -160,7 +159,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Of these replies so many bytes were sent; the rest is kept. It is closed if there is no memory for that.
+    /// `sent_bytes` of these replies were sent; the rest is kept. The connection is closed if there is no memory for
+    /// that.
     pub fn on_sent(
         &mut self,
         buffers: &Arc<BufferBudget>,
@@ -176,18 +176,18 @@ impl Connection {
         }
     }
 
-    /// Its socket is of no use any more.
+    /// Drops its unsent replies; the connection is to be closed.
     pub fn close(&mut self, reason: CloseReason) {
         self.unsent = None;
         self.next = Next::Close(reason);
     }
 
-    /// Replies that were not sent yet, if there are any.
+    /// Replies that were not sent yet.
     pub fn poll_output(&self) -> Option<&Unsent> {
         self.unsent.as_deref()
     }
 
-    /// So many more bytes of them were sent.
+    /// Another `sent_bytes` of them were sent.
     pub fn on_output_sent(&mut self, sent_bytes: usize) {
         if let Some(unsent) = &mut self.unsent {
             unsent.advance(sent_bytes);

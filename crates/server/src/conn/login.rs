@@ -1,5 +1,5 @@
-//! A client before it is let in: what it says goes here instead of to the executor, so that nothing is executed, looked
-//! up or given memory for whoever has not logged in.
+//! A client before its login. Its input goes here instead of to the executor, so nothing is executed, looked up or
+//! allocated for a client that has not logged in.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use crate::conn::session::{CloseReason, Next, Progress};
 use crate::conn::waiter::Waiting;
 use crate::exec::{Done, Executor, Value};
 
-/// How far a connection has come with its login.
+/// The state of a connection's login.
 #[derive(Default)]
 pub(crate) struct Login {
     is_done: bool,
@@ -22,17 +22,17 @@ pub(crate) struct Login {
 }
 
 impl Login {
-    /// Nothing stands between the client and the server.
+    /// True if the client may execute commands.
     pub(crate) fn is_done(&self) -> bool {
         self.is_done
     }
 
-    /// The client begins a login again, and is out until that succeeds.
+    /// Starts a new login. The client is logged out until it succeeds.
     pub(crate) fn begin_again(&mut self) {
         self.is_done = false;
     }
 
-    /// Deals with the head of the input, which is not empty.
+    /// Handles the head of the input, which is not empty.
     pub(crate) fn serve(
         &mut self,
         executor: &mut Executor<'_, '_, '_, '_>,
@@ -71,8 +71,8 @@ impl Login {
         None
     }
 
-    /// version and the SASL commands are served; whatever else is asked, even if it has not arrived whole, is refused
-    /// and closes the connection.
+    /// Serves `version` and the SASL commands. Any other request is refused, even if it has not arrived whole, and
+    /// closes the connection.
     fn serve_sasl(
         &mut self,
         executor: &mut Executor<'_, '_, '_, '_>,
@@ -121,7 +121,7 @@ impl Login {
         }
     }
 
-    /// Says, and counts, how a message of a SASL exchange ended.
+    /// Answers and counts the result of a message of a SASL exchange.
     fn answer(&mut self, executor: &mut Executor<'_, '_, '_, '_>, form: &Form<'_>, outcome: Outcome) -> Done {
         let counters = executor.cx.counters;
         match outcome {
@@ -139,7 +139,7 @@ impl Login {
         }
     }
 
-    /// Checks a password, counts that, and lets the client in. `Err`: not before then.
+    /// Checks a password, counts the result, and lets the client in. `Err`: try again at that moment.
     fn check(
         &mut self,
         executor: &Executor<'_, '_, '_, '_>,
@@ -157,8 +157,8 @@ impl Login {
     }
 }
 
-/// Counts a login that failed, and tells of it now and then: who tries passwords must not fill the journal. Whom they
-/// tried to be is not told, since people type their password there.
+/// Counts a failed login, and logs it at a bounded rate: guessing passwords must not fill the journal. The user name is
+/// not logged, since people type their password there.
 fn note_failure(executor: &Executor<'_, '_, '_, '_>) {
     let cx = executor.cx;
     cx.counters.auth_errors.add(1);
@@ -167,10 +167,11 @@ fn note_failure(executor: &Executor<'_, '_, '_, '_>) {
     }
 }
 
-/// A login of the text dialect, or what stands in its place.
+/// A login of the text dialect, or the request in its place.
 ///
-/// memcached, doc/protocol.txt, "Authentication": `set <key> <flags> <exptime> <bytes>\r\n<username> <password>\r\n`,
-/// where key, flags and exptime mean nothing.
+/// memcached, doc/protocol.txt, "Authentication": `set <key> <flags> <exptime> <bytes>\r
+/// <username> <password>\r
+/// `, where key, flags and exptime are ignored.
 #[derive(Debug, PartialEq, Eq)]
 enum Token<'a> {
     NeedInput,
@@ -209,7 +210,7 @@ impl<'a> Token<'a> {
     }
 }
 
-/// The size of user and password that a login's command line announces; `None`: it is no login.
+/// The size of user and password that a login's command line announces. `None`: it is no login.
 fn announced_bytes(line: &[u8]) -> Option<usize> {
     let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
     (words.next()? == b"set").then_some(())?;
@@ -217,9 +218,9 @@ fn announced_bytes(line: &[u8]) -> Option<usize> {
     usize::try_from(number).ok()
 }
 
-/// memcached reads no further for a line's end.
+/// memcached looks no further for the end of a line.
 const LINE_BYTES_MAX: usize = 2048;
-/// memcached closes at a line that is shorter than this, its LF not counted.
+/// memcached closes the connection at a line shorter than this, not counting its LF.
 const LINE_BYTES_MIN: usize = 6;
 /// memcached's limit on user and password.
 const TOKEN_BYTES_MAX: usize = 16_384;

@@ -1,4 +1,4 @@
-//! Replies on their way to the client: what is small is copied into one buffer, large values are sent from where they
+//! Replies on their way to the client. Small values are copied into one buffer; large values are sent from where they
 //! lie in the cache.
 
 use std::io::IoSlice;
@@ -12,36 +12,36 @@ use larder_protocol::reply::SHORT_BYTES;
 use crate::conn::buffer_budget::{BufferBudget, BufferCharge};
 use crate::heap;
 
-/// Bytes to be sent, in one piece or several.
+/// Bytes to be sent, in one or more pieces.
 pub trait Pieces {
-    /// All of them.
+    /// Total size.
     fn len_bytes(&self) -> usize;
 
-    /// All of them, if they are in one piece.
+    /// All bytes, if they are in one piece.
     fn plain(&self) -> Option<&[u8]>;
 
-    /// Fills `slices` with what follows the first `sent` bytes and says how many it filled: less than all there are if
-    /// the rest fits. `None`: one of the values is gone ([`ValueRef::value`]).
+    /// Fills `slices` with what follows the first `sent` bytes. Returns how many slices it filled: fewer than there are
+    /// if the rest fits. `None`: one of the values is gone ([`ValueRef::value`]).
     fn slices<'s>(&'s self, sent: usize, slices: &mut [IoSlice<'s>]) -> Option<usize>;
 }
 
-/// Replies that belong to somebody else, and have to be copied if they cannot be sent.
+/// Replies that are borrowed, and have to be copied if they cannot be sent.
 pub trait Replies: Pieces {
-    /// What follows the first `sent` bytes, to be kept until the client reads on; `None`: there is no memory for it.
+    /// What follows the first `sent` bytes, to be kept until the client reads on. `None`: there is no memory for it.
     fn unsent(&self, sent: usize) -> Option<Unsent>;
 }
 
-/// Replies, written while one guard is held: bytes, and values in their midst.
+/// Replies written under one guard: bytes, and large values between them.
 #[derive(Debug, Default)]
 pub struct Output<'t> {
     bytes: Vec<u8>,
-    /// Where these replies begin in `bytes`: others, of which this knows nothing, stand before them.
+    /// Where these replies begin in `bytes`. Other connections' replies may precede them.
     begin: usize,
     gathered: Vec<Gathered<Item<'t>>>,
     gathered_bytes: usize,
 }
 
-/// Replies that the socket did not take at once. Owns what it holds: the bytes, and pins on large values.
+/// Replies that the socket did not take at once. Owns the bytes, and pins large values.
 #[derive(Default)]
 pub struct Unsent {
     bytes: Vec<u8>,
@@ -51,7 +51,7 @@ pub struct Unsent {
     charge: BufferCharge,
 }
 
-/// What is unsent, while a guard is held that keeps its values where they are.
+/// Unsent replies under a guard, which keeps their values in place.
 pub struct GuardedUnsent<'u> {
     unsent: &'u Unsent,
     guard: &'u Guard<'u>,
@@ -65,7 +65,7 @@ struct Gathered<V> {
 }
 
 impl<'t> Output<'t> {
-    /// Empty output, behind what the buffer holds.
+    /// Empty output, appended to the buffer's contents.
     pub fn new(buffer: Vec<u8>) -> Self {
         Self { begin: buffer.len(), bytes: buffer, ..Self::default() }
     }
@@ -75,13 +75,14 @@ impl<'t> Output<'t> {
         Self { begin: begin.min(buffer.len()), bytes: buffer, ..Self::default() }
     }
 
-    /// The buffer as it was before, for the next output.
+    /// Takes the buffer back, as it was before these replies.
     pub fn into_buffer(mut self) -> Vec<u8> {
         self.bytes.truncate(self.begin);
         self.bytes
     }
 
-    /// The buffer with these replies at its end, and where there. Gathered values stay behind: [`Output::plain`].
+    /// The buffer with these replies at its end, and their range in it. Gathered values are left out: see
+    /// [`Output::plain`].
     pub fn into_filled_buffer(self) -> (Vec<u8>, Range<usize>) {
         let range = self.begin..self.bytes.len();
         (self.bytes, range)
@@ -104,12 +105,12 @@ impl<'t> Output<'t> {
         whole
     }
 
-    /// Nothing to send?
+    /// True if there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.len_bytes() == 0
     }
 
-    /// All that is to be sent.
+    /// Size of all that is to be sent.
     pub fn len_bytes(&self) -> usize {
         self.own_bytes().len() + self.gathered_bytes
     }
@@ -124,7 +125,7 @@ impl<'t> Output<'t> {
         self.gathered.is_empty().then(|| self.own_bytes())
     }
 
-    /// A copy of all; `None`: there is no memory for it.
+    /// A copy of everything. `None`: there is no memory for it.
     pub(crate) fn to_bytes(&self) -> Option<Vec<u8>> {
         let mut copy = heap::with_capacity(self.len_bytes())?;
         let mut from = 0;
@@ -161,7 +162,7 @@ impl Pieces for Output<'_> {
 
 impl Replies for Output<'_> {
     fn unsent(&self, sent: usize) -> Option<Unsent> {
-        // As many as are copied at most: a value that cannot be pinned is.
+        // At most as many as are copied: a value that cannot be pinned is copied.
         let pinned = self.gathered.iter().filter(|gathered| gathered.value.is_pinnable());
         let pinned_bytes: usize = pinned.map(|gathered| gathered.value.value().len()).sum();
         let mut unsent = Unsent {
@@ -244,7 +245,7 @@ impl<'t> Sink for Output<'t> {
 }
 
 impl Unsent {
-    /// All sent?
+    /// True if everything is sent.
     pub fn is_empty(&self) -> bool {
         self.len_bytes() == 0
     }
@@ -254,26 +255,26 @@ impl Unsent {
         self.len_bytes - self.written
     }
 
-    /// To be sent while this guard is held.
+    /// The unsent replies under this guard, to be sent while it lives.
     pub fn guarded<'u>(&'u self, guard: &'u Guard<'u>) -> GuardedUnsent<'u> {
         GuardedUnsent { unsent: self, guard }
     }
 
-    /// Charges what it holds outside of the cache. False: there is not so much for it.
+    /// Charges what it holds outside of the cache. False: the budget does not allow it.
     pub(crate) fn charge(&mut self, buffers: &Arc<BufferBudget>) -> bool {
         self.charge.resize(buffers, self.bytes.capacity())
     }
 
-    /// A copy of what is still to be sent, where there are no values of the cache in it.
+    /// A copy of what is still to be sent; only where no values of the cache are in it.
     pub fn to_bytes(&self) -> Vec<u8> {
         debug_assert!(self.gathered.is_empty(), "values lie elsewhere");
         self.bytes[self.written..].to_vec()
     }
 
-    /// `n` bytes more were sent.
+    /// Another `n` bytes were sent.
     pub fn advance(&mut self, n: usize) {
         self.written = (self.written + n).min(self.len_bytes);
-        // Others may need the memory of values that are sent.
+        // Frees values that are sent: others may need their memory.
         while let Some(first) = self.gathered.first()
             && first.at + first.value.len_bytes() <= self.written
         {
@@ -339,9 +340,9 @@ fn gather<'s>(
     Some(filled)
 }
 
-/// Once so many bytes of values were written others have their turn; one value may go beyond.
+/// A connection yields once this many bytes of values were written; one value may exceed it.
 pub(crate) const COPIED_BYTES_MAX: usize = 256 << 10;
-/// Replies are sent once there are so many bytes of them; one reply may go beyond.
+/// Replies are sent once there are this many bytes of them; one reply may exceed it.
 pub const OUTPUT_BYTES_MAX: usize = 256 << 10;
 /// Values from this size on are gathered: below it, copying costs less than one more part in a write.
 pub const GATHERED_BYTES_MIN: usize = 4096;

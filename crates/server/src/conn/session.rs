@@ -1,19 +1,18 @@
 //! One client's conversation: bytes in, replies out, no socket.
 //!
-//! The walk of a GET: the worker receives from all sockets that are ready and starts fetching the memory of each one's
-//! first key; then `Connection::on_bytes` calls [`Session::feed`]. Lines `get <key>` go through
-//! [`batch::serve_plain_gets`]; all else becomes a `Batch` of the whole requests that arrived (`Frame::of`,
-//! `Dialect::parse`: they borrow). `Guard::prepare` and `Guard::hint_gets` fetch their memory ahead; then
-//! `Batch::execute` takes them in order to [`Executor::execute`] and on to `Executor::get` (plain ones go there at
-//! once), which asks `Guard::get_hinted` and writes the item with [`Form::encode`] into the [`Output`]. The worker
-//! sends that when all that it had received are executed (`ClientSocket::send`).
+//! The walk of a GET: the worker receives from all ready sockets and starts fetching the memory of each one's first
+//! key. Then `Connection::on_bytes` calls [`Session::feed`]. Lines `get <key>` go through [`batch::serve_plain_gets`].
+//! All other input becomes a `Batch` of the whole requests that have arrived (`Frame::of`, `Dialect::parse`: they
+//! borrow). `Guard::prepare` and `Guard::hint_gets` prefetch their memory. `Batch::execute` passes them in order to
+//! [`Executor::execute`], and that to `Executor::get`; plain gets go straight to `Executor::get`. It calls
+//! `Guard::get_hinted` and writes the item with [`Form::encode`] into the [`Output`]. The worker sends the output once
+//! it has executed everything that it received (`ClientSocket::send`).
 //!
-//! The walk of a SET: the same way through [`batch::serve_plain_sets`] or [`Executor::execute`], with the value where
-//! it lies in the input, and on to `Executor::store` and `Guard::store_hinted`. A value that has not arrived whole
-//! becomes an `Arrival`: from then on the worker receives into [`Session::window`]. A small one waits beside its
-//! command line and is executed as if it had come at once; a large one (`UPLOAD_BYTES_MIN`), once its first bytes have
-//! come, goes straight to its place in the cache (`Executor::reserve`, `Guard::window`) and is linked there by
-//! `Guard::commit`.
+//! The walk of a SET: the same, through [`batch::serve_plain_sets`] or [`Executor::execute`], with the value where it
+//! lies in the input, then `Executor::store` and `Guard::store_hinted`. A value that has not arrived whole becomes an
+//! `Arrival`, and the worker receives into [`Session::window`]. A small value waits beside its command line and is
+//! executed as if it had arrived at once. A large one (`UPLOAD_BYTES_MIN`) goes straight to its place in the cache once
+//! its first bytes have arrived (`Executor::reserve`, `Guard::window`), and `Guard::commit` links it there.
 
 use std::ops::Range;
 
@@ -35,17 +34,17 @@ use crate::exec::{Done, Executor};
 use crate::observe::measure::Class;
 use crate::observe::trace;
 
-/// The state of a conversation between two readings. Owns memory only while a value is arriving.
+/// The state of a conversation between two reads. Owns memory only while a value is arriving.
 #[derive(Default)]
 pub struct Session {
     state: State,
-    /// Not known before the first byte has come, unless the listener knows.
+    /// Unknown before the first byte has arrived, unless the listener sets it.
     dialect: Option<Dialect>,
     login: Login,
     /// Bytes at the head of the input that are known to hold no line feed.
     scanned_bytes: usize,
     retry_deadline: RetryDeadline,
-    /// Of one datagram: all its input comes at once, and its source may be forged.
+    /// The session serves one datagram: all its input comes at once, and its source may be forged.
     is_datagram: bool,
 }
 
@@ -58,31 +57,31 @@ enum State {
     Keys { form: text::TextForm, exptime: Option<i64> },
     /// More of a value is next.
     Value(Box<Arrival>),
-    /// More of a long answer is to be given before anything is read.
+    /// A long reply is in progress; nothing is read before it is complete.
     Dump(Box<Dump>),
-    /// This many bytes of a refused value are next.
+    /// This many bytes of a refused value are to be skipped.
     Refused { bytes: usize },
 }
 
 /// What a connection wants next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// More bytes: everything answerable is answered.
+    /// More bytes: every whole request is answered.
     Read,
-    /// To have sent what it has to say before it does anything else.
+    /// To send its output before it does anything else.
     Send,
     /// To be executed again later, without new bytes: see [`crate::conn::waiter`].
     Wait(Waiting),
-    /// To be told what happens from now on, and nothing else.
+    /// To be sent watch events from now on, and nothing else.
     Watch(Streams),
-    /// To be closed once everything is sent.
+    /// To be closed once its output is sent.
     Close(CloseReason),
 }
 
 /// What [`Session::feed`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fed {
-    /// Bytes of input that are done with. The rest is to be kept and given again, with what follows it.
+    /// Bytes of input that were consumed. Keep the rest and pass it again, followed by new input.
     pub consumed: usize,
     /// Requests answered.
     pub requests: u32,
@@ -90,38 +89,37 @@ pub struct Fed {
     pub next: Next,
 }
 
-/// How far a session has come with its input.
+/// How much of its input a session has consumed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Progress {
-    /// Bytes that are done with.
+    /// Bytes consumed.
     pub(crate) consumed: usize,
     /// Requests answered.
     pub(crate) requests: u32,
 }
 
-/// Where the next bytes from the socket belong.
+/// Where to receive the next bytes from the socket.
 pub enum Window<'u> {
-    /// Nowhere in particular: read into a buffer and feed.
+    /// Into any buffer; then call [`Session::feed`].
     None,
-    /// Here; then call [`Session::filled`], and ask again.
+    /// Into this; then call [`Session::filled`] and [`Session::window`] again.
     Fill(&'u mut [u8]),
-    /// Ask again with a new guard.
+    /// Call [`Session::window`] again under a new guard.
     TryAgain,
 }
 
 impl Session {
-    /// A conversation that begins, in a given dialect or in the one that its first byte tells.
+    /// A new conversation, in a given dialect or in the one that its first byte tells.
     pub fn new(dialect: Option<Dialect>) -> Self {
         Self { dialect, ..Self::default() }
     }
 
-    /// A conversation of one datagram: what is not whole is not waited for, and commands that are not about items are
-    /// refused.
+    /// A conversation of one datagram. It waits for no further bytes and refuses administrative commands.
     pub(crate) fn of_datagram(dialect: Option<Dialect>) -> Self {
         Self { is_datagram: true, ..Self::new(dialect) }
     }
 
-    /// Where in `input` its first key lies, if it begins with a request and that is plain to see: a hint.
+    /// Where in `input` its first key lies, if it begins with a request and finding the key is cheap. A hint only.
     pub(crate) fn first_key(&self, input: &[u8]) -> Option<Range<usize>> {
         match (&self.state, self.dialect) {
             (State::Command, Some(dialect)) => dialect.first_key(input),
@@ -129,9 +127,9 @@ impl Session {
         }
     }
 
-    /// Answers what `input` asks: what the last call left over and what came since. At most `requests_max` requests and
-    /// about [`OUTPUT_BYTES_MAX`] bytes of replies. `prefetched`: the first key of this input, if its memory is being
-    /// fetched already.
+    /// Answers the requests in `input`: what the last call left over, followed by new bytes. Executes at most
+    /// `requests_max` requests and writes about [`OUTPUT_BYTES_MAX`] bytes of replies. `prefetched`: the first key of
+    /// this input, if its memory is being fetched already.
     pub fn feed<'t>(
         &mut self,
         cx: &Context<'_>,
@@ -141,8 +139,9 @@ impl Session {
         out: &mut Output<'t>,
         requests_max: u32,
     ) -> Fed {
-        let gives_up = self.retry_deadline.is_over(guard);
-        let mut executor = Executor { cx, guard, out, key_buffer: [0; KEY_BYTES_MAX], gives_up, dump: None };
+        let deadline_passed = self.retry_deadline.is_over(guard);
+        let mut executor =
+            Executor { cx, guard, out, key_buffer: [0; KEY_BYTES_MAX], deadline_passed, dump: None };
         let mut progress = Progress::default();
         loop {
             let requests = progress.requests;
@@ -150,7 +149,7 @@ impl Session {
             let next = self.step(&mut executor, input, &mut prefetched, requests_max, &mut progress);
             if progress.requests > requests {
                 self.retry_deadline = RetryDeadline::default();
-                executor.gives_up = false;
+                executor.deadline_passed = false;
             }
             if let Some(next) = next {
                 if next == Next::Wait(Waiting::Memory) {
@@ -162,8 +161,8 @@ impl Session {
         }
     }
 
-    /// The place for the next bytes of a value, if it pays to read them there. The end of a value always comes through
-    /// [`Session::feed`].
+    /// The place for the next bytes of a value, if reading straight into it pays. The end of a value always comes
+    /// through [`Session::feed`].
     pub fn window<'u>(&'u mut self, guard: &'u Guard<'_>) -> Window<'u> {
         let State::Value(arrival) = &mut self.state else { return Window::None };
         match arrival.window(guard) {
@@ -172,7 +171,7 @@ impl Session {
                 self.retry_deadline.begin(guard);
                 Window::TryAgain
             }
-            // Found again, and answered, when the bytes are fed.
+            // Feeding the bytes fails in the same way, and answers the error.
             Err(_) => Window::None,
         }
     }
@@ -185,12 +184,12 @@ impl Session {
         }
     }
 
-    /// Between commands, so that a client may be idle.
+    /// True between commands: the client may be idle.
     pub fn is_waiting(&self) -> bool {
         matches!(self.state, State::Command)
     }
 
-    /// Goes on with what follows the consumed part of `input`. `None`: there may be more to do.
+    /// Continues with `input` behind what was consumed. `None`: call it again.
     fn step(
         &mut self,
         executor: &mut Executor<'_, '_, '_, '_>,
@@ -202,8 +201,10 @@ impl Session {
         let input = &input[progress.consumed..];
         match &mut self.state {
             State::Command if input.is_empty() => Some(Next::Read),
-            State::Command | State::Value(_) if requests_max == 0 => Some(Next::Wait(Waiting::Turn)),
-            State::Command | State::Value(_) if executor.is_sated() => Some(Next::Wait(Waiting::Turn)),
+            State::Command | State::Value(_) if requests_max == 0 => Some(Next::Wait(Waiting::Yield)),
+            State::Command | State::Value(_) if executor.has_used_its_share() => {
+                Some(Next::Wait(Waiting::Yield))
+            }
             State::Command => match &executor.cx.shared.authenticator {
                 Some(authenticator) if !self.login.is_done() => {
                     self.dialect = Some(authenticator.scheme().dialect());
@@ -217,8 +218,8 @@ impl Session {
             }
             State::Value(_) => self.receive(executor, input, progress),
             State::Dump(dump) => {
-                if executor.out.len_bytes() >= OUTPUT_BYTES_MAX || !dump.go_on(executor) {
-                    return Some(Next::Wait(Waiting::Turn));
+                if executor.out.len_bytes() >= OUTPUT_BYTES_MAX || !dump.write_piece(executor) {
+                    return Some(Next::Wait(Waiting::Yield));
                 }
                 self.state = State::Command;
                 None
@@ -236,7 +237,7 @@ impl Session {
         }
     }
 
-    /// Frames whole requests, fetches what they need ahead, and executes them in order. The input is not empty.
+    /// Frames whole requests, prefetches what they need, and executes them in order. The input is not empty.
     fn serve(
         &mut self,
         executor: &mut Executor<'_, '_, '_, '_>,
@@ -290,7 +291,7 @@ impl Session {
         }
     }
 
-    /// Deals with what stands after the whole requests.
+    /// Handles what follows the whole requests.
     fn finish(
         &mut self,
         executor: &mut Executor<'_, '_, '_, '_>,
@@ -337,7 +338,7 @@ impl Session {
         }
     }
 
-    /// Takes in more of a value, and executes its command when it is whole.
+    /// Receives more of a value, and executes its command once the value is whole.
     fn receive(
         &mut self,
         executor: &mut Executor<'_, '_, '_, '_>,
@@ -366,7 +367,7 @@ impl Session {
         close_if(done)
     }
 
-    /// Goes on with a list of keys: its rest is at the head of the input, whole.
+    /// Continues a list of keys, whose rest is whole at the head of the input.
     fn resume_keys(
         &mut self,
         executor: &mut Executor<'_, '_, '_, '_>,
@@ -376,7 +377,7 @@ impl Session {
         progress: &mut Progress,
     ) -> Option<Next> {
         if executor.out.len_bytes() >= OUTPUT_BYTES_MAX {
-            return Some(Next::Wait(Waiting::Turn));
+            return Some(Next::Wait(Waiting::Yield));
         }
         let Some((line, line_bytes)) = text::split_line(input, 0) else { return Some(Next::Read) };
         let get = Get { keys: Keys::resume(line), exptime };
@@ -385,8 +386,8 @@ impl Session {
         self.look_up(executor, get, form, &mut None, line_bytes - spaces, progress)
     }
 
-    /// Looks up a list of keys, of which there are `line_bytes` with the line's end, and remembers that there are more
-    /// if it has to stop.
+    /// Looks up a list of keys that takes `line_bytes` including the line's end. If it has to stop, it stores that more
+    /// keys follow.
     fn look_up(
         &mut self,
         executor: &mut Executor<'_, '_, '_, '_>,
@@ -417,7 +418,7 @@ impl Session {
     }
 }
 
-/// For what needs no more than to be answered.
+/// For replies that need no more than to be sent.
 fn close_if(done: Done) -> Option<Next> {
     match done {
         Done::Close(reason) => Some(Next::Close(reason)),

@@ -10,7 +10,7 @@ use crate::heap;
 
 /// A store whose value is still arriving.
 pub(crate) struct Arrival {
-    /// What came before the value, to be parsed once more in the end: cheaper than to keep all that it said.
+    /// The request before the value. Parsing it again at the end is cheaper than keeping all its fields.
     head: Vec<u8>,
     dialect: Dialect,
     terminator: &'static [u8],
@@ -19,28 +19,28 @@ pub(crate) struct Arrival {
 
 /// Where the value waits.
 enum Place {
-    /// Here, and the terminator after it: a small one, or the first bytes of a large one.
-    Here(Here),
-    /// The rest of a large one where it will stay in the cache; the terminator after it does not.
+    /// On the heap, with the terminator: a small value, or the first bytes of a large one.
+    Buffered(Buffered),
+    /// The rest of a large value, in its final place in the cache; the terminator is kept here.
     Cache { upload: Option<Upload>, end: ArrayVec<u8, 2> },
 }
 
-/// A value, or its first bytes. Takes memory as they come.
-struct Here {
+/// A value, or its first bytes, on the heap. The buffer grows as they arrive.
+struct Buffered {
     block: Vec<u8>,
-    held: BufferCharge,
+    charge: BufferCharge,
     value_bytes: usize,
-    /// With the terminator.
+    /// Including the terminator.
     whole_bytes: usize,
 }
 
-/// How far a value has come.
+/// How much of a value has arrived.
 pub(crate) enum Arrived {
     NotYet,
     Whole,
-    /// The place for the next piece is not to be had under this guard ...
+    /// The next piece gets no memory under this guard ...
     TryAgain,
-    /// ... or not at all; so many bytes are still to come.
+    /// ... or none at all. `missing_bytes` are still to come.
     OutOfMemory {
         missing_bytes: usize,
     },
@@ -49,9 +49,9 @@ pub(crate) enum Arrived {
 /// How the arrival of a value begins.
 pub(crate) enum Begun<'t> {
     Arriving(Arrival),
-    /// Its place is not to be had under this guard.
+    /// The value gets no memory under this guard.
     TryAgain,
-    /// So many bytes of the value are to be passed over.
+    /// The next `bytes` bytes of input, which belong to the value, are to be skipped.
     Refused {
         reply: Reply<'t, Item<'t>>,
         bytes: usize,
@@ -59,7 +59,7 @@ pub(crate) enum Begun<'t> {
 }
 
 impl Arrival {
-    /// Takes in the value that follows `head`, which is all that came of `request`.
+    /// Begins to receive the value that follows `head`, which is all of `request` that has arrived.
     pub(crate) fn begin<'t>(
         executor: &mut Executor<'_, '_, '_, 't>,
         dialect: Dialect,
@@ -79,9 +79,9 @@ impl Arrival {
                         Err(Some(reply)) => return Begun::Refused { reply, bytes },
                     }
                 }
-                let here = Here {
+                let buffered = Buffered {
                     block: Vec::new(),
-                    held: BufferCharge::default(),
+                    charge: BufferCharge::default(),
                     value_bytes: store.value_bytes as usize,
                     whole_bytes: bytes,
                 };
@@ -92,38 +92,40 @@ impl Arrival {
                     head,
                     dialect,
                     terminator: form.terminator(),
-                    place: Place::Here(here),
+                    place: Place::Buffered(buffered),
                 })
             }
             Command::Malformed(malformed) => Begun::Refused {
                 reply: Reply::Error(malformed.error),
                 bytes: malformed.swallow_bytes as usize,
             },
-            // Nothing else has a value.
+            // No other command has a value.
             _ => Begun::Refused { reply: Reply::Error(Error::BadChunk), bytes: 0 },
         }
     }
 
-    /// Copies what belongs to the value from the head of `input`, and says how much that was.
+    /// Copies what belongs to the value from the head of `input`. Returns how much that was.
     pub(crate) fn receive(
         &mut self,
         executor: &mut Executor<'_, '_, '_, '_>,
         input: &[u8],
     ) -> (usize, Arrived) {
         let mut consumed = 0;
-        if let Place::Here(here) = &mut self.place {
-            consumed = here.receive(executor, input);
-            if here.is_whole() {
+        if let Place::Buffered(buffered) = &mut self.place {
+            consumed = buffered.receive(executor, input);
+            if buffered.is_whole() {
                 return (consumed, Arrived::Whole);
             }
             if consumed == input.len() {
                 return (consumed, Arrived::NotYet);
             }
-            match here.move_to_cache(executor, self.dialect, &self.head) {
+            match buffered.move_to_cache(executor, self.dialect, &self.head) {
                 Ok(place) => self.place = place,
-                Err(WriteError::TryAgain) if !executor.gives_up => return (consumed, Arrived::TryAgain),
+                Err(WriteError::TryAgain) if !executor.deadline_passed => {
+                    return (consumed, Arrived::TryAgain);
+                }
                 Err(_) => {
-                    let missing_bytes = here.whole_bytes - here.block.len();
+                    let missing_bytes = buffered.whole_bytes - buffered.block.len();
                     return (consumed, Arrived::OutOfMemory { missing_bytes });
                 }
             }
@@ -139,7 +141,9 @@ impl Arrival {
                     upload.advance(n);
                     consumed += n;
                 }
-                Err(WriteError::TryAgain) if !executor.gives_up => return (consumed, Arrived::TryAgain),
+                Err(WriteError::TryAgain) if !executor.deadline_passed => {
+                    return (consumed, Arrived::TryAgain);
+                }
                 Err(_) => {
                     let missing_bytes = upload.missing_bytes() as usize + self.terminator.len();
                     return (consumed, Arrived::OutOfMemory { missing_bytes });
@@ -152,11 +156,11 @@ impl Arrival {
         (consumed + n, if end.len() == self.terminator.len() { Arrived::Whole } else { Arrived::NotYet })
     }
 
-    /// Executes the command of a value that is whole.
+    /// Executes the command of a whole value.
     pub(crate) fn execute(&mut self, executor: &mut Executor<'_, '_, '_, '_>) -> Done {
         let Some(request) = parse(self.dialect, &self.head) else { return Done::Answered };
         let value = match &mut self.place {
-            Place::Here(here) => request.form.split_value(&here.block).map(Value::Whole),
+            Place::Buffered(buffered) => request.form.split_value(&buffered.block).map(Value::Whole),
             Place::Cache { upload, end } => {
                 (end.as_slice() == self.terminator).then_some(Value::Uploaded(upload))
             }
@@ -171,8 +175,8 @@ impl Arrival {
         done
     }
 
-    /// Refuses a value for which memory ran out: as if it had come at once, for how its bytes were cut into packets
-    /// must make no difference.
+    /// Refuses a value for which memory ran out, with the same reply as if it had arrived at once: how its bytes were
+    /// cut into packets must make no difference.
     pub(crate) fn refuse(&mut self, executor: &mut Executor<'_, '_, '_, '_>) -> Done {
         if let Place::Cache { upload, .. } = &mut self.place {
             *upload = None;
@@ -182,8 +186,8 @@ impl Arrival {
         executor.refuse_for_memory(&request)
     }
 
-    /// The place for what comes next, where a large value has one. Not for the last few bytes: read into a buffer, they
-    /// bring the next request along, and the value becomes whole only there.
+    /// The place for what comes next, if a large value has one. The last few bytes are not received there: read into a
+    /// buffer they bring the next request along, and only [`Arrival::receive`] completes a value.
     pub(crate) fn window<'u>(&'u mut self, guard: &'u Guard<'_>) -> Result<Option<&'u mut [u8]>, WriteError> {
         let Place::Cache { upload: Some(upload), .. } = &mut self.place else { return Ok(None) };
         let missing_bytes = upload.missing_bytes() as usize;
@@ -204,12 +208,12 @@ impl Arrival {
     }
 }
 
-impl Here {
+impl Buffered {
     fn is_whole(&self) -> bool {
         self.block.len() == self.whole_bytes
     }
 
-    /// Copies from `input` as much as there may be of it here, and says how much that was.
+    /// Copies from `input` as much as belongs here. Returns how much that was.
     fn receive(&mut self, executor: &Executor<'_, '_, '_, '_>, input: &[u8]) -> usize {
         let kept_bytes_max =
             if self.value_bytes > UPLOAD_BYTES_MIN { UPLOAD_BYTES_MIN } else { self.whole_bytes };
@@ -218,7 +222,7 @@ impl Here {
             if self.block.len() == self.block.capacity() {
                 let capacity = (2 * self.block.len()).max(FREE_BYTES).min(kept_bytes_max);
                 let more = capacity - self.block.len();
-                if !self.held.resize(&executor.cx.shared.buffers, capacity)
+                if !self.charge.resize(&executor.cx.shared.buffers, capacity)
                     || !heap::reserve(&mut self.block, more)
                 {
                     break;
@@ -232,7 +236,7 @@ impl Here {
         consumed
     }
 
-    /// What has come, in the cache.
+    /// Moves what has arrived to the cache.
     fn move_to_cache(
         &self,
         executor: &mut Executor<'_, '_, '_, '_>,
@@ -253,7 +257,7 @@ impl Here {
     }
 }
 
-/// The request of an arrival. It was parsed before, so it is one.
+/// The request of an arrival. It was parsed before, so parsing succeeds.
 fn parse(dialect: Dialect, head: &[u8]) -> Option<Request<'_>> {
     match dialect.parse(head, 0) {
         Parsed::Request { request, .. } => Some(request),
@@ -267,5 +271,5 @@ fn fill(window: &mut [u8], bytes: &[u8]) -> usize {
     n
 }
 
-/// Smaller windows are not worth a read of their own.
+/// A smaller window is not received into: a read of its own would cost more than the copy.
 const WINDOW_BYTES_MIN: usize = 16 << 10;

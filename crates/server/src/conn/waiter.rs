@@ -1,12 +1,12 @@
 //! Requests that wait for something other than their client's next bytes.
 //!
-//! A session that cannot answer yet returns [`crate::conn::session::Next::Wait`], and leaves the request unconsumed or
-//! itself in a state that says what comes next. Whoever owns the connection executes it again, with no new bytes, when
-//! what it waits for has come about; it may do so too early, so the session looks again and may wait again. Meanwhile
-//! nothing more is read from that client, and replies to what it asked before are sent.
+//! A session that cannot answer yet returns [`crate::conn::session::Next::Wait`]. It leaves the request unconsumed, or
+//! keeps a state that says what comes next. The connection's owner executes it again, without new bytes, once the event
+//! has occurred. It may do so too early: the session checks again and may wait again. Meanwhile nothing more is read
+//! from that client, and earlier replies are sent.
 //!
-//! A reply that may not leave before a write is durable is held in the same way: the session hands the write and its
-//! [`Waiter`] to the store, returns [`Waiting::Signal`], and the store signals the waiter when the write is on disk.
+//! A reply that must not leave before a write is durable is delayed in the same way: the session passes the write and
+//! its [`Waiter`] to the store and returns [`Waiting::Signal`]; the store signals the waiter when the write is on disk.
 
 use std::time::Instant;
 
@@ -15,18 +15,18 @@ use larder_engine::Guard;
 /// What a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
-    /// For the others to have their turn: it had its share.
-    Turn,
-    /// For memory that is being reclaimed, which takes microseconds and a new guard.
+    /// Other connections run first: this one has used its share of the round.
+    Yield,
+    /// Memory that is being reclaimed, which takes microseconds and a new guard.
     Memory,
-    /// For a moment.
+    /// A moment in time.
     Until(Instant),
-    /// For somebody else to signal its [`Waiter`].
+    /// Another thread's signal to its [`Waiter`].
     Signal,
 }
 
-/// Names a connection to whoever is to wake it. It may have gone by then, and another have its place: that one looks,
-/// and waits on.
+/// Names a waiting connection to whoever wakes it. If the connection has been closed and another has its descriptor,
+/// the other one checks, and waits on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiter {
     /// The worker that serves it.
@@ -35,10 +35,10 @@ pub struct Waiter {
     pub connection: usize,
 }
 
-/// How long the request at hand has waited for memory that is being reclaimed.
+/// How long the current request has waited for memory that is being reclaimed.
 #[derive(Default)]
 pub(crate) struct RetryDeadline {
-    /// 0: it does not wait.
+    /// 0: not waiting.
     since_secs: u32,
 }
 
@@ -54,6 +54,6 @@ impl RetryDeadline {
     }
 }
 
-/// How long a request waits for memory that is being reclaimed, before it is told that there is none. Guards last
-/// microseconds; only a thread that lost its core while it held one takes longer.
+/// How long a request waits for memory that is being reclaimed before it fails. Guards last microseconds, unless the
+/// thread that holds one loses its core.
 const RETRY_SECS: u32 = 2;

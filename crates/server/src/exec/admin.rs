@@ -1,4 +1,4 @@
-//! The administrative commands that steer the cache or look into it.
+//! Administrative commands that control the cache or report on it.
 
 use larder_protocol::admin::{self, Admin, Classes, Crawler};
 use larder_protocol::{Error, Reply};
@@ -83,7 +83,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 Ok(())
             }
             Crawler::Crawl(_) if !shared.crawler.is_enabled() => Err(Error::CrawlerDisabled),
-            // All classes, whichever were asked for: looking into the others as well does no harm.
+            // Crawls all classes, whichever were asked for: looking into the others as well does no harm.
             Crawler::Crawl(classes) => {
                 classes?;
                 shared.crawler.start()?;

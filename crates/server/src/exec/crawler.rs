@@ -1,5 +1,5 @@
-//! The search for expired items that `lru_crawler crawl` asks for. The engine looks for them by itself as well, a
-//! little every second; this one goes through all items at once. The control thread does the work.
+//! The search for expired items that `lru_crawler crawl` starts, through all items at once. The engine also searches by
+//! itself, a little every second. The control thread does the work.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use larder_protocol::Error;
 use crate::observe::watch::Event;
 use crate::shared::Shared;
 
-/// What workers and the control thread know of the search.
+/// The state of the search that workers and the control thread share.
 #[derive(Debug, Default)]
 pub struct Crawler {
     is_enabled: AtomicBool,
@@ -18,7 +18,7 @@ pub struct Crawler {
     starts: AtomicU64,
 }
 
-/// A search under way.
+/// The progress of a search.
 #[derive(Default)]
 pub(crate) struct Crawl {
     walk: IndexScan,
@@ -28,32 +28,32 @@ pub(crate) struct Crawl {
 }
 
 impl Crawler {
-    /// One that may be asked, or not.
+    /// A crawler that is enabled or not.
     pub fn new(is_enabled: bool) -> Self {
         Self { is_enabled: AtomicBool::new(is_enabled), ..Self::default() }
     }
 
-    /// May it be asked?
+    /// True if a search may be started.
     pub fn is_enabled(&self) -> bool {
         self.is_enabled.load(Relaxed)
     }
 
-    /// Lets it be asked, or not; false if that was so already.
+    /// Enables or disables it. False: it was so already.
     pub fn enable(&self, is_enabled: bool) -> bool {
         self.is_enabled.swap(is_enabled, Relaxed) != is_enabled
     }
 
-    /// Is it at work?
+    /// True while a search runs.
     pub fn is_running(&self) -> bool {
         self.is_running.load(Relaxed)
     }
 
-    /// How often it was started.
+    /// How many searches were started.
     pub fn starts(&self) -> u64 {
         self.starts.load(Relaxed)
     }
 
-    /// Asks for a search. To be told to the control thread.
+    /// Requests a search. The caller wakes the control thread.
     pub fn start(&self) -> Result<(), Error> {
         if !self.is_enabled() {
             return Err(Error::CrawlerDisabled);
@@ -65,8 +65,8 @@ impl Crawler {
         Ok(())
     }
 
-    /// Goes on with the search for a while, and is done when all items were met.
-    pub(crate) fn go_on(&self, shared: &Shared, crawl: &mut Crawl, guard: &Guard<'_>) {
+    /// Searches some more buckets, and ends the search after the last.
+    pub(crate) fn step(&self, shared: &Shared, crawl: &mut Crawl, guard: &Guard<'_>) {
         let begun_secs = *crawl.begun_secs.get_or_insert_with(|| guard.now().secs);
         for _ in 0..BUCKETS_PER_STEP {
             let swept = guard.scan_expired(&mut crawl.walk);
@@ -83,5 +83,5 @@ impl Crawler {
     }
 }
 
-/// Buckets that are looked at before signals and other work have their turn.
+/// Buckets per step, between which the control thread does its other work.
 const BUCKETS_PER_STEP: u32 = 1024;

@@ -1,6 +1,6 @@
-//! Answers that are made by a walk over all items: dumps of keys, and the table of sizes. Given piece by piece, so that
-//! a worker serves others between, and memory stays bounded however many items there are: while a client does not read,
-//! its walk stands still.
+//! Replies that walk all items: dumps of keys, and the table of sizes. They are given piece by piece: a worker serves
+//! other connections between pieces, and memory stays bounded however many items there are. While a client does not
+//! read, its walk stands still.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::conn::session::OUTPUT_BYTES_MAX;
 use crate::exec::Executor;
 use crate::shared::Shared;
 
-/// An answer in the making.
+/// A long reply in progress.
 #[derive(Debug)]
 pub struct Dump {
     walk: IndexScan,
@@ -22,31 +22,30 @@ pub struct Dump {
     is_begun: bool,
 }
 
-/// What is told.
+/// What the reply contains.
 #[derive(Debug)]
 enum What {
     /// lru_crawler metadump, mgdump.
     Keys { format: admin::Dump, classes: Classes },
-    /// stats cachedump: so many items and bytes at most.
+    /// stats cachedump: at most this many items and bytes.
     Cached { class: usize, items_left: u64, bytes_left: usize },
-    /// stats sizes: how many items there are of each size, by the upper bound of the size.
+    /// stats sizes: the number of items of each size, by the upper bound of the size.
     Sizes { counts: BTreeMap<u32, u64>, form: Form<'static> },
 }
 
 impl Dump {
-    /// Of the keys in some classes.
+    /// The keys in some classes.
     pub fn keys(format: admin::Dump, classes: Classes) -> Self {
         Self::of(What::Keys { format, classes })
     }
 
-    /// Of up to `items_max` keys of one class, with the sizes of their values; 0: of all, as far as they fit into 2
-    /// MiB.
+    /// Up to `items_max` keys of one class, with the sizes of their values; 0: as many as fit into 2 MiB.
     pub fn cached(class: usize, items_max: u32) -> Self {
         let items_left = if items_max == 0 { u64::MAX } else { items_max.into() };
         Self::of(What::Cached { class, items_left, bytes_left: CACHED_BYTES_MAX })
     }
 
-    /// Of the sizes of items.
+    /// The sizes of all items.
     pub fn sizes(form: &Form<'_>) -> Self {
         Self::of(What::Sizes { counts: BTreeMap::new(), form: form.without_request() })
     }
@@ -55,8 +54,8 @@ impl Dump {
         Self { walk: IndexScan::default(), what, is_begun: false }
     }
 
-    /// Writes the next piece; true if it was the last.
-    pub(crate) fn go_on(&mut self, executor: &mut Executor<'_, '_, '_, '_>) -> bool {
+    /// Writes the next piece. True if it was the last.
+    pub(crate) fn write_piece(&mut self, executor: &mut Executor<'_, '_, '_, '_>) -> bool {
         let (shared, guard) = (executor.cx.shared, executor.guard);
         let out = &mut *executor.out;
         if !self.is_begun {
@@ -93,7 +92,7 @@ impl What {
             Self::Keys { format: admin::Dump::Metadata, .. } => dump::metadata(&dumped(), out),
             Self::Keys { format: admin::Dump::Commands, .. } => dump::command(&dumped(), out),
             Self::Cached { class: wanted, items_left, bytes_left } => {
-                // A key that came in base64 may hold anything, line ends too.
+                // A key that came in base64 may contain any byte, line ends too.
                 if class == *wanted && *items_left > 0 && !item.is_binary_key() {
                     let before = out.len_bytes();
                     dump::cached(&dumped(), out);
@@ -108,7 +107,7 @@ impl What {
         }
     }
 
-    /// Writes what comes after all items; false if there is more of it.
+    /// Writes what follows the items. False if there is more of it.
     fn end(&mut self, out: &mut Output<'_>) -> bool {
         match self {
             Self::Keys { format: admin::Dump::Metadata, .. } | Self::Cached { .. } => out.bytes(b"END\r\n"),
@@ -143,7 +142,7 @@ fn dumped<'t>(shared: &Shared, guard: &Guard<'_>, fetched: &Fetched<'t>) -> Dump
     }
 }
 
-/// Buckets that are walked before others have their turn: some two thousand items, half a millisecond.
+/// Buckets that are walked before the connection yields: some two thousand items, half a millisecond.
 const BUCKETS_PER_PIECE: u32 = 256;
 /// memcached: the longest answer to `stats cachedump`.
 const CACHED_BYTES_MAX: usize = 2 << 20;

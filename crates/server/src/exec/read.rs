@@ -9,7 +9,7 @@ use super::{Answered, Done, Executor, Prepared, ttl_secs};
 use crate::observe::trace;
 
 impl<'t> Executor<'_, '_, '_, 't> {
-    // get <key>, with all that belongs to it
+    // get <key>, and END
     pub(super) fn get_one(
         &mut self,
         get: command::Get<'_>,
@@ -30,7 +30,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         self.answer(form, &Reply::End)
     }
 
-    /// Looks up one of the keys of a `Command::Get` and writes it if it is there.
+    /// Looks up one key of a [`command::Get`] and writes its reply.
     #[inline]
     pub fn get_or_touch(
         &mut self,
@@ -94,7 +94,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 self.count_miss(miss);
                 form.encode(&Reply::Miss, self.out);
             }
-            Err(FetchError::TryAgain) if !self.gives_up => return Done::TryAgain,
+            Err(FetchError::TryAgain) if !self.deadline_passed => return Done::TryAgain,
             Err(FetchError::TryAgain | FetchError::OutOfMemory) => {
                 form.encode(&Reply::Error(Error::OutOfMemory), self.out);
                 return Done::Failed;
@@ -155,7 +155,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 self.count_miss(miss);
                 Ok(Reply::Miss)
             }
-            Err(FetchError::TryAgain) if !self.gives_up => Err(Done::TryAgain),
+            Err(FetchError::TryAgain) if !self.deadline_passed => Err(Done::TryAgain),
             Err(FetchError::TryAgain | FetchError::OutOfMemory) => Ok(Reply::Error(Error::OutOfMemory)),
         }
     }
@@ -180,7 +180,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         }
     }
 
-    /// Tells the curve that a key was read, if it follows that key.
+    /// Passes a read to the hit-ratio curve, if that samples the key.
     #[inline]
     pub(super) fn tap_read(&self, hash: Hash, found: Option<Item<'t>>) {
         let (tap, key) = (&self.cx.recorder.tap, hash.bits());
@@ -210,7 +210,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
     }
 }
 
-/// What a touch found, unless it is to be tried again.
+/// The result of a touch as that of a look-up. `None`: the touch is to be tried again, or found no memory.
 fn looked_up<'t>(touched: Result<Item<'t>, FetchError>) -> Option<Result<Item<'t>, Miss>> {
     match touched {
         Ok(item) => Some(Ok(item)),
@@ -223,7 +223,7 @@ fn footprint_of(item: Item<'_>) -> Footprint {
     footprint(item.key().len(), item.value().len(), item.expiry())
 }
 
-/// What the curve has to know of an item.
+/// What the hit-ratio curve needs to know of an item.
 pub(super) fn footprint(key_bytes: usize, value_bytes: usize, expiry: Expiry) -> Footprint {
     let accounted = key_bytes + value_bytes + OVERHEAD_BYTES;
     Footprint {
@@ -232,6 +232,6 @@ pub(super) fn footprint(key_bytes: usize, value_bytes: usize, expiry: Expiry) ->
     }
 }
 
-/// What an item takes beside its key and value, its share of the index and of what lies fallow included
+/// What an item takes beside its key and value, including its share of the index and of unused memory
 /// (docs/benchmarks.md).
 const OVERHEAD_BYTES: usize = 32;

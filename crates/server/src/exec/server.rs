@@ -1,4 +1,4 @@
-//! Commands about the server: flush_all, stats, refresh_certs, shutdown. Those that steer the cache are in
+//! Commands about the server: flush_all, stats, refresh_certs, shutdown. Those that control the cache are in
 //! [`crate::exec::admin`].
 
 use arrayvec::ArrayVec;
@@ -87,5 +87,5 @@ impl<'t> Executor<'_, '_, '_, 't> {
     }
 }
 
-/// More words than any of the statistics commands has.
+/// More words than any statistics command has.
 const STATS_WORDS_MAX: usize = 22;

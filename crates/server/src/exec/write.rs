@@ -11,7 +11,7 @@ use super::read::footprint;
 use super::{Answered, Done, Executor, Value, ttl_secs};
 
 impl<'t> Executor<'_, '_, '_, 't> {
-    /// A plain set, while nobody follows requests.
+    /// A plain set, while nobody observes requests.
     #[inline]
     pub(crate) fn set(
         &mut self,
@@ -22,7 +22,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         form: &Form<'_>,
     ) -> Done {
         match self.store(store, Some((hash, hint)), Value::Whole(value)) {
-            // Apart, for it is what is answered most of the time.
+            // A branch of its own: most replies to a store are this one.
             Ok(reply @ Reply::Stored { .. }) => {
                 form.encode(&reply, self.out);
                 Done::Answered
@@ -33,7 +33,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
     }
 
     // set, add, replace, append, prepend, cas, ms
-    #[inline(always)] // Much of what a store may be asked falls away where it is known to be a plain set.
+    #[inline(always)] // A caller that passes a plain set drops most of this code.
     pub(super) fn store(
         &mut self,
         store: command::Store<'_>,
@@ -67,7 +67,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             Stored::Exists => Reply::Exists,
             Stored::NotFound => Reply::NotFound,
             Stored::TooLarge => return Ok(self.refuse(store, hash, Error::TooLarge)),
-            Stored::TryAgain if !self.gives_up => return Err(Done::TryAgain),
+            Stored::TryAgain if !self.deadline_passed => return Err(Done::TryAgain),
             Stored::TryAgain | Stored::OutOfMemory => {
                 return Ok(self.refuse(store, hash, Error::OutOfMemoryStoring));
             }
@@ -84,8 +84,8 @@ impl<'t> Executor<'_, '_, '_, 't> {
         Ok(reply)
     }
 
-    /// Refuses a store whose value is still to come where it would be refused whatever comes. `Err`: with this reply,
-    /// or to be tried again.
+    /// Refuses a store whose value is still to come, where any value of that size would be refused. `Err`: with this
+    /// reply, or to be tried again.
     pub fn admit_value(&mut self, store: command::Store<'_>) -> Result<(), Option<Reply<'t, Item<'t>>>> {
         let guard = self.guard;
         let expiry = Expiries::of(&store, self);
@@ -95,14 +95,14 @@ impl<'t> Executor<'_, '_, '_, 't> {
         match guard.admit_value(&terms, store.value_bytes) {
             Ok(()) => Ok(()),
             Err(WriteError::TooLarge) => Err(Some(self.refuse(store, hash, Error::TooLarge))),
-            Err(WriteError::TryAgain) if !self.gives_up => Err(None),
+            Err(WriteError::TryAgain) if !self.deadline_passed => Err(None),
             Err(WriteError::TryAgain | WriteError::OutOfMemory) => {
                 Err(Some(self.refuse(store, hash, Error::OutOfMemoryStoring)))
             }
         }
     }
 
-    /// Makes room in the cache for a value of which a part has come.
+    /// Reserves memory in the cache for a value of which a part has arrived.
     pub fn reserve(&mut self, store: command::Store<'_>) -> Result<Upload, WriteError> {
         let expiry = Expiries::of(&store, self);
         let key = store.key.bytes(&mut self.key_buffer);
@@ -110,7 +110,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         self.guard.reserve(&terms, store.value_bytes)
     }
 
-    /// Answers a store whose value found no memory while it was arriving.
+    /// Answers a store whose value ran out of memory while it was arriving.
     pub fn refuse_for_memory(&mut self, request: &Request<'_>) -> Done {
         let command::Command::Store(store) = request.command else { return Done::Answered };
         let reply = self.refusal_for_memory(store);
@@ -120,13 +120,13 @@ impl<'t> Executor<'_, '_, '_, 't> {
         self.answer(&request.form, &reply)
     }
 
-    /// The reply to a store for whose value there is no memory.
+    /// The reply to a store whose value gets no memory.
     pub fn refusal_for_memory(&mut self, store: command::Store<'_>) -> Reply<'t, Item<'t>> {
         let hash = self.guard.prepare(store.key.bytes(&mut self.key_buffer));
         self.refuse(store, hash, Error::OutOfMemoryStoring)
     }
 
-    /// A store without room. The old value goes too, where the command says so: its owner meant it to be gone.
+    /// Refuses a store. Removes the old value too where the command asks for that: its owner meant it to be gone.
     #[cold]
     fn refuse(&mut self, store: command::Store<'_>, hash: Hash, error: Error) -> Reply<'t, Item<'t>> {
         let counters = self.cx.counters;
@@ -150,7 +150,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         if deleted == Deleted::Deleted {
             self.cx.counters.delete_hits.add(1);
         }
-        // A larger cache might have had what this one has not.
+        // A larger cache might have had an item that this one has not.
         let (tap, key) = (&self.cx.recorder.tap, hash.bits());
         if deleted != Deleted::Exists && tap.follows(key) {
             tap.tell(Access::Delete { key });
@@ -181,7 +181,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 }
                 Ok(self.deleted(deleted))
             }
-            Err(WriteError::TryAgain) if !self.gives_up => Err(Done::TryAgain),
+            Err(WriteError::TryAgain) if !self.deadline_passed => Err(Done::TryAgain),
             Err(_) => Ok(Reply::Error(Error::OutOfMemory)),
         }
     }
@@ -218,7 +218,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 self.count_miss(miss);
                 Ok(Reply::NotFound)
             }
-            Err(FetchError::TryAgain) if !self.gives_up => Err(Done::TryAgain),
+            Err(FetchError::TryAgain) if !self.deadline_passed => Err(Done::TryAgain),
             Err(FetchError::TryAgain | FetchError::OutOfMemory) => Ok(Reply::Error(Error::OutOfMemory)),
         }
     }
@@ -265,13 +265,13 @@ impl<'t> Executor<'_, '_, '_, 't> {
             }
             Counted::Exists => Ok(Reply::Exists),
             Counted::NonNumeric => Ok(Reply::Error(Error::NonNumeric)),
-            Counted::TryAgain if !self.gives_up => Err(Done::TryAgain),
+            Counted::TryAgain if !self.deadline_passed => Err(Done::TryAgain),
             Counted::TryAgain | Counted::OutOfMemory => Ok(Reply::Error(Error::OutOfMemory)),
         }
     }
 }
 
-/// The moments that a store names.
+/// The expiry times that a store names.
 #[derive(Clone, Copy)]
 struct Expiries {
     item: Expiry,

@@ -23,7 +23,7 @@ use crate::observe::trace;
 use crate::observe::watch::Event;
 
 impl Worker {
-    /// Accepts what waits at a listener, a bounded number at a time.
+    /// Accepts connections that wait at a listener, a bounded number at a time.
     pub(super) fn accept(&mut self, listener: usize) {
         let shared = Arc::clone(&self.shared);
         let (connection_limiter, limit) =
@@ -33,11 +33,11 @@ impl Worker {
             if !connection_limiter.is_accepting() {
                 return self.stop_listening();
             }
-            // Whoever is not to be refused is accepted only when there is a place.
+            // Without `maxconns_fast` a connection is accepted only when there is a place for it.
             if !refuses && !connection_limiter.admit(limit) {
                 connection_limiter.shut();
                 self.refuse_connection("-c is reached");
-                // One may have left before we shut, and found nothing to reopen.
+                // A client may have left before we shut, and so found nothing to reopen.
                 if connection_limiter.open_connections() < limit {
                     connection_limiter.reopen();
                     continue;
@@ -66,13 +66,13 @@ impl Worker {
                     }
                     match error {
                         Errno::AGAIN => return,
-                        // Without a pause epoll would report the listener again and again.
+                        // Without this pause epoll would report the listener again and again.
                         Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => {
                             self.refuse_connection("no descriptors left");
                             connection_limiter.shut();
                             return self.stop_listening();
                         }
-                        // The client has gone already, or it was a signal.
+                        // The client has gone already, or a signal interrupted us.
                         _ => {}
                     }
                 }
@@ -80,7 +80,7 @@ impl Worker {
         }
     }
 
-    /// Notes that a client could not be let in. memcached's words.
+    /// Logs that a client was refused, in memcached's words.
     fn refuse_connection(&self, reason: &str) {
         if let Some(times) = self.shared.turned_away.happened(self.shared.clock.now().secs) {
             let connections = self.shared.connection_limiter.open_connections();
@@ -130,7 +130,7 @@ impl Worker {
         }
     }
 
-    /// Is there memory for a list of connections that goes up to this one?
+    /// True if the table of connections has, or gets, room for this descriptor.
     fn has_room_for(&mut self, fd: &OwnedFd) -> bool {
         let length = usize::try_from(fd.as_raw_fd()).unwrap_or(0) + 1;
         let more = length.saturating_sub(self.connections.len());

@@ -1,14 +1,14 @@
-//! How many connections are open, and whether more are let in.
+//! The number of open connections, and whether more are accepted.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Counts open connections and knows whether the server accepts.
+/// Counts open connections, and knows whether the server accepts.
 #[derive(Default)]
 pub struct ConnectionLimiter {
     open: AtomicUsize,
-    /// Since when nobody is accepted (`-o no_maxconns_fast`, or no descriptors left).
+    /// Since when no connection is accepted (`-o no_maxconns_fast`, or no descriptors left).
     closed_since: Mutex<Option<Instant>>,
     closed_times: AtomicU64,
     closed_micros: AtomicU64,
@@ -20,17 +20,17 @@ impl ConnectionLimiter {
         self.open.load(Relaxed)
     }
 
-    /// Lets one more in, unless `limit` are.
+    /// Counts one more connection, unless there are `limit`.
     pub fn admit(&self, limit: usize) -> bool {
         self.open.fetch_update(Relaxed, Relaxed, |open| (open < limit).then_some(open + 1)).is_ok()
     }
 
-    /// One has gone.
+    /// Counts one connection less.
     pub fn leave(&self) {
         self.open.fetch_sub(1, Relaxed);
     }
 
-    /// Accepting?
+    /// True while the server accepts.
     pub fn is_accepting(&self) -> bool {
         self.closed_since().is_none()
     }
@@ -44,7 +44,7 @@ impl ConnectionLimiter {
         }
     }
 
-    /// Accepts again; true if it did not before.
+    /// Accepts again. True if the server did not accept before.
     pub fn reopen(&self) -> bool {
         let Some(since) = self.closed_since().take() else { return false };
         let micros = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -57,7 +57,7 @@ impl ConnectionLimiter {
         (self.closed_times.load(Relaxed), self.closed_micros.load(Relaxed))
     }
 
-    /// Counts closings anew.
+    /// Resets the counts of closings.
     pub(crate) fn reset(&self) {
         self.closed_times.store(0, Relaxed);
         self.closed_micros.store(0, Relaxed);

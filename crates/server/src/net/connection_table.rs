@@ -1,4 +1,4 @@
-//! Who is connected, for `stats conns`, and for whoever watches.
+//! The clients that are connected, for `stats conns` and for watchers.
 
 use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use crate::conn::client::{Client, tcp_name};
 use crate::net::listeners::Listener;
 use crate::net::udp;
 
-/// Everybody's place.
+/// The clients of all workers.
 #[derive(Debug, Default)]
 pub struct ConnectionTable {
     sockets: Mutex<Vec<ServerSocket>>,
@@ -15,7 +15,7 @@ pub struct ConnectionTable {
     clients: Mutex<Vec<Option<Arc<Client>>>>,
 }
 
-/// A socket of the server's own.
+/// A socket of the server itself.
 #[derive(Clone, Debug)]
 pub struct ServerSocket {
     /// Its descriptor.
@@ -27,7 +27,7 @@ pub struct ServerSocket {
 }
 
 impl ConnectionTable {
-    /// The sockets by which clients come.
+    /// Adds the sockets that clients connect or send to.
     pub fn add_sockets(&self, listeners: &[Listener], udp: &[Vec<udp::Socket>]) {
         let listeners = listeners.iter().map(|listener| ServerSocket {
             fd: listener.fd.as_raw_fd(),
@@ -56,7 +56,7 @@ impl ConnectionTable {
         clients[at] = Some(client);
     }
 
-    /// To be called before the descriptor is closed: then it may be another's at once.
+    /// Call before closing the descriptor, which another client may get at once.
     pub(crate) fn leave(&self, client: &Client) {
         if let Some(place) = self.clients_mut().get_mut(client.fd as usize) {
             *place = None;

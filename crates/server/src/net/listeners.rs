@@ -1,4 +1,4 @@
-//! Where clients come in: binds the TCP addresses or the Unix socket of the command line.
+//! Listeners: binds the TCP addresses or the Unix socket of the command line.
 
 mod entry;
 
@@ -30,17 +30,17 @@ pub struct Listener {
     pub fd: OwnedFd,
     /// What it listens on.
     pub address: Address,
-    /// What its clients speak; `None`: their first byte tells.
+    /// The dialect of its clients. `None`: their first byte tells.
     pub dialect: Option<Dialect>,
-    /// What it wants of its clients' certificates; `None`: it does not speak TLS.
+    /// Whether it asks clients for certificates. `None`: it does not speak TLS.
     pub tls: Option<ClientCertificates>,
-    /// Somebody else has opened it, and says whose it is.
+    /// It was opened by another process, which set its owner.
     pub is_passed: bool,
 }
 
 impl Listener {
-    /// One that somebody else has opened. Its clients are as options for all say. Errors: the system tells no address
-    /// of it.
+    /// A listener that another process opened. Its clients follow the options that apply to all listeners. Errors: the
+    /// system knows no address of it.
     pub(crate) fn passed(fd: OwnedFd, settings: &Settings) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&fd, true)?;
         let bound = rustix::net::getsockname(&fd)?;
@@ -60,9 +60,9 @@ impl Listener {
 /// What a listener listens on.
 #[derive(Clone, Debug)]
 pub enum Address {
-    /// TCP, with the port that the system chose if it was left to it.
+    /// TCP, with the actual port.
     Tcp(SocketAddr),
-    /// A Unix socket. Its file stays when the server ends, and is replaced when the next one starts.
+    /// A Unix socket. Its file stays when the server ends, and the next server replaces it.
     Unix(PathBuf),
 }
 
@@ -76,8 +76,8 @@ impl fmt::Display for Address {
     }
 }
 
-/// Binds everything that the settings ask for, for a server that is to run as `user`; there may be nothing (`-p 0`).
-/// Errors: exit code 71.
+/// Binds everything that the settings ask for, for a server that will run as `user`. May be empty (`-p 0`). Errors:
+/// exit code 71.
 pub fn bind(settings: &Settings, user: Option<&Target>) -> Result<Vec<Listener>, Refusal> {
     if let Some(path) = &settings.unix_socket {
         let listener = bind_unix(path, settings, user).map_err(|error| {
@@ -124,9 +124,8 @@ pub fn bind(settings: &Settings, user: Option<&Target>) -> Result<Vec<Listener>,
     Ok(listeners)
 }
 
-/// Writes one line for each TCP and UDP address to `path`, with the rights of [`privileges::at_path`]. Whoever waits
-/// for the file finds it whole: `TCP INET: <port>`, `TCP INET6: <port>`, the same with UDP, and with ADMIN for
-/// `--admin-listen`.
+/// Writes one line for each TCP and UDP address to `path`, with the rights of [`privileges::at_path`]. The file appears
+/// complete: `TCP INET: <port>`, `TCP INET6: <port>`, the same with UDP, and with ADMIN for `--admin-listen`.
 ///
 /// memcached, environment variable MEMCACHED_PORT_FILENAME.
 pub fn write_port_file(
@@ -153,7 +152,7 @@ pub fn write_port_file(
     privileges::at_path(user, path, |path, _| daemon::write_whole(path, ".lck", &lines))
 }
 
-/// The addresses of a host, with a port; none if the port is off.
+/// The addresses of a host, with a port. Empty if the port is off.
 pub(crate) fn addresses(host: &str, port: Port) -> io::Result<Vec<SocketAddr>> {
     let port = match port {
         Port::Off => return Ok(Vec::new()),
@@ -167,8 +166,8 @@ pub(crate) fn addresses(host: &str, port: Port) -> io::Result<Vec<SocketAddr>> {
     Ok((host, port).to_socket_addrs()?.collect())
 }
 
-/// Binds every address of a host. A family that this system does not have is passed over, as long as another address
-/// could be bound.
+/// Binds every address of a host. Skips a family that this system does not have, as long as another address could be
+/// bound.
 pub(crate) fn bind_host(
     host: &str,
     port: Port,
@@ -204,7 +203,7 @@ fn bind_tcp(address: SocketAddr, dialect: Option<Dialect>, backlog: i32) -> io::
     Ok(Listener { fd, address: Address::Tcp(bound), dialect, tls: None, is_passed: false })
 }
 
-/// Sets what connections of TCP are to have. Linux hands it on to those that are accepted here.
+/// Sets options of TCP connections on the listener, from which Linux copies them to those that are accepted.
 fn accept_eagerly(fd: &OwnedFd) -> io::Result<()> {
     sockopt::set_socket_keepalive(fd, true)?;
     Ok(sockopt::set_tcp_nodelay(fd, true)?)
@@ -219,7 +218,7 @@ fn unix_name(address: &SocketAddrUnix) -> PathBuf {
     })
 }
 
-/// Binds a Unix socket that is `user`'s, with the rights of [`privileges::at_path`].
+/// Binds a Unix socket owned by `user`, with the rights of [`privileges::at_path`].
 pub(crate) fn bind_unix(path: &Path, settings: &Settings, user: Option<&Target>) -> io::Result<Listener> {
     let fd = privileges::at_path(user, path, |path, rights| {
         // A socket of an earlier server; anything else in this place is somebody's file and makes bind fail.
@@ -229,7 +228,7 @@ pub(crate) fn bind_unix(path: &Path, settings: &Settings, user: Option<&Target>)
         }
         let fd = stream_socket(AddressFamily::UNIX)?;
         rustix::net::bind(&fd, &SocketAddrUnix::new(path)?)?;
-        // Nobody can connect before listen, so nobody slips in by the mode that the umask left.
+        // Before `listen` nobody can connect, so nobody uses the mode that the umask left.
         rustix::fs::chmod(path, Mode::from_raw_mode(settings.unix_mode))?;
         if let (Some(user), Rights::Roots) = (user, rights) {
             user.own(path)?;

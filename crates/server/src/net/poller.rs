@@ -1,4 +1,5 @@
-//! Which sockets are ready. The only file that knows it is epoll that tells; io_uring would be one more like it.
+//! Readiness of sockets, by epoll. No other file of the workers uses epoll; a poller by io_uring would be a file beside
+//! this one.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -7,12 +8,12 @@ use std::time::Duration;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
-/// A set of sockets to wait for.
+/// A set of sockets to watch.
 pub(crate) struct Poller {
     epoll: OwnedFd,
 }
 
-/// What a socket is waited for.
+/// What a socket is watched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interest {
     Readable,
@@ -32,21 +33,21 @@ pub(crate) enum Token {
     Wake,
 }
 
-/// Room for what one wait reports.
+/// The events of one wait.
 pub(crate) struct Events(Vec<epoll::Event>);
 
 impl Poller {
-    /// Errors: no descriptor to be had.
+    /// Errors: no descriptor is left.
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
     }
 
-    /// Waits for a socket from now on. It is forgotten when its last descriptor is closed.
+    /// Watches a socket from now on. The kernel forgets it when its last descriptor is closed.
     pub(crate) fn add(&self, fd: impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, fd, token.data(), interest.flags())?)
     }
 
-    /// The same for a socket that other pollers wait for too: one of them is told. Adding it again does nothing.
+    /// The same for a socket that other pollers watch too: an event wakes one of them. Adding it again does nothing.
     pub(crate) fn add_shared(&self, fd: impl AsFd, token: Token) -> io::Result<()> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
         match epoll::add(&self.epoll, fd, token.data(), flags) {
@@ -55,20 +56,19 @@ impl Poller {
         }
     }
 
-    /// Waits for something else.
+    /// Watches a socket for something else.
     pub(crate) fn modify(&self, fd: impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
         Ok(epoll::modify(&self.epoll, fd, token.data(), interest.flags())?)
     }
 
-    /// Waits for a socket no longer.
+    /// Stops watching a socket.
     pub(crate) fn delete(&self, fd: impl AsFd) -> io::Result<()> {
         Ok(epoll::delete(&self.epoll, fd)?)
     }
 
-    /// Waits until something is ready or the time is over (`None`: for ever), in place of what was reported before. A
-    /// signal ends it as well.
+    /// Waits until a socket is ready, the time is up (`None`: never), or a signal arrives. Replaces the earlier events.
     pub(crate) fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
-        // Rounded up to what epoll can tell apart, so that nobody is woken just before the time.
+        // Rounded up to the clock that epoll uses, so that no wait ends just before its deadline.
         let timeout = timeout.map(|timeout| {
             let millis = timeout.subsec_nanos().div_ceil(1_000_000);
             let secs = timeout.as_secs().min(WAIT_SECS_MAX) + u64::from(millis / 1000);
@@ -122,7 +122,7 @@ impl Token {
 }
 
 const EVENTS_MAX: usize = 256;
-/// Whoever wants to wait longer is woken and looks again.
+/// A longer wait ends here, and its caller checks and waits again.
 const WAIT_SECS_MAX: u64 = 3600;
 /// Numbers below this are descriptors of clients.
 const LISTENERS: u64 = 1 << 32;

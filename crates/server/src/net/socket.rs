@@ -1,8 +1,8 @@
 //! A client's socket, plain or TLS, and the connection that is served on it.
 //!
-//! All that a client is answered leaves by [`Wire::send`]: what is large or gathered right after it was executed, while
-//! the guard still keeps it valid; what is small together with that of the other connections of the round
-//! ([`ClientSocket::send`]); and what the socket did not take, when it takes more.
+//! Everything that a client is sent leaves by [`Wire::send`]. Large or gathered replies are sent right after they were
+//! executed, while the guard keeps them valid. Small ones are sent with those of the other connections of the round
+//! ([`ClientSocket::send`]). What the socket does not take is sent when it is writable again.
 
 use std::io::{self, IoSlice};
 use std::mem;
@@ -29,38 +29,38 @@ use crate::observe::measure::{Recorder, Transport};
 use crate::observe::watch::Watcher;
 use crate::shared::Shared;
 
-/// A client: its socket, and its connection.
+/// A client: its socket and its connection.
 pub(crate) struct ClientSocket {
     wire: Wire,
     client: Arc<Client>,
     connection: Connection,
-    /// In the worker's queue of those that have more to do, or parked.
+    /// In the worker's queue, or parked.
     pub(crate) is_queued: bool,
-    /// Waits for something other than its socket, which the poller does not watch meanwhile.
+    /// Waits for something other than its socket. The poller does not watch the socket meanwhile.
     pub(crate) is_parked: bool,
     /// What the poller watches the socket for.
     pub(crate) interest: Interest,
 }
 
-/// A socket, and the TLS that is spoken on it.
+/// A socket, with its TLS if it has any.
 pub(crate) struct Wire {
     fd: OwnedFd,
     channel: Option<Box<Channel>>,
 }
 
-/// What a worker lends to the connection that it serves.
+/// What a worker lends to the connection that it is serving.
 pub(crate) struct WorkerContext<'w> {
     pub(crate) shared: &'w Shared,
     pub(crate) counters: &'w Counters,
     pub(crate) recorder: &'w Recorder,
-    /// When the poller reported what is being served.
+    /// When the poller reported the events of this round.
     pub(crate) woken: Moment,
-    /// When what is being executed had been received.
+    /// When the requests that are being executed were received.
     pub(crate) received: Moment,
-    /// The worker's number.
+    /// The worker's index.
     pub(crate) worker: usize,
     pub(crate) handle: &'w mut Handle,
-    /// Replies that are to be sent when all of the round are executed.
+    /// Replies that are sent once the whole round is executed.
     pub(crate) output: &'w mut Vec<u8>,
     pub(crate) tls: &'w mut tls::Buffers,
 }
@@ -80,13 +80,13 @@ impl<'w> WorkerContext<'w> {
     }
 }
 
-/// What reading brought.
+/// The result of a read.
 pub(crate) enum Received {
     /// This many bytes.
     Bytes(usize),
-    /// Nothing for now.
+    /// Nothing at the moment.
     Nothing,
-    /// The engine is busy reclaiming memory for the value that arrives.
+    /// The engine is reclaiming memory for the value that is arriving.
     Busy,
     End(CloseReason),
 }
@@ -97,12 +97,12 @@ impl ClientSocket {
         Self { wire, client, connection, is_queued: false, is_parked: false, interest }
     }
 
-    /// Who it is.
+    /// The client.
     pub(crate) fn client(&self) -> &Arc<Client> {
         &self.client
     }
 
-    /// Has it waited between commands for longer than `timeout_secs`? Unix sockets have no timeout.
+    /// True if it has been waiting for a command for longer than `timeout_secs`. Unix sockets have no timeout.
     pub(crate) fn is_idle(&self, now_secs: u32, timeout_secs: u32) -> bool {
         matches!(self.client.peer, Peer::Tcp(_))
             && !self.is_queued
@@ -111,9 +111,9 @@ impl ClientSocket {
             && now_secs.saturating_sub(self.client.input_secs()) > timeout_secs
     }
 
-    /// Goes on because the socket is ready, or because its turn has come: sends what is left over; then receives,
-    /// unless it has something to execute first. Says how many bytes of `scratch` it received; or what it wants, if
-    /// there is nothing to execute.
+    /// Called when the socket is ready, or when the connection's turn in the queue has come. Sends what is left over,
+    /// then receives, unless there is something to execute first. Returns how many bytes of `scratch` it received;
+    /// `Err`: there is nothing to execute, and this is what the connection wants.
     pub(crate) fn on_readable(
         &mut self,
         cx: &mut WorkerContext<'_>,
@@ -126,14 +126,14 @@ impl ClientSocket {
         received
     }
 
-    /// Where in `received` the first key lies that it asks for: [`Connection::first_key`].
+    /// Where in `received` its first key lies: [`Connection::first_key`].
     pub(crate) fn first_key(&self, received: &[u8]) -> Option<Range<usize>> {
         self.connection.first_key(received)
     }
 
-    /// Executes what was received: its share of requests (`-R`). Small replies are left in the worker's output: where
-    /// there, to be given to [`ClientSocket::send`] when all of the round are executed. `Err`: nothing is left to be
-    /// sent.
+    /// Executes what was received, at most its share of requests (`-R`). Small replies stay in the worker's output, in
+    /// the returned range, for [`ClientSocket::send`] once the whole round is executed. `Err`: there is nothing left to
+    /// send.
     pub(crate) fn execute(
         &mut self,
         cx: &mut WorkerContext<'_>,
@@ -159,7 +159,7 @@ impl ClientSocket {
         }
         let mut replies = 0..0;
         if let Next::Watch(_) = fed.next {
-            // Sent by the control thread, once it tells what happens.
+            // The control thread sends these, with the events that follow.
             let bytes = output.to_bytes();
             *cx.output = output.into_buffer();
             match bytes {
@@ -180,7 +180,7 @@ impl ClientSocket {
             replies.end = cx.output.len();
         }
         // As memcached counts: only where the connection has more requests, not where one reply is long.
-        if fed.next == Next::Wait(Waiting::Turn)
+        if fed.next == Next::Wait(Waiting::Yield)
             && self.connection.next() == fed.next
             && self.connection.has_requests()
         {
@@ -190,7 +190,7 @@ impl ClientSocket {
         if replies.is_empty() { Err(self.next()) } else { Ok(replies) }
     }
 
-    /// Sends replies, and keeps what the socket does not take. Says what it wants then.
+    /// Sends replies, and keeps what the socket does not take. Returns what the connection wants then.
     pub(crate) fn send(
         &mut self,
         replies: &(impl Replies + ?Sized),
@@ -211,29 +211,29 @@ impl ClientSocket {
         self.next()
     }
 
-    /// Becomes one that watches.
+    /// Becomes a watcher.
     pub(crate) fn into_watcher(self, streams: Streams) -> Watcher {
         self.client.set_state(State::Watch);
         let unsent = self.connection.poll_output().map_or_else(Vec::new, |unsent| unsent.to_bytes());
         Watcher::new(self.wire, self.client, streams, unsent)
     }
 
-    /// To be called before it is dropped.
+    /// Call before dropping it.
     pub(crate) fn close_notify(&mut self) {
         self.wire.close_notify();
     }
 
-    /// What it wants.
+    /// What the connection wants.
     fn next(&self) -> Next {
         match self.connection.next() {
             Next::Read | Next::Wait(_) | Next::Close(_) if self.wire.is_holding() => Next::Send,
-            // Nobody would wake us: the end was in what has been read.
-            Next::Read if self.wire.is_ended() => Next::Wait(Waiting::Turn),
+            // Nobody would wake us: the end was in what has been read already.
+            Next::Read if self.wire.is_ended() => Next::Wait(Waiting::Yield),
             next => next,
         }
     }
 
-    /// For whoever asks what connections do.
+    /// Publishes its state, for `stats conns`.
     fn show_state(&self) {
         self.client.set_state(if self.is_blocked() {
             State::Write
@@ -261,7 +261,7 @@ impl ClientSocket {
         }
     }
 
-    /// Receives once: into the value whose bytes are arriving, or else into the scratch buffer.
+    /// Receives once: into the value that is arriving, or else into the scratch buffer.
     fn receive_bytes(&mut self, cx: &mut WorkerContext<'_>, scratch: &mut [u8]) -> Received {
         if self.wire.is_plain() && self.connection.is_receiving_value() {
             match self.receive_value(cx) {
@@ -276,8 +276,8 @@ impl ClientSocket {
         received
     }
 
-    /// Receives into the windows of a large value, as far as there are any and the socket has bytes: `Bytes` if the
-    /// value is complete and what comes next belongs into the scratch buffer.
+    /// Receives into the windows of a large value, as long as there are any and the socket has bytes. `Bytes`: the
+    /// value needs no window any more, and what follows belongs into the scratch buffer.
     fn receive_value(&mut self, cx: &mut WorkerContext<'_>) -> Received {
         for _ in 0..WINDOWS_PER_EVENT {
             let guard = cx.handle.pin(cx.shared.clock.now());
@@ -307,11 +307,11 @@ impl ClientSocket {
         Received::Busy
     }
 
-    /// Sends what is left over from earlier. `Err`: not all of it.
+    /// Sends what is left over from earlier. `Err`: the socket did not take all of it.
     fn send_rest(&mut self, cx: &mut WorkerContext<'_>) -> Result<(), Next> {
         let failed = |_| Next::Close(CloseReason::Error);
         while let Some(unsent) = self.connection.poll_output() {
-            // A guard for each write: values that were revoked meanwhile are waited for no longer.
+            // A new guard for each write, so that a value revoked meanwhile can be freed.
             let guard = cx.handle.pin(cx.shared.clock.now());
             let sent = self.wire.send_once(&unsent.guarded(&guard), cx.tls).map_err(failed)?;
             if sent == 0 {
@@ -324,7 +324,7 @@ impl ClientSocket {
         if is_all { Ok(()) } else { Err(Next::Send) }
     }
 
-    /// Is there anything that the socket did not take?
+    /// True if the socket did not take everything.
     fn is_blocked(&self) -> bool {
         self.connection.poll_output().is_some() || self.wire.is_holding()
     }
@@ -349,7 +349,7 @@ impl Wire {
         Self { fd, channel: channel.map(Box::new) }
     }
 
-    /// Can be read straight into the place where bytes belong?
+    /// True without TLS: the socket can be read straight into the place where the bytes belong.
     pub(crate) fn is_plain(&self) -> bool {
         self.channel.is_none()
     }
@@ -367,8 +367,8 @@ impl Wire {
         }
     }
 
-    /// The one way out: sends until all is sent or the socket takes no more, and says how much is taken. What is taken
-    /// may still be held: [`Wire::flush`].
+    /// The only way out. Sends until everything is sent or the socket takes no more. Returns how much was taken; TLS
+    /// may still hold some of that: [`Wire::flush`].
     #[inline]
     pub(crate) fn send(
         &mut self,
@@ -415,8 +415,8 @@ impl Wire {
         self.write(&slices[..filled], buffers)
     }
 
-    /// Sends from the head of `slices`, and says how many bytes are taken; 0 when the socket takes nothing more at the
-    /// moment. What is taken may still be held: [`Wire::flush`].
+    /// Sends from the head of `slices`. Returns how many bytes were taken; 0 if the socket takes nothing at the moment.
+    /// TLS may still hold some of that: [`Wire::flush`].
     pub(crate) fn write(&mut self, slices: &[IoSlice<'_>], buffers: &mut Buffers) -> io::Result<usize> {
         match &mut self.channel {
             None => write(self.fd.as_fd(), slices),
@@ -424,12 +424,12 @@ impl Wire {
         }
     }
 
-    /// Sends what was taken and is still held; true when nothing is.
+    /// Sends what TLS still holds. True once it holds nothing.
     pub(crate) fn flush(&mut self) -> io::Result<bool> {
         self.channel.as_mut().map_or(Ok(true), |channel| channel.flush(self.fd.as_fd()))
     }
 
-    /// Is something held that was taken?
+    /// True if TLS holds records that the socket did not take.
     pub(crate) fn is_holding(&self) -> bool {
         self.channel.as_ref().is_some_and(|channel| channel.is_holding())
     }
@@ -439,7 +439,7 @@ impl Wire {
         self.channel.as_ref().is_some_and(|channel| channel.is_ended())
     }
 
-    /// To be called before the socket is closed.
+    /// Call before closing the socket.
     pub(crate) fn close_notify(&mut self) {
         if let Some(channel) = &mut self.channel {
             channel.close_notify(self.fd.as_fd());
@@ -465,7 +465,7 @@ pub(crate) fn read(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Received {
     }
 }
 
-/// One gathered write; 0 when the socket takes nothing more at the moment.
+/// One gathered write; 0 if the socket takes nothing at the moment.
 pub(crate) fn write(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     loop {
         let written = match slices {
@@ -480,14 +480,14 @@ pub(crate) fn write(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<us
     }
 }
 
-/// What a worker receives at once, and the most of pipelined requests that a connection keeps.
+/// What a worker receives in one read, and the most pipelined input that a connection keeps.
 pub(crate) const SCRATCH_BYTES: usize = 64 << 10;
-/// Room in the scratch buffer for whoever is received from last.
+/// Free space in the scratch buffer for the last connection of a round.
 pub(crate) const ROOM_BYTES_MIN: usize = SCRATCH_BYTES / 2;
-/// Replies up to this size wait for those of the whole round; larger ones cost so much to send that what that finds in
-/// the caches matters little.
+/// Replies up to this size are sent at the end of the round. Sending a larger one costs so much that cache misses
+/// matter little.
 const SMALL_BYTES_MAX: usize = 8 << 10;
-/// Parts of one gathered write. What does not fit goes with the next.
+/// Parts of one gathered write. The rest goes with the next.
 const SLICES_MAX: usize = 64;
-/// How many pieces of a large value are received before others have their turn.
+/// How many windows of a large value are received before the connection yields.
 const WINDOWS_PER_EVENT: u32 = 16;

@@ -1,13 +1,13 @@
-//! TLS (`-Z`): certificates, and what the connections of a worker encrypt and decrypt with them.
+//! TLS (`-Z`): certificates, and the encryption of a worker's connections.
 //!
-//! A thin shell around the socket: the session sees plain bytes and does not know. It lives in the worker's loop, with
-//! buffers that all connections of a worker share, so an idle connection holds the keys of its two directions and no
-//! buffer. The protocol itself is rustls's.
+//! A thin layer around the socket: the session sees plain bytes. It runs in the worker's loop, with buffers that all
+//! connections of a worker share, so an idle connection holds the keys of its two directions and no buffer. rustls
+//! implements the protocol.
 
-pub mod bare;
 mod channel;
 mod ciphers;
 mod contexts;
+pub mod harness;
 mod sessions;
 mod settings;
 
@@ -25,14 +25,14 @@ pub use settings::{TlsSettings, Version};
 
 use crate::startup::options::{EXIT_USAGE, Refusal};
 
-/// What a listener wants of its clients' certificates.
+/// Whether a listener asks clients for certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientCertificates {
     /// Does not ask for them.
     Ignored,
-    /// Asks; a client without one is let in, one with a bad one is not.
+    /// Asks. Accepts a client without a certificate, and refuses one with a bad one.
     Requested,
-    /// Lets nobody in without a good one.
+    /// Refuses clients without a good certificate.
     Required,
 }
 
@@ -48,8 +48,8 @@ struct Loaded {
 }
 
 impl Tls {
-    /// Reads the certificates, if TLS is on. Before rights are given up: keys may be root's to read. Errors: a file
-    /// that cannot be read or does not hold what it should; exit code 64.
+    /// Reads the certificates, if TLS is on. Call before dropping privileges: only root may be able to read the keys.
+    /// Errors: a file cannot be read or parsed; exit code 64.
     pub fn load(settings: &TlsSettings) -> Result<Option<Self>, Refusal> {
         if !settings.is_enabled {
             return Ok(None);
@@ -60,9 +60,9 @@ impl Tls {
         Ok(Some(Self { settings: settings.clone(), current }))
     }
 
-    /// Reads the certificates anew (`refresh_certs`, SIGHUP). New connections get the new ones, those there are keep
-    /// theirs. Errors: as [`Tls::load`]; then the old ones stay, and the journal says why: it names files, which are no
-    /// client's business.
+    /// Reads the certificates again (`refresh_certs`, SIGHUP). New connections use the new ones, open connections keep
+    /// theirs. Errors: as [`Tls::load`]; the old certificates stay, and the journal gives the reason, which names files
+    /// and so is not for clients.
     pub fn reload(&self) -> Result<(), LoadError> {
         let contexts = Contexts::load(&self.settings)
             .inspect_err(|error| tracing::error!("{error}; the old certificates stay"))?;
@@ -83,7 +83,7 @@ impl Tls {
         self.current.read().unwrap_or_else(PoisonError::into_inner).at.elapsed().as_secs()
     }
 
-    /// What a new connection of such a listener is to use.
+    /// The configuration for a new connection of such a listener.
     pub(crate) fn context(&self, certificates: ClientCertificates) -> Arc<ServerConfig> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).contexts.get(certificates)
     }

@@ -1,13 +1,13 @@
 //! UDP: requests that are one datagram each, served by the worker that receives them.
 //!
-//! The walk of a datagram: the worker's poller reports a socket, [`UdpEndpoint::serve`] receives a batch ([`inbox`])
-//! and fetches what its keys need ahead ([`first_key`]), the [`gate`] says how much may be sent in answer, a session of
-//! its own answers ([`Session::feed`]), and the replies of the whole batch are sent together ([`outbox`]). Nothing of a
-//! datagram outlives its answer.
+//! The walk of a datagram: the worker's poller reports a socket; [`UdpEndpoint::serve`] receives a batch ([`inbox`])
+//! and prefetches its keys ([`first_key`]); the [`gate`] decides how much may be sent in reply; a session of its own
+//! executes it ([`Session::feed`]); the replies of the whole batch are sent together ([`outbox`]). Nothing of a
+//! datagram outlives its reply.
 //!
-//! Each command's reply is a message of its own, numbered from 0, as memcached sends them. A get of many keys is one
-//! command: its hits and END are one message, as doc/protocol.txt has it and memcached did up to 1.5. Threat, defaults
-//! and cookies: docs/udp.md.
+//! Each command's reply is a message of its own, numbered from 0, as in memcached. A get of many keys is one command:
+//! its hits and END are one message, as doc/protocol.txt says and memcached did up to 1.5. Threat model, defaults and
+//! cookies: docs/udp.md.
 
 mod budget;
 mod cookie;
@@ -38,18 +38,18 @@ use crate::observe::measure::Transport;
 use crate::startup::random;
 use crate::startup::settings::Settings;
 
-/// A worker's UDP sockets, and all it needs to serve them.
+/// A worker's UDP sockets, with the buffers to serve them.
 pub(crate) struct UdpEndpoint {
     sockets: Vec<(Socket, Inbox)>,
-    /// All of those who ask.
+    /// Stands for all clients of these sockets.
     client: Client,
     responder: Responder,
 }
 
-/// Where requests are answered.
+/// Executes datagrams.
 struct Responder {
     gate: Gate,
-    /// The reply in the making.
+    /// The reply in progress.
     reply: Message,
     outbox: Outbox,
 }
@@ -58,13 +58,13 @@ struct Responder {
 #[derive(Default)]
 struct Message {
     bytes: Vec<u8>,
-    /// There was more of it than may be sent.
+    /// The reply is longer than what may be sent.
     is_too_large: bool,
 }
 
 impl UdpEndpoint {
-    /// Opens the door, on the thread that is to serve it. The kernel takes all of a client's datagrams to the same
-    /// worker, so each may have a key of its own. Errors: no random numbers.
+    /// Opens the endpoint on the thread that will serve it. The kernel routes all datagrams of a client to the same
+    /// worker, so each worker may have a key of its own. Errors: no random numbers.
     pub(crate) fn open(sockets: Vec<Socket>, settings: &Settings) -> io::Result<Self> {
         let responder = Responder {
             gate: Gate::new(random::key()?, settings.udp_cookie, known_bytes(settings)),
@@ -75,7 +75,7 @@ impl UdpEndpoint {
         Ok(Self { sockets, client: Client::of_datagrams(), responder })
     }
 
-    /// Serves what waits at a socket, but no more than some batches; epoll reports the rest again.
+    /// Serves the datagrams that wait at a socket, up to a few batches; epoll reports the rest again.
     pub(crate) fn serve(&mut self, socket: usize, cx: &mut WorkerContext<'_>) {
         let Some((socket, inbox)) = self.sockets.get_mut(socket) else { return };
         for _ in 0..BATCHES_PER_EVENT {
@@ -98,7 +98,7 @@ impl UdpEndpoint {
                 }
             }
             cx.counters.bytes_written.add(self.responder.outbox.send(socket) as u64);
-            // Where they come one by one there is mostly no other yet.
+            // Datagrams that arrive one by one mostly find no other.
             if inbox.len() < 2 {
                 return;
             }
@@ -106,16 +106,15 @@ impl UdpEndpoint {
     }
 }
 
-/// The first key of each datagram, where that is plain to see; their memory is being fetched from then on. Of datagrams
-/// that will be dropped too: this is a hint, and no reply. (Where a cookie stands before the commands nothing is
-/// plain.)
+/// The first key of each datagram, where finding it is cheap, with its memory being fetched. Includes datagrams that
+/// will be dropped: this is a hint, and sends no reply. A datagram that begins with a cookie has none.
 fn first_key<'i>(
     inbox: &'i Inbox,
     dialect: Option<Dialect>,
     handle: &mut Handle,
     now: Now,
 ) -> ArrayVec<Option<Prefetched<'i>>, BATCH_DATAGRAMS_MAX> {
-    // One alone waits for its memory as long as it would for this.
+    // A single key would wait for this as long as for its memory.
     if inbox.len() < 2 {
         return ArrayVec::new();
     }
@@ -134,7 +133,7 @@ fn first_key<'i>(
 }
 
 impl Responder {
-    /// Answers all commands of a datagram. What is not whole is not answered, nor waited for.
+    /// Executes all commands of a datagram. A partial request is not answered.
     fn answer(
         &mut self,
         client: &Client,
@@ -145,14 +144,14 @@ impl Responder {
     ) {
         let payload = asked.payload;
         let Some(first) = payload.first() else {
-            // A client that asks for its cookie and nothing else.
+            // The client asks for its cookie and nothing else.
             self.challenge(&mut asked);
             return;
         };
         let dialect = dialect.unwrap_or_else(|| Dialect::of_first_byte(*first));
         let context = cx.context(client);
         let mut session = Session::of_datagram(Some(dialect));
-        // Where the command at hand begins, and what is not fed yet.
+        // Where the current command begins, and where the input that was not fed yet begins.
         let (mut start, mut from) = (0, 0);
         let mut tries = 0;
         while from < payload.len() {
@@ -192,12 +191,12 @@ impl Responder {
                 continue;
             }
             match fed.next {
-                Next::Wait(Waiting::Turn) => {}
+                Next::Wait(Waiting::Yield) => {}
                 Next::Wait(Waiting::Memory) if tries < TRIES_MAX => {
                     tries += 1;
                     yield_core();
                 }
-                // Nobody watches over UDP: the session says no. And a datagram is not held: its client asks again.
+                // The session refuses `watch` over UDP. Other waits drop the datagram: its client asks again.
                 _ => break,
             }
         }
@@ -205,7 +204,7 @@ impl Responder {
         self.gate.keep(&asked.allowance);
     }
 
-    /// Sends the reply, if it may be sent; false if not.
+    /// Sends the reply. False if it may not be sent.
     fn send(&mut self, asked: &mut Admitted<'_>) -> bool {
         let Message { bytes, is_too_large } = &self.reply;
         let may_be_sent = !is_too_large && asked.allowance.spend(udp::framed_bytes(bytes.len()));
@@ -215,7 +214,7 @@ impl Responder {
         may_be_sent
     }
 
-    /// Sends the cookie, if there is one that was not sent yet, and it may be; false if not.
+    /// Sends the cookie that is due, if any. False if it may not be sent.
     fn challenge(&mut self, asked: &mut Admitted<'_>) -> bool {
         let Some(cookie) = asked.cookie.filter(|_| asked.allowance.spend(udp::CHALLENGE_BYTES)) else {
             return false;
@@ -234,7 +233,7 @@ impl Message {
         self.bytes = if self.is_too_large { output.into_buffer() } else { output.into_whole_buffer() };
     }
 
-    /// Becomes the error that stands for a reply that is not sent; the command is at the head of `input`.
+    /// Turns into the error that replaces a reply that may not be sent. The command is at the head of `input`.
     fn refuse(&mut self, dialect: Dialect, input: &[u8]) {
         self.clear();
         let Frame::Whole { request, .. } = Frame::of(dialect, input, 0) else { return };
@@ -245,7 +244,7 @@ impl Message {
 
     fn clear(&mut self) {
         self.bytes.clear();
-        // Large ones are rare.
+        // Large replies are rare.
         self.bytes.shrink_to(KEPT_BYTES_MAX);
         self.is_too_large = false;
     }
@@ -270,12 +269,12 @@ fn known_bytes(settings: &Settings) -> usize {
 const KNOWN_BYTES_MIN: usize = 4 << 20;
 /// Command line, key, flags and END around a value.
 const ITEM_OVERHEAD_BYTES: usize = 4 << 10;
-/// What is kept of the room for replies from one to the next.
+/// The buffer space that is kept from one reply to the next.
 const KEPT_BYTES_MAX: usize = 64 << 10;
-/// How often a socket is received from before others have their turn.
+/// Batches that are received from a socket before the worker serves others.
 const BATCHES_PER_EVENT: u32 = 4;
-/// How often a command that waits for memory to be reclaimed is tried. What is dropped then is lost, as datagrams may
-/// be; a worker that waited would hold up all its clients.
+/// How often a command that waits for memory is tried. Then its datagram is dropped, as datagrams may be: waiting would
+/// delay all clients of the worker.
 const TRIES_MAX: u32 = 64;
 
 #[cfg(test)]

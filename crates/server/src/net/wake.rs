@@ -1,4 +1,4 @@
-//! A bell that wakes a thread sleeping in epoll or poll.
+//! An eventfd that wakes a thread from epoll or poll.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,14 +15,14 @@ impl Wake {
         Ok(Self(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?))
     }
 
-    /// Wakes whoever waits, now or next time.
-    pub(crate) fn ring(&self) {
-        // Fails only when the count would overflow: then it is rung already.
+    /// Wakes the thread, now or at its next wait.
+    pub(crate) fn notify(&self) {
+        // Fails only if the count would overflow: then it is signalled already.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Takes note of all rings so far.
-    pub(crate) fn silence(&self) {
+    /// Clears all signals so far.
+    pub(crate) fn drain(&self) {
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
 }

@@ -1,11 +1,11 @@
-//! A worker: one thread, one poller, and the connections that it serves from accept to close.
+//! A worker: a thread with a poller, and the connections that it serves from accept to close.
 //!
-//! All workers wait on all listeners; the kernel wakes one. Whoever accepts keeps the connection, unless another worker
-//! has fewer: then it goes to that one's inbox, so that few connections spread over all workers.
+//! All workers wait on all listeners; the kernel wakes one. The worker that accepts a connection keeps it, unless
+//! another worker has fewer: then it goes to that worker's inbox, so that few connections spread over all workers.
 //!
-//! What is ready is served in rounds of four steps ([`Round`]): receive from each connection; start fetching the memory
-//! of each one's first key, so that none waits alone for it; execute what each asks, in order; send. Each step finds
-//! its own code in the caches of the core, not the kernel's.
+//! Ready connections are served in rounds of four steps ([`Round`]): receive from each connection; start fetching the
+//! memory of each one's first key, so that the cache misses overlap; execute the requests of each, in order; send. Each
+//! step finds its own code in the core's caches, not the kernel's.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -40,39 +40,39 @@ pub struct Worker {
     pub(super) pool: Arc<WorkerPool>,
     pub(super) counters: Arc<Counters>,
     pub(super) poller: Poller,
-    /// By descriptor.
+    /// Indexed by descriptor.
     pub(super) connections: Vec<Option<Box<ClientSocket>>>,
-    /// Descriptors of connections that go on without waiting for their socket.
+    /// Descriptors of connections that continue without waiting for their socket.
     ready: VecDeque<usize>,
-    /// When parked connections go on that wait for a moment: that, and their descriptors.
+    /// The moments for which parked connections wait, with their descriptors.
     deadlines: BinaryHeap<Reverse<(Instant, usize)>>,
-    /// Until it is opened on the worker's own thread.
+    /// Until they are opened on the worker's own thread.
     udp_sockets: Vec<udp::Socket>,
-    /// Whether our poller watches the listeners.
+    /// True while our poller watches the listeners.
     pub(super) is_listening: bool,
-    /// When the idle were last looked for.
+    /// When idle connections were last looked for.
     swept_secs: u32,
 }
 
-/// Connections from which something was received that is not executed yet.
+/// Connections whose received bytes are not executed yet.
 #[derive(Default)]
 struct Round {
     members: ArrayVec<Member, MEMBERS_MAX>,
-    /// How much of the scratch buffer holds what they sent.
+    /// How many bytes of the scratch buffer are filled.
     filled_bytes: usize,
 }
 
 struct Member {
-    /// Its descriptor.
+    /// The connection's descriptor.
     fd: usize,
-    /// What it sent: where in the scratch buffer.
+    /// The range of its received bytes in the scratch buffer.
     received: Range<usize>,
-    /// What is to be sent to it: where in the worker's output.
+    /// The range of its replies in the worker's output.
     replies: Range<usize>,
 }
 
 impl Worker {
-    /// The pool's worker number `index`, with UDP sockets of its own. Errors: no descriptor to be had.
+    /// The pool's worker number `index`, with UDP sockets of its own. Errors: no descriptor is left.
     pub fn new(
         index: usize,
         shared: Arc<Shared>,
@@ -101,13 +101,13 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Serves until the pool is stopped. Errors: the kernel refuses to wait.
+    /// Serves until the pool is stopped. Errors: of the poller.
     pub fn run(mut self) -> io::Result<()> {
         let mut handle =
             self.shared.engine.handle().ok_or_else(|| io::Error::other("no engine handle left"))?;
         let recorder = self.shared.recorder(self.index);
         let scratch = &mut vec![0; SCRATCH_BYTES][..];
-        // Where a round's replies find room; pages that nobody writes to are not taken.
+        // The replies of a round. Pages that are never written to take no memory.
         let mut output = Vec::with_capacity(2 * OUTPUT_BYTES_MAX);
         let mut tls = tls::Buffers::new(self.shared.tls.is_some());
         let mut events = Events::new();
@@ -133,7 +133,7 @@ impl Worker {
                 tls: &mut tls,
             };
             let mut round = Round::default();
-            // Those that queued before this round; the ones this round adds wait for the next.
+            // Connections that queued before this round; those that this round adds wait for the next.
             let queued = self.ready.len();
             for token in events.tokens() {
                 match token {
@@ -161,7 +161,7 @@ impl Worker {
         Ok(())
     }
 
-    /// How long to wait for sockets. `None`: until one is ready.
+    /// How long the poller may wait. `None`: until a socket is ready.
     fn timeout(&self) -> Option<Duration> {
         if !self.ready.is_empty() {
             return Some(Duration::ZERO);
@@ -173,8 +173,8 @@ impl Worker {
         Some(tick.map_or(rest, |tick| tick.min(rest)))
     }
 
-    /// A connection's socket is ready, or its turn in the queue has come. It joins the round if it has something to
-    /// execute.
+    /// Receives from a connection whose socket is ready, or whose turn in the queue has come. It joins the round if it
+    /// has something to execute.
     fn on_readable(
         &mut self,
         fd: usize,
@@ -190,12 +190,12 @@ impl Worker {
         socket.is_queued = false;
         match socket.on_readable(cx, &mut scratch[round.filled_bytes..]) {
             Ok(received_bytes) => round.join(fd, received_bytes),
-            Err(next) => self.go_on(fd, next),
+            Err(next) => self.apply(fd, next),
         }
     }
 
-    /// Executes what was received in a round, one connection after the other, once the memory of each one's first key
-    /// is being fetched; and then sends.
+    /// Executes the requests of a round, one connection after the other, once the memory of each one's first key is
+    /// being fetched; then sends the replies.
     fn execute(&mut self, round: &mut Round, cx: &mut WorkerContext<'_>, scratch: &[u8]) {
         let members = &mut round.members;
         if members.is_empty() {
@@ -208,7 +208,7 @@ impl Worker {
             let Some(socket) = self.connections[*fd].as_deref_mut() else { continue };
             match socket.execute(cx, &scratch[received.clone()], prefetched) {
                 Ok(small) => *replies = small,
-                Err(next) => self.go_on(*fd, next),
+                Err(next) => self.apply(*fd, next),
             }
         }
         self.send(members, cx);
@@ -216,8 +216,8 @@ impl Worker {
         round.filled_bytes = 0;
     }
 
-    /// The first key of each member, where that is plain to see: from then on its memory is being fetched. None, if
-    /// there is but one member: it would wait for this as long as for the memory.
+    /// The first key of each member, where finding it is cheap, with its memory being fetched. Empty for a single
+    /// member: it would wait for this as long as for the memory.
     fn prefetch<'s>(
         &self,
         members: &[Member],
@@ -244,7 +244,7 @@ impl Worker {
         prefetched
     }
 
-    /// Sends the replies that members of a round still have in the worker's output.
+    /// Sends the replies that members of a round have left in the worker's output.
     ///
     /// Never inlined into what executes requests: with nothing but this loop between two system calls, a send costs an
     /// eighth less than with a request executed in between (docs/scaling.md).
@@ -256,17 +256,17 @@ impl Worker {
             }
             let Some(socket) = self.connections[*fd].as_deref_mut() else { continue };
             let next = socket.send(&cx.output[replies.clone()], cx.shared, cx.tls, cx.counters);
-            self.go_on(*fd, next);
+            self.apply(*fd, next);
         }
         cx.output.clear();
     }
 
     /// Does what a connection wants next.
-    fn go_on(&mut self, fd: usize, next: Next) {
+    fn apply(&mut self, fd: usize, next: Next) {
         match next {
             Next::Read => self.watch(fd, Interest::Readable),
             Next::Send => self.watch(fd, Interest::Writable),
-            Next::Wait(Waiting::Turn) => self.queue(fd),
+            Next::Wait(Waiting::Yield) => self.queue(fd),
             Next::Wait(Waiting::Memory) => {
                 yield_core();
                 self.queue(fd);
@@ -284,7 +284,7 @@ impl Worker {
         }
     }
 
-    /// Waits for a connection's socket.
+    /// Makes the poller watch a connection's socket.
     fn watch(&mut self, fd: usize, interest: Interest) {
         let Some(socket) = self.connections.get_mut(fd).and_then(Option::as_deref_mut) else { return };
         if socket.interest == interest {
@@ -296,7 +296,7 @@ impl Worker {
         }
     }
 
-    /// Lets a connection go on when it is its turn.
+    /// Queues a connection for the next round.
     fn queue(&mut self, fd: usize) {
         if let Some(socket) = self.connections.get_mut(fd).and_then(Option::as_deref_mut) {
             socket.is_queued = true;
@@ -304,8 +304,8 @@ impl Worker {
         }
     }
 
-    /// Waits for something other than a connection's socket, which may have more to tell and must not wake us
-    /// meanwhile. False if the connection had to be closed.
+    /// Parks a connection that waits for something other than its socket: the socket may have more to read, and must
+    /// not wake us meanwhile. False if the connection had to be closed.
     fn park(&mut self, fd: usize) -> bool {
         let Some(socket) = self.connections.get_mut(fd).and_then(Option::as_deref_mut) else { return false };
         if self.poller.delete(&*socket).is_err() {
@@ -317,7 +317,7 @@ impl Worker {
         true
     }
 
-    /// Lets a connection go on that was parked. Does nothing with another.
+    /// Queues a connection that was parked. Does nothing with another.
     pub(super) fn unpark(&mut self, fd: usize) {
         let Some(socket) = self.connections.get_mut(fd).and_then(Option::as_deref_mut) else { return };
         if !mem::take(&mut socket.is_parked) {
@@ -330,7 +330,7 @@ impl Worker {
         }
     }
 
-    /// Lets those go on whose time has come.
+    /// Queues the parked connections whose deadline has passed.
     fn unpark_due(&mut self) {
         if self.deadlines.is_empty() {
             return;
@@ -345,7 +345,7 @@ impl Worker {
         }
     }
 
-    /// Lets the control thread have a connection that watches.
+    /// Hands a connection that watches over to the control thread.
     fn hand_over(&mut self, fd: usize, streams: Streams) {
         let Some(connection) = self.connections.get_mut(fd).and_then(Option::take) else { return };
         let _ = self.poller.delete(&*connection);
@@ -367,7 +367,7 @@ impl Worker {
         self.forget();
     }
 
-    /// One connection less.
+    /// Counts one connection less.
     pub(super) fn forget(&self) {
         self.pool.release(self.index);
         self.shared.connection_limiter.leave();
@@ -417,16 +417,16 @@ impl Round {
         self.members.push(Member { fd, received: start..self.filled_bytes, replies: 0..0 });
     }
 
-    /// No room for another that sends much?
+    /// True if there is no room for another member that sends much.
     fn is_full(&self) -> bool {
         self.members.is_full() || SCRATCH_BYTES - self.filled_bytes < ROOM_BYTES_MIN
     }
 }
 
-/// Memory is held back by a guard of another worker, which may have lost its core: give it ours.
+/// A guard of another worker delays memory. Its thread may have lost its core: yield ours.
 pub(crate) fn yield_core() {
     std::thread::yield_now();
 }
 
-/// More than can be fetched from memory at once gain nothing, and the first waits for the last to be received.
+/// A core cannot fetch more lines at once, and the first member waits until the last is received.
 const MEMBERS_MAX: usize = 16;

@@ -1,4 +1,4 @@
-//! What the workers know of each other: who has how many connections, and where to leave one for another.
+//! What workers share: the number of connections of each, and an inbox for those that others pass on.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,27 +10,27 @@ use crate::conn::waiter::Waiter;
 use crate::net::listeners::Listener;
 use crate::net::wake::Wake;
 
-/// The workers of a server, as each of them sees the others.
+/// The workers of a server.
 pub struct WorkerPool {
     inboxes: Vec<Inbox>,
     listeners: Vec<Listener>,
     is_stopping: AtomicBool,
 }
 
-/// Where a worker finds what others leave for it.
+/// What other threads left for a worker.
 struct Inbox {
     wake: Wake,
     accepted: Mutex<Vec<Accepted>>,
     /// Connections of this worker that were waiting for a signal.
     signalled: Mutex<Vec<Waiter>>,
-    /// Connections the worker has or is about to have.
+    /// Connections that the worker has, or is about to have.
     connections: AtomicUsize,
 }
 
-/// A connection that was accepted and not served yet.
+/// A connection that was accepted and is not served yet.
 pub(crate) struct Accepted {
     pub(crate) fd: OwnedFd,
-    /// Which of the pool's listeners it came by.
+    /// The index of the listener that accepted it.
     pub(crate) listener: usize,
     pub(crate) peer: Peer,
 }
@@ -50,7 +50,7 @@ impl WorkerPool {
         Ok(Self { inboxes, listeners, is_stopping: AtomicBool::new(false) })
     }
 
-    /// Lets every worker finish what it is at and end.
+    /// Lets every worker finish its round and end.
     pub fn stop(&self) {
         self.is_stopping.store(true, Relaxed);
         self.wake_all();
@@ -64,19 +64,19 @@ impl WorkerPool {
         &self.listeners
     }
 
-    /// Rings when there is something in the inbox of worker `index`, or something has changed for all.
+    /// Signalled when something is in the inbox of worker `index`, or something has changed for all workers.
     pub(crate) fn wake(&self, index: usize) -> &Wake {
         &self.inboxes[index].wake
     }
 
     pub(crate) fn wake_all(&self) {
         for inbox in &self.inboxes {
-            inbox.wake.ring();
+            inbox.wake.notify();
         }
     }
 
-    /// Finds the worker for a connection that worker `here` accepted: itself, unless another has fewer. Gives it back
-    /// if it is to stay here.
+    /// Passes a connection that worker `here` accepted to another worker if that has fewer. Returns it if it stays
+    /// here.
     pub(crate) fn assign(&self, here: usize, accepted: Accepted) -> Option<Accepted> {
         let load = |index: usize| self.inboxes[index].connections.load(Relaxed);
         let least = (0..self.inboxes.len()).min_by_key(|&index| load(index)).unwrap_or(here);
@@ -87,34 +87,35 @@ impl WorkerPool {
             return Some(accepted);
         }
         inbox.accepted().push(accepted);
-        inbox.wake.ring();
+        inbox.wake.notify();
         None
     }
 
-    /// Takes what others left for worker `index`.
+    /// Takes the accepted connections from the inbox of worker `index`.
     pub(crate) fn take_accepted(&self, index: usize) -> Vec<Accepted> {
-        self.inboxes[index].wake.silence();
+        self.inboxes[index].wake.drain();
         std::mem::take(&mut *self.inboxes[index].accepted())
     }
 
-    /// Lets a connection go on that waits for a signal: [`crate::conn::waiter`]. By any thread.
+    /// Wakes a connection that waits for a signal: see [`crate::conn::waiter`]. For any thread.
     pub fn signal(&self, waiter: Waiter) {
         let inbox = &self.inboxes[waiter.worker];
         inbox.signalled.lock().unwrap_or_else(PoisonError::into_inner).push(waiter);
-        inbox.wake.ring();
+        inbox.wake.notify();
     }
 
-    /// Takes what was signalled to worker `index`. After [`WorkerPool::take_accepted`], which silences the wake-up.
+    /// Takes the signalled connections from the inbox of worker `index`. Call after [`WorkerPool::take_accepted`],
+    /// which clears the wake-up.
     pub(crate) fn take_signalled(&self, index: usize) -> Vec<Waiter> {
         std::mem::take(&mut *self.inboxes[index].signalled.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Connections of each worker.
+    /// The number of connections of each worker.
     pub(crate) fn loads(&self) -> impl Iterator<Item = usize> {
         self.inboxes.iter().map(|inbox| inbox.connections.load(Relaxed))
     }
 
-    /// Worker `index` has one connection less.
+    /// Counts one connection of worker `index` less.
     pub(crate) fn release(&self, index: usize) {
         self.inboxes[index].connections.fetch_sub(1, Relaxed);
     }

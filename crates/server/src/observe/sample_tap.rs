@@ -160,7 +160,7 @@ impl Tap {
             self.sample_tap.end(self.number.get());
         }
         if waiting == ACCESSES_MAX / 4 {
-            self.sample_tap.wake.ring();
+            self.sample_tap.wake.notify();
         }
     }
 }

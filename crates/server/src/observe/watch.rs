@@ -98,7 +98,7 @@ impl Log {
         drop(lines);
         self.counts.written.fetch_add(1, Relaxed);
         if is_half_full {
-            control.ring();
+            control.notify();
         }
     }
 

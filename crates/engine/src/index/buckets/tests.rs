@@ -17,12 +17,12 @@ fn index(buckets: usize) -> (Index, Budget) {
     (Index::new(1 << 20, buckets, &budget).unwrap(), budget)
 }
 
-/// What the system refuses now it may grant later.
+/// The system may grant later what it refuses now.
 #[cfg(not(any(loom, miri)))]
 #[test]
 #[allow(unsafe_code)]
 fn a_page_that_could_not_be_moved_is_next_again() {
-    // Two large pages of buckets, and one that is cut at the front.
+    // Two large pages of buckets, and an incomplete one before them.
     let (index, _) = index(3 << 15);
     let refuse = |is_refusing: libc::c_ulong| {
         // SAFETY: says how the system maps memory, and changes none.
@@ -35,7 +35,7 @@ fn a_page_that_could_not_be_moved_is_next_again() {
     assert_eq!(index.large_pages[0].load(Relaxed), 0);
 }
 
-/// A hash with a tag of its own that belongs to a given bucket.
+/// A hash with a tag of its own in a given bucket.
 #[cfg(loom)]
 fn hash(tag: u64, bucket: u64) -> Hash {
     Hash(tag << 43 | bucket)
@@ -113,14 +113,14 @@ mod orders {
         model_with(3, test);
     }
 
-    /// With so many changes of threads that are not ready to give way.
+    /// Explores schedules with so many preemptions.
     fn model_with(preemptions: usize, test: impl Fn() + Sync + Send + 'static) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(preemptions);
         builder.check(test);
     }
 
-    /// `buckets` buckets with entries 1..=count in bucket 0, at offsets tag * 8.
+    /// `buckets` buckets, with entries 1..=count in bucket 0, at offsets tag * 8.
     fn chain(buckets: usize, count: u64) -> (Arc<Index>, Arc<Budget>) {
         let (index, budget) = index(buckets);
         (1..=count).for_each(|tag| insert(&index, &budget, hash(tag, 0), tag as usize * 8));
@@ -172,7 +172,7 @@ mod orders {
     fn a_reader_finds_entries_while_their_bucket_is_split() {
         model(|| {
             let (index, budget) = index(1);
-            // Odd ones will leave.
+            // Odd tags will leave.
             for tag in 1..=3 {
                 insert(&index, &budget, hash(tag, tag & 1), tag as usize * 8);
             }
@@ -189,10 +189,9 @@ mod orders {
 
     #[test]
     fn a_reader_finds_an_entry_that_a_split_moves_up_and_the_next_insert_down_again() {
-        // The split gives way to the reader, the reader to the split, the split to the reader again, and that to the
-        // insert.
+        // Preemptions: from the split to the reader, back, to the reader again, and to the insert.
         model_with(4, || {
-            // 4 lies in the overflow; 1 leaves, so that 2 to 4 fill the first line and 4 its last word.
+            // 4 is in the overflow. 1 leaves, so that 2 to 4 fill the first line, with 4 in its last word.
             let (index, budget) = index(1);
             let hash_of = |tag: u64| hash(tag, u64::from(tag == 1));
             (1..=4).for_each(|tag| insert(&index, &budget, hash_of(tag), tag as usize * 8));
@@ -236,7 +235,7 @@ mod orders {
             insert(&index, &budget, hash(1, 0), 8);
             let index = Arc::new(index);
             let epochs = Arc::new(Epochs::new(2));
-            // What lies at offsets 8 and 16: 1 while it may be read.
+            // The memory at offsets 8 and 16: 1 while it may be read.
             let memory = Arc::new([AtomicU64::new(1), AtomicU64::new(0)]);
             let reader = thread::spawn({
                 let (index, epochs, memory) = (Arc::clone(&index), Arc::clone(&epochs), Arc::clone(&memory));
@@ -267,7 +266,7 @@ mod orders {
     #[test]
     fn a_reader_finds_an_entry_of_the_overflow_whose_word_becomes_a_link() {
         model(|| {
-            // Two in the first bucket and its link, three in the overflow.
+            // Two entries and a LINK in the first bucket, three entries in the overflow.
             let (index, budget) = chain(1, 5);
             let reader = thread::spawn({
                 let index = Arc::clone(&index);
@@ -279,13 +278,13 @@ mod orders {
     }
 
     #[test]
-    fn memory_is_not_freed_under_a_reader_by_somebody_outside_a_turn() {
+    fn memory_is_not_freed_under_a_reader_by_a_thread_without_a_guard() {
         use crate::epoch::epochs::Epochs;
         use loom::sync::atomic::AtomicU64;
         model(|| {
             let epochs = Arc::new(Epochs::new(2));
-            // Whether the item is linked, and whether its memory is still there; the tag that it was retired with, 0:
-            // not yet.
+            // Whether the item is linked; whether its memory is still valid; the tag that it was retired with, 0 before
+            // that.
             let shared = Arc::new((AtomicU64::new(1), AtomicU64::new(1), crate::sync::Mutex::new(0)));
             let reader = thread::spawn({
                 let (epochs, shared) = (Arc::clone(&epochs), Arc::clone(&shared));

@@ -5,7 +5,8 @@ use larder_protocol::Dialect;
 use crate::startup::options::{EXIT_OS_ERROR, Refusal};
 use crate::startup::settings::{Port, Settings};
 
-/// The entries of `-l` at which UDP is served: not those that ask for TLS, for it has none. Errors: exit code 71.
+/// The entries of `-l` that are served over UDP: not those that ask for TLS, which UDP does not have. Errors: exit code
+/// 71.
 pub(crate) fn listen_specs(settings: &Settings) -> Result<Vec<ListenSpec<'_>>, Refusal> {
     if settings.listen.is_empty() {
         return Ok(vec![ListenSpec { tls: None, protocol: Protocol::Default, host: "*", port: None }]);
@@ -23,7 +24,7 @@ pub(crate) struct ListenSpec<'e> {
     pub(super) tls: Option<TlsPrefix>,
     pub(crate) protocol: Protocol,
     pub(crate) host: &'e str,
-    /// `None`: that of `-p`, or `-U`.
+    /// `None`: the port of `-p`, or `-U`.
     pub(crate) port: Option<Port>,
 }
 
@@ -38,7 +39,7 @@ pub(super) enum TlsPrefix {
     Mutual,
 }
 
-/// What the clients of an entry of `-l` speak.
+/// The dialect of the clients of an entry of `-l`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// As `-B` says.

@@ -15,14 +15,14 @@ use crate::heap;
 use crate::net::socket::{self, ROOM_BYTES_MIN, Received};
 use crate::observe::counters::Counters;
 
-/// A connection's keys, and the little that has to wait between two visits.
+/// A connection's keys, and the bytes that it keeps between two events.
 pub(crate) struct Channel {
     tls: UnbufferedServerConnection,
     /// The beginning of a record or of a handshake message: at most [`INCOMING_BYTES_MAX`].
     incoming: Vec<u8>,
     /// Records that the socket did not take.
     outgoing: Vec<u8>,
-    /// Bytes of those that it did take.
+    /// How many bytes of those the socket took.
     sent: usize,
     phase: Phase,
 }
@@ -31,13 +31,13 @@ pub(crate) struct Channel {
 enum Phase {
     Handshake,
     Established,
-    /// The client has said that it will send no more.
+    /// The client will send no more.
     Ended,
-    /// Not to be used any more.
+    /// Not usable any more.
     Failed,
 }
 
-/// What a worker lends to the channel that it serves.
+/// What a worker lends to the channel that it is serving.
 pub(crate) struct Buffers {
     /// Records, as received or to be sent.
     records: Vec<u8>,
@@ -46,7 +46,7 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// For a worker; none are needed where there is no TLS.
+    /// The buffers of a worker; empty without TLS.
     pub(crate) fn new(is_needed: bool) -> Self {
         let bytes = |bytes| if is_needed { vec![0; bytes] } else { Vec::new() };
         Self { records: bytes(RECORDS_MAX * RECORD_BYTES_MAX), text: bytes(TEXT_BYTES_MAX) }
@@ -54,7 +54,7 @@ impl Buffers {
 }
 
 impl Channel {
-    /// A channel that begins. Errors: none that a client could cause.
+    /// A new channel. Errors: none that a client could cause.
     pub(crate) fn new(context: Arc<ServerConfig>) -> Result<Self, rustls::Error> {
         Ok(Self {
             tls: UnbufferedServerConnection::new(context)?,
@@ -65,18 +65,18 @@ impl Channel {
         })
     }
 
-    /// The client has said that it will send no more, and all it sent was handed out.
+    /// The client will send no more, and everything that it sent was handed out.
     pub(crate) fn is_ended(&self) -> bool {
         self.phase == Phase::Ended
     }
 
-    /// Are there records that the socket did not take?
+    /// True if there are records that the socket did not take.
     pub(crate) fn is_holding(&self) -> bool {
         !self.outgoing.is_empty()
     }
 
-    /// Reads records once and decrypts those that are whole into `plain`, which is [`ROOM_BYTES_MIN`] long or longer;
-    /// goes on with the handshake, if it is that.
+    /// Reads once and decrypts whole records into `plain`, which has at least [`ROOM_BYTES_MIN`] bytes; or continues
+    /// the handshake.
     pub(crate) fn receive(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -117,14 +117,14 @@ impl Channel {
         }
     }
 
-    /// Reads behind the beginning of a record, in the worker's buffer.
+    /// Reads into the worker's buffer, behind the beginning of a record.
     fn receive_records(
         &mut self,
         fd: BorrowedFd<'_>,
         buffers: &mut Buffers,
         plain: &mut [u8],
     ) -> Result<Opened, Stop> {
-        // Plain text is shorter than its records, so what fits in there as records fits as text.
+        // Plain text is shorter than its records, so what fits there as records fits as text.
         let room = buffers.records.len().min(plain.len());
         let (head, rest) =
             buffers.records[..room].split_at_mut_checked(self.incoming.len()).ok_or(Stop::Refused)?;
@@ -136,16 +136,16 @@ impl Channel {
         Ok(opened)
     }
 
-    /// Reads behind the beginning of a handshake message that is longer than a record, in a buffer of its own: the
-    /// worker's may have little room left, and copying it there and back would cost more than a client spends on a
-    /// packet.
+    /// Reads behind the beginning of a handshake message that is longer than a record, into a buffer of the
+    /// connection's own: the worker's may have little room left, and copying the message there and back would cost the
+    /// server more than a packet costs the client.
     fn receive_message(
         &mut self,
         fd: BorrowedFd<'_>,
         buffers: &mut Buffers,
         plain: &mut [u8],
     ) -> Result<Opened, Stop> {
-        // Plain text may follow: that of a record whose beginning is here, and that of what is read now.
+        // Plain text may follow, of the record whose beginning is here and of what is read now.
         let room_max = INCOMING_BYTES_MAX.saturating_sub(self.incoming.len());
         let room = plain.len().saturating_sub(TEXT_BYTES_MAX).min(room_max);
         let records =
@@ -159,7 +159,7 @@ impl Channel {
         }
         incoming.extend_from_slice(&records[..received]);
         let opened = self.open(&mut incoming, plain).map_err(|_| Stop::Refused)?;
-        // What is done with gives its memory back.
+        // Frees what was consumed.
         self.incoming = match opened.records_bytes {
             0 => incoming,
             bytes => heap::copy(&incoming[bytes..]).ok_or(Stop::Refused)?,
@@ -167,8 +167,8 @@ impl Channel {
         Ok(opened)
     }
 
-    /// Encrypts from the head of `slices` as much as the buffers have room for, and sends it. Says how much that was:
-    /// what the socket does not take of it is kept. 0: there are still records from earlier.
+    /// Encrypts from the head of `slices` as much as the buffers have room for, and sends it. Returns how many bytes of
+    /// `slices` that was; records that the socket does not take are kept. 0: earlier records are still kept.
     pub(crate) fn write(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -200,7 +200,7 @@ impl Channel {
         Ok(taken)
     }
 
-    /// Sends what is held; true when nothing is.
+    /// Sends the records that are kept. True once there are none.
     pub(crate) fn flush(&mut self, fd: BorrowedFd<'_>) -> io::Result<bool> {
         while self.sent < self.outgoing.len() {
             match socket::write(fd, &[IoSlice::new(&self.outgoing[self.sent..])])? {
@@ -213,7 +213,7 @@ impl Channel {
         Ok(true)
     }
 
-    /// Tells the client that nothing more will come, if the socket takes that at once.
+    /// Sends close_notify, if the socket takes it at once.
     pub(crate) fn close_notify(&mut self, fd: BorrowedFd<'_>) {
         let is_up = matches!(self.phase, Phase::Established | Phase::Ended);
         if !is_up || self.settle().is_err() || !self.flush(fd).is_ok_and(|is_all| is_all) {
@@ -223,13 +223,13 @@ impl Channel {
         if let Ok(ConnectionState::WriteTraffic(mut traffic)) = state {
             let mut alert = [0; ALERT_BYTES_MAX];
             if let Ok(n) = traffic.queue_close_notify(&mut alert) {
-                // A client that has gone does not want to know.
+                // An error is ignored: the client has gone.
                 let _ = socket::write(fd, &[IoSlice::new(&alert[..n])]);
             }
         }
     }
 
-    /// Works on records until no whole one is left. After an error `outgoing` ends with an alert that names it.
+    /// Decrypts records until no whole one is left. After an error `outgoing` ends with the alert.
     fn open(&mut self, records: &mut [u8], plain: &mut [u8]) -> Result<Opened, rustls::Error> {
         let mut opened = Opened::default();
         loop {
@@ -248,12 +248,12 @@ impl Channel {
                     }
                 }
                 Ok(ConnectionState::EncodeTlsData(data)) => hold(data, &mut self.outgoing)?,
-                // It is sent before anything else is.
+                // `outgoing` is sent before anything else.
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
                 Ok(ConnectionState::PeerClosed) => opened.is_last = true,
                 Ok(_) => is_done = true,
                 Err(error) => {
-                    // As long as it wants to write, it does not look at records.
+                    // rustls processes no records while it has something to write.
                     while self.tls.wants_write() {
                         let UnbufferedStatus { state, .. } = self.tls.process_tls_records(&mut []);
                         let Ok(ConnectionState::EncodeTlsData(alert)) = state else { break };
@@ -269,7 +269,7 @@ impl Channel {
         }
     }
 
-    /// Brings what TLS itself has to say (new keys) into `outgoing`.
+    /// Moves what rustls has to send (new keys) to `outgoing`.
     fn settle(&mut self) -> io::Result<()> {
         if self.phase == Phase::Failed {
             return Err(io::Error::other("TLS: failed before"));
@@ -288,7 +288,7 @@ impl Channel {
         }
     }
 
-    /// Counts a failure, and tells the client why, if the socket takes that at once.
+    /// Counts a failure, and sends the client an alert if the socket takes it at once.
     fn fail(&mut self, fd: BorrowedFd<'_>, counters: &Counters) -> Received {
         if self.phase == Phase::Handshake {
             counters.ssl_handshake_errors.add(1);
@@ -301,26 +301,26 @@ impl Channel {
     }
 }
 
-/// What became of records.
+/// The result of decrypting records.
 #[derive(Default)]
 struct Opened {
-    /// Bytes of records that are done with.
+    /// Bytes of records that were consumed.
     records_bytes: usize,
-    /// Bytes of plain text that they held.
+    /// Bytes of plain text in them.
     plain_bytes: usize,
-    /// The client has said that these are the last.
+    /// The client has announced that these are the last.
     is_last: bool,
 }
 
-/// Why nothing was opened.
+/// Why nothing was read.
 enum Stop {
-    /// The socket has nothing, for now or for good.
+    /// The socket has nothing, at the moment or for good.
     Socket(Received),
-    /// The client is not to be listened to any longer.
+    /// The channel is to be closed.
     Refused,
 }
 
-/// Reads some bytes.
+/// Reads once.
 fn read(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Stop> {
     match socket::read(fd, buffer) {
         Received::Bytes(n) => Ok(n),
@@ -328,14 +328,14 @@ fn read(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Stop> {
     }
 }
 
-/// Appends a record of TLS's own to what is to be sent.
+/// Appends a record of TLS itself to the output.
 fn hold(
     mut data: EncodeTlsData<'_, ServerConnectionData>,
     outgoing: &mut Vec<u8>,
 ) -> Result<(), rustls::Error> {
     use rustls::unbuffered::{EncodeError, InsufficientSizeError};
     let from = outgoing.len();
-    // The way to learn its size.
+    // This call fails, and tells the size.
     if let Err(EncodeError::InsufficientSize(InsufficientSizeError { required_size })) = data.encode(&mut [])
     {
         outgoing.resize(from + required_size, 0);
@@ -344,8 +344,8 @@ fn hold(
     Ok(())
 }
 
-/// The text of one record: what follows the first `skip` bytes of the slices, where it lies if that is enough for a
-/// record, else gathered.
+/// The text of one record: what follows the first `skip` bytes of the slices. Borrowed where it lies if that is enough
+/// for a record, else gathered.
 fn head<'a>(slices: &'a [IoSlice<'_>], mut skip: usize, gathered: &'a mut [u8]) -> &'a [u8] {
     let mut filled = 0;
     for (index, slice) in slices.iter().enumerate() {
@@ -363,13 +363,13 @@ fn head<'a>(slices: &'a [IoSlice<'_>], mut skip: usize, gathered: &'a mut [u8]) 
 
 /// Plain text in one record at most (RFC 8446, section 5.1).
 const TEXT_BYTES_MAX: usize = 16 << 10;
-/// A record at most: its text, a header, and what encryption adds (RFC 8446, section 5.2: 256 at most).
+/// The largest record: text, header and encryption overhead (RFC 8446, section 5.2: at most 256 bytes).
 const RECORD_BYTES_MAX: usize = TEXT_BYTES_MAX + 5 + 256;
-/// The longest beginning of a handshake message that is kept, the headers of its records included. rustls refuses
+/// The longest beginning of a handshake message that is kept, including the headers of its records. rustls refuses
 /// messages of more than 65,535 bytes (OpenSSL: 131,396 of a ClientHello, 102,400 of certificates), so this is enough
-/// for encrypted records of 22 bytes of text and more; no honest client cuts so long a message into shorter ones.
+/// for encrypted records of 22 bytes of text and more; no honest client uses shorter ones for so long a message.
 const INCOMING_BYTES_MAX: usize = 128 << 10;
-/// There is always room for more than what was kept, and for the text of two records.
+/// There is always room for more than what is kept, and for the text of two records.
 const _: () = assert!(ROOM_BYTES_MIN > RECORD_BYTES_MAX && ROOM_BYTES_MIN >= 2 * TEXT_BYTES_MAX);
 /// Records that are sent at once.
 const RECORDS_MAX: usize = 4;

@@ -1,4 +1,4 @@
-//! Cipher suites by the names that OpenSSL has for them.
+//! Cipher suites by their OpenSSL names.
 
 use rustls::crypto::ring::cipher_suite;
 use rustls::{SupportedCipherSuite, SupportedProtocolVersion};
@@ -6,7 +6,7 @@ use rustls::{SupportedCipherSuite, SupportedProtocolVersion};
 /// A list of cipher suites.
 #[derive(Clone, Debug)]
 pub struct Ciphers {
-    /// As it was given.
+    /// The list as it was given.
     pub written: String,
     suites: Vec<SupportedCipherSuite>,
 }
@@ -24,13 +24,13 @@ impl Ciphers {
         Ok(Self { written: list.to_owned(), suites })
     }
 
-    /// The names of all cipher suites there are.
+    /// The names of all cipher suites that rustls has.
     pub(crate) fn names() -> String {
         SUITES.map(|(name, _)| name).join(":")
     }
 
-    /// The suites to offer. As in OpenSSL, TLS 1.2 and 1.3 have each their own: a version of which the list names none
-    /// keeps all of its suites.
+    /// The suites to offer. As in OpenSSL, TLS 1.2 and 1.3 have lists of their own: a version of which the list names
+    /// no suite keeps all of its suites.
     pub(super) fn suites(&self) -> Vec<SupportedCipherSuite> {
         let is_named =
             |version: &SupportedProtocolVersion| self.suites.iter().any(|suite| suite.version() == version);

@@ -1,4 +1,4 @@
-//! What rustls needs to speak with a client, made of the files of the command line.
+//! rustls configurations, made from the files of the command line.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -20,15 +20,16 @@ use super::settings::{TlsSettings, Version};
 
 /// One context for each kind of listener.
 ///
-/// Each has its own tickets, and every load makes new ones: a session that began where no certificate was asked for
-/// must not go on where one is required, nor one that began under authorities that are no longer trusted.
+/// Each has its own session tickets, and every load makes new ones. So a session that began where no certificate was
+/// asked for does not resume where one is required, nor does one that began under authorities that are no longer
+/// trusted.
 pub(super) struct Contexts {
     ignored: Arc<ServerConfig>,
     requested: Arc<ServerConfig>,
     required: Arc<ServerConfig>,
 }
 
-/// Why certificates could not be loaded. Names files: for the operator, not for clients.
+/// Why certificates could not be loaded. It names files, so it is for the operator and not for clients.
 #[derive(Debug)]
 pub struct LoadError {
     what: &'static str,
@@ -56,7 +57,7 @@ impl Contexts {
     }
 }
 
-/// What tells good certificates of clients from bad ones where they are requested, and where they are required.
+/// The verifiers of client certificates: where they are requested, and where they are required.
 fn verifiers(settings: &TlsSettings) -> Result<[Arc<dyn ClientCertVerifier>; 2], LoadError> {
     let Some(file) = &settings.ca_file else {
         return Ok([false, true].map(|is_required| NoAuthorities::verifier(settings, is_required)));
@@ -70,7 +71,7 @@ fn verifiers(settings: &TlsSettings) -> Result<[Arc<dyn ClientCertVerifier>; 2],
     Ok([requested, required])
 }
 
-/// Who the server says it is.
+/// The server's certificate and key.
 struct Identity<'s> {
     chain_file: &'s Path,
     chain: Vec<CertificateDer<'static>>,
@@ -122,7 +123,7 @@ fn provider(settings: &TlsSettings) -> Arc<CryptoProvider> {
     Arc::new(provider)
 }
 
-/// Finds no certificate good: nobody is trusted to sign any.
+/// Accepts no certificate: there is no authority.
 #[derive(Debug)]
 struct NoAuthorities {
     schemes: Vec<SignatureScheme>,
@@ -154,7 +155,7 @@ impl ClientCertVerifier for NoAuthorities {
         Err(CertificateError::UnknownIssuer.into())
     }
 
-    // A certificate is refused before anything that it signed is looked at.
+    // Never reached: the certificate itself is refused before.
     fn verify_tls12_signature(
         &self,
         _: &[u8],
@@ -217,6 +218,6 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// Sessions that clients without tickets may resume, of each kind of listener; memcached (OpenSSL) keeps 20480. What a
-/// session takes grows with the client's certificates, so there are fewer here.
+/// Sessions that clients without tickets may resume, for each kind of listener; memcached (OpenSSL) keeps 20480. A
+/// session's size grows with the client's certificates, so this is lower.
 const SESSIONS_MAX: usize = 4096;

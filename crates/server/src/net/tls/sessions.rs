@@ -1,11 +1,11 @@
-//! Sessions that clients may resume. One that is long is not kept: it holds its client's chain of certificates, and
-//! rustls would make a ticket of it that is longer than its length field can say.
+//! Sessions that clients may resume. A long one is not kept: it contains its client's certificate chain, and rustls
+//! would make a ticket of it that is longer than its length field allows.
 
 use std::sync::Arc;
 
 use rustls::server::{ProducesTickets, StoresServerSessions};
 
-/// Keeps what is short, as the other does.
+/// Keeps short sessions in rustls's own store.
 #[derive(Debug)]
 pub(super) struct Short<S: ?Sized>(pub(super) Arc<S>);
 
@@ -45,5 +45,5 @@ impl<S: StoresServerSessions + ?Sized> StoresServerSessions for Short<S> {
     }
 }
 
-/// Several times the usual chains; with 4096 sessions of each kind of listener, 64 MiB at most.
+/// Several times the size of a usual chain. With 4096 sessions for each kind of listener that is at most 64 MiB.
 const SESSION_BYTES_MAX: usize = 16 << 10;

@@ -1,4 +1,4 @@
-//! What the command line says about TLS.
+//! TLS options of the command line.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::startup::options::{EXIT_USAGE, Refusal};
 pub struct TlsSettings {
     /// TCP listeners speak TLS (`-Z`).
     pub is_enabled: bool,
-    /// The server's certificate and those that lead from it to an authority, in PEM (`ssl_chain_cert`).
+    /// The server's certificate chain, in PEM (`ssl_chain_cert`).
     pub chain_file: Option<PathBuf>,
     /// Its private key, in PEM (`ssl_key`); `None`: in the chain file.
     pub key_file: Option<PathBuf>,
@@ -19,7 +19,7 @@ pub struct TlsSettings {
     pub ca_file: Option<PathBuf>,
     /// `ssl_verify_mode` as given, 0 to 3.
     pub verify_mode: u8,
-    /// The cipher suites (`ssl_ciphers`); `None`: all there are.
+    /// The cipher suites (`ssl_ciphers`); `None`: all.
     pub ciphers: Option<Ciphers>,
     /// The oldest version of the protocol (`ssl_min_version`).
     pub version_min: Version,
@@ -41,8 +41,8 @@ pub enum Version {
 }
 
 impl TlsSettings {
-    /// What a listener without a prefix of its own wants. "Once" (3) is "require" without asking again at a
-    /// renegotiation, and there is none.
+    /// Whether a listener without a prefix of its own asks for certificates. "Once" (3) is "require" without asking
+    /// again at a renegotiation, which rustls does not have.
     pub fn client_certificates(&self) -> ClientCertificates {
         match self.verify_mode {
             0 => ClientCertificates::Ignored,

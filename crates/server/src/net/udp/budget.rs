@@ -1,27 +1,28 @@
-//! How much is sent to whom: bytes out against bytes in, for every source.
+//! Budgets of sources: bytes sent against bytes received.
 //!
-//! The address a datagram bears is easily forged, and what answers it hits whoever has that address. So what a source
-//! is sent is bounded by what came in its name: a server that multiplies little is of no use as a weapon. Constant
-//! memory: a table of slots that sources share by chance. Who loses a slot to another loses credit, never gains any.
+//! The source address of a datagram is easily forged, and the reply hits whoever has that address. So what is sent to
+//! an address is bounded by what arrived in its name: a server that amplifies little is useless for attacks. Memory is
+//! constant: a table of slots, which sources share by chance. A source that loses its slot to another loses credit, and
+//! never gains any.
 
 use std::hash::Hasher as _;
 use std::net::IpAddr;
 
 use siphasher::sip::SipHasher13;
 
-/// The accounts of sources.
+/// The credit of sources.
 pub(super) struct Budget {
-    /// Keyed, so that nobody can choose addresses that meet in a slot.
+    /// Keyed, so that nobody can choose addresses that share a slot.
     hasher: SipHasher13,
     slots: Box<[Slot]>,
     known_bytes: usize,
 }
 
-/// Bytes that may still be sent in answer to one datagram.
+/// Bytes that may still be sent in reply to one datagram.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Allowance {
     bytes: usize,
-    /// Where what is left is kept.
+    /// The slot that keeps the rest.
     slot: Option<usize>,
 }
 
@@ -35,13 +36,13 @@ struct Slot {
 }
 
 impl Budget {
-    /// `known_bytes`: what may be sent in answer to one datagram of a source that is known.
+    /// `known_bytes`: what may be sent in reply to one datagram of a known source.
     pub(super) fn new(key: [u64; 2], known_bytes: usize) -> Self {
         let hasher = SipHasher13::new_with_keys(key[0], key[1]);
         Self { hasher, known_bytes, slots: vec![Slot::default(); SLOTS].into() }
     }
 
-    /// What may be sent in answer to a datagram of `bytes_in` from `source`.
+    /// What may be sent in reply to a datagram of `bytes_in` from `source`.
     pub(super) fn grant(&mut self, source: IpAddr, bytes_in: usize, now_secs: u32) -> Allowance {
         if source.is_loopback() {
             return self.known();
@@ -60,19 +61,20 @@ impl Budget {
         Allowance { bytes, slot: Some(index) }
     }
 
-    /// For sources that are known to be who they say: bounded only so that one datagram cannot keep a worker for long.
+    /// The allowance of a source whose address is verified: bounded only so that one datagram cannot occupy a worker
+    /// for long.
     pub(super) fn known(&self) -> Allowance {
         Allowance { bytes: self.known_bytes, slot: None }
     }
 
-    /// Keeps what an allowance has left.
+    /// Keeps the rest of an allowance as credit.
     pub(super) fn keep(&mut self, rest: &Allowance) {
         if let Some(index) = rest.slot {
             self.slots[index].credit_bytes = rest.bytes as u32;
         }
     }
 
-    /// Who has one IPv6 address mostly has all that share its first 64 bits.
+    /// All addresses that share the first 64 bits of an IPv6 address mostly belong to one host.
     fn hash(&self, source: IpAddr) -> u64 {
         let mut hasher = self.hasher;
         match source {
@@ -84,17 +86,17 @@ impl Budget {
 }
 
 impl Allowance {
-    /// No more than came in.
+    /// As much as came in, and no more.
     pub(super) fn even(bytes_in: usize) -> Self {
         Self { bytes: bytes_in, slot: None }
     }
 
-    /// What is left of it.
+    /// Bytes left.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Takes `bytes` from it if it has so many.
+    /// Takes `bytes` from it. False: there are not so many left.
     pub(super) fn spend(&mut self, bytes: usize) -> bool {
         let rest = self.bytes.checked_sub(bytes);
         self.bytes = rest.unwrap_or(self.bytes);
@@ -104,9 +106,9 @@ impl Allowance {
 
 /// What QUIC allows a server towards an address that is not validated yet: RFC 9000, section 8.1.
 const BYTES_OUT_PER_BYTE_IN: usize = 3;
-/// The most a source can save up.
+/// The most credit that a source can save.
 const CREDIT_BYTES_MAX: u32 = 64 << 10;
-/// What is saved up is halved in this time.
+/// Saved credit halves in this time.
 const HALF_LIFE_SECS: u32 = 10;
 const SLOTS: usize = 4096;
 
@@ -122,7 +124,7 @@ mod tests {
         Budget::new([1, 2], 4 << 20)
     }
 
-    /// Spends all there is and says how much that was.
+    /// Spends everything, and returns how much that was.
     fn spend_all(budget: &mut Budget, source: IpAddr, bytes_in: usize, now_secs: u32) -> usize {
         let mut allowance = budget.grant(source, bytes_in, now_secs);
         let bytes = allowance.bytes;
@@ -154,7 +156,7 @@ mod tests {
         assert_eq!(budget.grant(FAR, 1 << 20, u32::MAX).bytes, CREDIT_BYTES_MAX as usize);
     }
 
-    /// However many addresses are forged, and however they meet in slots.
+    /// The sum is bounded however many addresses are forged, and however they share slots.
     #[test]
     fn no_crowd_of_sources_gets_more_than_three_for_one() {
         let mut budget = budget();

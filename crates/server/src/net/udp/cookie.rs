@@ -1,14 +1,14 @@
 //! Cookies: proof that a source receives what is sent to its address.
 //!
-//! A cookie is a keyed hash of address, port and time, so nothing is remembered of those it was given to. Who returns
-//! one has received it lately, at the address it bears. Framing: [`larder_protocol::udp::COOKIE_MARK`], docs/udp.md.
+//! A cookie is a keyed hash of address, port and time, so no state is kept. A client that returns one has received it
+//! recently, at the address it sends from. Framing: [`larder_protocol::udp::COOKIE_MARK`], docs/udp.md.
 
 use std::hash::Hasher as _;
 use std::net::{IpAddr, SocketAddr};
 
 use siphasher::sip::SipHasher24;
 
-/// Makes cookies and knows its own.
+/// Makes and verifies cookies.
 pub(super) struct Cookies(SipHasher24);
 
 impl Cookies {
@@ -21,8 +21,8 @@ impl Cookies {
         self.at(source, now_secs / PERIOD_SECS)
     }
 
-    /// Is this one that the source was given in this period, or the one before? Numbers are compared, so a wrong guess
-    /// takes as long whatever of it is right.
+    /// True if the source was given this cookie in this period, or in the one before. Comparing numbers takes constant
+    /// time.
     pub(super) fn is_genuine(&self, cookie: u64, source: SocketAddr, now_secs: u32) -> bool {
         let period = now_secs / PERIOD_SECS;
         [Some(period), period.checked_sub(1)].into_iter().flatten().any(|at| self.at(source, at) == cookie)

@@ -1,4 +1,4 @@
-//! Whose requests are served, and how much may be sent in answer.
+//! Decides which datagrams are served, and how much may be sent in reply.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,14 +7,14 @@ use larder_protocol::udp::{self, COOKIE_MARK, Header};
 use super::budget::{Allowance, Budget};
 use super::cookie::Cookies;
 
-/// A worker's gate. Workers keep their own: each is bound by what it received itself, and so all are together.
+/// A worker's gate. Each worker has its own, bounded by what it received itself; so their sum is bounded too.
 pub(super) struct Gate {
     budget: Budget,
     /// In cookie mode.
     cookies: Option<Cookies>,
 }
 
-/// A request that was let in.
+/// A datagram that was admitted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Admitted<'d> {
     pub(super) source: SocketAddr,
@@ -22,17 +22,17 @@ pub(super) struct Admitted<'d> {
     /// Commands.
     pub(super) payload: &'d [u8],
     pub(super) allowance: Allowance,
-    /// To be sent in place of what the allowance does not cover.
+    /// To be sent in place of a reply that the allowance does not cover.
     pub(super) cookie: Option<u64>,
 }
 
 impl Gate {
-    /// `known_bytes`: what may be sent in answer to one datagram of a source that is known.
+    /// `known_bytes`: what may be sent in reply to one datagram of a known source.
     pub(super) fn new(key: [u64; 2], with_cookies: bool, known_bytes: usize) -> Self {
         Self { budget: Budget::new(key, known_bytes), cookies: with_cookies.then(|| Cookies::new(key)) }
     }
 
-    /// Lets in a datagram, received at `port`; `None`: to be dropped.
+    /// Admits a datagram that was received at `port`. `None`: drop it.
     pub(super) fn admit<'d>(
         &mut self,
         datagram: &'d [u8],
@@ -61,14 +61,14 @@ impl Gate {
         Some(Admitted { source, request_id, payload, allowance, cookie })
     }
 
-    /// Keeps what was not spent.
+    /// Keeps the unspent rest.
     pub(super) fn keep(&mut self, rest: &Allowance) {
         self.budget.keep(rest);
     }
 }
 
-/// Our answers are well-formed requests: two servers, set upon each other by one forged datagram, would go on for ever.
-/// Clients use neither the ports of servers nor those below 1024, where echo and its like live.
+/// A reply can be a well-formed request: one forged datagram could make two servers answer each other for ever. Clients
+/// use neither the ports of servers nor those below 1024, where echo and similar services live.
 fn is_server(source: SocketAddr, port: u16) -> bool {
     const MEMCACHED: u16 = 11211;
     let is_unspecified = match source.ip().to_canonical() {
@@ -110,7 +110,7 @@ mod tests {
         }
     }
 
-    /// As a socket of both families names who comes by IPv4.
+    /// A dual-stack socket maps IPv4 addresses in this way.
     #[test]
     fn ipv4_within_ipv6_is_ipv4() {
         let mut gate = Gate::new([1, 2], false, 4 << 20);
@@ -119,7 +119,7 @@ mod tests {
         }
         let near = gate.admit(PLAIN, source("[::ffff:127.0.0.1]:5000"), PORT, 5).expect("let in");
         assert_eq!(near.allowance.bytes(), 4 << 20);
-        // Of two sources neither has the other's credit.
+        // Neither source has the other's credit.
         for far in ["[::ffff:192.0.2.1]:5000", "[::ffff:198.51.100.7]:5000"] {
             let mut far = gate.admit(PLAIN, source(far), PORT, 5).expect("let in");
             assert!(far.allowance.spend(3 * PLAIN.len()));

@@ -1,4 +1,4 @@
-//! Datagrams as they come, many at a time.
+//! Receives datagrams, many at a time.
 
 use std::io::IoSliceMut;
 use std::net::SocketAddr;
@@ -9,12 +9,12 @@ use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg};
 
 use super::socket::Socket;
 
-/// Room for what one call receives at a socket. Bound to its thread.
+/// The buffers of one receiving call at one socket. Bound to its thread.
 pub(super) struct Inbox {
-    /// The kernel writes into these; rustix has no recvmmsg. Of one socket alone: each keeps the length of its last
-    /// address, and the kernel would cut one of IPv6 to that of one of IPv4.
+    /// The kernel writes into these; rustix has no recvmmsg. For one socket only: each header keeps the length of its
+    /// last address, and the kernel would truncate an IPv6 address to that of an IPv4 one.
     headers: MultiHeaders<SockaddrStorage>,
-    /// Pages that no datagram was long enough to touch take no memory.
+    /// Pages that no datagram has reached take no memory.
     bytes: Vec<u8>,
     received: ArrayVec<Received, BATCH_DATAGRAMS_MAX>,
 }
@@ -35,14 +35,15 @@ impl Inbox {
         }
     }
 
-    /// Receives what waits at the socket, up to a batch, in place of what was received before.
+    /// Receives the datagrams that wait at the socket, up to a batch. Replaces the earlier ones.
     pub(super) fn receive(&mut self, socket: &Socket) {
         self.received.clear();
         let mut rooms = self.bytes.chunks_exact_mut(ROOM_BYTES);
         let mut slices: [[IoSliceMut<'_>; 1]; BATCH_DATAGRAMS_MAX] =
             std::array::from_fn(|_| [IoSliceMut::new(rooms.next().unwrap_or_default())]);
         let fd = socket.as_fd().as_raw_fd();
-        // Errors: nothing waits, or ICMP tells what an earlier reply met. What waits behind that, epoll reports again.
+        // Errors: nothing waits, or ICMP reports what happened to an earlier reply. epoll reports the datagrams behind
+        // it again.
         let messages = recvmmsg(fd, &mut self.headers, slices.iter_mut(), MsgFlags::MSG_DONTWAIT, None);
         self.received.extend(messages.into_iter().flatten().map(|message| Received {
             bytes: message.bytes,
@@ -50,12 +51,12 @@ impl Inbox {
         }));
     }
 
-    /// How many datagrams were received.
+    /// The number of datagrams.
     pub(super) fn len(&self) -> usize {
         self.received.len()
     }
 
-    /// What was received, and from whom.
+    /// The datagrams, with their sources.
     pub(super) fn datagrams(&self) -> impl Iterator<Item = (&[u8], SocketAddr)> {
         let rooms = self.bytes.chunks_exact(ROOM_BYTES);
         rooms.zip(&self.received).map(|(room, received)| (&room[..received.bytes], received.from))
@@ -67,10 +68,10 @@ fn to_std(address: SockaddrStorage) -> Option<SocketAddr> {
     v4.or_else(|| address.as_sockaddr_in6().map(|address| (*address).into()))
 }
 
-/// Port 0 is nobody's: what seems to come from there is not answered.
+/// Port 0 belongs to nobody: a datagram from it is not answered.
 const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
-/// Few: room for each is made ready at each call, whether a datagram comes or not.
+/// Few: each call prepares all buffers, whether a datagram arrives or not.
 pub(super) const BATCH_DATAGRAMS_MAX: usize = 16;
-/// Larger than any datagram can be, so none is cut; and no power of two, or all would begin in the same few lines of
+/// Larger than any datagram, so none is truncated; and no power of two, or all buffers would begin in the same sets of
 /// the core's cache.
 const ROOM_BYTES: usize = (64 << 10) + 3 * 64;

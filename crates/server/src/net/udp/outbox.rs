@@ -1,4 +1,4 @@
-//! Datagrams on their way to clients.
+//! Sends datagrams, many at a time.
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -10,22 +10,22 @@ use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmm
 
 use super::socket::Socket;
 
-/// Replies that are sent together.
+/// Datagrams that are sent together.
 #[derive(Default)]
 pub(super) struct Outbox {
-    /// Datagrams, back to back.
+    /// The datagrams, back to back.
     bytes: Vec<u8>,
     addressed: Vec<Addressed>,
 }
 
-/// A datagram: where it ends, and to whom it goes. It begins where the one before ends.
+/// A datagram: its end and its destination. It begins where the one before ends.
 struct Addressed {
     end: usize,
     to: SocketAddr,
 }
 
 impl Outbox {
-    /// Frames a reply. Empty replies take no datagram.
+    /// Adds a reply, framed. An empty reply takes no datagram.
     pub(super) fn push_reply(&mut self, to: SocketAddr, request_id: u16, reply: &[u8]) {
         // Replies are bounded, so their datagrams can be numbered.
         let total = u16::try_from(udp::datagrams(reply.len())).unwrap_or(u16::MAX);
@@ -37,25 +37,25 @@ impl Outbox {
         }
     }
 
-    /// Adds one datagram as it is.
+    /// Adds one datagram unchanged.
     pub(super) fn push(&mut self, to: SocketAddr, datagram: &[u8]) {
         self.bytes.extend_from_slice(datagram);
         self.addressed.push(Addressed { end: self.bytes.len(), to });
     }
 
-    /// Enough to be sent?
+    /// True if it should be sent before more is added.
     pub(super) fn is_full(&self) -> bool {
         self.bytes.len() >= OUTBOX_BYTES_MAX
     }
 
-    /// Sends everything; says how many bytes that were. What the socket has no room for is lost, as datagrams may be:
-    /// to wait for room would let one slow client hold up all.
+    /// Sends everything and returns how many bytes that was. Datagrams that the socket has no room for are lost, as
+    /// datagrams may be: waiting would let one slow client delay all.
     pub(super) fn send(&mut self, socket: &Socket) -> usize {
         let (mut at, mut from, mut sent_bytes) = (0, 0, 0);
         while at < self.addressed.len() {
             let batch = &self.addressed[at..self.addressed.len().min(at + BATCH_DATAGRAMS_MAX)];
             let Some(sent) = self.send_batch(socket, batch, from) else { break };
-            // One that cannot be sent at all, to port 0 say, must not hold up those after it.
+            // A datagram that cannot be sent at all, to port 0 for example, must not stop those after it.
             let done = sent.max(1);
             let end = batch[done - 1].end;
             if sent > 0 {
@@ -69,7 +69,7 @@ impl Outbox {
         sent_bytes
     }
 
-    /// Sends some datagrams, the first of which begins at `from`. How many were sent; `None`: there is no room.
+    /// Sends some datagrams, the first of which begins at `from`. Returns how many. `None`: the socket has no room.
     fn send_batch(&self, socket: &Socket, batch: &[Addressed], mut from: usize) -> Option<usize> {
         let mut addresses = ArrayVec::<SocketAddrAny, BATCH_DATAGRAMS_MAX>::new();
         let mut payloads = ArrayVec::<[IoSlice<'_>; 1], BATCH_DATAGRAMS_MAX>::new();
@@ -98,5 +98,5 @@ impl Outbox {
 }
 
 const BATCH_DATAGRAMS_MAX: usize = 32;
-/// Replies beyond this are sent before more requests are answered.
+/// Beyond this, replies are sent before more requests are executed.
 const OUTBOX_BYTES_MAX: usize = 256 << 10;

@@ -1,8 +1,8 @@
 //! UDP sockets.
 //!
-//! Every worker has its own socket for every address (SO_REUSEPORT). The kernel hands all datagrams of a client's
-//! socket to the same one, so they are served in the order in which they came: by one socket that all workers wait on,
-//! a get could overtake the set before it. Nor do workers contend for one queue.
+//! Every worker has its own socket for every address (SO_REUSEPORT). The kernel routes all datagrams of a client's
+//! socket to the same one, so they are served in order. With one socket for all workers a get could overtake the set
+//! before it, and workers would contend for its queue.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// One that somebody else has bound. Errors: it has no address.
+    /// A socket that another process bound. Errors: it has no address.
     pub(crate) fn passed(fd: OwnedFd, dialect: Option<Dialect>) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&fd, true)?;
         make_room(&fd)?;
@@ -32,12 +32,12 @@ impl Socket {
         Ok(Self { fd, address, dialect })
     }
 
-    /// What it is bound to.
+    /// The address that it is bound to.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What its clients speak; `None`: the first byte of each datagram tells.
+    /// The dialect of its clients. `None`: the first byte of each datagram tells.
     pub(super) fn dialect(&self) -> Option<Dialect> {
         self.dialect
     }
@@ -50,7 +50,7 @@ impl AsFd for Socket {
 }
 
 /// Binds what `-U` asks for, on the addresses of `-l`: for every worker one socket for each address, in the same order.
-/// With a Unix socket there is no UDP. Errors: exit code 71.
+/// There is no UDP with a Unix socket. Errors: exit code 71.
 pub fn bind(settings: &Settings) -> Result<Vec<Vec<Socket>>, Refusal> {
     let mut workers: Vec<Vec<Socket>> = (0..settings.threads).map(|_| Vec::new()).collect();
     if settings.udp_port == Port::Off || settings.unix_socket.is_some() {
@@ -81,8 +81,8 @@ pub fn bind(settings: &Settings) -> Result<Vec<Vec<Socket>>, Refusal> {
     Ok(workers)
 }
 
-/// Shares sockets that were passed to us out among the workers, each to one: others at the same address could be bound
-/// by the user who bound it alone.
+/// Distributes sockets that were passed to us among the workers, each to one: only the user who bound them could bind
+/// more at the same address.
 pub fn share(sockets: Vec<Socket>, threads: usize) -> Vec<Vec<Socket>> {
     let mut workers: Vec<Vec<Socket>> = (0..threads).map(|_| Vec::new()).collect();
     for (index, socket) in sockets.into_iter().enumerate() {
@@ -91,8 +91,8 @@ pub fn share(sockets: Vec<Socket>, threads: usize) -> Vec<Vec<Socket>> {
     workers
 }
 
-/// One socket for each worker. The first is bound before it says that it shares: so a port that is taken, by another
-/// server of the same user say, is noticed.
+/// One socket for each worker. The first is bound before it allows sharing, so that a port that is in use is noticed,
+/// for example by another server of the same user.
 fn bind_group(address: SocketAddr, dialect: Option<Dialect>, sockets: usize) -> io::Result<Vec<Socket>> {
     let first = socket(address)?;
     rustix::net::bind(&first, &address)?;
@@ -119,13 +119,13 @@ fn socket(address: SocketAddr) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// The kernel gives as much of it as its own limits allow.
+/// The kernel grants as much of it as its limits allow.
 fn make_room(fd: &OwnedFd) -> io::Result<()> {
     sockopt::set_socket_recv_buffer_size(fd, BUFFER_BYTES)?;
     Ok(sockopt::set_socket_send_buffer_size(fd, BUFFER_BYTES)?)
 }
 
-/// What the kernel may hold for a socket: bursts of many clients.
+/// The kernel's receive buffer of a socket: for bursts of many clients.
 const BUFFER_BYTES: usize = 8 << 20;
 
 #[cfg(test)]
