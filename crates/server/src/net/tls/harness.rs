@@ -69,8 +69,8 @@ impl TlsHarness {
         }
     }
 
-    /// Sends from the head of `parts`. Returns how many bytes were taken; [`TlsHarness::flush`] sends those that are held.
-    /// Errors: of the socket; or TLS is not established, or was closed.
+    /// Sends from the head of `parts`. Returns how many bytes were taken; [`TlsHarness::flush`] sends those that are
+    /// held. Errors: of the socket; or TLS is not established, or was closed.
     pub fn send(&mut self, worker: &mut WorkerBuffers, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         self.0.write(parts, &mut worker.buffers)
     }
