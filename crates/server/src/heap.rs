@@ -15,10 +15,7 @@ pub(crate) fn copy(bytes: &[u8]) -> Option<Vec<u8>> {
 /// An empty vector with room; `None`: there is no memory for it, and some to spare.
 pub(crate) fn with_capacity<T>(length: usize) -> Option<Vec<T>> {
     let mut vector = Vec::new();
-    vector.try_reserve_exact(length).ok()?;
-    if is_worth_asking(length * size_of::<T>()) && !has_headroom() {
-        return None;
-    }
+    has_room_for(length.checked_mul(size_of::<T>())?).then(|| vector.try_reserve_exact(length).ok())??;
     Some(vector)
 }
 
@@ -26,23 +23,29 @@ pub(crate) fn with_capacity<T>(length: usize) -> Option<Vec<T>> {
 #[must_use]
 pub(crate) fn reserve<T>(vector: &mut Vec<T>, more: usize) -> bool {
     let has_room = vector.capacity() - vector.len() >= more;
-    has_room
-        || vector.try_reserve(more).is_ok() && (!is_worth_asking(more * size_of::<T>()) || has_headroom())
+    has_room || has_room_for(more.saturating_mul(size_of::<T>())) && vector.try_reserve(more).is_ok()
 }
 
-/// Is there memory for what is taken without asking? It is taken and given back, and so is at hand for this thread.
+/// True if there is memory for what is taken without asking. It is taken and given back, so this thread has it at hand.
 pub(crate) fn has_headroom() -> bool {
-    Vec::<u8>::new().try_reserve_exact(HEADROOM_BYTES).is_ok()
+    is_available(HEADROOM_BYTES)
 }
 
-/// Small requests are frequent, and come from what the allocator has at hand.
-fn is_worth_asking(bytes: usize) -> bool {
-    bytes >= HEADROOM_BYTES / 8
+/// True if there is memory for so many bytes, and headroom besides. Looked at before they are taken: another thread that
+/// needs a few bytes in the meantime must find them. Small requests are frequent, and are not looked at.
+fn has_room_for(bytes: usize) -> bool {
+    bytes < LARGE_BYTES_MIN || is_available(bytes.saturating_add(HEADROOM_BYTES))
 }
 
-/// Below the size from which allocators map pages for each request (mallopt(3), `M_MMAP_THRESHOLD`): what is given back
-/// stays.
-const HEADROOM_BYTES: usize = 64 << 10;
+fn is_available(bytes: usize) -> bool {
+    Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
+}
+
+/// More than all threads together take without asking until one of them asks again. The allocator keeps what is given
+/// back (mallopt(3), `M_TRIM_THRESHOLD`), and none of its pages is touched.
+const HEADROOM_BYTES: usize = 2 << 20;
+/// From this size on requests look for headroom.
+const LARGE_BYTES_MIN: usize = 8 << 10;
 
 #[cfg(test)]
 mod tests {
