@@ -31,8 +31,8 @@ pub(crate) fn has_headroom() -> bool {
     is_available(HEADROOM_BYTES)
 }
 
-/// True if there is memory for so many bytes, and headroom besides. Looked at before they are taken: another thread that
-/// needs a few bytes in the meantime must find them. Small requests are frequent, and are not looked at.
+/// True if there is memory for so many bytes, and headroom besides. Looked at before they are taken: another thread
+/// that needs a few bytes in the meantime must find them. Small requests are frequent, and are not looked at.
 fn has_room_for(bytes: usize) -> bool {
     bytes < LARGE_BYTES_MIN || is_available(bytes.saturating_add(HEADROOM_BYTES))
 }
