@@ -121,8 +121,8 @@ pub enum Mode {
 pub enum Compare {
     /// Must be equal. 0 never is.
     Equal(u64),
-    /// Equal, or the given value is lower than the present one (`ms I`): then the item is stored, but keeps its
-    /// old expiry and its token mark, and is stale.
+    /// Equal, or older than the present one (`ms I`): lower, or of an item of this engine that is gone. An older one
+    /// stores the item, but it keeps its old expiry and its token mark, and is stale.
     EqualOrStale(u64),
 }
 

@@ -715,3 +715,31 @@ fn what_was_never_used_is_not_looked_at() {
         assert!(faults < 200, "{faults} pages were looked at for the first time");
     }
 }
+
+#[test]
+fn a_cas_value_of_an_item_that_is_gone_is_older_than_that_of_its_successor() {
+    let engine = engine(64 << 20, true);
+    let (mut first, mut second) = (engine.handle().unwrap(), engine.handle().unwrap());
+    let now = at(10);
+    for _ in 0..9 {
+        put(&mut second, now, &Store::set(b"k", b"gone"));
+    }
+    let gone = cas(&mut second, now, b"k");
+    delete(&mut second, now, b"k");
+    put(&mut first, now, &Store::set(b"k", b"successor"));
+    assert!(cas(&mut first, now, b"k") < gone, "another handle's count");
+    let compared = |compare| Store { compare: Some(compare), ..Store::set(b"k", b"late") };
+    for never_given in [0, 1 << 40] {
+        assert_eq!(put(&mut first, now, &compared(Compare::EqualOrStale(never_given))), Stored::Exists);
+    }
+    assert_eq!(put(&mut first, now, &compared(Compare::Equal(gone))), Stored::Exists);
+    assert!(is_stored(put(&mut first, now, &compared(Compare::EqualOrStale(gone)))));
+    let guard = first.pin(now);
+    let fetched = guard.fetch(b"k", guard.prepare(b"k"), &Fetch::default());
+    assert!(fetched.is_ok_and(|fetched| fetched.stale));
+}
+
+fn cas(handle: &mut Handle, now: Now, key: &[u8]) -> u64 {
+    let guard = handle.pin(now);
+    guard.peek(key, guard.prepare(key)).map_or(0, |lookup| lookup.item.cas())
+}

@@ -7,6 +7,9 @@
 //! - each is above the one that it replaces;
 //! - none is above about `n` times the number of values given.
 //!
+//! A key that was deleted or has expired replaces nothing, so its new value may be below its last. Where order counts
+//! (`ms I`), any value that the engine has given is older than one that differs from it.
+//!
 //! A client may install a value of its own (`E` of the meta commands). If the engine may have given that value by now,
 //! it is treated as if it had. If it is ahead of its handle's count, it moves no count, or one client could make all
 //! values large: its replacement differs from it, but may be below it, as in memcached, whose counter ignores such
@@ -54,6 +57,13 @@ impl CasValues {
         if replaced == next { next + self.step() } else { next }
     }
 
+    /// True if a handle has given this value, so that a client may have seen it: of an item that is there, or was.
+    #[cold]
+    pub(crate) fn has_given(&self, cas: u64) -> bool {
+        let Some(given) = cas.checked_sub(FIRST) else { return false };
+        cas < self.next[(given % self.step()) as usize].load(Relaxed)
+    }
+
     fn step(&self) -> u64 {
         self.next.len() as u64
     }
@@ -75,6 +85,8 @@ mod tests {
         // Just above what another handle gave.
         assert_eq!((values.fresh(1, 11), values.fresh(2, 11), values.fresh(0, 11)), (12, 13, 14));
         assert_eq!((values.fresh(2, 14), values.fresh(1, 16)), (16, 18));
+        assert!([2, 13, 16, 18].iter().all(|&given| values.has_given(given)));
+        assert!(![0, 1, 17, 19, 21, u64::MAX].iter().any(|&other| values.has_given(other)));
     }
 
     #[cfg(not(loom))]

@@ -182,11 +182,10 @@ impl Guard<'_> {
         let (Some(Compare::Equal(given)) | Some(Compare::EqualOrStale(given))) = store.compare else {
             return Plan::Write(if extends { extended(store, piece, old.raw, new) } else { new });
         };
-        if given == 0 || given > old.raw.cas() {
-            return Plan::Answer(Stored::Exists);
-        }
-        if given < old.raw.cas() {
-            if !matches!(store.compare, Some(Compare::EqualOrStale(_))) || extends {
+        let cas = old.raw.cas();
+        if given != cas || given == 0 {
+            let or_stale = matches!(store.compare, Some(Compare::EqualOrStale(_))) && !extends;
+            if !or_stale || given == 0 || (given > cas && !self.engine().cas_values.has_given(given)) {
                 return Plan::Answer(Stored::Exists);
             }
             new.expiry = NewExpiry::Keep;
