@@ -22,9 +22,9 @@ use crate::log::segment::{FREE, OpenSegment, SegmentId};
 use crate::mem::region::PAGE_BYTES;
 use crate::request::Now;
 
-/// How much more memory than requested a committed run may bring, so that a client that announces a large value and
-/// sends nothing holds no more.
-const HELD_BYTES_MAX: u64 = 1 << 20;
+/// A committed run retains no more than this for an item that asks for less, so that a client that announces a large
+/// value and sends nothing holds no more.
+const RETAINED_BYTES_MAX: u64 = 1 << 20;
 
 /// A run with a single owner, which is not found.
 #[derive(Debug, PartialEq, Eq)]
@@ -161,7 +161,7 @@ impl Arena {
             return self.take_reserved_run(segments, bytes);
         };
         // A little too much is cheaper than giving back what the next run needs.
-        let memory_max = (whole_bytes + whole_bytes / 16).min(HELD_BYTES_MAX.max(bytes));
+        let memory_max = (whole_bytes + whole_bytes / 16).min(RETAINED_BYTES_MAX.max(bytes));
         if run.memory_bytes > memory_max {
             let kept_bytes = whole_bytes.min(memory_max);
             let end = self.segments.start(run.id) + kept_bytes as usize;
