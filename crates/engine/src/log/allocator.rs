@@ -21,7 +21,7 @@ use crate::request::{Expiry, Now};
 pub(crate) struct Allocator {
     open: OpenSegments,
     /// Items without an expiry share no segment with others, if possible.
-    is_endless_apart: bool,
+    separates_never_expiring: bool,
 }
 
 /// By queue, TTL group and priority class.
@@ -103,8 +103,8 @@ struct Open {
 }
 
 impl Allocator {
-    pub(crate) fn new(is_endless_apart: bool) -> Self {
-        Self { open: Default::default(), is_endless_apart }
+    pub(crate) fn new(separates_never_expiring: bool) -> Self {
+        Self { open: Default::default(), separates_never_expiring }
     }
 
     /// Appends to the stream's own segment. Takes no lock, so it may be called while a bucket is locked.
@@ -156,13 +156,13 @@ impl Allocator {
         flush_mark: u32,
     ) -> Option<Allocation> {
         let WriteStream { queue, group, class } = request.stream;
-        let is_apart = |other: usize| self.is_endless_apart && (group == 0) != (other == 0);
+        let is_separate = |other: usize| self.separates_never_expiring && (group == 0) != (other == 0);
         let groups = self.open[queue].iter_mut().enumerate();
         let slots =
             groups.flat_map(|(group, classes)| classes.iter_mut().enumerate().map(move |slot| (group, slot)));
         let open = slots.filter_map(|(its_group, (its_class, slot))| {
             let open = slot.as_mut().filter(|open| open.has_room(flush_mark, request.bytes))?;
-            Some(((is_apart(its_group), its_group != group, its_class.abs_diff(class)), open))
+            Some(((is_separate(its_group), its_group != group, its_class.abs_diff(class)), open))
         });
         open.min_by_key(|(distance, _)| *distance)?.1.take(arena, request)
     }
@@ -170,8 +170,8 @@ impl Allocator {
     /// True if an open segment of another stream, which items of this one may share, has room.
     pub(crate) fn has_room_beside(&self, request: &AllocRequest, flush_mark: u32) -> bool {
         let WriteStream { queue, group, .. } = request.stream;
-        let is_apart = |other: usize| self.is_endless_apart && (group == 0) != (other == 0);
-        let groups = self.open[queue].iter().enumerate().filter(|(other, _)| !is_apart(*other));
+        let is_separate = |other: usize| self.separates_never_expiring && (group == 0) != (other == 0);
+        let groups = self.open[queue].iter().enumerate().filter(|(other, _)| !is_separate(*other));
         groups.flat_map(|(_, classes)| classes).flatten().any(|open| open.has_room(flush_mark, request.bytes))
     }
 
