@@ -276,7 +276,7 @@ impl Open {
         }
         let at = self.next;
         self.next += bytes;
-        arena.region.lend(at..self.next);
+        arena.region.unpoison(at..self.next);
         self.weight += request.weight;
         let ahead = match &mut self.holes {
             None => Some(at + WRITE_AHEAD_ITEMS * bytes),

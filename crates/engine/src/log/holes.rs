@@ -168,7 +168,7 @@ pub(crate) fn fits(room_bytes: usize, bytes: usize) -> bool {
 /// have ended.
 pub(super) unsafe fn close(arena: &Arena, rest: Range<usize>) {
     if !rest.is_empty() {
-        arena.region.lend(rest.clone());
+        arena.region.unpoison(rest.clone());
         // SAFETY: by the caller's promise; what fits leaves nothing shorter than a header (`fits`).
         unsafe { ItemRef::write_filler(&arena.region, rest.start, rest.len()) }
     }

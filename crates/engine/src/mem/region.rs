@@ -174,7 +174,7 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         // Other memory may come to lie here.
-        self.lend(0..self.bytes);
+        self.unpoison(0..self.bytes);
         // SAFETY: `base` and `bytes` are what `os::reserve` returned, and nothing borrowed from `self` is alive.
         unsafe { os::release(self.base, self.bytes) }
     }

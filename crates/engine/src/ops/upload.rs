@@ -54,7 +54,7 @@ impl Upload {
         let start = arena.segments.start(run.id());
         let run_bytes = run.segments() as usize * arena.segments.segment_bytes;
         assert!(shape.size() <= run_bytes, "the run is long enough");
-        arena.region.lend(start..start + run_bytes);
+        arena.region.unpoison(start..start + run_bytes);
         // SAFETY: only this upload uses the run, and the run is long enough.
         let item = unsafe { ItemRef::write(&arena.region, start, &shape, key, Expiry::NEVER, now_secs) };
         Self {
