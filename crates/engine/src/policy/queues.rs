@@ -270,7 +270,7 @@ impl Policy {
     }
 
     /// Without eviction: claims the sealed segment with the most garbage, if that pays for moving the rest.
-    pub(crate) fn most_dead(&self, segments: &Segments) -> Option<Claim> {
+    pub(crate) fn claim_most_garbage(&self, segments: &Segments) -> Option<Claim> {
         let dead = |id: &SegmentId| {
             let segment = segments.get(*id);
             segment.usage.filled_bytes().saturating_sub(segment.usage.live_bytes())

@@ -89,7 +89,7 @@ impl Guard<'_> {
         let mark = engine.flush_mark.load(Relaxed);
         let only_dead = scope == ReclaimScope::DeadOnly;
         let next = || engine.policy.next_victim(segments, self.now(), mark, only_dead, engine.evict);
-        let most_dead = || Some((engine.policy.most_dead(segments)?, ReclaimMode::Compact));
+        let claim_most_garbage = || Some((engine.policy.claim_most_garbage(segments)?, ReclaimMode::Compact));
         let mut reclaimer = self.handle.reclaimer.borrow_mut();
         let (claim, mode) = match next() {
             Some((claim, mode)) => {
@@ -97,7 +97,7 @@ impl Guard<'_> {
                 (claim, mode)
             }
             None if only_dead => return None,
-            None if !engine.evict => most_dead()?,
+            None if !engine.evict => claim_most_garbage()?,
             // There is no other victim: the pending refill has to be reclaimed after all.
             None if reclaimer.put_pending_refill_back(engine) => next()?,
             None => return None,
