@@ -12,12 +12,15 @@ use larder_engine::{
     Store, Stored, Token,
 };
 
+/// Address space is set aside for some of this size.
+const ITEM_BYTES_MAX: u32 = if cfg!(miri) { 64 << 10 } else { 1 << 20 };
 const THREADS: usize = if cfg!(miri) { 2 } else { 4 };
 
 fn engine(memory_bytes: u64, evict: bool) -> Arc<Engine> {
     Engine::new(Config {
-        memory_bytes,
-        item_bytes_max: 1 << 20,
+        // Miri looks at all of it again and again.
+        memory_bytes: if cfg!(miri) { 1 << 20 } else { memory_bytes },
+        item_bytes_max: ITEM_BYTES_MAX,
         evict,
         handles_max: THREADS + 1,
         index_power: Some(4),
@@ -77,9 +80,9 @@ fn assert_whole(key: &[u8], found: &[u8]) {
 #[test]
 fn values_are_whole_under_eviction_and_growth() {
     let engine = engine(2 << 20, true);
-    let (keys, rounds) = if cfg!(miri) { (4, 30) } else { (5000, 150_000) };
+    let (keys, rounds) = if cfg!(miri) { (4, 16) } else { (5000, 150_000) };
     // Of these lengths an item is in a run.
-    let [often, seldom] = if cfg!(miri) { [10, 8] } else { [100, 64] };
+    let [often, seldom] = if cfg!(miri) { [5, 4] } else { [100, 64] };
     race(&engine, |thread, handle| {
         let mut random = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(thread + 1);
         let mut waits = false;
@@ -133,7 +136,7 @@ fn values_are_whole_under_eviction_and_growth() {
 #[test]
 fn values_are_whole_where_others_were_before() {
     let engine = engine(8 << 20, true);
-    let (keys, rounds) = if cfg!(miri) { (20, 40) } else { (14_000, 400_000) };
+    let (keys, rounds) = if cfg!(miri) { (20, 24) } else { (14_000, 400_000) };
     race(&engine, |thread, handle| {
         let mut random = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(thread + 1);
         for round in 0..rounds {
@@ -349,8 +352,8 @@ fn no_cas_value_is_given_twice() {
     const KEYS: u64 = 4;
     let rounds = if cfg!(miri) { 8 } else { 1_000 };
     let engine = Engine::new(Config {
-        memory_bytes: 64 << 20,
-        item_bytes_max: 1 << 20,
+        memory_bytes: if cfg!(miri) { 1 << 20 } else { 64 << 20 },
+        item_bytes_max: ITEM_BYTES_MAX,
         evict: true,
         handles_max: HANDLES as usize + 1,
         index_power: Some(4),
@@ -377,8 +380,8 @@ fn no_cas_value_is_given_twice() {
                     let before = before(guard, hash);
                     // In place of that value alone: a client may install another one meanwhile.
                     let condition = match before {
-                        0 => Store { mode: Mode::Add, ..store.clone() },
-                        _ => Store { compare: Some(Compare::Equal(before)), ..store.clone() },
+                        0 => Store { mode: Mode::Add, ..store },
+                        _ => Store { compare: Some(Compare::Equal(before)), ..store },
                     };
                     match guard.store(hash, &condition) {
                         Stored::Stored { cas, .. } => Some((before, cas)),
