@@ -221,7 +221,10 @@ impl Engine {
         Some(Handle::new(Arc::clone(self), id))
     }
 
-    pub(crate) fn take_back_handle(&self, id: usize) {
+    /// # Safety
+    /// The handle with this number pins nothing from here on.
+    #[allow(unsafe_code)]
+    pub(crate) unsafe fn take_back_handle(&self, id: usize) {
         self.handles_free.lock().unwrap_or_else(PoisonError::into_inner).push(id);
     }
 
@@ -320,8 +323,8 @@ impl Engine {
 
     pub(crate) fn drain_limbo_buckets(&self, count_max: usize) {
         if !self.limbo_buckets.is_empty() {
-            let horizon = self.arena.epochs.horizon();
-            self.limbo_buckets.drain(horizon, count_max, |overflow| self.index.reuse_overflow(overflow));
+            let reuse = |overflow| self.index.reuse_overflow(overflow);
+            self.limbo_buckets.drain(&self.arena.epochs, count_max, reuse);
         }
     }
 

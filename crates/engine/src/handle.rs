@@ -1,16 +1,22 @@
 //! Handles and guards: how a thread accesses the engine.
+//!
+//! Unsafe code lives here because what a guard has found is read. The invariant: an engine has one handle for each slot
+//! of its epochs, a handle one guard at a time, and both are used with their own engine's index and log.
+#![allow(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use crate::engine::Engine;
-use crate::index::buckets::{Entry, Items};
+use crate::epoch::epochs::{EpochPin, Pinned};
+use crate::index::buckets::{Items, SlotRef, Unlinked};
 use crate::index::hash::Hash;
 use crate::inspect::eviction_log::EvictionLog;
 use crate::inspect::stats::Counters;
 use crate::log::allocator::Allocator;
 use crate::log::item::ItemRef;
 use crate::log::offset::Offset;
+use crate::log::segment::DeadItem;
 use crate::policy::priority::Adaptation;
 use crate::reclaim::Reclaimer;
 use crate::request::Now;
@@ -50,9 +56,17 @@ impl Handle {
     /// Pins the current epoch: everything found under the guard stays readable until it ends. Cheap. Use one guard for
     /// many requests, but keep it short: memory that other threads free meanwhile is not reused before it ends.
     pub fn pin(&mut self, now: Now) -> Guard<'_> {
-        self.engine.arena.epochs.pin(self.id);
-        self.engine.flush_if_due(now);
-        Guard { handle: self, counters: &self.engine.counters[self.id], now, copied_bytes: Cell::new(0) }
+        let (handle, pin) = self.pin_slot();
+        handle.engine.flush_if_due(now);
+        let counters = &handle.engine.counters[handle.id];
+        Guard { handle, pin, counters, now, copied_bytes: Cell::new(0) }
+    }
+
+    #[inline]
+    fn pin_slot(&mut self) -> (&Self, EpochPin<'_>) {
+        let handle: &Self = self;
+        // SAFETY: the slot is this handle's, which is borrowed for as long as the pin exists.
+        (handle, unsafe { handle.engine.arena.epochs.pin(handle.id) })
     }
 
     /// The cache this handle belongs to.
@@ -70,43 +84,40 @@ impl Handle {
     /// Passes the segments that it fills or empties on to all handles.
     pub fn release(&mut self) {
         // Pinned, since a segment that another handle retires meanwhile must not be opened again while we look at it.
-        self.engine.arena.epochs.pin(self.id);
-        let allocator = self.allocator.get_mut();
-        if self.engine.is_crowded && allocator.open_count() > 0 {
-            self.engine.parked.put(allocator.take_open());
+        let (handle, _pin) = self.pin_slot();
+        let mut allocator = handle.allocator.borrow_mut();
+        if handle.engine.is_crowded && allocator.open_count() > 0 {
+            handle.engine.parked.put(allocator.take_open());
         }
-        self.close();
-        self.engine.arena.epochs.unpin(self.id);
+        drop(allocator);
+        handle.close();
     }
 
-    /// Seals the segments that it fills, and puts back those that it empties.
-    fn close(&mut self) {
-        self.allocator.get_mut().close_all(&self.engine.arena).for_each(|id| self.engine.seal(id));
-        self.reclaimer.get_mut().release(&self.engine);
+    /// Seals the segments that it fills, and puts back those that it empties. Call while it is pinned.
+    fn close(&self) {
+        let mut allocator = self.allocator.borrow_mut();
+        allocator.close_all(&self.engine.arena).for_each(|open| self.engine.seal(open));
+        self.reclaimer.borrow_mut().release(&self.engine);
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.engine.arena.epochs.pin(self.id);
-        self.close();
-        self.engine.arena.epochs.unpin(self.id);
-        self.engine.take_back_handle(self.id);
+        let (handle, pin) = self.pin_slot();
+        handle.close();
+        drop(pin);
+        // SAFETY: it is pinned no more.
+        unsafe { handle.engine.take_back_handle(handle.id) };
     }
 }
 
 /// While it lives, every item found under it stays readable, whatever other threads do.
 pub struct Guard<'h> {
     pub(crate) handle: &'h Handle,
+    pin: EpochPin<'h>,
     counters: &'h Counters,
     now: Now,
     copied_bytes: Cell<usize>,
-}
-
-impl Drop for Guard<'_> {
-    fn drop(&mut self) {
-        self.handle.engine.arena.epochs.unpin(self.handle.id);
-    }
 }
 
 impl Guard<'_> {
@@ -141,28 +152,34 @@ impl Guard<'_> {
         self.counters
     }
 
-    /// The item of an entry, which must have been read under this guard.
+    /// Proof that the guard exists.
     #[inline]
-    pub(crate) fn item_ref(&self, entry: Entry) -> ItemRef<'_> {
-        self.item_ref_at(entry.offset())
+    pub(crate) fn pinned(&self) -> Pinned<'_> {
+        self.pin.proof()
     }
 
-    /// The item at an offset of the log. The offset must come from an entry read under this guard, or from a walk of a
-    /// segment that was sealed or claimed under it.
+    /// The item of an entry that was found under this guard.
     #[inline]
-    #[allow(unsafe_code)]
-    pub(crate) fn item_ref_at(&self, offset: Offset) -> ItemRef<'_> {
-        // SAFETY: the entry or the state of the segment was read with acquire ordering after the item was written. This
-        // guard was pinned before that, so neither the segment nor a hole in it is reused before the guard ends, and
-        // the result with it.
-        unsafe { ItemRef::at(&self.engine().arena.region, offset.bytes()) }
+    pub(crate) fn item_ref<'t>(&'t self, found: &SlotRef<'t>) -> ItemRef<'t> {
+        // SAFETY: an entry points to an item that was whole before the entry was published, with release ordering, and
+        // was read with acquire ordering under a guard that exists as long as the result. So neither the segment nor a
+        // hole in it is reused meanwhile.
+        unsafe { ItemRef::at(&self.engine().arena.region, found.entry.offset().bytes()) }
+    }
+
+    /// Marks an item dead that the index has just lost, and counts its bytes.
+    #[inline(always)]
+    pub(crate) fn mark_dead<'t>(&'t self, unlinked: Unlinked<'t>) -> DeadItem<'t> {
+        let (offset, raw) = (unlinked.slot().entry.offset(), self.item_ref(unlinked.slot()));
+        // SAFETY: the index alone makes an `Unlinked`, as it loses the entry, and it cannot be copied.
+        unsafe { self.engine().arena.segments.mark_dead(offset, raw) }
     }
 }
 
 /// When the index splits a bucket it hashes the keys of the items that it moves.
 impl Items for Guard<'_> {
-    fn hash_at(&self, offset: Offset) -> Hash {
-        self.engine().hash_key.hash(self.item_ref_at(offset).key())
+    fn hash_of(&self, found: &SlotRef<'_>) -> Hash {
+        self.engine().hash_key.hash(self.item_ref(found).key())
     }
 
     fn prefetch(&self, offset: Offset) {

@@ -4,6 +4,7 @@
 
 pub(crate) mod allocator;
 pub(crate) mod arena;
+pub(crate) mod fresh;
 pub(crate) mod holes;
 pub(crate) mod item;
 pub(crate) mod large_pages;
@@ -12,3 +13,4 @@ pub(crate) mod offset;
 pub(crate) mod runs;
 pub(crate) mod segment;
 pub(crate) mod segment_sums;
+pub(crate) mod walk;

@@ -14,6 +14,7 @@ pub(crate) mod maintain;
 pub(crate) mod over_provisioning;
 pub(crate) mod pressure;
 pub(crate) mod refill;
+pub(crate) mod retire;
 pub(crate) mod supply;
 pub(crate) mod victim;
 
@@ -47,7 +48,7 @@ impl Reclaimer {
     /// Returns the victim and the pending refill to their queues, for all handles.
     pub(crate) fn release(&mut self, engine: &Engine) {
         if let Some(victim) = self.victim.take() {
-            engine.policy.put_back(&engine.arena.segments, victim.id);
+            engine.policy.put_back(&engine.arena.segments, victim.walk.into_claim());
         }
         self.hole_map = HoleMap::default();
         self.put_pending_refill_back(engine);

@@ -34,8 +34,10 @@ impl<T> Limbo<T> {
         count
     }
 
-    /// Passes up to `count_max` entries tagged below `horizon` to `reuse`, the oldest first.
-    pub(crate) fn drain(&self, horizon: u64, count_max: usize, reuse: impl Fn(T)) {
+    /// Passes up to `count_max` entries that no guard can see any more to `reuse`, the oldest first. `epochs` are those
+    /// of [`Limbo::push`].
+    pub(crate) fn drain(&self, epochs: &Epochs, count_max: usize, reuse: impl Fn(T)) {
+        let horizon = epochs.horizon();
         for _ in 0..count_max {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             if waiting.front().is_none_or(|&(tag, ..)| tag >= horizon) {

@@ -28,8 +28,9 @@ use std::sync::PoisonError;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::*;
 
+use crate::epoch::epochs::Pinned;
 use crate::index::hash::Hash;
-use crate::log::offset::Offset;
+use crate::log::offset::{FreshOffset, Offset};
 use crate::mem::budget::Budget;
 use crate::mem::cache_padded::CachePadded;
 use crate::mem::lines::{LINE_BYTES, Line, Lines, WORDS};
@@ -57,23 +58,21 @@ const SPLIT_BUCKETS_AHEAD: u64 = 4;
 /// ... and its items this many.
 const SPLIT_ITEMS_AHEAD: u64 = 2;
 
-/// One word of the index.
+/// One word of the index. Only a number: what may be read is a [`SlotRef`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry(u64);
 
 impl Entry {
     /// An entry for an item at an offset of the log.
-    pub(crate) fn new(hash: Hash, offset: Offset, uses: u8) -> Self {
+    fn new(hash: Hash, offset: Offset, uses: u8) -> Self {
         let place = offset.to_word() + 1;
         debug_assert!(place <= OFFSET);
         Self(hash.0 & TAG | u64::from(uses.min(3)) << OFFSET_BITS | place)
     }
 
     /// The offset of the item in the log.
-    #[allow(unsafe_code)]
     pub(crate) fn offset(self) -> Offset {
-        // SAFETY: `new` alone makes entries of items, and an index points into one log.
-        unsafe { Offset::from_word((self.0 & OFFSET) - 1) }
+        Offset::from_word((self.0 & OFFSET) - 1)
     }
 
     /// How often the item was read since it entered its queue: 0 to 3.
@@ -98,7 +97,8 @@ impl Entry {
     }
 }
 
-/// An entry that was found, and its word.
+/// An entry that was found, and its word. It was read under a guard that lasts for `'i`, so its item is readable as
+/// long. The index alone makes it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlotRef<'i> {
     word: &'i AtomicU64,
@@ -122,11 +122,22 @@ impl SlotRef<'_> {
     }
 }
 
+/// An entry that an index has just lost: its item is accounted for, under the lock of its bucket.
+#[must_use]
+pub(crate) struct Unlinked<'i>(SlotRef<'i>);
+
+impl<'i> Unlinked<'i> {
+    pub(crate) fn slot(&self) -> &SlotRef<'i> {
+        &self.0
+    }
+}
+
 /// What the index needs to know of items. Offsets are those of the log.
 pub(crate) trait Items {
-    fn hash_at(&self, offset: Offset) -> Hash;
+    /// The hash of the key of an entry's item.
+    fn hash_of(&self, found: &SlotRef<'_>) -> Hash;
 
-    /// Prefetches what `hash_at` reads.
+    /// Prefetches what `hash_of` reads.
     fn prefetch(&self, offset: Offset);
 }
 
@@ -204,7 +215,7 @@ impl Index {
 
     /// The first entry of the first line that has the hash's tag: probably the right one.
     #[inline(always)]
-    pub(crate) fn hint(&self, hash: Hash) -> Option<SlotRef<'_>> {
+    pub(crate) fn hint<'g>(&'g self, _: Pinned<'g>, hash: Hash) -> Option<SlotRef<'g>> {
         let line = self.line(bucket_of(hash, self.count.load(Acquire)));
         let mut last = Entry(0);
         for word in line {
@@ -220,14 +231,19 @@ impl Index {
     }
 
     /// The same in the second line, once that was prefetched, for a hash that the first line does not have.
-    pub(crate) fn hint_below(&self, hash: Hash) -> Option<SlotRef<'_>> {
+    pub(crate) fn hint_below<'g>(&'g self, _: Pinned<'g>, hash: Hash) -> Option<SlotRef<'g>> {
         let first = self.line(bucket_of(hash, self.count.load(Acquire)));
         self.below(first).find_map(|line| scan(line, hash, &|_| true))
     }
 
     /// Finds the entry for which `is_it` is true. Lock-free.
     #[inline]
-    pub(crate) fn find(&self, hash: Hash, is_it: impl Fn(Entry) -> bool) -> Option<SlotRef<'_>> {
+    pub(crate) fn find<'g>(
+        &'g self,
+        _: Pinned<'g>,
+        hash: Hash,
+        is_it: impl Fn(&SlotRef<'g>) -> bool,
+    ) -> Option<SlotRef<'g>> {
         loop {
             let count = self.count.load(Acquire);
             let first = self.line(bucket_of(hash, count));
@@ -250,7 +266,7 @@ impl Index {
 
     /// Locks the bucket that holds, or would hold, a key with this hash.
     #[inline]
-    pub(crate) fn lock(&self, hash: Hash) -> Bucket<'_> {
+    pub(crate) fn lock<'g>(&'g self, _: Pinned<'g>, hash: Hash) -> Bucket<'g> {
         loop {
             let count = self.count.load(Acquire);
             let bucket = self.lock_bucket(bucket_of(hash, count));
@@ -272,7 +288,14 @@ impl Index {
 
     /// Reports that there are `items` more (or fewer) items, and lets the index grow by a few buckets if there are too
     /// many for it. `log` knows the items; `retire` retires overflow buckets.
-    pub(crate) fn report(&self, items: i64, budget: &Budget, log: &impl Items, mut retire: impl FnMut(u32)) {
+    pub(crate) fn report(
+        &self,
+        pinned: Pinned<'_>,
+        items: i64,
+        budget: &Budget,
+        log: &impl Items,
+        mut retire: impl FnMut(u32),
+    ) {
         self.items.fetch_add(items as u64, Relaxed);
         if !self.is_growing() {
             return;
@@ -283,7 +306,7 @@ impl Index {
         let splits = 2 + items.max(0) as u64 / 4;
         for _ in 0..splits {
             self.prefetch_splits(log);
-            if !self.is_growing() || !self.split(budget, log, &mut retire) {
+            if !self.is_growing() || !self.split(pinned, budget, log, &mut retire) {
                 break;
             }
         }
@@ -333,7 +356,7 @@ impl Index {
     }
 
     /// Splits one bucket. False: there is no room for the new one, or for its overflow.
-    fn split(&self, budget: &Budget, log: &impl Items, retire: &mut impl FnMut(u32)) -> bool {
+    fn split(&self, _: Pinned<'_>, budget: &Budget, log: &impl Items, retire: &mut impl FnMut(u32)) -> bool {
         let new = self.count.load(Relaxed) as usize;
         if !self.buckets.commit(new + 1) {
             return false;
@@ -343,7 +366,7 @@ impl Index {
         for word in old.lines().flatten() {
             let entry = Entry(word.load(Acquire) & !LOCK);
             if entry.is_item() {
-                let moves = bucket_of(log.hash_at(entry.offset()), new as u64 + 1) == new;
+                let moves = bucket_of(log.hash_of(&SlotRef { word, entry }), new as u64 + 1) == new;
                 if moves { &mut leaving } else { &mut staying }.push(entry);
             }
         }
@@ -469,10 +492,10 @@ fn bucket_of(hash: Hash, count: u64) -> usize {
 }
 
 #[inline]
-fn scan<'i>(line: &'i Line, hash: Hash, is_it: &impl Fn(Entry) -> bool) -> Option<SlotRef<'i>> {
+fn scan<'i>(line: &'i Line, hash: Hash, is_it: &impl Fn(&SlotRef<'i>) -> bool) -> Option<SlotRef<'i>> {
     line.iter().find_map(|word| {
-        let entry = Entry(word.load(Acquire));
-        (entry.matches(hash) && is_it(entry)).then_some(SlotRef { word, entry })
+        let found = SlotRef { word, entry: Entry(word.load(Acquire)) };
+        (found.entry.matches(hash) && is_it(&found)).then_some(found)
     })
 }
 
@@ -486,48 +509,70 @@ impl<'i> Bucket<'i> {
     /// An entry that was found before the bucket was locked, as it is now, if it points to the same item and is still
     /// in place on the first line. (An overflow line may have been detached by a split, and would still look
     /// unchanged.)
-    pub(crate) fn still<'f>(&self, found: &SlotRef<'f>) -> Option<SlotRef<'f>> {
+    pub(crate) fn still(&self, found: &SlotRef<'i>) -> Option<SlotRef<'i>> {
         let entry = Entry(found.word.load(Acquire));
         let is_here = self.first.as_ptr_range().contains(&std::ptr::from_ref(found.word));
         (is_here && entry.is_same_item(found.entry)).then_some(SlotRef { word: found.word, entry })
     }
 
     /// Finds the entry for which `is_it` is true.
-    pub(crate) fn find(&self, hash: Hash, is_it: impl Fn(Entry) -> bool) -> Option<SlotRef<'i>> {
+    pub(crate) fn find(&self, hash: Hash, is_it: impl Fn(&SlotRef<'i>) -> bool) -> Option<SlotRef<'i>> {
         self.lines().find_map(|line| scan(line, hash, &is_it))
     }
 
     /// All entries.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> + use<'i> {
-        self.lines().flatten().map(|word| Entry(word.load(Acquire) & !LOCK)).filter(|entry| entry.is_item())
+    pub(crate) fn entries(&self) -> impl Iterator<Item = SlotRef<'i>> + use<'i> {
+        let all =
+            self.lines().flatten().map(|word| SlotRef { word, entry: Entry(word.load(Acquire) & !LOCK) });
+        all.filter(|found| found.entry.is_item())
     }
 
-    /// Points an entry to another item.
-    pub(crate) fn replace(&self, found: &SlotRef<'_>, entry: Entry) {
-        self.put(found.word, entry);
+    /// Points an entry of this bucket to another item of the same key.
+    #[inline]
+    pub(crate) fn replace(
+        &self,
+        found: SlotRef<'i>,
+        hash: Hash,
+        place: FreshOffset,
+        uses: u8,
+    ) -> Unlinked<'i> {
+        debug_assert!(found.is_unchanged(), "found under this lock");
+        self.put(found.word, Entry::new(hash, place.get(), uses));
+        Unlinked(found)
     }
 
-    /// Adds an entry. False: there is no room for an overflow bucket, which happens only in a cache full of the
+    /// Sets the uses of an entry of this bucket.
+    pub(crate) fn set_uses(&self, found: &SlotRef<'_>, hash: Hash, uses: u8) {
+        self.put(found.word, Entry::new(hash, found.entry.offset(), uses));
+    }
+
+    /// Adds an entry. Error: there is no room for an overflow bucket, which happens only in a cache full of the
     /// smallest items.
-    #[must_use]
-    pub(crate) fn insert(&self, entry: Entry, budget: &Budget) -> bool {
+    pub(crate) fn insert(&self, hash: Hash, place: FreshOffset, budget: &Budget) -> Result<(), FreshOffset> {
+        let entry = Entry::new(hash, place.get(), 0);
         if let Some(empty) = self.lines().flatten().find(|word| word.load(Relaxed) & !LOCK == 0) {
             self.put(empty, entry);
-            return true;
+            return Ok(());
         }
-        let Some(taken) = self.index.take_overflow(budget, 1) else { return false };
+        let Some(taken) = self.index.take_overflow(budget, 1) else { return Err(place) };
         let full = self.lines().last().unwrap_or(self.first);
         let line = self.index.overflow.get(taken[0] as usize);
         line[0].store(full[LAST].load(Relaxed), Relaxed);
         line[1].store(entry.0, Relaxed);
         full[LAST].store(LINK | (u64::from(taken[0]) + 1), Release);
-        true
+        Ok(())
     }
 
     /// Removes an entry, and moves one of the overflow to its word, so that chains shrink as they empty. `retire` is
     /// called for an overflow bucket that became empty.
-    pub(crate) fn remove(&self, found: &SlotRef<'_>, mut retire: impl FnMut(u32)) {
+    pub(crate) fn remove(&self, found: SlotRef<'i>, retire: impl FnMut(u32)) -> Unlinked<'i> {
+        debug_assert!(found.is_unchanged(), "found under this lock");
         self.put(found.word, Entry(0));
+        self.fill_gap(&found, retire);
+        Unlinked(found)
+    }
+
+    fn fill_gap(&self, found: &SlotRef<'_>, mut retire: impl FnMut(u32)) {
         let Some(last) = self.index.below(self.first).last() else { return };
         if self.first.iter().any(|word| std::ptr::eq(word, found.word)) {
             // Written above before it is cleared below: see the module's documentation.

@@ -1,8 +1,8 @@
 //! A log of the items that a handle evicted, for watchers.
 
 use crate::handle::{Guard, Handle};
+use crate::index::buckets::SlotRef;
 use crate::log::item::FETCHED;
-use crate::log::offset::Offset;
 use crate::request::Expiry;
 
 /// A live item that was evicted.
@@ -51,19 +51,19 @@ impl Handle {
 }
 
 impl Guard<'_> {
-    /// Records that the item at an offset is evicted, if evictions are recorded.
-    pub(crate) fn record_eviction(&self, offset: Offset, idle_secs: u32) {
+    /// Records that an item is evicted, if evictions are recorded.
+    pub(crate) fn record_eviction(&self, found: &SlotRef<'_>, idle_secs: u32) {
         let eviction_log = &mut *self.handle.eviction_log.borrow_mut();
         if !eviction_log.is_kept || eviction_log.evicted.len() >= EVICTION_LOG_MAX {
             return;
         }
-        let raw = self.item_ref_at(offset);
+        let raw = self.item_ref(found);
         eviction_log.evicted.push(Evicted {
             key: raw.key().into(),
             is_fetched: raw.marks() & FETCHED != 0,
             expiry: raw.expiry(),
             idle_secs,
-            queue: self.engine().arena.queue_at(offset),
+            queue: self.engine().arena.queue_at(found.entry.offset()),
             value_bytes: raw.value_bytes(),
         });
     }

@@ -5,8 +5,8 @@
 //! much the index grows meanwhile, and an item that exists all the time is visited exactly once.
 
 use crate::handle::Guard;
+use crate::index::buckets::SlotRef;
 use crate::index::hash::Hash;
-use crate::log::offset::Offset;
 use crate::request::Fetched;
 
 /// The position of a walk. It may be continued under any guard, of any handle of the same engine.
@@ -15,8 +15,6 @@ pub struct IndexScan {
     /// The reversed hash from which on nothing was visited.
     at: u64,
     is_done: bool,
-    /// Offsets of the items of the current bucket.
-    offsets: Vec<Offset>,
 }
 
 /// The result of a step.
@@ -39,9 +37,8 @@ impl Guard<'_> {
     /// Visits the live items of the next bucket, about seven, without a trace. Writers of that bucket wait for less
     /// than a microsecond, no one else waits.
     pub fn scan<'t>(&'t self, walk: &mut IndexScan, mut meet: impl FnMut(Fetched<'t>)) {
-        self.step(walk);
-        for &offset in &walk.offsets {
-            let raw = self.item_ref_at(offset);
+        for found in self.step(walk) {
+            let (offset, raw) = (found.entry.offset(), self.item_ref(&found));
             if self.engine().liveness(offset, raw, self.now()).is_ok() {
                 meet(self.describe(raw, offset));
             }
@@ -50,10 +47,10 @@ impl Guard<'_> {
 
     /// Removes the expired and flushed items of the next bucket.
     pub fn scan_expired(&self, walk: &mut IndexScan) -> ScanStep {
-        self.step(walk);
-        let mut swept = ScanStep { examined: walk.offsets.len() as u64, reclaimed: 0 };
-        for &offset in &walk.offsets {
-            let raw = self.item_ref_at(offset);
+        let entries = self.step(walk);
+        let mut swept = ScanStep { examined: entries.len() as u64, reclaimed: 0 };
+        for found in entries {
+            let (offset, raw) = (found.entry.offset(), self.item_ref(&found));
             if self.engine().liveness(offset, raw, self.now()).is_err() {
                 self.reap(self.prepare(raw.key()), offset);
                 self.counters().crawler_reclaimed.add(1);
@@ -64,24 +61,22 @@ impl Guard<'_> {
         swept
     }
 
-    /// Notes the items of the next bucket. They may be unlinked from then on, but stay readable under the guard.
-    fn step(&self, walk: &mut IndexScan) {
-        walk.offsets.clear();
+    /// The entries of the next bucket. Their items may be unlinked from then on, but stay readable under the guard.
+    fn step(&self, walk: &mut IndexScan) -> Vec<SlotRef<'_>> {
         if walk.is_done {
-            return;
+            return Vec::new();
         }
         let first = Hash(walk.at.reverse_bits());
-        let bucket = self.engine().index.lock(first);
+        let bucket = self.engine().index.lock(self.pinned(), first);
         let hashes = 1u64.checked_shl(u64::BITS - self.engine().index.bucket_bits(first));
-        for entry in bucket.entries() {
-            self.engine().arena.prefetch(entry.offset());
-            walk.offsets.push(entry.offset());
-        }
+        let entries: Vec<_> = bucket.entries().collect();
         drop(bucket);
+        entries.iter().for_each(|found| self.engine().arena.prefetch(found.entry.offset()));
         match hashes.and_then(|hashes| walk.at.checked_add(hashes)) {
             Some(next) => walk.at = next,
             None => walk.is_done = true,
         }
+        entries
     }
 }
 

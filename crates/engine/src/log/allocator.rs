@@ -2,21 +2,26 @@
 //!
 //! It takes no segment by itself. If no open segment of a stream has room it returns [`NeedSegment`], and its caller
 //! (`reclaim/supply.rs`) finds one.
+//!
+//! Unsafe code lives here because space is handed out. The invariant: from `next` to `end` an open segment is its
+//! handle's alone: nothing there can be found, and nobody reads there.
+#![allow(unsafe_code)]
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::log::arena::Arena;
+use crate::log::fresh::{Allocation, FreshItem};
 use crate::log::holes::{self, HoleMap, Holes};
 use crate::log::offset::Offset;
-use crate::log::segment::{CLASSES, GROUPS, SegmentId};
+use crate::log::segment::{CLASSES, FreeSegment, GROUPS, HeldSegment, OpenSegment};
 use crate::request::{Expiry, Now};
 
 /// The open segments of one handle.
 pub(crate) struct Allocator {
     open: OpenSegments,
     /// Items without an expiry share no segment with others, if possible.
-    is_endless_apart: bool,
+    separates_never_expiring: bool,
 }
 
 /// By queue, TTL group and priority class.
@@ -47,7 +52,7 @@ pub(crate) struct Taken(OpenSegments);
 
 impl Taken {
     /// As [`Allocator::close_all`].
-    pub(crate) fn close_all(self, arena: &Arena) -> impl Iterator<Item = SegmentId> {
+    pub(crate) fn close_all(self, arena: &Arena) -> impl Iterator<Item = OpenSegment> {
         self.0.into_iter().flatten().flatten().filter_map(|slot| slot?.close(arena))
     }
 }
@@ -70,14 +75,6 @@ pub(crate) struct AllocRequest {
     pub(crate) bytes: usize,
 }
 
-/// The space of an item.
-#[derive(Clone, Copy)]
-pub(crate) struct Allocation {
-    pub(crate) at: Offset,
-    /// Where a later item of the same size will probably go, in bytes from the start of the log.
-    pub(crate) ahead: Option<usize>,
-}
-
 /// No open segment of the stream has room.
 pub(crate) struct NeedSegment;
 
@@ -93,7 +90,7 @@ pub(crate) struct OpenTerms {
 
 /// An open segment.
 struct Open {
-    id: SegmentId,
+    segment: OpenSegment,
     next: usize,
     /// The end of the segment, or of the current hole.
     end: usize,
@@ -106,8 +103,8 @@ struct Open {
 }
 
 impl Allocator {
-    pub(crate) fn new(is_endless_apart: bool) -> Self {
-        Self { open: Default::default(), is_endless_apart }
+    pub(crate) fn new(separates_never_expiring: bool) -> Self {
+        Self { open: Default::default(), separates_never_expiring }
     }
 
     /// Appends to the stream's own segment. Takes no lock, so it may be called while a bucket is locked.
@@ -122,7 +119,7 @@ impl Allocator {
         let own = self.slot(request.stream).as_mut();
         let fit = own.filter(|open| open.has_room(flush_mark, request.bytes) && now.secs <= open.closes_secs);
         let allocation = fit.and_then(|open| open.take(arena, request)).ok_or(NeedSegment)?;
-        note_appended(arena, request, allocation);
+        note_appended(arena, request, &allocation);
         Ok(allocation)
     }
 
@@ -148,7 +145,7 @@ impl Allocator {
         let allocation = own
             .and_then(|open| open.take(arena, request))
             .or_else(|| self.append_beside(arena, request, flush_mark))?;
-        note_appended(arena, request, allocation);
+        note_appended(arena, request, &allocation);
         Some(allocation)
     }
 
@@ -159,13 +156,13 @@ impl Allocator {
         flush_mark: u32,
     ) -> Option<Allocation> {
         let WriteStream { queue, group, class } = request.stream;
-        let is_apart = |other: usize| self.is_endless_apart && (group == 0) != (other == 0);
+        let is_separate = |other: usize| self.separates_never_expiring && (group == 0) != (other == 0);
         let groups = self.open[queue].iter_mut().enumerate();
         let slots =
             groups.flat_map(|(group, classes)| classes.iter_mut().enumerate().map(move |slot| (group, slot)));
         let open = slots.filter_map(|(its_group, (its_class, slot))| {
             let open = slot.as_mut().filter(|open| open.has_room(flush_mark, request.bytes))?;
-            Some(((is_apart(its_group), its_group != group, its_class.abs_diff(class)), open))
+            Some(((is_separate(its_group), its_group != group, its_class.abs_diff(class)), open))
         });
         open.min_by_key(|(distance, _)| *distance)?.1.take(arena, request)
     }
@@ -173,46 +170,45 @@ impl Allocator {
     /// True if an open segment of another stream, which items of this one may share, has room.
     pub(crate) fn has_room_beside(&self, request: &AllocRequest, flush_mark: u32) -> bool {
         let WriteStream { queue, group, .. } = request.stream;
-        let is_apart = |other: usize| self.is_endless_apart && (group == 0) != (other == 0);
-        let groups = self.open[queue].iter().enumerate().filter(|(other, _)| !is_apart(*other));
+        let is_separate = |other: usize| self.separates_never_expiring && (group == 0) != (other == 0);
+        let groups = self.open[queue].iter().enumerate().filter(|(other, _)| !is_separate(*other));
         groups.flat_map(|(_, classes)| classes).flatten().any(|open| open.has_room(flush_mark, request.bytes))
     }
 
     /// Opens a free segment.
-    pub(crate) fn open(&mut self, arena: &Arena, id: SegmentId, terms: &OpenTerms) {
+    pub(crate) fn open(&mut self, arena: &Arena, free: FreeSegment, terms: &OpenTerms) {
         let WriteStream { queue, group, .. } = terms.stream;
-        arena.segments.get(id).open(queue, group, terms.flush_mark, terms.now);
-        arena.segments.note_opened(id);
-        let start = arena.segments.start(id);
+        let start = arena.segments.start(free.id());
+        let segment = arena.segments.open(free, queue, group, terms.flush_mark, terms.now);
         let end = start + arena.segments.segment_bytes;
-        *self.slot(terms.stream) = Some(Open::new(id, start, end, terms));
+        *self.slot(terms.stream) = Some(Open::new(segment, start, end, terms));
     }
 
-    /// Opens a segment to fill its holes. `weight` is that of its live items. It has no room before the first hole is
-    /// entered.
+    /// Opens a segment to fill its holes, which nobody reads any more. `weight` is that of its live items. It has no
+    /// room before the first hole is entered.
     pub(crate) fn open_holes(
         &mut self,
         arena: &Arena,
-        id: SegmentId,
+        held: HeldSegment,
         hole_map: HoleMap,
         weight: u32,
         terms: &OpenTerms,
     ) {
-        arena.segments.note_closed(id);
-        arena.segments.get(id).reopen(hole_map.holes.bytes(), terms.now);
-        arena.segments.note_opened(id);
-        let start = arena.segments.start(id);
+        assert!(hole_map.is_of(&arena.segments, &held) && held.is_unread(&arena.epochs));
+        let start = arena.segments.start(held.id());
+        // SAFETY: every guard has ended that may read there.
+        let segment = unsafe { arena.segments.reopen(held, hole_map.holes.bytes(), terms.now) };
         let holes = Some(Box::new(hole_map.holes));
-        *self.slot(terms.stream) = Some(Open { holes, weight, ..Open::new(id, start, start, terms) });
+        *self.slot(terms.stream) = Some(Open { holes, weight, ..Open::new(segment, start, start, terms) });
     }
 
     /// Closes a stream's open segment, if there is one. Returns it, to be sealed, unless it was empty.
-    pub(crate) fn close(&mut self, arena: &Arena, stream: WriteStream) -> Option<SegmentId> {
+    pub(crate) fn close(&mut self, arena: &Arena, stream: WriteStream) -> Option<OpenSegment> {
         self.slot(stream).take()?.close(arena)
     }
 
     /// The same for all streams.
-    pub(crate) fn close_all(&mut self, arena: &Arena) -> impl Iterator<Item = SegmentId> {
+    pub(crate) fn close_all(&mut self, arena: &Arena) -> impl Iterator<Item = OpenSegment> {
         self.slots().filter_map(|slot| slot.take()?.close(arena))
     }
 
@@ -221,14 +217,20 @@ impl Allocator {
     }
 
     /// Takes back the most recent append, whose item is not needed.
-    pub(crate) fn take_back(&mut self, arena: &Arena, offset: Offset) {
-        let id = arena.segments.id_at(offset);
-        if let Some(open) = self.slots().flatten().find(|open| open.id == id) {
-            open.next = offset.bytes();
-            if open.holes.is_none() {
-                let filled = offset.bytes() - arena.segments.start(id);
-                arena.segments.get(id).usage.filled_bytes.store(filled as u64, Relaxed);
+    pub(crate) fn take_back(&mut self, arena: &Arena, item: FreshItem<'_>) {
+        let at = item.allocation().at();
+        let (start, end) = (at.bytes(), at.bytes() + item.allocation().bytes());
+        let id = arena.segments.id_at(at);
+        match self.slots().flatten().find(|open| open.segment.id() == id && open.next == end) {
+            Some(open) => {
+                open.next = start;
+                if open.holes.is_none() {
+                    let filled = start - arena.segments.start(id);
+                    arena.segments.get(id).usage.set_filled(filled as u64);
+                }
             }
+            // Something was appended behind it.
+            None => arena.segments.discard_fresh(item),
         }
     }
 
@@ -244,21 +246,21 @@ impl Allocator {
 
 /// Counts an item that will be written there.
 #[inline(always)]
-fn note_appended(arena: &Arena, request: &AllocRequest, allocation: Allocation) {
-    let id = arena.segments.id_at(allocation.at);
+fn note_appended(arena: &Arena, request: &AllocRequest, allocation: &Allocation) {
+    let id = arena.segments.id_at(allocation.at());
     let segment = arena.segments.get(id);
     segment.note_expiry(request.expiry);
-    let filled_bytes = (allocation.at.bytes() + request.bytes - arena.segments.start(id)) as u64;
+    let filled_bytes = (allocation.at().bytes() + request.bytes - arena.segments.start(id)) as u64;
     // Not behind a hole, where more follows.
-    if segment.usage.filled_bytes.load(Relaxed) < filled_bytes {
-        segment.usage.filled_bytes.store(filled_bytes, Relaxed);
+    if segment.usage.filled_bytes() < filled_bytes {
+        segment.usage.set_filled(filled_bytes);
     }
 }
 
 impl Open {
-    fn new(id: SegmentId, next: usize, end: usize, terms: &OpenTerms) -> Self {
+    fn new(segment: OpenSegment, next: usize, end: usize, terms: &OpenTerms) -> Self {
         let &OpenTerms { flush_mark, closes_secs, .. } = terms;
-        Self { id, next, end, holes: None, weight: 0, flush_mark, closes_secs }
+        Self { segment, next, end, holes: None, weight: 0, flush_mark, closes_secs }
     }
 
     fn has_room(&self, flush_mark: u32, bytes: usize) -> bool {
@@ -274,13 +276,14 @@ impl Open {
         }
         let at = self.next;
         self.next += bytes;
-        arena.region.lend(at..self.next);
+        arena.region.unpoison(at..self.next);
         self.weight += request.weight;
         let ahead = match &mut self.holes {
             None => Some(at + WRITE_AHEAD_ITEMS * bytes),
             Some(holes) => holes.fetch_next(bytes),
         };
-        Some(Allocation { at: Offset::new(at), ahead })
+        // SAFETY: it fits before the end, and what is handed out next lies behind it.
+        Some(unsafe { Allocation::new(Offset::new(at), bytes, ahead) })
     }
 
     #[inline(never)]
@@ -292,30 +295,35 @@ impl Open {
             ahead.for_each(|ahead| arena.region.prefetch_range(ahead, bytes));
         }
         let hole = holes.enter(bytes, rest.len())?;
-        holes::close(arena, rest);
-        arena.poison(hole.clone());
+        // SAFETY: the rest of the last hole is ours alone; and so is the next, since its items were dead when it was
+        // mapped, and nobody reads there since the segment was opened.
+        unsafe {
+            holes::close(arena, rest);
+            arena.region.poison(hole.clone());
+        }
         (self.next, self.end) = (hole.start, hole.end);
         Some(())
     }
 
-    fn close(self, arena: &Arena) -> Option<SegmentId> {
-        let filled = self.next - arena.segments.start(self.id);
-        let segment = arena.segments.get(self.id);
+    fn close(self, arena: &Arena) -> Option<OpenSegment> {
+        let filled = self.next - arena.segments.start(self.segment.id());
+        let segment = arena.segments.get(self.segment.id());
         segment.weight.store(self.weight, Relaxed);
         if let Some(holes) = &self.holes {
-            holes::close(arena, self.next..self.end);
+            // SAFETY: the rest of the last hole is ours alone.
+            unsafe { holes::close(arena, self.next..self.end) };
             let left_bytes = holes.left_bytes(self.end - self.next);
-            segment.usage.dead_bytes.fetch_add(left_bytes as u64, Relaxed);
+            segment.usage.add_dead(left_bytes as u64);
             segment.has_unfilled_holes.store(left_bytes > holes.bytes() / 2, Relaxed);
         } else if filled == 0 {
-            // Every item in it was taken back, so nobody ever saw it.
-            arena.segments.free(self.id);
-            arena.segments.with_pool(|pool| pool.put_ready(self.id));
+            // SAFETY: every item in it was taken back, so nobody ever saw it.
+            let free = unsafe { arena.segments.free_unused(self.segment) };
+            arena.segments.with_pool(|pool| pool.put_ready(free));
             return None;
         } else {
             arena.segments.capacity_bytes.fetch_sub((self.end - self.next) as u64, Relaxed);
         }
-        Some(self.id)
+        Some(self.segment)
     }
 }
 

@@ -3,20 +3,23 @@
 //! It owns the address space, the segments, the runs of large items, the budget (which also pays for the index), the
 //! epochs that readers pin, and the limbo of memory that they may still read. It knows neither keys (`index`) nor what
 //! is kept (`policy`, `reclaim`), and needs no handle.
+//!
+//! Unsafe code lives here because memory is taken from its items. The invariant: that is done with memory alone that is
+//! in the pool or comes out of limbo, and only what the index does not point into goes to limbo.
+#![allow(unsafe_code)]
 
 use std::io;
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use crate::epoch::epochs::Epochs;
 use crate::epoch::limbo::Limbo;
-use crate::log::allocator::Allocation;
+use crate::log::fresh::Allocation;
 use crate::log::offset::Offset;
 use crate::log::runs::Runs;
-use crate::log::segment::{Segment, SegmentId, Segments};
+use crate::log::segment::{Claim, FreeSegment, Segment, SegmentId, Segments};
 use crate::mem::budget::Budget;
 use crate::mem::cache_padded::CachePadded;
-use crate::mem::region::{PAGE_BYTES, Region};
+use crate::mem::region::Region;
 
 /// Segments and runs that leave limbo in one step: a request waits for it.
 const DRAIN_STEP: usize = 2;
@@ -59,18 +62,12 @@ pub(crate) struct Arena {
 }
 
 /// Unlinked memory that may still be read.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Retired {
-    Segment(SegmentId),
-    Run(SegmentId),
-    /// A run whose readers were revoked (`leases.rs`).
+#[derive(Debug)]
+pub(super) enum Retired {
+    Segment(Claim),
+    Run(Claim),
+    /// A run whose upload or readers were revoked (`leases.rs`).
     Revoked(SegmentId),
-}
-
-impl Retired {
-    fn is_run(self) -> bool {
-        matches!(self, Self::Run(_) | Self::Revoked(_))
-    }
 }
 
 impl Arena {
@@ -107,29 +104,29 @@ impl Arena {
 
     /// Prefetches where a later item will be written, mostly of the size of the one that was just written.
     #[inline]
-    pub(crate) fn prefetch_ahead(&self, allocation: Allocation, item_bytes: usize) {
+    pub(crate) fn prefetch_ahead(&self, allocation: &Allocation, item_bytes: usize) {
         if let Some(ahead) = allocation.ahead {
             self.region.prefetch_range(ahead, item_bytes);
         }
     }
 
     /// Takes a free segment that has memory and no readers. Leaves the reserve to compaction.
-    pub(crate) fn take_segment(&self, for_compaction: bool) -> Option<SegmentId> {
+    pub(crate) fn take_segment(&self, for_compaction: bool) -> Option<FreeSegment> {
         let kept = if for_compaction { 0 } else { self.reserve };
         let ready = || self.segments.with_pool(|pool| pool.take_ready(kept));
-        if let Some(id) = ready() {
-            return Some(id);
+        if let Some(free) = ready() {
+            return Some(free);
         }
         self.drain_limbo();
-        if let Some(id) = ready() {
-            return Some(id);
+        if let Some(free) = ready() {
+            return Some(free);
         }
         while self.is_reserve_low() {
-            let id = self.add_segment()?;
+            let free = self.add_segment()?;
             if for_compaction {
-                return Some(id);
+                return Some(free);
             }
-            self.segments.with_pool(|pool| pool.put_ready(id));
+            self.segments.with_pool(|pool| pool.put_ready(free));
         }
         self.add_segment()
     }
@@ -142,8 +139,8 @@ impl Arena {
         }
         self.drain_limbo();
         while self.is_reserve_low() {
-            let Some(id) = self.add_segment() else { return false };
-            self.segments.with_pool(|pool| pool.put_ready(id));
+            let Some(free) = self.add_segment() else { return false };
+            self.segments.with_pool(|pool| pool.put_ready(free));
         }
         true
     }
@@ -153,22 +150,22 @@ impl Arena {
     }
 
     /// Gives memory to one more segment, if the budget allows.
-    fn add_segment(&self) -> Option<SegmentId> {
+    fn add_segment(&self) -> Option<FreeSegment> {
         let bytes = self.segments.segment_bytes as u64;
         if !self.take_budget(bytes) {
             return None;
         }
-        let Some(id) = self.segments.with_pool(|pool| pool.take_reserved()) else {
+        let Some(free) = self.segments.with_pool(|pool| pool.take_reserved()) else {
             self.budget.give(bytes);
             return None;
         };
-        if !self.commit(self.segments.start(id), self.segments.segment_bytes) {
-            self.segments.with_pool(|pool| pool.put_reserved(id));
+        if !self.commit(self.segments.start(free.id()), self.segments.segment_bytes) {
+            self.segments.with_pool(|pool| pool.put_reserved(free));
             self.budget.give(bytes);
             return None;
         }
         self.segments.capacity_bytes.fetch_add(bytes, Relaxed);
-        Some(id)
+        Some(free)
     }
 
     /// Commits memory of the log. False: the system has none.
@@ -195,7 +192,7 @@ impl Arena {
             }
             self.drain_limbo();
             match self.segments.with_pool(|pool| pool.take_ready(self.reserve)) {
-                Some(id) => self.decommit_segment(id),
+                Some(free) => self.decommit_segment(free),
                 None => return self.take_budget(bytes),
             }
             given_bytes += self.segments.segment_bytes as u64;
@@ -225,20 +222,35 @@ impl Arena {
         ready_segments * self.segments.segment_bytes as u64 + self.runs.committed_bytes() + self.limbo.bytes()
     }
 
-    /// Retires memory, which must be unlinked. It is reused once no guard can see it.
-    pub(crate) fn retire(&self, what: Retired) {
-        let (Retired::Segment(id) | Retired::Run(id) | Retired::Revoked(id)) = what;
-        self.runs_retired.fetch_add(usize::from(what.is_run()), Relaxed);
-        self.limbo.push(what, self.segments.memory_bytes(id), &self.epochs);
+    /// Retires a claimed segment or run. It is reused once no guard can see it.
+    ///
+    /// # Safety
+    /// The index does not point into it, and will not.
+    pub(crate) unsafe fn retire(&self, claim: Claim) {
+        let id = claim.id();
+        if self.segments.is_run(id) {
+            self.retire_run(id, Retired::Run(claim));
+        } else {
+            let filled_bytes = self.segments.get(id).usage.filled_bytes();
+            self.segments
+                .capacity_bytes
+                .fetch_add(self.segments.segment_bytes as u64 - filled_bytes, Relaxed);
+            self.segments.set_free(id);
+            self.limbo.push(Retired::Segment(claim), self.segments.memory_bytes(id), &self.epochs);
+        }
     }
 
-    /// Retires a segment that the caller has claimed, and that the index does not point into.
-    pub(crate) fn retire_segment(&self, id: SegmentId) {
-        let segment = self.segments.get(id);
-        let filled_bytes = segment.usage.filled_bytes.load(Relaxed);
-        self.segments.capacity_bytes.fetch_add(self.segments.segment_bytes as u64 - filled_bytes, Relaxed);
-        self.segments.free(id);
-        self.retire(Retired::Segment(id));
+    /// Retires a run that was revoked.
+    ///
+    /// # Safety
+    /// Nobody who held it may use it from here on, but for the present guards.
+    pub(super) unsafe fn retire_revoked(&self, id: SegmentId) {
+        self.retire_run(id, Retired::Revoked(id));
+    }
+
+    fn retire_run(&self, id: SegmentId, what: Retired) {
+        self.runs_retired.fetch_add(1, Relaxed);
+        self.limbo.push(what, self.segments.memory_bytes(id), &self.epochs);
     }
 
     /// True if memory is on its way back.
@@ -259,23 +271,35 @@ impl Arena {
     /// The same, up to `count_max` entries.
     pub(crate) fn drain_limbo_up_to(&self, count_max: usize) {
         if !self.limbo.is_empty() {
-            self.limbo.drain(self.epochs.horizon(), count_max, |what| self.reuse(what));
+            self.limbo.drain(&self.epochs, count_max, |what| self.reuse(what));
         }
     }
 
+    /// Frees what comes out of limbo.
     fn reuse(&self, what: Retired) {
-        if let Retired::Segment(id) = what {
-            self.poison(self.segments.start(id)..self.segments.start(id) + self.segments.segment_bytes);
-        }
         match what {
-            // The index has taken more than there was. If it is much more, the limit was lowered, and the background
-            // step gives memory back.
-            Retired::Segment(id) if self.is_overdrawn() && self.has_ready() => self.decommit_segment(id),
-            Retired::Segment(id) => self.segments.with_pool(|pool| pool.put_ready(id)),
-            Retired::Run(id) => self.free_run_on_unpin(id),
-            Retired::Revoked(id) => self.free_run(id),
+            Retired::Segment(claim) => {
+                let start = self.segments.start(claim.id());
+                // SAFETY: it was unlinked when it went to limbo, and every guard has ended that could have seen it.
+                let free = unsafe {
+                    self.region.poison(start..start + self.segments.segment_bytes);
+                    self.segments.free_claimed(claim)
+                };
+                // The index has taken more than there was. If it is much more, the limit was lowered, and the
+                // background step gives memory back.
+                if self.is_overdrawn() && self.has_ready() {
+                    self.decommit_segment(free);
+                } else {
+                    self.segments.with_pool(|pool| pool.put_ready(free));
+                }
+                return;
+            }
+            // SAFETY: as above.
+            Retired::Run(claim) => unsafe { self.free_run_on_unpin(claim) },
+            // SAFETY: as above; and who held it has found it revoked.
+            Retired::Revoked(id) => unsafe { self.free_run_at(id) },
         }
-        self.runs_retired.fetch_sub(usize::from(what.is_run()), Relaxed);
+        self.runs_retired.fetch_sub(1, Relaxed);
     }
 
     /// True if the budget is exceeded by little.
@@ -297,7 +321,7 @@ impl Arena {
                 return false;
             }
             match self.segments.with_pool(|pool| pool.take_ready(self.reserve)) {
-                Some(id) => self.decommit_segment(id),
+                Some(free) => self.decommit_segment(free),
                 None if self.decommit_run(exceeding_bytes) => {}
                 None => return false,
             }
@@ -306,28 +330,14 @@ impl Arena {
     }
 
     /// Gives a free segment's memory back to the system.
-    fn decommit_segment(&self, id: SegmentId) {
+    fn decommit_segment(&self, free: FreeSegment) {
+        let (id, bytes) = (free.id(), self.segments.segment_bytes);
         self.segments.get(id).on_large_page.store(false, Relaxed);
-        self.decommit(self.segments.start(id), self.segments.segment_bytes);
-        self.segments.capacity_bytes.fetch_sub(self.segments.segment_bytes as u64, Relaxed);
-        self.budget.give(self.segments.segment_bytes as u64);
-        self.segments.with_pool(|pool| pool.put_reserved(id));
-    }
-
-    /// See `mem/poison.rs`.
-    #[allow(unsafe_code)]
-    pub(super) fn poison(&self, part: Range<usize>) {
-        // SAFETY: callers pass memory of a free segment or run, or of a hole that is about to be filled: unlinked, past
-        // every guard that could have seen it, unpinned, and not in the pool.
-        unsafe { self.region.poison(part) }
-    }
-
-    /// Gives memory of a free segment or run back to the system.
-    #[allow(unsafe_code)]
-    pub(crate) fn decommit(&self, start: usize, bytes: usize) {
-        // SAFETY: callers pass memory of a free segment or run: unlinked, past every guard that could have seen it,
-        // unpinned, and taken out of the pool.
-        unsafe { self.region.decommit(start, bytes.next_multiple_of(PAGE_BYTES)) }
+        // SAFETY: a free segment that is not in the pool is ours alone.
+        unsafe { self.region.decommit(self.segments.start(id), bytes) };
+        self.segments.capacity_bytes.fetch_sub(bytes as u64, Relaxed);
+        self.budget.give(bytes as u64);
+        self.segments.with_pool(|pool| pool.put_reserved(free));
     }
 }
 
@@ -361,29 +371,33 @@ mod tests {
         let stream = WriteStream { queue: SMALL, group: 0, class: 0 };
         let request = AllocRequest { stream, weight: 1, expiry: Expiry::NEVER, bytes: SEGMENT_BYTES / 2 };
         assert!(allocator.append(&arena, &request, 0, now).is_err(), "no segment is open");
-        let id = arena.take_segment(false).expect("memory");
-        allocator.open(&arena, id, &OpenTerms { stream, flush_mark: 0, now, closes_secs: 10 });
+        let free = arena.take_segment(false).expect("memory");
+        let id = free.id();
+        allocator.open(&arena, free, &OpenTerms { stream, flush_mark: 0, now, closes_secs: 10 });
         let at = |allocator: &mut Allocator, secs| {
             let allocation = allocator.append(&arena, &request, 0, Now { secs, ..now }).ok()?;
-            Some(allocation.at.bytes() - arena.segments.start(id))
+            Some(allocation.at().bytes() - arena.segments.start(id))
         };
         assert_eq!(at(&mut allocator, 1), Some(0));
         assert_eq!(at(&mut allocator, 11), None, "its items would be of different ages");
         assert_eq!(at(&mut allocator, 10), Some(SEGMENT_BYTES / 2));
         assert_eq!(at(&mut allocator, 10), None, "it is full");
-        assert_eq!(allocator.close(&arena, stream), Some(id));
-        let segment = arena.segments.get(id);
-        segment.seal();
-        assert!(segment.claim() && !segment.claim(), "it is one's alone");
-        arena.epochs.pin(0);
-        arena.retire_segment(id);
+        let open = allocator.close(&arena, stream).expect("it is not empty");
+        assert_eq!(open.id(), id);
+        arena.segments.seal(open);
+        let claim = arena.segments.claim(id).expect("it is sealed");
+        assert_eq!(arena.segments.claim(id), None, "it is one's alone");
+        // SAFETY: the slot's only pin.
+        let pin = unsafe { arena.epochs.pin(0) };
+        // SAFETY: there is no index.
+        unsafe { arena.retire(claim) };
         arena.drain_limbo();
         assert!(arena.has_limbo(), "somebody may read it");
-        arena.epochs.unpin(0);
+        drop(pin);
         arena.drain_limbo();
         assert!(!arena.has_limbo());
         assert_eq!(arena.spare_bytes(), SEGMENT_BYTES as u64, "free, with memory");
-        assert_eq!(arena.take_segment(false), Some(id));
+        assert_eq!(arena.take_segment(false).map(|free| free.id()), Some(id));
     }
 
     #[test]
@@ -391,8 +405,8 @@ mod tests {
         let (arena, now) = (arena(), Now { secs: 1, micros: 1 });
         let mut allocator = Allocator::new(false);
         let stream = WriteStream { queue: SMALL, group: 0, class: 0 };
-        let id = arena.take_segment(false).expect("memory");
-        allocator.open(&arena, id, &OpenTerms { stream, flush_mark: 0, now, closes_secs: 10 });
+        let free = arena.take_segment(false).expect("memory");
+        allocator.open(&arena, free, &OpenTerms { stream, flush_mark: 0, now, closes_secs: 10 });
         assert_eq!(allocator.close_all(&arena).count(), 0, "nothing is to be sealed");
         assert_eq!(arena.spare_bytes(), SEGMENT_BYTES as u64);
     }

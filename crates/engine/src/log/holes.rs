@@ -8,12 +8,16 @@
 //! No item that can be found changes. The holes are mapped in a segment that was taken out of its queue, and filled
 //! once every guard has ended that may read what was dead by then, as with limbo. Items that die later are left for
 //! another time.
+//!
+//! Unsafe code lives here because dead items are written over what a hole leaves.
+#![allow(unsafe_code)]
 
 use std::ops::Range;
 
 use crate::log::arena::Arena;
-use crate::log::item::{FILLER_BYTES_MIN, ItemRef};
-use crate::log::offset::Offset;
+use crate::log::item::{DEAD, FILLER_BYTES_MIN, ItemRef};
+use crate::log::segment::{HeldSegment, Segments};
+use crate::log::walk::{Bookmark, Walk};
 
 /// The holes of a segment, in ascending order.
 #[derive(Default)]
@@ -44,27 +48,44 @@ impl Hole {
     }
 }
 
-/// The holes of a segment, as they are being mapped.
+/// The holes of a claimed segment, as they are being mapped.
 #[derive(Default)]
 pub(crate) struct HoleMap {
-    pub(crate) holes: Holes,
+    pub(super) holes: Holes,
     /// Live items between the holes.
     pub(crate) live_items: u32,
+    /// Where the walk is.
+    reached: Option<Bookmark>,
 }
 
 impl HoleMap {
-    /// For a segment that begins at `first`.
-    pub(crate) fn of(first: Offset) -> Self {
-        Self { holes: Holes { start: first.bytes(), ..Holes::default() }, live_items: 0 }
-    }
-
-    /// Adds the next item.
-    pub(crate) fn note(&mut self, at: Offset, bytes: usize, is_dead: bool) {
-        if is_dead {
-            self.holes.add(at.bytes(), bytes);
+    /// Adds the next item of a walk, which goes on where the last one ended or begins anew.
+    pub(crate) fn note_next(&mut self, walk: &mut Walk<'_>, is_first: bool) -> Option<usize> {
+        let here = walk.bookmark();
+        if is_first {
+            *self = Self { holes: Holes { start: here.at().bytes(), ..Holes::default() }, ..Self::default() };
+        } else {
+            assert!(self.reached == Some(here), "the map of another segment");
+        }
+        let located = walk.next()?;
+        let bytes = located.raw().size();
+        if located.raw().marks() & DEAD != 0 {
+            self.holes.add(located.offset().bytes(), bytes);
         } else {
             self.live_items += 1;
         }
+        self.reached = Some(walk.bookmark());
+        Some(bytes)
+    }
+
+    /// True if all holes of this segment are mapped, as they were in this generation.
+    pub(super) fn is_of(&self, segments: &Segments, held: &HeldSegment) -> bool {
+        self.reached.is_some_and(|reached| reached.is_end_of(segments, held.id()))
+    }
+
+    /// True if one of the first holes has room for `bytes` bytes.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        self.holes.has_room(bytes)
     }
 }
 
@@ -141,12 +162,14 @@ pub(crate) fn fits(room_bytes: usize, bytes: usize) -> bool {
 }
 
 /// Writes a dead item over the empty rest of a hole, so that a walk of the segment skips it.
-#[allow(unsafe_code)]
-pub(crate) fn close(arena: &Arena, rest: Range<usize>) {
+///
+/// # Safety
+/// The rest of the hole belongs to the caller: nothing in it can be found, and the guards that had found what was there
+/// have ended.
+pub(super) unsafe fn close(arena: &Arena, rest: Range<usize>) {
     if !rest.is_empty() {
-        arena.region.lend(rest.clone());
-        // SAFETY: the rest of a hole belongs to its handle: nothing in it can be found, and the guards that had found
-        // what was there have ended.
+        arena.region.unpoison(rest.clone());
+        // SAFETY: by the caller's promise; what fits leaves nothing shorter than a header (`fits`).
         unsafe { ItemRef::write_filler(&arena.region, rest.start, rest.len()) }
     }
 }
@@ -160,7 +183,7 @@ mod tests {
     use crate::{Config, Engine, Handle, LargePages, Now, Store, Stored};
 
     fn holes(list: &[Range<usize>]) -> Holes {
-        let mut holes = HoleMap::of(Offset::new(1000)).holes;
+        let mut holes = Holes { start: 1000, ..Holes::default() };
         list.iter().for_each(|hole| holes.add(hole.start, hole.len()));
         holes
     }

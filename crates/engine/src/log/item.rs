@@ -104,6 +104,18 @@ impl Shape {
     }
 }
 
+/// An item that is kept beyond guards, in a run: [`crate::ops::upload`] knows until when it may be read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UnboundItem(NonNull<u8>);
+
+impl UnboundItem {
+    /// # Safety
+    /// The memory is not reused during `'l`.
+    pub(crate) unsafe fn bind<'l>(self) -> ItemRef<'l> {
+        ItemRef(self.0, PhantomData)
+    }
+}
+
 /// An item, readable for `'g`, the life of the guard under which it was found. Safe code cannot keep it longer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ItemRef<'g>(NonNull<u8>, PhantomData<&'g [u8]>);
@@ -118,18 +130,21 @@ impl<'g> ItemRef<'g> {
         Self(log.at(offset), PhantomData)
     }
 
-    /// The same item for longer than its guard.
-    ///
-    /// # Safety
-    /// The memory is not reused during `'l`: its run is pinned.
-    pub(crate) unsafe fn beyond_guard<'l>(self) -> ItemRef<'l> {
-        ItemRef(self.0, PhantomData)
+    /// The same item, without the right to read it.
+    pub(crate) fn unbound(self) -> UnboundItem {
+        UnboundItem(self.0)
+    }
+
+    /// Where it lies, in bytes from the start of the log.
+    pub(super) fn place(self, log: &Region) -> usize {
+        self.0.addr().get() - log.base().addr().get()
     }
 
     /// Writes header and key of a new item at an offset of the log; the value follows by [`ItemRef::value_mut`].
     ///
     /// # Safety
-    /// The caller owns `shape.size()` bytes from `offset`, and no other thread knows of them.
+    /// The caller owns `shape.size()` bytes from `offset`, and no other thread knows of them. The value fits the shape.
+    #[inline(always)]
     pub(crate) unsafe fn write(
         log: &Region,
         offset: usize,
@@ -140,7 +155,8 @@ impl<'g> ItemRef<'g> {
     ) -> Self {
         // The shape has eight bits for the length; a longer key would be read as another layout.
         assert!(key.len() <= crate::KEY_BYTES_MAX, "a key has at most 250 bytes");
-        debug_assert!(key.len() == shape.key_bytes && shape.size() <= log.len_bytes() - offset);
+        assert!(key.len() == shape.key_bytes, "the shape is that of the key");
+        debug_assert!(shape.size() <= log.len_bytes() - offset);
         debug_assert!(shape.large || shape.value_bytes <= VALUE_BYTES_MAX);
         debug_assert!(shape.has_expiry || expiry == Expiry::NEVER);
         let item = Self(log.at(offset), PhantomData);
@@ -190,7 +206,7 @@ impl<'g> ItemRef<'g> {
         };
         debug_assert_eq!(shape.size(), bytes);
         // SAFETY: by the caller's promise.
-        unsafe { Self::write(log, offset, &shape, b"", Expiry::NEVER, 0) }.mark_dead();
+        unsafe { Self::write(log, offset, &shape, b"", Expiry::NEVER, 0).mark_dead() };
     }
 
     /// Writes a copy of an item, without later changes of its marks and times.
@@ -316,10 +332,12 @@ impl<'g> ItemRef<'g> {
         Expiry(if self.has_expiry_field() { self.expiry_word().load(Relaxed) } else { 0 })
     }
 
-    /// Sets the expiry. The item must have the field.
+    /// Sets the expiry, if the item has the field.
+    #[inline]
     pub(crate) fn set_expiry(self, expiry: Expiry) {
-        debug_assert!(self.has_expiry_field());
-        self.expiry_word().store(expiry.0, Relaxed);
+        if self.has_expiry_field() {
+            self.expiry_word().store(expiry.0, Relaxed);
+        }
     }
 
     pub(crate) fn cas(self) -> u64 {
@@ -336,6 +354,8 @@ impl<'g> ItemRef<'g> {
 
     /// Sets and clears marks. Returns the marks before that.
     pub(crate) fn mark(self, set: u32, clear: u32) -> u32 {
+        // That it is dead is said by `mark_dead` alone.
+        let (set, clear) = (set & !DEAD, clear & !DEAD);
         let change = |word| Some((word | set) & !clear);
         match self.use_word().fetch_update(Relaxed, Relaxed, change) {
             Ok(word) | Err(word) => word & MARKS,
@@ -344,7 +364,11 @@ impl<'g> ItemRef<'g> {
 
     /// Marks the item as unlinked. Under the bucket's lock, like all changes but those of a use; later uses of it do
     /// not count. Release: a thread that sees the mark, and then issues a fence, knows that the index has changed.
-    pub(crate) fn mark_dead(self) {
+    ///
+    /// # Safety
+    /// The index does not point to it, and will not: its space may be filled once no guard can see it.
+    #[inline]
+    pub(super) unsafe fn mark_dead(self) {
         self.use_word().store(self.use_word().load(Relaxed) | DEAD, Release);
     }
 

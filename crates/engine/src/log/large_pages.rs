@@ -106,7 +106,7 @@ impl Arena {
         let is_full = |(id, segment): (SegmentId, &Segment)| {
             !self.segments.is_run(id)
                 && segment.state() == SEALED
-                && segment.usage.filled_bytes.load(Relaxed) >= full_bytes
+                && segment.usage.filled_bytes() >= full_bytes
         };
         self.segments_in(range).all(is_full)
             && self.segments_in(range).any(|(_, segment)| !segment.on_large_page.load(Relaxed))

@@ -9,12 +9,18 @@
 //! Revoking increments [`crate::log::segment::Segment::revocations`] and sends the run through the limbo: a thread that
 //! checked the count under a guard before may continue until that guard ends. All of this happens under the runs' lock,
 //! and only when space or memory is exhausted, or once per step of an upload.
+//!
+//! Unsafe code lives here because a run is taken from whoever holds it. The invariant: an upload or a pin looks at the
+//! count of revocations before each use, under the guard of that use.
+#![allow(unsafe_code)]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering::*;
 
-use crate::log::arena::{Arena, Retired};
-use crate::log::segment::{FREE_ON_UNPIN, SegmentId};
+use crate::log::arena::Arena;
+use crate::log::item::ItemRef;
+use crate::log::runs::Run;
+use crate::log::segment::{Claim, FREE_ON_UNPIN, SegmentId};
 use crate::request::Now;
 
 /// The part of the limit that uploads may hold.
@@ -32,6 +38,13 @@ pub(crate) struct Leases {
     /// Pinned, and no longer in the index: the oldest first, with their memory.
     orphaned: VecDeque<(SegmentId, u64)>,
     orphaned_bytes: u64,
+}
+
+/// A reader's hold on a run. It cannot be copied: each is given back once.
+#[must_use]
+pub(crate) struct RunPin {
+    id: SegmentId,
+    revocations: u32,
 }
 
 /// An upload.
@@ -105,7 +118,8 @@ impl Arena {
             leases.remove_upload(weakest_upload);
             self.revoke(weakest_upload);
             drop(leases);
-            self.retire(Retired::Run(weakest_upload));
+            // SAFETY: it was a lease, and is none from here on.
+            unsafe { self.retire_revoked(weakest_upload) };
         }
     }
 
@@ -122,12 +136,14 @@ impl Arena {
         leases.remove_upload(id);
         self.revoke(id);
         drop(leases);
-        self.retire(Retired::Run(id));
+        // SAFETY: as above.
+        unsafe { self.retire_revoked(id) };
         Some(true)
     }
 
     /// Registers an upload, which may be revoked from here on.
-    pub(crate) fn lease_upload(&self, id: SegmentId, item_bytes: usize, now_secs: u32) {
+    pub(crate) fn lease_upload(&self, run: &Run, item_bytes: usize, now_secs: u32) {
+        let id = run.id();
         let charged_bytes = self.segments.memory_bytes(id);
         let missing_bytes = (item_bytes as u64).saturating_sub(charged_bytes);
         let mut leases = self.runs.leases();
@@ -135,14 +151,25 @@ impl Arena {
         leases.uploads.insert(id, UploadLease { charged_bytes, missing_bytes, stepped_secs: now_secs });
     }
 
-    /// Notes that memory was charged for another step of an upload. False: it was revoked meanwhile, and the memory
-    /// still belongs to the caller.
-    pub(crate) fn note_step(&self, id: SegmentId, revocations: u32, bytes: u64, now_secs: u32) -> bool {
+    /// Notes that [`Arena::extend_run`] has given memory for another step of an upload. False: it was revoked meanwhile,
+    /// and the memory went back to the system. Call under a guard under which it was not revoked.
+    pub(crate) fn note_step(&self, run: &Run, revocations: u32, bytes: u64, now_secs: u32) -> bool {
+        let id = run.id();
         let mut leases = self.runs.leases();
+        let usage = &self.segments.get(id).usage;
         if self.is_revoked(id, revocations) {
+            drop(leases);
+            let charged_bytes = usage.filled_bytes();
+            assert!(charged_bytes + bytes <= u64::from(run.segments()) * self.segments.segment_bytes as u64);
+            // SAFETY: nobody else knows of this memory, which lies behind what the run had when it was revoked. Before
+            // this guard ends the run has no other owner.
+            unsafe {
+                self.region.decommit(self.segments.start(id) + charged_bytes as usize, bytes as usize);
+            }
+            self.budget.give(bytes);
             return false;
         }
-        self.segments.get(id).usage.filled_bytes.fetch_add(bytes, Relaxed);
+        usage.add_filled(bytes);
         if let Some(upload) = leases.uploads.get_mut(&id) {
             upload.charged_bytes += bytes;
             upload.missing_bytes = upload.missing_bytes.saturating_sub(bytes);
@@ -153,7 +180,8 @@ impl Arena {
     }
 
     /// Ends the lease: the upload is not revoked from here on. False: it was revoked already.
-    pub(crate) fn release_upload(&self, id: SegmentId, revocations: u32) -> bool {
+    pub(crate) fn release_upload(&self, run: &Run, revocations: u32) -> bool {
+        let id = run.id();
         let mut leases = self.runs.leases();
         let is_whole = !self.is_revoked(id, revocations);
         if is_whole {
@@ -163,11 +191,16 @@ impl Arena {
     }
 
     /// Frees an unlinked run with its last pin, or when too much is pinned.
-    pub(crate) fn free_run_on_unpin(&self, id: SegmentId) {
+    ///
+    /// # Safety
+    /// The index does not point to it, and no guard can see it.
+    pub(super) unsafe fn free_run_on_unpin(&self, claim: Claim) {
+        let id = claim.id();
         let mut leases = self.runs.leases();
         if self.segments.get(id).pins.fetch_or(FREE_ON_UNPIN, AcqRel) == 0 {
             drop(leases);
-            return self.free_run(id);
+            // SAFETY: by the caller's promise; and it is not pinned.
+            return unsafe { self.free_run_at(id) };
         }
         let bytes = self.segments.memory_bytes(id);
         leases.orphaned.push_back((id, bytes));
@@ -178,12 +211,30 @@ impl Arena {
             leases.orphaned_bytes -= bytes;
             self.revoke(oldest);
             drop(leases);
-            self.retire(Retired::Revoked(oldest));
+            // SAFETY: it is unlinked, its pins are revoked, and it was taken out of the list: nobody else frees it.
+            unsafe { self.retire_revoked(oldest) };
             leases = self.runs.leases();
         }
     }
 
-    pub(crate) fn unpin_run(&self, id: SegmentId, revocations: u32) {
+    /// Pins the run of an item beyond the guard under which the item was found. `None`: it is in no run.
+    pub(crate) fn pin_run(&self, item: ItemRef<'_>) -> Option<RunPin> {
+        let id = self.segments.id_at_byte(item.place(&self.region));
+        if !self.segments.is_run(id) {
+            return None;
+        }
+        let segment = self.segments.get(id);
+        segment.pins.fetch_add(1, Relaxed);
+        Some(RunPin { id, revocations: segment.revocations.load(Relaxed) })
+    }
+
+    /// True if the run of this pin may have another item by now.
+    pub(crate) fn is_pin_revoked(&self, pin: &RunPin) -> bool {
+        self.is_revoked(pin.id, pin.revocations)
+    }
+
+    /// Gives a pin back.
+    pub(crate) fn unpin_run(&self, RunPin { id, revocations }: RunPin) {
         let mut leases = self.runs.leases();
         // A revoked run has another owner.
         if self.is_revoked(id, revocations)
@@ -193,7 +244,8 @@ impl Arena {
         }
         leases.remove_orphaned(id);
         drop(leases);
-        self.free_run(id);
+        // SAFETY: it came out of limbo when it was marked, and this was its last pin.
+        unsafe { self.free_run_at(id) };
     }
 
     /// Call under the runs' lock. What is retired afterwards is reused once every guard has ended that may not have

@@ -1,13 +1,9 @@
 //! Offsets: the places of items in the log.
-//!
-//! Unsafe code lives here because an offset allows reading an item there ([`crate::Guard`] does). Only the log makes
-//! offsets, as it allocates and walks; the index returns those that it was given.
-#![allow(unsafe_code)]
 
-use crate::log::item::{ALIGN_BYTES, ItemRef};
+use crate::log::item::ALIGN_BYTES;
 
-/// The place where an item was or will be written. Valid under the guard under which it was read: later another item
-/// may lie there.
+/// The place of an item. Only a number: to read there takes what proves that an item is there, and will be as long as
+/// a guard lasts ([`crate::index::buckets::SlotRef`], [`crate::log::walk::Located`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Offset(usize);
 
@@ -23,12 +19,6 @@ impl Offset {
         self.0
     }
 
-    /// The next item of the segment, behind the one at this offset.
-    #[inline]
-    pub(crate) fn after(self, item: ItemRef<'_>) -> Self {
-        Self(self.0 + item.size())
-    }
-
     /// The distance to a later offset of the same segment.
     pub(crate) fn bytes_to(self, later: Self) -> usize {
         later.0 - self.0
@@ -41,12 +31,26 @@ impl Offset {
     }
 
     /// Back from what the index keeps.
-    ///
-    /// # Safety
-    /// The word is from [`Offset::to_word`] of an offset of the same log.
     #[inline]
-    pub(crate) unsafe fn from_word(word: u64) -> Self {
+    pub(crate) fn from_word(word: u64) -> Self {
         Self(word as usize * ALIGN_BYTES)
+    }
+}
+
+/// The place of an item that is written whole, and that nobody can find yet. The log alone makes it, and the index takes
+/// it: so what an entry points to is an item.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct FreshOffset(Offset);
+
+impl FreshOffset {
+    pub(super) fn new(offset: Offset) -> Self {
+        Self(offset)
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> Offset {
+        self.0
     }
 }
 
@@ -60,8 +64,8 @@ impl PartialEq<usize> for Offset {
 
 /// As above.
 #[cfg(test)]
-impl From<usize> for Offset {
+impl From<usize> for FreshOffset {
     fn from(bytes: usize) -> Self {
-        Self(bytes)
+        Self(Offset(bytes))
     }
 }

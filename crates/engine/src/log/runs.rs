@@ -4,28 +4,48 @@
 //! the pages that its item needs. Runs never move. A free run stays *committed*: it keeps its pages, and their charge
 //! on the budget, for the next large item, because fresh pages cost several times what writing to them costs. When
 //! memory is short, free runs are decommitted.
+//!
+//! Unsafe code lives here because memory is taken from its items. The invariant: a [`Run`] cannot be copied, so whoever
+//! has one has its memory alone; it is made of free address space, or of what nobody can see any more.
+#![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::log::allocator::WriteStream;
 use crate::log::arena::Arena;
+use crate::log::fresh::FreshItem;
+use crate::log::item::ItemRef;
 use crate::log::leases::Leases;
-use crate::log::segment::{FREE, SegmentId};
+use crate::log::segment::{FREE, OpenSegment, SegmentId};
 use crate::mem::region::PAGE_BYTES;
+use crate::request::Now;
 
-/// How much more memory than requested a committed run may bring, so that a client that announces a large value and
-/// sends nothing holds no more.
-const HELD_BYTES_MAX: u64 = 1 << 20;
+/// A committed run retains no more than this for an item that asks for less, so that a client that announces a large
+/// value and sends nothing holds no more.
+const RETAINED_BYTES_MAX: u64 = 1 << 20;
 
-/// A run with a single owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A run with a single owner, which is not found.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use]
 pub(crate) struct Run {
-    pub(crate) id: SegmentId,
+    id: SegmentId,
     /// Address space.
-    pub(crate) segments: u32,
-    /// From its start; a multiple of [`PAGE_BYTES`].
-    pub(crate) memory_bytes: u64,
+    segments: u32,
+    /// From its start, when it was taken; a multiple of [`PAGE_BYTES`].
+    memory_bytes: u64,
+}
+
+impl Run {
+    pub(crate) fn id(&self) -> SegmentId {
+        self.id
+    }
+
+    /// Address space, in segments.
+    pub(crate) fn segments(&self) -> u32 {
+        self.segments
+    }
 }
 
 /// The resource that is exhausted.
@@ -141,15 +161,16 @@ impl Arena {
             return self.take_reserved_run(segments, bytes);
         };
         // A little too much is cheaper than giving back what the next run needs.
-        let memory_max = (whole_bytes + whole_bytes / 16).min(HELD_BYTES_MAX.max(bytes));
+        let memory_max = (whole_bytes + whole_bytes / 16).min(RETAINED_BYTES_MAX.max(bytes));
         if run.memory_bytes > memory_max {
             let kept_bytes = whole_bytes.min(memory_max);
-            let start = self.segments.start(run.id);
-            self.decommit(start + kept_bytes as usize, (run.memory_bytes - kept_bytes) as usize);
+            let end = self.segments.start(run.id) + kept_bytes as usize;
+            // SAFETY: the run is ours alone.
+            unsafe { self.region.decommit(end, (run.memory_bytes - kept_bytes) as usize) };
             self.budget.give(run.memory_bytes - kept_bytes);
             run.memory_bytes = kept_bytes;
         } else if run.memory_bytes < bytes {
-            if !self.extend_run(run.id, run.memory_bytes, bytes - run.memory_bytes) {
+            if !self.extend_run(&run, run.memory_bytes, bytes - run.memory_bytes) {
                 self.runs.put_committed(run);
                 return Err(AllocError::Memory);
             }
@@ -180,11 +201,11 @@ impl Arena {
     }
 
     /// Charges and commits more memory for a run. False: there is none.
-    pub(crate) fn extend_run(&self, id: SegmentId, memory_bytes: u64, more_bytes: u64) -> bool {
+    pub(crate) fn extend_run(&self, run: &Run, memory_bytes: u64, more_bytes: u64) -> bool {
         if !self.take_bytes(more_bytes) {
             return false;
         }
-        let end = self.segments.start(id) + memory_bytes as usize;
+        let end = self.segments.start(run.id) + memory_bytes as usize;
         let is_committed = self.commit(end, more_bytes as usize);
         if !is_committed {
             self.budget.give(more_bytes);
@@ -192,17 +213,57 @@ impl Arena {
         is_committed
     }
 
-    /// Frees a run that no other thread knows of.
-    pub(crate) fn free_run(&self, id: SegmentId) {
+    /// Begins an item in a run. Returns the count of its revocations.
+    pub(crate) fn begin_run(&self, run: &Run) -> u32 {
+        let segment = self.segments.get(run.id);
+        segment.run_segments.store(run.segments, Relaxed);
+        segment.usage.set_filled(run.memory_bytes);
+        segment.pins.store(0, Relaxed);
+        segment.revocations.load(Relaxed)
+    }
+
+    /// Frees a run that was not published.
+    pub(crate) fn free_run(&self, run: Run) {
+        // SAFETY: it is ours alone.
+        unsafe { self.free_run_at(run.id) };
+    }
+
+    /// Makes a run that is filled one of the log's: its owner passes it on to whoever claims it. Returns it, to be
+    /// sealed, and its item.
+    ///
+    /// # Safety
+    /// The item is this run's, and written whole.
+    pub(crate) unsafe fn open_run<'g>(
+        &self,
+        run: Run,
+        raw: ItemRef<'g>,
+        stream: WriteStream,
+        flush_mark: u32,
+        now: Now,
+    ) -> (OpenSegment, FreshItem<'g>) {
+        let WriteStream { queue, group, .. } = stream;
+        let (first, _) = self.segments.items(run.id);
+        // SAFETY: it was ours alone, and no longer is.
+        let open = unsafe { self.segments.open_run(run.id, raw.size(), queue, group, flush_mark, now) };
+        // SAFETY: a run's item is its first; by the caller's promise.
+        (open, unsafe { FreshItem::new(raw, first) })
+    }
+
+    /// Frees a run.
+    ///
+    /// # Safety
+    /// It is the caller's alone: it was never published, or the index does not point to it and no guard and no pin can
+    /// see it.
+    pub(super) unsafe fn free_run_at(&self, id: SegmentId) {
         let segment = self.segments.get(id);
         // Otherwise its upload was never published.
         if segment.state() != FREE {
-            self.segments.free(id);
+            self.segments.set_free(id);
         }
-        let (segments, memory_bytes) =
-            (segment.run_segments.load(Relaxed), segment.usage.filled_bytes.load(Relaxed));
+        let (segments, memory_bytes) = (segment.run_segments.load(Relaxed), segment.usage.filled_bytes());
         let start = self.segments.start(id);
-        self.poison(start..start + memory_bytes as usize);
+        // SAFETY: by the caller's promise.
+        unsafe { self.region.poison(start..start + memory_bytes as usize) };
         self.runs.put_committed(Run { id, segments, memory_bytes });
         if self.budget.is_exceeded() {
             self.decommit_run(memory_bytes);
@@ -212,7 +273,8 @@ impl Arena {
     /// Gives the memory of a free run back to the system, preferably of one that has `bytes`. False: there is none.
     pub(crate) fn decommit_run(&self, bytes: u64) -> bool {
         let Some(run) = self.runs.take_any_committed(bytes) else { return false };
-        self.decommit(self.segments.start(run.id), run.memory_bytes as usize);
+        // SAFETY: a run that was taken out of the free ones is ours alone.
+        unsafe { self.region.decommit(self.segments.start(run.id), run.memory_bytes as usize) };
         self.budget.give(run.memory_bytes);
         self.runs.put_reserved(run.id, run.segments);
         true
@@ -241,15 +303,16 @@ mod tests {
     fn a_committed_run_goes_to_an_item_of_about_its_size() {
         let runs = Runs::new(0, 100);
         let committed = |id, segments, memory_bytes| Run { id, segments, memory_bytes };
-        let all = [committed(0, 1, 40), committed(1, 2, 100), committed(3, 9, 100), committed(12, 2, 150)];
-        all.into_iter().for_each(|run| runs.put_committed(run));
+        let all = || [committed(0, 1, 40), committed(1, 2, 100), committed(3, 9, 100), committed(12, 2, 150)];
+        all().into_iter().for_each(|run| runs.put_committed(run));
+        let all = all().map(Some);
         assert_eq!(runs.committed_bytes(), 390);
-        assert_eq!(runs.take_committed(2, 300), Some(all[3]), "the largest that is smaller, but has half");
-        assert_eq!(runs.take_committed(9, 90), Some(all[2]), "the smallest that is long enough");
+        assert_eq!(runs.take_committed(2, 300), all[3], "the largest that is smaller, but has half");
+        assert_eq!(runs.take_committed(9, 90), all[2], "the smallest that is long enough");
         assert_eq!(runs.take_committed(1, 15), None, "more than twice as large");
-        assert_eq!(runs.take_committed(1, 90), Some(all[1]));
+        assert_eq!(runs.take_committed(1, 90), all[1]);
         assert_eq!((runs.take_committed(1, 90), runs.committed_bytes()), (None, 40));
-        assert_eq!(runs.take_any_committed(90), Some(all[0]));
+        assert_eq!(runs.take_any_committed(90), all[0]);
         assert_eq!(runs.take_any_committed(0), None);
     }
 }

@@ -9,15 +9,20 @@
 //! | [`FREE`], ready (a run: committed) | the pool's; has memory | open | `Arena::take_segment`, `Arena::take_run` |
 //! | | | reserved, when the memory is wanted elsewhere | `decommit_segment`, `decommit_run` |
 //! | [`OPEN`] | a handle appends to it | sealed | `Allocator::close`, then `Policy::seal` |
-//! | (a run: still [`FREE`]) | an upload fills it | sealed | `Guard::publish` |
+//! | (a run: still [`FREE`]) | an upload fills it | sealed | `Upload::link` |
 //! | | | limbo, when others need its memory | `Arena::admit_step`, `revoke_upload` |
-//! | [`SEALED`] | its queue's | reclaiming | [`Segment::claim`], by `Policy::next_victim`, `withdraw` and others |
-//! | [`RECLAIMING`] | a handle empties it, or maps its holes | sealed | `Policy::put_back`; a run: `Policy::seal` |
+//! | [`SEALED`] | its queue's | reclaiming | [`Segments::claim`], by `Policy::next_victim`, `withdraw` and others |
+//! | [`RECLAIMING`] | a handle empties it, or maps its holes | sealed | `Policy::put_back`, `requeue` |
 //! | | | limbo | `Arena::retire_segment`, `Arena::retire` |
 //! | | | open | [`Segments::hold_for_refill`]: its holes are filled later |
 //! | limbo: [`FREE`] (a run: [`RECLAIMING`]) | nobody's; may be read | ready, committed | `drain_limbo`, last unpin, revoking (`leases.rs`) |
 //!
 //! A sealed segment whose last item dies is claimed and retired at once.
+//!
+//! Each owner has a token: [`FreeSegment`], [`OpenSegment`], [`Claim`], [`HeldSegment`]. Tokens cannot be copied, and a
+//! transition takes one and gives the next, so a segment has one owner. Unsafe code lives here because the memory is its
+//! owner's to overwrite; the functions that make a token from less are unsafe.
+#![allow(unsafe_code)]
 
 use std::io;
 use std::ops::Range;
@@ -25,6 +30,8 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 
 use crate::epoch::epochs::Epochs;
+use crate::log::fresh::FreshItem;
+use crate::log::item::ItemRef;
 use crate::log::offset::Offset;
 use crate::log::segment_sums::SegmentSums;
 use crate::mem::cache_padded::CachePadded;
@@ -57,7 +64,7 @@ pub(crate) struct Segment {
     /// [`FREE`], [`OPEN`], [`SEALED`] or [`RECLAIMING`]. Changed by the functions of this file alone.
     state: sync::AtomicU8,
     /// Changes whenever the segment is opened or claimed, so that stale queue entries are recognised.
-    pub(crate) generation: sync::AtomicU32,
+    pub(super) generation: sync::AtomicU32,
     /// The flush mark when it was opened. Its items are flushed if the engine's mark is higher.
     pub(crate) flush_mark: AtomicU32,
     pub(crate) usage: Usage,
@@ -65,11 +72,11 @@ pub(crate) struct Segment {
     pub(crate) expiry_max: AtomicU32,
     pub(crate) opened_secs: AtomicU32,
     /// Runs: the number of pins of readers beyond guards, and [`FREE_ON_UNPIN`].
-    pub(crate) pins: AtomicU32,
+    pub(super) pins: AtomicU32,
     /// Runs: how often its leases were revoked (`leases.rs`).
-    pub(crate) revocations: AtomicU32,
+    pub(super) revocations: AtomicU32,
     /// Runs: address space in segments.
-    pub(crate) run_segments: AtomicU32,
+    pub(super) run_segments: AtomicU32,
     /// Sum of the weights of the items appended (`priority.rs`); for a run, the weight of its item.
     pub(crate) weight: AtomicU32,
     /// The policy's clock when it was opened.
@@ -98,18 +105,50 @@ impl SegmentRef<'_> {
     }
 }
 
+/// An item that was marked dead.
+pub(crate) struct DeadItem<'t> {
+    pub(crate) raw: ItemRef<'t>,
+    /// Its size in memory.
+    pub(crate) bytes: u64,
+    pub(crate) segment_ref: SegmentRef<'t>,
+    /// What is dead in its segment. The thread that counts the last byte knows that all other items are unlinked as
+    /// well.
+    pub(crate) dead_bytes: u64,
+}
+
 /// The counters that every store and overwrite changes. Every look-up reads the fields beside them. Only one line:
 /// there are many segments.
 #[cfg_attr(all(loom, test), derive(Default))]
 #[repr(align(64))]
 pub(crate) struct Usage {
     /// Bytes appended, written by its owner; for a run its memory.
-    pub(crate) filled_bytes: sync::AtomicU64,
+    filled_bytes: sync::AtomicU64,
     /// ... of which of items that the index no longer points to; for a run also what its item leaves empty.
-    pub(crate) dead_bytes: sync::AtomicU64,
+    dead_bytes: sync::AtomicU64,
 }
 
 impl Usage {
+    /// Bytes appended; for a run its memory.
+    #[inline]
+    pub(crate) fn filled_bytes(&self) -> u64 {
+        self.filled_bytes.load(Relaxed)
+    }
+
+    #[inline]
+    pub(super) fn set_filled(&self, bytes: u64) {
+        self.filled_bytes.store(bytes, Relaxed);
+    }
+
+    pub(super) fn add_filled(&self, bytes: u64) {
+        self.filled_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// Counts bytes that no entry of the index points to. Returns how many there are.
+    #[inline]
+    pub(super) fn add_dead(&self, bytes: u64) -> u64 {
+        self.dead_bytes.fetch_add(bytes, AcqRel) + bytes
+    }
+
     /// Bytes of items that the index points to, or will in a moment. Never below the truth once the segment is sealed.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.filled_bytes.load(Relaxed).saturating_sub(self.dead_bytes.load(Acquire))
@@ -117,7 +156,6 @@ impl Usage {
 }
 
 // SAFETY: only atomic numbers.
-#[allow(unsafe_code)]
 unsafe impl Zeroed for Segment {}
 
 /// No owner, or in limbo.
@@ -134,7 +172,7 @@ pub(crate) const FREE_ON_UNPIN: u32 = 1 << 31;
 
 impl Segment {
     /// Begins a new generation.
-    pub(crate) fn open(&self, queue: usize, group: usize, flush_mark: u32, now: Now) {
+    fn open(&self, queue: usize, group: usize, flush_mark: u32, now: Now) {
         self.queue.store(queue as u8, Relaxed);
         self.group.store(group as u8, Relaxed);
         self.state.store(OPEN, Relaxed);
@@ -150,19 +188,19 @@ impl Segment {
     }
 
     /// Begins a generation in which live items stay and holes of so many bytes count as filled.
-    pub(crate) fn reopen(&self, hole_bytes: usize, now: Now) {
+    fn reopen(&self, hole_bytes: usize, now: Now) {
         self.generation.fetch_add(1, Relaxed);
         self.usage.dead_bytes.fetch_sub(hole_bytes as u64, Relaxed);
         self.opened_secs.store(now.secs, Relaxed);
     }
 
     /// From here on its items do not move, and any thread may claim it.
-    pub(crate) fn seal(&self) {
+    fn seal(&self) {
         self.state.store(SEALED, Release);
     }
 
     /// Claims a sealed segment. False: another thread has claimed it. Its queue entries become stale.
-    pub(crate) fn claim(&self) -> bool {
+    fn claim(&self) -> bool {
         let won = self.state.compare_exchange(SEALED, RECLAIMING, AcqRel, Relaxed).is_ok();
         if won {
             self.generation.fetch_add(1, Relaxed);
@@ -171,7 +209,7 @@ impl Segment {
     }
 
     /// It has no owner, and nobody can find it.
-    fn free(&self) {
+    fn set_free(&self) {
         self.state.store(FREE, Relaxed);
     }
 
@@ -189,9 +227,17 @@ impl Segment {
         }
     }
 
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation.load(Relaxed)
+    }
+
     /// Acquire: everything that preceded the state change is visible.
     pub(crate) fn state(&self) -> u8 {
         self.state.load(Acquire)
+    }
+
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.state() == SEALED
     }
 
     /// True if its items do not move, so that it may be walked under a guard.
@@ -205,34 +251,91 @@ impl Segment {
     }
 }
 
+/// A free segment: nothing in it can be found, and nobody reads it.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) struct FreeSegment(SegmentId);
+
+/// A segment that its holder alone fills, or a run that was filled.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) struct OpenSegment(SegmentId);
+
+/// A claimed segment or run: nobody else reclaims it.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) struct Claim(SegmentId);
+
+/// A claimed segment whose holes are filled once every guard has ended that may read there.
+#[must_use]
+pub(crate) struct HeldSegment {
+    claim: Claim,
+    /// The guards that may read there were pinned in this epoch or an earlier one.
+    epoch: u64,
+}
+
+impl FreeSegment {
+    pub(crate) fn id(&self) -> SegmentId {
+        self.0
+    }
+}
+
+impl OpenSegment {
+    pub(crate) fn id(&self) -> SegmentId {
+        self.0
+    }
+}
+
+impl Claim {
+    pub(crate) fn id(&self) -> SegmentId {
+        self.0
+    }
+}
+
+impl HeldSegment {
+    pub(crate) fn id(&self) -> SegmentId {
+        self.claim.id()
+    }
+
+    /// True if every guard has ended that may read there. `epochs` are those of [`Segments::hold_for_refill`].
+    pub(crate) fn is_unread(&self, epochs: &Epochs) -> bool {
+        epochs.horizon() > self.epoch
+    }
+
+    /// Its holes are not filled after all.
+    pub(crate) fn into_claim(self) -> Claim {
+        self.claim
+    }
+}
+
 /// Free segments. Locked once per segment.
 pub(crate) struct Pool {
-    /// Free segments that have memory and no readers.
-    ready: Vec<SegmentId>,
-    /// Free segments without memory.
-    reserved: Vec<SegmentId>,
+    /// Those that have memory.
+    ready: Vec<FreeSegment>,
+    /// Those without memory.
+    reserved: Vec<FreeSegment>,
 }
 
 impl Pool {
     fn new(segments: u32) -> Self {
-        Self { ready: Vec::new(), reserved: (0..segments).rev().collect() }
+        Self { ready: Vec::new(), reserved: (0..segments).rev().map(FreeSegment).collect() }
     }
 
     /// Takes one, if there are more than `kept`.
-    pub(crate) fn take_ready(&mut self, kept: usize) -> Option<SegmentId> {
+    pub(crate) fn take_ready(&mut self, kept: usize) -> Option<FreeSegment> {
         if self.ready.len() > kept { self.ready.pop() } else { None }
     }
 
-    pub(crate) fn take_reserved(&mut self) -> Option<SegmentId> {
+    pub(crate) fn take_reserved(&mut self) -> Option<FreeSegment> {
         self.reserved.pop()
     }
 
-    pub(crate) fn put_ready(&mut self, id: SegmentId) {
-        self.ready.push(id);
+    pub(crate) fn put_ready(&mut self, free: FreeSegment) {
+        self.ready.push(free);
     }
 
-    pub(crate) fn put_reserved(&mut self, id: SegmentId) {
-        self.reserved.push(id);
+    pub(crate) fn put_reserved(&mut self, free: FreeSegment) {
+        self.reserved.push(free);
     }
 
     pub(crate) fn ready_count(&self) -> usize {
@@ -305,14 +408,11 @@ impl Segments {
         (byte >> self.segment_power) as SegmentId
     }
 
-    /// The place of the first item, once there is one.
-    pub(crate) fn first(&self, id: SegmentId) -> Offset {
-        Offset::new(self.start(id))
-    }
-
-    /// The end of the items, for a segment that is not open.
-    pub(crate) fn end(&self, id: SegmentId) -> Offset {
-        Offset::new(self.start(id) + self.get(id).usage.filled_bytes.load(Relaxed) as usize)
+    /// The place of the first item, and the end of the items, of a segment that is not open. A run has one item.
+    pub(crate) fn items(&self, id: SegmentId) -> (Offset, Offset) {
+        let start = self.start(id);
+        let filled_bytes = self.get(id).usage.filled_bytes() as usize;
+        (Offset::new(start), Offset::new(start + filled_bytes))
     }
 
     /// In bytes from the start of the log.
@@ -324,15 +424,115 @@ impl Segments {
         id >= self.log_segments
     }
 
-    /// Keeps a claimed segment until its holes can be filled: once every guard has ended that is pinned in the returned
-    /// epoch, or an earlier one.
-    pub(crate) fn hold_for_refill(&self, id: SegmentId, epochs: &Epochs) -> u64 {
+    /// Opens a free segment.
+    pub(crate) fn open(
+        &self,
+        free: FreeSegment,
+        queue: usize,
+        group: usize,
+        flush_mark: u32,
+        now: Now,
+    ) -> OpenSegment {
+        self.get(free.id()).open(queue, group, flush_mark, now);
+        self.note_opened(free.id());
+        OpenSegment(free.id())
+    }
+
+    /// Makes a run that is filled one of the log's.
+    ///
+    /// # Safety
+    /// It is the caller's alone, holds one item, and is not freed by the caller from here on.
+    pub(super) unsafe fn open_run(
+        &self,
+        id: SegmentId,
+        item_bytes: usize,
+        queue: usize,
+        group: usize,
+        flush_mark: u32,
+        now: Now,
+    ) -> OpenSegment {
+        let usage = &self.get(id).usage;
+        let memory_bytes = usage.filled_bytes();
+        self.get(id).open(queue, group, flush_mark, now);
+        usage.filled_bytes.store(memory_bytes, Relaxed);
+        usage.dead_bytes.store(memory_bytes - item_bytes as u64, Relaxed);
+        self.note_opened(id);
+        OpenSegment(id)
+    }
+
+    /// Opens a segment to fill holes of so many bytes.
+    ///
+    /// # Safety
+    /// Nobody reads the holes.
+    pub(super) unsafe fn reopen(&self, held: HeldSegment, hole_bytes: usize, now: Now) -> OpenSegment {
+        let id = held.id();
+        self.note_closed(id);
+        self.get(id).reopen(hole_bytes, now);
+        self.note_opened(id);
+        OpenSegment(id)
+    }
+
+    /// Seals a segment or run: from here on any thread may claim it.
+    pub(crate) fn seal(&self, open: OpenSegment) {
+        self.get(open.id()).seal();
+    }
+
+    /// The same for one that was claimed and has not changed.
+    pub(crate) fn seal_again(&self, claim: Claim) {
+        self.get(claim.id()).seal();
+    }
+
+    /// Claims a sealed segment or run. `None`: it is not sealed, or another thread has claimed it.
+    pub(crate) fn claim(&self, id: SegmentId) -> Option<Claim> {
+        self.get(id).claim().then_some(Claim(id))
+    }
+
+    /// Keeps a claimed segment until its holes can be filled.
+    pub(crate) fn hold_for_refill(&self, claim: Claim, epochs: &Epochs) -> HeldSegment {
         // From here on nobody begins to walk it ...
-        self.get(id).state.store(OPEN, Release);
+        self.get(claim.id()).state.store(OPEN, Release);
         // ... and every guard that is walking it, or still reads an item that was unlinked before its mark was seen, is
         // pinned in this epoch or an earlier one.
         fence(Acquire);
-        epochs.retire()
+        HeldSegment { claim, epoch: epochs.retire() }
+    }
+
+    /// Frees an open segment.
+    ///
+    /// # Safety
+    /// Nothing in it was ever found.
+    pub(super) unsafe fn free_unused(&self, open: OpenSegment) -> FreeSegment {
+        self.set_free(open.id());
+        FreeSegment(open.id())
+    }
+
+    /// Frees a segment that comes out of limbo.
+    ///
+    /// # Safety
+    /// The index does not point into it, and no guard can see it.
+    pub(super) unsafe fn free_claimed(&self, claim: Claim) -> FreeSegment {
+        FreeSegment(claim.id())
+    }
+
+    /// Marks an item dead, and counts its bytes.
+    ///
+    /// # Safety
+    /// It is in the log at this offset. The index has pointed to it until now, under the lock of its bucket, or it is
+    /// the caller's and was never found. No item is marked twice.
+    #[inline(always)]
+    pub(crate) unsafe fn mark_dead<'t>(&'t self, offset: Offset, raw: ItemRef<'t>) -> DeadItem<'t> {
+        let (segment_ref, bytes) = (self.segment_ref_at(offset), raw.size() as u64);
+        // Counted before it is marked: whoever reclaims the segment passes over what is marked.
+        let dead_bytes = segment_ref.segment.usage.add_dead(bytes);
+        // SAFETY: by the caller's promise.
+        unsafe { raw.mark_dead() };
+        DeadItem { raw, bytes, segment_ref, dead_bytes }
+    }
+
+    /// The same for an item that nobody will find.
+    pub(crate) fn discard_fresh(&self, item: FreshItem<'_>) {
+        // SAFETY: nobody else has it, and we no longer do.
+        unsafe { self.mark_dead(item.allocation().at(), item.raw()) };
     }
 
     /// Works on the free list, and updates the hint.
@@ -344,22 +544,22 @@ impl Segments {
     }
 
     /// Counts a segment or run that was opened.
-    pub(crate) fn note_opened(&self, id: SegmentId) {
+    fn note_opened(&self, id: SegmentId) {
         let (segment_ref, opened_secs) = (self.segment_ref(id), self.get(id).opened_secs.load(Relaxed));
         self.sums.add(segment_ref.queue(), self.memory_bytes(id), opened_secs);
         self.sums.note_use(if segment_ref.is_run { id - self.log_segments } else { id }, segment_ref.is_run);
     }
 
     /// Counts it no longer, as it is about to be freed or opened again.
-    pub(crate) fn note_closed(&self, id: SegmentId) {
+    fn note_closed(&self, id: SegmentId) {
         let opened_secs = self.get(id).opened_secs.load(Relaxed);
         self.sums.remove(self.segment_ref(id).queue(), self.memory_bytes(id), opened_secs);
     }
 
-    /// Frees a claimed segment, or an open one that stayed empty. It is then retired, or returned to the pool.
-    pub(crate) fn free(&self, id: SegmentId) {
+    /// It has no owner, or goes to limbo: no walk begins from here on.
+    pub(super) fn set_free(&self, id: SegmentId) {
         self.note_closed(id);
-        self.get(id).free();
+        self.get(id).set_free();
     }
 
     /// The segments of the log proper that were ever in use.
@@ -391,11 +591,7 @@ impl Segments {
     }
 
     pub(crate) fn memory_bytes(&self, id: SegmentId) -> u64 {
-        if self.is_run(id) {
-            self.get(id).usage.filled_bytes.load(Relaxed)
-        } else {
-            self.segment_bytes as u64
-        }
+        if self.is_run(id) { self.get(id).usage.filled_bytes() } else { self.segment_bytes as u64 }
     }
 }
 
@@ -415,7 +611,7 @@ mod orders {
     struct World {
         segments: Segments,
         epochs: Epochs,
-        limbo: Limbo<SegmentId>,
+        limbo: Limbo<Claim>,
         memory: UnsafeCell<u64>,
     }
 
@@ -427,36 +623,33 @@ mod orders {
                 limbo: Limbo::default(),
                 memory: UnsafeCell::new(0),
             };
-            assert_eq!(world.segments.with_pool(|pool| pool.take_reserved()), Some(0));
-            world.fill(1);
+            let free = world.segments.with_pool(|pool| pool.take_reserved()).expect("one");
+            world.fill(free, 1);
             world
         }
 
         /// Opens it, writes, and seals it.
-        fn fill(&self, value: u64) {
-            self.segments.get(0).open(SMALL, 0, 0, NOW);
-            self.segments.note_opened(0);
+        fn fill(&self, free: FreeSegment, value: u64) {
+            let open = self.segments.open(free, SMALL, 0, 0, NOW);
             self.write(value);
-            self.segments.get(0).usage.filled_bytes.store(64, Relaxed);
-            self.segments.get(0).seal();
+            self.segments.get(0).usage.set_filled(64);
+            self.segments.seal(open);
         }
 
-        #[allow(unsafe_code)]
         fn write(&self, value: u64) {
             // SAFETY: the model checker ends the test if another thread is there.
             self.memory.with_mut(|memory| unsafe { *memory = value });
         }
 
         /// Reads it under a guard, if it is sealed.
-        #[allow(unsafe_code)]
         fn walk(&self) {
-            self.epochs.pin(0);
+            // SAFETY: its only pin.
+            let _pin = unsafe { self.epochs.pin(0) };
             if self.segments.get(0).is_walkable() {
                 // SAFETY: as above.
                 let value = self.memory.with(|memory| unsafe { *memory });
                 assert!([1, 2].contains(&value), "{value}");
             }
-            self.epochs.unpin(0);
         }
     }
 
@@ -477,12 +670,14 @@ mod orders {
     #[test]
     fn nobody_reads_a_segment_that_is_emptied_and_filled_anew() {
         model(|world| {
-            assert!(world.segments.get(0).claim());
-            world.segments.free(0);
-            world.limbo.push(0, 64, &world.epochs);
-            world.limbo.drain(world.epochs.horizon(), 1, |_| {
+            let claim = world.segments.claim(0).expect("it is sealed");
+            world.segments.set_free(0);
+            world.limbo.push(claim, 64, &world.epochs);
+            world.limbo.drain(&world.epochs, 1, |claim| {
+                // SAFETY: the model checker ends the test if somebody reads it.
+                let free = unsafe { world.segments.free_claimed(claim) };
                 world.write(0);
-                world.fill(2);
+                world.fill(free, 2);
             });
         });
     }
@@ -490,13 +685,14 @@ mod orders {
     #[test]
     fn nobody_reads_a_hole_that_is_filled() {
         model(|world| {
-            assert!(world.segments.get(0).claim());
-            let tag = world.segments.hold_for_refill(0, &world.epochs);
-            if world.epochs.horizon() > tag {
+            let claim = world.segments.claim(0).expect("it is sealed");
+            let held = world.segments.hold_for_refill(claim, &world.epochs);
+            if held.is_unread(&world.epochs) {
                 world.write(0);
-                world.segments.get(0).reopen(0, NOW);
+                // SAFETY: as above.
+                let open = unsafe { world.segments.reopen(held, 0, NOW) };
                 world.write(2);
-                world.segments.get(0).seal();
+                world.segments.seal(open);
             }
         });
     }

@@ -15,7 +15,7 @@ use crate::mem::region::Region;
 const POISON: u8 = 0xdb;
 
 impl Region {
-    /// From here on nobody reads or writes this part of the region, until [`Region::lend`] makes it usable again.
+    /// From here on nobody reads or writes this part of the region, until [`Region::unpoison`] makes it usable again.
     ///
     /// # Safety
     /// The part belongs to the caller alone: it was unlinked, and every guard that could have found it has ended.
@@ -24,7 +24,7 @@ impl Region {
         debug_assert!(part.start <= part.end && part.end <= self.len_bytes());
         #[cfg(debug_assertions)]
         if !part.is_empty() {
-            self.lend(part.clone());
+            self.unpoison(part.clone());
             // SAFETY: in bounds (checked); exclusive by the caller's promise.
             unsafe { self.at(part.start).write_bytes(POISON, part.len()) }
         }
@@ -39,7 +39,7 @@ impl Region {
 
     /// From here on this part of the region may be written and read again.
     #[inline]
-    pub(crate) fn lend(&self, part: Range<usize>) {
+    pub(crate) fn unpoison(&self, part: Range<usize>) {
         #[cfg(asan)]
         if !part.is_empty() {
             assert!(part.end <= self.len_bytes());

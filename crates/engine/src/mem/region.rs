@@ -4,16 +4,14 @@
 //! memory that was not committed is inaccessible; and so it is in debug builds, which thereby detect accesses to memory
 //! that is not committed or was given back.
 //!
-//! Unsafe code lives here because this module hands out memory that the compiler does not know. Safe functions give
-//! atomics only, which any number of threads may access. Plain bytes are given by unsafe functions only, whose callers
-//! (`item.rs`, `upload.rs`) keep the invariant that one thread writes before any other can find them.
+//! Unsafe code lives here because this module hands out memory that the compiler does not know. What accesses it is
+//! unsafe: `lines.rs` and `table.rs` make atomics of a region of their own, `item.rs` items of the log's.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::LazyLock;
-use std::sync::atomic::AtomicU32;
 #[cfg(not(all(loom, test)))]
 use std::sync::atomic::AtomicU64;
 
@@ -101,19 +99,16 @@ impl Region {
     }
 
     /// A cache line of eight words. Panics beyond the end.
+    ///
+    /// # Safety
+    /// Nothing else than such lines is made of the region.
     #[cfg(not(all(loom, test)))]
-    pub(crate) fn line_u64(&self, index: usize) -> &[AtomicU64; 8] {
+    #[inline]
+    pub(super) unsafe fn line(&self, index: usize) -> &[AtomicU64; 8] {
         assert!(index < self.bytes / LINE_BYTES, "line {index} is outside the region");
         // SAFETY: in bounds (checked), aligned (the base is page-aligned), initialised (zeroed by the system), and only
-        // ever accessed as atomics.
+        // ever accessed as atomics, by the caller's promise.
         unsafe { &*self.base.as_ptr().add(index * LINE_BYTES).cast::<[AtomicU64; 8]>() }
-    }
-
-    /// A cache line of sixteen half words. Panics beyond the end.
-    pub(crate) fn line_u32(&self, index: usize) -> &[AtomicU32; 16] {
-        assert!(index < self.bytes / LINE_BYTES, "line {index} is outside the region");
-        // SAFETY: as in `line_u64`; a region is used with one of the two widths only.
-        unsafe { &*self.base.as_ptr().add(index * LINE_BYTES).cast::<[AtomicU32; 16]>() }
     }
 
     /// The address of the first byte, at the border of a page.
@@ -174,7 +169,7 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         // Other memory may come to lie here.
-        self.lend(0..self.bytes);
+        self.unpoison(0..self.bytes);
         // SAFETY: `base` and `bytes` are what `os::reserve` returned, and nothing borrowed from `self` is alive.
         unsafe { os::release(self.base, self.bytes) }
     }
@@ -323,7 +318,8 @@ mod tests {
             println!("not tested, this kernel keeps what is locked: {error}");
             return;
         }
-        let word = &region.line_u32(PAGE_BYTES / 64)[0];
+        // SAFETY: nothing else is made of it.
+        let word = unsafe { &region.line(PAGE_BYTES / 64)[0] };
         // SAFETY: locking changes no byte.
         let locked = unsafe { rustix::mm::mlock(region.base().as_ptr().cast(), region.len_bytes()) };
         println!("locked: {locked:?}");

@@ -5,6 +5,7 @@ use std::io;
 #[cfg(not(all(loom, test)))]
 use std::marker::PhantomData;
 use std::ops::Deref;
+use std::sync::atomic::AtomicU32;
 
 #[cfg(not(all(loom, test)))]
 use crate::mem::region::{PAGE_BYTES, Region};
@@ -14,6 +15,14 @@ use crate::mem::region::{PAGE_BYTES, Region};
 /// # Safety
 /// Bytes of zero are a valid value of the type, and it has no destructor.
 pub(crate) unsafe trait Zeroed: Sync {}
+
+/// A cache line of sixteen half words.
+#[cfg_attr(all(loom, test), derive(Default))]
+#[repr(align(64))]
+pub(crate) struct HalfWords(pub(crate) [AtomicU32; 16]);
+
+// SAFETY: only atomic numbers.
+unsafe impl Zeroed for HalfWords {}
 
 /// A slice in a [`Region`]. The allocator would do as well, but for cache-aligned values it writes the zeros itself, so
 /// a table of the largest possible size would take all its memory from the start.
@@ -31,6 +40,11 @@ impl<T: Zeroed> Table<T> {
         const { assert!(align_of::<T>() <= PAGE_BYTES) };
         let region = Region::reserve_committed(length * size_of::<T>())?;
         Ok(Self { region, length, values: PhantomData })
+    }
+
+    /// As [`crate::mem::numa::interleave`].
+    pub(crate) fn interleave(&self, nodes: &[u32]) -> io::Result<()> {
+        crate::mem::numa::interleave(&self.region, nodes)
     }
 }
 
@@ -53,6 +67,10 @@ pub(crate) struct Table<T>(Vec<T>);
 impl<T: Zeroed + Default> Table<T> {
     pub(crate) fn reserve(length: usize) -> io::Result<Self> {
         Ok(Self((0..length).map(|_| T::default()).collect()))
+    }
+
+    pub(crate) fn interleave(&self, _nodes: &[u32]) -> io::Result<()> {
+        Ok(())
     }
 }
 

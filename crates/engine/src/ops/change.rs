@@ -4,9 +4,10 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::handle::Guard;
-use crate::index::buckets::{Bucket, Entry, SlotRef};
+use crate::index::buckets::{Bucket, SlotRef};
 use crate::index::hash::Hash;
-use crate::log::arena::Retired;
+use crate::log::allocator::WriteStream;
+use crate::log::fresh::FreshItem;
 use crate::log::item::{FETCHED, ItemRef, Shape, accounted_bytes};
 use crate::log::offset::Offset;
 use crate::log::segment::{LARGE, SMALL, SegmentRef};
@@ -80,15 +81,14 @@ pub(crate) struct Written<'t> {
 
 /// A new item that is not published yet.
 pub(crate) struct Draft<'t> {
-    raw: ItemRef<'t>,
     /// The queue that it enters.
     queue: usize,
-    storage: DraftStorage,
+    storage: DraftStorage<'t>,
 }
 
-enum DraftStorage {
-    /// An offset of the log, in an open segment of this handle.
-    Shared(Offset),
+enum DraftStorage<'t> {
+    /// In an open segment of this handle.
+    Shared(FreshItem<'t>),
     /// In a run of its own. Boxed, so that a draft is a few words.
     Large(Box<Upload>),
 }
@@ -146,7 +146,7 @@ impl Guard<'_> {
                 Ok(draft) => draft,
                 Err(error) => return Outcome::WriteError(error),
             };
-            let bucket = self.engine().index.lock(hash);
+            let bucket = self.engine().index.lock(self.pinned(), hash);
             let still = old.and_then(|old| bucket.still(&old.found));
             let found = still.or_else(|| self.find_locked(&bucket, key, hash));
             let is_as_seen = found.map(|found| found.entry.offset()) == old.map(|old| old.offset)
@@ -192,7 +192,6 @@ impl Guard<'_> {
 
     /// Writes the new item where nobody sees it.
     #[inline(always)]
-    #[allow(unsafe_code)]
     fn draft(
         &self,
         key: &[u8],
@@ -206,7 +205,7 @@ impl Guard<'_> {
             Body::Number(digits) => (digits.text(), &b""[..], Some(digits)),
             Body::Uploaded => {
                 let upload = upload.take().map(Box::new).ok_or(WriteError::OutOfMemory)?;
-                return Ok(Draft { raw: upload.raw, queue, storage: DraftStorage::Large(upload) });
+                return Ok(Draft { queue, storage: DraftStorage::Large(upload) });
             }
         };
         let padding = digits.map_or(0, |digits| digits.padding);
@@ -243,26 +242,16 @@ impl Guard<'_> {
             shape.large = true;
             shape.has_expiry = true;
             let mut upload = self.start_upload(shape, key, shape.size(), 0)?;
-            fill(upload.window());
+            // Nobody can revoke it: it is no lease.
+            fill(upload.window(self).ok_or(WriteError::OutOfMemory)?);
             upload.advance(shape.value_bytes);
-            return Ok(Draft { raw: upload.raw, queue, storage: DraftStorage::Large(Box::new(upload)) });
+            return Ok(Draft { queue, storage: DraftStorage::Large(Box::new(upload)) });
         }
         let room = self.append(queue, expiry, shape.size(), old)?;
-        // SAFETY: `append` gave us these bytes alone.
-        let raw = unsafe {
-            let raw = ItemRef::write(
-                &self.engine().arena.region,
-                room.at.bytes(),
-                &shape,
-                key,
-                expiry,
-                self.now().secs,
-            );
-            fill(raw.value_mut(&shape));
-            raw
-        };
-        self.engine().arena.prefetch_ahead(room, shape.size());
-        Ok(Draft { raw, queue, storage: DraftStorage::Shared(room.at) })
+        let log = &self.engine().arena.region;
+        let item = room.write(self.pinned(), log, &shape, key, expiry, self.now().secs, fill);
+        self.engine().arena.prefetch_ahead(item.allocation(), shape.size());
+        Ok(Draft { queue, storage: DraftStorage::Shared(item) })
     }
 
     /// Allocates an item of this shape with memory for its first bytes. `missing_bytes` are still to come.
@@ -295,8 +284,8 @@ impl Guard<'_> {
     #[cold]
     fn discard(&self, draft: Draft<'_>) -> Option<Upload> {
         match draft.storage {
-            DraftStorage::Shared(offset) => {
-                self.handle.allocator.borrow_mut().take_back(&self.engine().arena, offset);
+            DraftStorage::Shared(item) => {
+                self.handle.allocator.borrow_mut().take_back(&self.engine().arena, item);
                 None
             }
             DraftStorage::Large(upload) => Some(*upload),
@@ -307,20 +296,30 @@ impl Guard<'_> {
     #[inline(always)]
     fn publish<'t>(
         &'t self,
-        bucket: &Bucket<'_>,
+        bucket: &Bucket<'t>,
         hash: Hash,
         new: &New<'_>,
-        draft: Draft<'t>,
-        replaced: Option<(SlotRef<'_>, SegmentRef<'_>)>,
+        Draft { queue, storage }: Draft<'t>,
+        replaced: Option<(SlotRef<'t>, SegmentRef<'_>)>,
         old: Option<ItemRef<'_>>,
     ) -> Option<(Offset, ItemRef<'t>)> {
         let engine = self.engine();
-        let Draft { raw, queue, .. } = draft;
+        let segments = &engine.arena.segments;
         // The old item's expiry and marks may have changed before the bucket was locked.
         let expiry = match new.expiry {
             NewExpiry::Set(expiry) => expiry,
             NewExpiry::Keep => old.map_or(Expiry::NEVER, ItemRef::expiry),
         };
+        let (item, run) = match storage {
+            DraftStorage::Shared(item) => (item, None),
+            DraftStorage::Large(upload) => {
+                let group = engine.policy.streams.group_of(expiry, self.now());
+                let stream = WriteStream { queue, group, class: 0 };
+                let (run, item) = upload.link(self, stream, engine.flush_mark.load(Relaxed));
+                (item, Some(run))
+            }
+        };
+        let (raw, offset) = (item.raw(), item.allocation().at());
         let old_cas = old.map_or(0, ItemRef::cas);
         raw.set_cas(match new.cas {
             NewCas::Fresh => self.fresh_cas(old_cas),
@@ -335,65 +334,52 @@ impl Guard<'_> {
             // It is the same item in another place, so its last use stays the same.
             raw.set_used_secs(old.used_secs());
         }
-        if raw.has_expiry_field() {
-            raw.set_expiry(expiry);
-        }
-        let offset = match &draft.storage {
-            DraftStorage::Shared(offset) => *offset,
-            DraftStorage::Large(upload) => {
-                let (id, now) = (upload.id, self.now());
-                let segment = engine.arena.segments.get(id);
-                let (memory_bytes, group) =
-                    (segment.usage.filled_bytes.load(Relaxed), engine.policy.streams.group_of(expiry, now));
-                segment.open(queue, group, engine.flush_mark.load(Relaxed), now);
-                segment.usage.filled_bytes.store(memory_bytes, Relaxed);
-                segment.usage.dead_bytes.store(memory_bytes - raw.size() as u64, Relaxed);
-                engine.arena.segments.note_opened(id);
-                engine.arena.segments.first(id)
-            }
-        };
-        let id = engine.arena.segments.id_at(offset);
-        let entry = Entry::new(hash, offset, replaced.map_or(0, |(found, _)| found.entry.uses()));
-        let is_run = matches!(draft.storage, DraftStorage::Large(_));
+        raw.set_expiry(expiry);
+        let is_run = run.is_some();
         // Otherwise the expiry was noted when the item was allocated.
         if is_run || new.expiry == NewExpiry::Keep {
-            engine.arena.segments.get(id).note_expiry(expiry);
+            segments.get(segments.id_at(offset)).note_expiry(expiry);
         }
-        if is_run {
+        if let Some(run) = run {
             // It enters its queue before it can be found, so that a thread that replaces it can take it out.
-            engine.policy.seal(&engine.arena.segments, id);
+            engine.policy.seal(segments, run);
         }
-        match replaced {
-            Some((found, _)) => bucket.replace(&found, entry),
-            None if bucket.insert(entry, &engine.arena.budget) => {}
-            None => {
-                match draft.storage {
-                    DraftStorage::Large(upload) => {
-                        upload.release();
-                        // Do not free it: a thread that walks segments may be reading it. Another thread may have
-                        // claimed it already; that one finds it unlinked, and retires it.
-                        if engine.policy.withdraw(&engine.arena.segments, id) {
-                            engine.arena.retire(Retired::Run(id));
-                        }
-                    }
-                    storage => drop(self.discard(Draft { storage, ..draft })),
-                }
-                return None;
+        let (raw, unlinked) = match replaced {
+            Some((found, _)) => {
+                let uses = found.entry.uses();
+                let (raw, unlinked) = item.replace(|place| bucket.replace(found, hash, place, uses));
+                (raw, Some(unlinked))
             }
-        }
-        if let DraftStorage::Large(upload) = draft.storage {
-            upload.release();
-        }
+            None => match item.insert(|place| bucket.insert(hash, place, &engine.arena.budget)) {
+                Ok(raw) => (raw, None),
+                Err(item) if is_run => {
+                    segments.discard_fresh(item);
+                    // Do not free it: a thread that walks segments may be reading it. Another thread may have claimed
+                    // it already; that one finds it unlinked, and retires it.
+                    engine.retire_unclaimed(segments.id_at(offset));
+                    return None;
+                }
+                Err(item) => {
+                    drop(self.discard(Draft { queue, storage: DraftStorage::Shared(item) }));
+                    return None;
+                }
+            },
+        };
         self.count_linked(if is_run { LARGE } else { queue }, raw);
-        match replaced {
-            Some((found, segment_ref)) => self.account_dead(segment_ref, self.item_ref(found.entry)),
+        match unlinked {
+            Some(unlinked) => self.account_dead(unlinked),
             None => self.count_item(1),
         }
         Some((offset, raw))
     }
 
-    pub(crate) fn find_locked<'i>(&self, bucket: &Bucket<'i>, key: &[u8], hash: Hash) -> Option<SlotRef<'i>> {
-        bucket.find(hash, |entry| self.item_ref(entry).has_key(key))
+    pub(crate) fn find_locked<'t>(
+        &'t self,
+        bucket: &Bucket<'t>,
+        key: &[u8],
+        hash: Hash,
+    ) -> Option<SlotRef<'t>> {
+        bucket.find(hash, |found| self.item_ref(found).has_key(key))
     }
 
     /// The CAS value of the next change, which replaces this one. Call under the lock of the item's bucket.

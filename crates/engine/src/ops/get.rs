@@ -125,7 +125,7 @@ impl Guard<'_> {
     pub(crate) fn look_up(&self, key: &[u8], hash: Hash) -> Option<Lookup<'_>> {
         self.engine()
             .index
-            .find(hash, |entry| self.item_ref(entry).has_key(key))
+            .find(self.pinned(), hash, |found| self.item_ref(found).has_key(key))
             .map(|found| self.lookup(found))
     }
 
@@ -149,7 +149,7 @@ impl Guard<'_> {
 
     #[inline]
     fn lookup<'t>(&'t self, found: SlotRef<'t>) -> Lookup<'t> {
-        Lookup { found, offset: found.entry.offset(), raw: self.item_ref(found.entry) }
+        Lookup { found, offset: found.entry.offset(), raw: self.item_ref(&found) }
     }
 
     /// Finds a live item. Removes an expired or flushed one.
@@ -209,10 +209,10 @@ impl Guard<'_> {
         offset: Offset,
         work: impl FnOnce(ItemRef<'_>) -> R,
     ) -> Option<R> {
-        let bucket = self.engine().index.lock(hash);
-        let found = bucket.find(hash, |entry| entry.offset() == offset)?;
-        debug_assert_eq!(self.item_ref(found.entry).key(), key);
-        Some(work(self.item_ref(found.entry)))
+        let bucket = self.engine().index.lock(self.pinned(), hash);
+        let found = bucket.find(hash, |found| found.entry.offset() == offset)?;
+        debug_assert_eq!(self.item_ref(&found).key(), key);
+        Some(work(self.item_ref(&found)))
     }
 
     /// The item after the touch, perhaps in another place. `None`: another thread moved it meanwhile, or made it
@@ -300,8 +300,7 @@ impl<'t> Item<'t> {
 
     /// A reference to the value that outlives the guard. `None` for a small item, which is cheaper to copy.
     pub fn value_ref(&self) -> Option<ValueRef> {
-        let id = self.engine.arena.segments.id_at(self.offset);
-        self.is_pinnable().then(|| ValueRef::new(Arc::clone(self.engine), id, self.raw))
+        ValueRef::new(self.engine, self.raw)
     }
 
     /// True if the item is large enough for [`Item::value_ref`].

@@ -42,7 +42,7 @@ impl Guard<'_> {
             if let Some(found) = hint.found {
                 let offset = found.entry.offset();
                 let fetched = (offset.bytes() + HEAD_BYTES).next_multiple_of(LINE_BYTES);
-                let end = offset.bytes() + self.item_ref_at(offset).size_unpadded();
+                let end = offset.bytes() + self.item_ref(&found).size_unpadded();
                 self.engine().arena.region.prefetch_lines(fetched, end);
             }
         }
@@ -86,7 +86,7 @@ impl Guard<'_> {
         let mut hints = [LookupHint { found: None, engine }; BATCH_MAX];
         let mut below = 0u32;
         for (at, (hint, hash)) in hints.iter_mut().zip(batch).enumerate() {
-            match index.hint(*hash) {
+            match index.hint(self.pinned(), *hash) {
                 Some(found) => {
                     prefetch(found.entry.offset());
                     hint.found = Some(found);
@@ -97,7 +97,7 @@ impl Guard<'_> {
         while below != 0 {
             let at = below.trailing_zeros() as usize;
             below &= below - 1;
-            if let Some(found) = index.hint_below(batch[at]) {
+            if let Some(found) = index.hint_below(self.pinned(), batch[at]) {
                 prefetch(found.entry.offset());
                 hints[at].found = Some(found);
             }

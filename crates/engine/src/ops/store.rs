@@ -66,8 +66,7 @@ impl Guard<'_> {
             return Err(WriteError::OutOfMemory);
         }
         let mut upload = self.start_upload(shape, store.key, first_bytes, missing_bytes)?;
-        self.engine().arena.lease_upload(upload.id, shape.size(), self.now().secs);
-        upload.is_leased = true;
+        upload.lease(self.now().secs);
         Ok(upload)
     }
 
@@ -98,20 +97,17 @@ impl Guard<'_> {
         }
         let step = upload.next_step_bytes();
         if step > 0 {
-            let (id, missing_bytes) = (Some(upload.id), u64::from(upload.missing_bytes()));
+            let (id, missing_bytes) = (Some(upload.run().id()), u64::from(upload.missing_bytes()));
             if !self.engine().arena.admit_step(id, step as u64, missing_bytes, self.now()) {
                 return Err(WriteError::OutOfMemory);
             }
             let charged_bytes = upload.charged_bytes();
-            self.charge(upload.id, charged_bytes, step)?;
+            self.charge(upload.run(), charged_bytes, step)?;
             if !upload.note_step(step, self.now().secs) {
-                let arena = &self.engine().arena;
-                arena.decommit(arena.segments.start(upload.id) + charged_bytes, step);
-                arena.budget.give(step as u64);
                 return Err(WriteError::OutOfMemory);
             }
         }
-        Ok(upload.window())
+        upload.window(self).ok_or(WriteError::OutOfMemory)
     }
 
     /// Stores a complete upload with the terms of `store` (same key, flags and binary_key as in `reserve`;
@@ -125,10 +121,12 @@ impl Guard<'_> {
             return stored(Outcome::WriteError(WriteError::OutOfMemory), store.mode);
         }
         assert!(whole.missing_bytes() == 0, "commit takes a complete upload");
-        assert!(whole.raw.key() == store.key, "commit takes the key that was reserved");
+        let raw = whole.item(self);
+        let raw = raw.expect("it is kept");
+        assert!(raw.key() == store.key, "commit takes the key that was reserved");
         let stored = if !whole.is_large() || matches!(store.mode, Mode::Append | Mode::Prepend) {
             // A small item, or a piece of a value: copied, and the upload is freed.
-            let value = whole.raw.value();
+            let value = raw.value();
             self.store_body(hash, store, Body::Join(value, b""), &mut None)
         } else {
             self.store_body(hash, store, Body::Uploaded, upload)
@@ -197,18 +195,18 @@ impl Guard<'_> {
 
     /// Deletes an item.
     pub fn delete(&self, key: &[u8], hash: Hash, compare: Option<u64>) -> Deleted {
-        let bucket = self.engine().index.lock(hash);
+        let bucket = self.engine().index.lock(self.pinned(), hash);
         let Some(found) = self.find_locked(&bucket, key, hash) else {
             return Deleted::NotFound(Miss::Absent);
         };
-        let raw = self.item_ref(found.entry);
+        let raw = self.item_ref(&found);
         let alive = self.engine().liveness(found.entry.offset(), raw, self.now());
         match alive {
             Ok(()) if compare.is_some_and(|cas| cas != raw.cas()) => return Deleted::Exists,
             Ok(()) => {}
             Err(_) => self.count_reclaimed(found.entry.offset(), raw),
         }
-        self.unlink(&bucket, &found);
+        self.unlink(&bucket, found);
         match alive {
             Ok(()) => Deleted::Deleted,
             Err(miss) => Deleted::NotFound(miss),
@@ -222,10 +220,10 @@ impl Guard<'_> {
                 || how.expiry.is_some_and(|new| new != Expiry::NEVER && !raw.has_expiry_field())
         };
         {
-            let bucket = self.engine().index.lock(hash);
+            let bucket = self.engine().index.lock(self.pinned(), hash);
             let found = self.find_locked(&bucket, key, hash);
             let Some(found) = found else { return Ok(Deleted::NotFound(Miss::Absent)) };
-            let (offset, raw) = (found.entry.offset(), self.item_ref(found.entry));
+            let (offset, raw) = (found.entry.offset(), self.item_ref(&found));
             if let Err(miss) = self.engine().liveness(offset, raw, self.now()) {
                 return Ok(Deleted::NotFound(miss));
             }

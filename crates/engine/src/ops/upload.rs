@@ -7,13 +7,15 @@
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::*;
 
 use crate::engine::Engine;
 use crate::handle::Guard;
-use crate::log::item::{ItemRef, Shape};
+use crate::log::allocator::WriteStream;
+use crate::log::fresh::FreshItem;
+use crate::log::item::{ItemRef, Shape, UnboundItem};
+use crate::log::leases::RunPin;
 use crate::log::runs::Run;
-use crate::log::segment::SegmentId;
+use crate::log::segment::{OpenSegment, SegmentId};
 use crate::mem::region::PAGE_BYTES;
 use crate::request::Expiry;
 
@@ -27,17 +29,18 @@ const STEP_BYTES_MAX: usize = 256 << 10;
 /// not borrow a guard: it belongs to a connection. It may be revoked when others need its memory: [`Guard::window`].
 pub struct Upload {
     engine: Arc<Engine>,
-    pub(crate) id: SegmentId,
-    /// In a run that only this upload uses.
-    pub(crate) raw: ItemRef<'static>,
+    /// Until it is committed.
+    run: Option<Run>,
+    id: SegmentId,
+    /// In the run.
+    raw: UnboundItem,
     shape: Shape,
     /// Bytes of the value that have arrived.
     filled_bytes: usize,
     /// See [`crate::log::segment::Segment::revocations`].
     revocations: u32,
     /// Registered as a lease, so that it may be revoked.
-    pub(crate) is_leased: bool,
-    committed: bool,
+    is_leased: bool,
 }
 
 // SAFETY: only the upload uses its run.
@@ -46,25 +49,42 @@ unsafe impl Send for Upload {}
 impl Upload {
     /// An upload of this shape in a run that is long enough for it.
     pub(crate) fn new(engine: &Arc<Engine>, run: Run, shape: Shape, key: &[u8], now_secs: u32) -> Self {
-        let segment = engine.arena.segments.get(run.id);
-        segment.run_segments.store(run.segments, Relaxed);
-        segment.usage.filled_bytes.store(run.memory_bytes, Relaxed);
-        segment.pins.store(0, Relaxed);
-        let start = engine.arena.segments.start(run.id);
-        engine.arena.region.lend(start..start + run.segments as usize * engine.arena.segments.segment_bytes);
+        let arena = &engine.arena;
+        let revocations = arena.begin_run(&run);
+        let start = arena.segments.start(run.id());
+        let run_bytes = run.segments() as usize * arena.segments.segment_bytes;
+        assert!(shape.size() <= run_bytes, "the run is long enough");
+        arena.region.unpoison(start..start + run_bytes);
         // SAFETY: only this upload uses the run, and the run is long enough.
-        let raw =
-            unsafe { ItemRef::write(&engine.arena.region, start, &shape, key, Expiry::NEVER, now_secs) };
+        let item = unsafe { ItemRef::write(&arena.region, start, &shape, key, Expiry::NEVER, now_secs) };
         Self {
             engine: Arc::clone(engine),
-            id: run.id,
-            raw,
+            id: run.id(),
+            run: Some(run),
+            raw: item.unbound(),
             shape,
             filled_bytes: 0,
-            revocations: segment.revocations.load(Relaxed),
+            revocations,
             is_leased: false,
-            committed: false,
         }
+    }
+
+    /// The run that it takes until it is committed.
+    pub(crate) fn run(&self) -> &Run {
+        self.run.as_ref().expect("only `link` takes it, with the upload")
+    }
+
+    /// The item as far as it is written, unless the upload was revoked.
+    pub(crate) fn item<'t>(&'t self, guard: &'t Guard<'_>) -> Option<ItemRef<'t>> {
+        assert!(self.is_of(&guard.handle.engine), "an upload is used where it was reserved");
+        // SAFETY: the run is the upload's until the guard ends, and nobody writes to it while `self` is borrowed.
+        (!self.is_revoked()).then(|| unsafe { self.raw.bind() })
+    }
+
+    /// Lets others revoke it.
+    pub(crate) fn lease(&mut self, now_secs: u32) {
+        self.engine.arena.lease_upload(self.run(), self.shape.size(), now_secs);
+        self.is_leased = true;
     }
 
     /// Memory that the first step of an item of this shape takes.
@@ -94,22 +114,27 @@ impl Upload {
     /// Ends the lease: the upload is not revoked from here on. False: it was revoked already.
     pub(crate) fn keep(&mut self) -> bool {
         if self.is_leased {
-            self.is_leased = !self.engine.arena.release_upload(self.id, self.revocations);
+            self.is_leased = !self.engine.arena.release_upload(self.run(), self.revocations);
         }
         !self.is_leased
     }
 
-    /// Notes that another step was charged. False: the upload was revoked meanwhile.
+    /// Notes that another step was charged. False: the upload was revoked meanwhile, and the step went back.
     pub(crate) fn note_step(&self, bytes: usize, now_secs: u32) -> bool {
-        self.engine.arena.note_step(self.id, self.revocations, bytes as u64, now_secs)
+        self.engine.arena.note_step(self.run(), self.revocations, bytes as u64, now_secs)
     }
 
-    /// What may be filled now: the charged memory. Call under a guard under which it was not revoked.
-    pub(crate) fn window(&mut self) -> &mut [u8] {
+    /// What may be filled now: the charged memory. `None`: the upload was revoked.
+    pub(crate) fn window<'t>(&'t mut self, guard: &'t Guard<'_>) -> Option<&'t mut [u8]> {
+        assert!(self.is_of(&guard.handle.engine), "an upload is filled where it was reserved");
+        if self.is_revoked() {
+            return None;
+        }
         let end = self.window_end();
-        // SAFETY: not committed yet, so only the upload uses the run.
-        let value = unsafe { self.raw.value_mut(&self.shape) };
-        &mut value[self.filled_bytes..end]
+        // SAFETY: not committed yet, so only the upload uses the run; and it was not revoked, so the run stays the
+        // upload's until the guard ends.
+        let value = unsafe { self.raw.bind::<'t>().value_mut(&self.shape) };
+        Some(&mut value[self.filled_bytes..end])
     }
 
     fn window_end(&self) -> usize {
@@ -132,13 +157,25 @@ impl Upload {
         Shape { large: false, ..self.shape }.size() > self.engine.large_item_bytes()
     }
 
-    /// Leaves the run to the index.
-    pub(crate) fn release(mut self) {
-        self.committed = true;
+    /// Leaves the run, which is complete and whose lease has ended, to the log. Returns it, to be sealed, and its item.
+    pub(crate) fn link<'t>(
+        mut self,
+        guard: &'t Guard<'_>,
+        stream: WriteStream,
+        flush_mark: u32,
+    ) -> (OpenSegment, FreshItem<'t>) {
+        assert!(self.is_of(&guard.handle.engine) && !self.is_leased && self.missing_bytes() == 0);
+        let run = self.run.take().expect("it is taken once");
+        // SAFETY: the item is the run's, and complete. From here on the run is the log's, so it is retired before it is
+        // reused.
+        unsafe {
+            let item = self.raw.bind::<'t>();
+            self.engine.arena.open_run(run, item, stream, flush_mark, guard.now())
+        }
     }
 
     pub(crate) fn charged_bytes(&self) -> usize {
-        self.engine.arena.segments.get(self.id).usage.filled_bytes.load(Relaxed) as usize
+        self.engine.arena.segments.get(self.id).usage.filled_bytes() as usize
     }
 
     /// Where in the run the value begins.
@@ -150,8 +187,11 @@ impl Upload {
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        if !self.committed && self.keep() {
-            self.engine.arena.free_run(self.id);
+        if self.run.is_some()
+            && self.keep()
+            && let Some(run) = self.run.take()
+        {
+            self.engine.arena.free_run(run);
         }
     }
 }
@@ -160,31 +200,30 @@ impl Drop for Upload {
 /// may be revoked if too much is pinned that is no longer in the cache: [`ValueRef::value`].
 pub struct ValueRef {
     engine: Arc<Engine>,
-    id: SegmentId,
-    raw: ItemRef<'static>,
+    /// Until it is dropped.
+    pin: Option<RunPin>,
+    raw: UnboundItem,
     value_bytes: usize,
-    revocations: u32,
 }
 
 // SAFETY: a pinned run is immutable.
 unsafe impl Send for ValueRef {}
 
 impl ValueRef {
-    /// Call under the guard in which the item was found.
-    pub(crate) fn new(engine: Arc<Engine>, id: SegmentId, raw: ItemRef<'_>) -> Self {
-        let segment = engine.arena.segments.get(id);
-        segment.pins.fetch_add(1, Relaxed);
-        let revocations = segment.revocations.load(Relaxed);
-        // SAFETY: dropping `self` gives back the pin that was just taken. Every read first checks that the pin was not
-        // revoked; a revoked run is reused only after the guard of that check has ended.
-        let raw = unsafe { raw.beyond_guard() };
-        Self { engine, id, raw, value_bytes: raw.value_bytes(), revocations }
+    /// `None`: the item is not large, or not this engine's.
+    pub(crate) fn new(engine: &Arc<Engine>, item: ItemRef<'_>) -> Option<Self> {
+        let pin = engine.arena.pin_run(item)?;
+        let value_bytes = item.value_bytes();
+        Some(Self { engine: Arc::clone(engine), pin: Some(pin), raw: item.unbound(), value_bytes })
     }
 
     /// The value. `None`: it was revoked, and is gone for good. Panics if the guard belongs to another engine.
     pub fn value<'t>(&self, guard: &'t Guard<'_>) -> Option<&'t [u8]> {
         assert!(Arc::ptr_eq(&self.engine, &guard.handle.engine), "a pin is read where it was made");
-        (!self.engine.arena.is_revoked(self.id, self.revocations)).then(|| self.raw.value())
+        let pin = self.pin.as_ref()?;
+        // SAFETY: the pin was not revoked; if it is from here on, or dropped, the run is reused after this guard has
+        // ended.
+        (!self.engine.arena.is_pin_revoked(pin)).then(|| unsafe { self.raw.bind::<'t>() }.value())
     }
 
     /// Size of the value.
@@ -195,6 +234,8 @@ impl ValueRef {
 
 impl Drop for ValueRef {
     fn drop(&mut self) {
-        self.engine.arena.unpin_run(self.id, self.revocations);
+        if let Some(pin) = self.pin.take() {
+            self.engine.arena.unpin_run(pin);
+        }
     }
 }

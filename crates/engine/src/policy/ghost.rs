@@ -9,33 +9,35 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::index::hash::Hash;
 use crate::log::segment::{MAIN, SMALL};
-use crate::mem::region::{LINE_BYTES, Region};
+use crate::mem::region::{LINE_BYTES, PAGE_BYTES};
+use crate::mem::table::{HalfWords, Table};
 
 const KEYS_PER_LINE: u64 = 15;
 
 pub(crate) struct Ghost {
-    lines: Region,
+    lines: Table<HalfWords>,
     /// How many lines are in use: with too many, the ghost would know keys that no cache of this size could have kept.
     used: AtomicUsize,
 }
 
 impl Ghost {
     pub(crate) fn new(bytes: usize) -> io::Result<Self> {
-        Ok(Self { lines: Region::reserve_committed(bytes)?, used: AtomicUsize::new(1) })
+        let lines = bytes.max(1).next_multiple_of(PAGE_BYTES) / LINE_BYTES;
+        Ok(Self { lines: Table::reserve(lines)?, used: AtomicUsize::new(1) })
     }
 
     /// As [`crate::mem::numa::interleave`].
     pub(crate) fn interleave(&self, nodes: &[u32]) -> io::Result<()> {
-        crate::mem::numa::interleave(&self.lines, nodes)
+        self.lines.interleave(nodes)
     }
 
     pub(crate) fn bytes(&self) -> u64 {
-        self.lines.len_bytes() as u64
+        (self.lines.len() * LINE_BYTES) as u64
     }
 
     /// Remembers about `keys` keys from now on. A large change forgets those that it knows.
     pub(crate) fn fit(&self, keys: u64) {
-        let most = self.lines.len_bytes() / LINE_BYTES;
+        let most = self.lines.len();
         let wanted = ((keys / KEYS_PER_LINE) as usize).clamp(1, most.max(1));
         let used = self.used.load(Relaxed);
         if wanted * 4 < used * 3 || wanted * 3 > used * 4 {
@@ -45,14 +47,14 @@ impl Ghost {
 
     /// Adds a key that was evicted from a queue.
     pub(crate) fn remember(&self, hash: Hash, from: usize) {
-        let line = self.lines.line_u32(self.line_of(hash));
+        let HalfWords(line) = &self.lines[self.line_of(hash)];
         let guard = u64::from(line[0].fetch_add(1, Relaxed));
         line[1 + (guard % KEYS_PER_LINE) as usize].store(fingerprint(hash) | MARKS[from], Relaxed);
     }
 
     /// The queue from which a key was evicted recently.
     pub(crate) fn recall(&self, hash: Hash) -> Option<usize> {
-        let line = self.lines.line_u32(self.line_of(hash));
+        let HalfWords(line) = &self.lines[self.line_of(hash)];
         let word = line[1..]
             .iter()
             .map(|word| word.load(Relaxed))

@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::*;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::log::segment::{CLASSES, GROUPS, SEALED, Segment, SegmentId, Segments};
+use crate::log::segment::{CLASSES, Claim, GROUPS, OpenSegment, SEALED, Segment, SegmentId, Segments};
 use crate::mem::cache_padded::CachePadded;
 use crate::policy::Policy;
 use crate::policy::priority;
@@ -96,8 +96,20 @@ impl Policy {
         segment.opened_clock.store(self.queues.clock.load(Relaxed), Relaxed);
     }
 
-    /// Puts a segment or run at the end of its queue.
-    pub(crate) fn seal(&self, segments: &Segments, id: SegmentId) {
+    /// Puts a segment or run that was filled at the end of its queue.
+    pub(crate) fn seal(&self, segments: &Segments, open: OpenSegment) {
+        let id = open.id();
+        self.enqueue(segments, id, || segments.seal(open));
+    }
+
+    /// Puts a claimed run at the end of its queue again.
+    pub(crate) fn requeue(&self, segments: &Segments, claim: Claim) {
+        let id = claim.id();
+        self.enqueue(segments, id, || segments.seal_again(claim));
+    }
+
+    /// Puts a segment or run at the end of its queue. From `seal` on it may be claimed.
+    fn enqueue(&self, segments: &Segments, id: SegmentId, seal: impl FnOnce()) {
         let mut queues = self.queues();
         let segment = segments.get(id);
         if segments.is_run(id) {
@@ -107,11 +119,11 @@ impl Policy {
             }
             segment.opened_clock.store(self.queues.clock.load(Relaxed), Relaxed);
         }
-        let h_value =
-            priority::h_value(segment.usage.filled_bytes.load(Relaxed), segment.weight.load(Relaxed));
+        let h_value = priority::h_value(segment.usage.filled_bytes(), segment.weight.load(Relaxed));
         let due = segment.opened_clock.load(Relaxed) + h_value;
-        let entry = QueueEntry { id, generation: segment.generation.load(Relaxed), due };
-        self.mark_sealed(segments, &mut queues, id).push_back(entry);
+        let entry = QueueEntry { id, generation: segment.generation(), due };
+        seal();
+        self.fifo_of(segments, &mut queues, id).push_back(entry);
         // A segment whose items were overwritten at once is garbage before it is full.
         if !segments.is_run(id) {
             self.list_garbage_levels(segments, &mut queues, id);
@@ -119,15 +131,17 @@ impl Policy {
     }
 
     /// Puts a victim that could not be reclaimed back at the head of its queue.
-    pub(crate) fn put_back(&self, segments: &Segments, id: SegmentId) {
+    pub(crate) fn put_back(&self, segments: &Segments, claim: Claim) {
+        let id = claim.id();
         let mut queues = self.queues();
-        let entry = QueueEntry { id, generation: segments.get(id).generation.load(Relaxed), due: 0 };
-        self.mark_sealed(segments, &mut queues, id).push_front(entry);
+        let entry = QueueEntry { id, generation: segments.get(id).generation(), due: 0 };
+        segments.seal_again(claim);
+        self.fifo_of(segments, &mut queues, id).push_front(entry);
         self.list_garbage_levels(segments, &mut queues, id);
     }
 
-    /// From here on the segment may be claimed. Returns the FIFO that needs an entry of it.
-    fn mark_sealed<'q>(
+    /// The FIFO of a sealed segment, which needs an entry of it.
+    fn fifo_of<'q>(
         &self,
         segments: &Segments,
         queues: &'q mut Lists,
@@ -135,9 +149,7 @@ impl Policy {
     ) -> &'q mut VecDeque<QueueEntry> {
         let segment = segments.get(id);
         let (queue, group) = (segment.queue.load(Relaxed), segment.group.load(Relaxed));
-        let class =
-            priority::class_of(segment.usage.filled_bytes.load(Relaxed), segment.weight.load(Relaxed));
-        segment.seal();
+        let class = priority::class_of(segment.usage.filled_bytes(), segment.weight.load(Relaxed));
         let fifo = (usize::from(queue) * GROUPS + usize::from(group)) * CLASSES + class;
         let fifo = &mut queues.fifos[fifo];
         if fifo.len() > 2 * segments.all.len() {
@@ -164,16 +176,12 @@ impl Policy {
     }
 
     /// Claims the segment that has been at that level for the longest time.
-    fn claim_garbage(
-        &self,
-        segments: &Segments,
-        queues: &mut Lists,
-        level: GarbageLevel,
-    ) -> Option<SegmentId> {
+    fn claim_garbage(&self, segments: &Segments, queues: &mut Lists, level: GarbageLevel) -> Option<Claim> {
         while let Some(id) = queues.garbage[level as usize].pop_front() {
             segments.get(id).listed.fetch_and(!level.bit(), Relaxed);
-            if has_garbage(segments, id, level) && segments.get(id).claim() {
-                return Some(id);
+            let claim = has_garbage(segments, id, level).then(|| segments.claim(id)).flatten();
+            if claim.is_some() {
+                return claim;
             }
         }
         None
@@ -184,7 +192,7 @@ impl Policy {
         &self,
         segments: &Segments,
         is_wanted: impl Fn(SegmentId) -> bool,
-    ) -> Option<SegmentId> {
+    ) -> Option<Claim> {
         let mut queues = self.queues();
         for level in GARBAGE_LEVELS.into_iter().rev() {
             while let Some(&id) = queues.garbage[level as usize].front() {
@@ -194,8 +202,9 @@ impl Policy {
                 }
                 queues.garbage[level as usize].pop_front();
                 segments.get(id).listed.fetch_and(!level.bit(), Relaxed);
-                if has_garbage && segments.get(id).claim() {
-                    return Some(id);
+                let claim = has_garbage.then(|| segments.claim(id)).flatten();
+                if claim.is_some() {
+                    return claim;
                 }
             }
         }
@@ -203,15 +212,15 @@ impl Policy {
     }
 
     /// Claims a mostly dead segment, to be compacted although there is enough memory.
-    pub(crate) fn claim_mostly_garbage(&self, segments: &Segments) -> Option<SegmentId> {
+    pub(crate) fn claim_mostly_garbage(&self, segments: &Segments) -> Option<Claim> {
         self.claim_garbage(segments, &mut self.queues(), GarbageLevel::ThreeQuarters)
     }
 
-    /// Takes a segment or run out of its queue early, since its items were deleted or replaced. False if another thread
+    /// Takes a segment or run out of its queue early, since its items were deleted or replaced. `None`: another thread
     /// has claimed it.
-    pub(crate) fn withdraw(&self, segments: &Segments, id: SegmentId) -> bool {
+    pub(crate) fn withdraw(&self, segments: &Segments, id: SegmentId) -> Option<Claim> {
         let _queues = self.queues();
-        segments.get(id).claim()
+        segments.claim(id)
     }
 
     /// Chooses the next victim: first dead segments, then garbage (most of it first), then what is due first. With
@@ -223,7 +232,7 @@ impl Policy {
         flush_mark: u32,
         only_dead: bool,
         evict: bool,
-    ) -> Option<(SegmentId, ReclaimMode)> {
+    ) -> Option<(Claim, ReclaimMode)> {
         let mut queues = self.queues();
         self.drop_stale_fronts(segments, &mut queues);
         let is_dead = |entry: &&QueueEntry| {
@@ -232,45 +241,44 @@ impl Policy {
         };
         let fronts = || queues.fifos.iter().filter_map(|fifo| fifo.front());
         if let Some(&entry) = fronts().find(is_dead) {
-            return segments.get(entry.id).claim().then_some((entry.id, ReclaimMode::Clear));
+            return Some((segments.claim(entry.id)?, ReclaimMode::Clear));
         }
         if only_dead {
             return None;
         }
-        if let Some(id) = GARBAGE_LEVELS
+        if let Some(claim) = GARBAGE_LEVELS
             .into_iter()
             .rev()
             .find_map(|level| self.claim_garbage(segments, &mut queues, level))
         {
-            return Some((id, ReclaimMode::Compact));
+            return Some((claim, ReclaimMode::Compact));
         }
         if !evict {
             return None;
         }
         let entry = *queues.fifos.iter().filter_map(|fifo| fifo.front()).min_by_key(|entry| entry.due)?;
         self.queues.clock.fetch_max(entry.due, Relaxed);
-        segments.get(entry.id).claim().then_some((entry.id, ReclaimMode::Evict))
+        Some((segments.claim(entry.id)?, ReclaimMode::Evict))
     }
 
     /// Claims the large item that is due first. Scans all of them; used only when their address space is exhausted.
-    pub(crate) fn next_run(&self, segments: &Segments) -> Option<SegmentId> {
+    pub(crate) fn next_run(&self, segments: &Segments) -> Option<Claim> {
         let queues = self.queues();
         let waiting = queues.fifos.iter().flatten();
         let runs = waiting.filter(|entry| segments.is_run(entry.id) && is_waiting(segments, entry));
-        let id = runs.min_by_key(|entry| entry.due)?.id;
-        segments.get(id).claim().then_some(id)
+        segments.claim(runs.min_by_key(|entry| entry.due)?.id)
     }
 
     /// Without eviction: claims the sealed segment with the most garbage, if that pays for moving the rest.
-    pub(crate) fn most_dead(&self, segments: &Segments) -> Option<SegmentId> {
+    pub(crate) fn claim_most_garbage(&self, segments: &Segments) -> Option<Claim> {
         let dead = |id: &SegmentId| {
             let segment = segments.get(*id);
-            segment.usage.filled_bytes.load(Relaxed).saturating_sub(segment.usage.live_bytes())
+            segment.usage.filled_bytes().saturating_sub(segment.usage.live_bytes())
         };
         let waiting = segments.log_ids().filter(|&id| segments.get(id).state() == SEALED);
         let id = waiting.max_by_key(dead)?;
         let enough = dead(&id) >= segments.segment_bytes as u64 / LEAST_GAIN_PART;
-        (enough && self.withdraw(segments, id)).then_some(id)
+        enough.then(|| self.withdraw(segments, id)).flatten()
     }
 
     fn queues(&self) -> MutexGuard<'_, Lists> {
@@ -289,7 +297,7 @@ impl Policy {
 
 fn is_waiting(segments: &Segments, entry: &QueueEntry) -> bool {
     let segment = segments.get(entry.id);
-    segment.generation.load(Relaxed) == entry.generation && segment.state() == SEALED
+    segment.generation() == entry.generation && segment.state() == SEALED
 }
 
 /// A sealed segment with fewer live bytes has reached that garbage level. The space that large items leave empty at its
@@ -297,7 +305,7 @@ fn is_waiting(segments: &Segments, entry: &QueueEntry) -> bool {
 /// full, can share another.
 #[inline]
 pub(crate) fn garbage_threshold_bytes(segments: &Segments, segment: &Segment, level: GarbageLevel) -> u64 {
-    let quarter_bytes = segment.usage.filled_bytes.load(Relaxed) / 4;
+    let quarter_bytes = segment.usage.filled_bytes() / 4;
     match level {
         GarbageLevel::Quarter => (quarter_bytes * 3).max(segments.segment_bytes as u64 / 2),
         GarbageLevel::ThreeQuarters => quarter_bytes,

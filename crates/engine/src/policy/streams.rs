@@ -49,7 +49,7 @@ impl Streams {
 
     /// The stream of a sealed segment's items.
     pub(crate) fn of_segment(&self, segment: &Segment) -> WriteStream {
-        let (filled_bytes, weight) = (segment.usage.filled_bytes.load(Relaxed), segment.weight.load(Relaxed));
+        let (filled_bytes, weight) = (segment.usage.filled_bytes(), segment.weight.load(Relaxed));
         WriteStream {
             queue: segment.queue(),
             group: segment.group.load(Relaxed).into(),

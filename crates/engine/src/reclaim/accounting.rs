@@ -1,52 +1,41 @@
 //! Accounting: counters of items that are linked and unlinked, and what follows when the last item of a segment dies.
 
-use std::sync::atomic::Ordering::{AcqRel, Relaxed};
-
 use crate::engine::Engine;
 use crate::handle::Guard;
-use crate::index::buckets::{Bucket, SlotRef};
-use crate::log::arena::Retired;
+use crate::index::buckets::{Bucket, SlotRef, Unlinked};
 use crate::log::item::{FETCHED, ItemRef};
 use crate::log::offset::Offset;
-use crate::log::segment::{SEALED, SegmentId, SegmentRef};
+use crate::log::segment::{DeadItem, OpenSegment, SEALED, SegmentId, SegmentRef};
 use crate::policy::queues::{GARBAGE_LEVELS, garbage_threshold_bytes};
 
 impl Guard<'_> {
     /// Removes an entry from the index, and accounts for its item.
-    pub(crate) fn unlink(&self, bucket: &Bucket<'_>, found: &SlotRef<'_>) {
-        bucket.remove(found, |overflow| self.engine().retire_overflow(overflow));
-        self.account_dead(
-            self.engine().arena.segments.segment_ref_at(found.entry.offset()),
-            self.item_ref(found.entry),
-        );
+    pub(crate) fn unlink<'t>(&'t self, bucket: &Bucket<'t>, found: SlotRef<'t>) {
+        self.account_dead(bucket.remove(found, |overflow| self.engine().retire_overflow(overflow)));
         self.count_item(-1);
     }
 
     /// Accounts for an item that the index no longer points to.
     #[inline]
-    pub(crate) fn account_dead(&self, segment_ref: SegmentRef<'_>, raw: ItemRef<'_>) {
+    pub(crate) fn account_dead<'t>(&'t self, unlinked: Unlinked<'t>) {
         let engine = self.engine();
-        let (bytes, accounted_bytes) = (raw.size() as u64, raw.accounted_bytes());
-        raw.mark_dead();
+        let DeadItem { raw, bytes, segment_ref, dead_bytes } = self.mark_dead(unlinked);
+        let accounted_bytes = raw.accounted_bytes();
         let counters = self.counters();
         let queue = &counters.queues[segment_ref.queue()];
         queue.items.add(-1);
         queue.live_bytes.add(-(bytes as i64));
         counters.bytes.add(-i64::from(accounted_bytes));
         let SegmentRef { segment, id, is_run } = segment_ref;
-        // The thread that counts the last byte knows that all other items are unlinked as well.
-        let dead = segment.usage.dead_bytes.fetch_add(bytes, AcqRel) + bytes;
         if is_run {
             // Unless another thread has claimed it, which will find the item unlinked.
-            if engine.policy.withdraw(&engine.arena.segments, id) {
-                engine.arena.retire(Retired::Run(id));
-            }
+            engine.retire_unclaimed(id);
         } else if segment.state() == SEALED {
-            let left = segment.usage.filled_bytes.load(Relaxed) - dead;
+            let left = segment.usage.filled_bytes() - dead_bytes;
             // Between the count and the check of its state the segment may have been reopened and sealed. From here on
             // this guard prevents that.
             if left == 0 && segment.usage.live_bytes() == 0 {
-                engine.retire_dead(id);
+                engine.retire_unclaimed(id);
                 return;
             }
             for level in GARBAGE_LEVELS {
@@ -71,22 +60,14 @@ impl Guard<'_> {
     }
 
     /// Accounts for an item that was copied to another place.
-    pub(crate) fn count_moved(&self, from: Offset, old: ItemRef<'_>, to: Offset, new: ItemRef<'_>) {
-        let engine = self.engine();
-        old.mark_dead();
-        let bytes = new.size() as u64;
-        engine
-            .arena
-            .segments
-            .get(engine.arena.segments.id_at(from))
-            .usage
-            .dead_bytes
-            .fetch_add(bytes, Relaxed);
-        let (from, to) = (engine.arena.queue_at(from), engine.arena.queue_at(to));
+    pub(crate) fn count_moved<'t>(&'t self, unlinked: Unlinked<'t>, to: Offset) {
+        let DeadItem { bytes, segment_ref, .. } = self.mark_dead(unlinked);
+        let bytes = bytes as i64;
+        let (from, to) = (segment_ref.queue(), self.engine().arena.queue_at(to));
         self.counters().queues[from].items.add(-1);
-        self.counters().queues[from].live_bytes.add(-(bytes as i64));
+        self.counters().queues[from].live_bytes.add(-bytes);
         self.counters().queues[to].items.add(1);
-        self.counters().queues[to].live_bytes.add(bytes as i64);
+        self.counters().queues[to].live_bytes.add(bytes);
     }
 
     pub(crate) fn count_reclaimed(&self, offset: Offset, raw: ItemRef<'_>) {
@@ -119,16 +100,17 @@ impl Guard<'_> {
         let items = self.handle.unreported_items.take();
         let engine = self.engine();
         let retire = |overflow| engine.retire_overflow(overflow);
-        engine.index.report(items, &engine.arena.budget, self, retire);
+        engine.index.report(self.pinned(), items, &engine.arena.budget, self, retire);
     }
 }
 
 impl Engine {
     /// Seals a full segment: it goes to the end of its queue, unless all of it has died meanwhile.
-    pub(crate) fn seal(&self, id: SegmentId) {
-        self.policy.seal(&self.arena.segments, id);
+    pub(crate) fn seal(&self, open: OpenSegment) {
+        let id = open.id();
+        self.policy.seal(&self.arena.segments, open);
         if self.arena.segments.get(id).usage.live_bytes() == 0 {
-            self.retire_dead(id);
+            self.retire_unclaimed(id);
         }
     }
 
@@ -137,15 +119,16 @@ impl Engine {
         let mut is_any = false;
         while let Some(open) = self.parked.take() {
             is_any = true;
-            open.close_all(&self.arena).for_each(|id| self.seal(id));
+            open.close_all(&self.arena).for_each(|open| self.seal(open));
         }
         is_any
     }
 
-    /// Retires a sealed segment without live bytes, as seen under this guard, unless another thread has claimed it.
-    fn retire_dead(&self, id: SegmentId) {
-        if self.policy.withdraw(&self.arena.segments, id) {
-            self.arena.retire_segment(id);
+    /// Retires a sealed segment or run without live bytes, as seen under this guard, unless another thread has claimed
+    /// it.
+    pub(crate) fn retire_unclaimed(&self, id: SegmentId) {
+        if let Some(claim) = self.policy.withdraw(&self.arena.segments, id) {
+            self.retire(claim);
         }
     }
 }

@@ -3,10 +3,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::handle::Guard;
-use crate::index::buckets::{Bucket, Entry, SlotRef};
+use crate::index::buckets::{Bucket, SlotRef};
 use crate::index::hash::Hash;
 use crate::inspect::stats::QueueCounters;
-use crate::log::arena::Retired;
 use crate::log::item::FETCHED;
 use crate::log::segment::{MAIN, SMALL};
 use crate::policy::priority;
@@ -19,8 +18,8 @@ const ACTIVE_SECS: u32 = 60;
 
 impl Guard<'_> {
     /// Evicts a live item, and adds its key to the ghost.
-    pub(super) fn evict(&self, bucket: &Bucket<'_>, hash: Hash, found: &SlotRef<'_>, from: usize) {
-        let (offset, raw) = (found.entry.offset(), self.item_ref(found.entry));
+    pub(super) fn evict<'t>(&'t self, bucket: &Bucket<'t>, hash: Hash, found: SlotRef<'t>, from: usize) {
+        let (offset, raw) = (found.entry.offset(), self.item_ref(&found));
         let policy = &self.engine().policy;
         policy.ghost.remember(hash, from);
         let items = self.engine().index.items();
@@ -37,25 +36,27 @@ impl Guard<'_> {
         counters.evicted_unfetched.add(i64::from(!fetched));
         queue.evicted_unfetched.add(i64::from(!fetched));
         counters.evicted_active.add(i64::from(fetched && idle_secs < ACTIVE_SECS));
-        self.record_eviction(offset, idle_secs);
+        self.record_eviction(&found, idle_secs);
         self.unlink(bucket, found);
     }
 
     /// Reclaims a run, which holds one item: evicts it, or puts it into the main queue. Returns the memory examined.
     pub(super) fn reclaim_run(&self, victim: Victim) -> usize {
         let engine = self.engine();
-        let raw = self.item_ref_at(victim.next);
+        let at = victim.walk.next();
+        let Some(located) = victim.walk.walk(self.pinned(), &engine.arena.region).next() else { return 0 };
+        let raw = located.raw();
         let hash = self.prepare(raw.key());
-        let bucket = engine.index.lock(hash);
-        if let Some(found) = bucket.find(hash, |entry| entry.offset() == victim.next) {
-            let segment = engine.arena.segments.get(victim.id);
+        let bucket = engine.index.lock(self.pinned(), hash);
+        if let Some(found) = bucket.find(hash, |found| found.entry.offset() == at) {
+            let segment = engine.arena.segments.get(victim.walk.id());
             let from = segment.queue();
-            if engine.liveness(victim.next, raw, self.now()).is_err() {
-                self.drop_dead(&bucket, &found);
+            if engine.liveness(at, raw, self.now()).is_err() {
+                self.drop_dead(&bucket, found);
             } else if victim.mode != ReclaimMode::Evict || found.entry.uses() > 0 {
                 let is_evicted = victim.mode == ReclaimMode::Evict;
                 let uses = if is_evicted { 0 } else { found.entry.uses() };
-                bucket.replace(&found, Entry::new(hash, victim.next, uses));
+                bucket.set_uses(&found, hash, uses);
                 if is_evicted {
                     segment.weight.store(priority::of_uses(found.entry.uses()), Relaxed);
                     segment.queue.store(MAIN as u8, Relaxed);
@@ -66,14 +67,15 @@ impl Guard<'_> {
                     };
                     moves.add(1);
                 }
-                engine.policy.seal(&engine.arena.segments, victim.id);
+                engine.policy.requeue(&engine.arena.segments, victim.walk.into_claim());
                 return 64;
             } else {
-                self.evict(&bucket, hash, &found, from);
+                self.evict(&bucket, hash, found, from);
             }
         }
         drop(bucket);
-        engine.arena.retire(Retired::Run(victim.id));
-        victim.next.bytes_to(victim.end)
+        let examined_bytes = victim.walk.left_bytes();
+        engine.retire(victim.walk.into_claim());
+        examined_bytes
     }
 }

@@ -7,32 +7,32 @@ use crate::index::buckets::{Bucket, SlotRef};
 use crate::index::hash::Hash;
 use crate::log::item::DEAD;
 use crate::log::offset::Offset;
-use crate::log::segment::{SEALED, SegmentId};
+use crate::log::segment::SegmentId;
+use crate::log::walk::Bookmark;
 
 /// The position of the background search for expired items.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Crawl {
     id: SegmentId,
-    generation: u32,
     /// `None`: at its first item.
-    offset: Option<Offset>,
+    reached: Option<Bookmark>,
 }
 
 impl Guard<'_> {
     /// Removes an item that has expired or was flushed, if it is still where it was found.
     #[cold]
     pub(crate) fn reap(&self, hash: Hash, offset: Offset) {
-        let bucket = self.engine().index.lock(hash);
-        let Some(found) = bucket.find(hash, |entry| entry.offset() == offset) else { return };
-        let raw = self.item_ref(found.entry);
+        let bucket = self.engine().index.lock(self.pinned(), hash);
+        let Some(found) = bucket.find(hash, |found| found.entry.offset() == offset) else { return };
+        let raw = self.item_ref(&found);
         if self.engine().liveness(offset, raw, self.now()).is_err() {
-            self.drop_dead(&bucket, &found);
+            self.drop_dead(&bucket, found);
         }
     }
 
     /// Drops an item that has expired or was flushed.
-    pub(super) fn drop_dead(&self, bucket: &Bucket<'_>, found: &SlotRef<'_>) {
-        self.count_reclaimed(found.entry.offset(), self.item_ref(found.entry));
+    pub(super) fn drop_dead<'t>(&'t self, bucket: &Bucket<'t>, found: SlotRef<'t>) {
+        self.count_reclaimed(found.entry.offset(), self.item_ref(&found));
         self.unlink(bucket, found);
     }
 
@@ -47,38 +47,31 @@ impl Guard<'_> {
         for _ in engine.arena.segments.ids() {
             let segment = engine.arena.segments.get(crawl.id);
             let is_run = engine.arena.segments.is_run(crawl.id);
-            // A run that is not sealed may be in limbo, and be freed at any moment.
-            let is_walkable = if is_run {
-                segment.state() == SEALED
-            } else {
-                // Items without an expiry may have been touched. With eviction, expired ones among them are left to
-                // their queue.
-                segment.is_walkable() && (segment.group.load(Relaxed) != 0 || !engine.evict)
-            };
-            if is_walkable {
-                // Read after the state, which was seen under this guard: the items do not move in this generation.
-                let generation = segment.generation.load(Relaxed);
-                let reached = crawl.offset.filter(|_| generation == crawl.generation);
-                let mut at = reached.unwrap_or_else(|| engine.arena.segments.first(crawl.id));
-                crawl.generation = generation;
-                let end = engine.arena.segments.end(crawl.id);
-                while at < end && left > 0 {
-                    let raw = self.item_ref_at(at);
+            // Items without an expiry may have been touched. With eviction, expired ones among them are left to their
+            // queue.
+            let is_searched = is_run || segment.group.load(Relaxed) != 0 || !engine.evict;
+            let walk = || engine.arena.walk(self.pinned(), crawl.id, crawl.reached);
+            if let Some(mut walk) = is_searched.then(walk).flatten() {
+                while left > 0
+                    && let Some(located) = walk.next()
+                {
+                    let raw = located.raw();
                     if raw.marks() & DEAD == 0 && raw.expiry().is_past(self.now()) {
-                        self.reap(self.prepare(raw.key()), at);
+                        self.reap(self.prepare(raw.key()), located.offset());
                         self.counters().crawler_reclaimed.add(1);
                     }
                     self.counters().crawler_checked.add(1);
-                    // A run has one item.
-                    at = if is_run { end } else { at.after(raw) };
                     left -= 1;
+                    if is_run {
+                        break;
+                    }
                 }
-                if at < end {
-                    crawl.offset = Some(at);
+                if !is_run && !walk.is_at_end() {
+                    crawl.reached = Some(walk.bookmark());
                     break;
                 }
             }
-            crawl = Crawl { id: engine.arena.segments.next_id(crawl.id), generation: 0, offset: None };
+            crawl = Crawl { id: engine.arena.segments.next_id(crawl.id), reached: None };
             walked += 1;
             // An empty segment costs as much as an item.
             left = left.saturating_sub(1);

@@ -9,8 +9,7 @@ use crate::engine::Engine;
 use crate::handle::Guard;
 use crate::log::allocator::WriteStream;
 use crate::log::holes::HoleMap;
-use crate::log::item::DEAD;
-use crate::log::segment::{GROUPS, SegmentId};
+use crate::log::segment::{Claim, GROUPS, HeldSegment, SegmentId};
 use crate::policy::queues::ReclaimMode;
 use crate::reclaim::Reclaimer;
 use crate::reclaim::pressure::Pressure;
@@ -23,9 +22,7 @@ const REFUSALS_MAX: u32 = 8;
 
 /// A segment whose holes are mapped, and will be filled once nobody reads there any more.
 pub(crate) struct PendingRefill {
-    pub(super) id: SegmentId,
-    /// The guards that may read there were pinned in this epoch or an earlier one.
-    epoch: u64,
+    pub(super) held: HeldSegment,
     pub(super) hole_map: HoleMap,
     /// How often another stream took a segment meanwhile.
     refusals: u32,
@@ -41,15 +38,15 @@ impl Reclaimer {
         bytes: usize,
     ) -> Option<PendingRefill> {
         let pending_refill = self.pending_refill.as_mut()?;
-        let segment = engine.arena.segments.get(pending_refill.id);
+        let segment = engine.arena.segments.get(pending_refill.held.id());
         let is_useless = if segment.flush_mark.load(Relaxed) != flush_mark {
             true
         } else if engine.policy.streams.of_segment(segment) != stream {
             pending_refill.refusals += 1;
             pending_refill.refusals == REFUSALS_MAX
-        } else if engine.arena.epochs.horizon() <= pending_refill.epoch {
+        } else if !pending_refill.held.is_unread(&engine.arena.epochs) {
             false
-        } else if pending_refill.hole_map.holes.has_room(bytes) {
+        } else if pending_refill.hole_map.has_room(bytes) {
             return self.pending_refill.take();
         } else {
             segment.has_unfilled_holes.store(true, Relaxed);
@@ -66,7 +63,7 @@ impl Reclaimer {
     fn may_refill(&self, engine: &Engine, id: SegmentId) -> bool {
         let segments = &engine.arena.segments;
         let segment = segments.get(id);
-        let filled_bytes = segment.usage.filled_bytes.load(Relaxed) as usize;
+        let filled_bytes = segment.usage.filled_bytes() as usize;
         engine.evict
             && !engine.is_crowded
             && self.pending_refill.is_none()
@@ -93,29 +90,30 @@ impl Reclaimer {
     /// A victim to reclaim although there is enough memory, so that unused memory need not be touched.
     fn victim_ahead(&self, engine: &Engine, is_refill: bool) -> Option<Victim> {
         let segments = &engine.arena.segments;
-        let id = if is_refill && engine.is_under(Pressure::Nearing) {
+        let claim = if is_refill && engine.is_under(Pressure::Nearing) {
             engine.policy.claim_garbage_if(segments, |id| self.may_refill(engine, id))
         } else if engine.is_under(Pressure::Growing) {
             engine.policy.claim_mostly_garbage(segments)
         } else {
             None
         };
-        let id = id?;
-        Some(engine.victim(id, self.mode(engine, id, ReclaimMode::Compact)))
+        let claim = claim?;
+        let mode = self.mode(engine, claim.id(), ReclaimMode::Compact);
+        Some(engine.victim(claim, mode))
     }
 
     /// Makes the victim, whose holes are mapped, the pending refill.
-    pub(super) fn await_unpins(&mut self, engine: &Engine, id: SegmentId) {
-        let epoch = engine.arena.segments.hold_for_refill(id, &engine.arena.epochs);
+    pub(super) fn await_unpins(&mut self, engine: &Engine, claim: Claim) {
+        let held = engine.arena.segments.hold_for_refill(claim, &engine.arena.epochs);
         let hole_map = std::mem::take(&mut self.hole_map);
-        self.pending_refill = Some(PendingRefill { id, epoch, hole_map, refusals: 0 });
+        self.pending_refill = Some(PendingRefill { held, hole_map, refusals: 0 });
     }
 
     /// Returns the pending refill to its queue.
     pub(super) fn put_pending_refill_back(&mut self, engine: &Engine) -> bool {
-        let pending_refill = self.pending_refill.take();
-        let segments = &engine.arena.segments;
-        pending_refill.inspect(|refill| engine.policy.put_back(segments, refill.id)).is_some()
+        let Some(pending_refill) = self.pending_refill.take() else { return false };
+        engine.policy.put_back(&engine.arena.segments, pending_refill.held.into_claim());
+        true
     }
 }
 
@@ -124,17 +122,14 @@ impl Guard<'_> {
     pub(super) fn find_holes(&self, victim: &mut Victim) {
         let arena = &self.engine().arena;
         let mut reclaimer = self.handle.reclaimer.borrow_mut();
-        if victim.next == arena.segments.first(victim.id) {
-            reclaimer.hole_map = HoleMap::of(victim.next);
-        }
+        let mut walk = victim.walk.walk(self.pinned(), &arena.region);
+        let mut is_first = victim.walk.next() == arena.segments.items(victim.walk.id()).0;
         for _ in 0..BATCH {
-            let raw = self.item_ref_at(victim.next);
-            arena.region.prefetch(victim.next.bytes() + AHEAD_ITEMS * raw.size());
-            reclaimer.hole_map.note(victim.next, raw.size(), raw.marks() & DEAD != 0);
-            victim.next = victim.next.after(raw);
-            if victim.next >= victim.end {
-                break;
-            }
+            let at = walk.bookmark().at();
+            let Some(bytes) = reclaimer.hole_map.note_next(&mut walk, is_first) else { break };
+            arena.region.prefetch(at.bytes() + AHEAD_ITEMS * bytes);
+            is_first = false;
         }
+        victim.walk.seek_after(&walk);
     }
 }

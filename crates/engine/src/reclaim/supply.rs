@@ -8,10 +8,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::engine::Engine;
 use crate::handle::Guard;
-use crate::log::allocator::{AllocRequest, Allocation, Allocator, NeedSegment, OpenTerms};
+use crate::log::allocator::{AllocRequest, Allocator, NeedSegment, OpenTerms};
+use crate::log::fresh::Allocation;
 use crate::log::item::ItemRef;
 use crate::log::runs::{AllocError, Run};
-use crate::log::segment::SegmentId;
+use crate::log::segment::FreeSegment;
 use crate::mem::region::PAGE_BYTES;
 use crate::policy::queues::ReclaimMode;
 use crate::policy::streams::closes_secs;
@@ -164,11 +165,15 @@ impl Guard<'_> {
                     // The live items get the weight that they would have as copies.
                     let weight =
                         refill.hole_map.live_items * engine.policy.insert_priority.at_first(stream.queue);
-                    let id = refill.id;
-                    allocator.open_holes(arena, id, refill.hole_map, weight, &terms);
+                    let id = refill.held.id();
+                    allocator.open_holes(arena, refill.held, refill.hole_map, weight, &terms);
                     Some(id)
                 }
-                None => engine.take_segment(purpose).inspect(|&id| allocator.open(arena, id, &terms)),
+                None => engine.take_segment(purpose).map(|free| {
+                    let id = free.id();
+                    allocator.open(arena, free, &terms);
+                    id
+                }),
             };
             if let Some(id) = opened {
                 engine.policy.note_opened(arena.segments.get(id));
@@ -218,7 +223,7 @@ impl Guard<'_> {
             None if engine.evict => {
                 let runs = iter::from_fn(|| engine.policy.next_run(&engine.arena.segments)).take(RUNS_STEP);
                 let looked_at =
-                    runs.fold(0, |sum, id| sum + self.reclaim_run(engine.victim(id, ReclaimMode::Evict)));
+                    runs.fold(0, |sum, run| sum + self.reclaim_run(engine.victim(run, ReclaimMode::Evict)));
                 if looked_at > 0 || engine.arena.has_runs_in_limbo() {
                     return Err(WriteError::TryAgain);
                 }
@@ -232,8 +237,8 @@ impl Guard<'_> {
     }
 
     /// Charges more memory for a run that has some.
-    pub(crate) fn charge(&self, id: SegmentId, memory_bytes: usize, bytes: usize) -> Result<(), WriteError> {
-        let extend = || self.engine().arena.extend_run(id, memory_bytes as u64, bytes as u64);
+    pub(crate) fn charge(&self, run: &Run, memory_bytes: usize, bytes: usize) -> Result<(), WriteError> {
+        let extend = || self.engine().arena.extend_run(run, memory_bytes as u64, bytes as u64);
         let take = || if extend() { Ok(()) } else { Err(AllocError::Memory) };
         take().or_else(|error| self.make_room(error, bytes, take))
     }
@@ -272,7 +277,7 @@ impl Guard<'_> {
 
 impl Engine {
     /// Takes a free segment from the pool, or gives memory to a new one.
-    fn take_segment(&self, purpose: Purpose) -> Option<SegmentId> {
+    fn take_segment(&self, purpose: Purpose) -> Option<FreeSegment> {
         if !self.evict && !self.is_under(Pressure::Low) {
             self.over_provisioning.forget();
         }

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::engine::Engine;
 use crate::handle::Guard;
-use crate::log::offset::Offset;
-use crate::log::segment::SegmentId;
+use crate::log::segment::Claim;
+use crate::log::walk::ClaimedWalk;
 use crate::policy::queues::ReclaimMode;
 
 /// Bytes of victims that one request examines before it lets other connections run: a hundred microseconds with small
@@ -17,12 +17,9 @@ pub(super) const BATCH: usize = 8;
 pub(super) const AHEAD_ITEMS: usize = 20;
 
 /// A segment or run that is being reclaimed.
-#[derive(Clone, Copy)]
 pub(crate) struct Victim {
-    pub(crate) id: SegmentId,
+    pub(super) walk: ClaimedWalk,
     pub(super) mode: ReclaimMode,
-    pub(super) next: Offset,
-    pub(super) end: Offset,
 }
 
 /// What may be reclaimed.
@@ -44,19 +41,19 @@ impl Guard<'_> {
         while done < bytes_max.max(1) {
             let in_hand = self.handle.reclaimer.borrow_mut().victim.take();
             let Some(mut victim) = in_hand.or_else(|| self.choose_victim(scope)) else { break };
-            let before = victim.next;
-            if self.engine().arena.segments.is_run(victim.id) {
+            let before = victim.walk.next();
+            if self.engine().arena.segments.is_run(victim.walk.id()) {
                 done += self.reclaim_run(victim);
                 continue;
             }
             if victim.mode == ReclaimMode::Refill {
                 self.find_holes(&mut victim);
-                done += before.bytes_to(victim.next);
+                done += before.bytes_to(victim.walk.next());
                 let mut reclaimer = self.handle.reclaimer.borrow_mut();
-                if victim.next < victim.end {
+                if !victim.walk.is_at_end() {
                     reclaimer.victim = Some(victim);
                 } else {
-                    reclaimer.await_unpins(self.engine(), victim.id);
+                    reclaimer.await_unpins(self.engine(), victim.walk.into_claim());
                     self.counters().refilled.add(1);
                 }
                 continue;
@@ -66,15 +63,16 @@ impl Guard<'_> {
                     // Waits for space.
                     self.handle.reclaimer.borrow_mut().victim = Some(victim);
                 } else {
-                    self.engine().policy.put_back(&self.engine().arena.segments, victim.id);
+                    let claim = victim.walk.into_claim();
+                    self.engine().policy.put_back(&self.engine().arena.segments, claim);
                 }
                 break;
             }
-            done += before.bytes_to(victim.next);
-            if victim.next < victim.end {
+            done += before.bytes_to(victim.walk.next());
+            if !victim.walk.is_at_end() {
                 self.handle.reclaimer.borrow_mut().victim = Some(victim);
             } else {
-                self.engine().arena.retire_segment(victim.id);
+                self.engine().retire(victim.walk.into_claim());
                 // Choosing a victim took work even if only its empty tail was left.
                 done += 64;
             }
@@ -91,24 +89,26 @@ impl Guard<'_> {
         let mark = engine.flush_mark.load(Relaxed);
         let only_dead = scope == ReclaimScope::DeadOnly;
         let next = || engine.policy.next_victim(segments, self.now(), mark, only_dead, engine.evict);
-        let most_dead = || Some((engine.policy.most_dead(segments)?, ReclaimMode::Compact));
+        let claim_most_garbage = || Some((engine.policy.claim_most_garbage(segments)?, ReclaimMode::Compact));
         let mut reclaimer = self.handle.reclaimer.borrow_mut();
-        let (id, mode) = match next() {
-            Some((id, mode)) => (id, reclaimer.mode(engine, id, mode)),
+        let (claim, mode) = match next() {
+            Some((claim, mode)) => {
+                let mode = reclaimer.mode(engine, claim.id(), mode);
+                (claim, mode)
+            }
             None if only_dead => return None,
-            None if !engine.evict => most_dead()?,
+            None if !engine.evict => claim_most_garbage()?,
             // There is no other victim: the pending refill has to be reclaimed after all.
             None if reclaimer.put_pending_refill_back(engine) => next()?,
             None => return None,
         };
-        Some(engine.victim(id, mode))
+        Some(engine.victim(claim, mode))
     }
 }
 
 impl Engine {
     /// Makes a victim of a claimed segment.
-    pub(super) fn victim(&self, id: SegmentId, mode: ReclaimMode) -> Victim {
-        let segments = &self.arena.segments;
-        Victim { id, mode, next: segments.first(id), end: segments.end(id) }
+    pub(super) fn victim(&self, claim: Claim, mode: ReclaimMode) -> Victim {
+        Victim { walk: ClaimedWalk::new(&self.arena.segments, claim), mode }
     }
 }

@@ -4,9 +4,12 @@
 
 use super::*;
 
+/// The items of these tests are numbers: nothing is read that could be reused.
+const PINNED: Pinned<'static> = Pinned::OF_NOTHING;
+
 impl<H: Fn(usize) -> Hash> Items for H {
-    fn hash_at(&self, offset: Offset) -> Hash {
-        self(offset.bytes())
+    fn hash_of(&self, found: &SlotRef<'_>) -> Hash {
+        self(found.entry.offset().bytes())
     }
 
     fn prefetch(&self, _offset: Offset) {}
@@ -42,18 +45,18 @@ fn hash(tag: u64, bucket: u64) -> Hash {
 }
 
 fn insert(index: &Index, budget: &Budget, hash: Hash, offset: usize) {
-    assert!(index.lock(hash).insert(Entry::new(hash, offset.into(), 0), budget));
+    assert!(index.lock(PINNED, hash).insert(hash, offset.into(), budget).is_ok());
 }
 
 fn finds(index: &Index, hash: Hash, offset: usize) -> bool {
-    index.find(hash, |entry| entry.offset() == offset).is_some()
+    index.find(PINNED, hash, |found| found.entry.offset() == offset).is_some()
 }
 
 fn remove(index: &Index, hash: Hash, offset: usize) -> Vec<u32> {
     let mut retired = Vec::new();
-    let bucket = index.lock(hash);
-    let found = bucket.find(hash, |entry| entry.offset() == offset).expect("an entry to remove");
-    bucket.remove(&found, |overflow| retired.push(overflow));
+    let bucket = index.lock(PINNED, hash);
+    let found = bucket.find(hash, |found| found.entry.offset() == offset).expect("an entry to remove");
+    let _ = bucket.remove(found, |overflow| retired.push(overflow));
     retired
 }
 
@@ -72,12 +75,12 @@ fn holds_what_a_set_holds_while_it_grows_and_chains_come_and_go() {
             let offset = (round + 1) * 8;
             insert(&index, &budget, hash_at(offset), offset);
             offsets.push(offset);
-            index.report(1, &budget, &hash_at, |overflow| index.reuse_overflow(overflow));
+            index.report(PINNED, 1, &budget, &hash_at, |overflow| index.reuse_overflow(overflow));
         } else {
             let offset = offsets.swap_remove((random >> 33) as usize % offsets.len());
             remove(&index, hash_at(offset), offset).into_iter().for_each(|gone| index.reuse_overflow(gone));
             assert!(!finds(&index, hash_at(offset), offset));
-            index.report(-1, &budget, &hash_at, |overflow| index.reuse_overflow(overflow));
+            index.report(PINNED, -1, &budget, &hash_at, |overflow| index.reuse_overflow(overflow));
         }
         if round % 997 == 0 {
             assert!(offsets.iter().all(|&offset| finds(&index, hash_at(offset), offset)), "round {round}");
@@ -104,6 +107,7 @@ fn every_bucket_is_split_off_the_right_one() {
 }
 
 #[cfg(loom)]
+#[allow(unsafe_code)]
 mod orders {
     use super::*;
     use loom::sync::Arc;
@@ -181,7 +185,13 @@ mod orders {
                 let index = Arc::clone(&index);
                 move || assert!(finds(&index, hash(3, 1), 24) && finds(&index, hash(2, 0), 16))
             });
-            index.report(3, &budget, &|offset| hash(offset as u64 / 8, offset as u64 / 8 & 1), |_| {});
+            index.report(
+                PINNED,
+                3,
+                &budget,
+                &|offset| hash(offset as u64 / 8, offset as u64 / 8 & 1),
+                |_| {},
+            );
             assert!(index.bucket_count() >= 2);
             reader.join().unwrap();
         });
@@ -200,7 +210,7 @@ mod orders {
                 let index = Arc::clone(&index);
                 move || assert!(finds(&index, hash(4, 0), 32))
             });
-            assert!(index.split(&budget, &|offset| hash_of(offset as u64 / 8), &mut |_| {}));
+            assert!(index.split(PINNED, &budget, &|offset| hash_of(offset as u64 / 8), &mut |_| {}));
             insert(&index, &budget, hash(5, 0), 40);
             reader.join().unwrap();
         });
@@ -218,7 +228,13 @@ mod orders {
                 let index = Arc::clone(&index);
                 move || remove(&index, hash(3, 1), 24)
             });
-            index.report(3, &budget, &|offset| hash(offset as u64 / 8, offset as u64 / 8 & 1), |_| {});
+            index.report(
+                PINNED,
+                3,
+                &budget,
+                &|offset| hash(offset as u64 / 8, offset as u64 / 8 & 1),
+                |_| {},
+            );
             writer.join().unwrap();
             assert!(!finds(&index, hash(3, 1), 24), "removed");
             assert!(finds(&index, hash(1, 1), 8), "left");
@@ -240,20 +256,21 @@ mod orders {
             let reader = thread::spawn({
                 let (index, epochs, memory) = (Arc::clone(&index), Arc::clone(&epochs), Arc::clone(&memory));
                 move || {
-                    epochs.pin(0);
-                    let found = index.find(hash(1, 0), |_| true).expect("it is always there").entry;
+                    // SAFETY: its only pin.
+                    let pin = unsafe { epochs.pin(0) };
+                    let found =
+                        index.find(pin.proof(), hash(1, 0), |_| true).expect("it is always there").entry;
                     assert_eq!(
                         memory[found.offset().bytes() / 8 - 1].load(Relaxed),
                         1,
                         "read after it was freed"
                     );
-                    epochs.unpin(0);
                 }
             });
             memory[1].store(1, Relaxed);
-            let bucket = index.lock(hash(1, 0));
+            let bucket = index.lock(PINNED, hash(1, 0));
             let found = bucket.find(hash(1, 0), |_| true).unwrap();
-            bucket.replace(&found, Entry::new(hash(1, 0), 16.into(), 0));
+            let _ = bucket.replace(found, hash(1, 0), 16.into(), 0);
             drop(bucket);
             let tag = epochs.retire();
             if epochs.horizon() > tag {
@@ -289,20 +306,20 @@ mod orders {
             let reader = thread::spawn({
                 let (epochs, shared) = (Arc::clone(&epochs), Arc::clone(&shared));
                 move || {
-                    epochs.pin(0);
+                    // SAFETY: its only pin.
+                    let _pin = unsafe { epochs.pin(0) };
                     if shared.0.load(Acquire) == 1 {
                         assert_eq!(shared.1.load(Relaxed), 1, "read after it was freed");
                     }
-                    epochs.unpin(0);
                 }
             });
             let writer = thread::spawn({
                 let (epochs, shared) = (Arc::clone(&epochs), Arc::clone(&shared));
                 move || {
-                    epochs.pin(1);
+                    // SAFETY: its only pin.
+                    let _pin = unsafe { epochs.pin(1) };
                     shared.0.store(0, Release);
                     *shared.2.lock().unwrap() = epochs.retire();
-                    epochs.unpin(1);
                 }
             });
             let horizon = epochs.horizon();
