@@ -140,7 +140,7 @@ impl Policy {
         segment.seal();
         let fifo = (usize::from(queue) * GROUPS + usize::from(group)) * CLASSES + class;
         let fifo = &mut queues.fifos[fifo];
-        if fifo.len() > 2 * segments.all.len() {
+        if fifo.len() > 2 * segments.used_count() {
             fifo.retain(|entry| is_waiting(segments, entry));
         }
         fifo

@@ -1,14 +1,24 @@
-//! How much address space the cache may set aside, where a limit is set (`ulimit -v`, `RLIMIT_AS`).
+//! How much address space the cache sets aside.
 
 use std::fs;
 
+use larder_engine::Reservation;
 use rustix::process::{Resource, getrlimit};
 
-/// What is left for the cache when `threads` have what they need, and connections some; `u64::MAX` without a limit.
-pub fn left_bytes(threads: usize) -> u64 {
-    let Some(limit_bytes) = getrlimit(Resource::As).current else { return u64::MAX };
+use crate::startup::machine_memory;
+
+/// For a cache of `memory_bytes`: as much as the machine's memory could fill, so that `cache_memlimit` can raise the
+/// limit so far. Where the process has a limit (`ulimit -v`, `ulimit -d`), a few times the memory, of what that leaves
+/// when `threads` have what they need, and connections some.
+pub fn reservation(memory_bytes: u64, threads: usize) -> Reservation {
+    let limits = [Resource::As, Resource::Data].into_iter().filter_map(|resource| getrlimit(resource).current);
+    let memory_bytes_max = machine_memory::memory_bytes();
+    let Some(limit_bytes) = limits.min() else {
+        return Reservation { memory_bytes_max, address_space_bytes: u64::MAX };
+    };
     let own_bytes = threads as u64 * THREAD_BYTES + CONNECTIONS_BYTES;
-    limit_bytes.saturating_sub(used_bytes() + own_bytes)
+    let modest = Reservation::modest(memory_bytes, limit_bytes.saturating_sub(used_bytes() + own_bytes));
+    Reservation { memory_bytes_max: modest.memory_bytes_max.min(memory_bytes_max), ..modest }
 }
 
 /// Of the whole process (proc(5), /proc/pid/statm); 0 where that is not told.
