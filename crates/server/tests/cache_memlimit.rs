@@ -9,7 +9,7 @@ use larder_conformance::server::{self, Server, eventually};
 const MIB: u64 = 1 << 20;
 
 /// Some share segments and some have runs of their own; together 604 MB.
-const VALUES: [(&str, u64, usize); 2] = [("small", 50_000, 8_000), ("large", 2_000, 102_000)];
+const VALUES: [(&str, u64, usize); 2] = [("small", 20_000, 20_000), ("large", 2_000, 102_000)];
 
 fn larderd() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_larderd"))
