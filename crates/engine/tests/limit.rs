@@ -173,3 +173,17 @@ fn without_eviction_a_raised_limit_holds_more() {
     cache.fill(200 << 20);
     assert_eq!(cache.found().0, cache.model.len());
 }
+
+/// No segment of the log proper was ever in use.
+#[test]
+fn large_items_alone_are_maintained() {
+    let mut cache = Modelled::new(true);
+    let mut background = cache.engine.handle().unwrap();
+    background.maintain(NOW, 4096);
+    cache.turn(|guard| {
+        let stored = guard.store(guard.prepare(b"large"), &Store::set(b"large", &[7; 500_000]));
+        matches!(stored, Stored::Stored { .. })
+    });
+    background.maintain(NOW, 4096);
+    assert_eq!(cache.engine.segment_report().pieces.len(), 1);
+}

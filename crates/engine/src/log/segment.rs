@@ -267,7 +267,7 @@ pub(crate) struct Segments {
 
 impl Segments {
     pub(crate) fn new(log_segments: u32, run_segments: u32, segment_bytes: usize) -> io::Result<Self> {
-        Ok(Self {
+        let segments = Self {
             all: Table::reserve((log_segments + run_segments) as usize)?,
             log_segments,
             segment_bytes,
@@ -277,7 +277,9 @@ impl Segments {
             ready_count: CachePadded::default(),
             committed_ends: [AtomicU32::new(0), AtomicU32::new(log_segments)],
             capacity_bytes: AtomicU64::new(0),
-        })
+        };
+        // Searches begin with the first, whether or not it was ever in use.
+        if segments.commit(0) { Ok(segments) } else { Err(io::ErrorKind::OutOfMemory.into()) }
     }
 
     /// To be called before a segment or run gets memory. Commits the metadata of it and of all before it, which are
