@@ -131,7 +131,9 @@ impl Engine {
         let mut memory_bytes_max = reservation.memory_bytes_max.max(memory_bytes);
         loop {
             match Self::reserve(&config, memory_bytes_max, reservation.address_space_bytes) {
-                Err(error) if error.kind() == io::ErrorKind::OutOfMemory && memory_bytes_max > memory_bytes => {
+                Err(error)
+                    if error.kind() == io::ErrorKind::OutOfMemory && memory_bytes_max > memory_bytes =>
+                {
                     memory_bytes_max = (memory_bytes_max / 2).max(memory_bytes);
                 }
                 reserved => return reserved,

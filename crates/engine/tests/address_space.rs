@@ -90,7 +90,8 @@ fn what_is_reserved_and_what_is_counted() {
     assert!(engine.set_memory_limit(MEMORY_BYTES) && !engine.set_memory_limit(2 * MEMORY_BYTES));
     drop(engine);
 
-    let error = Engine::new_within(config(), Reservation::modest(MEMORY_BYTES, MEMORY_BYTES)).map(drop).unwrap_err();
+    let error =
+        Engine::new_within(config(), Reservation::modest(MEMORY_BYTES, MEMORY_BYTES)).map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     assert_eq!(error.to_string(), "it needs 176 MiB of addresses, and 64 MiB are left");
 }

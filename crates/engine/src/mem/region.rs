@@ -71,8 +71,8 @@ impl Region {
         !self.is_strict || os::commit(unsafe { self.base.add(offset) }, bytes)
     }
 
-    /// Whether core dumps contain these pages (they do by default). A dump has every address of memory of which some was
-    /// touched, as zeros that have to be written wherever it does not go to a file.
+    /// Whether core dumps contain these pages (they do by default). A dump has every address of memory of which some
+    /// was touched, as zeros that have to be written wherever it does not go to a file.
     pub(crate) fn set_dumped(&self, pages: Range<usize>, is_dumped: bool) {
         assert!(pages.start <= pages.end && pages.end <= self.bytes);
         // SAFETY: in bounds (checked).

@@ -1,4 +1,4 @@
-//! The memory of the machine, or of the control group (container, systemd unit) that the process is in, if that is less.
+//! The memory of the machine, or that of the process's control group (container, systemd unit), if that is less.
 
 use std::fs;
 use std::path::Path;
