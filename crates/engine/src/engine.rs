@@ -29,8 +29,8 @@ const SEGMENT_BYTES_MIN: usize = 16 << 10;
 const SEGMENT_BYTES_MAX: usize = 1 << 20;
 /// Unlinked overflow buckets of the index are reused in steps of this many.
 const BUCKETS_STEP: usize = 16;
-/// The limit may be raised to this multiple later. Only address space is reserved for it.
-const GROWTH_FACTOR_MAX: usize = 4;
+/// The limit may be raised to this multiple later, unless [`Reservation`] says otherwise.
+const GROWTH_FACTOR: u64 = 4;
 /// With fewer segments a cache is crowded: see [`Engine::is_crowded`].
 const SEGMENTS_PER_HANDLE: usize = 16;
 /// A handle keeps at most this part of its share of the segments open, as long as items can go to those that are open.
@@ -58,6 +58,22 @@ pub struct Config {
     pub large_pages: LargePages,
     /// Key of the hash function; random, so that nobody can choose colliding keys.
     pub hash_key: [u64; 2],
+}
+
+/// The addresses that a cache sets aside at the start. They cost no memory until items come.
+#[derive(Clone, Copy, Debug)]
+pub struct Reservation {
+    /// The highest limit that [`Engine::set_memory_limit`] may be asked for. [`Config::memory_bytes`], if that is more.
+    pub memory_bytes_max: u64,
+    /// What the process has left of its address space; `u64::MAX` without a limit.
+    pub address_space_bytes: u64,
+}
+
+impl Reservation {
+    /// For a limit of up to four times `memory_bytes`, and no more: for where addresses are scarce.
+    pub fn modest(memory_bytes: u64, address_space_bytes: u64) -> Self {
+        Self { memory_bytes_max: memory_bytes.saturating_mul(GROWTH_FACTOR), address_space_bytes }
+    }
 }
 
 /// The cache. Shared by all threads; each works on it through a [`Handle`] of its own.
@@ -97,31 +113,37 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Reserves the address space; no memory is used before items come.
+    /// Reserves the address space, for a limit of up to four times the memory; no memory is used before items come.
     ///
     /// Errors: the configuration makes no sense (`InvalidInput`), or the system refuses the address space.
     pub fn new(config: Config) -> io::Result<Arc<Self>> {
-        Self::new_within(config, u64::MAX)
+        let reservation = Reservation::modest(config.memory_bytes, u64::MAX);
+        Self::new_within(config, reservation)
     }
 
-    /// The same for a process with that much address space left. Twelve times the memory is plenty: the limit may then
-    /// be raised to four times its value. With less (at least about two and a half times) it may be raised by less, and
-    /// large values may find no contiguous space.
+    /// The same for any highest limit, and for a process whose address space is limited. About three times the highest
+    /// limit is reserved. Where so much is not to be had, it is halved, down to `memory_bytes`, and large values may
+    /// find no contiguous space.
     ///
     /// Errors: as of [`Engine::new`]; also `OutOfMemory` if the address space is too small.
-    pub fn new_within(config: Config, address_space_bytes: u64) -> io::Result<Arc<Self>> {
-        let mut factor = GROWTH_FACTOR_MAX;
+    pub fn new_within(config: Config, reservation: Reservation) -> io::Result<Arc<Self>> {
+        let memory_bytes = config.memory_bytes;
+        let mut memory_bytes_max = reservation.memory_bytes_max.max(memory_bytes);
         loop {
-            match Self::reserve(&config, factor, address_space_bytes) {
-                Err(error) if error.kind() == io::ErrorKind::OutOfMemory && factor > 1 => factor /= 2,
+            match Self::reserve(&config, memory_bytes_max, reservation.address_space_bytes) {
+                Err(error)
+                    if error.kind() == io::ErrorKind::OutOfMemory && memory_bytes_max > memory_bytes =>
+                {
+                    memory_bytes_max = (memory_bytes_max / 2).max(memory_bytes);
+                }
                 reserved => return reserved,
             }
         }
     }
 
-    /// Reserves `factor` times the address space that the memory needs, for raising the limit, and twice as much for
-    /// large items: runs are never moved, so fragmentation must not use up the address space before the memory.
-    fn reserve(config: &Config, factor: usize, address_space_bytes: u64) -> io::Result<Arc<Self>> {
+    /// Reserves the address space that a limit of `memory_bytes_max` needs, and as much again for large items: runs are
+    /// never moved, so fragmentation must not use up the address space before the memory.
+    fn reserve(config: &Config, memory_bytes_max: u64, address_space_bytes: u64) -> io::Result<Arc<Self>> {
         let memory_bytes = usize::try_from(config.memory_bytes).unwrap_or(usize::MAX);
         if !(1 << 20..=1 << 41).contains(&memory_bytes) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "memory must be 1 MiB to 2 TiB"));
@@ -137,8 +159,12 @@ impl Engine {
         let item_segments = (config.item_bytes_max as usize).div_ceil(segment_bytes) + 1;
         // An index entry has bits for no more.
         let segments_max = crate::index::buckets::LOG_BYTES_MAX / segment_bytes;
-        let reserved_segments = (factor * log_segments).min(segments_max / 2);
-        let run_segments = (factor * log_segments.max(item_segments)).min(segments_max - reserved_segments);
+        let memory_bytes_max = usize::try_from(memory_bytes_max).unwrap_or(usize::MAX);
+        let reserved_segments = (memory_bytes_max / segment_bytes).clamp(log_segments, segments_max / 2);
+        let items_max = (reserved_segments / log_segments).min(GROWTH_FACTOR as usize);
+        let run_segments =
+            reserved_segments.max(items_max * item_segments).min(segments_max - reserved_segments);
+        let memory_bytes_max = reserved_segments * segment_bytes;
         let buckets = match config.index_power {
             Some(power) => 1 << power.min(32),
             None => (memory_bytes >> 16).next_power_of_two().clamp(64, 1 << 16),
@@ -151,7 +177,7 @@ impl Engine {
         }
         let reserve = if config.evict { 0 } else { config.handles_max.min(log_segments / 8).max(1) };
         let needed_bytes = (reserved_segments + run_segments) * segment_bytes
-            + Index::reserved_bytes(factor * memory_bytes, buckets);
+            + Index::reserved_bytes(memory_bytes_max, buckets);
         if needed_bytes as u64 > address_space_bytes {
             let (needed_mib, left_mib) = (needed_bytes.div_ceil(1 << 20), address_space_bytes >> 20);
             let error = format!("it needs {needed_mib} MiB of addresses, and {left_mib} MiB are left");
@@ -171,7 +197,7 @@ impl Engine {
         if config.large_pages == LargePages::FromTheStart {
             arena.region.prefer_large_pages();
         }
-        let index = Index::new(factor * memory_bytes, buckets, &arena.budget)?;
+        let index = Index::new(memory_bytes_max, buckets, &arena.budget)?;
         let streams = Streams::new(log_segments / config.handles_max, config.evict);
         let policy = Policy::new(streams, if config.evict { memory_bytes / 64 } else { 0 })?;
         arena.budget.force(policy.ghost.bytes());
@@ -230,15 +256,12 @@ impl Engine {
 
     /// Changes [`Config::memory_bytes`] while the cache is in use. Under a lower limit, stores and background steps
     /// evict and give memory back; without eviction nothing can be stored until enough is deleted. False: the limit
-    /// exceeds the reserved address space, which is four times the original memory unless address space was scarce
-    /// ([`Engine::new_within`]), and nothing has changed.
+    /// exceeds [`Engine::memory_limit_max`], and nothing has changed.
     pub fn set_memory_limit(&self, memory_bytes: u64) -> bool {
-        let reserved_bytes =
-            self.arena.segments.log_segments as u64 * self.arena.segments.segment_bytes as u64;
-        if memory_bytes > reserved_bytes {
+        if memory_bytes > self.memory_limit_max() {
             return false;
         }
-        self.arena.budget.set_limit_bytes(memory_bytes);
+        self.arena.set_limit_bytes(memory_bytes);
         self.watermarks.set_limit(memory_bytes);
         true
     }
@@ -246,6 +269,11 @@ impl Engine {
     /// The current limit.
     pub fn memory_limit(&self) -> u64 {
         self.arena.budget.limit_bytes()
+    }
+
+    /// The highest limit for which addresses are reserved: see [`Engine::new_within`].
+    pub fn memory_limit_max(&self) -> u64 {
+        self.arena.segments.log_segments as u64 * self.arena.segments.segment_bytes as u64
     }
 
     /// Values of this many bytes and more have memory of their own, and count as large ([`Stats::queues`]).

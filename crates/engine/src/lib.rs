@@ -52,7 +52,7 @@ mod reclaim;
 mod request;
 mod sync;
 
-pub use engine::{Config, Engine, segment_bytes};
+pub use engine::{Config, Engine, Reservation, segment_bytes};
 pub use handle::{Guard, Handle};
 pub use index::hash::Hash;
 pub use inspect::eviction_log::Evicted;

@@ -4,8 +4,9 @@
 #![cfg(all(target_os = "linux", not(any(miri, asan))))]
 
 use std::io::ErrorKind;
+use std::sync::{Mutex, PoisonError};
 
-use larder_engine::{Config, Engine, LargePages, Now, Store, Stored};
+use larder_engine::{Config, Engine, LargePages, Now, Reservation, Store, Stored};
 
 const MIB: u64 = 1 << 20;
 const MEMORY_BYTES: u64 = 64 * MIB;
@@ -22,6 +23,9 @@ fn config() -> Config {
     }
 }
 
+/// One test at a time: they look at the whole process.
+static TURN: Mutex<()> = Mutex::new(());
+
 /// Bytes of address space, and those of them that can be written to.
 fn mapped_bytes() -> (u64, u64) {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -36,8 +40,24 @@ fn mapped_bytes() -> (u64, u64) {
     })
 }
 
+/// Bytes that a core dump would have.
+fn dumped_bytes() -> u64 {
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let (mut bytes, mut dumped_bytes) = (0, 0);
+    for line in maps.lines() {
+        if let Some(size) = line.strip_prefix("Size:") {
+            bytes = size.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10;
+        } else if let Some(flags) = line.strip_prefix("VmFlags:") {
+            let is_left_out = flags.split(' ').any(|flag| flag == "dd");
+            dumped_bytes += if is_left_out { 0 } else { bytes };
+        }
+    }
+    dumped_bytes
+}
+
 #[test]
 fn what_is_reserved_and_what_is_counted() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let (all_before, writable_before) = mapped_bytes();
     let engine = Engine::new(config()).unwrap();
     let (all, writable) = mapped_bytes();
@@ -66,12 +86,41 @@ fn what_is_reserved_and_what_is_counted() {
     // Little is left: the limit can be raised by less.
     let left_bytes = 4 * MEMORY_BYTES;
     let (all_before, _) = mapped_bytes();
-    let engine = Engine::new_within(config(), left_bytes).unwrap();
+    let engine = Engine::new_within(config(), Reservation::modest(MEMORY_BYTES, left_bytes)).unwrap();
     assert!(mapped_bytes().0 - all_before <= left_bytes);
     assert!(engine.set_memory_limit(MEMORY_BYTES) && !engine.set_memory_limit(2 * MEMORY_BYTES));
     drop(engine);
 
-    let error = Engine::new_within(config(), MEMORY_BYTES).map(drop).unwrap_err();
+    let error =
+        Engine::new_within(config(), Reservation::modest(MEMORY_BYTES, MEMORY_BYTES)).map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     assert_eq!(error.to_string(), "it needs 176 MiB of addresses, and 64 MiB are left");
+}
+
+/// Also where the system counts what can be written to, and with a table of four million segments.
+#[test]
+fn a_high_limit_costs_addresses_and_no_memory() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    const MAX_BYTES: u64 = 256 << 30;
+    let resident_bytes = || {
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+        statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+    };
+    let (resident_before, (all_before, writable_before)) = (resident_bytes(), mapped_bytes());
+    let dumped_before = dumped_bytes();
+    let reservation = Reservation { memory_bytes_max: MAX_BYTES, address_space_bytes: u64::MAX };
+    let engine = Engine::new_within(config(), reservation).unwrap();
+    let (all, writable) = mapped_bytes();
+    assert!(all - all_before >= 2 * MAX_BYTES, "{} bytes of addresses", all - all_before);
+    assert!(resident_bytes() - resident_before < 2 * MIB, "{} bytes", resident_bytes() - resident_before);
+    if cfg!(debug_assertions) {
+        assert!(writable - writable_before < 4 * MIB, "{} bytes count", writable - writable_before);
+    }
+    let dumped = || dumped_bytes() - dumped_before;
+    assert!((3 * MEMORY_BYTES..4 * MEMORY_BYTES).contains(&dumped()), "a dump has {} bytes", dumped());
+    assert!(engine.set_memory_limit(2 * MEMORY_BYTES));
+    assert!((6 * MEMORY_BYTES..7 * MEMORY_BYTES).contains(&dumped()), "a dump has {} bytes", dumped());
+    assert_eq!(engine.memory_limit_max(), MAX_BYTES);
+    assert!(engine.set_memory_limit(MAX_BYTES) && !engine.set_memory_limit(MAX_BYTES + 1));
+    assert_eq!(engine.memory_limit(), MAX_BYTES);
 }

@@ -2,15 +2,20 @@
 
 #![allow(clippy::unwrap_used)]
 
-use larder_engine::{Config, Engine, Handle, LargePages, Now, Store, Stored};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use fastrand::Rng;
+use larder_engine::{Config, Engine, Guard, Handle, LargePages, Now, Reservation, Store, Stored};
 
 const MIB: u64 = 1 << 20;
+const NOW: Now = Now { secs: 1, micros: 1 };
 
 fn fill(handle: &mut Handle, bytes: u64) {
     let value = [7; 1000];
     for number in 0..bytes / 1000 {
         // A turn each, so that memory comes back.
-        let guard = handle.pin(Now { secs: 1, micros: 1 });
+        let guard = handle.pin(NOW);
         let key = number.to_be_bytes();
         assert!(matches!(guard.store(guard.prepare(&key), &Store::set(&key, &value)), Stored::Stored { .. }));
     }
@@ -39,7 +44,7 @@ fn memory_follows_its_limit_down_and_up() {
         if engine.stats().memory_used_bytes <= 8 * MIB {
             break;
         }
-        background.maintain(Now { secs: 1, micros: 1 }, 4096);
+        background.maintain(NOW, 4096);
     }
     let small = engine.stats();
     assert_eq!(small.memory_bytes, 8 * MIB);
@@ -57,4 +62,128 @@ fn memory_follows_its_limit_down_and_up() {
     // Beyond the address space that was set aside.
     assert!(!engine.set_memory_limit(1000 * MIB));
     assert_eq!(engine.stats().memory_bytes, 32 * MIB);
+}
+
+/// A cache of 16 MiB under changing limits, beside a map of what was stored.
+struct Modelled {
+    engine: Arc<Engine>,
+    handle: Handle,
+    model: HashMap<u64, (u8, usize)>,
+    random: Rng,
+}
+
+impl Modelled {
+    fn new(evict: bool) -> Self {
+        let config = Config {
+            memory_bytes: 16 * MIB,
+            item_bytes_max: 1 << 20,
+            evict,
+            handles_max: 2,
+            index_power: None,
+            large_pages: LargePages::Filled,
+            hash_key: [1, 2],
+        };
+        let reservation = Reservation { memory_bytes_max: 512 * MIB, address_space_bytes: u64::MAX };
+        let engine = Engine::new_within(config, reservation).unwrap();
+        let handle = engine.handle().unwrap();
+        Self { engine, handle, model: HashMap::new(), random: Rng::with_seed(1) }
+    }
+
+    /// Stores, overwrites and deletes, items of all sizes, until they hold so many bytes.
+    fn fill(&mut self, bytes: usize) {
+        let mut stored_bytes: usize = self.model.values().map(|(_, value_bytes)| value_bytes).sum();
+        while stored_bytes < bytes {
+            let number = self.random.u64(..20_000);
+            let value_bytes = match self.random.u8(..10) {
+                0 => self.random.usize(100_000..500_000),
+                1..4 => self.random.usize(10_000..40_000),
+                _ => self.random.usize(..2_000),
+            };
+            let value = (self.random.u8(..), value_bytes);
+            let key = number.to_be_bytes();
+            let is_deleted = self.random.u8(..10) == 0;
+            self.turn(|guard| {
+                let hash = guard.prepare(&key);
+                if is_deleted {
+                    guard.delete(&key, hash, None);
+                    return true;
+                }
+                match guard.store(hash, &Store::set(&key, &vec![value.0; value_bytes])) {
+                    Stored::TryAgain => false,
+                    stored => matches!(stored, Stored::Stored { .. }) || panic!("{stored:?}"),
+                }
+            });
+            let before =
+                if is_deleted { self.model.remove(&number) } else { self.model.insert(number, value) };
+            stored_bytes -= before.map_or(0, |(_, value_bytes)| value_bytes);
+            stored_bytes += if is_deleted { 0 } else { value_bytes };
+        }
+    }
+
+    fn turn(&mut self, work: impl Fn(&Guard<'_>) -> bool) {
+        while !work(&self.handle.pin(NOW)) {}
+    }
+
+    /// Whatever is found is as it was stored; how many bytes are.
+    fn found(&mut self) -> (usize, usize) {
+        let guard = self.handle.pin(NOW);
+        let mut found = (0, 0);
+        for (number, &(byte, value_bytes)) in &self.model {
+            let key = number.to_be_bytes();
+            if let Ok(item) = guard.get(&key, guard.prepare(&key)) {
+                assert!(item.value() == vec![byte; value_bytes], "key {number}");
+                found = (found.0 + 1, found.1 + value_bytes);
+            }
+        }
+        assert_eq!(self.engine.stats().items, found.0 as u64, "nothing else is there");
+        found
+    }
+}
+
+#[test]
+fn a_limit_far_above_the_first_is_used_and_lowered_again() {
+    let mut cache = Modelled::new(true);
+    for (limit_mib, filled_mib) in [(64, 40), (300, 220), (512, 400)] {
+        assert!(cache.engine.set_memory_limit(limit_mib * MIB));
+        cache.fill(filled_mib << 20);
+        assert_eq!(cache.engine.stats().evictions, 0);
+        assert_eq!(cache.found().0, cache.model.len());
+    }
+    assert!(!cache.engine.set_memory_limit(513 * MIB));
+
+    let mut background = cache.engine.handle().unwrap();
+    for limit_mib in [100, 16] {
+        assert!(cache.engine.set_memory_limit(limit_mib * MIB));
+        for _ in 0..10_000 {
+            if cache.engine.stats().memory_used_bytes <= limit_mib * MIB {
+                break;
+            }
+            background.maintain(NOW, 4096);
+        }
+        assert!(cache.engine.stats().memory_used_bytes <= limit_mib * MIB, "{:?}", cache.engine.stats());
+        let (items, bytes) = cache.found();
+        assert!(items > 0 && bytes > (limit_mib as usize) << 19, "{items} items of {bytes} bytes are left");
+    }
+}
+
+#[test]
+fn without_eviction_a_raised_limit_holds_more() {
+    let mut cache = Modelled::new(false);
+    assert!(cache.engine.set_memory_limit(400 * MIB));
+    cache.fill(200 << 20);
+    assert_eq!(cache.found().0, cache.model.len());
+}
+
+/// No segment of the log proper was ever in use.
+#[test]
+fn large_items_alone_are_maintained() {
+    let mut cache = Modelled::new(true);
+    let mut background = cache.engine.handle().unwrap();
+    background.maintain(NOW, 4096);
+    cache.turn(|guard| {
+        let stored = guard.store(guard.prepare(b"large"), &Store::set(b"large", &[7; 500_000]));
+        matches!(stored, Stored::Stored { .. })
+    });
+    background.maintain(NOW, 4096);
+    assert_eq!(cache.engine.segment_report().pieces.len(), 1);
 }

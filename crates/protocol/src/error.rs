@@ -53,7 +53,7 @@ pub enum Error {
     MemoryTooSmall,
     /// cache_memlimit: so many MiB that bytes must be meant.
     MemoryInBytes,
-    /// cache_memlimit: more than there is room for.
+    /// cache_memlimit: more than the machine has, or than addresses are reserved for.
     MemoryOutOfBounds,
     /// lru tune: shares of more than 80 %.
     LruShares,

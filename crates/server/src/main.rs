@@ -68,8 +68,8 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     if let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME") {
         endpoints.write_port_file(path.as_ref(), target.as_ref())?;
     }
-    let left_bytes = address_space::left_bytes(settings.threads);
-    let engine = Engine::new_within(config(&settings)?, left_bytes).map_err(|error| {
+    let reservation = address_space::reservation(settings.memory_bytes, settings.threads);
+    let engine = Engine::new_within(config(&settings)?, reservation).map_err(|error| {
         Refusal::new(
             EXIT_OS_ERROR,
             format!(

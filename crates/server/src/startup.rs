@@ -5,6 +5,7 @@ pub mod daemon;
 pub mod endpoints;
 pub mod exposure;
 pub mod large_pages;
+pub mod machine_memory;
 pub mod numa;
 pub mod options;
 pub mod privileges;

@@ -77,7 +77,7 @@ impl Arena {
         let budget = Budget::new(config.memory_bytes);
         let in_use = config.memory_bytes / segment_bytes as u64;
         budget.force(in_use * size_of::<Segment>() as u64);
-        Ok(Self {
+        let arena = Self {
             region: Region::reserve((segments + run_segments) as usize * segment_bytes)?,
             segments: Segments::new(segments, run_segments, segment_bytes)?,
             runs: CachePadded::new(Runs::new(segments, run_segments)),
@@ -88,7 +88,23 @@ impl Arena {
             ready_min: config.ready_min,
             is_refused: AtomicBool::new(false),
             runs_retired: AtomicUsize::new(0),
-        })
+        };
+        arena.region.set_dumped(0..arena.region.len_bytes(), false);
+        arena.set_limit_bytes(config.memory_bytes);
+        Ok(arena)
+    }
+
+    /// Sets the limit of the budget. What no limit has allowed yet is left out of core dumps.
+    pub(crate) fn set_limit_bytes(&self, limit_bytes: u64) {
+        self.budget.set_limit_bytes(limit_bytes);
+        let runs = self.segments.start(self.segments.log_segments);
+        // A run fills half of its address space or more.
+        for (start, end, part_bytes) in
+            [(0, runs, limit_bytes), (runs, self.region.len_bytes(), 2 * limit_bytes)]
+        {
+            let part_bytes = (part_bytes as usize).next_multiple_of(self.segments.segment_bytes);
+            self.region.set_dumped(start..end.min(start + part_bytes), true);
+        }
     }
 
     /// The queue, of [`crate::Stats::queues`], that counts an item at this offset.
@@ -159,7 +175,8 @@ impl Arena {
             self.budget.give(bytes);
             return None;
         };
-        if !self.commit(self.segments.start(free.id()), self.segments.segment_bytes) {
+        let id = free.id();
+        if !self.commit(id, self.segments.start(id), self.segments.segment_bytes) {
             self.segments.with_pool(|pool| pool.put_reserved(free));
             self.budget.give(bytes);
             return None;
@@ -168,9 +185,9 @@ impl Arena {
         Some(free)
     }
 
-    /// Commits memory of the log. False: the system has none.
-    pub(super) fn commit(&self, start: usize, bytes: usize) -> bool {
-        let is_committed = self.region.commit(start, bytes);
+    /// Commits memory of a segment or run. False: the system has none.
+    pub(super) fn commit(&self, id: SegmentId, start: usize, bytes: usize) -> bool {
+        let is_committed = self.segments.commit(id) && self.region.commit(start, bytes);
         self.is_refused.store(!is_committed, Relaxed);
         is_committed
     }

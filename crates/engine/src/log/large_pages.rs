@@ -82,9 +82,10 @@ impl Arena {
     /// Moves one page of the log. False: none of the examined pages is to be moved, or the system has no large page
     /// now.
     pub(crate) fn move_to_large_page(&self, mover: &Mover) -> bool {
+        let used_end = self.segments.start(self.segments.log_ids().end);
         for _ in 0..LOOKS_PER_MOVE {
             let page = mover.next_page.fetch_add(1, Relaxed);
-            let Some(range) = self.region.large_page(page) else {
+            let Some(range) = self.region.large_page(page).filter(|range| range.end <= used_end) else {
                 mover.next_page.store(0, Relaxed);
                 return false;
             };

@@ -185,7 +185,7 @@ impl Arena {
         }
         loop {
             if let Some(id) = self.runs.take_reserved(segments) {
-                if !self.commit(self.segments.start(id), memory_bytes as usize) {
+                if !self.commit(id, self.segments.start(id), memory_bytes as usize) {
                     self.runs.put_reserved(id, segments);
                     self.budget.give(memory_bytes);
                     return Err(AllocError::Memory);
@@ -206,7 +206,7 @@ impl Arena {
             return false;
         }
         let end = self.segments.start(run.id) + memory_bytes as usize;
-        let is_committed = self.commit(end, more_bytes as usize);
+        let is_committed = self.commit(run.id, end, more_bytes as usize);
         if !is_committed {
             self.budget.give(more_bytes);
         }

@@ -170,6 +170,9 @@ pub(crate) const RECLAIMING: u8 = 3;
 /// In [`Segment::pins`]: the run is to be freed with the last pin.
 pub(crate) const FREE_ON_UNPIN: u32 = 1 << 31;
 
+/// The metadata of so many segments is committed at once.
+const COMMITTED_STEP: u32 = 512;
+
 impl Segment {
     /// Begins a new generation.
     fn open(&self, queue: usize, group: usize, flush_mark: u32, now: Now) {
@@ -312,13 +315,15 @@ impl HeldSegment {
 pub(crate) struct Pool {
     /// Those that have memory.
     ready: Vec<FreeSegment>,
-    /// Those without memory.
+    /// Those without memory that were in use.
     reserved: Vec<FreeSegment>,
+    /// Those that were never in use: many, where the limit may be raised far.
+    unused: Range<SegmentId>,
 }
 
 impl Pool {
     fn new(segments: u32) -> Self {
-        Self { ready: Vec::new(), reserved: (0..segments).rev().map(FreeSegment).collect() }
+        Self { ready: Vec::new(), reserved: Vec::new(), unused: 0..segments }
     }
 
     /// Takes one, if there are more than `kept`.
@@ -327,7 +332,7 @@ impl Pool {
     }
 
     pub(crate) fn take_reserved(&mut self) -> Option<FreeSegment> {
-        self.reserved.pop()
+        self.reserved.pop().or_else(|| self.unused.next().map(FreeSegment))
     }
 
     pub(crate) fn put_ready(&mut self, free: FreeSegment) {
@@ -357,13 +362,15 @@ pub(crate) struct Segments {
     pub(crate) sums: CachePadded<SegmentSums>,
     /// Segments that are ready to be opened: a hint that needs no lock.
     pub(crate) ready_count: CachePadded<AtomicU32>,
+    /// Below these numbers segments, and runs, have metadata.
+    committed_ends: [AtomicU32; 2],
     /// What all segments with memory can hold: less than their size if the ends of sealed ones stayed empty.
     pub(crate) capacity_bytes: AtomicU64,
 }
 
 impl Segments {
     pub(crate) fn new(log_segments: u32, run_segments: u32, segment_bytes: usize) -> io::Result<Self> {
-        Ok(Self {
+        let segments = Self {
             all: Table::reserve((log_segments + run_segments) as usize)?,
             log_segments,
             segment_bytes,
@@ -371,8 +378,35 @@ impl Segments {
             pool: CachePadded::new(Mutex::new(Pool::new(log_segments))),
             sums: CachePadded::default(),
             ready_count: CachePadded::default(),
+            committed_ends: [AtomicU32::new(0), AtomicU32::new(log_segments)],
             capacity_bytes: AtomicU64::new(0),
-        })
+        };
+        // Searches begin with the first, whether or not it was ever in use.
+        if segments.commit(0) { Ok(segments) } else { Err(io::ErrorKind::OutOfMemory.into()) }
+    }
+
+    /// To be called before a segment or run gets memory. Commits the metadata of it and of all before it, which are
+    /// scanned as well. False: the system has no memory for that.
+    #[must_use]
+    pub(crate) fn commit(&self, id: SegmentId) -> bool {
+        let is_run = self.is_run(id);
+        let (committed_end, end) = (&self.committed_ends[usize::from(is_run)], self.all.len() as SegmentId);
+        let start = committed_end.load(Relaxed);
+        if id < start {
+            return true;
+        }
+        let end = (id + 1).next_multiple_of(COMMITTED_STEP).min(if is_run { end } else { self.log_segments });
+        // Others may commit the same meanwhile.
+        let is_committed = self.all.commit(start as usize..end as usize);
+        if is_committed {
+            committed_end.fetch_max(end, Relaxed);
+        }
+        is_committed
+    }
+
+    /// The number of segments and runs that were ever in use, with the segments between runs.
+    pub(crate) fn used_count(&self) -> usize {
+        self.log_ids().len() + self.run_ids().len()
     }
 
     pub(crate) fn get(&self, id: SegmentId) -> &Segment {

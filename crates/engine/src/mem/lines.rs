@@ -31,6 +31,7 @@ impl Lines {
     /// which must be committed first.
     pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
         let region = crate::mem::region::Region::reserve(bytes)?;
+        region.set_dumped(0..region.len_bytes(), false);
         Ok(Self { region, committed_bytes: std::sync::atomic::AtomicUsize::new(0) })
     }
 
@@ -47,6 +48,7 @@ impl Lines {
             (lines * LINE_BYTES).next_multiple_of(COMMITTED_BYTES).min(self.region.len_bytes());
         let is_committed = self.region.commit(committed_bytes, wanted_bytes - committed_bytes);
         if is_committed {
+            self.region.set_dumped(committed_bytes..wanted_bytes, true);
             self.committed_bytes.store(wanted_bytes, Relaxed);
         }
         is_committed

@@ -69,6 +69,14 @@ impl Region {
         !self.is_strict || os::commit(unsafe { self.base.add(offset) }, bytes)
     }
 
+    /// Whether core dumps contain these pages (they do by default). A dump has every address of memory of which some
+    /// was touched, as zeros that have to be written wherever it does not go to a file.
+    pub(crate) fn set_dumped(&self, pages: Range<usize>, is_dumped: bool) {
+        assert!(pages.start <= pages.end && pages.end <= self.bytes);
+        // SAFETY: in bounds (checked).
+        os::set_dumped(unsafe { self.base.add(pages.start) }, pages.len(), is_dumped);
+    }
+
     /// Asks for pages of 2 MiB where the system has some (transparent huge pages, `madvise` or `always`). They come as
     /// memory is touched; without any, small pages are used.
     pub(crate) fn prefer_large_pages(&self) {
@@ -224,6 +232,12 @@ mod os {
         let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
     }
 
+    pub(super) fn set_dumped(base: NonNull<u8>, bytes: usize, is_dumped: bool) {
+        let advice = if is_dumped { Advice::LinuxDoDump } else { Advice::LinuxDontDump };
+        // SAFETY: changes no byte that can be read. If it is refused, dumps are larger.
+        let _ = unsafe { madvise(base.as_ptr().cast(), bytes, advice) };
+    }
+
     pub(super) fn populate(base: NonNull<u8>, bytes: usize) {
         // SAFETY: changes no byte that can be read. A kernel before 5.14 does not know it, and does nothing.
         let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite) };
@@ -276,6 +290,8 @@ mod os {
         NonNull::new(unsafe { alloc_zeroed(layout(bytes)) })
             .ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
     }
+
+    pub(super) fn set_dumped(_base: NonNull<u8>, _bytes: usize, _is_dumped: bool) {}
 
     pub(super) fn prefer_large_pages(_base: NonNull<u8>, _bytes: usize) {}
 

@@ -1,10 +1,11 @@
-//! Tables: arrays of zero-initialised values, with memory only for those that were written.
+//! Tables: arrays of zero-initialised values, with memory only for those that were written. There may be many more that
+//! never are.
 #![allow(unsafe_code)]
 
 use std::io;
 #[cfg(not(all(loom, test)))]
 use std::marker::PhantomData;
-use std::ops::Deref;
+use std::ops::{Index, Range};
 use std::sync::atomic::AtomicU32;
 
 #[cfg(not(all(loom, test)))]
@@ -24,7 +25,7 @@ pub(crate) struct HalfWords(pub(crate) [AtomicU32; 16]);
 // SAFETY: only atomic numbers.
 unsafe impl Zeroed for HalfWords {}
 
-/// A slice in a [`Region`]. The allocator would do as well, but for cache-aligned values it writes the zeros itself, so
+/// Values in a [`Region`]. The allocator would do as well, but for cache-aligned values it writes the zeros itself, so
 /// a table of the largest possible size would take all its memory from the start.
 #[cfg(not(all(loom, test)))]
 pub(crate) struct Table<T> {
@@ -35,8 +36,17 @@ pub(crate) struct Table<T> {
 
 #[cfg(not(all(loom, test)))]
 impl<T: Zeroed> Table<T> {
-    /// Reserves `length` zero values. Errors: the system refuses the address space.
+    /// Reserves `length` zero values, which may be read once they are committed. Errors: the system refuses the address
+    /// space.
     pub(crate) fn reserve(length: usize) -> io::Result<Self> {
+        const { assert!(align_of::<T>() <= PAGE_BYTES) };
+        let region = Region::reserve(length * size_of::<T>())?;
+        region.set_dumped(0..region.len_bytes(), false);
+        Ok(Self { region, length, values: PhantomData })
+    }
+
+    /// The same, committed from the start.
+    pub(crate) fn reserve_committed(length: usize) -> io::Result<Self> {
         const { assert!(align_of::<T>() <= PAGE_BYTES) };
         let region = Region::reserve_committed(length * size_of::<T>())?;
         Ok(Self { region, length, values: PhantomData })
@@ -46,16 +56,33 @@ impl<T: Zeroed> Table<T> {
     pub(crate) fn interleave(&self, nodes: &[u32]) -> io::Result<()> {
         crate::mem::numa::interleave(&self.region, nodes)
     }
+
+    /// Commits values. False: the system has no memory for them. Committed ones stay as they are.
+    #[must_use]
+    pub(crate) fn commit(&self, values: Range<usize>) -> bool {
+        let start = values.start * size_of::<T>() / PAGE_BYTES * PAGE_BYTES;
+        let end = (values.end * size_of::<T>()).next_multiple_of(PAGE_BYTES);
+        let is_committed = self.region.commit(start, end - start);
+        self.region.set_dumped(start..end, true);
+        is_committed
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
 }
 
 #[cfg(not(all(loom, test)))]
-impl<T: Zeroed> Deref for Table<T> {
-    type Target = [T];
+impl<T: Zeroed> Index<usize> for Table<T> {
+    type Output = T;
 
-    fn deref(&self) -> &[T] {
-        // SAFETY: the region has `length` values and lives as long as the table; it is aligned (to a page), initialised
-        // (zeros, which are values by the promise of `Zeroed`), and written through shared references only.
-        unsafe { std::slice::from_raw_parts(self.region.base().cast().as_ptr(), self.length) }
+    #[inline]
+    fn index(&self, index: usize) -> &T {
+        assert!(index < self.length, "value {index} is outside the table");
+        // SAFETY: the region has `length` values (checked) and lives as long as the table; it is aligned (to a page),
+        // initialised (zeros, which are values by the promise of `Zeroed`), and written through shared references only.
+        // Access to one that is not committed ends the process, or reads zeros.
+        unsafe { self.region.base().cast::<T>().add(index).as_ref() }
     }
 }
 
@@ -69,17 +96,29 @@ impl<T: Zeroed + Default> Table<T> {
         Ok(Self((0..length).map(|_| T::default()).collect()))
     }
 
+    pub(crate) fn reserve_committed(length: usize) -> io::Result<Self> {
+        Self::reserve(length)
+    }
+
     pub(crate) fn interleave(&self, _nodes: &[u32]) -> io::Result<()> {
         Ok(())
+    }
+
+    pub(crate) fn commit(&self, _values: Range<usize>) -> bool {
+        true
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 }
 
 #[cfg(all(loom, test))]
-impl<T> Deref for Table<T> {
-    type Target = [T];
+impl<T> Index<usize> for Table<T> {
+    type Output = T;
 
-    fn deref(&self) -> &[T] {
-        &self.0
+    fn index(&self, index: usize) -> &T {
+        &self.0[index]
     }
 }
 
@@ -94,11 +133,16 @@ mod tests {
 
     #[test]
     fn values_begin_as_zeros_and_stay_apart() {
-        let table: Table<AtomicU64> = Table::reserve(1_000).expect("address space");
-        assert_eq!(table.len(), 1_000);
-        assert!(table.iter().all(|value| value.load(Relaxed) == 0));
-        (0..).zip(table.iter()).for_each(|(n, value)| value.store(n, Relaxed));
-        assert!((0..).zip(table.iter()).all(|(n, value)| value.load(Relaxed) == n));
-        assert!(Table::<AtomicU64>::reserve(0).expect("address space").is_empty());
+        // In any order, and twice.
+        let table: Table<AtomicU64> = Table::reserve(2_000).expect("address space");
+        assert_eq!(table.len(), 2_000);
+        for values in [1_000..2_000, 0..1_000, 900..1_100] {
+            assert!(table.commit(values));
+        }
+        assert!((0..2_000).all(|n| table[n].load(Relaxed) == 0));
+        (0..2_000).for_each(|n| table[n].store(n as u64, Relaxed));
+        assert!((0..2_000).all(|n| table[n].load(Relaxed) == n as u64));
+        let empty = Table::<AtomicU64>::reserve(0).expect("address space");
+        assert!(empty.len() == 0 && empty.commit(0..0));
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Ghost {
 impl Ghost {
     pub(crate) fn new(bytes: usize) -> io::Result<Self> {
         let lines = bytes.max(1).next_multiple_of(PAGE_BYTES) / LINE_BYTES;
-        Ok(Self { lines: Table::reserve(lines)?, used: AtomicUsize::new(1) })
+        Ok(Self { lines: Table::reserve_committed(lines)?, used: AtomicUsize::new(1) })
     }
 
     /// As [`crate::mem::numa::interleave`].

@@ -152,7 +152,7 @@ impl Policy {
         let class = priority::class_of(segment.usage.filled_bytes(), segment.weight.load(Relaxed));
         let fifo = (usize::from(queue) * GROUPS + usize::from(group)) * CLASSES + class;
         let fifo = &mut queues.fifos[fifo];
-        if fifo.len() > 2 * segments.all.len() {
+        if fifo.len() > 2 * segments.used_count() {
             fifo.retain(|entry| is_waiting(segments, entry));
         }
         fifo

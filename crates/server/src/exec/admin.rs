@@ -36,6 +36,8 @@ impl<'t> Executor<'_, '_, '_, 't> {
                     tracing::info!(megabytes, "memory limit changed");
                     Ok(())
                 } else {
+                    let megabytes_max = self.cx.shared.engine.memory_limit_max() >> 20;
+                    tracing::info!(megabytes, megabytes_max, "memory limit not changed");
                     Err(Error::MemoryOutOfBounds)
                 }
             }

@@ -1,14 +1,48 @@
-//! How much address space the cache may set aside, where a limit is set (`ulimit -v`, `RLIMIT_AS`).
+//! How much address space the cache sets aside.
 
 use std::fs;
 
+use larder_engine::{Reservation, segment_bytes};
 use rustix::process::{Resource, getrlimit};
 
-/// What is left for the cache when `threads` have what they need, and connections some; `u64::MAX` without a limit.
-pub fn left_bytes(threads: usize) -> u64 {
-    let Some(limit_bytes) = getrlimit(Resource::As).current else { return u64::MAX };
-    let own_bytes = threads as u64 * THREAD_BYTES + CONNECTIONS_BYTES;
-    limit_bytes.saturating_sub(used_bytes() + own_bytes)
+use crate::startup::machine_memory;
+
+/// For a cache of `memory_bytes`: as much as the machine's memory could fill, so that `cache_memlimit` can raise the
+/// limit so far. Where the process has a limit (`ulimit -v`, `ulimit -d`), a few times the memory, of what that leaves
+/// when `threads` have what they need, and connections some. Where the system counts what can be written to, as much as
+/// it has mappings for, and a few times the memory at least.
+pub fn reservation(memory_bytes: u64, threads: usize) -> Reservation {
+    let limits =
+        [Resource::As, Resource::Data].into_iter().filter_map(|resource| getrlimit(resource).current);
+    let machine_bytes = machine_memory::memory_bytes();
+    let modest = |left_bytes| {
+        let modest = Reservation::modest(memory_bytes, left_bytes);
+        Reservation { memory_bytes_max: modest.memory_bytes_max.min(machine_bytes), ..modest }
+    };
+    if let Some(limit_bytes) = limits.min() {
+        let own_bytes = threads as u64 * THREAD_BYTES + CONNECTIONS_BYTES;
+        return modest(limit_bytes.saturating_sub(used_bytes() + own_bytes));
+    }
+    let unlimited = Reservation { memory_bytes_max: machine_bytes, address_space_bytes: u64::MAX };
+    if number("/proc/sys/vm/overcommit_memory") != Some(2) {
+        return unlimited;
+    }
+    // One handle for each worker, one for the background work.
+    let segment_bytes = segment_bytes(memory_bytes as usize, threads + 1) as u64;
+    let mapped_bytes = mapped_bytes(segment_bytes, number("/proc/sys/vm/max_map_count"));
+    let memory_bytes_max = mapped_bytes.max(modest(u64::MAX).memory_bytes_max).min(machine_bytes);
+    Reservation { memory_bytes_max, ..unlimited }
+}
+
+/// How much memory there are mappings for, at worst: where memory becomes writable as it is used, each segment may need
+/// one, and each large item, of half a segment or more, two for its own.
+fn mapped_bytes(segment_bytes: u64, mappings_max: Option<u64>) -> u64 {
+    let left = mappings_max.unwrap_or(MAPPINGS_MAX_DEFAULT).saturating_sub(OWN_MAPPINGS);
+    left / 4 * segment_bytes
+}
+
+fn number(file: &str) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
 /// Of the whole process (proc(5), /proc/pid/statm); 0 where that is not told.
@@ -22,3 +56,23 @@ fn used_bytes() -> u64 {
 const THREAD_BYTES: u64 = 4 << 20;
 /// For who connects: some thousands that are idle, or a dozen that keep as much as one may.
 const CONNECTIONS_BYTES: u64 = 64 << 20;
+/// Of `vm.max_map_count`.
+const MAPPINGS_MAX_DEFAULT: u64 = 65_530;
+/// For programs, stacks and the heap: some hundred are in use.
+const OWN_MAPPINGS: u64 = 4_096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_are_left_for_the_heap() {
+        // proc_sys_vm(5): 65530 by default. With segments of 128 KiB, as at -m 64, 30 times the memory.
+        let segments = mapped_bytes(128 << 10, Some(65_530)) / (128 << 10);
+        assert_eq!(segments, 15_358);
+        // All in large items of half a segment: two items and four mappings for each segment of memory.
+        assert!(4 * segments + 1_000 < 65_530);
+        assert_eq!(mapped_bytes(1, Some(100)), 0);
+        assert_eq!(mapped_bytes(1, None), mapped_bytes(1, Some(65_530)));
+    }
+}
