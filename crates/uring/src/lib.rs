@@ -2,9 +2,9 @@
 //!
 //! What a ring does for its thread:
 //! - [`Ring::poll`] and [`Ring::receive`] arm one operation on a descriptor: readiness, or the next bytes of a socket,
-//!   received into a [`Buffer`] of the ring's own. Both are one-shot; an operation that is armed again costs no system
-//!   call, since it is submitted with the next wait.
-//! - [`Ring::wait`] submits what was armed and waits; [`Ring::next`] gives the completions of that wait.
+//!   received into a [`Buffer`] of the ring's own. Both are one-shot; to arm one again costs no system call, since it is
+//!   submitted with the next wait. [`Ring::watch`] is a poll that the ring itself arms again.
+//! - [`Ring::wait`] submits what was armed and waits; [`Ring::take_completion`] gives the completions of that wait.
 //! - [`Ring::cancel`] ends an operation. Whoever gets the same descriptor next never sees its completion.
 //! - [`Ring::send_all`] sends to many sockets with one system call.
 //!

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
 use io_uring::register::Restriction;
@@ -23,10 +23,12 @@ pub struct Ring {
     /// Freed once no operation can write to them; else never.
     buffers: ManuallyDrop<BufferRing>,
     slots: Slots,
-    /// Completions that [`Ring::next`] has not given yet. Has room for one of each operation in flight.
+    /// Completions that [`Ring::take_completion`] has not given yet. Has room for one of each operation in flight.
     completed: VecDeque<Completed>,
-    /// How many of them [`Ring::next`] gives before the next wait.
+    /// How many of them [`Ring::take_completion`] gives before the next wait.
     due: usize,
+    /// Descriptors whose watches have completed, to be armed again. Few: a thread watches some listeners and the like.
+    resting: Vec<u32>,
     /// Operations on descriptors that have not completed, cancelled ones as well.
     in_flight: usize,
     is_enabled: bool,
@@ -42,9 +44,10 @@ pub enum Readiness {
 }
 
 /// Whether other rings that watch the same socket are woken as well.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Exclusive {
     /// All of them.
+    #[default]
     No,
     /// One is enough.
     Yes,
@@ -105,6 +108,7 @@ impl Ring {
             slots: Slots::default(),
             completed: VecDeque::new(),
             due: 0,
+            resting: Vec::new(),
             in_flight: 0,
             is_enabled: false,
         })
@@ -118,19 +122,18 @@ impl Ring {
     }
 
     /// Watches a descriptor until it is ready once. An operation that is armed on it already is cancelled.
-    pub fn poll(
-        &mut self,
-        fd: impl AsFd,
-        tag: u64,
-        readiness: Readiness,
-        exclusive: Exclusive,
-    ) -> io::Result<()> {
+    pub fn poll(&mut self, fd: impl AsFd, tag: u64, readiness: Readiness) -> io::Result<()> {
         let events = match readiness {
             Readiness::Readable => POLL_IN,
             Readiness::Writable => POLL_OUT,
         };
-        let events = if exclusive == Exclusive::Yes { events | EPOLL_EXCLUSIVE } else { events };
         self.arm(fd.as_fd(), Kind::Poll, tag, |fd| opcode::PollAdd::new(fd, events).build())
+    }
+
+    /// Watches a descriptor until [`Ring::cancel`], and tells at every wait while it can be read or accepted from.
+    pub fn watch(&mut self, fd: impl AsFd, tag: u64, exclusive: Exclusive) -> io::Result<()> {
+        self.cancel(&fd)?;
+        self.arm_watch(number(fd.as_fd()), tag, exclusive)
     }
 
     /// Receives from a socket once, into a buffer of the ring. An operation that is armed on it already is cancelled.
@@ -142,13 +145,13 @@ impl Ring {
         })
     }
 
-    /// True while an operation is armed on a descriptor, or has completed and [`Ring::next`] has not told.
+    /// True while an operation is armed on a descriptor, or has completed and [`Ring::take_completion`] has not told.
     pub fn is_armed(&self, fd: impl AsFd) -> bool {
         self.slots.state(number(fd.as_fd())) != State::Idle
     }
 
     /// Cancels the operation of a descriptor, if there is one. Once this returns, none is submitted with its number,
-    /// and [`Ring::next`] tells nothing of it. The kernel lets go of the socket with the next wait.
+    /// and [`Ring::take_completion`] tells nothing of it. The kernel lets go of the socket with the next wait.
     pub fn cancel(&mut self, fd: impl AsFd) -> io::Result<()> {
         let Some(operation) = self.slots.cancel(number(fd.as_fd())) else { return Ok(()) };
         self.make_room(1)?;
@@ -158,8 +161,14 @@ impl Ring {
     }
 
     /// Submits what was armed, and waits until an operation completes, the time is up (`None`: never), or a signal
-    /// arrives. Call [`Ring::next`] until it gives nothing.
+    /// arrives. Call [`Ring::take_completion`] until it gives nothing.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        while let Some(fd) = self.resting.last().copied() {
+            if let Some((tag, exclusive)) = self.slots.resting(fd) {
+                self.arm_watch(fd, tag, exclusive)?;
+            }
+            self.resting.pop();
+        }
         let waits = self.completed.is_empty() && timeout != Some(Duration::ZERO);
         self.enter(u32::from(waits), timeout)?;
         self.reap();
@@ -168,12 +177,17 @@ impl Ring {
     }
 
     /// The next completion of the last wait.
-    pub fn next(&mut self) -> Option<Completion> {
+    pub fn take_completion(&mut self) -> Option<Completion> {
         while self.due > 0 {
             self.due -= 1;
             let Completed { operation, outcome } = self.completed.pop_front()?;
             match (self.slots.deliver(operation), outcome) {
-                (Some(tag), outcome) => return Some(Completion { tag, outcome }),
+                (Some(tag), outcome) => {
+                    if self.slots.state(operation.fd) == State::Resting {
+                        self.resting.push(operation.fd);
+                    }
+                    return Some(Completion { tag, outcome });
+                }
                 // It was cancelled, and what it received is nobody's.
                 (None, Outcome::Received(buffer)) => self.give_back(buffer),
                 (None, _) => {}
@@ -224,6 +238,11 @@ impl Ring {
         }
     }
 
+    fn arm_watch(&mut self, fd: u32, tag: u64, exclusive: Exclusive) -> io::Result<()> {
+        let events = if exclusive == Exclusive::Yes { POLL_IN | EPOLL_EXCLUSIVE } else { POLL_IN };
+        self.arm_number(fd, Kind::Watch(exclusive), tag, |fd| opcode::PollAdd::new(fd, events).build())
+    }
+
     fn arm(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -234,10 +253,21 @@ impl Ring {
         if self.is_armed(fd) {
             self.cancel(fd)?;
         }
+        self.arm_number(number(fd), kind, tag, entry)
+    }
+
+    /// Arms an operation on a descriptor that has none.
+    fn arm_number(
+        &mut self,
+        fd: u32,
+        kind: Kind,
+        tag: u64,
+        entry: impl FnOnce(Fd) -> Entry,
+    ) -> io::Result<()> {
         self.completed.try_reserve(self.in_flight + 1)?;
         self.make_room(1)?;
-        let operation = self.slots.arm(number(fd), kind, tag)?;
-        self.push(&entry(Fd(fd.as_raw_fd())).user_data(operation.word()));
+        let operation = self.slots.arm(fd, kind, tag)?;
+        self.push(&entry(Fd(fd as RawFd)).user_data(operation.word()));
         self.in_flight += 1;
         Ok(())
     }
@@ -286,7 +316,7 @@ impl Ring {
         }
     }
 
-    /// Takes completions of operations out of the ring, into the queue of [`Ring::next`]. No send is in flight.
+    /// Takes completions of operations out of the ring, into the queue of [`Ring::take_completion`]. No send is in flight.
     fn reap(&mut self) {
         self.reap_sends(&mut []);
     }
@@ -317,7 +347,7 @@ impl Ring {
                     Some(buffer) if filled_bytes > 0 => Outcome::Received(buffer),
                     unused => {
                         unused.into_iter().for_each(|buffer| self.buffers.give_back(buffer));
-                        Outcome::without_bytes(operation.kind, result)
+                        Outcome::without_bytes(operation.receives, result)
                     }
                 };
                 // There is room: `arm` has reserved it.
@@ -348,13 +378,13 @@ impl<'s> Send<'s> {
 
 impl Outcome {
     /// The outcome of an operation that has received nothing.
-    fn without_bytes(kind: Kind, result: i32) -> Self {
-        match (kind, result) {
-            (Kind::Receive, 0) => Self::End,
+    fn without_bytes(receives: bool, result: i32) -> Self {
+        match result {
+            _ if !receives => Self::Ready,
+            0 => Self::End,
             // A read by hand will tell.
-            (Kind::Poll, _) | (Kind::Receive, EAGAIN_RESULT | EINTR_RESULT | ENOBUFS_RESULT) => Self::Ready,
-            (Kind::Receive, ENOMEM_RESULT | ECANCELED_RESULT) => Self::Ready,
-            (Kind::Receive, _) => Self::Failed(io::Error::from_raw_os_error(-result)),
+            EAGAIN_RESULT | EINTR_RESULT | ENOBUFS_RESULT | ENOMEM_RESULT | ECANCELED_RESULT => Self::Ready,
+            _ => Self::Failed(io::Error::from_raw_os_error(-result)),
         }
     }
 }

@@ -4,6 +4,8 @@
 
 use std::collections::TryReserveError;
 
+use crate::ring::Exclusive;
+
 /// The slots of a ring, by descriptor.
 #[derive(Default)]
 pub(crate) struct Slots(Vec<Slot>);
@@ -29,6 +31,8 @@ pub(crate) enum State {
     Armed,
     /// It has completed, and its owner does not know yet.
     Completed,
+    /// It is armed again with the next wait.
+    Resting,
 }
 
 /// What an operation does.
@@ -36,6 +40,8 @@ pub(crate) enum State {
 pub(crate) enum Kind {
     #[default]
     Poll,
+    /// A poll that is armed again until it is cancelled; whether one ring is woken of those that watch.
+    Watch(Exclusive),
     Receive,
 }
 
@@ -44,7 +50,8 @@ pub(crate) enum Kind {
 pub(crate) struct Operation {
     pub(crate) fd: u32,
     pub(crate) generation: u32,
-    pub(crate) kind: Kind,
+    /// It receives; else it polls.
+    pub(crate) receives: bool,
 }
 
 impl Slots {
@@ -57,10 +64,10 @@ impl Slots {
             self.0.resize(index + 1, Slot::default());
         }
         let slot = &mut self.0[index];
-        debug_assert_eq!(slot.state, State::Idle);
+        debug_assert!(matches!(slot.state, State::Idle | State::Resting));
         let generation = (slot.generation + 1) & GENERATION_MAX;
         *slot = Slot { tag, generation, kind, state: State::Armed };
-        Ok(Operation { fd, generation, kind })
+        Ok(Operation { fd, generation, receives: kind == Kind::Receive })
     }
 
     /// Notes that an operation has completed. False if it is not the current one: its completion is nobody's.
@@ -77,15 +84,26 @@ impl Slots {
     /// The tag of an operation that has completed, and of which its owner is told now. `None` if it was cancelled.
     pub(crate) fn deliver(&mut self, operation: Operation) -> Option<u64> {
         let slot = self.current(operation).filter(|slot| slot.state == State::Completed)?;
-        slot.state = State::Idle;
+        slot.state = if let Kind::Watch(_) = slot.kind { State::Resting } else { State::Idle };
         Some(slot.tag)
+    }
+
+    /// The tag of the watch of `fd`, and whom it wakes, if it is to be armed again.
+    pub(crate) fn resting(&self, fd: u32) -> Option<(u64, Exclusive)> {
+        match self.0.get(fd as usize) {
+            Some(Slot { state: State::Resting, kind: Kind::Watch(exclusive), tag, .. }) => {
+                Some((*tag, *exclusive))
+            }
+            _ => None,
+        }
     }
 
     /// Forgets the operation of `fd`. Returns it if the kernel has it still.
     pub(crate) fn cancel(&mut self, fd: u32) -> Option<Operation> {
         let slot = self.0.get_mut(fd as usize)?;
         let was = std::mem::take(&mut slot.state);
-        (was == State::Armed).then_some(Operation { fd, generation: slot.generation, kind: slot.kind })
+        let receives = slot.kind == Kind::Receive;
+        (was == State::Armed).then_some(Operation { fd, generation: slot.generation, receives })
     }
 
     pub(crate) fn state(&self, fd: u32) -> State {
@@ -99,13 +117,13 @@ impl Slots {
 
 impl Operation {
     pub(crate) fn word(self) -> u64 {
-        let kind = if self.kind == Kind::Receive { RECEIVE } else { 0 };
-        kind | u64::from(self.generation) << 32 | u64::from(self.fd)
+        let receives = if self.receives { RECEIVE } else { 0 };
+        receives | u64::from(self.generation) << 32 | u64::from(self.fd)
     }
 
     pub(crate) fn of_word(word: u64) -> Self {
-        let kind = if word & RECEIVE == 0 { Kind::Poll } else { Kind::Receive };
-        Self { fd: word as u32, generation: (word >> 32) as u32 & GENERATION_MAX, kind }
+        let receives = word & RECEIVE != 0;
+        Self { fd: word as u32, generation: (word >> 32) as u32 & GENERATION_MAX, receives }
     }
 }
 
@@ -146,8 +164,8 @@ mod tests {
 
     #[test]
     fn words_name_operations() {
-        for kind in [Kind::Poll, Kind::Receive] {
-            let operation = Operation { fd: u32::MAX, generation: GENERATION_MAX, kind };
+        for receives in [false, true] {
+            let operation = Operation { fd: u32::MAX, generation: GENERATION_MAX, receives };
             assert_eq!(Operation::of_word(operation.word()), operation);
             assert!(operation.word() < 1 << 63);
         }

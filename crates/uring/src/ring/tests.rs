@@ -25,7 +25,7 @@ fn pair() -> (UnixStream, UnixStream) {
 /// What has completed, as text.
 fn completed(ring: &mut Ring) -> Vec<String> {
     let mut told = Vec::new();
-    while let Some(Completion { tag, outcome }) = ring.next() {
+    while let Some(Completion { tag, outcome }) = ring.take_completion() {
         told.push(match outcome {
             Outcome::Ready => format!("{tag} ready"),
             Outcome::End => format!("{tag} end"),
@@ -80,7 +80,7 @@ fn a_full_buffer_says_so() {
     for (bytes, is_full) in [(BUFFER_BYTES, true), (1, false)] {
         ring.receive(&ours, 0).expect("room");
         ring.wait(None).expect("it waits");
-        let Some(Completion { outcome: Outcome::Received(buffer), .. }) = ring.next() else {
+        let Some(Completion { outcome: Outcome::Received(buffer), .. }) = ring.take_completion() else {
             panic!("bytes")
         };
         assert_eq!((buffer.len(), buffer.is_full()), (bytes, is_full));
@@ -91,20 +91,42 @@ fn a_full_buffer_says_so() {
 #[test]
 fn readiness_is_told_once() {
     let (mut ring, (ours, mut theirs)) = (ring(), pair());
-    ring.poll(&ours, 1, Readiness::Readable, Exclusive::No).expect("room");
+    ring.poll(&ours, 1, Readiness::Readable).expect("room");
     assert!(look(&mut ring).is_empty());
     theirs.write_all(b"x").expect("room");
     assert_eq!(wait(&mut ring), ["1 ready"]);
     assert!(look(&mut ring).is_empty(), "once");
-    ring.poll(&ours, 2, Readiness::Writable, Exclusive::No).expect("room");
+    ring.poll(&ours, 2, Readiness::Writable).expect("room");
     assert_eq!(wait(&mut ring), ["2 ready"]);
+}
+
+#[test]
+fn a_watch_is_told_until_it_is_read() {
+    let (mut ring, (ours, mut theirs)) = (ring(), pair());
+    ring.watch(&ours, 1, Exclusive::No).expect("room");
+    assert!(look(&mut ring).is_empty());
+    theirs.write_all(b"xy").expect("room");
+    for _ in 0..3 {
+        assert_eq!(wait(&mut ring), ["1 ready"]);
+        assert!(ring.is_armed(&ours));
+    }
+    (&ours).read_exact(&mut [0; 2]).expect("both");
+    assert!(look(&mut ring).is_empty() && ring.is_armed(&ours));
+    theirs.write_all(b"z").expect("room");
+    assert_eq!(wait(&mut ring), ["1 ready"]);
+    ring.cancel(&ours).expect("room");
+    assert!(look(&mut ring).is_empty() && !ring.is_armed(&ours));
+    // Watching it again changes what it is called.
+    ring.watch(&ours, 2, Exclusive::No).expect("room");
+    ring.watch(&ours, 3, Exclusive::No).expect("room");
+    assert_eq!(wait(&mut ring), ["3 ready"]);
 }
 
 #[test]
 fn one_of_two_rings_is_woken() {
     let (mut rings, (ours, mut theirs)) = ([ring(), ring()], pair());
     for (tag, ring) in rings.iter_mut().enumerate() {
-        ring.poll(&ours, tag as u64, Readiness::Readable, Exclusive::Yes).expect("room");
+        ring.watch(&ours, tag as u64, Exclusive::Yes).expect("room");
         assert!(look(ring).is_empty());
     }
     theirs.write_all(b"x").expect("room");
@@ -116,7 +138,7 @@ fn one_of_two_rings_is_woken() {
 fn a_wait_ends_in_time() {
     let mut ring = ring();
     ring.wait(Some(Duration::from_millis(2))).expect("it waits");
-    assert!(ring.next().is_none());
+    assert!(ring.take_completion().is_none());
 }
 
 #[test]
@@ -145,7 +167,7 @@ fn what_was_cancelled_before_it_was_told_is_nobodys() {
     ring.receive(&ours, 1).expect("room");
     ring.wait(None).expect("it waits");
     ring.cancel(&ours).expect("nothing to do");
-    assert!(ring.next().is_none());
+    assert!(ring.take_completion().is_none());
     assert_eq!(provided(&ring), usize::from(BUFFERS));
 }
 
@@ -184,7 +206,7 @@ fn without_buffers_a_receive_becomes_readiness() {
         theirs.write_all(b"x").expect("room");
         ring.receive(&ours, 0).expect("room");
         ring.wait(None).expect("it waits");
-        match ring.next() {
+        match ring.take_completion() {
             Some(Completion { outcome: Outcome::Received(buffer), .. }) => held.push(buffer),
             other => panic!("{other:?}"),
         }
@@ -229,7 +251,7 @@ fn completions_that_overflow_are_kept() {
     let mut ring = ring();
     let pairs: Vec<_> = (0..COMPLETIONS + 100).map(|_| UnixStream::pair().expect("descriptors").0).collect();
     for (tag, ours) in pairs.iter().enumerate() {
-        ring.poll(ours, tag as u64, Readiness::Writable, Exclusive::No).expect("room");
+        ring.poll(ours, tag as u64, Readiness::Writable).expect("room");
     }
     let mut told = Vec::new();
     while told.len() < pairs.len() {
