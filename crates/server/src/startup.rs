@@ -7,6 +7,7 @@ pub mod exposure;
 pub mod large_pages;
 pub mod numa;
 pub mod options;
+pub mod pollers;
 pub mod privileges;
 pub mod random;
 pub mod sandbox;

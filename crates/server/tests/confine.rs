@@ -9,11 +9,12 @@ use std::thread;
 
 use larder_conformance::folder::Folder;
 use larder_server::startup::sandbox::sandbox;
+use larder_server::startup::settings::Io;
 
 /// Both fences hold for the thread that raises them, and what it starts.
 fn confined<T: Send + 'static>(reloaded: Vec<PathBuf>, act: impl FnOnce() -> T + Send + 'static) -> T {
     let thread = thread::spawn(move || {
-        sandbox(&reloaded).expect("the kernel can");
+        sandbox(&reloaded, Io::Epoll).expect("the kernel can");
         act()
     });
     thread.join().expect("it does not panic")
@@ -50,7 +51,7 @@ fn files_that_are_read_again_can_be_read_and_no_others() {
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let (tell, told) = std::sync::mpsc::channel();
     let thread = thread::spawn(move || {
-        sandbox(std::slice::from_ref(&path)).expect("the kernel can");
+        sandbox(std::slice::from_ref(&path), Io::Epoll).expect("the kernel can");
         tell.send(fs::read(&path).ok()).expect("the test waits");
         wait.recv().expect("the test goes on");
         let other = fs::read(&beside).map_err(|error| error.kind());
