@@ -21,6 +21,11 @@ use talk::{ask, connect, expect, hit, others_are_served, read_to_end, send_until
 use trace::leaves_no_trace;
 
 #[test]
+fn by_uring() {
+    server::again_by_uring(&[]);
+}
+
+#[test]
 fn a_hundred_thousand_commands_in_one_write() -> Result<()> {
     let mut commands = Vec::new();
     let mut replies = Vec::new();
