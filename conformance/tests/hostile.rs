@@ -14,11 +14,16 @@ use std::net::{Shutdown, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use larder_conformance::Result;
+use larder_conformance::{Result, server};
 use rustix::net::sockopt::set_socket_linger;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use talk::{ask, connect, expect, hit, others_are_served, read_to_end, send_until_closed, set};
 use trace::leaves_no_trace;
+
+#[test]
+fn by_uring() {
+    server::again_by_uring(&[]);
+}
 
 #[test]
 fn a_hundred_thousand_commands_in_one_write() -> Result<()> {

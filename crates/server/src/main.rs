@@ -12,6 +12,7 @@ use larder_engine::{Config, Engine};
 use larder_server::clock::Clock;
 use larder_server::conn::authenticator::Authenticator;
 use larder_server::control::{self, Stop};
+use larder_server::net::poller::Poller;
 use larder_server::net::tls::Tls;
 use larder_server::net::worker::Worker;
 use larder_server::net::worker_pool::WorkerPool;
@@ -23,6 +24,7 @@ use larder_server::startup::endpoints::Endpoints;
 use larder_server::startup::large_pages;
 use larder_server::startup::numa;
 use larder_server::startup::options::{self, EXIT_OS_ERROR, Outcome, Refusal};
+use larder_server::startup::pollers;
 use larder_server::startup::privileges;
 use larder_server::startup::random;
 use larder_server::startup::sandbox;
@@ -61,6 +63,7 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     }
     let target = privileges::target(&settings)?;
     let secrets = Secrets::read(&settings)?;
+    pollers::probe(&settings)?;
     let endpoints = Endpoints::open(&mut settings, target.as_ref())?;
     let connections = settings.connections_max as usize;
     let descriptors = connections + settings.own_descriptors() + endpoints.descriptors();
@@ -87,6 +90,7 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     if settings.lock_memory {
         privileges::allow_locked_memory();
     }
+    let pollers = pollers::open(&settings)?;
     // Before anybody learns whom to send them to.
     let signals = Signals::take_over()
         .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to take over signals: {error}")))?;
@@ -98,11 +102,11 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
         privileges::lock_memory();
     }
     if settings.drop_privileges {
-        sandbox::sandbox(&secrets.files())?;
+        sandbox::sandbox(&secrets.files(), settings.io)?;
     }
 
     let is_daemon = settings.daemon;
-    work(settings, engine, secrets, endpoints, &signals, supervisor)
+    work(settings, engine, secrets, endpoints, pollers, &signals, supervisor)
         .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to start: {error}")))?;
     if let Some(pid_file) = pid_file.filter(|_| is_daemon) {
         // The user we became may not be allowed to.
@@ -136,6 +140,7 @@ fn announce(settings: &Settings) {
     tracing::info!(
         version = larder_server::LARDER_VERSION,
         threads = settings.threads,
+        io = settings.io.name(),
         memory_mib = settings.memory_bytes >> 20,
         connections_max = settings.connections_max,
         options = given.join(" "),
@@ -150,6 +155,7 @@ fn work(
     engine: Arc<Engine>,
     secrets: Secrets,
     endpoints: Endpoints,
+    pollers: Vec<Poller>,
     signals: &Signals,
     mut supervisor: Supervisor,
 ) -> io::Result<()> {
@@ -164,8 +170,8 @@ fn work(
     shared.connection_table.add_sockets(&listeners, &udp);
     let pool = Arc::new(WorkerPool::new(threads, listeners)?);
     let mut workers = Vec::new();
-    for (index, udp_sockets) in udp.into_iter().enumerate() {
-        let worker = Worker::new(index, Arc::clone(&shared), Arc::clone(&pool), udp_sockets)?;
+    for (index, (udp_sockets, poller)) in udp.into_iter().zip(pollers).enumerate() {
+        let worker = Worker::new(index, Arc::clone(&shared), Arc::clone(&pool), udp_sockets, poller)?;
         let thread = std::thread::Builder::new().name(format!("larder-{index}"));
         workers.push(thread.spawn(move || {
             // A server without one of its workers would leave clients hanging.

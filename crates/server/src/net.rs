@@ -4,7 +4,7 @@ pub(crate) mod accept;
 pub mod connection_limiter;
 pub mod connection_table;
 pub mod listeners;
-pub(crate) mod poller;
+pub mod poller;
 pub(crate) mod socket;
 pub mod tls;
 pub mod udp;

@@ -8,6 +8,7 @@ pub mod large_pages;
 pub mod machine_memory;
 pub mod numa;
 pub mod options;
+pub mod pollers;
 pub mod privileges;
 pub mod random;
 pub mod sandbox;

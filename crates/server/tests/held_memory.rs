@@ -8,7 +8,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use larder_conformance::server::Server;
+use larder_conformance::server::{self, Server};
 use larder_conformance::stats::Stats;
 
 const MIB: u64 = 1 << 20;
@@ -61,6 +61,11 @@ fn others_can_store(server: &Server) {
     for number in 0..20 {
         ask(&mut stream, &set(&format!("real:{number}"), 100_000, ""), "STORED\r\n");
     }
+}
+
+#[test]
+fn by_uring() {
+    server::again_by_uring(&[]);
 }
 
 #[test]

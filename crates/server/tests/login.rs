@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use larder_conformance::folder::Folder;
-use larder_conformance::server::{Server, eventually};
+use larder_conformance::server::{self, Server, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 
 const LARDERD: &str = env!("CARGO_BIN_EXE_larderd");
@@ -69,6 +69,11 @@ fn lets_in(server: &Server, user: &str, password: &str) -> bool {
 
 fn reload(server: &Server) {
     kill_process(Pid::from_raw(server.pid() as i32).expect("it is not 0"), Signal::HUP).expect("it runs");
+}
+
+#[test]
+fn by_uring() {
+    server::again_by_uring(&[]);
 }
 
 #[test]

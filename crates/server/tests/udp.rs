@@ -110,6 +110,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const A_MOMENT: Duration = Duration::from_millis(200);
 
 #[test]
+fn by_uring() {
+    server::again_by_uring(&[]);
+}
+
+#[test]
 fn both_servers_answer_alike() {
     for program in both() {
         let server = start(&program, ONE_WORKER);

@@ -120,7 +120,7 @@ impl Worker {
         let connection = Connection::new(Session::new(*dialect));
         let socket = Box::new(ClientSocket::new(Wire::new(fd, channel), client, connection));
         let Ok(index) = usize::try_from(socket.as_fd().as_raw_fd()) else { return };
-        let is_watched = self.poller.add(&*socket, Token::Client(index), socket.interest).is_ok();
+        let is_watched = self.poller.admit(&*socket, index, socket.interest).is_ok();
         if self.connections.len() <= index {
             self.connections.resize_with(index + 1, || None);
         }

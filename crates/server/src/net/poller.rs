@@ -1,26 +1,46 @@
-//! Readiness of sockets, by epoll. No other file of the workers uses epoll; a poller by io_uring would be a file beside
-//! this one.
+//! What a worker waits for, in one of two ways: [`epoll`] or [`uring`] (`--io`). No other file knows which.
+//!
+//! Listeners and the like are watched until they are deleted. A client is watched for what its connection wants next
+//! ([`Poller::watch`]), and only while it wants something of its socket: see [`Poller::suspend`]. With io_uring what a
+//! client sends may be received before the worker is told ([`Arrival::Bytes`]).
+
+mod epoll;
+mod uring;
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
-use rustix::event::{Timespec, epoll};
-use rustix::io::Errno;
+use larder_uring::Buffer;
+pub(crate) use larder_uring::Send;
 
-/// A set of sockets to watch.
-pub(crate) struct Poller {
-    epoll: OwnedFd,
+use self::epoll::Epoll;
+use self::uring::Uring;
+use crate::startup::settings::Io;
+
+/// The sockets that a worker watches.
+pub struct Poller(Kind);
+
+enum Kind {
+    Epoll(Epoll),
+    Uring(Box<Uring>),
 }
 
-/// What a socket is watched for.
+/// The events of one wait, where the poller does not keep them itself.
+pub(crate) struct Events(epoll::Events);
+
+/// What a client's socket is watched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interest {
+    /// It can be read. The worker reads it.
     Readable,
+    /// The same, and the poller may read it.
+    Bytes,
+    /// It can be written.
     Writable,
 }
 
-/// What is ready.
+/// Whose event it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
     /// The client of this descriptor.
@@ -33,97 +53,183 @@ pub(crate) enum Token {
     Wake,
 }
 
-/// The events of one wait.
-pub(crate) struct Events(Vec<epoll::Event>);
+/// What has come of a socket.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    /// It is ready for what it is watched for.
+    Ready,
+    /// It sent these bytes. To be given back: [`Poller::give_back`].
+    Bytes(Buffer),
+    /// It sends no more.
+    End,
+    /// It has failed.
+    Failed,
+}
 
 impl Poller {
-    /// Errors: no descriptor is left.
-    pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
+    /// A poller of this kind. Errors: no descriptor is left; the kernel has no such poller, or does not allow it.
+    pub fn new(io: Io) -> io::Result<Self> {
+        Ok(Self(match io {
+            Io::Epoll => Kind::Epoll(Epoll::new()?),
+            Io::Uring => Kind::Uring(Box::new(Uring::new()?)),
+        }))
     }
 
-    /// Watches a socket from now on. The kernel forgets it when its last descriptor is closed.
-    pub(crate) fn add(&self, fd: impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
-        Ok(epoll::add(&self.epoll, fd, token.data(), interest.flags())?)
-    }
-
-    /// The same for a socket that other pollers watch too: an event wakes one of them. Adding it again does nothing.
-    pub(crate) fn add_shared(&self, fd: impl AsFd, token: Token) -> io::Result<()> {
-        let flags = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
-        match epoll::add(&self.epoll, fd, token.data(), flags) {
-            Ok(()) | Err(Errno::EXIST) => Ok(()),
-            Err(error) => Err(error.into()),
+    /// Makes it the calling thread's, which alone waits from then on.
+    pub(crate) fn enable(&mut self) -> io::Result<()> {
+        match &mut self.0 {
+            Kind::Epoll(_) => Ok(()),
+            Kind::Uring(uring) => uring.enable(),
         }
     }
 
-    /// Watches a socket for something else.
-    pub(crate) fn modify(&self, fd: impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
-        Ok(epoll::modify(&self.epoll, fd, token.data(), interest.flags())?)
+    /// Watches a socket for something to read from now on, until it is closed by the end of this poller.
+    pub(crate) fn add(&mut self, fd: impl AsFd, token: Token) -> io::Result<()> {
+        match &mut self.0 {
+            Kind::Epoll(epoll) => epoll.add(fd, token, Interest::Readable),
+            Kind::Uring(uring) => uring.add(fd, token),
+        }
     }
 
-    /// Stops watching a socket.
-    pub(crate) fn delete(&self, fd: impl AsFd) -> io::Result<()> {
-        Ok(epoll::delete(&self.epoll, fd)?)
+    /// The same for a socket that other pollers watch too: an event wakes one of them. Adding it again does nothing.
+    pub(crate) fn add_shared(&mut self, fd: impl AsFd, token: Token) -> io::Result<()> {
+        match &mut self.0 {
+            Kind::Epoll(epoll) => epoll.add_shared(fd, token),
+            Kind::Uring(uring) => uring.add_shared(fd, token),
+        }
     }
 
-    /// Waits until a socket is ready, the time is up (`None`: never), or a signal arrives. Replaces the earlier events.
-    pub(crate) fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
-        // Rounded up to the clock that epoll uses, so that no wait ends just before its deadline.
-        let timeout = timeout.map(|timeout| {
-            let millis = timeout.subsec_nanos().div_ceil(1_000_000);
-            let secs = timeout.as_secs().min(WAIT_SECS_MAX) + u64::from(millis / 1000);
-            Timespec { tv_sec: secs as i64, tv_nsec: i64::from(millis % 1000 * 1_000_000) }
-        });
-        events.0.clear();
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events.0), timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
+    /// Stops watching a socket that was added.
+    pub(crate) fn delete(&mut self, fd: impl AsFd) -> io::Result<()> {
+        match &mut self.0 {
+            Kind::Epoll(epoll) => epoll.delete(fd),
+            Kind::Uring(uring) => uring.forget(fd),
+        }
+    }
+
+    /// Watches a new client.
+    pub(crate) fn admit(&mut self, fd: impl AsFd, client: usize, interest: Interest) -> io::Result<()> {
+        match &mut self.0 {
+            Kind::Epoll(epoll) => epoll.add(fd, Token::Client(client), interest),
+            Kind::Uring(uring) => uring.arm(fd, Token::Client(client), interest),
+        }
+    }
+
+    /// Watches a client for what it wants now; what it wanted before was `was`.
+    pub(crate) fn watch(
+        &mut self,
+        fd: impl AsFd,
+        client: usize,
+        interest: Interest,
+        was: Interest,
+    ) -> io::Result<()> {
+        match &mut self.0 {
+            Kind::Epoll(epoll) => epoll.watch(fd, Token::Client(client), interest, was),
+            Kind::Uring(uring) => uring.arm(fd, Token::Client(client), interest),
+        }
+    }
+
+    /// Leaves a client alone that waits for something other than its socket.
+    pub(crate) fn suspend(&mut self, fd: impl AsFd) -> io::Result<()> {
+        match &mut self.0 {
+            Kind::Epoll(epoll) => epoll.delete(fd),
+            Kind::Uring(uring) => uring.forget(fd),
+        }
+    }
+
+    /// Ends that. The client's turn comes without an event of its socket.
+    pub(crate) fn resume(&mut self, fd: impl AsFd, client: usize, interest: Interest) -> io::Result<()> {
+        match &mut self.0 {
+            Kind::Epoll(epoll) => epoll.add(fd, Token::Client(client), interest),
+            // Once it has had its turn it is watched for what it wants then.
+            Kind::Uring(_) => Ok(()),
+        }
+    }
+
+    /// Forgets a client whose socket stays open, in other hands.
+    pub(crate) fn dismiss(&mut self, fd: impl AsFd) {
+        // What the kernel does not know needs no forgetting.
+        let _ = match &mut self.0 {
+            Kind::Epoll(epoll) => epoll.delete(fd),
+            Kind::Uring(uring) => uring.forget(fd),
+        };
+    }
+
+    /// Forgets a client whose socket is about to be closed.
+    pub(crate) fn forget(&mut self, fd: impl AsFd) {
+        match &mut self.0 {
+            // The kernel does that when the last descriptor is closed, and nobody else holds one.
+            Kind::Epoll(_) => {}
+            Kind::Uring(uring) => {
+                let _ = uring.forget(fd);
+            }
+        }
+    }
+
+    /// Waits until a socket is ready, the time is up (`None`: never), or a signal arrives. Earlier events are dropped.
+    pub(crate) fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
+        match &mut self.0 {
+            Kind::Epoll(epoll) => epoll.wait(&mut events.0, timeout),
+            Kind::Uring(uring) => uring.wait(timeout),
+        }
+    }
+
+    /// The next event of the last wait.
+    pub(crate) fn take_event(&mut self, events: &mut Events) -> Option<(Token, Arrival)> {
+        match &mut self.0 {
+            Kind::Epoll(_) => events.0.take().map(|token| (token, Arrival::Ready)),
+            Kind::Uring(uring) => uring.take_event(),
+        }
+    }
+
+    /// Takes back a buffer whose bytes are read.
+    pub(crate) fn give_back(&mut self, buffer: Buffer) {
+        if let Kind::Uring(uring) = &mut self.0 {
+            uring.give_back(buffer);
+        }
+    }
+
+    /// True if it can send to several sockets at once: [`Poller::send_all`].
+    pub(crate) fn sends_together(&self) -> bool {
+        matches!(self.0, Kind::Uring(_))
+    }
+
+    /// Sends to each socket what it takes at once. Errors: nothing was sent.
+    pub(crate) fn send_all(&mut self, sends: &mut [Send<'_>]) -> io::Result<()> {
+        match &mut self.0 {
+            Kind::Epoll(_) => Err(io::ErrorKind::Unsupported.into()),
+            Kind::Uring(uring) => uring.send_all(sends),
         }
     }
 }
 
 impl Events {
     pub(crate) fn new() -> Self {
-        Self(Vec::with_capacity(EVENTS_MAX))
-    }
-
-    pub(crate) fn tokens(&self) -> impl Iterator<Item = Token> {
-        self.0.iter().map(|event| Token::of(event.data.u64()))
-    }
-}
-
-impl Interest {
-    fn flags(self) -> epoll::EventFlags {
-        match self {
-            Self::Readable => epoll::EventFlags::IN,
-            Self::Writable => epoll::EventFlags::OUT,
-        }
+        Self(epoll::Events::new())
     }
 }
 
 impl Token {
-    fn data(self) -> epoll::EventData {
-        epoll::EventData::new_u64(match self {
+    /// As a word that travels through the kernel.
+    fn word(self) -> u64 {
+        match self {
             Self::Client(fd) => fd as u64,
             Self::Listener(number) => LISTENERS + number as u64,
             Self::UdpSocket(number) => UDP_SOCKETS + number as u64,
             Self::Wake => WAKE,
-        })
+        }
     }
 
-    fn of(data: u64) -> Self {
-        match data {
+    fn of(word: u64) -> Self {
+        match word {
             WAKE => Self::Wake,
-            UDP_SOCKETS.. => Self::UdpSocket((data - UDP_SOCKETS) as usize),
-            LISTENERS.. => Self::Listener((data - LISTENERS) as usize),
-            _ => Self::Client(data as usize),
+            UDP_SOCKETS.. => Self::UdpSocket((word - UDP_SOCKETS) as usize),
+            LISTENERS.. => Self::Listener((word - LISTENERS) as usize),
+            _ => Self::Client(word as usize),
         }
     }
 }
 
-const EVENTS_MAX: usize = 256;
-/// A longer wait ends here, and its caller checks and waits again.
-const WAIT_SECS_MAX: u64 = 3600;
 /// Numbers below this are descriptors of clients.
 const LISTENERS: u64 = 1 << 32;
 const UDP_SOCKETS: u64 = 1 << 33;

@@ -12,7 +12,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 use std::mem;
 use std::ops::Range;
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd as _, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,8 +23,8 @@ use crate::clock::Moment;
 use crate::conn::output::OUTPUT_BYTES_MAX;
 use crate::conn::session::{CloseReason, Next, Prefetched};
 use crate::conn::waiter::Waiting;
-use crate::net::poller::{Events, Interest, Poller, Token};
-use crate::net::socket::{ClientSocket, ROOM_BYTES_MIN, SCRATCH_BYTES, WorkerContext};
+use crate::net::poller::{Arrival, Events, Interest, Poller, Send, Token};
+use crate::net::socket::{ClientSocket, Input, ROOM_BYTES_MIN, SCRATCH_BYTES, WorkerContext};
 use crate::net::tls;
 use crate::net::udp;
 use crate::net::worker_pool::WorkerPool;
@@ -58,6 +58,8 @@ pub struct Worker {
 #[derive(Default)]
 struct Round {
     members: ArrayVec<Member, MEMBERS_MAX>,
+    /// What each member has received.
+    inputs: ArrayVec<Input, MEMBERS_MAX>,
     /// How many bytes of the scratch buffer are filled.
     filled_bytes: usize,
 }
@@ -65,24 +67,23 @@ struct Round {
 struct Member {
     /// The connection's descriptor.
     fd: usize,
-    /// The range of its received bytes in the scratch buffer.
-    received: Range<usize>,
     /// The range of its replies in the worker's output.
     replies: Range<usize>,
 }
 
 impl Worker {
-    /// The pool's worker number `index`, with UDP sockets of its own. Errors: no descriptor is left.
+    /// The pool's worker number `index`, with UDP sockets and a poller of its own. Errors: of the
+    /// poller.
     pub fn new(
         index: usize,
         shared: Arc<Shared>,
         pool: Arc<WorkerPool>,
         udp_sockets: Vec<udp::Socket>,
+        mut poller: Poller,
     ) -> io::Result<Self> {
-        let poller = Poller::new()?;
-        poller.add(pool.wake(index), Token::Wake, Interest::Readable)?;
+        poller.add(pool.wake(index), Token::Wake)?;
         for (number, socket) in udp_sockets.iter().enumerate() {
-            poller.add(socket, Token::UdpSocket(number), Interest::Readable)?;
+            poller.add(socket, Token::UdpSocket(number))?;
         }
         let mut worker = Self {
             counters: Arc::clone(&shared.counters[index]),
@@ -112,12 +113,14 @@ impl Worker {
         let mut tls = tls::Buffers::new(self.shared.tls.is_some());
         let mut events = Events::new();
         let mut udp = udp::UdpEndpoint::open(mem::take(&mut self.udp_sockets), &self.shared.settings)?;
+        self.poller.enable()?;
         let (shared, counters) = (Arc::clone(&self.shared), Arc::clone(&self.counters));
         while !self.pool.is_stopping() {
             if handle.is_holding() {
                 handle.release();
             }
-            self.poller.wait(&mut events, self.timeout())?;
+            let timeout = self.timeout();
+            self.poller.wait(&mut events, timeout)?;
             let woken = Moment::now();
             recorder.tap.keep_up();
             self.unpark_due();
@@ -135,9 +138,9 @@ impl Worker {
             let mut round = Round::default();
             // Connections that queued before this round; those that this round adds wait for the next.
             let queued = self.ready.len();
-            for token in events.tokens() {
+            while let Some((token, arrival)) = self.poller.take_event(&mut events) {
                 match token {
-                    Token::Client(fd) => self.on_readable(fd, cx, scratch, &mut round, false),
+                    Token::Client(fd) => self.on_readable(fd, arrival, cx, scratch, &mut round, false),
                     Token::Listener(number) => self.accept(number),
                     Token::UdpSocket(number) => udp.serve(number, cx),
                     Token::Wake => self.drain_inbox(),
@@ -148,7 +151,7 @@ impl Worker {
             }
             for _ in 0..queued {
                 if let Some(fd) = self.ready.pop_front() {
-                    self.on_readable(fd, cx, scratch, &mut round, true);
+                    self.on_readable(fd, Arrival::Ready, cx, scratch, &mut round, true);
                 }
                 if round.is_full() {
                     self.execute(&mut round, cx, scratch);
@@ -178,6 +181,7 @@ impl Worker {
     fn on_readable(
         &mut self,
         fd: usize,
+        arrival: Arrival,
         cx: &mut WorkerContext<'_>,
         scratch: &mut [u8],
         round: &mut Round,
@@ -188,8 +192,8 @@ impl Worker {
             return;
         }
         socket.is_queued = false;
-        match socket.on_readable(cx, &mut scratch[round.filled_bytes..]) {
-            Ok(received_bytes) => round.join(fd, received_bytes),
+        match socket.on_readable(arrival, cx, scratch, round.filled_bytes) {
+            Ok(input) => round.join(fd, input),
             Err(next) => self.apply(fd, next),
         }
     }
@@ -197,22 +201,28 @@ impl Worker {
     /// Executes the requests of a round, one connection after the other, once the memory of each one's first key is
     /// being fetched; then sends the replies.
     fn execute(&mut self, round: &mut Round, cx: &mut WorkerContext<'_>, scratch: &[u8]) {
-        let members = &mut round.members;
+        let Round { members, inputs, .. } = round;
         if members.is_empty() {
             return;
         }
         cx.received = Moment::now();
-        let mut prefetched = self.prefetch(members, cx, scratch).into_iter();
-        for Member { fd, received, replies } in &mut *members {
+        let mut prefetched = self.prefetch(members, inputs, cx, scratch).into_iter();
+        for (Member { fd, replies }, input) in members.iter_mut().zip(&*inputs) {
             let prefetched = prefetched.next().flatten();
             let Some(socket) = self.connections[*fd].as_deref_mut() else { continue };
-            match socket.execute(cx, &scratch[received.clone()], prefetched) {
+            match socket.execute(cx, input.bytes(scratch), prefetched) {
                 Ok(small) => *replies = small,
                 Err(next) => self.apply(*fd, next),
             }
         }
+        drop(prefetched);
         self.send(members, cx);
-        round.members.clear();
+        members.clear();
+        for input in inputs.drain(..) {
+            if let Input::Buffer(buffer) = input {
+                self.poller.give_back(buffer);
+            }
+        }
         round.filled_bytes = 0;
     }
 
@@ -221,6 +231,7 @@ impl Worker {
     fn prefetch<'s>(
         &self,
         members: &[Member],
+        inputs: &'s [Input],
         cx: &mut WorkerContext<'_>,
         scratch: &'s [u8],
     ) -> ArrayVec<Option<Prefetched<'s>>, MEMBERS_MAX> {
@@ -230,8 +241,8 @@ impl Worker {
         }
         let guard = cx.handle.pin(cx.shared.clock.at(cx.received));
         let mut hashes = ArrayVec::<_, MEMBERS_MAX>::new();
-        for Member { fd, received, .. } in members {
-            let received = &scratch[received.clone()];
+        for (Member { fd, .. }, input) in members.iter().zip(inputs) {
+            let received = input.bytes(scratch);
             let socket = self.connections[*fd].as_deref();
             let key = socket.and_then(|socket| socket.first_key(received)).map(|key| &received[key]);
             prefetched.push(key.map(|key| {
@@ -250,6 +261,11 @@ impl Worker {
     /// eighth less than with a request executed in between (docs/scaling.md).
     #[inline(never)]
     fn send(&mut self, members: &[Member], cx: &mut WorkerContext<'_>) {
+        if members.len() > 1 && self.poller.sends_together() {
+            self.send_together(members, cx);
+            cx.output.clear();
+            return;
+        }
         for Member { fd, replies, .. } in members {
             if replies.is_empty() {
                 continue;
@@ -261,10 +277,48 @@ impl Worker {
         cx.output.clear();
     }
 
+    /// The same by one call of the poller, but for those whose TLS has to write by itself.
+    fn send_together(&mut self, members: &[Member], cx: &mut WorkerContext<'_>) {
+        let mut results = self.send_plain(members, cx).into_iter();
+        for Member { fd, replies } in members {
+            if replies.is_empty() {
+                continue;
+            }
+            let Some(socket) = self.connections[*fd].as_deref_mut() else { continue };
+            let replies = &cx.output[replies.clone()];
+            let result = if socket.is_plain() { results.next() } else { None };
+            let next = match result {
+                Some(result) => socket.on_sent(replies, result, cx.shared, cx.counters),
+                None => socket.send(replies, cx.shared, cx.tls, cx.counters),
+            };
+            self.apply(*fd, next);
+        }
+    }
+
+    /// Sends the replies of members without TLS, and returns how much of each was sent. Nothing is sent, and nothing
+    /// returned, if they are not several.
+    fn send_plain(
+        &mut self,
+        members: &[Member],
+        cx: &WorkerContext<'_>,
+    ) -> ArrayVec<io::Result<usize>, MEMBERS_MAX> {
+        let mut sends = ArrayVec::<Send<'_>, MEMBERS_MAX>::new();
+        for Member { fd, replies } in members {
+            let socket = self.connections[*fd].as_deref().filter(|socket| socket.is_plain());
+            if let Some(socket) = socket.filter(|_| !replies.is_empty()) {
+                sends.push(Send::new(socket.as_fd(), &cx.output[replies.clone()]));
+            }
+        }
+        if sends.len() < 2 || self.poller.send_all(&mut sends).is_err() {
+            return ArrayVec::new();
+        }
+        sends.iter().map(Send::sent_bytes).collect()
+    }
+
     /// Does what a connection wants next.
     fn apply(&mut self, fd: usize, next: Next) {
         match next {
-            Next::Read => self.watch(fd, Interest::Readable),
+            Next::Read => self.watch(fd, Interest::Bytes),
             Next::Send => self.watch(fd, Interest::Writable),
             Next::Wait(Waiting::Yield) => self.queue(fd),
             Next::Wait(Waiting::Memory) => {
@@ -287,11 +341,9 @@ impl Worker {
     /// Makes the poller watch a connection's socket.
     fn watch(&mut self, fd: usize, interest: Interest) {
         let Some(socket) = self.connections.get_mut(fd).and_then(Option::as_deref_mut) else { return };
-        if socket.interest == interest {
-            return;
-        }
-        socket.interest = interest;
-        if self.poller.modify(&*socket, Token::Client(fd), interest).is_err() {
+        let interest = if interest == Interest::Bytes { socket.interest_to_read() } else { interest };
+        let was = mem::replace(&mut socket.interest, interest);
+        if self.poller.watch(&*socket, fd, interest, was).is_err() {
             self.close(fd, CloseReason::Error);
         }
     }
@@ -308,7 +360,7 @@ impl Worker {
     /// not wake us meanwhile. False if the connection had to be closed.
     fn park(&mut self, fd: usize) -> bool {
         let Some(socket) = self.connections.get_mut(fd).and_then(Option::as_deref_mut) else { return false };
-        if self.poller.delete(&*socket).is_err() {
+        if self.poller.suspend(&*socket).is_err() {
             self.close(fd, CloseReason::Error);
             return false;
         }
@@ -323,7 +375,7 @@ impl Worker {
         if !mem::take(&mut socket.is_parked) {
             return;
         }
-        if self.poller.add(&*socket, Token::Client(fd), socket.interest).is_ok() {
+        if self.poller.resume(&*socket, fd, socket.interest).is_ok() {
             self.ready.push_back(fd);
         } else {
             self.close(fd, CloseReason::Error);
@@ -348,7 +400,7 @@ impl Worker {
     /// Hands a connection that watches over to the control thread.
     fn hand_over(&mut self, fd: usize, streams: Streams) {
         let Some(connection) = self.connections.get_mut(fd).and_then(Option::take) else { return };
-        let _ = self.poller.delete(&*connection);
+        self.poller.dismiss(&*connection);
         self.shared.log.join(connection.into_watcher(streams), &self.shared.observers);
         self.shared.wake_control();
         self.pool.release(self.index);
@@ -359,7 +411,7 @@ impl Worker {
         connection.close_notify();
         self.shared.connection_table.leave(connection.client());
         self.shared.tell(self.index, &Event::Departure { client: connection.client(), reason });
-        // Dropping the descriptor also takes it out of the poller: nobody else holds the socket.
+        self.poller.forget(&*connection);
         drop(connection);
         if self.shared.observers.is_verbose() {
             trace::departure(fd as RawFd);
@@ -411,10 +463,12 @@ impl Worker {
 }
 
 impl Round {
-    fn join(&mut self, fd: usize, received_bytes: usize) {
-        let start = self.filled_bytes;
-        self.filled_bytes += received_bytes;
-        self.members.push(Member { fd, received: start..self.filled_bytes, replies: 0..0 });
+    fn join(&mut self, fd: usize, input: Input) {
+        if let Input::Scratch(received) = &input {
+            self.filled_bytes = received.end;
+        }
+        self.members.push(Member { fd, replies: 0..0 });
+        self.inputs.push(input);
     }
 
     /// True if there is no room for another member that sends much.

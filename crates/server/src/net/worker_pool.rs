@@ -132,26 +132,25 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::net::poller::{Events, Interest, Poller, Token};
+    use crate::net::poller::{Events, Poller, Token};
+    use crate::startup::settings::Io;
 
     #[test]
     fn a_signal_wakes_the_worker_that_serves_the_waiter() {
         let pool = WorkerPool::new(2, Vec::new()).expect("descriptors");
-        let (poller, mut events) = (Poller::new().expect("a descriptor"), Events::new());
+        let (mut poller, mut events) = (Poller::new(Io::Epoll).expect("a descriptor"), Events::new());
         for worker in [0, 1] {
-            poller
-                .add(pool.wake(worker), Token::Client(worker), Interest::Readable)
-                .expect("it is an eventfd");
+            poller.add(pool.wake(worker), Token::UdpSocket(worker)).expect("it is an eventfd");
         }
         let mut woken = || {
             poller.wait(&mut events, Some(Duration::ZERO)).expect("it waits");
-            events.tokens().collect::<Vec<_>>()
+            std::iter::from_fn(|| poller.take_event(&mut events)).map(|(token, _)| token).collect::<Vec<_>>()
         };
         assert_eq!(woken(), []);
         let waiter = |connection| Waiter { worker: 1, connection };
         pool.signal(waiter(7));
         pool.signal(waiter(9));
-        assert_eq!(woken(), [Token::Client(1)]);
+        assert_eq!(woken(), [Token::UdpSocket(1)]);
         assert_eq!(pool.take_signalled(0), []);
         pool.take_accepted(1);
         assert_eq!(pool.take_signalled(1), [waiter(7), waiter(9)]);

@@ -19,11 +19,12 @@ use seccompiler::{
 };
 
 use crate::startup::options::{EXIT_OS_ERROR, Refusal};
+use crate::startup::settings::Io;
 
 /// Confines this process, for good. `reloaded` are the files that must stay readable: by their directories, so that a
 /// file that takes the place of another is found. To be called before other threads start: they inherit it. Errors: the
 /// kernel has no such fences; exit code 71.
-pub fn sandbox(reloaded: &[PathBuf]) -> Result<(), Refusal> {
+pub fn sandbox(reloaded: &[PathBuf], io: Io) -> Result<(), Refusal> {
     let refuse = |error: &dyn std::fmt::Display| {
         Refusal::new(EXIT_OS_ERROR, format!("larderd: -o drop_privileges: {error}"))
     };
@@ -36,7 +37,7 @@ pub fn sandbox(reloaded: &[PathBuf]) -> Result<(), Refusal> {
             names.join(", ")
         )));
     }
-    [no_clone3(), no_more_than_serving(!reloaded.is_empty())]
+    [no_clone3(), no_more_than_serving(!reloaded.is_empty(), io)]
         .into_iter()
         .try_for_each(|filter| seccompiler::apply_filter(&program(filter?)?))
         .map_err(|error| refuse(&error))
@@ -70,7 +71,7 @@ fn no_clone3() -> Result<SeccompFilter, seccompiler::BackendError> {
     SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32), arch()?)
 }
 
-fn no_more_than_serving(with_reading: bool) -> Result<SeccompFilter, seccompiler::BackendError> {
+fn no_more_than_serving(with_reading: bool, io: Io) -> Result<SeccompFilter, seccompiler::BackendError> {
     let mut rules: BTreeMap<_, _> = SERVING.iter().map(|call| (*call, Vec::new())).collect();
     // A thread, not a process.
     rules.insert(libc::SYS_clone, vec![has_bits(0, libc::CLONE_THREAD, libc::CLONE_THREAD)?]);
@@ -79,6 +80,11 @@ fn no_more_than_serving(with_reading: bool) -> Result<SeccompFilter, seccompiler
         rules.insert(call, vec![has_bits(2, libc::PROT_EXEC, 0)?]);
     }
     rules.insert(libc::SYS_prctl, vec![has_bits(0, !0, libc::PR_SET_NAME)?]);
+    if io == Io::Uring {
+        // Rings are made before, and do nothing but receive, send and poll: this filter does not see what they do.
+        rules.insert(libc::SYS_io_uring_enter, Vec::new());
+        rules.insert(libc::SYS_io_uring_register, vec![has_bits(1, !0, IORING_REGISTER_ENABLE_RINGS)?]);
+    }
     if with_reading {
         let writing = libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC;
         rules.insert(libc::SYS_openat, vec![has_bits(2, writing, libc::O_RDONLY)?]);
@@ -100,6 +106,9 @@ fn arch() -> Result<TargetArch, seccompiler::BackendError> {
 fn program(filter: SeccompFilter) -> Result<BpfProgram, seccompiler::Error> {
     Ok(filter.try_into()?)
 }
+
+/// Of Linux's io_uring.h: what makes a ring that of a worker's thread.
+const IORING_REGISTER_ENABLE_RINGS: i32 = 12;
 
 /// What workers and the control thread do once they run. What is not obvious: the C library's threads and memory
 /// (rseq to madvise), leaving after a panic (tgkill), `stats` (getrusage).

@@ -50,6 +50,8 @@ pub struct Settings {
     pub maxconns_fast: bool,
     /// Worker threads (`-t`).
     pub threads: usize,
+    /// How workers wait for sockets (`--io`).
+    pub io: Io,
     /// Requests of one connection before others have their turn (`-R`).
     pub requests_per_event: u32,
     /// Close TCP connections that send nothing for longer than this; 0: never.
@@ -134,8 +136,8 @@ impl Settings {
         self.hash_power.map(|power| power.saturating_sub(BUCKET_POWER))
     }
 
-    /// Descriptors the server needs beside those of its connections and listeners: stdio, signals and the like, an
-    /// epoll and an eventfd for each worker, and one for a client while it is refused.
+    /// Descriptors the server needs beside those of its connections and listeners: stdio, signals and the like, a
+    /// poller (epoll or ring) and an eventfd for each worker, and one for a client while it is refused.
     pub fn own_descriptors(&self) -> usize {
         16 + 2 * self.threads
     }
@@ -143,6 +145,30 @@ impl Settings {
 
 /// log2 of the slots of a bucket of the index.
 pub const BUCKET_POWER: u8 = 3;
+
+/// How a worker waits for sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Io {
+    /// By epoll.
+    Epoll,
+    /// By io_uring.
+    Uring,
+}
+
+impl Io {
+    /// By what it is called on the command line.
+    pub fn of_name(name: &str) -> Option<Self> {
+        [Self::Epoll, Self::Uring].into_iter().find(|io| io.name() == name)
+    }
+
+    /// What it is called on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Epoll => "epoll",
+            Self::Uring => "uring",
+        }
+    }
+}
 
 /// A port to bind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,6 +243,7 @@ impl Default for Settings {
             connections_max: 1024,
             maxconns_fast: true,
             threads: 4,
+            io: Io::Epoll,
             requests_per_event: 128,
             idle_timeout_secs: 0,
             memory_bytes: 64 << 20,

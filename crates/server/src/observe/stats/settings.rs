@@ -47,6 +47,7 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) {
     lines.add("memory_file", "(null)");
     lines.add("client_flags_size", size_of::<u32>());
     // larder's own.
+    lines.add("io", settings.io.name());
     lines.add("udp_cookie", yes_no(settings.udp_cookie));
     lines.add("noreply_close_on_error", yes_no(settings.noreply_close_on_error));
 }

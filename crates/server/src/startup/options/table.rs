@@ -8,6 +8,7 @@ use super::{
     Act, EXIT_FAILURE, EXIT_USAGE, Program, Refusal, Row, Status, extended, number, number_in, port, print,
 };
 use crate::observe::journal;
+use crate::startup::settings::Io;
 
 /// Finds an option by its letter.
 pub(super) fn by_short(short: char) -> Result<&'static Row, Refusal> {
@@ -380,6 +381,18 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "over UDP, send sources no more than they sent until they return a cookie",
         |d, _| {
             d.settings.udp_cookie = true;
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
+        "io",
+        Needed("<way>"),
+        "epoll",
+        "how workers wait for sockets: epoll, or uring, io_uring of Linux 5.19 or later (docs/scaling.md)",
+        |d, v| {
+            d.settings.io = Io::of_name(v)
+                .ok_or_else(|| Refusal::new(EXIT_USAGE, format!("larderd: --io={v}: epoll or uring")))?;
             Ok(())
         },
     ),

@@ -8,6 +8,7 @@ use super::extended::EXTENDED;
 use super::table::COMMAND_LINE;
 use super::*;
 use crate::net::tls::Version;
+use crate::startup::settings::Io;
 
 /// PendingSend, long name, takes a value.
 const MEMCACHED_OPTIONS: &[(char, &str, bool)] = &[
@@ -309,4 +310,12 @@ fn what_is_not_there_yet_is_refused() {
 fn options_without_effect_say_so() {
     assert_eq!(settings("-f 1.5 -n 100").notes.len(), 2);
     assert!(settings("-m 100").notes.is_empty());
+}
+
+#[test]
+fn workers_wait_by_epoll_unless_told_otherwise() {
+    assert_eq!((settings("").io, settings("--io epoll").io), (Io::Epoll, Io::Epoll));
+    assert_eq!(settings("--io=uring").io, Io::Uring);
+    let message = "larderd: --io=poll: epoll or uring";
+    assert_eq!(refusal("--io poll"), (EXIT_USAGE, message.to_owned()));
 }
