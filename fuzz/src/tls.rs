@@ -24,8 +24,8 @@ pub fn tls(input: &[u8]) {
     let mut honest = Peer::connect(kind & 0x0f);
     let mut hostile = Peer::connect(kind >> 4);
     let mut others_bytes = 0;
-    while let Some(deed) = script.next() {
-        match deed % 16 {
+    while let Some(step) = script.next() {
+        match step % 16 {
             // Any bytes.
             0 => {
                 let bytes = usize::from(script.byte());
@@ -77,10 +77,10 @@ pub fn tls(input: &[u8]) {
             7 => {
                 for byte in record(&[0]).into_iter().cycle().take(script.byte().into()) {
                     hostile.put(&[byte]);
-                    hostile.listen(&mut lent, others_bytes);
+                    hostile.receive_all(&mut lent, others_bytes);
                 }
             }
-            8 => hostile.say(script.short()),
+            8 => hostile.write(script.short()),
             9 => hostile.answer(&mut lent, script.short()),
             10 => hostile.change_keys(),
             11 => hostile.end(),
@@ -92,26 +92,26 @@ pub fn tls(input: &[u8]) {
                 hostile = Peer::connect(script.byte());
             }
             13 => {
-                honest.say(script.short());
+                honest.write(script.short());
                 honest.deliver(script.short());
             }
             14 => honest.answer(&mut lent, script.short()),
             _ => others_bytes = script.short() % (WorkerBuffers::OTHERS_BYTES_MAX + 1),
         }
         for peer in [&mut hostile, &mut honest] {
-            peer.listen(&mut lent, others_bytes);
+            peer.receive_all(&mut lent, others_bytes);
         }
-        assert!(honest.harness.is_some(), "the honest client is let in");
+        assert!(honest.harness.is_some(), "the honest client stays connected");
     }
     // All text of the honest client arrives.
     for _ in 0..ROUNDS_MAX {
         honest.deliver(usize::MAX);
-        honest.listen(&mut lent, others_bytes);
+        honest.receive_all(&mut lent, others_bytes);
         if honest.is_served() {
             return;
         }
     }
-    panic!("the honest client is not served: {} bytes are not heard", honest.said.len());
+    panic!("the honest client is not served: {} bytes have not arrived", honest.to_server.len());
 }
 
 /// The steps that are left; zeros after the end.
@@ -148,9 +148,9 @@ struct Peer {
     /// `None`: closed.
     harness: Option<TlsHarness>,
     /// Text from the client that the server has not received yet.
-    said: Vec<u8>,
+    to_server: Vec<u8>,
     /// Text from the server that the client has not received yet.
-    answered: Vec<u8>,
+    to_client: Vec<u8>,
     /// The value that the next text is made of.
     next: u8,
     /// None of its bytes was changed.
@@ -175,8 +175,8 @@ impl Peer {
             pending: Vec::new(),
             socket,
             harness: Some(TlsHarness::new(&world.tls, certificates, server.into()).unwrap()),
-            said: Vec::new(),
-            answered: Vec::new(),
+            to_server: Vec::new(),
+            to_client: Vec::new(),
             next: 0,
             is_honest: true,
         }
@@ -205,10 +205,10 @@ impl Peer {
         }
     }
 
-    fn say(&mut self, bytes: usize) {
+    fn write(&mut self, bytes: usize) {
         let text = self.text(bytes);
         let taken = self.client.writer().write(&text).unwrap_or(0);
-        self.said.extend_from_slice(&text[..taken]);
+        self.to_server.extend_from_slice(&text[..taken]);
         self.collect();
     }
 
@@ -240,12 +240,12 @@ impl Peer {
         let Some(harness) = &mut self.harness else { return };
         let (head, tail) = text.split_at(bytes / 3);
         if let Ok(taken) = harness.send(lent, &[IoSlice::new(head), IoSlice::new(tail)]) {
-            self.answered.extend_from_slice(&text[..taken]);
+            self.to_client.extend_from_slice(&text[..taken]);
         }
     }
 
     /// Both ends read what has arrived.
-    fn listen(&mut self, lent: &mut WorkerBuffers, others_bytes: usize) {
+    fn receive_all(&mut self, lent: &mut WorkerBuffers, others_bytes: usize) {
         lent.others(others_bytes).fill(OTHERS);
         while let Some(harness) = &mut self.harness {
             if harness.flush().is_err() {
@@ -255,8 +255,8 @@ impl Peer {
             match harness.receive(lent, others_bytes) {
                 ReadResult::Text(text) => {
                     // The server only gets text that the client has sent.
-                    assert!(self.said.starts_with(text), "{} bytes that were not said", text.len());
-                    self.said.drain(..text.len());
+                    assert!(self.to_server.starts_with(text), "{} bytes that were not sent", text.len());
+                    self.to_server.drain(..text.len());
                 }
                 ReadResult::Nothing => break,
                 ReadResult::End => {
@@ -267,7 +267,7 @@ impl Peer {
         }
         assert!(
             lent.others(others_bytes).iter().all(|byte| *byte == OTHERS),
-            "the others' words are changed"
+            "the text of others is changed"
         );
         self.read();
     }
@@ -283,8 +283,8 @@ impl Peer {
                 }
                 let mut text = Vec::new();
                 let _ = self.client.reader().read_to_end(&mut text);
-                assert!(self.answered.starts_with(&text));
-                self.answered.drain(..text.len());
+                assert!(self.to_client.starts_with(&text));
+                self.to_client.drain(..text.len());
             }
         }
     }
@@ -300,8 +300,8 @@ impl Peer {
         self.collect();
         !self.client.is_handshaking()
             && self.pending.is_empty()
-            && self.said.is_empty()
-            && self.answered.is_empty()
+            && self.to_server.is_empty()
+            && self.to_client.is_empty()
     }
 }
 
