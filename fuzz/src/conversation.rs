@@ -1,4 +1,4 @@
-//! Whole conversations: however the bytes arrive, the answers are the same, and no more of them than there may be.
+//! Conversations: however the input is split, the replies are the same, and no longer than allowed.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use larder_server::observe::measure::Recorder;
 use larder_server::shared::Shared;
 use larder_server::startup::settings::Settings;
 
-/// A conversation. The first byte says of which kind, the next four where it is cut.
+/// A conversation. The first byte selects its kind, the next four where the input is split.
 pub fn session(input: &[u8]) {
     let Some(([kind, cuts @ ..], input)) = input.split_first_chunk::<5>() else { return };
     let whole = converse(*kind, &[input]);
@@ -28,7 +28,7 @@ pub fn session(input: &[u8]) {
     }
 }
 
-/// A client, and what it was answered.
+/// A client, and the replies to it.
 struct Client {
     session: Session,
     unconsumed: Vec<u8>,
@@ -36,7 +36,7 @@ struct Client {
     is_closed: bool,
 }
 
-/// A server without a door, whose clock stands still.
+/// A server without listeners, whose clock stands still.
 struct Server {
     shared: Shared,
     handle: Handle,
@@ -139,7 +139,7 @@ impl Server {
             }
             match fed.next {
                 Next::Read | Next::Send => return,
-                // A client that watches belongs to the control thread from then on.
+                // The control thread serves a watcher from then on.
                 Next::Close(_) | Next::Watch(_) => client.is_closed = true,
                 Next::Wait(_) => {}
             }
@@ -148,13 +148,13 @@ impl Server {
     }
 }
 
-/// Figures, and times since the start, change from one run to the next.
+/// True if there are statistics or times since the start: they differ from one run to the next.
 fn tells_statistics(input: &[u8]) -> bool {
     let stat = &[0x80, 0x10];
     input.windows(5).any(|word| word == b"stats") || input.windows(2).any(|head| head == stat)
 }
 
-/// A line is refused for its length only while its end has not come.
+/// True if there is a line that is refused for its length, but only before its end arrives.
 fn has_long_line(input: &[u8]) -> bool {
     input.split(|byte| *byte == b'\n').any(|line| line.len() > 2000)
 }

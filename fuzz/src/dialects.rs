@@ -1,28 +1,28 @@
-//! The parsers of all dialects: the same bytes to each, whole and cut at every place.
+//! The parsers of all dialects: each gets the same bytes, whole and split at every position.
 
 use larder_protocol::command::Parsed;
 use larder_protocol::{Command, Dialect, Error, KEY_BYTES_MAX, Key, Reply, Request, Sink};
 
-/// Any bytes as requests of the text dialect, and of the binary one.
+/// Any bytes, as requests of the text dialect and of the binary one.
 pub fn text(input: &[u8]) {
     at_every_cut(Dialect::Text, input);
     at_every_cut(Dialect::Binary, input);
 }
 
-/// The words of a meta command; the first byte says which.
+/// The words of a meta command; the first byte selects the command.
 pub fn meta(input: &[u8]) {
     let Some((verb, words)) = input.split_first() else { return };
     let verb = [&b"mg "[..], b"ms ", b"md ", b"ma ", b"me "][usize::from(*verb) % 5];
     at_every_cut(Dialect::Text, &[verb, words, b"\r\n"].concat());
 }
 
-/// A packet; its first byte is put right.
+/// A binary packet; its first byte is corrected.
 pub fn binary(input: &[u8]) {
     let Some((_, rest)) = input.split_first() else { return };
     at_every_cut(Dialect::Binary, &[&[0x80], rest].concat());
 }
 
-/// A request that is found in a part of the input is the one that is found in all of it.
+/// A request that is found in a part of the input is also found in the whole input.
 fn at_every_cut(dialect: Dialect, input: &[u8]) {
     let whole = dialect.parse(input, 0);
     if let Parsed::Request { request, head_bytes } = &whole {
@@ -41,7 +41,7 @@ fn at_every_cut(dialect: Dialect, input: &[u8]) {
     }
 }
 
-/// Writes every kind of reply: none is longer than what the request gives back, and a little more.
+/// Writes every kind of reply: none is much longer than what it repeats of the request.
 fn answer(request: &Request<'_>, request_bytes: usize) {
     if let Command::Get(get) = request.command {
         get.keys.for_each(look_at);
@@ -71,7 +71,7 @@ fn look_at(key: Key<'_>) {
     assert!((1..=KEY_BYTES_MAX).contains(&key.bytes(&mut [0; KEY_BYTES_MAX]).len()));
 }
 
-/// Counts.
+/// Counts written bytes.
 struct Written(usize);
 
 impl Sink for Written {

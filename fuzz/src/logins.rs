@@ -1,10 +1,10 @@
-//! Files of passwords, and what clients say who want to come in.
+//! Password files, and the messages of clients that log in.
 
 use std::sync::{Arc, OnceLock};
 
 use larder_auth::{ENTRIES_MAX, Exchange, MECHANISMS, Outcome, Secret, Table, Verifier, parse, render};
 
-/// A file of passwords.
+/// A password file.
 pub fn passwords(file: &[u8]) {
     let _ = Verifier::parse(file);
     let Ok(entries) = parse(file) else { return };
@@ -15,7 +15,7 @@ pub fn passwords(file: &[u8]) {
     let _ = table.check(b"user", b"password");
 }
 
-/// A mechanism, by the first byte; its first message, a line feed, and its second.
+/// A mechanism, selected by the first byte; then its first message, a line feed, and its second.
 pub fn sasl(input: &[u8]) {
     static TABLE: OnceLock<Table> = OnceLock::new();
     let table = TABLE
@@ -34,7 +34,7 @@ pub fn sasl(input: &[u8]) {
         assert!(mechanism == b"PLAIN" && first.ends_with(b"\0user\0password"));
         return;
     }
-    // The server's part of the nonce is not to be guessed.
+    // The server's part of the nonce cannot be guessed.
     assert!(!matches!(exchange.step(mechanism, second), Outcome::Authenticated));
     assert!(!matches!(exchange.step(mechanism, b""), Outcome::Authenticated));
 }

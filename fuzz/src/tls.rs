@@ -1,5 +1,5 @@
-//! TLS: two clients of one worker. One is honest, and whatever becomes of the other, and however its own bytes are cut,
-//! what it says and hears is whole. The other's bytes are made up, or changed on their way.
+//! TLS: two clients of one worker. One is honest: whatever the other sends, and however the bytes are split, the text
+//! that it sends and receives is complete. The other sends random bytes, or bytes that are changed on their way.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -16,7 +16,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
-/// A round of deeds. The first byte says who the clients are, each of the others what happens next.
+/// A sequence of steps. The first byte selects the clients, each of the others a step.
 pub fn tls(input: &[u8]) {
     let mut script = Script(input);
     let kind = script.byte();
@@ -24,19 +24,19 @@ pub fn tls(input: &[u8]) {
     let mut honest = Peer::connect(kind & 0x0f);
     let mut hostile = Peer::connect(kind >> 4);
     let mut others_bytes = 0;
-    while let Some(deed) = script.next() {
-        match deed % 16 {
+    while let Some(step) = script.next() {
+        match step % 16 {
             // Any bytes.
             0 => {
                 let bytes = usize::from(script.byte());
                 hostile.put(script.take(bytes));
             }
-            // Its own, up to anywhere.
+            // Its own bytes, as far as any position.
             1 => {
                 let bytes = script.short();
                 hostile.deliver(bytes);
             }
-            // One of them changed.
+            // One of its bytes is changed.
             2 => {
                 let (at, change) = (script.short(), script.byte());
                 if let Some(byte) = hostile.pending.get_mut(at) {
@@ -44,7 +44,7 @@ pub fn tls(input: &[u8]) {
                     hostile.is_honest = false;
                 }
             }
-            // Some of them missing, or twice.
+            // Some of its bytes are missing, or sent twice.
             3 => {
                 let (at, bytes) = (script.short(), usize::from(script.byte()));
                 let from = at.min(hostile.pending.len());
@@ -56,7 +56,7 @@ pub fn tls(input: &[u8]) {
                 let twice = hostile.pending[..bytes].to_vec();
                 hostile.put(&twice);
             }
-            // A record of any kind and length, whole or not.
+            // A record of any kind and length, complete or not.
             5 => {
                 let (kind, length, bytes) = (script.byte(), script.short(), script.short());
                 let [high, low] = (length as u16).to_be_bytes();
@@ -73,18 +73,18 @@ pub fn tls(input: &[u8]) {
                     hostile.put(&record(part));
                 }
             }
-            // Crumbs of one, each heard.
+            // Single bytes of a handshake message, each received separately.
             7 => {
                 for byte in record(&[0]).into_iter().cycle().take(script.byte().into()) {
                     hostile.put(&[byte]);
-                    hostile.listen(&mut lent, others_bytes);
+                    hostile.receive_all(&mut lent, others_bytes);
                 }
             }
-            8 => hostile.say(script.short()),
+            8 => hostile.write(script.short()),
             9 => hostile.answer(&mut lent, script.short()),
             10 => hostile.change_keys(),
             11 => hostile.end(),
-            // Another comes.
+            // Another client connects.
             12 => {
                 if let Some(harness) = &mut hostile.harness {
                     harness.close_notify();
@@ -92,29 +92,29 @@ pub fn tls(input: &[u8]) {
                 hostile = Peer::connect(script.byte());
             }
             13 => {
-                honest.say(script.short());
+                honest.write(script.short());
                 honest.deliver(script.short());
             }
             14 => honest.answer(&mut lent, script.short()),
             _ => others_bytes = script.short() % (WorkerBuffers::OTHERS_BYTES_MAX + 1),
         }
         for peer in [&mut hostile, &mut honest] {
-            peer.listen(&mut lent, others_bytes);
+            peer.receive_all(&mut lent, others_bytes);
         }
-        assert!(honest.harness.is_some(), "the honest client is let in");
+        assert!(honest.harness.is_some(), "the honest client stays connected");
     }
-    // All that the honest one has to say arrives.
+    // All text of the honest client arrives.
     for _ in 0..ROUNDS_MAX {
         honest.deliver(usize::MAX);
-        honest.listen(&mut lent, others_bytes);
+        honest.receive_all(&mut lent, others_bytes);
         if honest.is_served() {
             return;
         }
     }
-    panic!("the honest client is not served: {} bytes are not heard", honest.said.len());
+    panic!("the honest client is not served: {} bytes have not arrived", honest.to_server.len());
 }
 
-/// What is to happen; zeros when it is at its end.
+/// The steps that are left; zeros after the end.
 struct Script<'i>(&'i [u8]);
 
 impl<'i> Script<'i> {
@@ -142,18 +142,18 @@ impl<'i> Script<'i> {
 /// A client, and the server's end of its connection.
 struct Peer {
     client: ClientConnection,
-    /// Records that it has not sent yet.
+    /// Records that the client has not sent yet.
     pending: Vec<u8>,
     socket: UnixStream,
     /// `None`: closed.
     harness: Option<TlsHarness>,
-    /// What it said and the server has not heard yet.
-    said: Vec<u8>,
-    /// What the server answered and it has not heard yet.
-    answered: Vec<u8>,
-    /// Of what is said next.
+    /// Text from the client that the server has not received yet.
+    to_server: Vec<u8>,
+    /// Text from the server that the client has not received yet.
+    to_client: Vec<u8>,
+    /// The value that the next text is made of.
     next: u8,
-    /// Its bytes are its own.
+    /// None of its bytes was changed.
     is_honest: bool,
 }
 
@@ -175,21 +175,21 @@ impl Peer {
             pending: Vec::new(),
             socket,
             harness: Some(TlsHarness::new(&world.tls, certificates, server.into()).unwrap()),
-            said: Vec::new(),
-            answered: Vec::new(),
+            to_server: Vec::new(),
+            to_client: Vec::new(),
             next: 0,
             is_honest: true,
         }
     }
 
-    /// Sends bytes that no client made.
+    /// Sends bytes that the client did not make.
     fn put(&mut self, bytes: &[u8]) {
         self.is_honest = false;
-        // What has no room is lost.
+        // Bytes that do not fit are lost.
         let _ = self.socket.write(bytes);
     }
 
-    /// Sends what it has to send, up to so many bytes.
+    /// Sends pending records, up to so many bytes.
     fn deliver(&mut self, bytes: usize) {
         self.collect();
         let bytes = bytes.min(self.pending.len());
@@ -205,14 +205,14 @@ impl Peer {
         }
     }
 
-    fn say(&mut self, bytes: usize) {
+    fn write(&mut self, bytes: usize) {
         let text = self.text(bytes);
         let taken = self.client.writer().write(&text).unwrap_or(0);
-        self.said.extend_from_slice(&text[..taken]);
+        self.to_server.extend_from_slice(&text[..taken]);
         self.collect();
     }
 
-    /// Text that differs from what was said before it.
+    /// Text that differs from all text before it.
     fn text(&mut self, bytes: usize) -> Vec<u8> {
         self.next = self.next.wrapping_add(1);
         (0..bytes).map(|at| self.next.wrapping_mul(31).wrapping_add(at as u8)).collect()
@@ -228,10 +228,10 @@ impl Peer {
         self.collect();
     }
 
-    /// The server says something.
+    /// The server sends text.
     fn answer(&mut self, lent: &mut WorkerBuffers, bytes: usize) {
         let text = self.text(bytes);
-        // A worker says nothing to whom it has not heard.
+        // A worker sends nothing before the handshake is complete.
         if self.client.is_handshaking()
             || !self.harness.as_mut().is_some_and(|harness| harness.flush().unwrap_or(false))
         {
@@ -240,12 +240,12 @@ impl Peer {
         let Some(harness) = &mut self.harness else { return };
         let (head, tail) = text.split_at(bytes / 3);
         if let Ok(taken) = harness.send(lent, &[IoSlice::new(head), IoSlice::new(tail)]) {
-            self.answered.extend_from_slice(&text[..taken]);
+            self.to_client.extend_from_slice(&text[..taken]);
         }
     }
 
-    /// Both ends read what there is.
-    fn listen(&mut self, lent: &mut WorkerBuffers, others_bytes: usize) {
+    /// Both ends read what has arrived.
+    fn receive_all(&mut self, lent: &mut WorkerBuffers, others_bytes: usize) {
         lent.others(others_bytes).fill(OTHERS);
         while let Some(harness) = &mut self.harness {
             if harness.flush().is_err() {
@@ -254,9 +254,9 @@ impl Peer {
             }
             match harness.receive(lent, others_bytes) {
                 ReadResult::Text(text) => {
-                    // Nobody can make up what the server takes for the client's words.
-                    assert!(self.said.starts_with(text), "{} bytes that were not said", text.len());
-                    self.said.drain(..text.len());
+                    // The server only gets text that the client has sent.
+                    assert!(self.to_server.starts_with(text), "{} bytes that were not sent", text.len());
+                    self.to_server.drain(..text.len());
                 }
                 ReadResult::Nothing => break,
                 ReadResult::End => {
@@ -267,7 +267,7 @@ impl Peer {
         }
         assert!(
             lent.others(others_bytes).iter().all(|byte| *byte == OTHERS),
-            "the others' words are changed"
+            "the text of others is changed"
         );
         self.read();
     }
@@ -283,8 +283,8 @@ impl Peer {
                 }
                 let mut text = Vec::new();
                 let _ = self.client.reader().read_to_end(&mut text);
-                assert!(self.answered.starts_with(&text));
-                self.answered.drain(..text.len());
+                assert!(self.to_client.starts_with(&text));
+                self.to_client.drain(..text.len());
             }
         }
     }
@@ -295,17 +295,17 @@ impl Peer {
         Ok(())
     }
 
-    /// Has all that it said been heard, and all that it was answered?
+    /// True if all text has arrived at both ends.
     fn is_served(&mut self) -> bool {
         self.collect();
         !self.client.is_handshaking()
             && self.pending.is_empty()
-            && self.said.is_empty()
-            && self.answered.is_empty()
+            && self.to_server.is_empty()
+            && self.to_client.is_empty()
     }
 }
 
-/// Certificates, and those who have them. Made once.
+/// Certificates and configurations. Made once.
 struct World {
     tls: Tls,
     /// TLS 1.2 and 1.3; both with a long first message and a long chain.
@@ -379,12 +379,12 @@ fn ballast(key: &KeyPair) -> CertificateDer<'static> {
     params.self_signed(key).unwrap().der().clone()
 }
 
-/// A record with part of a handshake.
+/// A record with part of a handshake message.
 fn record(part: &[u8]) -> Vec<u8> {
     [&[22, 3, 1], &(part.len() as u16).to_be_bytes()[..], part].concat()
 }
 
-/// What others in the round have said.
+/// Text of other connections in the same round.
 const OTHERS: u8 = b'o';
-/// Of a handshake, and of all that may wait in a script's end.
+/// For a handshake, and for all that may be pending at the end of a script.
 const ROUNDS_MAX: usize = 1000;

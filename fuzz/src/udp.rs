@@ -12,7 +12,7 @@ pub fn udp(datagram: &[u8]) {
     if let Some((_, rest)) = frame::split_cookie(payload) {
         assert!(rest.len() < payload.len());
     }
-    // Whatever is answered fits its datagrams.
+    // A reply fits its datagrams.
     let reply_bytes = payload.len() * 31;
     let datagrams = frame::datagrams(reply_bytes);
     assert_eq!(frame::framed_bytes(reply_bytes), reply_bytes + datagrams * HEADER_BYTES);

@@ -1,4 +1,4 @@
-//! Every input that was worth keeping, to the function it was found for.
+//! Every input of the corpus, for its target.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ fn kept_inputs_do_no_harm() {
         let mut count = 0;
         for file in files {
             let path = file.unwrap().path();
-            // What a failure prints tells the file.
+            // A failure prints the name of the file.
             println!("{}", path.display());
             target(&fs::read(path).unwrap());
             count += 1;

@@ -1,20 +1,20 @@
-//! Load from many machines: an agent on each, and a collector that tells them what to ask and adds up what came.
+//! Load from many machines: an agent on each, and a collector that sends them the scenario and adds up the results.
 //!
 //! ```text
 //! collector                                         agent
-//!           ◀── Hello (a number drawn at random) ───
-//!            ─── Proof (another, and that it knows the token) ──▶
-//!           ◀── Proof (that it knows it, too) ──────          token    from here on every message carries a proof
-//!            ─── Clock ─▶ ◀─ Clock ── (some times)             clock    whose clock is how far ahead
+//!           ◀── Hello (a random number) ────────────
+//!            ─── Proof (another, and a proof of the token) ─────▶
+//!           ◀── Proof (of the token, too) ──────────          token    later messages are authenticated
+//!            ─── Clock ─▶ ◀─ Clock ── (some times)             clock    the difference of the clocks
 //!            ─── Run: its share of the scenario ────▶          share
 //!           ◀── Phase .. Ready ─────────────────────
-//!            ─── Start: when, by the agent's clock ─▶          all begin within a millisecond or so
+//!            ─── Start: when, by the agent's clock ─▶          all begin within about a millisecond
 //!           ◀── Period .. Done: the outcome ────────          merge
 //! ```
 //!
-//! Whoever knows the token can make an agent send load to any address that the agent's machine reaches, so agents
-//! listen on 127.0.0.1 unless told otherwise. Messages are proven, but not hidden: where the scenario has a password,
-//! use a network of one's own.
+//! Anyone with the token can make an agent send load to any address that the agent's machine reaches, so agents listen
+//! on 127.0.0.1 by default. Messages are authenticated, but not encrypted: if the scenario has a password, use a
+//! private network.
 
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
@@ -44,41 +44,40 @@ pub struct Agent {
     shared: Arc<Shared>,
 }
 
-/// What the sessions of an agent have in common.
+/// Shared by the sessions of an agent.
 #[derive(Debug)]
 struct Shared {
     token: Token,
     allow_files: bool,
-    /// A run is going on: there can be but one.
+    /// A run is in progress: there is at most one.
     is_busy: AtomicBool,
     /// Connections that are open.
     sessions: AtomicUsize,
 }
 
 impl Agent {
-    /// Listens on `address` (`host:port`). Unless `allow_files`, a scenario that names files (traces, sizes, keys of
-    /// TLS) is refused: whoever sends it could read them by way of the server that is asked.
+    /// Listens on `address` (`host:port`). Without `allow_files`, a scenario that names files (traces, sizes, keys of
+    /// TLS) is refused: its sender could read them through a server under load.
     ///
     /// # Errors
-    /// The address is not one of this machine, or taken.
+    /// The address is not one of this machine, or is in use.
     pub fn bind(address: &str, token: Token, allow_files: bool) -> Result<Self, Error> {
         let listener = TcpListener::bind(address).map_err(|error| format!("{address}: {error}"))?;
-        // So that `stop` is seen while nobody comes.
+        // So that `stop` is checked while no connection comes.
         listener.set_nonblocking(true)?;
         let (is_busy, sessions) = (AtomicBool::new(false), AtomicUsize::new(0));
         Ok(Self { listener, shared: Arc::new(Shared { token, allow_files, is_busy, sessions }) })
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     ///
     /// # Errors
-    /// The system does not tell.
+    /// The system cannot tell.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves collectors until `stop` is set; a run that is going on then is stopped as well. `log` gets a line for
-    /// whatever a person should know.
+    /// Serves collectors until `stop` is set, which also stops a run in progress. `log` gets lines for the operator.
     ///
     /// # Errors
     /// The listener fails.
@@ -91,7 +90,7 @@ impl Agent {
                         thread::sleep(PATIENCE);
                         continue;
                     }
-                    // Whoever came is gone already, or descriptors are short for a while.
+                    // The client has disconnected, or no descriptor is free for a while.
                     Err(error) => {
                         log(error.to_string());
                         thread::sleep(PATIENCE);
@@ -129,10 +128,10 @@ fn connect(address: &str) -> Result<TcpStream, Error> {
     Err(reason.into())
 }
 
-/// How often `stop` is looked at.
+/// How often `stop` is checked.
 const PATIENCE: Duration = Duration::from_millis(20);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Connections that an agent has at a time. Those that prove nothing are gone after a few seconds.
+/// Connections of an agent at the same time. One without a proof is closed after a few seconds.
 const SESSIONS_MAX: usize = 16;
 
 #[cfg(test)]

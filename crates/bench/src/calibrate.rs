@@ -1,7 +1,7 @@
-//! How much this client could ask of a server that does no work.
+//! The most that this client can send to a server that does no work.
 //!
-//! Figures of a server are worth little where the client was the limit. So the same load is put on the floor server:
-//! what is reached there is all that this machine's client can do.
+//! If the client was the limit, figures say little about the server. So the floor server gets the same load: its rate
+//! is the most that the client on this machine can reach.
 
 use std::sync::atomic::AtomicBool;
 
@@ -11,11 +11,11 @@ use crate::outcome::Outcome;
 use crate::scenario::{Arrival, Scenario, Until};
 use crate::{Error, run};
 
-/// Requests a second that a client on `load_cores` reaches against the floor server, in a closed loop of about a second
-/// with the connections and commands of `scenario`.
+/// Requests a second that a client on `load_cores` reaches against the floor server, in a closed loop of about a
+/// second, with the connections and commands of `scenario`.
 ///
 /// # Errors
-/// The scenario asks for TLS, which the floor server does not speak; or it cannot be started.
+/// The scenario uses TLS, which the floor server does not have; or the server cannot be started.
 pub fn floor_requests_per_sec(
     scenario: &Scenario,
     launch: &Launch,
@@ -38,7 +38,7 @@ pub fn floor_requests_per_sec(
     Ok(outcome.total.all().requests as f64 / outcome.elapsed_secs.max(f64::MIN_POSITIVE))
 }
 
-/// Notes what the client could do, and warns if it did most of that.
+/// Records the client's limit, and warns if the run was near it.
 pub fn note(outcome: &mut Outcome, floor_requests_per_sec: f64) {
     outcome.client.floor_requests_per_sec = Some(floor_requests_per_sec);
     let requests_per_sec = outcome.total.all().requests as f64 / outcome.elapsed_secs.max(f64::MIN_POSITIVE);
@@ -51,7 +51,7 @@ pub fn note(outcome: &mut Outcome, floor_requests_per_sec: f64) {
     }
 }
 
-/// What to say of a load thread that worked for this share of the run, if anything.
+/// A warning about a load thread that worked for this share of the run, if it was too busy.
 pub(crate) fn busy_warning(busiest_thread_share: f64) -> Option<String> {
     (busiest_thread_share > BUSY_SHARE_MAX).then(|| {
         format!(
@@ -61,7 +61,7 @@ pub(crate) fn busy_warning(busiest_thread_share: f64) -> Option<String> {
     })
 }
 
-/// Beyond this share of what the client can do, its own cost shows in every figure.
+/// Beyond this share of the client's limit, the client's own cost shows in every figure.
 const FLOOR_SHARE_MAX: f64 = 0.8;
 /// Beyond this share of a core, requests wait for the client.
 const BUSY_SHARE_MAX: f64 = 0.9;

@@ -1,4 +1,4 @@
-//! Several servers under the same load, in turns, and what can be said of the difference.
+//! Several servers under the same load, interleaved, and the significance of their differences.
 
 use std::collections::BTreeMap;
 
@@ -14,39 +14,36 @@ mod rounds;
 
 pub use rounds::compare;
 
-/// What is compared, and how often.
+/// The servers to compare, and the number of rounds.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The first is what the others are measured by.
+    /// The first is the baseline of the others.
     pub contestants: Vec<Contestant>,
-    /// What each is asked; `target.servers` is set for each.
+    /// The load; `target.servers` is set for each server.
     pub scenario: Scenario,
-    /// Asked of every server after its start, in this order, and not counted. For more than what [`Scenario::fill`]
-    /// does.
+    /// Sent to every server after its start, in this order, and not counted. For preparation beyond [`Scenario::fill`].
     pub prepare: Vec<Scenario>,
-    /// After its start, and when it has all keys, a server is left alone until it does nothing by itself (it takes next
-    /// to no CPU time for three seconds), for so many seconds at most: tables that still grow, or memory that is still
-    /// moved, are measured otherwise as if requests cost that. 0: it is not waited for, as where the CPU time of a
-    /// server cannot be seen.
+    /// After its start and fill, wait until a server does nothing by itself (nearly no CPU time for three seconds), for
+    /// so many seconds at most. Otherwise tables that still grow, or memory that is still moved, count as the cost of
+    /// requests. 0: do not wait, for instance where the CPU time of a server is not visible.
     pub settle_secs_max: f64,
-    /// How often each is measured. With a single round there are figures, and no ratios.
+    /// Rounds. With a single round there are figures and no ratios.
     pub rounds: usize,
-    /// Start every server anew for each round, so that what is peculiar to one process (where its memory lies) is not
-    /// taken for the program's.
+    /// Start every server anew for each round, so that properties of one process (such as the layout of its memory) are
+    /// not taken for those of the program.
     pub restart: bool,
-    /// How sure an interval is to hold the true ratio, 0 to 1. At 0.95 one in twenty verdicts on equal servers is
-    /// chance.
+    /// Confidence level of the intervals, 0 to 1. At 0.95 one in twenty verdicts on equal servers is chance.
     pub confidence: f64,
-    /// How servers are started, and where they run.
+    /// How servers are started, and on which cores.
     pub launch: Launch,
-    /// Cores on which the load runs. Empty: wherever the system puts it.
+    /// Cores for the load. Empty: the system chooses.
     pub load_cores: Vec<usize>,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Comparison {
-    /// What was asked.
+    /// The load.
     pub scenario: Scenario,
     /// Wall clock at the start, seconds since 1970.
     pub started_unix_secs: u64,
@@ -61,33 +58,33 @@ pub struct Comparison {
 /// One server's figures.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Standing {
-    /// Who.
+    /// The server.
     pub contestant: Contestant,
-    /// What it calls itself.
+    /// The version that it reports.
     pub version: String,
     /// Round by round; the same round of every server was measured within the same few seconds.
     pub rounds: Vec<Figures>,
-    /// To the first server, for every metric that both have. Empty for the first.
+    /// Ratios to the first server, for every metric that both have. Empty for the first.
     pub ratios: Vec<Ratio>,
-    /// Answers that were wrong, in all rounds.
+    /// Wrong replies, in all rounds.
     pub failures: u64,
-    /// Why the figures tell of the client rather than of the server, in words.
+    /// Warnings, if the client was the limit.
     pub warnings: Vec<String>,
     /// All rounds added up, for charts of the latencies.
     #[serde(default)]
     pub total: Tally,
 }
 
-/// What one round measured. What could not be measured (another machine's CPU) is absent.
+/// The measurements of one round. A metric that cannot be measured (CPU of another machine) is absent.
 pub type Figures = BTreeMap<Metric, f64>;
 
-/// What is compared.
+/// Metrics that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
     /// Operations a second; a get of n keys is n.
     OperationsPerSec,
-    /// Median latency of all commands together, in microseconds, as the others.
+    /// Median latency of all commands together, in microseconds, as are the other latencies.
     LatencyP50Micros,
     /// 99th percentile.
     LatencyP99Micros,
@@ -97,14 +94,14 @@ pub enum Metric {
     ServerCpuSecsPerMillion,
     /// Resident memory of the server at the end of the round.
     ServerResidentBytes,
-    /// Share of the keys asked for that were found, 0 to 1.
+    /// Share of the requested keys that were found, 0 to 1.
     HitRatio,
 }
 
-/// How a metric of one server relates to that of the first.
+/// The ratio of a metric to that of the first server.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Ratio {
-    /// Of what.
+    /// The metric.
     pub metric: Metric,
     /// Geometric mean of the rounds' ratios: above 1, this server's figure is higher than the first one's.
     pub ratio: f64,
@@ -112,11 +109,11 @@ pub struct Ratio {
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// What may be said.
+    /// The conclusion.
     pub verdict: Verdict,
 }
 
-/// What an interval allows to say. Which way is better depends on the metric: see [`Metric::verdict_word`].
+/// The conclusion from an interval. Which side is better depends on the metric: see [`Metric::verdict_word`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -124,7 +121,7 @@ pub enum Verdict {
     Better,
     /// The whole interval lies on the worse side of 1.
     Worse,
-    /// The interval holds 1: there may be a difference, but these rounds do not show it.
+    /// The interval contains 1: there may be a difference, but these rounds do not show it.
     NoDifferenceShown,
 }
 
@@ -140,7 +137,7 @@ impl Metric {
         Self::HitRatio,
     ];
 
-    /// As a table's heading.
+    /// The heading in tables.
     pub fn heading(self) -> &'static str {
         match self {
             Self::OperationsPerSec => "operations / s",
@@ -153,7 +150,7 @@ impl Metric {
         }
     }
 
-    /// Whether more of it is better.
+    /// True if more of it is better.
     pub fn more_is_better(self) -> bool {
         matches!(self, Self::OperationsPerSec | Self::HitRatio)
     }
@@ -174,7 +171,7 @@ impl Metric {
     }
 }
 
-/// What one round measured.
+/// The metrics of one round.
 pub fn figures(outcome: &Outcome) -> Figures {
     let mut figures = Figures::new();
     let operations = outcome.total.operations();
@@ -192,7 +189,7 @@ pub fn figures(outcome: &Outcome) -> Figures {
         figures.insert(Metric::HitRatio, all.hits as f64 / (all.hits + all.misses) as f64);
     }
 
-    // Of a cluster all or nothing: part of a sum would pass for the whole.
+    // For a cluster only if all servers report: a partial sum would be misleading.
     let cpu_secs: Option<f64> =
         outcome.servers.iter().map(|server| Some(server.cpu_user_secs? + server.cpu_system_secs?)).sum();
     let resident_bytes: Option<u64> = outcome.servers.iter().map(|server| server.resident_bytes).sum();
@@ -226,8 +223,8 @@ fn ratios(base: &[Figures], rounds: &[Figures], confidence: f64) -> Vec<Ratio> {
     Metric::ALL.into_iter().filter_map(of).collect()
 }
 
-/// Histograms keep three digits: a smaller difference can be one of rounding, the same in each round, which no interval
-/// shows.
+/// Histograms keep three digits. A smaller difference can be a rounding error, which is the same in each round and so
+/// does not show in an interval.
 const RESOLUTION: f64 = 0.001;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Who takes part in a comparison: servers that run already, and servers that are started for it.
+//! Servers of a comparison: running ones, and ones that are started for it.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -15,7 +15,7 @@ mod mean;
 /// A server with a name.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Contestant {
-    /// What it is called in tables.
+    /// Its name in tables.
     pub name: String,
     /// How it is reached.
     #[serde(flatten)]
@@ -26,18 +26,17 @@ pub struct Contestant {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
-    /// It runs already: `host:port`, or the path of a unix socket; several, if it is a cluster.
+    /// A running server: `host:port`, or the path of a Unix socket; several for a cluster.
     Contacted(Vec<String>),
-    /// A program and its arguments, as memcached would take them. It gets a port on 127.0.0.1, and is killed at the
-    /// end.
+    /// A program and its arguments, as for memcached. It gets a port on 127.0.0.1, and is killed at the end.
     Started(Vec<String>),
-    /// The floor server: the same socket calls with no cache behind them.
+    /// The floor server: the same socket calls, without a cache.
     Floor,
 }
 
 impl Contestant {
-    /// What it is asked where `scenario` is meant: at these addresses. The floor server keeps nothing, so there is
-    /// nothing to check of its values; and it knows neither TLS nor logins.
+    /// The scenario for this server, with its addresses. The floor server stores nothing, so its values cannot be
+    /// checked; it has neither TLS nor logins.
     pub fn asked(&self, scenario: &Scenario, addresses: &[String]) -> Scenario {
         let mut scenario = scenario.clone();
         scenario.target.servers = addresses.to_vec();
@@ -49,8 +48,8 @@ impl Contestant {
     }
 }
 
-/// Makes `scenario` one for a server that was asked it before: the keys are there, and need not be stored again, unless
-/// what is checked begins with what was stored.
+/// Adapts `scenario` for a server that has had it before: its keys are stored, and need not be stored again, unless the
+/// checks depend on that.
 pub(crate) fn ask_again(scenario: &mut Scenario) {
     let truth = &scenario.truth;
     let is_checked = truth.verify > 0.0 || truth.verify_expiry > 0.0;
@@ -62,11 +61,11 @@ pub(crate) fn ask_again(scenario: &mut Scenario) {
 impl FromStr for Contestant {
     type Err = String;
 
-    /// `[NAME=]PLACE`, where the place is `floor`, addresses with commas between them, or a command line:
-    /// `127.0.0.1:11211`, `old=/run/memcached.sock`, `new=larderd -t 4 -m 1024`. Without a name it is called as its
-    /// program is, or by its address.
+    /// Parses `[NAME=]PLACE`. The place is `floor`, addresses separated by commas, or a command line:
+    /// `127.0.0.1:11211`, `old=/run/memcached.sock`, `new=larderd -t 4 -m 1024`. The default name is that of the
+    /// program, or the address.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // An `=` further on belongs to the command line.
+        // A later `=` belongs to the command line.
         let (name, place) = match text.split_once('=') {
             Some((name, place)) if is_name(name) => (Some(name), place),
             _ => (None, text),
@@ -87,7 +86,7 @@ impl FromStr for Contestant {
     }
 }
 
-/// Reads contestants and makes their names differ: the second `larderd` is `larderd-2`.
+/// Parses contestants and makes their names unique: the second `larderd` is `larderd-2`.
 pub fn parse_all<S: AsRef<str>>(texts: &[S]) -> Result<Vec<Contestant>, String> {
     let mut contestants: Vec<Contestant> = Vec::new();
     for text in texts {
@@ -107,7 +106,7 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "._-+".contains(c))
 }
 
-/// `host:port`, or the path of a socket that is there.
+/// `host:port`, or the path of an existing socket.
 fn is_address(text: &str) -> bool {
     let is_host_and_port = text.rsplit_once(':').is_some_and(|(host, port)| {
         !host.is_empty() && !host.contains(char::is_whitespace) && port.parse::<u16>().is_ok()

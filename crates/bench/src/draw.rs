@@ -1,4 +1,4 @@
-//! What is drawn at random, for workloads made elsewhere.
+//! Random draws, for workloads that are made elsewhere.
 
 pub use crate::run::mix;
 pub use crate::run::zipf::Zipf;

@@ -1,10 +1,10 @@
-//! The machine that a run was made on, as far as its figures depend on it.
+//! The machine of a run, as far as its figures depend on it.
 
 use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// What a reader of a report has to know about the machine. Empty where the system does not tell.
+/// Properties of the machine for readers of a report. Empty where the system does not report them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Environment {
@@ -16,9 +16,9 @@ pub struct Environment {
     pub cpu: String,
     /// Processors that this process may use.
     pub cpus: usize,
-    /// Memory in all.
+    /// Total memory.
     pub memory_bytes: u64,
-    /// Version of the program that asked.
+    /// Version of the benchmark.
     pub larder: String,
 }
 
@@ -40,7 +40,7 @@ impl Environment {
     }
 }
 
-/// What stands behind the first `name:` of a file in /proc.
+/// The value after the first `name:` of a file in /proc.
 pub(crate) fn field(path: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'))?;

@@ -1,10 +1,10 @@
-//! The floor server: what epoll, read and write cost with no cache behind them.
+//! The floor server: the cost of epoll, read and write without a cache.
 //!
-//! Every key of a get is answered with one value, every store with success, in text, meta and binary, by TCP, UDP and
-//! unix socket. It looks for line ends and headers, repeats keys where a client wants to see them, skips data blocks,
-//! and knows no more. A cache cannot be cheaper on this kernel with this kind of loop: the distance to it is what a
-//! server's own work costs. And what a client reaches against it is all that the client can do. One thread, one epoll
-//! loop, one read and one write for each readable connection.
+//! It answers every key of a get with one value, and every store with success, in text, meta and binary, over TCP, UDP
+//! and Unix sockets. It finds line ends and headers, repeats keys where the protocol requires it, skips values, and
+//! does nothing else. On the same kernel, a cache with this kind of loop cannot be cheaper: the difference is the cost
+//! of the server's own work. And a client cannot reach more than it reaches here. One thread, one epoll loop, one read
+//! and one write for each readable connection.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -30,16 +30,16 @@ mod connection;
 mod reply;
 mod udp;
 
-/// What the floor server takes on a command line.
+/// The options of the floor server.
 pub const OPTIONS: &str = "\
   -p N             TCP and UDP port on 127.0.0.1 (default 11211; 0: any free one)
   -s PATH          a unix socket instead
   --value-bytes N  size of the value with which every get is answered (default 100)";
 
-/// Reads [`OPTIONS`] and serves until the process is killed.
+/// Parses [`OPTIONS`] and serves until the process is killed.
 ///
 /// # Errors
-/// An option is not one of these, or the port is taken.
+/// An option is unknown, or the port is in use.
 pub fn main<I>(args: I) -> Result<(), Error>
 where
     I: IntoIterator,
@@ -73,10 +73,10 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// Listens on a port of 127.0.0.1, TCP and UDP. 0: any that is free.
+    /// Listens on a port of 127.0.0.1, TCP and UDP. 0: any free port.
     ///
     /// # Errors
-    /// The port is taken.
+    /// The port is in use.
     pub fn bind(port: u16, value_bytes: usize) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         let address = listener.local_addr()?;
@@ -85,10 +85,10 @@ impl Floor {
         Self::new(listener.into(), Some(datagrams), address.to_string(), value_bytes)
     }
 
-    /// Listens on a unix socket. A socket that is there already is removed, as memcached does.
+    /// Listens on a Unix socket. An existing socket is removed, as in memcached.
     ///
     /// # Errors
-    /// There is another file, or no directory for it.
+    /// Another file exists there, or the directory is missing.
     pub fn bind_unix(path: &Path, value_bytes: usize) -> io::Result<Self> {
         if fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
             fs::remove_file(path)?;
@@ -112,7 +112,7 @@ impl Floor {
         &self.address
     }
 
-    /// Prints where it listens, and writes its port to the file `$MEMCACHED_PORT_FILENAME`, in memcached's form.
+    /// Prints the address, and writes the port to the file `$MEMCACHED_PORT_FILENAME`, in memcached's format.
     fn announce(&self) -> io::Result<()> {
         println!("floor: listening on {}, pid {}", self.address, std::process::id());
         let Some(file) = env::var_os("MEMCACHED_PORT_FILENAME") else { return Ok(()) };
@@ -123,10 +123,10 @@ impl Floor {
         fs::rename(unfinished, file)
     }
 
-    /// Answers until `stop` is set, which it sees within a tenth of a second.
+    /// Serves until `stop` is set, which it checks ten times a second.
     ///
     /// # Errors
-    /// The system refuses an epoll or a descriptor.
+    /// No epoll or descriptor is available.
     pub fn serve(&self, stop: &AtomicBool) -> io::Result<()> {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         add(&poll, &self.listener)?;
@@ -159,7 +159,7 @@ impl Floor {
                                 if was_blocked { epoll::EventFlags::IN } else { epoll::EventFlags::OUT };
                             epoll::modify(&poll, connection, epoll::EventData::new_u64(id), interest)?;
                         }
-                        // Closing the descriptor takes it out of the epoll set.
+                        // Closing the descriptor removes it from the epoll set.
                         Ok(Alive::No) | Err(_) => drop(connections.remove(&id)),
                     }
                 } else if let Some(datagrams) = self.datagrams.as_ref().filter(|_| Some(id) == datagrams_id) {
@@ -190,10 +190,10 @@ fn id_of(fd: &impl AsRawFd) -> u64 {
     u64::from(fd.as_raw_fd().unsigned_abs())
 }
 
-/// Twice the longest line that is understood: a get of some thousand keys.
+/// Twice the longest line that is supported: a get of some thousand keys.
 const INPUT_BYTES: usize = 256 * 1024;
 const EVENTS_MAX: usize = 256;
-/// How often `stop` is looked at.
+/// How often `stop` is checked.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The command lines and files of older benchmarks, as scenarios, so that an old test runs as it is.
+//! Command lines and files of older benchmarks, as scenarios, so that an old test runs unchanged.
 //!
-//! What cannot be honoured is refused by its name, with the reason. What is done otherwise without changing the test is
-//! a note, for the person to read.
+//! An option that cannot be supported is refused by name, with the reason. A difference that does not change the test
+//! is a note for the user.
 
 mod brutis;
 mod crusher;
@@ -17,7 +17,7 @@ use std::path::Path;
 
 use crate::Scenario;
 
-/// A benchmark whose words are understood.
+/// A benchmark whose command line is supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tool {
     /// memaslap of libmemcached.
@@ -30,22 +30,22 @@ pub enum Tool {
     Brutis,
 }
 
-/// What an old command line asks for.
+/// The translation of an old command line.
 #[derive(Clone, Debug)]
 pub struct Translation {
-    /// To be run one after another.
+    /// Runs, one after the other.
     pub scenarios: Vec<Scenario>,
-    /// What is done otherwise than the old tool did it, a line each.
+    /// Differences from the old tool, one a line.
     pub notes: Vec<String>,
-    /// How the old tool would print what came.
+    /// The output format of the old tool.
     pub style: Style,
-    /// Write every period to this file, as CSV.
+    /// Write every period to this file as CSV.
     pub csv_file: Option<String>,
-    /// Write all of it to this file, as JSON.
+    /// Write the outcome to this file as JSON.
     pub json_file: Option<String>,
 }
 
-/// A form of tables.
+/// A format of tables.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Style {
     /// larder's own.
@@ -55,7 +55,7 @@ pub enum Style {
         /// Its `--stat_freq`.
         stat_freq_secs: Option<u64>,
     },
-    /// memslap's: seconds, and nothing else.
+    /// memslap's: seconds only.
     Memslap {
         /// `get`, `mget` or `set`.
         test: &'static str,
@@ -67,20 +67,20 @@ pub enum Style {
 /// Why there is no translation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Help was asked for: this is it.
+    /// Help was requested; this is the text.
     Help(String),
-    /// An option or a line cannot be understood or honoured: which one, and why.
+    /// An invalid or unsupported option or line, with the reason.
     Words(String),
     /// A file cannot be read.
     File {
         /// Its path.
         path: String,
-        /// Why not.
+        /// The error.
         reason: String,
     },
 }
 
-/// What a front end reads besides its words.
+/// Inputs of a front end besides its arguments.
 pub struct Surroundings<'a> {
     /// A variable of the environment.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
@@ -89,10 +89,10 @@ pub struct Surroundings<'a> {
 }
 
 impl Tool {
-    /// Makes scenarios of `words`, which follow the tool's name.
+    /// Makes scenarios of `words`, the arguments after the tool's name.
     ///
     /// # Errors
-    /// The words cannot be understood, or ask for what cannot be honoured.
+    /// The arguments are invalid, or not supported.
     pub fn translate(
         self,
         words: &[OsString],
@@ -131,5 +131,5 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// A run that the old tool would never end by itself: a year.
+/// A run that the old tool would never end: a year.
 const WITHOUT_END_SECS: f64 = 31_536_000.0;

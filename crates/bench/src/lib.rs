@@ -1,21 +1,21 @@
-//! The benchmark: what is asked of a server ([`Scenario`]), and what came of it ([`Outcome`]).
+//! The benchmark: from a load ([`Scenario`]) to its result ([`Outcome`]).
 //!
 //! ```text
-//! scenario   what to ask: groups of connections, weighted commands, keys, values, rate, truth
+//! scenario   the load: groups of connections, weighted commands, keys, values, rate, checks
 //!            (TOML, presets, front ends)
-//! run        asks: threads, each with an epoll loop, connections and a tally of its own
-//! outcome    what came: histograms per command, failures by kind, the server's CPU and memory
+//! run        sends it: threads, each with its own epoll loop, connections and tally
+//! outcome    the result: histograms per command, failures by kind, the server's CPU and memory
 //!
-//! contestant who is asked: servers that run, servers that are started, the floor server
-//! compare    several of them in turns: ratios, intervals, verdicts
-//! sweep      the same with one thing changed step by step
-//! search     the highest rate that keeps a latency
-//! floor      a server that does no work                               calibrate   what this client can do against it
+//! contestant a server: running, started for the run, or the floor server
+//! compare    several servers, interleaved: ratios, intervals, verdicts
+//! sweep      the same with one parameter changed step by step
+//! search     the highest rate that meets a latency goal
+//! floor      a server that does no work                               calibrate   the most that this client reaches with it
 //! agent      one run on many machines
 //! ```
 //!
-//! A run never shares a line of memory between its threads while it asks: each thread tallies for itself and hands its
-//! figures over once a period.
+//! The threads of a run share no cache line while they send: each counts separately, and hands its figures over once a
+//! period.
 
 #![forbid(unsafe_code)]
 
@@ -44,5 +44,5 @@ pub use run::trace::{Record, Recording};
 pub use run::{RunError, run};
 pub use scenario::Scenario;
 
-/// What went wrong, in words for the person who asked.
+/// An error message for the user.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

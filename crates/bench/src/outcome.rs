@@ -1,4 +1,4 @@
-//! What came of a run: exact counts, histograms, failures by kind, and what it cost on both sides.
+//! The result of a run: exact counts, histograms, failures by kind, and the cost on both sides.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use crate::scenario::{Kind, Scenario};
 /// A finished run.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Outcome {
-    /// What was asked.
+    /// The load.
     pub scenario: Scenario,
     /// Wall clock at the start, seconds since 1970.
     pub started_unix_secs: u64,
-    /// From the end of the warm-up to the last answer, and no less than `until.secs` if that ended the run.
+    /// From the end of the warm-up to the last reply, and at least `until.secs` if that ended the run.
     pub elapsed_secs: f64,
-    /// All of it.
+    /// The whole run.
     pub total: Tally,
     /// Period by period.
     pub periods: Vec<Period>,
     /// One for each server, in the order of the scenario.
     pub servers: Vec<ServerCost>,
-    /// What asking cost.
+    /// The cost of the load itself.
     pub client: ClientCost,
     /// Where the load ran: [`Environment::here`].
     #[serde(default)]
@@ -37,146 +37,143 @@ pub struct Period {
     pub begins_secs: f64,
     /// Its length.
     pub secs: f64,
-    /// What happened in it.
+    /// Counts and histograms of the period.
     pub tally: Tally,
-    /// CPU seconds that the servers used in it, all together. `None` where they cannot be watched (another machine).
+    /// CPU seconds that all servers used in it. `None` if they are on another machine.
     pub server_cpu_secs: Option<f64>,
 }
 
-/// Counts and histograms. Tallies of threads, of machines and of periods add up with [`Tally::add`].
+/// Counts and histograms. [`Tally::add`] adds those of threads, machines and periods.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Tally {
     /// By command.
     pub commands: BTreeMap<Kind, CommandTally>,
-    /// By kind. Empty when all was well.
+    /// By kind. Empty without failures.
     pub failures: BTreeMap<Failure, u64>,
-    /// The first few, in words, for a person: at most [`EXAMPLES_MAX`].
+    /// The first few as messages: at most [`EXAMPLES_MAX`].
     pub examples: Vec<String>,
-    /// Connections that were opened again, for whatever reason.
+    /// Connections that were opened again, for any reason.
     pub reconnects: u64,
     /// Bytes sent to the servers.
     pub sent_bytes: u64,
-    /// Bytes that came from them.
+    /// Bytes received from them.
     pub received_bytes: u64,
-    /// UDP: requests without an answer.
+    /// UDP: requests without a reply.
     pub datagrams_lost: u64,
-    /// UDP: datagrams of an answer that overtook another.
+    /// UDP: datagrams of a reply that overtook another.
     pub datagrams_disordered: u64,
     /// Open loop: requests that were sent later than planned by more than a millisecond because no connection was free.
     pub sent_late: u64,
     /// Open loop: requests that were due and never sent, since no connection was free until the end. They are in no
-    /// histogram: percentiles of a run that has some are too low.
+    /// histogram, so the percentiles of a run with such requests are too low.
     pub unsent: u64,
     /// Values that were checked.
     pub verified: u64,
-    /// Gets that checked an expiry.
+    /// Gets with a checked expiry.
     pub expiry_verified: u64,
     /// Keys that were compared between replicas.
     pub compared: u64,
 }
 
-/// Examples of failures that are kept.
+/// Failures that are kept as examples.
 pub const EXAMPLES_MAX: usize = 20;
 
 /// Figures of one command.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct CommandTally {
-    /// Requests that were answered, or sent if they ask for no reply. A get of n keys is one.
+    /// Requests that were answered, or sent if they have no reply. A get of n keys is one.
     pub requests: u64,
-    /// Keys asked for: n for a get of n keys.
+    /// Requested keys: n for a get of n keys.
     pub keys: u64,
-    /// Keys that were found, where that is a question.
+    /// Keys that were found, for commands that look them up.
     pub hits: u64,
     /// Keys that were not.
     pub misses: u64,
     /// Bytes of values, sent or received.
     pub value_bytes: u64,
-    /// Nanoseconds from when a request was due (open loop) or sent (closed) to the last byte of its answer;
-    /// three significant digits, up to [`LATENCY_MAX_NANOS`].
+    /// Nanoseconds from when a request was due (open loop) or sent (closed) to the last byte of its reply; three
+    /// significant digits, up to [`LATENCY_MAX_NANOS`].
     #[serde(with = "crate::report::histogram")]
     pub latency_nanos: Histogram<u64>,
-    /// Nanoseconds from when it was really sent: in an open loop, the server's part.
+    /// Nanoseconds from when it was sent: in an open loop, the server's part.
     #[serde(with = "crate::report::histogram")]
     pub service_nanos: Histogram<u64>,
 }
 
-/// The longest latency that a histogram tells from a longer one: an hour.
+/// The greatest latency in a histogram: an hour.
 pub const LATENCY_MAX_NANOS: u64 = 3_600_000_000_000;
 
-/// What can be wrong with an answer.
+/// Kinds of failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
-    /// `SERVER_ERROR`, `CLIENT_ERROR`, `ERROR`, or a binary status that is no normal outcome.
+    /// `SERVER_ERROR`, `CLIENT_ERROR`, `ERROR`, or a binary status that is not a normal outcome.
     ErrorReply,
     /// `SERVER_ERROR out of memory ...` or binary 0x82.
     OutOfMemory,
-    /// Bytes that are no answer to what was asked: another key, another form, or when nothing was asked.
+    /// Bytes that are not a reply to the request: another key, another form, or no request was sent.
     Protocol,
-    /// Nothing came for `truth.timeout_secs`.
+    /// No reply for `truth.timeout_secs`.
     Timeout,
     /// The server closed the connection.
     Closed,
     /// A connection could not be opened.
     Connect,
-    /// A value that nobody stored: wrong key, checksum, length or flags.
+    /// A value that was never stored: wrong key, checksum, length or flags.
     WrongValue,
-    /// A value older than one that was acknowledged before it was asked for.
+    /// A value older than one that was acknowledged before the request.
     StaleValue,
-    /// A key that must be there is not.
+    /// A key that must exist is missing.
     Lost,
-    /// Found after it should be gone.
+    /// Found after its expiry.
     ExpiredLate,
-    /// Gone before it should.
+    /// Missing before its expiry.
     ExpiredEarly,
     /// Replicas differ.
     ReplicasDiffer,
 }
 
-/// What a server used during a run, from its /proc and its `stats`.
+/// Resources that a server used during a run, from its /proc and its `stats`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct ServerCost {
     /// As in the scenario.
     pub address: String,
-    /// What it calls itself: the answer to `version`.
+    /// Its reply to `version`.
     pub version: String,
-    /// User CPU seconds, and system CPU seconds, of the run without its warm-up. From /proc if it runs here, else
-    /// `stats`' rusage.
+    /// User and system CPU seconds of the run without its warm-up. From /proc if it runs here, else from `stats`.
     pub cpu_user_secs: Option<f64>,
     /// See `cpu_user_secs`.
     pub cpu_system_secs: Option<f64>,
     /// Resident bytes at the end, if it runs here.
     pub resident_bytes: Option<u64>,
-    /// Why something above is missing, in words.
+    /// Why a field is missing.
     #[serde(default)]
     pub unwatched: Option<String>,
-    /// Every numeric `stats` line that changed: value after minus value before.
+    /// Every numeric `stats` line that changed: its increase.
     pub stats_deltas: BTreeMap<String, f64>,
 }
 
-/// What the load itself used.
+/// Resources that the load itself used.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct ClientCost {
-    /// Threads that asked.
+    /// Load threads.
     pub threads: usize,
-    /// Their CPU seconds, all together.
+    /// Their total CPU seconds.
     pub cpu_secs: f64,
-    /// The busiest thread's CPU seconds by the run's length: near 1, the client was the limit.
+    /// The busiest thread's CPU seconds divided by the run's length: near 1, the client was the limit.
     pub busiest_thread_share: f64,
-    /// Requests a second that this client reached against the floor server with the same scenario, where that was
-    /// measured.
+    /// Requests a second that this client reached against the floor server with the same scenario, if measured.
     pub floor_requests_per_sec: Option<f64>,
-    /// Why these figures tell of the client rather than of the server, in words. Printed loudly.
+    /// Warnings, if the client was the limit.
     pub warnings: Vec<String>,
 }
 
 impl CommandTally {
-    /// Nothing yet.
+    /// An empty histogram.
     pub fn new() -> Self {
         let histogram = || {
-            // It grows as far as it has to: a run of hours keeps one for each period. Three digits are what the library
-            // accepts.
+            // It grows as needed, because a long run has one for each period. The library supports three digits.
             Histogram::new(3).unwrap_or_else(|_| unreachable!())
         };
         Self {
@@ -190,14 +187,14 @@ impl CommandTally {
         }
     }
 
-    /// Adds what another counted.
+    /// Adds another tally.
     pub fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.keys += other.keys;
         self.hits += other.hits;
         self.misses += other.misses;
         self.value_bytes += other.value_bytes;
-        // One that was read from a report does not grow until it is told to. Then nothing can be out of range.
+        // One read from a report does not grow by default. If it may, nothing is out of range.
         self.latency_nanos.auto(true);
         self.service_nanos.auto(true);
         let _ = self.latency_nanos.add(&other.latency_nanos);
@@ -212,7 +209,7 @@ impl Default for CommandTally {
 }
 
 impl Tally {
-    /// Adds what another counted.
+    /// Adds another tally.
     pub fn add(&mut self, other: &Self) {
         for (&kind, figures) in &other.commands {
             self.commands.entry(kind).or_default().add(figures);
@@ -248,35 +245,35 @@ impl Tally {
         self.commands.values().map(|figures| figures.requests.max(figures.keys)).sum()
     }
 
-    /// Whether anything that was checked failed.
+    /// True if a check failed.
     pub fn has_failed(&self) -> bool {
         self.failures.values().any(|&count| count > 0)
     }
 }
 
-/// Who looks on while a run goes on: the live screen, an agent that reports to its collector.
+/// Observes a run: the live screen, or an agent that reports to its collector.
 pub trait Watcher {
-    /// One of several runs begins: a server's turn in a round (from 1), a step of a sweep or a search.
+    /// One of several runs begins: a server's turn in a round (from 1), or a step of a sweep or a search.
     fn turn(&mut self, _server: &str, _round: usize, _rounds: usize) {}
 
-    /// Another phase has begun, or the same has come further.
+    /// The phase has changed or progressed.
     fn phase(&mut self, phase: Phase);
 
     /// Everything is connected, stored and warmed up; the clock starts when this returns.
     fn ready(&mut self) {}
 
-    /// A period is over. `so_far`: the run until now, this period included.
+    /// A period is over. `so_far`: the run until now, including this period.
     fn period(&mut self, period: &Period, so_far: &Tally);
 }
 
-/// Nobody looks on.
+/// No observer.
 impl Watcher for () {
     fn phase(&mut self, _phase: Phase) {}
 
     fn period(&mut self, _period: &Period, _so_far: &Tally) {}
 }
 
-/// Where a run is.
+/// The phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -289,10 +286,10 @@ pub enum Phase {
         /// Keys to store.
         of: u64,
     },
-    /// Asks without counting.
+    /// Sends load without counting.
     WarmingUp,
-    /// Asks and counts.
+    /// Sends load and counts.
     Running,
-    /// Compares what must agree at the end.
+    /// Compares replicas at the end.
     Checking,
 }

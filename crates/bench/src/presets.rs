@@ -1,5 +1,5 @@
-//! Scenarios with a name: published workloads, the defaults of older tools, and a plain cache. Each file says where its
-//! figures come from.
+//! Named scenarios: published workloads, the defaults of older tools, and a plain cache. Each file names the source of
+//! its figures.
 
 use crate::Scenario;
 
@@ -71,7 +71,7 @@ mod tests {
         }
         for preset in PRESETS {
             let mut scenario = preset.scenario();
-            // Nobody listens there: whatever is wrong with the scenario is found before.
+            // Nothing listens there: errors of the scenario are found before.
             scenario.target.servers = vec!["127.0.0.1:1".into()];
             let ended = crate::run(&scenario, &mut Nobody, &AtomicBool::new(false));
             assert!(matches!(ended, Err(RunError::Server { .. })), "{}: {:?}", preset.name, ended.err());
@@ -99,7 +99,7 @@ mod tests {
         }
     }
 
-    /// The paper's formula, at the edges of the ranges.
+    /// The paper's formula, at the limits of the ranges.
     #[test]
     fn the_shares_of_etc_are_those_of_the_distribution() {
         let (sigma, k) = (214.476_f64, 0.348_238_f64);

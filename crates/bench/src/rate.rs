@@ -3,8 +3,8 @@
 use crate::scenario::{Arrival, Group, Scenario, Spacing};
 
 impl Scenario {
-    /// Makes every group an open loop, so that all of them ask `rate_per_sec` together. Each has the share of it that
-    /// it had before; if any had no rate, the shares are those of the connections.
+    /// Makes every group an open loop, with `rate_per_sec` for all together. Each keeps its share of the rate; if any
+    /// had no rate, the shares are those of the connections.
     pub fn set_rate_per_sec(&mut self, rate_per_sec: f64) {
         let rates: Option<Vec<f64>> = self.groups.iter().map(rate_of).collect();
         let shares =

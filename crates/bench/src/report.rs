@@ -1,13 +1,13 @@
-//! Outcomes for people and for programs: tables, JSON, CSV, HDR logs, one page of HTML.
+//! Outcomes for people and programs: tables, JSON, CSV, HDR logs, a page of HTML.
 //!
-//! | module | what it makes |
+//! | module | output |
 //! |---|---|
-//! | [`table`] | what a terminal shows when a run is over |
-//! | [`memaslap`] | memaslap's own tables, for those who compare with old ones |
-//! | [`mod@json`] | everything, and an outcome again |
+//! | [`table`] | the tables at the end of a run |
+//! | [`memaslap`] | memaslap's tables, to compare with old ones |
+//! | [`mod@json`] | a complete outcome, which can be read again |
 //! | [`mod@csv`] | a line a period and command, for spreadsheets |
 //! | [`hdr`] | a log for HdrHistogram's tools |
-//! | [`mod@html`] | one page with charts, for a mail |
+//! | [`mod@html`] | one page with charts |
 
 mod columns;
 pub mod csv;
@@ -31,7 +31,7 @@ pub fn print(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
     table::print(outcome, out)
 }
 
-/// All of an outcome; [`json::read`] makes an outcome of it again.
+/// A complete outcome; [`json::read`] reads it again.
 pub fn json(outcome: &Outcome) -> Value {
     json::write(outcome)
 }

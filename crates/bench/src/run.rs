@@ -1,19 +1,19 @@
-//! Asks what a scenario says, and counts what comes.
+//! Sends the load of a scenario, and counts the replies.
 //!
 //! ```text
-//! check       can the scenario be run at all?
+//! check       is the scenario valid?
 //! plan        tables that all threads read
 //! thread      a load thread: epoll loop, lanes, sockets, tally
-//!   dispatch    who asks next, and when: at once, or by a schedule
+//!   dispatch    which lane sends next, and when: at once, or by a schedule
 //!   periods     the warm-up, and the steps in which tallies are handed over
-//!   lane        a client: draws its requests (popularity, sizes, schedule), or plays them (trace)
-//!   ask         writes a request: key, value, command; asked: what is remembered of it
+//!   lane        a client: draws its requests (popularity, sizes, schedule), or replays them (trace)
+//!   ask         writes a request: key, value, command; asked: the request until its reply
 //!   socket      bytes out, bytes in
-//!   answer      takes answers and counts them
-//!   verify      judges them: stamp says what a value is, ledger which version it may have
+//!   answer      parses replies and counts them
+//!   verify      checks them: stamp identifies a value, ledger has the versions that it may have
 //!   upkeep      sockets that fail, and the end
-//! replicas    compares them when all is over
-//! control     what the main thread and the load threads tell each other
+//! replicas    compares them at the end
+//! control     messages between the main thread and the load threads
 //! ```
 
 mod alias;
@@ -59,13 +59,13 @@ use control::Control;
 use plan::Plan;
 use thread::Thread;
 
-/// Runs `scenario` until it is over, or until `stop` is set: what was asked until then still counts.
+/// Runs `scenario` until it is over, or until `stop` is set. The requests until then still count.
 ///
-/// A server that fails, hangs or closes connections while the run goes on does not end it: that is counted
+/// A server that fails, hangs or closes connections during the run does not end it: these failures are counted
 /// ([`crate::outcome::Failure`]).
 ///
 /// # Errors
-/// The scenario cannot be run, a file cannot be read, or a server cannot be reached at the start.
+/// The scenario is invalid, a file cannot be read, or a server cannot be reached at the start.
 pub fn run(scenario: &Scenario, watcher: &mut dyn Watcher, stop: &AtomicBool) -> Result<Outcome, RunError> {
     let scenario = check::check(scenario)?;
     let plan = Arc::new(Plan::new(&scenario)?);
@@ -85,7 +85,7 @@ pub fn run(scenario: &Scenario, watcher: &mut dyn Watcher, stop: &AtomicBool) ->
     let started_unix_secs = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let collector = Collector::new(&plan, &control, received, hands, stop);
     let outcome = collector.collect(watcher, started_unix_secs);
-    // Threads that wait for an order end when nobody can give one, and `collect` has dropped what gives them.
+    // Threads that wait for an order end once `collect` has dropped the sender.
     control.stop();
     for thread in threads {
         if let Err(panic) = thread.join() {
@@ -95,31 +95,31 @@ pub fn run(scenario: &Scenario, watcher: &mut dyn Watcher, stop: &AtomicBool) ->
     outcome
 }
 
-/// Why a run did not take place.
+/// Why a run did not start.
 #[derive(Debug)]
 pub enum RunError {
-    /// The scenario asks for what cannot be.
+    /// The scenario is invalid.
     Scenario {
         /// Path of the field as in the file: `group[0].commands`.
         field: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// A server cannot be reached, or refuses the login.
     Server {
         /// As in the scenario.
         address: String,
-        /// What it said, or the system.
+        /// The server's or the system's message.
         reason: String,
     },
-    /// A file that the scenario names cannot be read.
+    /// A file of the scenario cannot be read.
     File {
         /// Its path.
         path: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// The system refuses a thread or a poll.
+    /// The system has no thread or poll left.
     System(io::Error),
 }
 
@@ -142,7 +142,7 @@ impl From<io::Error> for RunError {
     }
 }
 
-/// A number that looks random, always the same for the same `x`: the finalizer of SplitMix64.
+/// A pseudo-random number, always the same for the same `x`: the finalizer of SplitMix64.
 #[inline]
 pub fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,18 +1,18 @@
-//! What is asked of a server, in the form of a TOML file.
+//! The load on a server, in the form of a TOML file.
 //!
-//! A scenario has one or more groups of connections. All groups run at the same time; each has commands, keys and
-//! values of its own. Every field has a default, so that a file says only what is unlike the default.
+//! A scenario has one or more groups of connections. All groups run at the same time; each has its own commands, keys
+//! and values. Every field has a default, so a file contains only the differences.
 //!
 //! ```text
-//! target    whom to ask
+//! target    the servers
 //! until     when to stop
-//! truth     what to check
-//! group     connections that ask the same
-//!   arrival   when they send
-//!   command   what they ask, each command with its share
-//!   keys      which keys, and each how often
-//!   values    what is stored; sizes: how long keys and values are
-//!   trace     a recording, instead of drawing all that
+//! truth     checks of replies
+//! group     connections with the same load
+//!   arrival   when they send requests
+//!   command   their commands, with weights
+//!   keys      the keys, and the distribution of requests
+//!   values    the values; sizes: lengths of keys and values
+//!   trace     a recording to replay instead
 //! ```
 
 mod arrival;
@@ -43,13 +43,13 @@ pub use values::{Content, Values};
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Scenario {
-    /// What it is called in tables and reports.
+    /// Its name in tables and reports.
     pub name: String,
-    /// What it is for, in a line or two.
+    /// Its purpose, in a line or two.
     pub description: String,
-    /// Where the servers are, and how they are spoken to.
+    /// The servers, and how to connect to them.
     pub target: Target,
-    /// When to stop. Whatever comes first; without any, after ten seconds.
+    /// When to stop: at the first of these, or by default after ten seconds.
     pub until: Until,
     /// Load threads; each has a share of every group's connections. 0: one for every core but the first.
     pub threads: usize,
@@ -57,15 +57,15 @@ pub struct Scenario {
     pub warm_up_secs: f64,
     /// Length of a period, the step of tables and charts.
     pub period_secs: f64,
-    /// What draws keys, sizes and commands begins from this number. Two runs with the same seed ask the same.
+    /// Seed of keys, sizes and commands. Two runs with the same seed send the same requests.
     pub seed: u64,
-    /// What is checked of the answers.
+    /// Checks of the replies.
     pub truth: Truth,
     /// Flush the servers first.
     pub flush: bool,
     /// Store every key of every group once before the clock starts.
     pub fill: bool,
-    /// Connections and what they ask.
+    /// Connections and their requests.
     #[serde(rename = "group")]
     pub groups: Vec<Group>,
 }
@@ -74,7 +74,7 @@ impl Scenario {
     /// Reads a scenario file.
     ///
     /// # Errors
-    /// What is wrong, and in which line, for a person.
+    /// The error and its line, as a message.
     pub fn from_toml(text: &str) -> Result<Self, toml::de::Error> {
         toml::from_str(text)
     }

@@ -1,4 +1,4 @@
-//! What a person sees while a run goes on: a screen on a terminal, else a line a period.
+//! The display during a run: a screen on a terminal, otherwise one line a period.
 
 mod draw;
 mod lines;
@@ -21,8 +21,8 @@ pub use lines::Lines;
 pub use signals::stop_on_signals;
 use state::State;
 
-/// The watcher for where the program runs: a screen if it has a terminal, else lines on standard error, so that
-/// standard output has the final tables alone. `stop` ends the run.
+/// The observer for this terminal: a screen, or without a terminal lines on standard error, so that standard output has
+/// only the final tables. `stop` ends the run.
 pub fn watcher(scenario: &Scenario, stop: &Arc<AtomicBool>) -> Box<dyn Watcher> {
     let screen = if has_terminal() { Screen::open(scenario, Arc::clone(stop)).ok() } else { None };
     match screen {
@@ -31,15 +31,15 @@ pub fn watcher(scenario: &Scenario, stop: &Arc<AtomicBool>) -> Box<dyn Watcher> 
     }
 }
 
-/// Whether standard output is a terminal, and ours: a program in the background must not draw on it.
+/// True if standard output is a terminal, and this process is in its foreground: in the background it must not draw.
 fn has_terminal() -> bool {
     let out = io::stdout();
     out.is_terminal()
         && rustix::termios::tcgetpgrp(&out).is_ok_and(|group| group == rustix::process::getpgrp())
 }
 
-/// A screen that is drawn by a thread of its own. When it is dropped, the terminal is as it was; so it is after a
-/// panic, and after signals if [`stop_on_signals`] was called.
+/// A screen, drawn by its own thread. The terminal is restored when it is dropped, after a panic, and after signals if
+/// [`stop_on_signals`] was called.
 #[derive(Debug)]
 pub struct Screen {
     state: Arc<Mutex<State>>,
@@ -48,9 +48,9 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Takes over the terminal. `q` or Ctrl-C sets `stop`; a second time, it ends the program at once.
+    /// Takes over the terminal. `q` or Ctrl-C sets `stop`; a second one ends the program at once.
     pub fn open(scenario: &Scenario, stop: Arc<AtomicBool>) -> io::Result<Self> {
-        // Also makes a panic give the terminal back before it is reported.
+        // Also restores the terminal before a panic is reported.
         let terminal = ratatui::try_init()?;
         let state = Arc::new(Mutex::new(State::new(scenario)));
         let over = Arc::new(AtomicBool::new(false));
@@ -92,14 +92,14 @@ impl Drop for Screen {
     }
 }
 
-/// Nothing may be drawn over the report of a panic: when one begins, waits for the painter's last stroke.
+/// Nothing may be drawn over the report of a panic: waits until the painter has finished.
 fn end_at_panic(over: &Arc<AtomicBool>, state: &Arc<Mutex<State>>) {
     const TRIES: usize = 50;
     let (over, state) = (Arc::clone(over), Arc::clone(state));
     let report = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
         over.store(true, Ordering::Relaxed);
-        // Not for ever: who panics may hold the lock.
+        // Not for ever: the thread that panics may hold the lock.
         for _ in 0..TRIES {
             if !matches!(state.try_lock(), Err(TryLockError::WouldBlock)) {
                 break;
@@ -118,18 +118,18 @@ struct Painter {
 }
 
 impl Painter {
-    /// How often it draws, if nothing is typed. Seldom enough to take nothing away from the load.
+    /// How often it draws without input. Rarely, to take no CPU from the load.
     const STEP: Duration = Duration::from_millis(200);
 
     fn paint(mut self) {
         loop {
             let stopping = self.stop.load(Ordering::Relaxed);
             let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            // Asked while the state is locked: see `end_at_panic`.
+            // Checked while the state is locked: see `end_at_panic`.
             if self.over.load(Ordering::Relaxed) {
                 return;
             }
-            // A terminal that is gone cannot be drawn on; the run goes on without.
+            // If the terminal is gone, the run continues without a display.
             if self.terminal.draw(|frame| draw::draw(frame, &state, stopping)).is_err() {
                 return;
             }

@@ -1,9 +1,9 @@
-//! The highest rate at which a server still keeps a latency.
+//! The highest rate at which a server meets a latency goal.
 //!
-//! The rate doubles until it fails (or halves until it holds), then the gap between the highest that held and the
-//! lowest that failed is halved until it is as small as the tolerance. A short run is not always right: one hiccup of
-//! the machine is a bad p99. So a run that fails, or that holds by less than half of the latency, is made up to three
-//! times, and the majority counts.
+//! The rate doubles until it fails (or halves until it holds). Then the gap between the highest rate that held and the
+//! lowest that failed is halved until it is within the tolerance. A single short run may be wrong: one hiccup of the
+//! machine makes a bad p99. So a run that fails, or that holds with less than half of the latency to spare, is made up
+//! to three times, and the majority counts.
 
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,33 +17,33 @@ use crate::outcome::{LATENCY_MAX_NANOS, Outcome, Watcher};
 use crate::scenario::Scenario;
 use crate::{Error, run};
 
-/// What must hold, such as `p99 < 1ms`: of the latency from the time at which a request was due, all commands together.
+/// The goal, such as `p99 < 1ms`: of the latency from the scheduled time, for all commands together.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Goal {
     /// 0 to 100.
     pub percentile: f64,
-    /// What it must stay below.
+    /// The percentile must be below this.
     pub latency_micros: f64,
 }
 
-/// What is searched, and where.
+/// What to search, and where.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Who is asked.
+    /// The server.
     pub contestant: Contestant,
-    /// What is asked, and for how long each time; the rate is the search's.
+    /// The load, and the length of each run; the search sets the rate.
     pub scenario: Scenario,
-    /// What must hold.
+    /// The goal.
     pub goal: Goal,
-    /// Where the search goes.
+    /// The bounds of the search.
     pub bounds: Bounds,
-    /// How the server is started, and where it runs.
+    /// How the server is started, and on which cores.
     pub launch: Launch,
-    /// Cores on which the load runs. Empty: wherever the system puts it.
+    /// Cores for the load. Empty: the system chooses.
     pub load_cores: Vec<usize>,
 }
 
-/// Where a search goes, in requests a second.
+/// The bounds of a search, in requests a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     /// The first rate.
@@ -62,59 +62,59 @@ impl Default for Bounds {
     }
 }
 
-/// What came of a search.
+/// The result of a search.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Search {
-    /// What was asked, but for its rate.
+    /// The load without its rate.
     pub scenario: Scenario,
-    /// Who was asked.
+    /// The server.
     pub contestant: Contestant,
     /// Wall clock at the start, seconds since 1970.
     pub started_unix_secs: u64,
-    /// What had to hold.
+    /// The goal.
     pub goal: Goal,
     /// See [`Bounds::tolerance`].
     pub tolerance: f64,
-    /// The highest rate that held, requests a second. `None`: not even the lowest did.
+    /// The highest rate that held, in requests a second. `None`: not even the lowest did.
     pub rate_per_sec: Option<f64>,
     /// The lowest rate that failed. `None`: the highest that was tried held.
     pub failed_rate_per_sec: Option<f64>,
-    /// In the order in which they were made.
+    /// In order of time.
     pub steps: Vec<Step>,
-    /// Why the figures tell of the client rather than of the server, in words.
+    /// Warnings, if the client was the limit.
     pub warnings: Vec<String>,
 }
 
-/// One rate, and what was seen at it.
+/// One rate, and its runs.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Step {
-    /// Requests a second that were asked for.
+    /// Scheduled requests a second.
     pub rate_per_sec: f64,
-    /// One run, or up to three where one does not settle it.
+    /// One run, or up to three if one is not conclusive.
     pub probes: Vec<Probe>,
-    /// Whether most of them held.
+    /// True if most of them held.
     pub holds: bool,
 }
 
 /// One short run.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Probe {
-    /// Requests a second that were answered.
+    /// Answered requests a second.
     pub answered_per_sec: f64,
     /// The goal's percentile.
     pub latency_micros: f64,
     /// Share of the requests that the client sent late because no connection was free.
     pub sent_late: f64,
-    /// Answers that were wrong.
+    /// Wrong replies.
     pub failures: u64,
-    /// Whether the latency was kept, the rate was kept, and nothing failed.
+    /// True if the latency was met, the rate was kept, and nothing failed.
     pub holds: bool,
 }
 
-/// Starts the server, if it is not running, and searches. If `stop` is set, what is known until then counts.
+/// Starts the server if needed, and searches. If `stop` is set, the result until then counts.
 ///
 /// # Errors
-/// The server does not start or cannot be asked; nothing was measured before `stop`.
+/// The server does not start or cannot be reached; nothing was measured before `stop`.
 pub fn search(plan: &Plan, watcher: &mut dyn Watcher, stop: &AtomicBool) -> Result<Search, Error> {
     let started = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let server = plan.launch.start(&plan.contestant, &plan.scenario)?;
@@ -133,7 +133,7 @@ pub fn search(plan: &Plan, watcher: &mut dyn Watcher, stop: &AtomicBool) -> Resu
         ask_again(&mut scenario);
         let probe = plan.goal.probe(rate_per_sec, &outcome);
         if probe.holds {
-            // At a rate that fails it is no news that the client has its limits.
+            // At a rate that fails, warnings about the client are expected.
             let new = outcome.client.warnings.into_iter().filter(|warning| !warnings.contains(warning));
             warnings.extend(new.collect::<Vec<_>>());
         }
@@ -160,13 +160,12 @@ impl Goal {
         let all = outcome.total.all();
         let requests = all.requests as f64;
         let secs = outcome.elapsed_secs.max(f64::MIN_POSITIVE);
-        // What was due and never sent is later than all that was: the percentile is one of both together.
+        // Requests that were due and never sent are later than all others: the percentile includes both.
         let share = self.percentile / 100.0 * (requests + outcome.total.unsent as f64) / requests.max(1.0);
         let nanos = if share > 1.0 { LATENCY_MAX_NANOS } else { all.latency_nanos.value_at_quantile(share) };
         let latency_micros = nanos as f64 / 1e3;
         let failures = outcome.total.failures.values().sum();
-        // Arrivals at random: their number varies by its square root. Three times that is chance, more is a rate not
-        // kept.
+        // The number of random arrivals varies by its square root. A deviation of up to three times that is chance.
         let expected = rate_per_sec * secs;
         let rate_is_kept = requests >= expected * (1.0 - RATE_SLACK) - 3.0 * expected.sqrt();
         Probe {
@@ -178,7 +177,7 @@ impl Goal {
         }
     }
 
-    /// Whether one run is enough to believe that the rate holds.
+    /// True if one run is enough to accept the rate.
     fn is_clear(&self, probe: &Probe) -> bool {
         probe.holds && probe.latency_micros < self.latency_micros / 2.0
     }
@@ -210,7 +209,7 @@ impl FromStr for Goal {
     }
 }
 
-/// What [`find`] knows.
+/// The state of [`find`].
 #[derive(Debug, Default)]
 struct Found {
     held_per_sec: Option<f64>,
@@ -218,7 +217,7 @@ struct Found {
     steps: Vec<Step>,
 }
 
-/// Searches with whatever makes a short run at a rate; `None` from it ends the search.
+/// Searches with a function that makes a short run at a rate. If that returns `None`, the search ends.
 fn find(
     bounds: &Bounds,
     goal: &Goal,
@@ -238,7 +237,7 @@ fn find(
 }
 
 impl Found {
-    /// The rate to try next; `None` when the gap is small enough, or the bounds are reached.
+    /// The next rate; `None` when the gap is small enough, or at the bounds.
     fn next(&self, bounds: &Bounds) -> Option<f64> {
         match (self.held_per_sec, self.failed_per_sec) {
             (None, None) => Some(bounds.start_per_sec.clamp(bounds.min_per_sec, bounds.max_per_sec)),
@@ -253,7 +252,7 @@ impl Found {
     }
 }
 
-/// Runs once if that is clear, else until two of at most three agree.
+/// Runs once if the result is clear, else until two of at most three agree.
 fn step(
     rate_per_sec: f64,
     goal: &Goal,
@@ -271,7 +270,7 @@ fn step(
     }
 }
 
-/// Share of the rate that may be missing at the end of a run: answers that were still on their way.
+/// Share of the rate that may be missing at the end of a run: replies that are still under way.
 const RATE_SLACK: f64 = 0.01;
 
 #[cfg(test)]

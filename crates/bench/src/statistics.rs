@@ -1,10 +1,10 @@
-//! How sure one may be of a ratio.
+//! Confidence intervals of ratios.
 //!
-//! The servers of a comparison take turns, so figures of the same round belong together: whatever else the machine did
-//! then slowed all of them. Hence the ratio is taken round by round, and an interval is put around the mean of its
-//! logarithm by Student's t with rounds - 1 degrees of freedom. The logarithm makes "twice" and "half" equally far from
-//! 1, and its mean, the geometric mean, is the one that does not depend on which server is measured by which (Fleming
-//! and Wallace, CACM 29(3), 1986).
+//! The servers of a comparison take turns, so figures of the same round belong together: other load on the machine
+//! slowed all of them. Hence the ratio is taken round by round, with a confidence interval around the mean of its
+//! logarithm: Student's t with rounds - 1 degrees of freedom. On a logarithmic scale "twice" and "half" are equally far
+//! from 1. The mean of the logarithms, the geometric mean, does not depend on which server is the baseline (Fleming and
+//! Wallace, CACM 29(3), 1986).
 //!
 //! Why t and no bootstrap: rounds are few, often five, and resampling five numbers gives intervals that are too narrow
 //! (Hesterberg, "What Teachers Should Know About the Bootstrap", The American Statistician 69(4), 2015, section 4). t
@@ -13,7 +13,7 @@
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// A ratio with the interval in which the true one lies, as sure as was asked.
+/// A ratio with its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// Geometric mean.
@@ -24,8 +24,8 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// The ratio of `figures` to `base`, paired by position. `None` with fewer than two pairs, or where a figure is not
-/// positive and so has no ratio.
+/// The ratio of `figures` to `base`, paired by position. `None` with fewer than two pairs, or if a figure is not
+/// positive.
 pub fn paired_ratio(base: &[f64], figures: &[f64], confidence: f64) -> Option<Interval> {
     let logs: Vec<f64> = base.iter().zip(figures).map(|(&base, &figure)| (figure / base).ln()).collect();
     if base.len() != figures.len() || logs.len() < 2 || !logs.iter().all(|log| log.is_finite()) {
@@ -39,7 +39,7 @@ pub fn paired_ratio(base: &[f64], figures: &[f64], confidence: f64) -> Option<In
     Some(Interval { ratio: mean.exp(), low: (mean - margin).exp(), high: (mean + margin).exp() })
 }
 
-/// The middle figure, or the mean of the two in the middle. NaN without any.
+/// The median. NaN without figures.
 pub fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
     let mut figures: Vec<f64> = figures.into_iter().collect();
     figures.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! The same load with one thing changed step by step.
+//! The same load with one parameter changed step by step.
 
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use crate::compare::{Comparison, Plan, compare};
 use crate::outcome::Watcher;
 use crate::scenario::{Kind, Scenario, Sizes};
 
-/// What is changed.
+/// The parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Axis {
@@ -31,16 +31,16 @@ pub enum Axis {
 /// An axis and the values along it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Range {
-    /// What is changed.
+    /// The parameter.
     pub axis: Axis,
-    /// In the order in which they are measured.
+    /// In the order of the measurements.
     pub values: Vec<u64>,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Sweep {
-    /// What was changed.
+    /// The parameter.
     pub axis: Axis,
     /// Value by value.
     pub steps: Vec<Step>,
@@ -51,15 +51,15 @@ pub struct Sweep {
 pub struct Step {
     /// The value of the axis.
     pub value: u64,
-    /// What was measured there.
+    /// The measurements there.
     pub comparison: Comparison,
 }
 
-/// Compares the servers of `plan` at every value. Those that are started are started anew for each. If `stop` is set,
+/// Compares the servers of `plan` at every value. Servers that are started are started anew for each. If `stop` is set,
 /// the values until then count.
 ///
 /// # Errors
-/// Those of [`compare`], with the value at which it happened.
+/// Those of [`compare`], with the value.
 pub fn sweep(
     plan: &Plan,
     range: &Range,
@@ -96,7 +96,7 @@ impl Axis {
         Self::KeysPerGet,
     ];
 
-    /// As on the command line.
+    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Threads => "threads",
@@ -108,7 +108,7 @@ impl Axis {
         }
     }
 
-    /// Changes `scenario`.
+    /// Sets the value in `scenario`.
     pub fn set(self, scenario: &mut Scenario, value: u64) {
         let count = usize::try_from(value).unwrap_or(usize::MAX);
         match self {
@@ -136,8 +136,8 @@ impl Axis {
 impl FromStr for Range {
     type Err = String;
 
-    /// `AXIS=VALUES`: a list (`threads=1,2,4`), a range that doubles (`connections=1..50` is 1, 2, 4, 8, 16, 32, 50),
-    /// or one with even steps (`rate=10000..50000:10000`). Both ends belong to it.
+    /// Parses `AXIS=VALUES`: a list (`threads=1,2,4`), a range that doubles (`connections=1..50` is 1, 2, 4, 8, 16, 32,
+    /// 50), or one with even steps (`rate=10000..50000:10000`). Both ends are included.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let names = || Axis::ALL.map(Axis::name).join(", ");
         let (name, values) = text.split_once('=').ok_or_else(|| format!("{text:?} is not AXIS=VALUES"))?;
@@ -174,12 +174,12 @@ fn between(first: &str, rest: &str) -> Result<Vec<u64>, String> {
     Ok(values)
 }
 
-/// None of the axes has a meaning at zero.
+/// No axis has a meaning at zero.
 fn number(text: &str) -> Result<u64, String> {
     text.parse().ok().filter(|&value| value > 0).ok_or_else(|| format!("{text:?} is no number above 0"))
 }
 
-/// A sweep of more values than this is a slip of the pen.
+/// A sweep of more values is probably a typo.
 const STEPS_MAX: usize = 1000;
 
 #[cfg(test)]

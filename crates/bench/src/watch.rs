@@ -1,5 +1,5 @@
-//! What a run costs its servers: CPU and memory from /proc where they run on this machine, else what their `stats`
-//! tell.
+//! Resources that a run uses on its servers: CPU and memory from /proc if they run on this machine, else from their
+//! `stats`.
 
 mod ask;
 mod process;
@@ -13,16 +13,16 @@ use process::{Cpu, Process};
 
 /// The servers of a run, from the end of its warm-up to its last answer.
 ///
-/// It asks them for `stats` at the beginning and at the end, on a connection of its own, and in between reads /proc
-/// alone: no server is disturbed while it is measured.
+/// It requests `stats` at the beginning and at the end, on its own connection. In between it only reads /proc, so it
+/// does not disturb the measurement.
 #[derive(Debug)]
 pub struct Watch {
     servers: Vec<Server>,
-    /// What the servers had used at the end of the last period, all together.
+    /// CPU that all servers had used at the end of the last period.
     last_cpu_secs: Option<f64>,
 }
 
-/// One of them, as it was when the run began.
+/// A server at the beginning of the run.
 #[derive(Debug)]
 struct Server {
     address: String,
@@ -32,12 +32,12 @@ struct Server {
 #[derive(Debug)]
 struct Before {
     answers: Answers,
-    /// Where it runs on this machine.
+    /// Its process on this machine.
     process: Option<(Process, Cpu)>,
 }
 
 impl Watch {
-    /// Notes what the servers have used until now.
+    /// Records what the servers have used until now.
     pub fn begin(target: &Target) -> Self {
         let servers = target
             .servers
@@ -49,20 +49,19 @@ impl Watch {
         watch
     }
 
-    /// CPU seconds that the servers have used since this was last asked, all together. `None` if one of them cannot be
-    /// watched.
+    /// CPU seconds that all servers have used since the last call. `None` if one of them is not on this machine.
     pub fn period(&mut self) -> Option<f64> {
         let now = self.cpu_secs();
         let last = std::mem::replace(&mut self.last_cpu_secs, now);
         Some((now? - last?).max(0.0))
     }
 
-    /// What they have used since the beginning, in the order of the scenario.
+    /// Resources used since the beginning, in the order of the scenario.
     pub fn end(self, target: &Target) -> Vec<ServerCost> {
         self.servers.into_iter().map(|server| server.cost(target)).collect()
     }
 
-    /// What they have used since they were started. A process that listens at two addresses counts once.
+    /// Resources used since they were started. A process that listens at two addresses counts once.
     fn cpu_secs(&self) -> Option<f64> {
         let mut counted = BTreeSet::new();
         let mut sum = 0.0;
@@ -130,7 +129,7 @@ impl Server {
     }
 }
 
-/// Every number that changed: value after minus value before.
+/// Every number that changed: its increase.
 fn deltas(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> BTreeMap<String, f64> {
     let number = |text: &String| text.parse::<f64>().ok().filter(|number| number.is_finite());
     after

@@ -1,4 +1,4 @@
-//! `larder incr` and `larder decr`: numbers that a server counts.
+//! `larder incr` and `larder decr`: counters on a server.
 
 use larder_client::client::StoreOutcome;
 use larder_client::{Client, Error};
@@ -23,7 +23,7 @@ pub(crate) struct Args {
     target: Target,
 }
 
-/// Prints the number afterwards.
+/// Prints the new number.
 pub(crate) fn run(tool: &str, args: &Args) -> Result<(), Failure> {
     let mut client = args.target.client()?;
     let number = match tool {
@@ -36,8 +36,8 @@ pub(crate) fn run(tool: &str, args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Counts, or stores the first number. The text protocol has no request for both, so somebody else can store or delete
-/// in between: then it is tried again.
+/// Increments or decrements, or stores the initial number. The text protocol has no request for both, so another client
+/// can store or delete the key in between; then it tries again.
 fn count(
     client: &mut Client,
     args: &Args,

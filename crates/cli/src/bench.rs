@@ -1,11 +1,11 @@
 //! `larder bench`: the benchmark.
 //!
-//! | module | what it is |
+//! | module | contents |
 //! |---|---|
-//! | [`load`] | options that say what to ask: a scenario comes of them |
-//! | [`output`] | options that say where the results go, and writing them |
-//! | [`live`] | a run with somebody who looks on, until it is over or interrupted |
-//! | [`frontend`] | the words of memaslap, memslap, mc-crusher and Brutis |
+//! | [`load`] | options of the load, which make a scenario |
+//! | [`output`] | options of the output, and writing it |
+//! | [`live`] | a run with a live display, until it ends or is interrupted |
+//! | [`frontend`] | command lines of memaslap, memslap, mc-crusher and Brutis |
 //! | [`versus`] | compare, sweep and search |
 //! | [`machines`] | agents and their collector |
 

@@ -1,8 +1,8 @@
-//! `larder capable`: what a memcached-compatible server can do, feature by feature, each of them tried.
+//! `larder capable`: tries each feature of a memcached-compatible server.
 //!
-//! | module | what it is |
+//! | module | contents |
 //! |---|---|
-//! | [`script`] | features that show in what is answered to a few lines |
+//! | [`script`] | features that a few lines and their replies show |
 //! | [`binary`] | the binary protocol |
 //! | [`ways`] | UDP, TLS, logins, sizes of values |
 
@@ -42,22 +42,22 @@ pub(crate) struct Args {
     target: Target,
 }
 
-/// The server that is tried.
+/// The server under test.
 struct Subject {
     target: Target,
     address: Address,
-    /// What every key begins with.
+    /// The prefix of every key.
     prefix: String,
 }
 
-/// What came of a try.
+/// The result of a try.
 struct Finding {
     can: bool,
-    /// What was answered, or what was measured. Empty if there is nothing to add.
+    /// The reply, or a measurement. Empty if there is nothing to add.
     note: String,
 }
 
-/// Something that a server can or cannot do.
+/// A feature of a server.
 struct Feature {
     group: &'static str,
     name: String,
@@ -69,7 +69,7 @@ type Attempt = Box<dyn Fn(&Subject) -> Result<Finding, Failure>>;
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let target = args.target.or(args.host.as_deref())?;
     let address = target.only_server()?.clone();
-    // Somebody must be there, or all would be missing.
+    // If no server answers, all features would seem missing.
     crate::wire::Wire::open(&target, &address)?;
     let prefix = format!("larder-capable-{}-", std::process::id());
     let subject = Subject { target, address, prefix };
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     for feature in &features {
         let finding = match (feature.attempt)(&subject) {
             Ok(finding) => finding,
-            // It hung up, or says nothing: it cannot do this.
+            // It disconnected or does not answer: the feature is missing.
             Err(failure) => Finding { can: false, note: failure.message().to_owned() },
         };
         if args.json {
@@ -133,24 +133,24 @@ impl Feature {
 }
 
 impl Subject {
-    /// A key that no other try has.
+    /// A key that no other try uses.
     fn key(&self) -> String {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         format!("{}{}", self.prefix, NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Deletes a key. Whatever is left in spite of this has gone after a minute.
+    /// Deletes a key. If that fails, the key expires within a minute.
     fn forget(&self, key: &str) {
         if let Ok(mut client) = self.target.client() {
             let _ = client.delete(key);
         }
     }
 
-    /// How long is waited for what may never come.
+    /// How long to wait for a reply that may never come.
     fn patience(&self) -> Duration {
         self.target.timeout().min(PATIENCE_MAX)
     }
 }
 
-/// No server of today takes longer for a small answer.
+/// Longer than any server takes for a small reply.
 const PATIENCE_MAX: Duration = Duration::from_millis(500);

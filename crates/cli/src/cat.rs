@@ -1,4 +1,4 @@
-//! `larder cat`: values as they are.
+//! `larder cat`: unchanged values.
 
 use crate::target::Target;
 use crate::troubles::Troubles;
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             for (key, item) in keys.iter().zip(&found.items) {
                 match item {
                     Some(item) => out.write_all(&item.value).map_err(Failure::of_output)?,
-                    // A key whose server failed is not known to be missing.
+                    // If its server failed, the key may exist.
                     None if all_answered => troubles.not_found(key),
                     None => {}
                 }
@@ -40,5 +40,5 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     troubles.end()
 }
 
-/// Values that are in memory at once, at most.
+/// Values in memory at the same time, at most.
 const KEYS_AT_ONCE: usize = 64;

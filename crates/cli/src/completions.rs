@@ -1,4 +1,4 @@
-//! `larder completions`: what a shell completes.
+//! `larder completions`: shell completions.
 
 use clap::CommandFactory as _;
 use clap_complete::Shell;

@@ -120,7 +120,7 @@ fn write<W: Write>(
     Ok(())
 }
 
-/// Goes through one server after the other.
+/// Dumps one server after the other.
 fn walk(
     args: &Args,
     target: &Target,
@@ -158,7 +158,7 @@ fn walk_server(
     Ok(source.unaskable)
 }
 
-/// How many items there are.
+/// The number of items.
 fn count(target: &Target) -> Result<Option<u64>, Failure> {
     let mut total = 0;
     for (address, stats) in target.client()?.stats("") {

@@ -1,4 +1,4 @@
-//! What `larder touch`, `rm` and `exist` have in common: a yes or no for each key.
+//! Shared by `larder touch`, `rm` and `exist`: a yes or no for each key.
 
 use larder_client::{Client, Error};
 
@@ -6,7 +6,7 @@ use crate::Failure;
 use crate::target::{Target, failure_about};
 use crate::troubles::Troubles;
 
-/// Asks about each key. Those that were not found are told; one is enough to fail.
+/// Sends a request for each key. Reports keys that were not found; one of them is a failure.
 pub(crate) fn key(
     tool: &'static str,
     target: &Target,

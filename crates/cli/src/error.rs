@@ -1,4 +1,4 @@
-//! `larder error`: what a code of libmemcached, or an error line of a server, means.
+//! `larder error`: the meaning of a code of libmemcached, or of an error line of a server.
 
 use std::io::Write;
 
@@ -97,7 +97,7 @@ const CODES: [&str; 49] = [
     "SERVER FAILED TO ALLOCATE OBJECT",
 ];
 
-/// Error lines, the longer before the shorter: the first that fits counts. memcached, doc/protocol.txt and its source.
+/// Error lines, longer ones before shorter ones: the first match counts. memcached, doc/protocol.txt and its source.
 const LINES: &[(&str, &str)] = &[
     (
         "SERVER_ERROR object too large for cache",

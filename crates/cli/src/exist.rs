@@ -1,4 +1,4 @@
-//! `larder exist`: whether keys are there.
+//! `larder exist`: whether keys exist.
 
 use crate::target::Target;
 use crate::{Failure, each};

@@ -1,4 +1,4 @@
-//! Why a tool did not do what it was asked for, and the exit code that says so.
+//! Failures of a tool, and their exit codes.
 
 use std::fmt::Display;
 use std::io;
@@ -7,25 +7,25 @@ use std::process::ExitCode;
 use larder_client::Error;
 use larder_client::codec::ErrorKind;
 
-/// Why a tool did not do what it was asked for.
+/// Why a tool failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The command line cannot be understood.
+    /// Invalid command line.
     Usage(String),
-    /// It can, and something went wrong.
+    /// The operation failed.
     Failed(String),
-    /// A file is not what it should be.
+    /// Invalid file.
     Data(String),
     /// A server cannot be reached, or does not answer.
     Unreachable(String),
-    /// A server does not let in.
+    /// A server requires a login, or refuses it.
     Denied(String),
-    /// Whatever went wrong has been told already.
+    /// Reported already.
     Told,
 }
 
 impl Failure {
-    /// What went wrong with `whom`: a server, and perhaps a key.
+    /// A failure of `whom`: a server, and perhaps a key.
     pub(crate) fn of(whom: impl Display, error: &Error) -> Self {
         let message = format!("{whom}: {error}");
         match error {
@@ -36,7 +36,7 @@ impl Failure {
         }
     }
 
-    /// A conversation with `whom` broke off.
+    /// A broken connection to `whom`.
     pub(crate) fn of_io(whom: impl Display, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
@@ -52,13 +52,13 @@ impl Failure {
     /// Standard output could not be written.
     pub(crate) fn of_output(error: io::Error) -> Self {
         match error.kind() {
-            // Whoever read has seen enough.
+            // The reader has closed the pipe.
             io::ErrorKind::BrokenPipe => Self::Told,
             _ => Self::Failed(format!("standard output: {error}")),
         }
     }
 
-    /// In words; none if it has been told.
+    /// The message; none if it was reported.
     pub(crate) fn message(&self) -> &str {
         match self {
             Self::Told => "",
@@ -70,7 +70,7 @@ impl Failure {
         }
     }
 
-    /// Tells it.
+    /// Reports it.
     pub(crate) fn report(&self, tool: &str) -> ExitCode {
         match self {
             Self::Told => {}

@@ -1,4 +1,4 @@
-//! `larder flush`: lets servers forget everything.
+//! `larder flush`: flushes servers.
 
 use crate::Failure;
 use crate::target::{Target, answers};

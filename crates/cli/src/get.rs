@@ -1,4 +1,4 @@
-//! `larder get`: values for people, with what the server knows about them.
+//! `larder get`: values for people, with their flags, size and CAS value.
 
 use serde_json::{Map, Value, json};
 
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     output::write(|out| {
         for key in &args.keys {
             let found = match args.touch {
-                // What is touched is told without its CAS value.
+                // The reply to a touch has no CAS value.
                 Some(ttl) => client.get_and_touch(key, ttl.exptime()),
                 None => client.gets(key),
             };

@@ -1,4 +1,4 @@
-//! `larder load`: the items of a dump, to servers.
+//! `larder load`: stores the items of a dump on servers.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal as _};
@@ -77,7 +77,7 @@ fn load(
         Unreadable::Io(error) => Failure::Failed(format!("{name}: {error}")),
     };
     let mut reader = Reader::begin(input).map_err(refuse)?;
-    // Items that have been dealt with for certain.
+    // Items that were certainly processed.
     let mut flushed = 0;
     let loaded = loop {
         match reader.read() {
@@ -112,7 +112,7 @@ fn load(
     }
 }
 
-/// Tells what became of items; fails if some were refused.
+/// Prints the numbers of items; fails if some were refused.
 pub(crate) fn summary(tool: &str, counts: &Counts, quiet: bool) -> Result<(), Failure> {
     let Counts { stored, kept, expired, refused, first_refusal } = counts;
     if !quiet {
@@ -126,5 +126,5 @@ pub(crate) fn summary(tool: &str, counts: &Counts, quiet: bool) -> Result<(), Fa
     }
 }
 
-/// How often an interrupted load can say where to go on.
+/// Records between two positions from which an interrupted load can continue.
 const FLUSH_RECORDS: u64 = 2_000;

@@ -1,4 +1,4 @@
-//! larder, the tools of those who run larderd: one sub-command, one file.
+//! larder, the tools for operators of larderd: one sub-command, one file.
 
 #![forbid(unsafe_code)]
 
@@ -112,7 +112,7 @@ fn main() -> ExitCode {
     let larder = match Larder::try_parse() {
         Ok(larder) => larder,
         Err(error) => {
-            // Nobody is left to tell if this fails.
+            // An error here cannot be reported.
             let _ = error.print();
             return match error.kind() {
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
@@ -153,7 +153,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Tells what went wrong, if anything did.
+/// Reports a failure, if there is one.
 fn ending(tool: &str, result: Result<(), Failure>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -12,16 +12,16 @@ use crate::Failure;
 pub(crate) fn write(fill: impl FnOnce(&mut dyn Write) -> Result<(), Failure>) -> Result<(), Failure> {
     let mut out = BufWriter::new(io::stdout().lock());
     let filled = fill(&mut out);
-    // What was found is shown, whatever was not.
+    // Items that were found are printed, even if others were not.
     out.flush().map_err(Failure::of_output).and(filled)
 }
 
-/// Writes a JSON value as a line, or many.
+/// Writes a JSON value, on one line or more.
 pub(crate) fn write_json(value: &Value) -> Result<(), Failure> {
     write(|out| writeln!(out, "{value:#}").map_err(Failure::of_output))
 }
 
-/// Bytes in JSON: as text under `name`, or if they are none in base64 under `name_base64`.
+/// Bytes in JSON: as text under `name`, or in base64 under `name_base64` if they are not text.
 pub(crate) fn insert_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
     match std::str::from_utf8(bytes) {
         Ok(text) => object.insert(name.to_owned(), json!(text)),
@@ -31,7 +31,7 @@ pub(crate) fn insert_bytes(object: &mut Map<String, Value>, name: &str, bytes: &
 
 /// A statistic in JSON: a number if it is one.
 pub(crate) fn stat_value(text: &str) -> Value {
-    // Whatever would not come out as it went in stays text: `007`, `+1`, a version.
+    // A number that would change its form stays text: `007`, `+1`, a version.
     let is_plain =
         text == "0" || text.trim_start_matches('-').starts_with(|first| matches!(first, '1'..='9'));
     serde_json::from_str::<Number>(text).ok().filter(|_| is_plain).map_or_else(|| text.into(), Value::Number)

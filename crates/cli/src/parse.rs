@@ -1,4 +1,4 @@
-//! `larder parse`: what a list of servers, or a configuration of libmemcached, says.
+//! `larder parse`: checks a list of servers, or a configuration of libmemcached.
 
 use larder_client::{Client, Distribution, Servers};
 use serde_json::{Map, Value, json};
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if parsed.servers.0.is_empty() && parsed.options.is_empty() {
         return Err(Failure::Usage("this names nothing".into()));
     }
-    // Shares, found as clients find a key's server.
+    // Shares, computed as clients find the server of a key.
     let client = Client::builder().servers(parsed.servers.clone()).distribution(parsed.distribution).build();
     let mut keys = vec![0_u32; parsed.servers.0.len()];
     for n in 0..SAMPLE_KEYS {
@@ -126,5 +126,5 @@ const NUMBERS: [&str; 14] = [
     "--POOL-MIN",
 ];
 const WORDS: [&str; 3] = ["--HASH", "--NAMESPACE", "--CONFIGURE-FILE"];
-/// Enough to tell shares to a percent.
+/// Enough for shares in percent.
 const SAMPLE_KEYS: u32 = 20_000;

@@ -1,4 +1,4 @@
-//! `larder passwd`: keeps a file of passwords for `larderd -Y` and `-S`.
+//! `larder passwd`: edits a password file for `larderd -Y` and `-S`.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -59,21 +59,21 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             true => Password::Plain(password),
             false => Password::Hashed(Verifier::derive(&password, &salt()?, iterations)),
         };
-        // In the place of the old one.
+        // At the position of the old one.
         entries.insert(position.unwrap_or(entries.len()).min(entries.len()), Entry { user, password });
     }
     if entries.len() > ENTRIES_MAX {
         return Err(Failure::Failed(format!("larderd reads at most {ENTRIES_MAX} entries")));
     }
     let bytes = larder_auth::render(&entries);
-    // What larderd will not read is not written: a plain password that looks like a verifier, a line that is too long.
+    // larderd would refuse the file: a plain password that looks like a verifier, or a line that is too long.
     if !entries.is_empty() && larder_auth::parse(&bytes).as_ref() != Ok(&entries) {
         return Err(Failure::Failed("this password cannot stand in a password file".to_owned()));
     }
     replace(&file, &bytes).map_err(|error| Failure::Failed(format!("{}: {error}", file.display())))
 }
 
-/// The entries of the file; none if there is no file, or nothing in it.
+/// The entries of the file; none if it does not exist or is empty.
 fn read_file(path: &Path) -> Result<Vec<Entry>, Failure> {
     let refuse = |error: &dyn std::fmt::Display| Failure::Failed(format!("{}: {error}", path.display()));
     match fs::read(path) {
@@ -84,7 +84,7 @@ fn read_file(path: &Path) -> Result<Vec<Entry>, Failure> {
     }
 }
 
-/// From the terminal twice and unseen, or from standard input once.
+/// Twice from the terminal without echo, or once from standard input.
 fn read_password() -> Result<Vec<u8>, Failure> {
     let refuse = |error: io::Error| Failure::Failed(format!("the password cannot be read: {error}"));
     let stdin = io::stdin();
@@ -124,7 +124,7 @@ fn read_line() -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// The terminal does not show what is typed, until this is dropped.
+/// The terminal does not echo until this is dropped.
 struct Unseen<'f> {
     terminal: std::os::fd::BorrowedFd<'f>,
     before: Termios,
@@ -154,8 +154,8 @@ fn salt() -> Result<[u8; SALT_BYTES], Failure> {
     }
 }
 
-/// Replaces the file by way of one beside it, so that larderd finds the old one or the new one, whole. The mode of a
-/// file that was there is kept, so that a server's group may go on reading it; a new one is its owner's alone.
+/// Replaces the file by renaming a new one, so that larderd reads either the old or the new one completely. The mode of
+/// an existing file is kept, so that a server's group can still read it. A new file is readable by its owner only.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(format!(".{}.tmp", std::process::id()));
@@ -164,7 +164,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         let mut file: File = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
         file.write_all(bytes)?;
         if let Ok(old) = fs::metadata(path) {
-            // Its owner and group, where we may give it away; then its mode.
+            // Its owner and group, if we may change them; then its mode.
             let (uid, gid) =
                 (std::os::unix::fs::MetadataExt::uid(&old), std::os::unix::fs::MetadataExt::gid(&old));
             let is_given = std::os::unix::fs::fchown(&file, Some(uid), Some(gid)).is_ok();

@@ -1,4 +1,4 @@
-//! `larder ping`: whether servers answer, and how soon.
+//! `larder ping`: whether servers answer, and how fast.
 
 use std::time::{Duration, Instant};
 
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     troubles.end()
 }
 
-/// The second of two: the first connects.
+/// The second of two requests: the first connects.
 fn round_trip(client: &mut Client, address: &larder_client::Address) -> Result<Duration, Failure> {
     let mut time = Duration::ZERO;
     for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! `larder slab`: the classes of a server's memory, as memcached-tool shows them.
+//! `larder slab`: the memory classes of a server, in memcached-tool's form.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

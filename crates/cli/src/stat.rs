@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         "general" => String::new(),
         group => group.to_owned(),
     };
-    // `stats reset` changes what everybody sees: nobody should come upon it by a look.
+    // `stats reset` changes the counters for everybody, so a tool that displays them refuses it.
     if group.bytes().any(|byte| byte.is_ascii_control()) || group == "reset" {
         return Err(Failure::Usage(format!("{group:?} is no group of statistics")));
     }

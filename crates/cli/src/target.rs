@@ -1,4 +1,4 @@
-//! The options that say whom to ask, and how: those of every tool that talks to servers.
+//! Options that select servers and protocol, for every tool that uses servers.
 
 use std::fs;
 use std::path::PathBuf;
@@ -71,14 +71,14 @@ pub(crate) enum Dialect {
 }
 
 impl Target {
-    /// The same, but of other servers if there are any: those given as words of the command line.
+    /// The same target with other servers, if any are given as words of the command line.
     pub(crate) fn or(&self, list: Option<&str>) -> Result<Self, Failure> {
         let Some(list) = list else { return Ok(self.clone()) };
         let servers = list.parse::<Servers>().map_err(|wrong| Failure::Usage(wrong.to_string()))?;
         Ok(Self { servers, ..self.clone() })
     }
 
-    /// The same, but speaking this.
+    /// The same target with another protocol.
     pub(crate) fn speaking(&self, protocol: Dialect) -> Self {
         Self { protocol, ..self.clone() }
     }
@@ -90,7 +90,7 @@ impl Target {
         }
     }
 
-    /// The server, where there must be one.
+    /// The server, if exactly one is needed.
     pub(crate) fn only_server(&self) -> Result<&Address, Failure> {
         match self.servers()? {
             [server] => Ok(&server.address),
@@ -102,7 +102,7 @@ impl Target {
         self.client_of(self.servers()?)
     }
 
-    /// A client of these servers alone.
+    /// A client of these servers only.
     pub(crate) fn client_of(&self, servers: &[Server]) -> Result<Client, Failure> {
         let distribution = match self.distribution {
             Spread::Modula => Distribution::Modula,
@@ -167,7 +167,7 @@ impl Target {
     }
 }
 
-/// A failure of a request about a key: names the server that it belongs to.
+/// A failure of a request for a key, with the name of its server.
 pub(crate) fn failure_about(client: &Client, key: &str, error: &Error) -> Failure {
     match client.server_of(key.as_bytes()) {
         Some(server) => Failure::of(format_args!("{}: {key}", server.address), error),
@@ -175,7 +175,7 @@ pub(crate) fn failure_about(client: &Client, key: &str, error: &Error) -> Failur
     }
 }
 
-/// Hands on what each server said; fails if one of them did, when all have been heard.
+/// Passes on what each server replied. Fails if one of them failed, after all have replied.
 pub(crate) fn answers<T>(
     tool: &'static str,
     said: ByServer<T>,
@@ -191,7 +191,7 @@ pub(crate) fn answers<T>(
     troubles.end()
 }
 
-/// A number of seconds that is some time and not for ever.
+/// A positive, finite number of seconds.
 fn seconds(text: &str) -> Result<f64, String> {
     let secs: f64 = text.parse().map_err(|_| "a number of seconds".to_owned())?;
     if (0.001..=86_400.0).contains(&secs) { Ok(secs) } else { Err("0.001 to 86400 seconds".to_owned()) }

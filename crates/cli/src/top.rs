@@ -1,9 +1,9 @@
-//! `larder top`: a fleet at a glance.
+//! `larder top`: a live view of a fleet.
 //!
-//! | module | what it is |
+//! | module | contents |
 //! |---|---|
-//! | [`latency`] | how long requests took |
-//! | [`sample`] | what a server says of itself, and the rates between two times |
+//! | [`latency`] | service times |
+//! | [`sample`] | statistics of a server, and rates between two samples |
 //! | [`table`] | columns, order, text |
 //! | [`screen`] | the terminal |
 

@@ -1,4 +1,4 @@
-//! `larder touch`: lets keys expire anew.
+//! `larder touch`: sets a new expiry.
 
 use crate::target::Target;
 use crate::ttl::Ttl;

@@ -1,13 +1,13 @@
-//! Moving all items of servers: what `larder dump` and `larder load` are made of.
+//! Moving all items of servers: the parts of `larder dump` and `larder load`.
 //!
-//! | module | what it is |
+//! | module | contents |
 //! |---|---|
-//! | [`record`] | an item on its way, and the file that holds many |
+//! | [`record`] | an item of a dump, and the format of dumps |
 //! | [`source`] | a server's items, read while it serves |
-//! | [`sink`] | servers that take items |
-//! | [`receipt`] | what has been moved so far |
-//! | [`resume`] | a file that a dump was interrupted in |
-//! | [`progress`] | how far it is |
+//! | [`sink`] | servers that items are stored on |
+//! | [`receipt`] | the file of items moved so far |
+//! | [`resume`] | the file of an interrupted dump |
+//! | [`progress`] | progress bars |
 
 pub(crate) mod progress;
 pub(crate) mod receipt;
@@ -23,7 +23,7 @@ use crate::target::Target;
 use crate::ttl::unix_now_secs;
 use crate::wire::Wire;
 
-/// Seconds by which a server's clock is before ours; 0 if it is less than rounding makes.
+/// Seconds that a server's clock is ahead of ours; 0 if rounding can explain them.
 fn clock_skew_secs(target: &Target, address: &Address) -> Result<i64, Failure> {
     let told = target.client_of(&[address.clone().into()])?.stats("").into_iter().next();
     let Some((_, stats)) = told else { return Ok(0) };
@@ -34,7 +34,7 @@ fn clock_skew_secs(target: &Target, address: &Address) -> Result<i64, Failure> {
     Ok(if skew_secs.abs() <= 2 { 0 } else { skew_secs })
 }
 
-/// Whether a server speaks the meta protocol.
+/// True if a server has the meta protocol.
 fn speaks_meta(wire: &mut Wire) -> Result<bool, Failure> {
     wire.send(b"mn\r\n")?;
     let mut line = Vec::new();

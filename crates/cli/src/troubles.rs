@@ -1,10 +1,10 @@
-//! What went wrong with some of many: a tool goes on with the others, and fails in the end.
+//! Failures for some of many keys or servers: a tool processes the others, and fails at the end.
 
 use std::fmt::Display;
 
 use crate::Failure;
 
-/// Failures so far. All are told but one, which is the tool's own in the end.
+/// Failures so far. All but one are reported; that one becomes the tool's failure.
 #[must_use]
 pub(crate) struct Troubles {
     tool: &'static str,
@@ -16,7 +16,7 @@ impl Troubles {
         Self { tool, kept: None }
     }
 
-    /// One more. A server that cannot be reached says more about the exit code than a key that is not there.
+    /// Adds a failure. An unreachable server determines the exit code rather than a missing key.
     pub(crate) fn add(&mut self, failure: Failure) {
         match &self.kept {
             None | Some(Failure::Told) => self.kept = Some(failure),
@@ -26,7 +26,7 @@ impl Troubles {
         }
     }
 
-    /// Notes that a key was not found, and tells.
+    /// Adds a key that was not found, and reports it.
     pub(crate) fn not_found(&mut self, key: impl Display) {
         eprintln!("larder {}: {key}: not found", self.tool);
         self.add(Failure::Told);

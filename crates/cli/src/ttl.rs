@@ -1,17 +1,17 @@
-//! Times to live, as people say them.
+//! Times to live, as users write them.
 
 use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How long an item is to live: for ever, or so many seconds.
+/// A time to live: without limit, or so many seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ttl {
     secs: u64,
 }
 
 impl Ttl {
-    /// As the protocol wants it: up to 30 days as they are, more as a Unix time. (Sent as it is, a longer time would be
-    /// taken for a moment in 1970, and the item would be gone.)
+    /// The protocol's exptime: up to 30 days unchanged, longer times as a Unix time. (The server would take a longer
+    /// number of seconds for a time in 1970, and the item would be expired.)
     pub(crate) fn exptime(self) -> i64 {
         let secs = i64::try_from(self.secs).unwrap_or(i64::MAX);
         if secs <= RELATIVE_SECS_MAX { secs } else { unix_now_secs().saturating_add(secs) }
@@ -44,7 +44,7 @@ impl FromStr for Ttl {
 
 /// protocol.txt: 60*60*24*30.
 const RELATIVE_SECS_MAX: i64 = 2_592_000;
-/// What a server's 32-bit clock can still hold, and nobody waits for.
+/// Fits a server's 32-bit clock, and is longer than anybody needs.
 const TTL_SECS_MAX: u64 = 10 * 366 * 86_400;
 
 #[cfg(test)]

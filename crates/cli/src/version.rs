@@ -1,4 +1,4 @@
-//! `larder version`: what servers say they are.
+//! `larder version`: versions of servers.
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,4 @@
-//! A connection that is spoken to line by line: for what is no request of one key.
+//! A connection used line by line, for commands that are not requests of one key.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use larder_client::{Address, Error, Stream};
 use crate::Failure;
 use crate::target::Target;
 
-/// A connection. Whatever fails names its server.
+/// A connection. Failures name its server.
 pub(crate) struct Wire {
     address: Address,
     stream: BufReader<Stream>,
@@ -27,7 +27,7 @@ impl Wire {
         })
     }
 
-    /// Connects, and does not log in.
+    /// Connects without a login.
     pub(crate) fn open_silently(target: &Target, address: &Address) -> Result<Self, Failure> {
         let timeout = Some(target.timeout());
         let stream = Stream::connect(address, target.tls()?.as_ref(), timeout)
@@ -40,7 +40,7 @@ impl Wire {
         &self.address
     }
 
-    /// How long a read waits.
+    /// Limits the time of a read.
     pub(crate) fn set_timeout(&mut self, timeout: Duration) -> Result<(), Failure> {
         self.stream
             .get_ref()
@@ -67,7 +67,7 @@ impl Wire {
         Ok(())
     }
 
-    /// A value of so many bytes, and its CR LF. Memory grows as it comes.
+    /// A value of so many bytes, and its CR LF. Memory grows with the received bytes.
     pub(crate) fn value(&mut self, value_bytes: u64) -> Result<Vec<u8>, Failure> {
         let mut value = Vec::new();
         let read = (&mut self.stream).take(value_bytes + 2).read_to_end(&mut value);
@@ -79,12 +79,12 @@ impl Wire {
         Ok(value)
     }
 
-    /// The server said something that is no answer.
+    /// The failure for an unexpected reply.
     pub(crate) fn broken(&self, found: &[u8]) -> Failure {
         Failure::Failed(format!("{}: an answer that cannot be: {}", self.address, found.escape_ascii()))
     }
 }
 
 const READ_BYTES: usize = 64 << 10;
-/// More than any line of an answer that is no value.
+/// More than any line of a reply but a value.
 const LINE_BYTES_MAX: u64 = 64 << 10;

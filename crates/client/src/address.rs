@@ -1,4 +1,4 @@
-//! Where a server listens.
+//! Addresses of servers.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -8,13 +8,13 @@ use std::str::FromStr;
 /// The port of memcached.
 pub const DEFAULT_PORT: u16 = 11211;
 
-/// Where a server listens.
+/// The address of a server.
 ///
 /// Parsed from `host`, `host:port`, `[ipv6]:port`, or the path of a unix socket, which has a `/` or begins with
 /// `unix:`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
-    /// TCP, and UDP if the server does.
+    /// TCP, and UDP if the server has it.
     Inet {
         /// A name or an IP address, without brackets.
         host: String,
@@ -28,13 +28,13 @@ pub enum Address {
 impl FromStr for Address {
     type Err = Infallible;
 
-    /// Whatever is no port is part of the host: such a host is not found when it is connected to.
+    /// An invalid port becomes part of the host; connecting to such a host fails.
     fn from_str(text: &str) -> Result<Self, Infallible> {
         if let Some(path) = text.strip_prefix("unix:").or_else(|| text.contains('/').then_some(text)) {
             return Ok(Self::Unix(path.into()));
         }
         let (host, port) = match text.rsplit_once(':') {
-            // A bare IPv6 address has more colons than one.
+            // A bare IPv6 address has more than one colon.
             Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, port.parse().ok()),
             _ => (text, Some(DEFAULT_PORT)),
         };

@@ -1,4 +1,4 @@
-//! A client of any number of servers, which waits for each answer.
+//! A client of any number of servers, which waits for each reply.
 
 mod builder;
 mod connection;
@@ -18,13 +18,13 @@ use crate::ring::Ring;
 use crate::{Address, Error, Server};
 use builder::Settings;
 
-/// A client. Connects when it first asks a server, and again after a connection was lost.
+/// A client. It connects to a server at the first request, and again after a connection was lost.
 ///
-/// Each connection has one request, or one batch, at a time, and is closed by whatever leaves its state in doubt: a
-/// timeout, a broken answer, an error that the server may have told before it had read the whole request. No answer can
-/// come late and be taken for another's.
+/// Each connection has one request, or one batch, at a time. Anything that leaves its state in doubt closes it: a
+/// timeout, a malformed reply, an error that the server may have sent before it had read the whole request. So no late
+/// reply is taken for that of another request.
 ///
-/// A request is sent once. If it fails without an answer, whether a change was made is not known; the caller decides
+/// A request is sent once. If it fails without a reply, it is not known whether a change was made; the caller decides
 /// what to repeat.
 #[derive(Debug)]
 pub struct Client {
@@ -33,61 +33,62 @@ pub struct Client {
     nodes: Vec<Node>,
 }
 
-/// A server, and the connection to it while nothing is asked.
+/// A server, and its connection while no request is under way.
 #[derive(Debug)]
 struct Node {
     server: Server,
     idle: Option<Connection>,
 }
 
-/// What was found under a key.
+/// An item that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     /// The value.
     pub value: Vec<u8>,
-    /// What the client that stored it set.
+    /// The client flags set by the client that stored it.
     pub client_flags: u32,
-    /// For [`Client::cas`]. Told by [`Client::gets`], and always in the binary protocol.
+    /// For [`Client::cas`]. Present after [`Client::gets`], and always in the binary protocol.
     pub cas: Option<u64>,
 }
 
-/// What became of a store.
+/// The result of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreOutcome {
     /// Stored.
     Stored,
-    /// `add`: the key is there already. `replace`, `append`, `prepend`: it is not.
+    /// `add`: the key exists. `replace`, `append`, `prepend`: it does not.
     NotStored,
-    /// `cas`: changed by somebody since.
+    /// `cas`: changed since.
     Exists,
-    /// `cas`: not there.
+    /// `cas`: the key does not exist.
     NotFound,
 }
 
-/// What each server said, or why it did not.
+/// The reply or the error of each server.
 pub type ByServer<T> = Vec<(Address, Result<T, Error>)>;
 
-/// Requests. Keys have 1 to 250 bytes, and but for the binary protocol neither spaces nor control characters. Times to
-/// live (`exptime`): 0 for ever, up to 30 days (2,592,000) seconds from now, more a Unix time, negative gone at once.
+/// Requests. Keys have 1 to 250 bytes; except in the binary protocol, they contain neither spaces nor control
+/// characters. Expiry times (`exptime`): 0 is never, up to 30 days (2,592,000) is seconds from now, more is a Unix
+/// time, negative is expired at once.
 ///
-/// All fail with what [`Error`] lists.
+/// All fail with an [`Error`].
 impl Client {
-    /// Says how to build one.
+    /// A builder, with all settings at their defaults.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// Of one server, with all else as usual.
+    /// A client of one server, with all other settings at their defaults.
     pub fn of(address: Address) -> Self {
         Self::builder().server(address).build()
     }
 
-    /// The servers, in their order.
+    /// The servers, in order.
     pub fn servers(&self) -> impl Iterator<Item = &Server> {
         self.nodes.iter().map(|node| &node.server)
     }
 
-    /// The server that a key belongs to. `None`: there is no server.
+    /// The server of a key. `None`: there is no server.
     pub fn server_of(&self, key: impl AsRef<[u8]>) -> Option<&Server> {
         self.ring.server_of(key.as_ref()).map(|node| &self.nodes[node].server)
     }
@@ -108,7 +109,7 @@ impl Client {
         self.get_with(key.as_ref(), &Get { with_cas: true, ..Get::default() })
     }
 
-    /// The value of a key, which expires anew.
+    /// The value of a key, and a new expiry for it.
     ///
     /// # Errors
     /// See [`Client`].
@@ -117,7 +118,7 @@ impl Client {
     }
 
     fn get_with(&mut self, key: &[u8], get: &Get<'_>) -> Result<Option<Item>, Error> {
-        // So that the answer shows its key, which is then compared.
+        // So that the reply contains its key, which is then compared.
         let get = Get { meta_flags: b"k", ..*get };
         let mut item = None;
         let node = self.node_of(key)?;
@@ -136,7 +137,7 @@ impl Client {
         Ok(item)
     }
 
-    /// Stores a value, whatever was there.
+    /// Stores a value unconditionally.
     ///
     /// # Errors
     /// See [`Client`].
@@ -145,7 +146,7 @@ impl Client {
         self.store(&Store { key, value: &[value], exptime, ..Store::default() }).map(|_| ())
     }
 
-    /// Stores a value if the key is not there.
+    /// Stores a value if the key does not exist.
     ///
     /// # Errors
     /// See [`Client`].
@@ -159,7 +160,7 @@ impl Client {
         self.store(&Store { mode: Mode::Add, key, value: &[value], exptime, ..Store::default() })
     }
 
-    /// Stores a value if the key is there.
+    /// Stores a value if the key exists.
     ///
     /// # Errors
     /// See [`Client`].
@@ -173,7 +174,7 @@ impl Client {
         self.store(&Store { mode: Mode::Replace, key, value: &[value], exptime, ..Store::default() })
     }
 
-    /// Puts bytes behind a value that is there.
+    /// Appends bytes to an existing value.
     ///
     /// # Errors
     /// See [`Client`].
@@ -182,7 +183,7 @@ impl Client {
         self.store(&Store { mode: Mode::Append, key, value: &[value], ..Store::default() })
     }
 
-    /// Puts bytes before a value that is there.
+    /// Prepends bytes to an existing value.
     ///
     /// # Errors
     /// See [`Client`].
@@ -191,7 +192,7 @@ impl Client {
         self.store(&Store { mode: Mode::Prepend, key, value: &[value], ..Store::default() })
     }
 
-    /// Stores a value if nobody has changed the key since [`Client::gets`] told `cas`.
+    /// Stores a value if it has not changed since [`Client::gets`] returned `cas`.
     ///
     /// # Errors
     /// See [`Client`].
@@ -224,7 +225,7 @@ impl Client {
         )
     }
 
-    /// Deletes a key. `false`: it was not there.
+    /// Deletes a key. `false`: it does not exist.
     ///
     /// # Errors
     /// See [`Client`].
@@ -241,7 +242,7 @@ impl Client {
         )
     }
 
-    /// Adds to a decimal number, beyond 2^64 from 0 again. The sum; `None`: the key is not there.
+    /// Adds to a decimal number, modulo 2^64. Returns the sum; `None`: the key does not exist.
     ///
     /// # Errors
     /// See [`Client`].
@@ -249,7 +250,7 @@ impl Client {
         self.arith(&Arith { key: key.as_ref(), delta, ..Arith::default() })
     }
 
-    /// Subtracts from a decimal number, down to 0. The difference; `None`: the key is not there.
+    /// Subtracts from a decimal number, down to 0. Returns the difference; `None`: the key does not exist.
     ///
     /// # Errors
     /// See [`Client`].
@@ -269,7 +270,7 @@ impl Client {
         )
     }
 
-    /// Lets a key expire anew. `false`: it is not there.
+    /// Sets a new expiry. `false`: the key does not exist.
     ///
     /// # Errors
     /// See [`Client`].
@@ -286,7 +287,7 @@ impl Client {
         )
     }
 
-    /// Forgets everything on every server, now or in `delay_secs`.
+    /// Flushes every server, now or in `delay_secs`.
     pub fn flush_all(&mut self, delay_secs: u32) -> ByServer<()> {
         self.each_server(|pipeline, output| pipeline.flush_all(output, delay_secs, Some(())), |(), _| {})
     }
@@ -316,7 +317,7 @@ impl Client {
         )
     }
 
-    /// Asks one server after the other, and gathers from the events of each.
+    /// Sends a request to one server after the other, and collects the events of each.
     fn each_server<R: Default>(
         &mut self,
         request: impl Fn(&mut Pipeline<()>, &mut Vec<u8>),
@@ -337,7 +338,7 @@ impl Client {
             .collect()
     }
 
-    /// Asks for a change of one key. `read` says what an outcome means; `None`: nothing that can be.
+    /// Changes one key. `read` interprets an outcome; `None`: an impossible one.
     fn change<R>(
         &mut self,
         key: &[u8],
@@ -357,8 +358,8 @@ impl Client {
         result.ok_or_else(|| Violation::new(ViolationKind::WrongForm, b"").into())
     }
 
-    /// Sends a request to a server and hands the events of its answer to `take`, whose last error is told. The
-    /// connection is kept only if its state is beyond doubt.
+    /// Sends a request to a server and passes the events of its reply to `take`. Returns the last error of `take`. The
+    /// connection is kept only if its state is certain.
     fn ask(
         &mut self,
         node: usize,
@@ -379,7 +380,7 @@ impl Client {
         told
     }
 
-    /// The connection to a server, taken out: whoever does not put it back closes it.
+    /// Takes the connection to a server out. If the caller does not put it back, it is closed.
     fn connection(&mut self, node: usize) -> Result<Connection, Error> {
         let node = &mut self.nodes[node];
         if let Some(mut connection) = node.idle.take()
@@ -408,7 +409,7 @@ impl Item {
     }
 }
 
-/// Whether the server may have told this before it had read the whole request: the rest would be taken for another.
+/// True if the server may have sent this before it had read the whole request: the rest would be read as another.
 fn is_doubtful(error: &Error) -> bool {
     matches!(error, Error::Refused { kind: ErrorKind::Client | ErrorKind::UnknownCommand, .. })
 }

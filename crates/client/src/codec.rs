@@ -1,13 +1,13 @@
-//! Requests to bytes and bytes to answers: the client's side of memcached's protocols, without I/O.
+//! Requests to bytes and bytes to replies: the client's side of memcached's protocols, without I/O.
 //!
 //! A [`Pipeline`] stands for one connection. Each of its request methods appends a request to a buffer that the caller
-//! sends, and remembers what has to come back; [`Pipeline::receive`] takes the bytes that came, in whatever pieces, and
-//! tells what they answer. Answers come in the order of the requests, so a request is named by a tag of the caller's,
-//! handed back when it is answered. Nothing is allocated per request.
+//! sends, and records the expected reply. [`Pipeline::receive`] takes received bytes, in pieces of any size, and
+//! returns what they mean. Replies come in the order of the requests. The caller gives each request a tag, and gets it
+//! back with the reply. Nothing is allocated per request.
 //!
-//! Anything that is no answer to what is due is a [`Violation`]. Where the next answer begins is then unknown: the
-//! connection has to be closed. The same holds if an answer is given up (a timeout): what comes later would be taken
-//! for the answer to another request.
+//! A reply that does not fit the expected one is a [`Violation`]. It is then unknown where the next reply begins, so
+//! the connection has to be closed. The same holds after a timeout: a late reply would be taken for that of another
+//! request.
 //!
 //! ```
 //! use larder_client::codec::{Event, Get, Outcome, Pipeline, Protocol, Store};
@@ -44,10 +44,10 @@ pub use larder_protocol::command::Mode;
 pub use request::{Arith, Delete, Get, Protocol, Store, Touch};
 pub use udp::{DatagramCounts, DatagramFailure, DatagramPipeline};
 
-/// The requests on a connection that wait for their answers, with a tag `T` for each.
+/// The requests of a connection that wait for replies, with a tag `T` for each.
 ///
-/// The caller has to make sure that keys are 1 to 250 bytes long, and for the text and meta protocols without spaces
-/// and control characters.
+/// The caller ensures that keys are 1 to 250 bytes long, and for the text and meta protocols without spaces and control
+/// characters.
 #[derive(Debug)]
 pub struct Pipeline<T> {
     protocol: Protocol,
@@ -55,43 +55,43 @@ pub struct Pipeline<T> {
 }
 
 impl<T> Pipeline<T> {
-    /// Of a new connection.
+    /// For a new connection.
     pub fn new(protocol: Protocol) -> Self {
         Self { protocol, due: due::Queue::new() }
     }
 
-    /// The protocol that is spoken.
+    /// The protocol.
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
 
-    /// Requests that wait for an answer.
+    /// Requests that wait for a reply.
     pub fn len(&self) -> usize {
         self.due.len()
     }
 
-    /// Nothing waits.
+    /// True if none waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The tag of the request whose answer comes next, or is coming: [`Event::Value`] belongs to it.
+    /// The tag of the request whose reply is next, or has begun: [`Event::Value`] belongs to it.
     pub fn front(&self) -> Option<&T> {
         self.due.front_tag()
     }
 
-    /// Bytes that [`Pipeline::receive`] wants to see, at least, before it can go on: as much room a buffer must have.
+    /// The least number of bytes with which [`Pipeline::receive`] can continue: the buffer must have this capacity.
     pub fn needed_bytes(&self) -> usize {
         self.due.needed_bytes
     }
 
-    /// Forgets all that is due, as for a new connection. The tags, oldest first.
+    /// Drops all expected replies, as for a new connection. Returns the tags, oldest first.
     pub fn reset(&mut self) -> impl Iterator<Item = T> + use<T> {
         std::mem::replace(&mut self.due, due::Queue::new()).into_tags()
     }
 
-    /// Takes the next event from the head of `input`. To be called until it gives `None`: more bytes are needed then.
-    /// What is left in `input` has to be there again next time, with more behind it.
+    /// Takes the next event from the head of `input`. Call it until it returns `None`, which means that it needs more
+    /// bytes. The bytes left in `input` have to be there again next time, with more after them.
     ///
     /// # Errors
     /// The server broke the protocol: close the connection.
@@ -110,14 +110,14 @@ impl<T> Pipeline<T> {
                 Protocol::Meta => meta::receive(&mut self.due, input),
                 Protocol::Binary => binary::receive(&mut self.due, input),
             };
-            // Nothing, though no more is needed: an answer of no interest.
+            // No event, though no more bytes are needed: the reply of a request without a tag.
             if !matches!(event, Ok(None)) || self.due.needed_bytes > 0 {
                 return event;
             }
         }
     }
 
-    /// Asks for one key. Answer: at most one [`Event::Value`], then [`Outcome::Found`].
+    /// Gets one key. Reply: at most one [`Event::Value`], then [`Outcome::Found`].
     #[inline]
     pub fn get(&mut self, output: &mut Vec<u8>, get: &Get<'_>, key: &[u8], tag: T) {
         self.due.push_key(key);
@@ -130,8 +130,8 @@ impl<T> Pipeline<T> {
         self.due.push(Due { sent, keys: 1, ..Due::new(Kind::Get, Some(tag)) });
     }
 
-    /// Asks for many keys at once: in one line, or by quiet requests that a no-op ends. Answer: an [`Event::Value`] for
-    /// each key that is found, in the order asked, then [`Outcome::Found`].
+    /// Gets many keys at once: in one line, or by quiet requests and a final no-op. Reply: an [`Event::Value`] for each
+    /// key that is found, in the order of the keys, then [`Outcome::Found`].
     pub fn multi_get<K: AsRef<[u8]>>(
         &mut self,
         output: &mut Vec<u8>,
@@ -165,8 +165,8 @@ impl<T> Pipeline<T> {
         self.due.push(due);
     }
 
-    /// Stores. Answer: [`Outcome::Stored`], [`Outcome::NotStored`], [`Outcome::Exists`], [`Outcome::NotFound`].
-    /// Without `tag`: success is not answered, failure by [`Event::QuietFailed`] or, in the text protocol, not at all.
+    /// Stores. Reply: [`Outcome::Stored`], [`Outcome::NotStored`], [`Outcome::Exists`], [`Outcome::NotFound`]. Without
+    /// `tag` there is no reply to success; a failure is [`Event::QuietFailed`] or, in the text protocol, nothing.
     #[inline]
     pub fn store(&mut self, output: &mut Vec<u8>, store: &Store<'_>, tag: Option<T>) {
         let (is_quiet, kind) =
@@ -180,7 +180,7 @@ impl<T> Pipeline<T> {
         self.push_change(Due { sent, ..Due::new(kind, tag) });
     }
 
-    /// Deletes. Answer: [`Outcome::Deleted`], [`Outcome::NotFound`]; with `compare` also [`Outcome::Exists`]. Without
+    /// Deletes. Reply: [`Outcome::Deleted`], [`Outcome::NotFound`]; with `compare` also [`Outcome::Exists`]. Without
     /// `tag`: see [`Pipeline::store`].
     pub fn delete(&mut self, output: &mut Vec<u8>, delete: &Delete<'_>, tag: Option<T>) {
         let is_quiet = tag.is_none();
@@ -193,7 +193,7 @@ impl<T> Pipeline<T> {
         self.push_change(Due { sent, ..Due::new(Kind::Delete, tag) });
     }
 
-    /// Adds to a number, or subtracts from it. Answer: [`Outcome::Number`], [`Outcome::NotFound`]. Without `tag`: see
+    /// Adds to a number, or subtracts from it. Reply: [`Outcome::Number`], [`Outcome::NotFound`]. Without `tag`: see
     /// [`Pipeline::store`].
     pub fn arith(&mut self, output: &mut Vec<u8>, arith: &Arith<'_>, tag: Option<T>) {
         let is_quiet = tag.is_none();
@@ -206,8 +206,8 @@ impl<T> Pipeline<T> {
         self.push_change(Due { sent, ..Due::new(Kind::Arith, tag) });
     }
 
-    /// Sets an expiry. Answer: [`Outcome::Touched`], [`Outcome::NotFound`]. Without `tag`: see [`Pipeline::store`];
-    /// meta and binary know no quiet touch, so its answer is read and dropped.
+    /// Sets an expiry. Reply: [`Outcome::Touched`], [`Outcome::NotFound`]. Without `tag`: see [`Pipeline::store`]; meta
+    /// and binary have no quiet touch, so its reply is read and dropped.
     pub fn touch(&mut self, output: &mut Vec<u8>, touch: &Touch<'_>, tag: Option<T>) {
         let mut sent = Sent::default();
         match self.protocol {
@@ -221,7 +221,7 @@ impl<T> Pipeline<T> {
         self.due.push(Due { sent, ..Due::new(Kind::Touch, tag) });
     }
 
-    /// Forgets everything, now or in `delay_secs`. Answer: [`Outcome::Ok`]. Without `tag`: see [`Pipeline::store`].
+    /// Flushes the server, now or in `delay_secs`. Reply: [`Outcome::Ok`]. Without `tag`: see [`Pipeline::store`].
     pub fn flush_all(&mut self, output: &mut Vec<u8>, delay_secs: u32, tag: Option<T>) {
         let is_quiet = tag.is_none();
         let mut sent = Sent::default();
@@ -236,7 +236,7 @@ impl<T> Pipeline<T> {
         }
     }
 
-    /// Asks for the version. Answer: [`Outcome::Version`].
+    /// Requests the version. Reply: [`Outcome::Version`].
     pub fn version(&mut self, output: &mut Vec<u8>, tag: T) {
         let mut sent = Sent::default();
         match self.protocol {
@@ -246,8 +246,7 @@ impl<T> Pipeline<T> {
         self.due.push(Due { sent, ..Due::new(Kind::Version, Some(tag)) });
     }
 
-    /// Asks for a sign that everything before has been worked off (text: by asking for the version). Answer:
-    /// [`Outcome::Ok`].
+    /// Requests a reply after all earlier ones (text: by the version command). Reply: [`Outcome::Ok`].
     pub fn noop(&mut self, output: &mut Vec<u8>, tag: T) {
         let mut sent = Sent::default();
         match self.protocol {
@@ -258,8 +257,8 @@ impl<T> Pipeline<T> {
         self.due.push(Due { sent, ..Due::new(Kind::Noop, Some(tag)) });
     }
 
-    /// Asks for statistics, `group` of them or, if it is empty, the general ones. Answer: [`Event::Stat`] for each,
-    /// then [`Outcome::Ok`].
+    /// Requests statistics: those of `group`, or the general ones if it is empty. Reply: [`Event::Stat`] for each, then
+    /// [`Outcome::Ok`].
     pub fn stats(&mut self, output: &mut Vec<u8>, group: &[u8], tag: T) {
         let mut sent = Sent::default();
         match self.protocol {
@@ -270,7 +269,7 @@ impl<T> Pipeline<T> {
     }
 
     /// Logs in: by SASL's mechanism PLAIN in the binary protocol, else by memcached's ASCII authentication (`-Y`).
-    /// Answer: [`Outcome::LoggedIn`].
+    /// Reply: [`Outcome::LoggedIn`].
     pub fn login(&mut self, output: &mut Vec<u8>, user: &str, password: &str, tag: T) {
         let mut sent = Sent::default();
         match self.protocol {
@@ -280,7 +279,7 @@ impl<T> Pipeline<T> {
         self.due.push(Due { sent, ..Due::new(Kind::Login, Some(tag)) });
     }
 
-    /// Asks the server to close the connection. It answers what came before, and then nothing.
+    /// Requests that the server closes the connection. It sends the replies to earlier requests, and no more.
     pub fn quit(&mut self, output: &mut Vec<u8>) {
         match self.protocol {
             Protocol::Text | Protocol::Meta => text::plain(output, b"quit"),
@@ -290,7 +289,7 @@ impl<T> Pipeline<T> {
         }
     }
 
-    /// A change without a tag has been asked for quietly.
+    /// Records a change without a tag, which is sent quietly.
     #[inline]
     fn push_change(&mut self, due: Due<T>) {
         if due.tag.is_some() {

@@ -1,27 +1,27 @@
-//! What can go wrong with a request.
+//! Errors of requests.
 
 use std::{error, fmt, io};
 
 use crate::codec::{ErrorKind, ErrorReply, Violation};
 
-/// Why a request has no answer. After all but [`Error::Refused`], [`Error::InvalidKey`] and [`Error::NoServers`] the
-/// connection has been closed: whatever would still come on it can never be taken for the answer to another request.
+/// Why a request has no reply. After all but [`Error::Refused`], [`Error::InvalidKey`] and [`Error::NoServers`] the
+/// connection has been closed, so a late reply is never taken for that of another request.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// No connection could be made.
+    /// Connecting failed.
     Connect(io::Error),
     /// Sending or receiving failed.
     Io(io::Error),
-    /// No answer in time. Whether a change was made is not known.
+    /// No reply in time. It is not known whether a change was made.
     Timeout,
-    /// The server closed the connection. Whether a change was made is not known.
+    /// The server closed the connection. It is not known whether a change was made.
     Closed,
     /// The server broke the protocol.
     Violation(Violation),
-    /// The server answered that it would not do it.
+    /// The server refused the request.
     Refused {
-        /// Why, as far as that can be told.
+        /// The reason, as far as it is known.
         kind: ErrorKind,
         /// In the server's words.
         text: String,
@@ -33,7 +33,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What reading or writing with a timeout says.
+    /// The error of a read or a write with a timeout.
     pub(crate) fn of_io(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::Timeout,

@@ -1,4 +1,4 @@
-//! Who the client says it is.
+//! Logins of clients.
 
 use std::fmt;
 use std::io::{Read, Write};
@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use crate::Error;
 use crate::codec::{Event, Outcome, Pipeline, Protocol};
 
-/// A name and its password.
+/// A user and a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
     /// The name.
@@ -16,11 +16,11 @@ pub struct Login {
 }
 
 impl Login {
-    /// Logs in on a fresh connection that blocks: by SASL's mechanism PLAIN in the binary protocol, else by memcached's
-    /// ASCII authentication (`-Y`). Without TLS the password can be read on the way.
+    /// Logs in on a new blocking connection: by SASL's mechanism PLAIN in the binary protocol, else by memcached's
+    /// ASCII authentication (`-Y`). Without TLS the network can see the password.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the server does not let in; what can go wrong with any request.
+    /// [`Error::Refused`] if the server refuses the login, and the errors of any request.
     pub fn on(&self, stream: &mut (impl Read + Write), protocol: Protocol) -> Result<(), Error> {
         let mut pipeline = Pipeline::new(protocol);
         let mut output = Vec::new();

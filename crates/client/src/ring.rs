@@ -1,31 +1,31 @@
-//! Which server a key belongs to: the same one as libmemcached says, so that clients of both kinds can share servers.
+//! Distributes keys over servers in the same way as libmemcached, so that both kinds of clients can share servers.
 
 use md5::{Digest, Md5};
 
 use crate::address::DEFAULT_PORT;
 use crate::{Address, server::Server};
 
-/// How keys are spread over servers. The names are libmemcached's.
+/// How keys are distributed over servers. The names are libmemcached's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Distribution {
-    /// The key's hash modulo the number of servers (`MEMCACHED_DISTRIBUTION_MODULA`, libmemcached's default). A server
-    /// more or less moves nearly all keys. Weights do not count.
+    /// The key's hash modulo the number of servers (`MEMCACHED_DISTRIBUTION_MODULA`, libmemcached's default). Adding or
+    /// removing a server moves nearly all keys. Weights are ignored.
     #[default]
     Modula,
-    /// `MEMCACHED_BEHAVIOR_KETAMA` (pylibmc's `ketama`): each server has many points on a ring; a server more or less
-    /// moves its share of the keys alone. Weights count as soon as one is not 1.
+    /// `MEMCACHED_BEHAVIOR_KETAMA` (pylibmc's `ketama`): each server has many points on a ring. Adding or removing a
+    /// server moves only its share of the keys. Weights are used if any of them is not 1.
     Ketama,
     /// `MEMCACHED_BEHAVIOR_KETAMA_WEIGHTED` (`OPT_LIBKETAMA_COMPATIBLE` of PHP's memcached, `ketama_weighted` of
-    /// pylibmc): as `Ketama`, by MD5 throughout. Weights count.
+    /// pylibmc): as `Ketama`, with MD5 throughout. Weights are used.
     KetamaWeighted,
 }
 
-/// Servers and their places.
+/// Servers and their points.
 #[derive(Clone, Debug)]
 pub(crate) struct Ring {
     servers: usize,
     hash: fn(&[u8]) -> u32,
-    /// Sorted by hash: where a server's share ends, and its index. Empty for [`Distribution::Modula`].
+    /// Sorted by hash: the end of each range, and the index of its server. Empty for [`Distribution::Modula`].
     points: Vec<(u32, usize)>,
 }
 
@@ -66,8 +66,8 @@ fn even_points(servers: &[Server]) -> Vec<(u32, usize)> {
     points
 }
 
-/// 160 points for each server, shared out by weight, four of each MD5 sum. Rounded in single precision, as libmemcached
-/// does it.
+/// 160 points for each server, distributed by weight, four of each MD5 sum. Rounded in single precision, as in
+/// libmemcached.
 fn weighted_points(servers: &[Server]) -> Vec<(u32, usize)> {
     let total: u64 = servers.iter().map(|server| u64::from(server.weight)).sum();
     let mut points = Vec::new();
@@ -120,8 +120,8 @@ mod tests {
     const EVEN: &str = "10.0.1.1:11211,10.0.1.2:11211,10.0.1.3:11212,cache.example:11213,10.0.1.5:11211";
     const WEIGHTED: &str = "10.0.1.1:11211:600,10.0.1.2:11211:300,10.0.1.3:11212:200,cache.example:11213:350,10.0.1.5:11211:1000";
 
-    /// What memcached_generate_hash of libmemcached 1.1.4 says of the keys `key:0` to `key:9999`: the servers of the
-    /// first 32, and the FNV-1a hash of the sequence of all of them.
+    /// The results of memcached_generate_hash of libmemcached 1.1.4 for the keys `key:0` to `key:9999`: the servers of
+    /// the first 32, and the FNV-1a hash of the sequence of all of them.
     #[test]
     fn keys_belong_to_the_servers_that_libmemcached_names() {
         use Distribution::{Ketama, KetamaWeighted, Modula};

@@ -1,36 +1,36 @@
-//! A list of servers, as programs are given it.
+//! Lists of servers, as programs receive them.
 
 use std::str::FromStr;
 use std::{env, error, fmt};
 
 use crate::Address;
 
-/// A server among others.
+/// A server of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// Where it listens.
+    /// Its address.
     pub address: Address,
-    /// Its share of the keys, compared with the others', where weights count. At least 1.
+    /// Its share of the keys relative to the other servers, where weights are used. At least 1.
     pub weight: u32,
 }
 
-/// Servers, in the order that decides which keys are theirs.
+/// Servers. Their order decides which keys belong to which.
 ///
-/// Parsed as libmemcached does it: `host[:port[:weight]]` or `host[:port] weight`, with commas between; paths are unix
+/// Parsed as in libmemcached: `host[:port[:weight]]` or `host[:port] weight`, separated by commas; paths are Unix
 /// sockets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Servers(pub Vec<Server>);
 
-/// A weight that is no number from 1.
+/// A weight that is not a positive number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadWeight(String);
 
 impl Servers {
-    /// Those in the environment variable `MEMCACHED_SERVERS`, which libmemcached's tools look at; none if it is not
-    /// set.
+    /// The list in the environment variable `MEMCACHED_SERVERS`, which libmemcached's tools also use; empty if it is
+    /// not set.
     ///
     /// # Errors
-    /// A weight is none.
+    /// A weight is invalid.
     pub fn from_env() -> Result<Self, BadWeight> {
         env::var("MEMCACHED_SERVERS").map_or_else(|_| Ok(Self::default()), |list| list.parse())
     }
@@ -93,8 +93,8 @@ impl error::Error for BadWeight {}
 mod tests {
     use super::*;
 
-    // What memcached_servers_parse of libmemcached 1.1.4 makes of these lists, but for spaces before a name, which it
-    // takes for part of the name, and empty entries, which it takes for localhost.
+    // The results of memcached_servers_parse of libmemcached 1.1.4 for these lists, except for spaces before a name,
+    // which it takes for part of the name, and empty entries, which it takes for localhost.
     #[test]
     fn lists_are_as_libmemcached_writes_them() {
         let servers = |list: &str| {

@@ -15,10 +15,10 @@ pub use tls::{Tls, TlsBuilder, TlsError};
 
 use crate::Address;
 
-/// A connection. Blocking, until [`Stream::set_nonblocking`] says otherwise.
+/// A connection. Blocking, unless [`Stream::set_nonblocking`] changes that.
 ///
-/// For an event loop: a read can leave bytes inside of TLS that no poll will tell of, so read until `WouldBlock`; a
-/// write can do so as well, so poll for writing and `flush` while [`Stream::has_unsent`].
+/// For an event loop: a read can leave bytes inside TLS that no poll reports, so read until `WouldBlock`. A write can
+/// do so as well, so poll for writing and `flush` while [`Stream::has_unsent`].
 #[derive(Debug)]
 pub enum Stream {
     /// TCP, with `TCP_NODELAY`.
@@ -30,11 +30,12 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Connects, and with `tls` shakes hands. `timeout` is that of each address that the host has, and of each message
-    /// of the handshake; afterwards there is none.
+    /// Connects, and with `tls` performs the handshake. `timeout` applies to each address of the host, and to each
+    /// message of the handshake; the connection then has no timeout.
     ///
-    /// # Errors The host is not known, nobody listens, nothing happens within `timeout` (`TimedOut` or `WouldBlock`),
-    /// or TLS does not come about: the certificate is not trusted. With `tls`, a unix socket is refused.
+    /// # Errors
+    /// The host is unknown, nothing listens there, `timeout` has passed (`TimedOut` or `WouldBlock`), or TLS fails: the
+    /// certificate is not trusted. With `tls`, a Unix socket is refused.
     pub fn connect(address: &Address, tls: Option<&Tls>, timeout: Option<Duration>) -> io::Result<Self> {
         match (address, tls) {
             (Address::Inet { host, port }, None) => Ok(Self::Tcp(connect(host, *port, timeout)?)),
@@ -57,10 +58,10 @@ impl Stream {
         }
     }
 
-    /// Whether reads and writes wait.
+    /// Sets whether reads and writes return at once.
     ///
     /// # Errors
-    /// Of the socket.
+    /// Those of the socket.
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         match self {
             Self::Unix(socket) => socket.set_nonblocking(nonblocking),
@@ -69,10 +70,10 @@ impl Stream {
         }
     }
 
-    /// How long a read or a write waits; it fails with `WouldBlock` then.
+    /// Sets how long a read or a write waits before it fails with `WouldBlock`.
     ///
     /// # Errors
-    /// Of the socket; the time is 0.
+    /// Those of the socket; a time of 0.
     pub fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         let socket = match self {
             Self::Unix(socket) => {
@@ -86,13 +87,13 @@ impl Stream {
         socket.set_write_timeout(timeout)
     }
 
-    /// Whether it is open and nothing has come that has not been read. Does not wait. A byte that has come within TLS
-    /// may be lost: whoever asks expects none.
+    /// True if it is open and no unread bytes have arrived. Does not wait. A byte that has arrived within TLS may be
+    /// lost: the caller expects none.
     pub fn is_silent(&mut self) -> bool {
         match self {
             Self::Tcp(socket) => is_silent(socket),
             Self::Unix(socket) => is_silent(socket),
-            // Records that are not for us, such as new tickets, may have come.
+            // Records without data may have arrived, such as new tickets.
             Self::Tls(tls) => {
                 let read = tls.sock.set_nonblocking(true).and_then(|()| tls.read(&mut [0]));
                 let would_block = read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
@@ -101,7 +102,7 @@ impl Stream {
         }
     }
 
-    /// Bytes that were written wait inside of TLS: [`Write::flush`] sends them.
+    /// True if written bytes are still inside TLS: [`Write::flush`] sends them.
     pub fn has_unsent(&self) -> bool {
         match self {
             Self::Tls(tls) => tls.conn.wants_write(),

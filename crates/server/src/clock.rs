@@ -1,7 +1,7 @@
-//! The time: seconds since shortly before the server's start, and what clients' expiry times mean on that scale.
+//! The time: seconds since shortly before the server's start, and clients' expiry times on that scale.
 //!
-//! It follows the monotonic clock, so that stepping the wall clock neither kills nor revives an item. Wall time is
-//! taken once, at the start: absolute expiry times count from there.
+//! It follows the monotonic clock, so a step of the wall clock neither expires nor revives an item. Wall time is read
+//! once, at the start; absolute expiry times count from there.
 
 #[cfg(debug_assertions)]
 mod debug;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use larder_engine::{Expiry, Now};
 
-/// A moment of the monotonic clock: one number, so that two of them are told apart by one subtraction.
+/// A moment of the monotonic clock, as one number, so that a duration is one subtraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
     nanos: u64,
@@ -59,7 +59,7 @@ impl Clock {
         self.at(Moment::now())
     }
 
-    /// The time at a moment that was taken before.
+    /// The time at an earlier reading of the clock.
     pub fn at(&self, moment: Moment) -> Now {
         #[cfg(debug_assertions)]
         let moment = self.adjustment.apply(moment);
@@ -76,8 +76,8 @@ impl Clock {
         self.adjustment.change(change);
     }
 
-    /// What a client's exptime means (memcached, doc/protocol.txt, "Expiration times"): 0 is never, negative is past,
-    /// up to 30 days count from now, and more is a Unix time.
+    /// The meaning of a client's exptime (memcached, doc/protocol.txt, "Expiration times"): 0 is never, negative is
+    /// past, up to 30 days count from now, and more is a Unix time.
     pub fn expiry(&self, exptime: i64, now: Now) -> Expiry {
         match exptime {
             0 => Expiry::NEVER,
@@ -87,8 +87,8 @@ impl Clock {
         }
     }
 
-    /// Is this exptime an absolute time from before the server's: one that means nothing to flush_all? memcached's
-    /// time begins about a minute before its start.
+    /// True if this exptime is an absolute time before the server's start, which flush_all ignores. memcached's time
+    /// begins about a minute before its start.
     pub fn is_before_start(&self, exptime: i64) -> bool {
         exptime > RELATIVE_SECS_MAX && exptime <= self.wall_secs(FIRST_SEC) - 61
     }
@@ -104,7 +104,7 @@ fn clamp(secs: i64) -> u32 {
     u32::try_from(secs.max(0)).unwrap_or(u32::MAX)
 }
 
-/// The second of the start: as in memcached, whose uptime begins at 2.
+/// The second of the start. As in memcached, whose uptime begins at 2.
 pub const FIRST_SEC: u32 = 2;
 /// The longest exptime that counts from now: 30 days.
 const RELATIVE_SECS_MAX: i64 = 60 * 60 * 24 * 30;

@@ -1,7 +1,7 @@
-//! The control plane: what the main thread does while the workers serve. Never on the path of a request.
+//! The control plane: the work of the main thread while the workers serve. Never on the path of a request.
 //!
-//! It waits for signals and for what commands leave to it (`shutdown`, `lru_crawler crawl`, `watch`), and once a second
-//! gives the cache the time for its background work.
+//! It waits for signals, and for work from commands (`shutdown`, `lru_crawler crawl`, `watch`). Once a second it runs
+//! the cache's background step.
 
 use std::io;
 
@@ -17,16 +17,16 @@ use crate::shared::Shared;
 use crate::startup::signals::{Asked, Signals};
 use crate::startup::systemd::Supervisor;
 
-/// How the server was asked to stop.
+/// How the server stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// At once.
     Now = 1,
-    /// When the workers have finished what they are at.
+    /// After the workers have finished their requests.
     Gracefully = 2,
 }
 
-/// Runs until a signal or the `shutdown` command stops the server. Errors: the kernel refuses to wait.
+/// Runs until a signal or the `shutdown` command stops the server. Errors: waiting fails.
 pub fn run(
     shared: &Shared,
     pool: &WorkerPool,
@@ -98,7 +98,7 @@ fn stopping(stop: Stop, reason: &str, supervisor: &Supervisor) -> Stop {
     stop
 }
 
-/// Reads the files anew that may change while the server runs.
+/// Reads the files again that may change while the server runs.
 fn reload(shared: &Shared) {
     if let Some(authenticator) = &shared.authenticator {
         authenticator.reload();
@@ -107,12 +107,12 @@ fn reload(shared: &Shared) {
         token.reload();
     }
     if let Some(tls) = &shared.tls {
-        // What goes wrong is told there, and changes nothing.
+        // An error is logged there, and changes nothing.
         let _ = tls.reload();
     }
 }
 
-/// Some background work of the cache: little when there is little to do, and never so much that a signal waits long.
+/// Runs background work of the cache, in bounded steps, so that a signal does not wait long.
 fn maintain(shared: &Shared, handle: &mut Handle) {
     for _ in 0..MAINTENANCE_STEPS_MAX {
         if !handle.maintain(shared.clock.now(), MAINTENANCE_ITEMS) {
@@ -124,12 +124,12 @@ fn maintain(shared: &Shared, handle: &mut Handle) {
     }
 }
 
-/// How long a line waits for the next one before it is sent to those who watch.
+/// How long a line waits for others before it is sent to watchers.
 const LOG_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-/// After so many seconds what was asked for counts half.
+/// After so many seconds a request counts half among the busiest keys.
 const FADE_SECS: u32 = 30;
 const MAINTENANCE_INTERVAL: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-/// Items a step looks at: some hundred microseconds of work.
+/// Items of a step: some hundred microseconds of work.
 const MAINTENANCE_ITEMS: usize = 1024;
 const MAINTENANCE_STEPS_MAX: u32 = 256;

@@ -1,9 +1,9 @@
-//! Memory of the heap whose size a client decides: where there is none, the client is refused or cut off, and the
-//! others are served on.
+//! Heap memory whose size a client chooses. If there is none, that client is refused or disconnected, and the others
+//! are served.
 //!
-//! What is small and the same for each request or connection is taken without asking; an allocation of that kind that
-//! fails ends the process, as always in Rust. That it does not is seen to by [`has_headroom`] before a connection is
-//! let in, and by asking for more than is needed.
+//! Allocations that are small, and the same for each request or connection, are not checked; if one fails the process
+//! ends, as always in Rust. To prevent that, [`has_headroom`] is called before a connection is accepted, and large
+//! allocations must leave headroom.
 
 /// A copy; `None`: there is no memory for it.
 pub(crate) fn copy(bytes: &[u8]) -> Option<Vec<u8>> {
@@ -12,27 +12,28 @@ pub(crate) fn copy(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(copy)
 }
 
-/// An empty vector with room; `None`: there is no memory for it, and some to spare.
+/// An empty vector with capacity; `None`: there is no memory for it and headroom besides.
 pub(crate) fn with_capacity<T>(length: usize) -> Option<Vec<T>> {
     let mut vector = Vec::new();
     has_room_for(length.checked_mul(size_of::<T>())?).then(|| vector.try_reserve_exact(length).ok())??;
     Some(vector)
 }
 
-/// Makes room for more at the end. False: there is no memory for it, or none to spare.
+/// Reserves space for more elements. False: there is no memory for it, or no headroom left.
 #[must_use]
 pub(crate) fn reserve<T>(vector: &mut Vec<T>, more: usize) -> bool {
     let has_room = vector.capacity() - vector.len() >= more;
     has_room || has_room_for(more.saturating_mul(size_of::<T>())) && vector.try_reserve(more).is_ok()
 }
 
-/// True if there is memory for what is taken without asking. It is taken and given back, so this thread has it at hand.
+/// True if there is memory for unchecked allocations. It is allocated and freed, so the allocator keeps it for this
+/// thread.
 pub(crate) fn has_headroom() -> bool {
     is_available(HEADROOM_BYTES)
 }
 
-/// True if there is memory for so many bytes, and headroom besides. Looked at before they are taken: another thread
-/// that needs a few bytes in the meantime must find them. Small requests are frequent, and are not looked at.
+/// True if there is memory for so many bytes, and headroom besides. The check comes first, because another thread must
+/// find headroom at any time. Small requests are frequent and are not checked.
 fn has_room_for(bytes: usize) -> bool {
     bytes < LARGE_BYTES_MIN || is_available(bytes.saturating_add(HEADROOM_BYTES))
 }
@@ -41,10 +42,10 @@ fn is_available(bytes: usize) -> bool {
     Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
 }
 
-/// More than all threads together take without asking until one of them asks again. The allocator keeps what is given
-/// back (mallopt(3), `M_TRIM_THRESHOLD`), and none of its pages is touched.
+/// More than the unchecked allocations of all threads until one of them checks again. The allocator keeps freed memory
+/// (mallopt(3), `M_TRIM_THRESHOLD`), and none of the pages is touched.
 const HEADROOM_BYTES: usize = 2 << 20;
-/// From this size on requests look for headroom.
+/// From this size on, requests check for headroom.
 const LARGE_BYTES_MIN: usize = 8 << 10;
 
 #[cfg(test)]

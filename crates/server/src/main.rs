@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     let outcome = options::parse(std::env::args_os()).and_then(|outcome| match outcome {
         Outcome::Serve(settings) => serve(*settings),
         Outcome::Print(text) => {
-            // Whoever closed our stdout does not want the rest.
+            // An error means that stdout was closed.
             let _ = io::stdout().write_all(text.as_bytes());
             Ok(())
         }
@@ -51,9 +51,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// From the settings to a running server, to its end. What can be refused comes before the step into the background, so
-/// that whoever started us learns of it; what needs root comes before rights are given up; threads come last, since the
-/// steps before are for a process with one.
+/// Runs the server, from the settings to its end. Steps that can fail come before it goes to the background, so that
+/// the caller sees the failure. Steps that need root come before privileges are dropped. Threads come last, because the
+/// other steps need a process with one thread.
 fn serve(mut settings: Settings) -> Result<(), Refusal> {
     journal::open(&settings.journal, settings.verbosity);
     settings.notes.iter().for_each(|note| tracing::info!("{note}"));
@@ -91,7 +91,7 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
         privileges::allow_locked_memory();
     }
     let pollers = pollers::open(&settings)?;
-    // Before anybody learns whom to send them to.
+    // Before others learn our process id.
     let signals = Signals::take_over()
         .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to take over signals: {error}")))?;
     let pid_file = settings.pid_file.as_deref().and_then(|path| PidFile::write(path, target.as_ref()));
@@ -109,13 +109,13 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     work(settings, engine, secrets, endpoints, pollers, &signals, supervisor)
         .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to start: {error}")))?;
     if let Some(pid_file) = pid_file.filter(|_| is_daemon) {
-        // The user we became may not be allowed to.
+        // The user that we have become may not be allowed to.
         let _ = pid_file.remove();
     }
     Ok(())
 }
 
-/// What is read from files that SIGHUP has read again.
+/// Data from files that SIGHUP reads again.
 struct Secrets {
     authenticator: Option<Authenticator>,
     tls: Option<Tls>,
@@ -148,8 +148,8 @@ fn announce(settings: &Settings) {
     );
 }
 
-/// Starts the workers, waits for the end, and lets them finish what they are at if that was asked for; else they end
-/// with the process.
+/// Starts the workers and waits for the end. After a graceful stop the workers finish their requests; otherwise they
+/// end with the process.
 fn work(
     settings: Settings,
     engine: Arc<Engine>,
@@ -174,7 +174,7 @@ fn work(
         let worker = Worker::new(index, Arc::clone(&shared), Arc::clone(&pool), udp_sockets, poller)?;
         let thread = std::thread::Builder::new().name(format!("larder-{index}"));
         workers.push(thread.spawn(move || {
-            // A server without one of its workers would leave clients hanging.
+            // Without one of its workers the server would leave clients hanging.
             if let Err(error) = worker.run() {
                 tracing::error!("worker {index}: {error}");
                 std::process::exit(EXIT_OS_ERROR.into());
@@ -205,7 +205,7 @@ fn config(settings: &Settings) -> Result<Config, Refusal> {
         memory_bytes: settings.memory_bytes,
         item_bytes_max: settings.item_bytes_max,
         evict: settings.evict,
-        // One for each worker, one for the background work.
+        // One for each worker, one for background work.
         handles_max: settings.threads + 1,
         index_power: settings.index_power(),
         large_pages: large_pages::allowed(settings.large_pages),

@@ -1,4 +1,4 @@
-//! What the server counts, measures and tells.
+//! Counters, measurements, statistics and logs of the server.
 
 pub mod counters;
 pub mod forecast;

@@ -1,5 +1,4 @@
-//! What all workers share. Read-mostly: nothing in here is written while a request is served, but for the rare
-//! commands that exist to change it.
+//! State that all workers share. Mostly read: only rare commands, made for that, write to it.
 
 use std::io;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -37,45 +36,45 @@ pub struct Shared {
     pub counters: Vec<Arc<Counters>>,
     /// The time.
     pub clock: Clock,
-    /// What connections may hold.
+    /// The budget of connections' buffers.
     pub buffers: Arc<BufferBudget>,
     /// Open connections, and whether more are accepted.
     pub connection_limiter: ConnectionLimiter,
-    /// Asks for passwords, if anybody does.
+    /// Checks logins, if they are required.
     pub authenticator: Option<Authenticator>,
     /// The certificates, if TLS is on.
     pub tls: Option<Tls>,
-    /// What operators name who ask by HTTP, if anything.
+    /// The token of operators' HTTP requests, if one is required.
     pub(crate) admin_token: Option<TokenFile>,
-    /// The search for expired items that clients may ask for.
+    /// The search for expired items that clients may start.
     pub crawler: Crawler,
-    /// What is measured beyond counting.
+    /// Measurements beyond counters.
     pub measures: Arc<Measures>,
     /// The hit ratio at other sizes.
     pub forecast: Forecast,
-    /// Who follows what requests do.
+    /// The observers of requests.
     pub observers: ObserverFlags,
-    /// What they are told.
+    /// Lines for watchers.
     pub log: Log,
-    /// Statistics by prefix of the key.
+    /// Statistics by prefix of keys.
     pub prefixes: Prefixes,
-    /// Who is connected.
+    /// The open connections.
     pub connection_table: ConnectionTable,
-    /// Connections that could not be accepted, for the journal.
+    /// Connections that could not be accepted, for the log.
     pub(crate) turned_away: Rarely,
-    /// Logins that failed, for the journal.
+    /// Failed logins, for the log.
     pub(crate) failed_logins: Rarely,
     verbosity: AtomicU8,
-    /// [`Stop`], as a number; 0: not asked for.
+    /// [`Stop`], as a number; 0: not requested.
     stop: AtomicU8,
-    /// Rings when the control thread has something to do.
+    /// Notified when the control thread has work.
     control_wake: Arc<Wake>,
-    /// What the counters showed at the last `stats reset`.
+    /// The counters at the last `stats reset`.
     baseline: Mutex<Totals>,
 }
 
 impl Shared {
-    /// Puts the shared part together: one set of counters per worker thread. Errors: no descriptor to be had.
+    /// Creates the shared state, with one set of counters for each worker. Errors: no descriptor left.
     pub fn new(engine: Arc<Engine>, settings: Settings, clock: Clock) -> io::Result<Self> {
         let control_wake = Arc::new(Wake::new()?);
         let observers = ObserverFlags::default();
@@ -84,7 +83,7 @@ impl Shared {
         Ok(Self {
             observers,
             counters: (0..settings.threads).map(|_| Arc::default()).collect(),
-            // The control thread has something to tell, too.
+            // The control thread writes lines, too.
             log: Log::new(settings.threads + 1, settings.worker_logbuf_bytes as usize),
             prefixes: Prefixes::new(settings.threads, settings.prefix_delimiter),
             connection_table: ConnectionTable::default(),
@@ -108,22 +107,22 @@ impl Shared {
         })
     }
 
-    /// The same, guarded.
+    /// Adds an authenticator.
     pub fn with_authenticator(self, authenticator: Option<Authenticator>) -> Self {
         Self { authenticator, ..self }
     }
 
-    /// The same, with certificates.
+    /// Adds certificates.
     pub fn with_tls(self, tls: Option<Tls>) -> Self {
         Self { tls, ..self }
     }
 
-    /// The same, with a token for operators.
+    /// Adds a token for operators.
     pub fn with_admin_token(self, admin_token: Option<TokenFile>) -> Self {
         Self { admin_token, ..self }
     }
 
-    /// What was asked for: 1 says what happens to the server (`-v`), 2 also connections and commands (`-vv`).
+    /// The verbosity: 1 logs what happens to the server (`-v`), 2 also connections and commands (`-vv`).
     pub fn verbosity(&self) -> u8 {
         self.verbosity.load(Relaxed)
     }
@@ -135,27 +134,27 @@ impl Shared {
         self.observers.set_verbose(self.settings.journal.is_verbose(level));
     }
 
-    /// Asks the server to stop. Returns at once; the process ends within about a second.
+    /// Requests a stop. Returns at once; the process ends within about a second.
     pub fn request_shutdown(&self, stop: Stop) {
         self.stop.store(stop as u8, Relaxed);
         self.wake_control();
     }
 
-    /// The stop that was asked for.
+    /// The requested stop.
     pub(crate) fn requested_shutdown(&self) -> Option<Stop> {
         [Stop::Now, Stop::Gracefully].into_iter().find(|stop| *stop as u8 == self.stop.load(Relaxed))
     }
 
-    /// Tells those who watch, if any do, what happened on a thread: worker number so and so, or after the last the
-    /// control thread.
+    /// Reports an event of a thread to the watchers, if there are any. `thread` is a worker's number, or one more for
+    /// the control thread.
     pub(crate) fn tell(&self, thread: usize, event: &Event<'_>) {
         if self.observers.wants(event.stream()) {
             self.log.tell(thread, event, &self.control_wake);
         }
     }
 
-    /// Tells those who watch, if any do, what a thread's handle has evicted; and lets it remember what it will evict,
-    /// or not.
+    /// Reports the evictions of a thread's handle to the watchers, if there are any, and sets whether the handle
+    /// records further evictions.
     pub(crate) fn tell_evictions(&self, thread: usize, handle: &mut Handle) {
         if !self.observers.any() && !handle.records_evictions() {
             return;
@@ -177,12 +176,12 @@ impl Shared {
         handle.record_evictions(self.observers.wants(Streams::EVICTIONS));
     }
 
-    /// Tells the control thread that there is something to do.
+    /// Wakes the control thread.
     pub(crate) fn wake_control(&self) {
         self.control_wake.notify();
     }
 
-    /// Rings when there is.
+    /// The wake-up of the control thread.
     pub(crate) fn control_wake(&self) -> &Wake {
         &self.control_wake
     }
@@ -192,18 +191,18 @@ impl Shared {
         Totals::sum(&self.counters).since(&self.baseline())
     }
 
-    /// The means of a worker, number `index`, to measure.
+    /// The recorder of worker number `index`.
     pub fn recorder(&self, index: usize) -> Recorder {
         self.measures.recorder(index, self.settings.prefix_delimiter)
     }
 
-    /// Keys read by all workers since the start, whatever was reset.
+    /// Keys read by all workers since the start; not reset.
     pub(crate) fn reads(&self) -> u64 {
         self.counters.iter().map(|counters| counters.cmd_get.get() + counters.cmd_touch.get()).sum()
     }
 
-    /// Starts counting anew. The counters have one writer each and so are not zeroed: what they show now becomes
-    /// what later readings are counted from.
+    /// Resets the counters. Each has one writer, so they are not zeroed: their current values become the base of later
+    /// readings.
     pub fn reset_counters(&self) {
         *self.baseline() = Totals::sum(&self.counters);
         self.engine.reset_stats();

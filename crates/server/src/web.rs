@@ -1,15 +1,15 @@
-//! The operator's side (`--admin-listen`): metrics, health, JSON and a live page over HTTP, on listeners and a thread
-//! of its own.
+//! HTTP for operators (`--admin-listen`): metrics, health, JSON and a live page, on separate listeners and a separate
+//! thread.
 //!
-//! A request here reads counters that are there anyway and never meets a worker. Nothing here can reach a value; keys
-//! are told by [`api`] alone, and only to those who may see them ([`door::AdminEndpoint::shows_keys`]).
+//! A request reads counters that exist anyway and does not involve a worker. No path shows values. Only [`api`] shows
+//! keys, and only where [`endpoint::AdminEndpoint::shows_keys`] allows it.
 //!
-//! | module | what it is |
+//! | module | contents |
 //! |---|---|
-//! | [`settings`], [`token`], [`door`] | what was asked for, who is let in, and where |
-//! | [`serve`] | connections: how many, how long, with TLS or without |
+//! | [`settings`], [`token`], [`endpoint`] | options, access, listeners |
+//! | [`serve`] | connections: their number, their time, TLS |
 //! | [`router`] | a request and its response |
-//! | [`state`], [`history`] | what there is to tell, now and over the last day |
+//! | [`state`], [`history`] | the data, now and over the last day |
 //! | [`metrics`] | `/metrics`, for Prometheus |
 //! | [`api`] | `/api/...`, in JSON |
 //! | [`page`] | `/`, for people |
@@ -38,15 +38,15 @@ use crate::startup::options::{EXIT_USAGE, Refusal};
 use crate::startup::privileges::Target;
 use crate::startup::settings::Settings;
 
-/// Listeners that are bound: what must be done while the process still has its rights.
+/// Bound listeners. They must be bound before privileges are dropped.
 pub struct Web {
     listeners: Vec<Listener>,
     needs_login: bool,
 }
 
 impl Web {
-    /// Binds what `--admin-listen` names, beside those listeners that were `passed` to us. `None`: nothing is asked
-    /// for. Errors: exit code 71 for an address, 64 for TLS without certificates.
+    /// Binds the addresses of `--admin-listen`, in addition to the `passed` listeners. `None`: there are none. Errors:
+    /// exit code 71 for an address, 64 for TLS without certificates.
     pub fn bind(
         settings: &Settings,
         passed: Vec<Listener>,
@@ -68,18 +68,18 @@ impl Web {
         &self.listeners
     }
 
-    /// Is a token asked for?
+    /// True if a token is required.
     pub fn needs_login(&self) -> bool {
         self.needs_login
     }
 
-    /// Descriptors that it may need.
+    /// Descriptors that it needs at most.
     pub fn descriptors(&self) -> usize {
-        // The runtime has an epoll, an eventfd and copies of both.
+        // The runtime has an epoll, an eventfd, and duplicates of both.
         self.listeners.len() + serve::CONNECTIONS_MAX + 8
     }
 
-    /// Serves on a thread of its own, to the end of the process. Errors: no thread or no descriptor to be had.
+    /// Serves on a thread of its own until the process ends. Errors: no thread or no descriptor left.
     pub fn start(self, shared: Arc<Shared>, pool: Arc<WorkerPool>) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let endpoints = endpoint::open(self.listeners, self.needs_login, &shared.settings);

@@ -6,37 +6,37 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(tag = "loop", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Arrival {
-    /// The next request when the last one is answered: as fast as the server answers. With a `pipeline` of n, n
-    /// requests in one write, and the next n when all of them are answered.
+    /// Send the next request when the last one is answered, as fast as the server answers. With a `pipeline` of n, send
+    /// n requests in one write, and the next n when all of them are answered.
     #[default]
     Closed,
-    /// A closed loop with at most so many requests a second in the whole group. Latency counts from the sending: see
+    /// A closed loop with at most so many requests a second in the whole group. Latency counts from the send: see
     /// `Open`.
     Paced {
         /// Requests a second.
         rate_per_sec: f64,
     },
     /// A fixed schedule, whether or not earlier requests are answered. Latency counts from the scheduled time, so a
-    /// server that stalls is charged for every request that it kept waiting (Tene's "coordinated omission").
+    /// stall of the server counts for every request that it delays (Tene's "coordinated omission").
     Open {
         /// Requests a second in the whole group, at the start.
         rate_per_sec: f64,
         /// The rate at the end: it changes evenly over the run (a ramp). `None`: it stays.
         #[serde(default)]
         rate_end_per_sec: Option<f64>,
-        /// How the times are spread.
+        /// The gaps between requests.
         #[serde(default)]
         spacing: Spacing,
     },
 }
 
-/// How the times of an open loop are spread.
+/// The gaps between requests of an open loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Spacing {
-    /// As independent clients would: exponential gaps.
+    /// Exponential gaps, as of independent clients.
     #[default]
     Poisson,
-    /// Even gaps.
+    /// Equal gaps.
     Even,
 }

@@ -4,31 +4,31 @@ use serde::{Deserialize, Serialize};
 
 use super::{Keys, Values};
 
-/// A command and how often it is drawn.
+/// A command and its weight.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Command {
-    /// Which one.
+    /// The command.
     pub kind: Kind,
-    /// Its share is its weight by the sum of all weights.
+    /// Its share of the requests is its weight divided by the sum of all weights.
     pub weight: f64,
     /// Keys in a get. Text: one line; meta and binary: quiet gets, ended by a no-op.
     pub keys: usize,
-    /// Ask for no reply (text `noreply`, meta `q`, binary quiet opcodes). It counts as done when it is sent; a no-op
-    /// (text: `version`) at the end makes sure that the server has worked it off.
+    /// Suppress the reply (text `noreply`, meta `q`, binary quiet opcodes). The request counts as done when it is sent;
+    /// a no-op at the end (text: `version`) ensures that the server has processed it.
     pub noreply: bool,
-    /// What it stores lives so long; drawn by weight. Empty: for ever.
+    /// Expiry of stored items, drawn by weight. Empty: none.
     pub ttl: Vec<Ttl>,
-    /// Client flags of what it stores. With `truth.verify` they are chosen by the key, and checked.
+    /// Client flags of stored items. With `truth.verify` the key determines them, and they are checked.
     pub client_flags: u32,
-    /// What incr and decr change by.
+    /// The amount of incr and decr.
     pub delta: u64,
-    /// Meta only: flags appended to the command as they stand.
+    /// Meta only: flags appended to the command unchanged.
     pub meta_flags: String,
-    /// Keys of this command alone, instead of the group's. Where `popularity` is `sequential`, it goes through them on
-    /// its own.
+    /// Keys for this command only, instead of the group's. With `popularity` `sequential`, the command has its own
+    /// position.
     pub key_set: Option<Keys>,
-    /// Values of this command alone, instead of the group's.
+    /// Values for this command only, instead of the group's.
     pub value_set: Option<Values>,
 }
 
@@ -49,13 +49,13 @@ impl Default for Command {
     }
 }
 
-/// A time to live with its weight. 0 seconds: for ever.
+/// A time to live with its weight. 0 seconds: no expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ttl {
     /// Whole seconds.
     pub secs: u32,
-    /// Its share.
+    /// Its weight.
     pub weight: f64,
 }
 
@@ -79,7 +79,7 @@ pub enum Kind {
     Append,
     /// `prepend`.
     Prepend,
-    /// `gets`, then `cas` with what it told: counts as two.
+    /// `gets`, then `cas` with the returned CAS value: two requests.
     Cas,
     /// `delete`.
     Delete,
@@ -96,7 +96,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether it may change what a server holds.
+    /// True if it may change stored items.
     pub fn changes(self) -> bool {
         !matches!(self, Self::Get | Self::Gets | Self::Version | Self::Noop)
     }

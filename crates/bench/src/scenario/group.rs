@@ -1,44 +1,44 @@
-//! Connections that ask the same, and the road and dialect they use.
+//! A group of connections with the same load, transport and dialect.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Arrival, Command, Keys, Trace, Values};
 
-/// Connections that ask the same.
+/// A group of connections with the same load.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Group {
-    /// What it is called in tables.
+    /// Its name in tables.
     pub name: String,
     /// Connections, over all threads. Each stands for a client: with several servers it has a socket to each of them.
     pub connections: usize,
     /// Requests in flight on each connection.
     pub pipeline: usize,
-    /// How the server is spoken to.
+    /// The dialect.
     pub protocol: Protocol,
-    /// By which road.
+    /// The transport.
     pub transport: Transport,
     /// When requests are sent.
     pub arrival: Arrival,
-    /// What is asked, drawn by weight.
+    /// Commands, drawn by weight.
     #[serde(rename = "command")]
     pub commands: Vec<Command>,
-    /// Which keys.
+    /// The keys.
     pub keys: Keys,
-    /// What is stored.
+    /// The values to store.
     pub values: Values,
     /// Replay this file instead of drawing commands and keys.
     pub trace: Option<Trace>,
-    /// Store the key after a get that missed, and count hits and misses: how a cache beside a database is used.
+    /// Store a key after its get missed, and count hits and misses: a look-aside cache.
     pub look_aside: bool,
-    /// Close and open a connection after so many requests on it. 0: never.
+    /// Reopen a connection after so many requests. 0: never.
     pub reconnect_every: u64,
     /// TCP sockets of each connection. They are used in turn, one request each; `pipeline` still bounds what a
     /// connection has in flight over all of them: memaslap's `--conn_sock`.
     pub sockets: usize,
-    /// The group is done after so many requests of its own. The run ends when every group is.
+    /// The group ends after so many requests of its own. The run ends when every group has ended.
     pub requests: Option<u64>,
-    /// In which order commands are drawn.
+    /// The order of commands.
     pub order: Order,
 }
 
@@ -64,15 +64,14 @@ impl Default for Group {
     }
 }
 
-/// In which order a connection asks its group's commands.
+/// The order of a connection's commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
     /// Drawn at random, by weight.
     #[default]
     Random,
-    /// One after the other as they are listed, each as many times as its weight says (a whole number), then again from
-    /// the first.
+    /// In the listed order, each as often as its weight (a whole number), then again from the first.
     Turn,
 }
 
@@ -89,15 +88,15 @@ pub enum Protocol {
     Binary,
 }
 
-/// A road to the server.
+/// A transport.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
-    /// TCP, with TLS if the target says so. A server that is a path is a unix socket.
+    /// TCP, with TLS if the target has it. A server that is a path is a Unix socket.
     #[default]
     Tcp,
     /// UDP for everything.
     Udp,
-    /// UDP for gets, TCP for the rest: what Facebook did, memaslap's `-a`.
+    /// UDP for gets, TCP for the rest, as at Facebook; memaslap's `-a`.
     UdpGets,
 }

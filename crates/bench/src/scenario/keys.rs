@@ -1,22 +1,22 @@
-//! Which keys there are, and which are asked for how often.
+//! Keys, and the distribution of requests over them.
 
 use serde::{Deserialize, Serialize};
 
 use super::Sizes;
 
-/// Which keys are asked for.
+/// The keys of a group.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Keys {
-    /// How many there are, numbered from `first`.
+    /// Number of keys, numbered from `first`.
     pub count: u64,
-    /// Number of the first.
+    /// Number of the first key.
     pub first: u64,
-    /// What every key begins with.
+    /// Prefix of every key.
     pub prefix: String,
-    /// Length of a key. The same key always has the same length. Shorter than prefix and number: as long as these.
+    /// Length of a key. A key always has the same length, at least that of its prefix and number.
     pub bytes: Sizes,
-    /// Which are asked for how often.
+    /// The distribution of requests.
     pub popularity: Popularity,
 }
 
@@ -32,11 +32,11 @@ impl Default for Keys {
     }
 }
 
-/// Which keys are asked for how often.
+/// The distribution of requests over keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(tag = "spread", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Popularity {
-    /// All alike.
+    /// Uniform.
     #[default]
     Uniform,
     /// The key of rank r with weight 1 / r^exponent. Ranks are shuffled over the key numbers.
@@ -49,21 +49,21 @@ pub enum Popularity {
         /// Standard deviation, in shares of the number of keys.
         deviation: f64,
     },
-    /// One after the other, each connection its own part.
+    /// One after the other; each connection has its own part.
     Sequential,
     /// As `Sequential`, from the last to the first.
     Reverse,
-    /// A share of the requests goes to a few hot keys; which ones changes with time.
+    /// A share of the requests goes to a few hot keys, which change with time.
     Hotspot {
-        /// Hot keys, in shares of the number of keys.
+        /// Hot keys, as a fraction of the number of keys.
         hot_keys: f64,
-        /// Share of the requests that ask for them.
+        /// Share of the requests for them.
         hot_requests: f64,
-        /// Seconds after which other keys are hot. 0: never.
+        /// Seconds after which the hot keys change. 0: never.
         moves_every_secs: f64,
     },
-    /// memaslap's: each connection owns a part of the keys, stores them one after the other, and asks at random for
-    /// those that it stored last. A window of the whole part counts as stored: see
+    /// memaslap's: each connection owns a part of the keys, stores them one after the other, and requests random keys
+    /// of those that it stored last. A window of the whole part counts as stored: see
     /// [`Scenario::fill`](crate::Scenario::fill).
     Window {
         /// Keys in the window of each connection.

@@ -1,4 +1,4 @@
-//! Lengths of keys and values, and how they are spread.
+//! Lengths of keys and values.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sizes {
-    /// All alike. In a file a plain number will do.
+    /// One length. In a file, a plain number.
     #[serde(untagged)]
     Fixed(u64),
-    /// Ranges, each with its share; even within a range.
+    /// Ranges with weights; uniform within a range.
     #[serde(untagged)]
     Ranges(Vec<SizeRange>),
     /// A named distribution.
@@ -23,19 +23,19 @@ pub enum Sizes {
     },
 }
 
-/// Lengths from `min` to `max`, both included, with a weight.
+/// Lengths from `min` to `max`, inclusive, with a weight.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SizeRange {
-    /// The least.
+    /// Least length.
     pub min: u64,
-    /// The greatest.
+    /// Greatest length.
     pub max: u64,
-    /// Its share is its weight by the sum of weights.
+    /// Its share is its weight divided by the sum of all weights.
     pub weight: f64,
 }
 
-/// A distribution with parameters, cut to `min..=max`.
+/// A distribution with parameters, clamped to `min..=max`.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(tag = "distribution", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Distribution {

@@ -1,24 +1,25 @@
-//! Whom a scenario asks: servers, and how to get in.
+//! The target of a scenario: servers, transport security, login.
 
 use serde::{Deserialize, Serialize};
 
-/// Where the servers are.
+/// The servers.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Target {
-    /// `host:port`, or the path of a unix socket. A key goes to the server that its hash names (modulo their number),
-    /// unless `replicate` says otherwise.
+    /// `host:port`, or the path of a Unix socket. The server of a key is its hash modulo their number, unless
+    /// `replicate` is set.
     pub servers: Vec<String>,
-    /// Store on the first so many servers, and read from any of them: replicas. 0: keys are shared out. Each copy of a
-    /// store counts as a request in tables; for `until.requests` and the like all of them are one.
+    /// Store on the first so many servers, and read from any of them (replicas). 0: keys are distributed over the
+    /// servers. In tables each copy of a store is a request; for `until.requests` and similar limits all copies are
+    /// one.
     pub replicate: usize,
-    /// With `replicate`: the servers copy among themselves. Each store goes to one of the first `replicate` servers,
-    /// drawn at random, and each get to any of all servers: memaslap's `--rep_write`. A copy may lag, so a check of
-    /// values takes any version that was ever stored, and neither expiries nor misses are checked.
+    /// With `replicate`: the servers replicate themselves. Each store goes to a random one of the first `replicate`
+    /// servers, and each get to any server: memaslap's `--rep_write`. A copy may lag, so the check of a value accepts
+    /// any version that was ever stored, and neither expiries nor misses are checked.
     pub servers_replicate: bool,
     /// TLS over TCP.
     pub tls: Option<Tls>,
-    /// Log in with this name and password before anything else.
+    /// Log in with this user and password first.
     pub login: Option<Login>,
 }
 
@@ -34,26 +35,25 @@ impl Default for Target {
     }
 }
 
-/// TLS to the servers.
+/// TLS settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tls {
-    /// Certificates that are trusted, a PEM file. `None`: whatever the server shows is accepted, since a benchmark
-    /// measures.
+    /// Trusted certificates, a PEM file. `None`: any certificate is accepted, since a benchmark only measures.
     pub ca_file: Option<String>,
-    /// A certificate of our own, a PEM file, and its key.
+    /// A client certificate, a PEM file.
     pub certificate_file: Option<String>,
     /// The key of `certificate_file`.
     pub key_file: Option<String>,
-    /// The name to ask for; that of the server's address by default.
+    /// The requested server name; by default the host of the address.
     pub server_name: Option<String>,
 }
 
-/// Name and password: SASL PLAIN in the binary protocol, else memcached's ASCII authentication.
+/// User and password: SASL PLAIN in the binary protocol, else memcached's ASCII authentication.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Login {
-    /// The user's name.
+    /// The user.
     pub user: String,
     /// The password. It is never written to a report, so a scenario that was read from one has none.
     #[serde(default, skip_serializing)]

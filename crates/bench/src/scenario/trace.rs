@@ -1,4 +1,4 @@
-//! A file of requests that is played instead of drawing them.
+//! A recorded file of requests that is replayed.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Trace {
-    /// Its path. A name that ends in `.xz` is unpacked by the program `xz`.
+    /// Its path. A file whose name ends in `.xz` is unpacked by the program `xz`.
     pub file: String,
-    /// Its form.
+    /// Its format.
     pub format: TraceFormat,
-    /// Play it so many times.
+    /// Replay it so many times.
     pub repeat: u32,
 }
 
@@ -20,7 +20,7 @@ impl Default for Trace {
     }
 }
 
-/// Form of a trace.
+/// Format of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TraceFormat {

@@ -1,4 +1,4 @@
-//! The end of a run: after some time, after so many requests, or with its traces.
+//! The end of a run: after some time, after so many requests, or at the end of its traces.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +10,6 @@ pub struct Until {
     pub secs: Option<f64>,
     /// After so many requests of all groups together.
     pub requests: Option<u64>,
-    /// When every trace has been played to its end.
+    /// When every trace has been replayed to its end.
     pub trace_ends: bool,
 }

@@ -1,18 +1,18 @@
-//! Values: how long they are, and what is in them.
+//! Values: their length and content.
 
 use serde::{Deserialize, Serialize};
 
 use super::Sizes;
 
-/// What is stored.
+/// The values to store.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Values {
-    /// Length of a value. Drawn by the key's number, so that a key keeps its length, unless `redraw`.
+    /// Length of a value. Determined by the key's number, so that a key keeps its length, unless `redraw` is set.
     pub bytes: Sizes,
     /// Draw a new length at each store.
     pub redraw: bool,
-    /// What is in a value, where it is not verified.
+    /// Content of a value that is not verified.
     pub content: Content,
 }
 
@@ -22,7 +22,7 @@ impl Default for Values {
     }
 }
 
-/// What is in a value.
+/// The content of a value.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Content {
@@ -31,7 +31,7 @@ pub enum Content {
     Random,
     /// Text that compresses to about a third.
     Text,
-    /// These bytes, again and again.
+    /// These bytes, repeated.
     Repeated(String),
     /// A decimal number, for incr and decr.
     Number,

@@ -1,4 +1,4 @@
-//! The words of memaslap, memslap, mc-crusher and Brutis.
+//! Command lines of memaslap, memslap, mc-crusher and Brutis.
 
 use std::ffi::OsString;
 use std::fs;
@@ -51,7 +51,7 @@ fn run_all(translation: &Translation) -> Result<(), Failure> {
     let mut result = Ok(());
     for (index, scenario) in translation.scenarios.iter().enumerate() {
         let file = |name: &Option<String>| {
-            // Each of several runs has a file of its own: out, out.2, out.3.
+            // Each of several runs has its own file: out, out.2, out.3.
             name.as_ref()
                 .map(|name| if index == 0 { name.into() } else { format!("{name}.{}", index + 1).into() })
         };
@@ -63,7 +63,7 @@ fn run_all(translation: &Translation) -> Result<(), Failure> {
         if many {
             println!("{}", scenario.name);
         }
-        // A failed check of one does not keep the others from being run.
+        // If a check of one run fails, the others still run.
         let ended = run_one(scenario, &translation.style, &output, &stop);
         result = result.and(ended);
         if stop.load(Ordering::Relaxed) {
@@ -104,14 +104,14 @@ fn run_one(
     }
 }
 
-/// memaslap's tables have no place for it.
+/// memaslap's tables have no row for it.
 fn warn(outcome: &larder_bench::Outcome) {
     for warning in report::words::warnings(outcome) {
         eprintln!("warning: {warning}");
     }
 }
 
-/// memslap's last lines.
+/// The last lines of memslap's output.
 fn print_memslap(test: &str, keys: u64, threads: u64, secs: f64, total_secs: f64) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let line = "-".repeat(68);

@@ -1,4 +1,4 @@
-//! A run with somebody who looks on.
+//! A run with a live display.
 
 use std::io;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use larder_bench::{Scenario, report, run, screen};
 use super::output::OutputArgs;
 use crate::Failure;
 
-/// Runs, shows and writes. Fails if anything that was checked did.
+/// Runs, displays and writes. Fails if a check failed.
 pub(super) fn measure(
     scenario: &Scenario,
     output: &OutputArgs,
@@ -20,14 +20,14 @@ pub(super) fn measure(
 ) -> Result<(), Failure> {
     let mut outcome = run(scenario, watcher(scenario, output, stop).as_mut(), stop)
         .map_err(|error| Failure::Failed(error.to_string()))?;
-    // A run that is shorter than that says little anyway.
+    // A shorter run is inaccurate anyway.
     if !output.no_calibration && outcome.elapsed_secs >= CALIBRATED_FROM_SECS {
         calibrate(&mut outcome, output, stop);
     }
     show(&outcome, output)
 }
 
-/// Finds out what this client could have asked.
+/// Measures the most that this client could send.
 fn calibrate(outcome: &mut Outcome, output: &OutputArgs, stop: &AtomicBool) {
     match calibrate::floor_requests_per_sec(&outcome.scenario, &Launch::default(), &[], stop) {
         Ok(floor_requests_per_sec) => calibrate::note(outcome, floor_requests_per_sec),
@@ -36,7 +36,7 @@ fn calibrate(outcome: &mut Outcome, output: &OutputArgs, stop: &AtomicBool) {
     }
 }
 
-/// Prints and writes what came. Fails if anything that was checked did.
+/// Prints and writes the results. Fails if a check failed.
 pub(super) fn show(outcome: &Outcome, output: &OutputArgs) -> Result<(), Failure> {
     if !output.quiet {
         report::print(outcome, &mut io::stdout().lock()).map_err(cannot_print)?;
@@ -45,7 +45,7 @@ pub(super) fn show(outcome: &Outcome, output: &OutputArgs) -> Result<(), Failure
     judge(outcome)
 }
 
-/// Whether all was well.
+/// True if no check failed.
 pub(super) fn judge(outcome: &Outcome) -> Result<(), Failure> {
     match outcome.total.has_failed() {
         true => {
@@ -55,14 +55,14 @@ pub(super) fn judge(outcome: &Outcome) -> Result<(), Failure> {
     }
 }
 
-/// Set when the system asks the program to end: what was measured until then is shown. To be called once.
+/// Set when the system asks the program to end; the results so far are then shown. Call it once.
 pub(super) fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     screen::stop_on_signals(&stop).map_err(|error| Failure::Failed(format!("signals: {error}")))?;
     Ok(stop)
 }
 
-/// Who looks on.
+/// The live display.
 pub(super) fn watcher(scenario: &Scenario, output: &OutputArgs, stop: &Arc<AtomicBool>) -> Box<dyn Watcher> {
     match (output.quiet, output.no_screen) {
         (true, _) => Box::new(()),
@@ -73,7 +73,7 @@ pub(super) fn watcher(scenario: &Scenario, output: &OutputArgs, stop: &Arc<Atomi
 
 pub(super) fn cannot_print(error: io::Error) -> Failure {
     match error.kind() {
-        // Whoever read has seen enough.
+        // The reader has closed the pipe.
         io::ErrorKind::BrokenPipe => Failure::Told,
         _ => Failure::Failed(format!("standard output: {error}")),
     }

@@ -1,4 +1,4 @@
-//! Options that say what to ask.
+//! Options of the load.
 
 mod parse;
 
@@ -250,7 +250,7 @@ impl LoadArgs {
         set(&mut truth.timeout_secs, self.timeout);
         truth.misses_fail |= self.misses_fail;
         if let Some(file) = &self.trace {
-            // A trace is played to its end, and its keys are not ours to store beforehand.
+            // A trace is played to its end, and its keys cannot be stored beforehand.
             scenario.until.trace_ends = self.secs.is_none() && self.requests.is_none();
             scenario.fill = self.fill;
             let is_kv = [".kv", ".kv.xz"].iter().any(|ending| file.ends_with(ending));

@@ -1,4 +1,4 @@
-//! Agents, and the collector that tells them what to ask.
+//! Agents, and their collector.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Options that say where the results go.
+//! Options of the output.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -37,7 +37,7 @@ pub(crate) struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// Writes the files that were asked for.
+    /// Writes the requested files.
     pub(super) fn write_files(&self, outcome: &Outcome) -> Result<(), Failure> {
         write(self.json.as_deref(), |out| write_json(&report::json(outcome), out))?;
         write(self.csv.as_deref(), |out| report::csv(outcome, out))?;
@@ -48,7 +48,7 @@ impl OutputArgs {
     }
 }
 
-/// Makes a file, if one is asked for.
+/// Creates a file, if one is requested.
 pub(super) fn write(
     path: Option<&Path>,
     content: impl FnOnce(&mut dyn Write) -> io::Result<()>,

@@ -108,7 +108,7 @@ pub(super) fn search(search: &Search, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Three digits at least, no more than anybody reads.
+/// At least three digits, and not many more.
 fn figure(figure: f64) -> String {
     match figure.abs() {
         size if size >= 1000.0 => units::count(figure.round() as u64),

@@ -1,4 +1,4 @@
-//! Several servers, several loads: compare, sweep, search.
+//! Comparisons of several servers or loads: compare, sweep, search.
 
 use clap::Args;
 use larder_bench::compare::{self, Comparison};
@@ -188,7 +188,7 @@ fn write_all(
     write(output.html.as_deref(), |out| out.write_all(page().as_bytes()))
 }
 
-/// Before anything is measured: what could not be written at the end.
+/// Before the measurement: fails if the results could not be written.
 fn check_files(output: &OutputArgs) -> Result<(), Failure> {
     let files = [("--csv", &output.csv), ("--hdr", &output.hdr)];
     match files.iter().find(|(_, file)| file.is_some()) {

@@ -1,8 +1,8 @@
-//! Features that show in what is answered to a few lines.
+//! Features that a few lines and their replies show.
 //!
-//! In requests `KEY` stands for a key of the try's own, `LONG` for one of 250 bytes, and at a `~` the next answer is
-//! waited for. A dump may begin with `OK` or not. In answers `*` stands for any rest of a line, `...` for lines up to
-//! the next that is given, `WAIT` for time that passes.
+//! In requests `KEY` is a key of this try, `LONG` one of 250 bytes, and `~` waits for the next reply. A dump may begin
+//! with `OK` or not. In replies `*` is any rest of a line, `...` any lines up to the next given one, and `WAIT` lets
+//! time pass.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::{Feature, Finding, Subject};
 use crate::Failure;
 use crate::wire::Wire;
 
-/// Group, feature, requests, the lines that must come.
+/// Group, feature, requests, expected lines.
 type Script = (&'static str, &'static str, &'static str, &'static [&'static str]);
 
 pub(super) fn features(flush: bool) -> Vec<Feature> {
@@ -199,7 +199,7 @@ const SCRIPTS: &[Script] = &[
 const FLUSH_SCRIPTS: &[Script] =
     &[("text", "flush_all", "set KEY 0 60 1\na\nflush_all\nget KEY\n", &["STORED", "OK", "END"])];
 
-/// Says the requests, on a connection of its own, and compares.
+/// Sends the requests on a new connection, and compares the replies.
 fn play(subject: &Subject, requests: &str, answers: &[&str]) -> Result<Finding, Failure> {
     let key = subject.key();
     let finding = converse(subject, &key, requests, answers);
@@ -216,7 +216,7 @@ fn converse(subject: &Subject, key: &str, requests: &str, answers: &[&str]) -> R
     let mut answers = answers.iter().map(|answer| fill(answer));
     for part in fill(requests).split_inclusive('~') {
         wire.send(part.trim_end_matches('~').replace('\n', "\r\n").as_bytes())?;
-        // A dump of keys may not come in one piece with anything else.
+        // A dump of keys may not be pipelined with anything else.
         if part.ends_with('~')
             && let Some(wrong) = mismatch(&mut wire, &mut answers)?
         {
@@ -231,7 +231,7 @@ fn converse(subject: &Subject, key: &str, requests: &str, answers: &[&str]) -> R
     Ok(Finding::yes(""))
 }
 
-/// Reads what the next answer is about; what has come instead of it, if anything has.
+/// Reads the next reply. Returns an unexpected one.
 fn mismatch(wire: &mut Wire, answers: &mut impl Iterator<Item = String>) -> Result<Option<String>, Failure> {
     let mut line = Vec::new();
     let Some(answer) = answers.next() else { return Ok(None) };
@@ -259,5 +259,5 @@ fn mismatch(wire: &mut Wire, answers: &mut impl Iterator<Item = String>) -> Resu
     }
 }
 
-/// By then an item of two seconds has expired, whenever the server's clock ticks.
+/// After this an item with a TTL of two seconds has expired, whenever the server's clock ticks.
 const EXPIRY: Duration = Duration::from_millis(3_200);

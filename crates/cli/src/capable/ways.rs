@@ -1,4 +1,4 @@
-//! UDP, TLS, logins, and how large a value may be.
+//! UDP, TLS, logins, and the greatest size of a value.
 
 use std::io::{Read as _, Write as _};
 use std::net::{ToSocketAddrs as _, UdpSocket};
@@ -27,7 +27,7 @@ pub(super) fn features() -> Vec<Feature> {
 const VALUES: [(&str, usize); 4] =
     [("512 KiB", 512 << 10), ("1 MiB", 1 << 20), ("8 MiB", 8 << 20), ("64 MiB", 64 << 20)];
 
-/// The port is that of TCP.
+/// The port is the TCP port.
 fn udp(subject: &Subject) -> Result<Finding, Failure> {
     let Address::Inet { host, port } = &subject.address else { return Ok(Finding::no("a unix socket")) };
     let refuse = |error: std::io::Error| Failure::of_io(&subject.address, &error);
@@ -68,7 +68,7 @@ fn without_login(subject: &Subject) -> Result<Finding, Failure> {
     Ok(if line == b"END" { Finding::yes("") } else { Finding::no(note) })
 }
 
-/// Asks for the mechanisms: memcached, doc/protocol-binary.txt and its wiki, "SASLAuthProtocol", opcode 0x20.
+/// Requests the mechanisms: memcached, doc/protocol-binary.txt and its wiki, "SASLAuthProtocol", opcode 0x20.
 fn sasl(subject: &Subject) -> Result<Finding, Failure> {
     const HEADER_BYTES: usize = 24;
     let tls = subject.target.tls()?;

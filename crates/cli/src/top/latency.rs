@@ -1,13 +1,13 @@
-//! How long requests took, as larderd tells by `stats latency` (docs/statistics.md). memcached does not tell.
+//! Service times of larderd's `stats latency` (docs/statistics.md). memcached has none.
 
 use std::collections::BTreeMap;
 
-/// Counts of requests, of all kinds and by all transports, by the greatest duration of their bucket in nanoseconds.
+/// Numbers of requests of all kinds over all transports, by the upper bound of their bucket in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Latency(BTreeMap<u64, u64>);
 
 impl Latency {
-    /// What a server said; `None` if it said nothing that can be understood.
+    /// Parses a server's statistics; `None` if it has none of these.
     pub(super) fn read(stats: &[(String, String)]) -> Option<Self> {
         let mut counts = BTreeMap::new();
         let buckets = stats.iter().filter(|(name, _)| name.ends_with(":buckets"));
@@ -18,7 +18,7 @@ impl Latency {
         (!counts.is_empty()).then_some(Self(counts))
     }
 
-    /// What was counted since an earlier look. A count that went back began anew with the server.
+    /// The counts since an earlier sample. If a count went down, the server was restarted.
     pub(super) fn since(&self, earlier: &Self) -> Self {
         let grown = |(bound_nanos, now): (&u64, &u64)| {
             let then = earlier.0.get(bound_nanos).copied().unwrap_or(0);
@@ -59,7 +59,7 @@ mod tests {
             [1.0, 1.0, 9.0, 50.0].map(Some)
         );
         assert_eq!(before.since(&before).quantile_micros(0.5), None);
-        // Started anew in between.
+        // Restarted in between.
         assert_eq!(look("1000=3", "1000=0").since(&after).quantile_micros(1.0), Some(1.0));
         assert_eq!(Latency::read(&[]), None);
     }

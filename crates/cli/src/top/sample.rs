@@ -1,4 +1,4 @@
-//! What a server says of itself, and the rates between two times.
+//! Statistics of a server, and rates between two samples.
 
 use std::collections::HashMap;
 use std::thread;
@@ -10,7 +10,7 @@ use super::latency::Latency;
 use crate::Failure;
 use crate::target::Target;
 
-/// Servers that are looked at together.
+/// Servers that are sampled together.
 pub(super) struct Fleet {
     members: Vec<Member>,
 }
@@ -21,14 +21,14 @@ struct Member {
     before: Option<Sample>,
 }
 
-/// What a server said at one time.
+/// Statistics of a server at one time.
 struct Sample {
     at: Instant,
     stats: HashMap<String, String>,
     latency: Option<Latency>,
 }
 
-/// A server between two looks. Per second, unless it says otherwise.
+/// A server between two samples. Per second, unless the field says otherwise.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rates {
     pub server: String,
@@ -37,7 +37,7 @@ pub(super) struct Rates {
     pub trouble: Option<String>,
     pub gets: f64,
     pub sets: f64,
-    /// 0 to 1; `None`: nobody asked.
+    /// 0 to 1; `None`: no gets.
     pub hit_ratio: Option<f64>,
     pub evictions: f64,
     pub read_bytes: f64,
@@ -46,10 +46,10 @@ pub(super) struct Rates {
     pub items: u64,
     pub used_bytes: u64,
     pub limit_bytes: u64,
-    /// How long requests took in the server, half of them and 99 of 100; `None`: it does not say, or there were none.
+    /// Median and 99th percentile of service times; `None`: not reported, or no requests.
     pub p50_micros: Option<f64>,
     pub p99_micros: Option<f64>,
-    /// How long `stats` took to be answered, over a connection that was open.
+    /// Time until `stats` was answered, over an open connection.
     pub answer_millis: f64,
 }
 
@@ -62,8 +62,8 @@ impl Fleet {
         Ok(Self { members: target.servers()?.iter().map(member).collect::<Result<_, _>>()? })
     }
 
-    /// Asks all of them at the same time: one that hangs holds nobody up for longer than the timeout. At the first look
-    /// there are no rates.
+    /// Samples all servers at the same time: one that hangs delays the others for the timeout at most. The first sample
+    /// has no rates.
     pub(super) fn look(&mut self) -> Vec<Rates> {
         thread::scope(|scope| {
             let looks: Vec<_> = self.members.iter_mut().map(|member| scope.spawn(|| member.look())).collect();
@@ -97,7 +97,7 @@ impl Member {
 }
 
 impl Member {
-    /// What a server tells that tells more than memcached.
+    /// Statistics that larderd has and memcached does not.
     fn latency(&mut self) -> Option<Latency> {
         let (_, stats) = self.client.stats("latency").pop()?;
         Latency::read(&stats.ok()?)
@@ -111,7 +111,7 @@ impl Sample {
 
     fn rates(&self, before: Option<&Self>) -> Rates {
         let secs = before.map_or(0.0, |before| self.at.duration_since(before.at).as_secs_f64());
-        // A counter that went back was reset, or the server was started anew: it counts from 0.
+        // If a counter went down it was reset, or the server was restarted: then it counts from 0.
         let grown = |name: &str| {
             let (now, then) = (self.number(name), before.map_or(0, |before| before.number(name)));
             now.checked_sub(then).unwrap_or(now)

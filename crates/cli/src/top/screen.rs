@@ -14,10 +14,10 @@ use super::sample::{Fleet, Rates};
 use super::table::{self, Column};
 use crate::Failure;
 
-/// Shows the fleet until somebody has seen enough.
+/// Shows the fleet until the user quits.
 pub(super) fn watch(fleet: &mut Fleet, interval: Duration, sort: Column) -> Result<(), Failure> {
     let refuse = |error: io::Error| Failure::Failed(format!("the terminal: {error}; --once needs none"));
-    // Also makes a panic give the terminal back before it is reported.
+    // Also restores the terminal before a panic is reported.
     let mut terminal = ratatui::try_init().map_err(refuse)?;
     let watched =
         Screen { rates: fleet.look(), sort, is_reversed: false }.run(&mut terminal, fleet, interval);

@@ -61,7 +61,7 @@ impl Column {
         }
     }
 
-    /// Characters that it takes, with a space before it; `names` is what the longest name of a server takes.
+    /// Its width in characters, with a space before it; `names` is the width of the longest server name.
     fn width(self, names: usize) -> usize {
         match self {
             Self::Server => names,
@@ -71,7 +71,7 @@ impl Column {
         }
     }
 
-    /// A text in its place: names to the left, numbers to the right.
+    /// A text in its column: names to the left, numbers to the right.
     pub(super) fn pad(self, text: &str, names: usize) -> String {
         let width = self.width(names);
         match self {
@@ -103,7 +103,7 @@ impl Column {
         }
     }
 
-    /// The largest first; names from a to z.
+    /// Largest first; names from a to z.
     fn compare(self, a: &Rates, b: &Rates) -> Ordering {
         let key = |rates: &Rates| match self {
             Self::Server => 0.0,
@@ -131,7 +131,7 @@ pub(super) fn sort(rates: &mut [Rates], by: Column, is_reversed: bool) {
     }
 }
 
-/// The columns that have room in so many characters; what is said by the order of the rows is among them.
+/// The columns that fit into so many characters. The one that the rows are sorted by is among them.
 pub(super) fn fitting(width: usize, names: usize, sort: Column) -> Vec<Column> {
     let mut columns = Column::ALL.to_vec();
     for spare in SPARE_FIRST {
@@ -146,7 +146,7 @@ pub(super) fn fitting(width: usize, names: usize, sort: Column) -> Vec<Column> {
     columns
 }
 
-/// Characters of the longest name.
+/// Width of the longest name.
 pub(super) fn names(rates: &[Rates]) -> usize {
     let names = rates.iter().map(|server| server.server.chars().count());
     names.chain([Column::Server.heading().len()]).max().unwrap_or_default()
@@ -193,7 +193,7 @@ fn micros(micros: Option<f64>) -> String {
     }
 }
 
-/// What goes first where there is little room.
+/// Columns by importance, where there is little space.
 const SPARE_FIRST: [Column; 11] = [
     Column::In,
     Column::Out,

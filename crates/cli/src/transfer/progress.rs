@@ -1,4 +1,4 @@
-//! How far it is, on standard error, where that is a terminal.
+//! Progress bars on standard error, if that is a terminal.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn bar(total: Option<u64>, quiet: bool, known: &str, unknown: &str) -> ProgressB
     let draw = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr_with_hz(5) };
     let bar = ProgressBar::with_draw_target(total, draw);
     let style = ProgressStyle::with_template(if total.is_some() { known } else { unknown });
-    // The templates are ours: if one were wrong, the usual bar would do.
+    // The templates are constant: if one were wrong, the default bar would be shown.
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.enable_steady_tick(Duration::from_secs(1));
     bar

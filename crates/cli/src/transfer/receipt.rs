@@ -1,6 +1,6 @@
-//! What `larder dump --to` has moved, in a file: so that it can go on after an interruption.
+//! The file of `larder dump --to` with the keys moved so far, to continue after an interruption.
 //!
-//! `larder-progress 1 SERVERS`, then a line for each key that was stored there, written as in a dump.
+//! `larder-progress 1 SERVERS`, then a line for each key that was stored there, in the format of a dump.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, BufWriter, Seek as _, SeekFrom, Write as _};
@@ -10,15 +10,15 @@ use super::record::{read_key, write_key};
 use super::resume::Kept;
 use crate::Failure;
 
-/// The file while items are moved.
+/// The file while items are being moved.
 pub(crate) struct Receipt {
     path: PathBuf,
     out: BufWriter<File>,
 }
 
 impl Receipt {
-    /// Opens the file, with what it has already; or begins one. `servers` are those that the items go to. Errors: it
-    /// tells of other servers, or is something else.
+    /// Opens the file with its keys, or creates it. `servers` are the new servers. Errors: it is for other servers, or
+    /// is another kind of file.
     pub(crate) fn open(path: &Path, servers: &str) -> Result<(Self, Kept), Failure> {
         let refuse = |error: io::Error| Failure::Failed(format!("{}: {error}", path.display()));
         let mut options = OpenOptions::new();
@@ -28,7 +28,7 @@ impl Receipt {
         Ok((receipt, kept))
     }
 
-    /// Notes keys that have been stored. They are in the file when it returns.
+    /// Records keys that have been stored. They are in the file when this returns.
     pub(crate) fn note<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) -> Result<(), Failure> {
         for key in keys {
             let written = write_key(&mut self.out, key).and_then(|()| self.out.write_all(b"\n"));
@@ -37,12 +37,12 @@ impl Receipt {
         self.out.flush().map_err(|error| self.refuse(&error))
     }
 
-    /// All has been moved: nobody will want to go on.
+    /// Removes the file: all items have been moved.
     pub(crate) fn discard(self) -> Result<(), Failure> {
         fs::remove_file(&self.path).map_err(|error| self.refuse(&error))
     }
 
-    /// Reads what is there, cuts off a line that is not whole, and begins a file that is empty.
+    /// Reads the file, removes an incomplete line, and begins an empty file.
     fn read(&mut self, servers: &str) -> Result<Kept, Failure> {
         let mut kept = Kept::nothing();
         let heading = format!("{HEADING}{servers}");
@@ -65,7 +65,7 @@ impl Receipt {
             }
             whole_bytes += bytes as u64;
         }
-        // A heading that was cut is no reason to overwrite something else.
+        // A file with an incomplete heading may be something else, so it is not overwritten.
         if whole_bytes == 0 && !heading.as_bytes().starts_with(&line) {
             return Err(self.malformed());
         }

@@ -1,4 +1,4 @@
-//! An item on its way, and the file that holds many: see docs/tools.md, "The form of a dump".
+//! An item of a dump, and the format of dumps: see docs/tools.md, "The format of a dump".
 
 use std::io::{self, BufRead, Read as _, Write};
 
@@ -25,7 +25,7 @@ impl<W: Write> Writer<W> {
         Ok(Self { out, records: 0 })
     }
 
-    /// Goes on with one that has so many records.
+    /// Continues a dump with so many records.
     pub(crate) fn go_on(out: W, records: u64) -> Self {
         Self { out, records }
     }
@@ -40,7 +40,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Says that there is no more. The number of records.
+    /// Writes the end of the dump. Returns the number of records.
     pub(crate) fn end(mut self) -> io::Result<u64> {
         writeln!(self.out, "end {}", self.records)?;
         self.out.flush()?;
@@ -52,19 +52,19 @@ impl<W: Write> Writer<W> {
 pub(crate) struct Reader<R> {
     input: R,
     line: Vec<u8>,
-    /// Where the last whole record ends.
+    /// The end of the last complete record.
     pub position_bytes: u64,
     pub records: u64,
-    /// The dump says that it is complete.
+    /// The dump has its last line.
     pub is_complete: bool,
 }
 
-/// Why a dump cannot be read on.
+/// Why a dump cannot be read.
 #[derive(Debug)]
 pub(crate) enum Unreadable {
-    /// It ends in the middle of a record, or behind one without saying that it is complete.
+    /// It ends within a record, or without the last line.
     Cut,
-    /// It is no dump, or a broken one.
+    /// It is not a dump, or is damaged.
     Malformed(String),
     Io(io::Error),
 }
@@ -120,7 +120,7 @@ impl<R: BufRead> Reader<R> {
     }
 }
 
-/// A key as in memcached's `lru_crawler metadump`: what is not a letter, a digit or one of `-._~` as `%` and two
+/// A key as in memcached's `lru_crawler metadump`: each byte but letters, digits and `-._~` is written as `%` and two
 /// hexadecimal digits.
 pub(crate) fn write_key(out: &mut impl Write, key: &[u8]) -> io::Result<()> {
     for byte in key {
@@ -132,7 +132,7 @@ pub(crate) fn write_key(out: &mut impl Write, key: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The key that is written so; `None`: none is.
+/// Parses a key in this form; `None`: it is none.
 pub(crate) fn read_key(text: &str) -> Option<Vec<u8>> {
     let mut parts = text.split('%');
     let mut key = parts.next()?.as_bytes().to_vec();
@@ -159,7 +159,7 @@ const HEADING: &[u8] = b"larder-dump 1\n";
 const KEY_BYTES_MAX: usize = 250;
 /// A key of which every byte is escaped, and three numbers.
 const LINE_BYTES_MAX: u64 = 1024;
-/// The largest item that memcached can be told to take (`-I 1g`).
+/// The largest item that memcached can be configured for (`-I 1g`).
 const VALUE_BYTES_MAX: u64 = 1 << 30;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What an interrupted dump has done already: the keys that a file has, so that a dump can go on behind it.
+//! The keys in the file of an interrupted dump, so that the dump can continue.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -10,7 +10,7 @@ use siphasher::sip128::SipHasher13;
 use super::record::{Reader, Unreadable};
 use crate::Failure;
 
-/// The keys that need not be asked for again. Holds 16 bytes for each.
+/// The keys that need not be requested again. Takes 16 bytes for each.
 pub(crate) struct Kept {
     secrets: (u64, u64),
     fingerprints: HashSet<u128>,
@@ -19,13 +19,13 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Of a dump that begins.
+    /// For a new dump.
     pub(crate) fn nothing() -> Self {
         let secret = || RandomState::new().hash_one(0);
         Self { secrets: (secret(), secret()), fingerprints: HashSet::new(), records: 0, is_complete: false }
     }
 
-    /// Reads a file, cuts off a record that is not whole, and leaves the file so that the next can be written.
+    /// Reads a file, removes an incomplete record, and leaves the file at the position for the next one.
     pub(crate) fn read(name: &str, file: &mut File) -> Result<Self, Failure> {
         let refuse = |unreadable| match unreadable {
             Unreadable::Malformed(why) => Failure::Data(format!("{name}: {why}")),
@@ -53,12 +53,12 @@ impl Kept {
         self.records += 1;
     }
 
-    /// Whether this key is one of them.
+    /// True if this key is one of them.
     pub(crate) fn has(&self, key: &[u8]) -> bool {
         !self.fingerprints.is_empty() && self.fingerprints.contains(&self.fingerprint(key))
     }
 
-    /// 128 bits, keyed: that two keys share one is not to be expected, even if somebody wanted it.
+    /// 128 bits, with a secret key: a collision is not expected, even if a client tries to make one.
     fn fingerprint(&self, key: &[u8]) -> u128 {
         SipHasher13::new_with_keys(self.secrets.0, self.secrets.1).hash(key).as_u128()
     }

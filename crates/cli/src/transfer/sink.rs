@@ -1,4 +1,4 @@
-//! Servers that take items: each key goes to the server that it belongs to.
+//! Servers that items are stored on: each key on its server.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -18,43 +18,43 @@ use crate::wire::Wire;
 /// Servers that are being filled.
 pub(crate) struct Sink {
     target: Target,
-    /// Knows which key belongs where.
+    /// Finds the server of a key.
     client: Client,
     mode: Mode,
     doors: HashMap<Address, Endpoint>,
-    /// Where to note what has been stored.
+    /// Where stored keys are recorded.
     receipt: Option<Receipt>,
     pub counts: Counts,
 }
 
-/// What to do with keys that are there.
+/// What to do with existing keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Overwrite,
     Keep,
 }
 
-/// What became of items.
+/// Numbers of items.
 #[derive(Default)]
 pub(crate) struct Counts {
     pub stored: u64,
-    /// Were there already, and have been kept.
+    /// Existed already, and were kept.
     pub kept: u64,
     /// Had expired.
     pub expired: u64,
     /// Were refused.
     pub refused: u64,
-    /// In the servers' words, of the first.
+    /// The server's text for the first of these.
     pub first_refusal: Option<String>,
 }
 
-/// A server, and what has been asked of it without having been answered.
+/// A server, and its requests without a reply.
 struct Endpoint {
     wire: Wire,
     speaks_meta: bool,
     skew_secs: i64,
     request: Vec<u8>,
-    /// Keys of `request`, to name the one that is refused.
+    /// Keys of `request`, to name a refused one.
     keys: Vec<Vec<u8>>,
     line: Vec<u8>,
 }
@@ -69,19 +69,19 @@ impl Sink {
             receipt: None,
             counts: Counts::default(),
         };
-        // All at once: better to fail before anything has been moved.
+        // All at once, to fail before anything has been moved.
         for server in target.servers()? {
             sink.doors.insert(server.address.clone(), Endpoint::open(&sink.target, &server.address)?);
         }
         Ok(sink)
     }
 
-    /// Notes from now on what has been stored.
+    /// Records stored keys from now on.
     pub(crate) fn write_receipt(&mut self, receipt: Receipt) {
         self.receipt = Some(receipt);
     }
 
-    /// Takes an item, which is sent by and by.
+    /// Takes an item. It is sent later, with others.
     pub(crate) fn store(&mut self, record: &Record) -> Result<(), Failure> {
         let server = self.client.server_of(&record.key);
         let door = server.and_then(|server| self.doors.get_mut(&server.address));
@@ -102,12 +102,12 @@ impl Sink {
         Ok(())
     }
 
-    /// Sends what is left. All that was taken has been answered then.
+    /// Sends the rest. All items have been answered then.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         self.doors.values_mut().try_for_each(|door| door.send(&mut self.counts, self.receipt.as_mut()))
     }
 
-    /// Ends what was noted: there is nothing left to be stored.
+    /// Ends the recording: all items have been stored.
     pub(crate) fn finish(mut self) -> Result<Counts, Failure> {
         self.flush()?;
         self.receipt.map_or(Ok(()), Receipt::discard)?;
@@ -128,13 +128,13 @@ impl Endpoint {
         })
     }
 
-    /// Appends a request; false if there is none for this key.
+    /// Appends a request; false if this key cannot be requested.
     fn request(&mut self, record: &Record, mode: Mode) -> bool {
         let Record { key, client_flags, expires_at_secs, value } = record;
         let exptime = match expires_at_secs {
             0 => 0,
-            // As a moment, so that not a second is lost however long it takes.
-            // Servers read 32 bits with a sign: what is later would be past.
+            // As an absolute time, so that the expiry stays exact.
+            // Servers read 32 signed bits: a later time would be in the past.
             moment_secs => (moment_secs + self.skew_secs).min(i32::MAX.into()),
         };
         let is_text = key.iter().all(|byte| *byte > b' ' && *byte != 0x7f);
@@ -157,7 +157,7 @@ impl Endpoint {
         true
     }
 
-    /// Sends, and reads the answers: each is a short line, so they find room however late they are read.
+    /// Sends, and reads the replies: short lines, which fit into the buffers even if they are read late.
     fn send(&mut self, counts: &mut Counts, receipt: Option<&mut Receipt>) -> Result<(), Failure> {
         self.wire.send(&self.request)?;
         self.request.clear();
@@ -174,7 +174,7 @@ impl Endpoint {
                     counts.kept += 1;
                     stored.push(key);
                 }
-                // The only refusals after which a server has read the value, and is ready for the next request.
+                // Only after these errors the server has read the value, and is ready for the next request.
                 line if line.starts_with(b"SERVER_ERROR") => {
                     let (address, line) = (self.wire.address(), line.escape_ascii());
                     counts.refuse(&format!("{address}: {}: {line}", key.escape_ascii()));

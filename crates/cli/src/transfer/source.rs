@@ -1,8 +1,8 @@
 //! A server's items, read while it serves.
 //!
-//! First the server lists its keys (`lru_crawler metadump`), then they are asked for, some at a time. While its list is
-//! read slowly memcached keeps locks, so the list waits in a temporary file: larger than memory, perhaps. Where the
-//! server has the meta protocol, value, flags and time to live are of one moment; else the time to live is that of the
+//! First the server lists its keys (`lru_crawler metadump`); then they are requested in batches. memcached holds locks
+//! while its list is read slowly, so the list is saved in a temporary file, which may be larger than memory. With the
+//! meta protocol value, flags and time to live are read at the same time; otherwise the time to live is that of the
 //! list.
 
 use std::fs::{self, File, OpenOptions};
@@ -23,7 +23,7 @@ use crate::target::Target;
 use crate::ttl::unix_now_secs;
 use crate::wire::Wire;
 
-/// A walk over all items of a server.
+/// A dump of all items of a server.
 pub(crate) struct Source {
     listing: BufReader<File>,
     items: Wire,
@@ -34,18 +34,18 @@ pub(crate) struct Source {
     line: Vec<u8>,
     batch: Vec<Listed>,
     request: Vec<u8>,
-    /// Keys that were listed and had gone when their items were asked for.
+    /// Listed keys whose items had disappeared when they were requested.
     pub gone: u64,
-    /// Keys that only the meta protocol can ask for, of a server without it.
+    /// Keys that need the meta protocol, on a server without it.
     pub unaskable: u64,
 }
 
-/// A key, as it is listed.
+/// A listed key.
 struct Listed {
     key: Vec<u8>,
     /// By our clock; 0: never.
     expires_at_secs: i64,
-    /// With what belongs to it in the server's memory.
+    /// With the server's overhead.
     item_bytes: u64,
 }
 
@@ -68,8 +68,8 @@ impl Source {
         })
     }
 
-    /// Reads some items; false if there are no more. Keys for which `is_wanted` says no are passed over. Holds in
-    /// memory what is in a batch: a hundred items or a megabyte, or one item that is larger.
+    /// Reads some items; false if there are no more. Skips keys for which `is_wanted` returns false. Has one batch in
+    /// memory: a hundred items or a megabyte, or one larger item.
     pub(crate) fn read(
         &mut self,
         is_wanted: &mut dyn FnMut(&[u8]) -> bool,
@@ -180,8 +180,8 @@ impl Source {
 }
 
 impl Listed {
-    /// `key=foo exp=1700000000 la=1699999000 cas=5 fetch=no cls=1 size=63`, of which larder needs the key, and `exp`
-    /// (-1: never).
+    /// `key=foo exp=1700000000 la=1699999000 cas=5 fetch=no cls=1 size=63`, of which the key and `exp` (-1: never) are
+    /// needed.
     fn read(line: &str) -> Option<Self> {
         let word = |name: &str| line.split(' ').find_map(|word| word.strip_prefix(name));
         let expires_at_secs = word("exp=")?.parse::<i64>().ok()?;
@@ -193,7 +193,7 @@ impl Listed {
     }
 }
 
-/// When an item expires: what the list said, to the second, unless the item has been changed since.
+/// The expiry of an item: that of the list, exact to the second, unless the item has changed since.
 fn expiry(listed_secs: i64, ttl_secs: i64) -> i64 {
     if ttl_secs < 0 {
         return 0;
@@ -202,8 +202,8 @@ fn expiry(listed_secs: i64, ttl_secs: i64) -> i64 {
     if (listed_secs - told_secs).abs() <= 2 { listed_secs } else { told_secs }
 }
 
-/// Lists the keys, when nobody else does so. By the hash table, where the server can: a walk over the LRU can miss
-/// what moves while it is under way, and reading moves items.
+/// Lists the keys, once no other client does so. By the hash table where the server supports it: a walk of the LRU can
+/// miss items that move meanwhile, and reading moves items.
 fn list(target: &Target, address: &Address) -> Result<BufReader<File>, Failure> {
     let deadline = Instant::now() + BUSY_MAX;
     let mut walk = "hash";
@@ -212,7 +212,7 @@ fn list(target: &Target, address: &Address) -> Result<BufReader<File>, Failure> 
         wire.send(format!("lru_crawler metadump {walk}\r\n").as_bytes())?;
         let mut first = Vec::new();
         wire.line(&mut first)?;
-        // memcached 1.6.45 and larderd say so before they begin, memcached 1.6.18 does not.
+        // memcached 1.6.45 and larderd send this before they begin, memcached 1.6.18 does not.
         if first == b"OK" {
             wire.line(&mut first)?;
         }
@@ -235,7 +235,7 @@ fn list(target: &Target, address: &Address) -> Result<BufReader<File>, Failure> 
     }
 }
 
-/// Reads a list to its end, as fast as it comes.
+/// Reads a list to its end as fast as possible.
 fn spool(mut wire: Wire, first: Vec<u8>) -> Result<BufReader<File>, Failure> {
     let mut spool = BufWriter::new(unnamed_file().map_err(|error| cannot_spool(&error))?);
     let mut line = first;
@@ -248,7 +248,7 @@ fn spool(mut wire: Wire, first: Vec<u8>) -> Result<BufReader<File>, Failure> {
     Ok(BufReader::new(file))
 }
 
-/// A file for ourselves alone, gone when it is closed.
+/// A private file that is deleted when it is closed.
 fn unnamed_file() -> io::Result<File> {
     let path =
         env::temp_dir().join(format!("larder-keys-{}-{:x}", process::id(), RandomState::new().hash_one(0)));
@@ -261,12 +261,12 @@ fn cannot_spool(error: &io::Error) -> Failure {
     Failure::Failed(format!("the list of keys in {}: {error}", env::temp_dir().display()))
 }
 
-/// Whether the text protocol can say this key.
+/// True if the text protocol can transfer this key.
 fn is_text(key: &[u8]) -> bool {
     key.iter().all(|byte| *byte > b' ' && *byte != 0x7f)
 }
 
 const BATCH_KEYS_MAX: usize = 100;
 const BATCH_BYTES_MAX: u64 = 1 << 20;
-/// How long somebody else's list is waited for.
+/// How long to wait while another client lists keys.
 const BUSY_MAX: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! How a client is to be.
+//! Settings of a client.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::codec::Protocol;
 use crate::ring::Ring;
 use crate::{Distribution, Login, Server, Servers, Tls};
 
-/// Says how a [`Client`] is to be.
+/// Builds a [`Client`].
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     servers: Vec<Server>,
@@ -15,7 +15,7 @@ pub struct Builder {
     settings: Settings,
 }
 
-/// How to reach any server.
+/// Settings for all servers.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub protocol: Protocol,
@@ -38,65 +38,65 @@ impl Default for Settings {
 }
 
 impl Builder {
-    /// One more server.
+    /// Adds a server.
     #[must_use]
     pub fn server(mut self, server: impl Into<Server>) -> Self {
         self.servers.push(server.into());
         self
     }
 
-    /// More servers.
+    /// Adds servers.
     #[must_use]
     pub fn servers(mut self, servers: Servers) -> Self {
         self.servers.extend(servers.0);
         self
     }
 
-    /// How keys are spread over the servers: [`Distribution::Modula`], unless said otherwise.
+    /// Sets how keys are distributed over the servers. Default: [`Distribution::Modula`].
     #[must_use]
     pub fn distribution(mut self, distribution: Distribution) -> Self {
         self.distribution = distribution;
         self
     }
 
-    /// What is spoken: [`Protocol::Text`], unless said otherwise.
+    /// Sets the protocol. Default: [`Protocol::Text`].
     #[must_use]
     pub fn protocol(mut self, protocol: Protocol) -> Self {
         self.settings.protocol = protocol;
         self
     }
 
-    /// How long a request may take, from sending it to the last byte of its answer: 5 seconds, unless said otherwise.
-    /// `None`: any time.
+    /// Limits the time of a request, from sending it to the last byte of its reply. Default: 5 seconds. `None`: no
+    /// limit.
     #[must_use]
     pub fn timeout(mut self, timeout: Option<Duration>) -> Self {
         self.settings.timeout = timeout;
         self
     }
 
-    /// How long connecting may take, and each step of a TLS handshake: 4 seconds, unless said otherwise. `None`: as
-    /// long as the system tries.
+    /// Limits the time for connecting, and for each step of a TLS handshake. Default: 4 seconds. `None`: the system's
+    /// limit.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Option<Duration>) -> Self {
         self.settings.connect_timeout = timeout;
         self
     }
 
-    /// Speak TLS.
+    /// Enables TLS.
     #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
         self.settings.tls = Some(tls);
         self
     }
 
-    /// Log in on every connection.
+    /// Sets a login for every connection.
     #[must_use]
     pub fn login(mut self, login: Login) -> Self {
         self.settings.login = Some(login);
         self
     }
 
-    /// The client. It connects when it first has to.
+    /// Builds the client. It connects at the first request.
     pub fn build(self) -> Client {
         Client {
             ring: Ring::new(&self.servers, self.distribution),

@@ -1,4 +1,4 @@
-//! A connection that asks and waits.
+//! A connection that sends requests and waits for replies.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -7,20 +7,20 @@ use super::builder::Settings;
 use crate::codec::{Event, Pipeline};
 use crate::{Address, Error, Stream};
 
-/// A connection. After an error nothing can be asked on it any more: drop it.
+/// A connection. After an error it cannot be used any more: drop it.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: Stream,
     pipeline: Pipeline<()>,
     output: Vec<u8>,
-    /// Answers that are not complete.
+    /// Incomplete replies.
     input: Vec<u8>,
-    /// For a request with its answer.
+    /// For a request and its reply.
     timeout: Option<Duration>,
     deadline: Option<Instant>,
-    /// Something has come since the last request was sent.
+    /// Something has arrived since the last request was sent.
     has_read: bool,
-    /// What the socket waits at most.
+    /// The socket's current timeout.
     patience: Option<Duration>,
 }
 
@@ -29,7 +29,7 @@ impl Connection {
     pub(super) fn open(address: &Address, settings: &Settings) -> Result<Self, Error> {
         let mut stream = Stream::connect(address, settings.tls.as_ref(), settings.connect_timeout)
             .map_err(Error::Connect)?;
-        // The system takes no 0.
+        // The system accepts no 0.
         let timeout = settings.timeout.map(|timeout| timeout.max(TIMEOUT_MIN));
         stream.set_timeout(timeout).map_err(Error::Connect)?;
         if let Some(login) = &settings.login {
@@ -47,12 +47,12 @@ impl Connection {
         })
     }
 
-    /// Whether it can be used again: the server has neither closed it nor said anything while nothing was asked.
+    /// True if it can be used again: the server has neither closed it nor sent anything meanwhile.
     pub(super) fn is_silent(&mut self) -> bool {
         self.stream.is_silent()
     }
 
-    /// Sends requests. The time for their answers begins.
+    /// Sends requests. The time for their replies begins.
     pub(super) fn send(
         &mut self,
         request: impl FnOnce(&mut Pipeline<()>, &mut Vec<u8>),
@@ -75,7 +75,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Receives until everything that was sent is answered.
+    /// Receives until all requests are answered.
     pub(super) fn receive(&mut self, mut take: impl FnMut(Event<'_, ()>)) -> Result<(), Error> {
         while !self.pipeline.is_empty() {
             self.read()?;
@@ -90,13 +90,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads until there is enough to go on.
+    /// Reads until there are enough bytes to continue.
     fn read(&mut self) -> Result<(), Error> {
         let needed = self.pipeline.needed_bytes().max(self.input.len() + 1);
         while self.input.len() < needed {
             self.hurry()?;
             let start = self.input.len();
-            // What a large value still lacks, but not at once: the server has only announced it.
+            // The rest of a large value, but not all at once: the server has only announced it.
             let room = (needed - start).clamp(READ_BYTES, READ_BYTES_MAX);
             self.input.resize(start + room, 0);
             let read = self.stream.read(&mut self.input[start..]);
@@ -109,8 +109,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Lets the socket wait no longer than what is left of the time. Costs system calls, so it is not done before the
-    /// first read, nor for a small difference.
+    /// Shortens the socket's timeout to the time that is left. This costs system calls, so it is skipped before the
+    /// first read and for a small difference.
     fn hurry(&mut self) -> Result<(), Error> {
         let Some(deadline) = self.deadline.filter(|_| self.has_read) else { return Ok(()) };
         let left = deadline.saturating_duration_since(Instant::now());
@@ -132,11 +132,11 @@ impl Connection {
     }
 }
 
-/// The shortest time that a socket waits.
+/// The shortest timeout of the socket.
 const TIMEOUT_MIN: Duration = Duration::from_millis(1);
-/// Room for a read.
+/// Buffer space for a read.
 const READ_BYTES: usize = 16 << 10;
-/// Room for a read in a large value.
+/// Buffer space for a read of a large value.
 const READ_BYTES_MAX: usize = 1 << 20;
-/// A buffer that has grown larger than this for one answer is given back.
+/// A buffer that a reply has made larger than this is freed.
 const KEPT_BYTES_MAX: usize = 64 << 10;

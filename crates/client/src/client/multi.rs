@@ -1,28 +1,28 @@
-//! Many keys at once, from all their servers at the same time.
+//! Many keys at once, from all their servers in parallel.
 
 use super::{Client, Connection, Item, is_doubtful};
 use crate::codec::{Event, Get, Outcome};
 use crate::{Address, Error};
 
-/// What came of a get of many keys.
+/// The result of a get of many keys.
 #[derive(Debug, Default)]
 pub struct MultiGet {
-    /// One for each key, in their order. `None`: not found, or not known: see `failures`.
+    /// One for each key, in order. `None`: not found, or not known: see `failures`.
     pub items: Vec<Option<Item>>,
-    /// Servers that failed; without an address: a key that is none, or no server at all.
+    /// Servers that failed. Without an address: an invalid key, or no server at all.
     pub failures: Vec<(Option<Address>, Error)>,
 }
 
-/// A server's share of the keys.
+/// The keys of one server.
 struct Share {
     node: usize,
-    /// Places of its keys among all.
+    /// Positions of its keys among all.
     places: Vec<usize>,
-    /// How many of them have been asked for.
+    /// How many of them have been requested.
     asked: usize,
 }
 
-/// Keys that a server has been asked for.
+/// Keys that were requested from a server.
 struct Batch {
     node: usize,
     places: Vec<usize>,
@@ -30,8 +30,8 @@ struct Batch {
 }
 
 impl Client {
-    /// The values of many keys. Every server is asked before the answer of any is read, so that they work at the same
-    /// time. A server that fails does not keep back what the others say.
+    /// Gets the values of many keys. All requests are sent before the first reply is read, so that the servers work in
+    /// parallel. If a server fails, the others' replies are still returned.
     pub fn multi_get<K: AsRef<[u8]>>(&mut self, keys: &[K]) -> MultiGet {
         let mut result = MultiGet::default();
         result.items.resize_with(keys.len(), || None);
@@ -64,8 +64,8 @@ impl Client {
         shares
     }
 
-    /// Asks for as many keys as fit into the buffers on the way: a server may stop to read while nobody reads what it
-    /// writes.
+    /// Requests as many keys as fit into the buffers between client and server: a server may stop reading while nobody
+    /// reads its replies.
     fn ask_for_some<K: AsRef<[u8]>>(
         &mut self,
         keys: &[K],
@@ -117,7 +117,7 @@ impl Client {
     }
 }
 
-/// At least one key of 250 bytes, and less than any system keeps for a socket.
+/// At least one key of 250 bytes, and less than any system's socket buffer.
 const BATCH_BYTES_MAX: usize = 16 << 10;
-/// What a protocol adds to a key: the binary one 24 bytes.
+/// Bytes that a protocol adds to a key: 24 in the binary one.
 const KEY_OVERHEAD_BYTES: usize = 24;

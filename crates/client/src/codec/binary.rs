@@ -1,6 +1,6 @@
 //! The binary protocol. Source: memcached, doc/protocol-binary.txt; [`larder_protocol::binary`] shows the header.
 //!
-//! Every request has a number of its own (its opaque), counted up, by which the answer is known.
+//! Every request has its own number (its opaque), counted up, which identifies the reply.
 
 use larder_protocol::binary::{HEADER_BYTES, REPLY_MAGIC, REQUEST_MAGIC, Status, opcode};
 
@@ -21,7 +21,7 @@ struct Packet<'a> {
     value_bytes: usize,
 }
 
-/// What its answer has to repeat.
+/// The fields that its reply has to repeat.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sent {
     pub opcode: u8,
@@ -49,7 +49,7 @@ impl Packet<'_> {
     }
 }
 
-/// A look-up; quiet ones show their key.
+/// A look-up; a quiet one requests its key as well.
 #[inline]
 pub(super) fn get(output: &mut Vec<u8>, get: &Get<'_>, key: &[u8], opaque: u32, is_quiet: bool) -> Sent {
     let touch = get.exptime.map(|exptime| expiry(exptime).to_be_bytes());
@@ -126,7 +126,7 @@ pub(super) fn flush_all(output: &mut Vec<u8>, delay_secs: u32, opaque: u32, is_q
     Packet { opcode, opaque, extras, ..Packet::default() }.write(output)
 }
 
-/// A request of an opcode and perhaps a key.
+/// A request with an opcode and perhaps a key.
 pub(super) fn plain(output: &mut Vec<u8>, opcode: u8, key: &[u8], opaque: u32) -> Sent {
     Packet { opcode, opaque, key, ..Packet::default() }.write(output)
 }
@@ -142,7 +142,7 @@ pub(super) fn login(output: &mut Vec<u8>, user: &str, password: &str, opaque: u3
     sent
 }
 
-/// The expiry as this protocol writes it: it has no negative times, so one long past takes their place.
+/// The expiry in this protocol. It has no negative times, so a time long past replaces them.
 fn expiry(exptime: i64) -> u32 {
     if exptime < 0 { LONG_PAST } else { exptime.try_into().unwrap_or(u32::MAX - 1) }
 }
@@ -207,12 +207,12 @@ pub(super) fn receive<'i, T>(
     }
 }
 
-/// An answer.
+/// A reply.
 struct Reply<'i> {
-    /// All of it.
+    /// All its bytes.
     packet: &'i [u8],
     opcode: u8,
-    /// `None`: one that this client does not know.
+    /// `None`: unknown to this client.
     status: Option<Status>,
     opaque: u32,
     cas: u64,
@@ -222,7 +222,7 @@ struct Reply<'i> {
 }
 
 impl<'i> Reply<'i> {
-    /// `None`: it has not arrived whole.
+    /// `None`: it has not arrived completely.
     #[inline]
     fn at_head<T>(due: &mut Queue<T>, input: &&'i [u8]) -> Result<Option<Self>, Violation> {
         let Some((header, rest)) = input.split_first_chunk::<HEADER_BYTES>() else {
@@ -257,7 +257,7 @@ impl<'i> Reply<'i> {
         }))
     }
 
-    /// Moves the input behind it.
+    /// Moves the input past it.
     #[inline]
     fn take(&self, input: &mut &'i [u8]) {
         *input = &input[self.packet.len()..];
@@ -267,7 +267,7 @@ impl<'i> Reply<'i> {
         self.status == Some(Status::Success)
     }
 
-    /// Whether it has the form of an answer to what is due, or (`is_inner`) to one of its keys.
+    /// True if it has the form of the expected reply, or (`is_inner`) of a reply to one of its keys.
     fn fits<T>(&self, due: &Due<T>, is_inner: bool) -> bool {
         let opcode = match due.kind {
             Kind::MultiGet if !is_inner => opcode::NOOP,
@@ -305,7 +305,7 @@ impl<'i> Reply<'i> {
                 Kind::Login => Outcome::LoggedIn,
                 Kind::Flush | Kind::Noop | Kind::Stats | Kind::Get | Kind::MultiGet => Outcome::Ok,
             },
-            // The text protocol's words for the same.
+            // The same outcome as in the text protocol.
             (Some(Status::NotStored), Kind::Store { .. })
             | (Some(Status::Exists), Kind::Store { mode: Mode::Add, compares: false })
             | (Some(Status::NotFound), Kind::Store { compares: false, .. }) => Outcome::NotStored,
@@ -317,7 +317,7 @@ impl<'i> Reply<'i> {
         }
     }
 
-    /// Why a quiet request failed; whether it compared is not known any more. `None`: it did not fail.
+    /// Why a quiet request failed. It is no longer known whether it compared. `None`: it did not fail.
     fn outcome_of_quiet(&self) -> Option<Outcome<'i>> {
         let compares = false;
         let kind = match self.opcode {
@@ -348,12 +348,12 @@ impl<'i> Reply<'i> {
     }
 }
 
-/// A change that tells failure alone.
+/// A change that is answered only if it fails.
 fn is_quiet_change(opcode: u8) -> bool {
     matches!(opcode, opcode::SETQ..=opcode::DECRQ | opcode::FLUSHQ..=opcode::PREPENDQ)
 }
 
-/// No answer is larger: values end at 1 GiB.
+/// No reply is larger: values have at most 1 GiB.
 const BODY_BYTES_MAX: usize = (1 << 30) + (1 << 16);
 /// The exptime of incr and decr that creates no item.
 const NEVER_CREATE: u32 = u32::MAX;

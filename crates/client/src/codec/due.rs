@@ -1,45 +1,45 @@
-//! The answers that are due, and the keys they may show.
+//! Expected replies, and the keys that they may contain.
 
 use std::collections::VecDeque;
 
 use super::binary::Sent;
 use super::{Event, Mode, Outcome};
 
-/// Answers in the order in which they have to come.
+/// Expected replies, in order.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
     due: VecDeque<Due<T>>,
     keys: KeyLog,
-    /// With less input than this there is no use in looking again.
+    /// With less input there is nothing to parse.
     pub needed_bytes: usize,
-    /// The get at the front has told its value and is over.
+    /// The get at the front has returned its value and is complete.
     pub is_answered: bool,
-    /// Meta: quiet requests behind the last that is due.
+    /// Meta: quiet requests after the last expected reply.
     quiets: u32,
-    /// Binary: the number of the next request, and the lowest that an answer may still have.
+    /// Binary: the number of the next request, and the lowest that a reply may still have.
     next_opaque: u32,
     lowest_opaque: u32,
 }
 
-/// An answer.
+/// An expected reply.
 #[derive(Debug)]
 pub(super) struct Due<T> {
     pub kind: Kind,
-    /// Keys that have neither been seen nor passed over.
+    /// Keys that have neither been returned nor skipped.
     pub keys_left: u32,
-    /// All keys asked for.
+    /// All requested keys.
     pub keys: u32,
     pub hits: u32,
-    /// Binary. Of a multi-get: the opcode of its keys, and the number of the no-op that ends it; theirs come right
+    /// Binary. For a multi-get: the opcode of its keys, and the number of its final no-op; its keys' numbers come right
     /// before.
     pub sent: Sent,
     /// Meta: quiet requests right before this one that may still fail.
     pub quiets: u32,
-    /// `None`: the answer is of no interest.
+    /// `None`: the reply makes no event, unless it is an error.
     pub tag: Option<T>,
 }
 
-/// What was asked.
+/// The kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Get,
@@ -91,21 +91,20 @@ impl<T> Queue<T> {
         self.due.front_mut()
     }
 
-    /// All its keys have been pushed.
+    /// Adds an expected reply. All its keys have been pushed.
     #[inline]
     pub(super) fn push(&mut self, due: Due<T>) {
         self.due.push_back(Due { keys_left: due.keys, quiets: self.quiets, ..due });
         self.quiets = 0;
     }
 
-    /// A key of the answer that is pushed next.
+    /// Adds a key to the reply that is pushed next.
     #[inline]
     pub(super) fn push_key(&mut self, key: &[u8]) {
         self.keys.push(key);
     }
 
-    /// The answer at the front shows `key`: it is the next of its keys, or one behind that. `false`: it is none of
-    /// them.
+    /// Matches a `key` of the reply at the front with its next key, or one after that. `false`: it is none of them.
     #[inline]
     pub(super) fn find_key(&mut self, key: &[u8]) -> bool {
         let Some(front) = self.due.front_mut() else { return false };
@@ -119,8 +118,8 @@ impl<T> Queue<T> {
         false
     }
 
-    /// The answer at the front is about the key that stands so far from its end, the last being 1. `false`: `shown` is
-    /// another.
+    /// Matches the reply at the front with the key at this distance from its end, the last being 1. `false`: `shown` is
+    /// another key.
     #[inline]
     pub(super) fn find_key_from_end(&mut self, place: u32, shown: Option<&[u8]>) -> bool {
         let Some(front) = self.due.front_mut() else { return false };
@@ -134,7 +133,7 @@ impl<T> Queue<T> {
         shown.is_none_or(|shown| shown == key)
     }
 
-    /// The answer at the front is about its next key, and does not show it.
+    /// Matches the reply at the front, which contains no key, with its next key.
     #[inline]
     pub(super) fn pass_key(&mut self) {
         if let Some(front) = self.due.front_mut().filter(|front| front.keys_left > 0) {
@@ -144,25 +143,25 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Place of the key that was found last among those of the answer at the front.
+    /// Position of the key that was found last among those of the reply at the front.
     #[inline]
     pub(super) fn key_index(&mut self) -> u32 {
         self.front().map_or(0, |get| get.keys - get.keys_left - 1)
     }
 
-    /// How the get at the front ends.
+    /// The outcome of the get at the front.
     #[inline]
     pub(super) fn found(&mut self) -> Option<Outcome<'static>> {
         self.front().map(|get| Outcome::Found { hits: get.hits, keys: get.keys })
     }
 
-    /// The get at the front is over.
+    /// Completes the get at the front.
     #[inline]
     pub(super) fn end_get<'i>(&mut self) -> Option<Event<'i, T>> {
         self.found().and_then(|found| self.done(found))
     }
 
-    /// The answer at the front is complete. `None`: and of no interest.
+    /// Completes the reply at the front. `None`: there is no event.
     #[inline]
     pub(super) fn done<'i>(&mut self, outcome: Outcome<'i>) -> Option<Event<'i, T>> {
         let due = self.due.pop_front()?;
@@ -181,12 +180,12 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Meta: a request that is answered only if it fails.
+    /// Meta: adds a request that is answered only if it fails.
     pub(super) fn push_quiet(&mut self) {
         self.quiets += 1;
     }
 
-    /// Meta: quiet requests that may fail before the answer at the front, or, if none is due, at all.
+    /// Meta: quiet requests that may fail before the reply at the front, or at all if no reply is expected.
     pub(super) fn quiets(&mut self) -> &mut u32 {
         match self.due.front_mut() {
             Some(front) => &mut front.quiets,
@@ -202,8 +201,8 @@ impl<T> Queue<T> {
         opaque
     }
 
-    /// Binary: the quiet request with this number, which stands before the one at the front, failed. `false`: none that
-    /// could.
+    /// Binary: the quiet request with this number, before the one at the front, failed. `false`: there is no such
+    /// request.
     pub(super) fn skip_to_quiet(&mut self, opaque: u32) -> bool {
         let end = match self.due.front() {
             Some(due) if due.kind == Kind::MultiGet => due.sent.opaque.wrapping_sub(due.keys),
@@ -222,11 +221,11 @@ impl<T> Queue<T> {
     }
 }
 
-/// Keys, each after a byte that tells its length, in the order of the requests.
+/// Keys, each after a byte with its length, in the order of the requests.
 #[derive(Debug, Default)]
 struct KeyLog {
     bytes: Vec<u8>,
-    /// Where the first one that is still of interest begins.
+    /// Start of the first key that is still needed.
     start: usize,
 }
 
@@ -237,7 +236,7 @@ impl KeyLog {
             self.bytes.drain(..self.start);
             self.start = 0;
         }
-        // A key has at most 250 bytes, or no server takes it.
+        // Servers refuse keys of more than 250 bytes.
         let key = &key[..key.len().min(u8::MAX.into())];
         self.bytes.push(key.len() as u8);
         self.bytes.extend_from_slice(key);
@@ -258,5 +257,5 @@ impl KeyLog {
     }
 }
 
-/// Keys that are done are cut off when there are so many bytes of them, and no less than of the others.
+/// Used keys are removed when they have at least so many bytes, and at least half of all.
 const COMPACT_BYTES: usize = 64 << 10;

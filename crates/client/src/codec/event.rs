@@ -1,56 +1,56 @@
-//! What comes back.
+//! Events: the meaning of received bytes.
 
 use std::{error, fmt};
 
-/// What a piece of input says. `T` is the tag of a request.
+/// The meaning of a piece of input. `T` is the tag of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'i, T> {
-    /// A key that the request at the front asked for is there. [`Event::Done`] follows.
+    /// An item that the request at the front asked for. [`Event::Done`] follows.
     Value(Value<'i>),
     /// Meta and binary: one key of a multi-get failed. The others, and [`Event::Done`], follow.
     KeyFailed(ErrorReply<'i>),
-    /// One of the statistics asked for: its name and its value. [`Event::Done`] follows.
+    /// A statistic: its name and its value. [`Event::Done`] follows.
     Stat(&'i [u8], &'i [u8]),
     /// A request without a tag, sent before the one at the front, failed.
     QuietFailed(Outcome<'i>),
-    /// The answer to the request at the front is complete.
+    /// The reply to the request at the front is complete.
     Done(T, Outcome<'i>),
 }
 
 /// An item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value<'i> {
-    /// Place of its key among those asked for, from 0. An answer that shows its key (text, and every multi-get) has
-    /// been compared with it.
+    /// Position of its key among the requested ones, from 0. If the reply contains its key (text, and every multi-get),
+    /// the key has been compared.
     pub index: u32,
     /// The value itself.
     pub bytes: &'i [u8],
     /// Client flags.
     pub client_flags: u32,
-    /// CAS value, where it was told.
+    /// CAS value, if the reply has one.
     pub cas: Option<u64>,
-    /// Meta: the flags of the answer, as they stand.
+    /// Meta: the flags of the reply, as received.
     pub meta_flags: &'i [u8],
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome<'i> {
-    /// A get is over.
+    /// A get is complete.
     Found {
         /// Keys that were found.
         hits: u32,
-        /// Keys that were asked for.
+        /// Requested keys.
         keys: u32,
     },
     /// Stored.
     Stored {
-        /// The item's new CAS value, where it was told (binary).
+        /// The item's new CAS value, if the reply has one (binary).
         cas: Option<u64>,
     },
-    /// The mode's condition did not hold: `add` of a key that is there, the others of one that is not.
+    /// The mode's condition did not hold: `add` of an existing key, another mode with a missing one.
     NotStored,
-    /// Another CAS value.
+    /// The CAS value differs.
     Exists,
     /// No such key.
     NotFound,
@@ -70,40 +70,40 @@ pub enum Outcome<'i> {
     Error(ErrorReply<'i>),
 }
 
-/// An error that a server tells.
+/// An error reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorReply<'i> {
-    /// What is wrong, as far as that can be told.
+    /// The kind of error, as far as it is known.
     pub kind: ErrorKind,
-    /// In the server's words: the line without its end, or the body of a binary answer.
+    /// The server's text: the line without its end, or the body of a binary reply.
     pub text: &'i [u8],
 }
 
-/// What can be wrong with a request.
+/// Kinds of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// The server has no memory for it.
+    /// The server has no memory for the request.
     OutOfMemory,
-    /// The value is larger than the server takes.
+    /// The value is larger than the server allows.
     TooLarge,
-    /// incr, decr: the value is no number.
+    /// incr, decr: the value is not a number.
     NonNumeric,
-    /// Not logged in, or wrong name or password.
+    /// Not logged in, or wrong user or password.
     Unauthenticated,
     /// No such command.
     UnknownCommand,
-    /// Any other mistake of the client.
+    /// Any other error of the client.
     Client,
-    /// Any other failure of the server.
+    /// Any other error of the server.
     Server,
 }
 
 impl<'i> ErrorReply<'i> {
-    /// An error line of the text and meta protocols; `None`: it is none.
+    /// Parses an error line of the text and meta protocols; `None`: it is none.
     pub(super) fn of_line(line: &'i [u8]) -> Option<Self> {
         let kind = if let Some(why) = line.strip_prefix(b"SERVER_ERROR") {
             match why {
-                // memcached says so with and without a capital, and more after it.
+                // memcached sends this with and without a capital, and with more text after it.
                 b" object too large for cache" => ErrorKind::TooLarge,
                 [b' ', b'o' | b'O', rest @ ..] if rest.starts_with(b"ut of memory") => ErrorKind::OutOfMemory,
                 _ => ErrorKind::Server,
@@ -134,26 +134,26 @@ impl fmt::Display for ErrorReply<'_> {
 /// The server broke the protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// How.
+    /// The kind of violation.
     pub kind: ViolationKind,
-    /// The bytes in question, the first hundred at most, escaped.
+    /// The bytes in question, at most the first hundred, escaped.
     pub found: Box<str>,
 }
 
-/// How a server broke the protocol.
+/// Kinds of violations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViolationKind {
-    /// It answers, and nothing was asked: it answers twice, or late.
+    /// A reply without a request: sent twice, or late.
     Unasked,
-    /// The value of a key that was not asked for, or not in this order.
+    /// The value of a key that was not requested, or not in this order.
     WrongKey,
-    /// An answer of a form that does not fit the request.
+    /// A reply of a form that does not fit the request.
     WrongForm,
-    /// Binary: the answer to another request.
+    /// Binary: the reply to another request.
     WrongOpaque,
-    /// A line without an end, a number that is none, lengths that do not fit.
+    /// A line without an end, an invalid number, inconsistent lengths.
     Malformed,
-    /// Meta: an error line, and it cannot be known whether the request at the front or a quiet one before it failed.
+    /// Meta: an error line that may belong to the request at the front or to a quiet one before it.
     Ambiguous,
 }
 

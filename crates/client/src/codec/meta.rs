@@ -1,7 +1,7 @@
 //! The meta protocol. Source: memcached, doc/protocol.txt, "Meta Commands".
 //!
-//! An error line does not say which request it answers. A quiet request carries an opaque, [`QUIET`], so that its other
-//! failures can be told from the answers that are due.
+//! An error line does not identify its request. A quiet request has an opaque, [`QUIET`], so that its other failures
+//! can be distinguished from expected replies.
 
 use larder_protocol::key::{KEY_BYTES_MAX, Key};
 use larder_protocol::number::parse_u64;
@@ -96,10 +96,10 @@ pub(super) fn touch(output: &mut Vec<u8>, touch: &Touch<'_>) {
     flags.end();
 }
 
-/// Writes flags. A flag that the caller has set himself is left to him: no flag may come twice.
+/// Writes flags. A flag that the caller has set is left out: no flag may come twice.
 struct Flags<'a> {
     output: &'a mut Vec<u8>,
-    /// The caller's own.
+    /// The caller's flags.
     extra: &'a [u8],
 }
 
@@ -197,7 +197,7 @@ pub(super) fn receive<'i, T>(
     })
 }
 
-/// `VA <size> <flags>*`, of which `rest` follows the first word, and the value.
+/// `VA <size> <flags>*`, where `rest` is the line after the first word, and the value.
 #[inline]
 fn value<'i, T>(
     due: &mut Queue<T>,
@@ -223,7 +223,7 @@ fn value<'i, T>(
     })))
 }
 
-/// Finds the key that an answer is about: the one it shows, or, of a single get, the one that was asked for.
+/// Finds the key of a reply: the one in the reply, or, for a single get, the requested one.
 #[inline]
 fn find_key<T>(due: &mut Queue<T>, kind: Kind, flags: &[u8]) -> bool {
     match argument_of(flags, b'k') {
@@ -232,7 +232,7 @@ fn find_key<T>(due: &mut Queue<T>, kind: Kind, flags: &[u8]) -> bool {
             true
         }
         None => false,
-        // Stored under a name in base64, and shown so whoever asks.
+        // Stored with a base64 key, and returned so to every client.
         Some(key) if argument_of(flags, b'b').is_some() => {
             let mut buffer = [0; KEY_BYTES_MAX];
             Key::base64(key).is_some_and(|key| due.find_key(key.bytes(&mut buffer)))
@@ -241,7 +241,7 @@ fn find_key<T>(due: &mut Queue<T>, kind: Kind, flags: &[u8]) -> bool {
     }
 }
 
-/// What a line means to a quiet request before the answer at the front. `None`: nothing.
+/// The meaning of a line for a quiet request before the reply at the front. `None`: none.
 #[cold]
 fn outcome_of_quiet<'i, T>(due: &mut Queue<T>, line: &'i [u8]) -> Result<Option<Outcome<'i>>, Violation> {
     let (code, flags) = split_word(line);
@@ -260,7 +260,7 @@ fn outcome_of_quiet<'i, T>(due: &mut Queue<T>, line: &'i [u8]) -> Result<Option<
     }
 }
 
-/// What the code of a change that was not made means.
+/// The meaning of the code of a change that was not made.
 fn failure(code: &[u8]) -> Option<Outcome<'static>> {
     match code {
         b"NS" => Some(Outcome::NotStored),
@@ -270,7 +270,7 @@ fn failure(code: &[u8]) -> Option<Outcome<'static>> {
     }
 }
 
-/// What follows the letter of a flag. `None`: there is no such flag.
+/// The argument of a flag. `None`: the flag is missing.
 #[inline]
 fn argument_of(flags: &[u8], letter: u8) -> Option<&[u8]> {
     flags.split(|byte| *byte == b' ').find_map(|flag| flag.strip_prefix(&[letter]))

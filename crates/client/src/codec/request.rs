@@ -1,7 +1,7 @@
-//! What can be asked, with all options.
+//! Requests, with all options.
 //!
-//! Times to live (`exptime`) are as memcached takes them: 0 for ever, up to 30 days (2,592,000) seconds from now, more
-//! a Unix time, negative: gone at once.
+//! Expiry times (`exptime`) are memcached's: 0 is never, up to 30 days (2,592,000) is seconds from now, more is a Unix
+//! time, negative is expired at once.
 
 use super::Mode;
 
@@ -11,16 +11,16 @@ pub enum Protocol {
     /// The classic text commands.
     #[default]
     Text,
-    /// `mg`, `ms`, `md`, `ma`, `mn`; classic commands where there is no other.
+    /// `mg`, `ms`, `md`, `ma`, `mn`; classic commands where there is no meta command.
     Meta,
     /// The binary protocol.
     Binary,
 }
 
-/// How to get.
+/// Options of a get.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Get<'a> {
-    /// Tell the CAS value too (`gets`). The binary protocol always does.
+    /// Return the CAS value too (`gets`). The binary protocol always does.
     pub with_cas: bool,
     /// Set this expiry as well (`gat`, `gats`).
     pub exptime: Option<i64>,
@@ -28,18 +28,18 @@ pub struct Get<'a> {
     pub meta_flags: &'a [u8],
 }
 
-/// What to store.
+/// A store.
 #[derive(Clone, Copy, Debug)]
 pub struct Store<'a> {
-    /// What to do with what is there.
+    /// What to do with an existing item.
     pub mode: Mode,
     /// The key.
     pub key: &'a [u8],
-    /// The value, in parts that follow each other.
+    /// The value, in consecutive parts.
     pub value: &'a [&'a [u8]],
-    /// Handed back with the value; opaque to the server.
+    /// Returned with the value; opaque to the server.
     pub client_flags: u32,
-    /// When it expires.
+    /// The expiry.
     pub exptime: i64,
     /// Only if the CAS value is this one (`cas`). With [`Mode::Set`] only.
     pub compare: Option<u64>,
@@ -68,7 +68,7 @@ impl Store<'_> {
     }
 }
 
-/// What to delete.
+/// A delete.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Delete<'a> {
     /// The key.
@@ -79,27 +79,27 @@ pub struct Delete<'a> {
     pub meta_flags: &'a [u8],
 }
 
-/// What to add, or subtract.
+/// An increment or decrement.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Arith<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// By how much.
+    /// The amount.
     pub delta: u64,
     /// Subtract, stopping at 0; else add, wrapping at 2^64.
     pub decrement: bool,
-    /// Create what is missing with this number and this expiry. Not in the text protocol.
+    /// Create a missing item with this number and this expiry. Not in the text protocol.
     pub initial: Option<(u64, i64)>,
     /// Meta: further flags, with spaces between. Not `q`, not `v`.
     pub meta_flags: &'a [u8],
 }
 
-/// What to touch.
+/// A touch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Touch<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// When it expires from now on.
+    /// The new expiry.
     pub exptime: i64,
     /// Meta: further flags, with spaces between. Not `q`, not `v`.
     pub meta_flags: &'a [u8],

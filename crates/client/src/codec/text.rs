@@ -1,5 +1,5 @@
-//! The text protocol, and the lines that the meta protocol shares with it. Source: memcached, doc/protocol.txt; in the
-//! comments, `<key>*` stands for one or more keys.
+//! The text protocol, and the lines that the meta protocol shares with it. Source: memcached, doc/protocol.txt. In the
+//! comments `<key>*` is one or more keys.
 
 use larder_protocol::command::VALUE_BYTES_MAX;
 use larder_protocol::number::parse_u64;
@@ -109,7 +109,7 @@ pub(super) fn stats(output: &mut Vec<u8>, group: &[u8]) {
     end(output, false);
 }
 
-/// `set <any> <any> <any> <bytes>`, and `user password`: how a server with a password file is logged in to.
+/// `set <any> <any> <any> <bytes>`, and `user password`: the login of a server with a password file.
 pub(super) fn login(output: &mut Vec<u8>, user: &str, password: &str) {
     let value = [user.as_bytes(), b" ", password.as_bytes()];
     store(output, &Store { key: b"login", value: &value, ..Store::default() }, false);
@@ -175,7 +175,7 @@ pub(super) fn receive<'i, T>(
     Ok(due.done(outcome))
 }
 
-/// `VALUE <key> <flags> <bytes> [<cas unique>]`, of which `rest` follows the first word, and the value.
+/// `VALUE <key> <flags> <bytes> [<cas unique>]`, where `rest` is the line after the first word, and the value.
 #[inline]
 fn value<'i, T>(
     due: &mut Queue<T>,
@@ -205,7 +205,7 @@ fn stat(line: &[u8]) -> Option<(&[u8], &[u8])> {
     [&b"STAT "[..], b"ITEM ", b"PREFIX "].iter().find_map(|head| line.strip_prefix(*head)).map(split_word)
 }
 
-/// What a line means that ends an answer of this kind. `None`: nothing.
+/// The meaning of a line that ends a reply of this kind. `None`: none.
 #[inline]
 fn outcome(kind: Kind, line: &[u8]) -> Option<Outcome<'_>> {
     match (kind, line) {
@@ -234,7 +234,7 @@ pub(super) struct Line<'i> {
 }
 
 impl<'i> Line<'i> {
-    /// `None`: it has not arrived whole.
+    /// `None`: it has not arrived completely.
     #[inline]
     pub(super) fn at_head<T>(due: &mut Queue<T>, input: &&'i [u8]) -> Result<Option<Self>, Violation> {
         let Some(end) = memchr::memchr(b'\n', input) else {
@@ -250,13 +250,13 @@ impl<'i> Line<'i> {
         }
     }
 
-    /// Moves the input behind it.
+    /// Moves the input past it.
     #[inline]
     pub(super) fn take(&self, input: &mut &'i [u8]) {
         *input = &input[self.bytes..];
     }
 
-    /// The value that follows the line, once it is whole; the input is then behind it.
+    /// The value after the line, once it is complete; moves the input past it.
     #[inline]
     pub(super) fn block<T>(
         &self,
@@ -277,13 +277,13 @@ impl<'i> Line<'i> {
     }
 }
 
-/// The length of a value, as a line announces it.
+/// The length of a value, from its line.
 #[inline]
 pub(super) fn parse_value_bytes(word: &[u8]) -> Option<usize> {
     parse_u64(word).filter(|bytes| *bytes <= VALUE_BYTES_MAX.into()).map(|bytes| bytes as usize)
 }
 
-/// What stands before the first space and after it.
+/// The text before the first space, and after it.
 #[inline]
 pub(super) fn split_word(line: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memchr(b' ', line) {
@@ -294,5 +294,5 @@ pub(super) fn split_word(line: &[u8]) -> (&[u8], &[u8]) {
 
 /// No line of a reply is longer: `stats settings` may name a path, `VALUE` a key of 250 bytes.
 const LINE_BYTES_MAX: usize = 16 << 10;
-/// Room for a command line, key apart.
+/// Space for a command line without its key.
 pub(super) const LINE_BYTES_USUAL: usize = 80;

@@ -1,58 +1,58 @@
-//! Requests that travel by UDP. Source: memcached, doc/protocol.txt, "UDP protocol".
+//! Requests over UDP. Source: memcached, doc/protocol.txt, "UDP protocol".
 //!
-//! A request is one datagram, with a number; each datagram of its answer carries it, and a place of its own. Answers
-//! come in any order, or not at all. memcached answers a get of many keys by several messages with the same number,
+//! A request is one datagram with a number. Each datagram of its reply has that number, and a sequence number. Replies
+//! arrive in any order, or not at all. memcached answers a get of many keys with several messages of the same number,
 //! each counted from 0.
 
 use larder_protocol::udp::Header;
 
 use super::{Event, Pipeline, Protocol, Violation};
 
-/// Requests that wait for their datagrams, with a tag `T` for each. For one server, and one socket.
+/// Requests that wait for their datagrams, with a tag `T` for each; for one server and one socket.
 #[derive(Debug)]
 pub struct DatagramPipeline<T> {
     protocol: Protocol,
     /// In the order of sending.
     waiting: Vec<Waiting<T>>,
-    /// To be used again.
+    /// For reuse.
     spare: Vec<Waiting<T>>,
     next_id: u16,
     counts: DatagramCounts,
 }
 
-/// What happened to datagrams on their way.
+/// Counters of unusual datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatagramCounts {
-    /// Overtaken by a later one of the same answer.
+    /// Arrived after a later one of the same reply.
     pub disordered: u64,
-    /// Of an answer that nobody waits for (any more), or that has it already.
+    /// Of a reply that no request waits for, or a duplicate.
     pub stray: u64,
 }
 
-/// A request that a server answered against the protocol. Others are not affected.
+/// A reply that breaks the protocol. Other requests are not affected.
 #[derive(Debug)]
 pub struct DatagramFailure<T> {
-    /// Its tag.
+    /// The tag of its request.
     pub tag: Option<T>,
-    /// What is wrong with the answer.
+    /// The violation.
     pub violation: Violation,
 }
 
-/// A request, and what has come of its answer.
+/// A request, and the datagrams of its reply.
 #[derive(Debug)]
 struct Waiting<T> {
     id: u16,
     pipeline: Pipeline<T>,
-    /// Came in order, and is not taken yet.
+    /// Received in order, and not taken yet.
     input: Vec<u8>,
-    /// Place of the next datagram in the present message.
+    /// Sequence number of the next datagram in the current message.
     next: u16,
-    /// Came too early: place and payload.
+    /// Arrived too early: sequence number and payload.
     early: Vec<(u16, Vec<u8>)>,
 }
 
 impl<T> DatagramPipeline<T> {
-    /// Of a new socket.
+    /// For a new socket.
     pub fn new(protocol: Protocol) -> Self {
         Self {
             protocol,
@@ -63,22 +63,22 @@ impl<T> DatagramPipeline<T> {
         }
     }
 
-    /// Requests that wait for an answer.
+    /// Requests that wait for a reply.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Nothing waits.
+    /// True if none waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// What has happened so far.
+    /// The counters so far.
     pub fn counts(&self) -> DatagramCounts {
         self.counts
     }
 
-    /// The tag of the request that waits longest.
+    /// The tag of the oldest request.
     pub fn front(&self) -> Option<&T> {
         self.waiting.first()?.pipeline.front()
     }
@@ -98,10 +98,10 @@ impl<T> DatagramPipeline<T> {
         }
     }
 
-    /// Takes a datagram. Events go to `each`, with the pipeline of their request, which knows its tag.
+    /// Takes a datagram. Passes events to `each`, with the pipeline of their request, which has its tag.
     ///
     /// # Errors
-    /// It is no answer to its request: that is given up.
+    /// It does not fit its request, which is then dropped.
     pub fn receive(
         &mut self,
         datagram: &[u8],
@@ -127,7 +127,7 @@ impl<T> DatagramPipeline<T> {
         received.map_err(|violation| DatagramFailure { tag, violation })
     }
 
-    /// Gives up requests, the oldest first, as long as `is_over` says so of their tags. Calls `each` with the tags.
+    /// Drops requests, the oldest first, while `is_over` returns true for their tags. Calls `each` with the tags.
     pub fn give_up(&mut self, mut is_over: impl FnMut(&T) -> bool, mut each: impl FnMut(T)) {
         let over = self
             .waiting
@@ -178,7 +178,7 @@ impl<T> Waiting<T> {
             self.next += 1;
         }
         if self.next == header.total {
-            // If the answer is not complete, another message follows.
+            // If the reply is not complete, another message follows.
             self.next = 0;
         }
         Ok(())

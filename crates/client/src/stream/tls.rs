@@ -1,4 +1,4 @@
-//! Which servers are trusted, and who the client says it is.
+//! Trusted authorities, and the client's certificate.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use rustls::{
     ClientConfig, ClientConnection, ConfigBuilder, DigitallySignedStruct, RootCertStore, SignatureScheme,
 };
 
-/// How to speak TLS (1.2 or 1.3). Cheap to clone; connections that share one resume each other's sessions.
+/// Settings of TLS (1.2 or 1.3). Cheap to clone; connections that share one can resume each other's sessions.
 #[derive(Clone, Debug)]
 pub struct Tls {
     context: Arc<ClientConfig>,
     server_name: Option<ServerName<'static>>,
 }
 
-/// Why TLS cannot be spoken so. Names the file.
+/// Why these settings cannot be used. Names the file.
 #[derive(Debug)]
 pub struct TlsError(String);
 
 impl Tls {
-    /// Trusts servers with a certificate by one of those in `ca_file` (PEM).
+    /// Trusts servers with a certificate of an authority in `ca_file` (PEM).
     ///
     /// # Errors
-    /// The file cannot be read, or holds no certificate.
+    /// The file cannot be read, or contains no certificate.
     pub fn trusting(ca_file: &Path) -> Result<TlsBuilder, TlsError> {
         let mut roots = RootCertStore::empty();
         for certificate in certificates(ca_file)? {
@@ -37,18 +37,17 @@ impl Tls {
         Ok(TlsBuilder { builder: versions()?.with_root_certificates(roots), server_name: None })
     }
 
-    /// Accepts whatever certificate a server shows: whoever stands in between can read and change all. For measurements
-    /// and tests.
+    /// Accepts any certificate, so a third party can intercept and change all data. For measurements and tests.
     ///
     /// # Errors
-    /// None that is known.
+    /// None known.
     pub fn accepting_anything() -> Result<TlsBuilder, TlsError> {
         let verifier = Arc::new(Anything(ring::default_provider()));
         let builder = versions()?.dangerous().with_custom_certificate_verifier(verifier);
         Ok(TlsBuilder { builder, server_name: None })
     }
 
-    /// A session that has not begun. `host` is asked for, unless another name is set.
+    /// A new session. Requests `host`, unless another name is set.
     pub(super) fn session(&self, host: &str) -> io::Result<ClientConnection> {
         let name = match &self.server_name {
             Some(name) => name.clone(),
@@ -65,24 +64,24 @@ pub struct TlsBuilder {
 }
 
 impl TlsBuilder {
-    /// Asks for this name, and expects it in the certificate, instead of the host's.
+    /// Requests this name, and expects it in the certificate, instead of the host's.
     ///
     /// # Errors
-    /// It is no name.
+    /// The name is invalid.
     pub fn server_name(self, name: &str) -> Result<Self, TlsError> {
         Ok(Self { server_name: Some(parse_name(name)?), ..self })
     }
 
-    /// Shows no certificate of its own.
+    /// Sends no client certificate.
     pub fn anonymous(self) -> Tls {
         Tls { context: Arc::new(self.builder.with_no_client_auth()), server_name: self.server_name }
     }
 
-    /// Shows the certificates in `chain_file`, its own first, and proves them by the key in `key_file` (both PEM; may
-    /// be one file).
+    /// Sends the certificates in `chain_file`, the client's own first, with the key in `key_file` (both PEM; may be one
+    /// file).
     ///
     /// # Errors
-    /// A file cannot be read, holds something else, or the key is another's.
+    /// A file cannot be read, has other content, or the key does not match.
     pub fn with_certificate(self, chain_file: &Path, key_file: &Path) -> Result<Tls, TlsError> {
         let chain = certificates(chain_file)?;
         let key = PrivateKeyDer::from_pem_file(key_file).map_err(|error| TlsError::of(key_file, &error))?;
@@ -129,7 +128,7 @@ impl fmt::Display for TlsError {
 
 impl error::Error for TlsError {}
 
-/// Trusts every certificate. That its owner is the one who speaks is still checked.
+/// Trusts every certificate. The server must still have its private key.
 #[derive(Debug)]
 struct Anything(CryptoProvider);
 

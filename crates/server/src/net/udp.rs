@@ -226,8 +226,8 @@ impl Responder {
 }
 
 impl Message {
-    /// The bytes, with what was answered behind them, of which `bytes_max` may be sent in all: what is more is not
-    /// even copied.
+    /// Takes the buffer back, with the replies appended to it. At most `bytes_max` may be sent in all; more is not
+    /// copied.
     fn take_back(&mut self, output: Output<'_>, bytes_max: usize) {
         self.is_too_large |= output.whole_bytes() > bytes_max;
         self.bytes = if self.is_too_large { output.into_buffer() } else { output.into_whole_buffer() };
@@ -283,8 +283,8 @@ mod tests {
 
     use super::*;
 
-    /// A get of thousands of keys is answered in parts; whoever names them all in one datagram makes us keep no more
-    /// than may be sent.
+    /// A get of thousands of keys is answered in parts. If one datagram names them all, no more is kept than may be
+    /// sent.
     #[test]
     fn a_reply_in_parts_grows_no_larger_than_may_be_sent() {
         let mut reply = Message::default();
@@ -297,7 +297,7 @@ mod tests {
         assert!(reply.is_too_large);
     }
 
-    /// So that whoever asks by the shortest get, from however far, learns that it has to ask by TCP.
+    /// A client that sends the shortest get must get the advice to use TCP.
     #[test]
     fn a_refusal_may_always_be_sent() {
         let shortest = udp::HEADER_BYTES + b"get k\r\n".len();

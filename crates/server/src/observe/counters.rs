@@ -1,5 +1,5 @@
-//! What the server counts. Every worker counts for itself and alone writes its own counters, so counting costs a load
-//! and a store on a line no other core writes; who wants to know sums over all workers.
+//! The server's counters. Each worker writes only its own, so counting costs a load and a store on a line that no other
+//! core writes. A reader sums over all workers.
 //!
 //! Names and meanings: memcached, doc/protocol.txt, "General-purpose statistics".
 
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds `n`. To be called by the owning worker alone: a load and a store, not a read-modify-write.
+    /// Adds `n`. Only the owning worker calls it: it loads and stores, without a read-modify-write.
     pub fn add(&self, n: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
@@ -52,13 +52,13 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Keys asked for by get, gets, mg.
+    /// Keys requested by get, gets, mg.
     cmd_get,
-    /// Stores that got as far as having memory.
+    /// Stores that were given memory.
     cmd_set,
-    /// flush_all, refused ones too.
+    /// flush_all, including refused ones.
     cmd_flush,
-    /// Keys asked for by touch, gat, gats, mg with T.
+    /// Keys requested by touch, gat, gats, mg with T.
     cmd_touch,
     /// me.
     cmd_meta,
@@ -66,9 +66,9 @@ counters! {
     get_hits,
     /// Keys not found by get.
     get_misses,
-    /// Look-ups that met an expired item.
+    /// Look-ups that found an expired item.
     get_expired,
-    /// Look-ups that met a flushed item.
+    /// Look-ups that found a flushed item.
     get_flushed,
     /// Deletes of absent keys.
     delete_misses,
@@ -86,7 +86,7 @@ counters! {
     cas_misses,
     /// cas that stored.
     cas_hits,
-    /// cas with a number that did not match.
+    /// cas with a CAS value that did not match.
     cas_badval,
     /// Keys touched.
     touch_hits,
@@ -94,7 +94,7 @@ counters! {
     touch_misses,
     /// Stores refused for their size.
     store_too_large,
-    /// Stores refused for want of memory.
+    /// Stores refused for lack of memory.
     store_no_memory,
     /// Passwords checked.
     auth_cmds,
@@ -108,21 +108,21 @@ counters! {
     total_connections,
     /// Connections refused because `-c` were open.
     rejected_connections,
-    /// Connections closed for being idle.
+    /// Connections closed because they were idle.
     idle_kicks,
-    /// TLS sessions that were not resumed ones.
+    /// TLS handshakes that did not resume a session.
     ssl_new_sessions,
-    /// Connections that did not get through the TLS handshake.
+    /// Connections that failed in the TLS handshake.
     ssl_handshake_errors,
-    /// Connections closed for what they sent later was no proper TLS.
+    /// Connections closed for a TLS error after the handshake.
     ssl_proto_errors,
-    /// Times a connection had used up its requests (`-R`) and waited for the others.
+    /// Times a connection used up its requests (`-R`) and others had their turn.
     conn_yields,
     /// Datagrams served.
     udp_requests,
-    /// Datagrams dropped: no request, or one that cannot be a client's.
+    /// Datagrams dropped: no request, or from a port that no client uses.
     udp_dropped,
-    /// Replies not sent over UDP: too large, or more than their source may be sent.
+    /// Replies not sent over UDP: too large, or beyond the budget of their source.
     udp_withheld,
 }
 

@@ -1,5 +1,4 @@
-//! The hit ratio at other sizes: the control thread plays what happened to a sample of the keys against caches in
-//! miniature.
+//! The hit ratio at other sizes. The control thread replays accesses to a sample of the keys against miniature caches.
 
 use std::mem;
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +11,7 @@ use crate::observe::sample_tap::ACCESSES_MAX;
 use crate::shared::Shared;
 use crate::startup::settings::Settings;
 
-/// The curve as it is told to others.
+/// The curve, as others read it.
 #[derive(Debug, Default)]
 pub struct Forecast(Mutex<Told>);
 
@@ -21,33 +20,33 @@ pub struct Forecast(Mutex<Told>);
 pub struct Told {
     /// A point for each of [`FACTORS`].
     pub points: Vec<Point>,
-    /// The share of the keys that is followed, 0 to 1.
+    /// The fraction of the keys that is sampled, 0 to 1.
     pub share: f64,
 }
 
 impl Forecast {
-    /// The curve. Without points: it is not measured.
+    /// The curve. Without points if it is not measured.
     pub fn told(&self) -> Told {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// Makes the curve. It belongs to the control thread.
+/// Computes the curve. Belongs to the control thread.
 pub(crate) struct Forecaster {
     curve: Curve,
-    /// Accesses played, in all.
+    /// Accesses replayed so far.
     played: u64,
-    /// When the burst began that the workers are at.
+    /// When the workers' current burst began.
     begun: Instant,
-    /// Reads of all workers up to then.
+    /// Reads of all workers until then.
     reads: u64,
-    /// Workers saw more in it than they were to tell.
+    /// Workers had more accesses in it than they may report.
     is_cut: bool,
     faded: Instant,
 }
 
 impl Forecaster {
-    /// `None`: the curve is not measured, or there is no eviction that more memory would spare.
+    /// `None`: the curve is not measured, or there is no eviction that more memory would avoid.
     pub(crate) fn new(shared: &Shared) -> Option<Self> {
         let is_wanted = shared.measures.measured().curve && shared.settings.evict;
         is_wanted.then(|| {
@@ -58,7 +57,7 @@ impl Forecaster {
         })
     }
 
-    /// Plays what has happened since the last step, and asks for more.
+    /// Replays the accesses since the last step, and requests more.
     pub(crate) fn step(&mut self, shared: &Shared) {
         let burst = shared.measures.sample_tap.take();
         let now_secs = shared.clock.now().secs;
@@ -86,7 +85,7 @@ impl Forecaster {
         let secs = (now - self.begun).as_secs_f64().max(1e-3);
         let reads_per_sec = reads.saturating_sub(self.reads) as f64 / secs;
         (self.begun, self.reads) = (now, reads);
-        // A new server learns fast; from then on what is played is to be a small part of what is served.
+        // A new server samples fast; later, replaying must cost little beside serving.
         let is_learning = self.played < ACCESSES_AT_FIRST;
         if mem::take(&mut self.is_cut) && !is_learning && self.curve.followed_keys() > KEYS_MIN {
             self.curve.halve_share();
@@ -98,8 +97,8 @@ impl Forecaster {
     }
 }
 
-/// What a server would have for items: the ghost takes a 64th, and some segments are free or still being filled. The
-/// index takes about a tenth of what small items take, which is counted with them.
+/// Memory for items in a server of that size: the ghost takes a 64th, and some segments are free or being filled. The
+/// index takes about a tenth of small items' memory, which is counted with the items.
 fn size(settings: &Settings, factor: f64) -> Size {
     let memory_bytes = (settings.memory_bytes as f64 * factor) as u64;
     let segment_bytes = larder_engine::segment_bytes(memory_bytes as usize, settings.threads + 1) as u64;
@@ -107,18 +106,19 @@ fn size(settings: &Settings, factor: f64) -> Size {
     Size { factor, memory_bytes: memory_bytes.saturating_sub(other_bytes), segment_bytes }
 }
 
-/// Times the memory that there is.
+/// Multiples of the server's memory.
 pub const FACTORS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
 const FALLOW_SEGMENTS: u64 = 8;
-/// Followed keys, in the largest of the miniatures: a key costs about 100 bytes in each, so all of them are 2 MiB
-/// beside the cache.
+/// Sampled keys in the largest miniature: a key takes about 100 bytes in each, so all of them take 2 MiB beside the
+/// cache.
 const KEYS_MAX: usize = 4 << 10;
-/// With fewer than these a sample says little: rather than less of the keys, less of the time is looked at.
+/// A sample of fewer keys is inaccurate. So at this number the sample gets shorter bursts instead of fewer keys.
 const KEYS_MIN: usize = KEYS_MAX / 2;
 const BURST_EVERY: Duration = Duration::from_millis(900);
-/// What is played before it is limited: a fifth of a second of work.
+/// Accesses replayed before their number is limited: a fifth of a second of work.
 const ACCESSES_AT_FIRST: u64 = 200_000;
-/// Then so many in a burst, each of which costs about a microsecond, and one for so many reads of the second before.
+/// Later limit for a burst: each access costs about a microsecond, and one more is allowed for so many reads of the
+/// second before.
 const ACCESSES_PER_BURST: f64 = 2_000.0;
 const READS_PER_ACCESS: f64 = 256.0;
 const FADE_EVERY: Duration = Duration::from_secs(600);

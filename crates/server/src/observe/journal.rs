@@ -1,8 +1,8 @@
-//! What the operator is told on stderr (docs/logs.md): events, each with a level, as lines of text or of JSON; and the
-//! verbose log (`-vv`) in memcached's own words.
+//! The log on stderr (docs/logs.md): events, each with a level, as lines of text or JSON; and the verbose log (`-vv`)
+//! in memcached's words.
 //!
-//! Events are `tracing`'s. What is not wanted costs a look at one word, and nothing here is on the path of a request
-//! unless `-vv` has put it there.
+//! Events are `tracing`'s. A disabled event costs a look at one word. Nothing here is on the path of a request without
+//! `-vv`.
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -18,28 +18,28 @@ use tracing_subscriber::layer::{Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Registry, reload};
 
-/// What `--log-level` and `--log-format` say.
+/// Settings of `--log-level` and `--log-format`.
 #[derive(Clone, Debug, Default)]
 pub struct JournalSettings {
-    /// The least level that is told; `None`: warnings. `-v` may make it more.
+    /// The lowest severity that is logged; `None`: warnings. `-v` may lower it.
     pub level: Option<LevelFilter>,
-    /// What lines look like.
+    /// The format of lines.
     pub form: Form,
 }
 
-/// What lines look like.
+/// The format of lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// Time, level, message, `name=value`. For systemd's journal, which has a time of its own, the level as a number in
-    /// front.
+    /// Time, level, message, `name=value`. In systemd's journal, which adds the time, a line begins with the level as a
+    /// number instead.
     #[default]
     Text,
-    /// An object with `timestamp`, `level`, `message` and what else the event has.
+    /// An object with `timestamp`, `level`, `message` and the event's other fields.
     Json,
 }
 
 impl JournalSettings {
-    /// What is told at this verbosity: `-v` is as good as `--log-level=info`, `-vv` as `--log-level=debug`.
+    /// The levels logged at this verbosity: `-v` is the same as `--log-level=info`, `-vv` as `--log-level=debug`.
     fn filter(&self, verbosity: u8) -> LevelFilter {
         let wanted = match verbosity {
             0 => LevelFilter::OFF,
@@ -49,7 +49,7 @@ impl JournalSettings {
         self.level.unwrap_or(LevelFilter::WARN).max(wanted)
     }
 
-    /// Are connections and commands told?
+    /// True if connections and commands are logged.
     pub(crate) fn is_verbose(&self, verbosity: u8) -> bool {
         self.filter(verbosity) >= LevelFilter::DEBUG
     }
@@ -66,7 +66,7 @@ pub(crate) fn level(name: &str) -> Option<LevelFilter> {
     }
 }
 
-/// The process has one.
+/// The journal of this process.
 static JOURNAL: OnceLock<Journal> = OnceLock::new();
 
 struct Journal {
@@ -74,7 +74,7 @@ struct Journal {
     filter: reload::Handle<LevelFilter, Registry>,
 }
 
-/// Opens the journal: before this, events are lost. Once in a process.
+/// Opens the journal; earlier events are lost. Call once in a process.
 pub fn open(settings: &JournalSettings, verbosity: u8) {
     let (filter, handle) = reload::Layer::new(settings.filter(verbosity));
     let layer = lines::layer().with_writer(io::stderr).with_ansi(false);
@@ -89,19 +89,19 @@ pub fn open(settings: &JournalSettings, verbosity: u8) {
     };
     let journal = Journal { form: settings.form, filter: handle };
     if JOURNAL.set(journal).is_ok() {
-        // Fails only if there is another subscriber, which is then the one to tell.
+        // Fails only if there is another subscriber, which then gets the events.
         let _ = tracing::subscriber::set_global_default(Registry::default().with(filter).with(layer));
     }
 }
 
-/// From now on this is told (the `verbosity` command).
+/// Changes what is logged from now on (the `verbosity` command).
 pub(crate) fn set_verbosity(settings: &JournalSettings, verbosity: u8) {
     if let Some(journal) = JOURNAL.get() {
         let _ = journal.filter.reload(settings.filter(verbosity));
     }
 }
 
-/// Tells why the server does not start: as memcached would, or in JSON if that was asked for.
+/// Prints why the server does not start: as memcached does, or in JSON if `--log-format` asks for it.
 pub fn refuse(message: &str) {
     match JOURNAL.get() {
         Some(Journal { form: Form::Json, .. }) => tracing::error!("{message}"),
@@ -111,25 +111,24 @@ pub fn refuse(message: &str) {
     }
 }
 
-/// A line in memcached's words, whole, whatever bytes it has: for when somebody wants them
-/// (`ObserverFlags::is_verbose`).
+/// Logs a line in memcached's words, in one write, whatever bytes it has. Call it only if `ObserverFlags::is_verbose`.
 pub(crate) fn wire(line: &[u8]) {
     if let Some(Journal { form: Form::Json, .. }) = JOURNAL.get() {
         tracing::debug!("{}", String::from_utf8_lossy(line));
     } else {
-        // Nobody is left to be told that stderr is closed.
+        // If stderr is closed, the error cannot be reported anywhere.
         let _ = io::stderr().lock().write_all(&[line, b"\n"].concat());
     }
 }
 
-/// Does stderr go to systemd's journal? systemd.exec(5), `$JOURNAL_STREAM`.
+/// True if stderr goes to systemd's journal. systemd.exec(5), `$JOURNAL_STREAM`.
 fn is_systemds() -> bool {
     let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
     let stderr = std::fs::metadata("/proc/self/fd/2");
     stderr.is_ok_and(|stderr| stream == format!("{}:{}", stderr.dev(), stderr.ino()))
 }
 
-/// A line with the level in front as syslog numbers them: sd-daemon(3).
+/// A line that begins with the level in syslog's numbers: sd-daemon(3).
 struct Numbered;
 
 impl<S, N> FormatEvent<S, N> for Numbered
@@ -155,7 +154,7 @@ where
     }
 }
 
-/// Keeps what happens again and again from filling the journal.
+/// Limits how often a recurring event is logged.
 #[derive(Debug, Default)]
 pub(crate) struct Rarely {
     told_secs: AtomicU32,
@@ -163,21 +162,21 @@ pub(crate) struct Rarely {
 }
 
 impl Rarely {
-    /// It happened: is it to be told? If so, how often it happened since it was told last, this time included.
+    /// Counts an event. `Some`: log it now, with the number of events since it was logged last, this one included.
     pub(crate) fn happened(&self, now_secs: u32) -> Option<u64> {
         let times = self.untold.fetch_add(1, Relaxed) + 1;
         let told_secs = self.told_secs.load(Relaxed);
         if told_secs != 0 && now_secs < told_secs.saturating_add(RARELY_SECS) {
             return None;
         }
-        // Of several threads one tells.
+        // One of several threads logs it.
         self.told_secs.compare_exchange(told_secs, now_secs.max(1), Relaxed, Relaxed).ok()?;
         self.untold.fetch_sub(times, Relaxed);
         Some(times)
     }
 }
 
-/// What happens all the time is told so often.
+/// The least time between two lines about the same event.
 const RARELY_SECS: u32 = 10;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! What the server measures of itself: latencies, the busiest keys, and what happens to a sample of the keys.
+//! Measurements of the server: latencies, the busiest keys, and accesses to a sample of the keys.
 //!
-//! A worker writes its own [`Meter`] alone; whoever wants to know reads all of them. What is switched off costs a
+//! Each worker writes only its own [`Meter`]; readers read all of them. A measurement that is switched off costs a
 //! branch.
 
 use std::cell::{Cell, RefCell};
@@ -16,7 +16,7 @@ use crate::conn::batch::single_key;
 use crate::net::wake::Wake;
 use crate::observe::sample_tap::{SampleTap, Tap};
 
-/// What is measured.
+/// Which measurements are on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
     /// Latencies, and slow requests.
@@ -28,16 +28,16 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Everything.
+    /// All measurements.
     pub const ALL: Self = Self { latency: true, keys: true, curve: true };
 }
 
-/// Commands whose latencies are told apart.
+/// Classes of commands with separate latencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// get, gets, gat, mg, me.
     Get,
-    /// set and its kin, ms.
+    /// set and other stores, ms.
     Store,
     /// delete, md.
     Delete,
@@ -50,7 +50,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// All, in the order of their numbers.
+    /// All, in numeric order.
     pub const ALL: [Self; 6] = [Self::Get, Self::Store, Self::Delete, Self::Touch, Self::Arith, Self::Other];
 
     /// Its name in statistics.
@@ -65,7 +65,7 @@ impl Class {
         }
     }
 
-    /// Which one a command belongs to.
+    /// The class of a command.
     #[inline]
     pub fn of(command: &Command<'_>) -> Self {
         match command {
@@ -79,7 +79,7 @@ impl Class {
     }
 }
 
-/// Roads whose latencies are told apart.
+/// Transports with separate latencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// Plain TCP.
@@ -93,7 +93,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// All, in the order of their numbers.
+    /// All, in numeric order.
     pub const ALL: [Self; 4] = [Self::Tcp, Self::Unix, Self::Tls, Self::Udp];
 
     /// Its name in statistics.
@@ -107,16 +107,16 @@ impl Transport {
     }
 }
 
-/// All that is measured, of all workers.
+/// All measurements of all workers.
 #[derive(Debug)]
 pub struct Measures {
     measured: Measured,
     meters: Vec<Arc<Meter>>,
-    /// What the curve is told.
+    /// Sampled accesses on their way to the curve.
     pub(crate) sample_tap: Arc<SampleTap>,
 }
 
-/// What one worker measured.
+/// Measurements of one worker.
 #[derive(Debug)]
 struct Meter {
     service: [[Histogram; Class::ALL.len()]; Transport::ALL.len()],
@@ -132,18 +132,18 @@ struct Tops {
     prefixes: Top,
 }
 
-/// A batch of requests that took long.
+/// A slow batch of requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Slow {
-    /// When, in seconds of the server's clock.
+    /// The end, in seconds of the server's clock.
     pub at_secs: u32,
-    /// What most of the batch was.
+    /// The most frequent class in the batch.
     pub class: Class,
-    /// By which road.
+    /// The transport.
     pub transport: Transport,
     /// Requests in the batch.
     pub requests: u32,
-    /// How long all of it took.
+    /// The duration of the whole batch.
     pub took: Duration,
 }
 
@@ -154,7 +154,7 @@ struct SlowRing {
 }
 
 impl Measures {
-    /// For so many workers. `wake` rings when there is much to tell the curve.
+    /// For so many workers. `wake` is notified when many accesses wait for the curve.
     pub(crate) fn new(measured: Measured, workers: usize, wake: Arc<Wake>) -> Self {
         let meter = |_| {
             Arc::new(Meter {
@@ -168,12 +168,12 @@ impl Measures {
         Self { measured, meters: (0..workers).map(meter).collect(), sample_tap }
     }
 
-    /// What is measured.
+    /// Which measurements are on.
     pub fn measured(&self) -> Measured {
         self.measured
     }
 
-    /// A worker's means of recording. `prefix_delimiter` ends the prefix of a key.
+    /// The recorder of a worker. `prefix_delimiter` ends the prefix of a key.
     pub(crate) fn recorder(self: &Arc<Self>, worker: usize, prefix_delimiter: u8) -> Recorder {
         Recorder {
             measures: Arc::clone(self),
@@ -187,13 +187,13 @@ impl Measures {
         }
     }
 
-    /// Service times of a class by a road, since the start: from when a worker had the bytes to when the reply was
+    /// Service times of a class over a transport, since the start: from when a worker had the bytes until the reply was
     /// ready to be sent.
     pub fn service(&self, transport: Transport, class: Class) -> Snapshot {
         self.sum(|meter| &meter.service[transport as usize][class as usize])
     }
 
-    /// How long sockets that had something waited for their worker, since the start.
+    /// How long readable sockets waited for their worker, since the start.
     pub fn wait(&self) -> Snapshot {
         self.sum(|meter| &meter.wait)
     }
@@ -204,8 +204,7 @@ impl Measures {
         sum
     }
 
-    /// The busiest keys and the busiest prefixes of late, with estimates of how often they were asked for: of half
-    /// weight after half a minute.
+    /// The busiest keys and prefixes, with estimated numbers of requests. A request counts half after half a minute.
     pub fn busiest(&self, max: usize) -> (Vec<Hot>, Vec<Hot>) {
         let tops: Vec<_> = self.meters.iter().map(|meter| lock(&meter.tops)).collect();
         (
@@ -214,7 +213,7 @@ impl Measures {
         )
     }
 
-    /// The last slow batches, the latest first.
+    /// The latest slow batches, newest first.
     pub fn slow(&self) -> Vec<Slow> {
         let mut slow: Vec<_> =
             self.meters.iter().flat_map(|meter| lock(&meter.slow).entries.clone()).collect();
@@ -222,7 +221,7 @@ impl Measures {
         slow
     }
 
-    /// Lets the past fade from the busiest keys.
+    /// Decays the counts of the busiest keys.
     pub(crate) fn fade(&self) {
         for meter in &self.meters {
             let mut tops = lock(&meter.tops);
@@ -232,17 +231,17 @@ impl Measures {
     }
 }
 
-/// What a worker records with. It belongs to the worker's thread.
+/// Records the measurements of a worker. It belongs to the worker's thread.
 #[derive(Debug)]
 pub struct Recorder {
     measures: Arc<Measures>,
     meter: Arc<Meter>,
     /// Requests of each class since the last [`Recorder::finish`].
     counts: [Cell<u32>; Class::ALL.len()],
-    /// What the curve is told.
+    /// Reports sampled accesses to the curve.
     pub(crate) tap: Tap,
     sampler: RefCell<Sampler>,
-    /// Keys picked since the sampler was last told the time, and when that was.
+    /// Keys sampled since the sampler last adapted to the time, and when that was.
     picked: Cell<u32>,
     adapted: Cell<Moment>,
     prefix_delimiter: u8,
@@ -253,8 +252,8 @@ impl Recorder {
         self.measures.measured
     }
 
-    /// A request was answered. Not before: what has to be tried again, or goes to the next turn, comes here again. A
-    /// list of keys tells [`Recorder::key`] of each by itself.
+    /// Counts an answered request. A request that has to be tried again is counted only once it is answered. For a list
+    /// of keys, [`Recorder::key`] is called for each key as well.
     #[inline]
     pub(crate) fn answered(&self, command: &Command<'_>) {
         self.count(Class::of(command), 1);
@@ -265,7 +264,7 @@ impl Recorder {
         }
     }
 
-    /// Requests were answered.
+    /// Counts answered requests.
     #[inline]
     pub(crate) fn count(&self, class: Class, requests: u32) {
         if self.measures.measured.latency {
@@ -274,7 +273,7 @@ impl Recorder {
         }
     }
 
-    /// All requests counted since the last time took so long, from their bytes to their replies.
+    /// Records the duration of all requests counted since the last call, from their bytes to their replies.
     pub(crate) fn finish(&self, transport: Transport, took_nanos: u64, now_secs: u32) {
         let mut most = (0, Class::Other);
         let mut requests = 0;
@@ -293,12 +292,12 @@ impl Recorder {
         }
     }
 
-    /// A socket had something to read for so long before its worker came to it.
+    /// Records how long a readable socket waited for its worker.
     pub(crate) fn waited(&self, waited_nanos: u64) {
         self.meter.wait.record(waited_nanos, 1);
     }
 
-    /// A key was asked for.
+    /// Records a requested key.
     #[inline]
     pub(crate) fn key(&self, key: &[u8]) {
         if self.picks() {
@@ -320,7 +319,7 @@ impl Recorder {
             let nanos = now.nanos_since(self.adapted.replace(now));
             self.sampler.borrow_mut().adapt(self.picked.take(), nanos, SAMPLES_PER_SEC);
         }
-        // Somebody may be reading: then it is one sample less.
+        // If a reader holds the lock, one sample is lost.
         let Ok(mut tops) = self.meter.tops.try_lock() else { return };
         tops.keys.record(key, times);
         if let Some(end) = memchr::memchr(self.prefix_delimiter, key) {
@@ -340,20 +339,20 @@ impl SlowRing {
     }
 }
 
-/// Nothing in here panics half-way.
+/// Ignores poison: nothing in here panics half-way.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keys, and prefixes, that each worker counts: with short keys about 60 KiB for each kind, with the longest 180.
+/// Counters of a worker for keys, and for prefixes: about 60 KiB each with short keys, 180 KiB with the longest.
 const TOP_COUNTERS: usize = 512;
-/// Keys that a worker looks at in a second: each costs half a microsecond, together a five-hundredth of its core.
+/// Keys that a worker samples in a second. Each costs half a microsecond, together a five-hundredth of its core.
 const SAMPLES_PER_SEC: u32 = 4_000;
-/// Samples after which their number is held against the time.
+/// Samples after which the sampling rate is adapted.
 const ADAPT_EVERY: u32 = 256;
-/// What takes longer is remembered.
+/// A batch that takes longer is kept as slow.
 const SLOW_NANOS: u64 = 1_000_000;
-/// Slow batches that each worker remembers.
+/// Slow batches that each worker keeps.
 const SLOW_MAX: usize = 64;
 
 #[cfg(test)]

@@ -1,39 +1,39 @@
-//! Who follows what requests do, if anybody: watchers, statistics by prefix, a verbose log. Asked once a request, so it
-//! is one word that is written only when somebody comes or goes.
+//! Which observers follow requests: watchers, statistics by prefix, the verbose log. Every request reads this, so it is
+//! one word that changes only when an observer starts or stops.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use larder_protocol::admin::Streams;
 
-/// Who follows, as bits on a cache line of their own.
+/// The observers, as bits on their own cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct ObserverFlags(AtomicU32);
 
 impl ObserverFlags {
-    /// Does anybody follow requests?
+    /// True if there is any observer.
     #[inline]
     pub(crate) fn any(&self) -> bool {
         self.0.load(Relaxed) != 0
     }
 
-    /// Does anybody watch one of these?
+    /// True if one of these streams is watched.
     pub(crate) fn wants(&self, streams: Streams) -> bool {
         self.has(streams.bits().into())
     }
 
-    /// The streams that are watched from now on.
+    /// Sets the streams that are watched.
     pub(crate) fn set_streams(&self, streams: Streams) {
         let others = VERBOSE | PREFIXES;
         let _ = self.0.fetch_update(Relaxed, Relaxed, |bits| Some(bits & others | u32::from(streams.bits())));
     }
 
-    /// These are watched, too.
+    /// Adds watched streams.
     pub(crate) fn add_streams(&self, streams: Streams) {
         self.0.fetch_or(streams.bits().into(), Relaxed);
     }
 
-    /// Are commands logged (`-vv`)?
+    /// True if commands are logged (`-vv`).
     pub(crate) fn is_verbose(&self) -> bool {
         self.has(VERBOSE)
     }
@@ -42,7 +42,7 @@ impl ObserverFlags {
         self.set(VERBOSE, is_on);
     }
 
-    /// Are commands counted by prefix (`stats detail on`)?
+    /// True if commands are counted by prefix (`stats detail on`).
     pub(crate) fn counts_prefixes(&self) -> bool {
         self.has(PREFIXES)
     }

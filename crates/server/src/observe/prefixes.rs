@@ -1,7 +1,7 @@
-//! `stats detail`: commands counted by what stands before the delimiter in their keys.
+//! `stats detail`: commands counted by the prefix of their keys, which ends at the delimiter.
 //!
-//! Every worker counts for itself. A table has room for so many prefixes and no more: whoever invents prefixes must not
-//! make it grow without end. What came first stays.
+//! Each worker has its own table. A table has a fixed maximum of prefixes, because clients choose them. The first
+//! prefixes stay.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,13 +12,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct Prefixes {
     delimiter: u8,
     tables: Box<[Table]>,
-    /// Commands not counted, because their prefix found no room.
+    /// Commands not counted because the table was full.
     uncounted: AtomicU64,
 }
 
 type Table = Mutex<HashMap<Box<[u8]>, Counts>>;
 
-/// What was done to the keys of a prefix.
+/// Counts of the operations on the keys of a prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     gets: u64,
@@ -27,7 +27,7 @@ struct Counts {
     deletes: u64,
 }
 
-/// What is done to a key.
+/// An operation on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
     Get { is_hit: bool },
@@ -45,7 +45,7 @@ impl Prefixes {
         }
     }
 
-    /// Counts; a key without a delimiter has no prefix and is not counted.
+    /// Counts an operation. A key without a delimiter has no prefix and is not counted.
     pub(crate) fn count(&self, worker: usize, key: &[u8], deed: Deed) {
         let Some(end) = key.iter().position(|byte| *byte == self.delimiter) else { return };
         let Some(table) = self.tables.get(worker) else { return };
@@ -68,7 +68,7 @@ impl Prefixes {
         }
     }
 
-    /// What `stats detail dump` answers, up to END, without that.
+    /// The reply to `stats detail dump`, without END.
     pub(crate) fn dump(&self) -> Vec<u8> {
         let mut all = HashMap::<Box<[u8]>, Counts>::new();
         for table in &self.tables {
@@ -91,7 +91,7 @@ impl Prefixes {
         dump
     }
 
-    /// Forgets all counts.
+    /// Removes all counts.
     pub(crate) fn reset(&self) {
         for table in &self.tables {
             lock(table).clear();
@@ -104,7 +104,7 @@ fn lock(table: &Table) -> MutexGuard<'_, HashMap<Box<[u8]>, Counts>> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Prefixes that a worker's table has room for: with the longest keys, some 3 MB.
+/// Prefixes in a worker's table at most: some 3 MB with the longest keys.
 const PREFIXES_MAX: usize = 10_000;
 
 #[cfg(test)]

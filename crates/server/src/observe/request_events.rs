@@ -1,5 +1,5 @@
-//! What is told of requests to those who pay attention: watchers, `stats detail` and the verbose log. Everything here
-//! happens only while somebody does ([`crate::observe::observer_flags`]).
+//! Events of requests for observers: watchers, `stats detail` and the verbose log. Nothing here runs without an
+//! observer ([`crate::observe::observer_flags`]).
 
 use larder_engine::{Hash, Item, Miss};
 use larder_protocol::admin::Streams;
@@ -11,7 +11,7 @@ use crate::observe::prefixes::Deed;
 use crate::observe::trace;
 use crate::observe::watch::Event;
 
-/// What a command found under its key before it did anything.
+/// The item that a command found under its key before it ran.
 #[derive(Clone, Copy)]
 pub(crate) struct Before<'t> {
     found: Result<Item<'t>, Miss>,
@@ -19,7 +19,7 @@ pub(crate) struct Before<'t> {
 }
 
 impl<'t> Executor<'_, '_, '_, 't> {
-    /// Looks at what is there before a command is carried out.
+    /// Looks up the item before a command runs.
     #[cold]
     pub(crate) fn look_before(&mut self, command: &Command<'_>, hash: Option<Hash>) -> Option<Before<'t>> {
         if !self.cx.shared.observers.wants(Streams::FETCHERS.and(Streams::DELETIONS)) {
@@ -31,14 +31,14 @@ impl<'t> Executor<'_, '_, '_, 't> {
         if let Err(miss) = found
             && !matches!(command, Command::Store(_) | Command::Peek(_))
         {
-            // Looking has removed it, so the command itself will not know why it misses.
+            // This look-up removed an expired item, so the command itself would count no expiry.
             self.count_miss(miss);
         }
         let class = found.map_or(0, |item| item.queue() + 1);
         Some(Before { found, class })
     }
 
-    /// Tells of a command that was carried out.
+    /// Reports a command that ran.
     #[cold]
     pub(crate) fn observe(
         &mut self,
@@ -107,7 +107,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         }
     }
 
-    /// Tells of a look-up by get and its like.
+    /// Reports a look-up by get or a similar command.
     #[cold]
     pub(crate) fn observe_get(&self, key: &[u8], found: Result<Item<'t>, Miss>) {
         let shared = self.cx.shared;

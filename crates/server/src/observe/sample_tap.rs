@@ -1,10 +1,9 @@
-//! What happens to the keys of a sample, on its way from the workers to the curve: in bursts.
+//! Passes accesses to sampled keys from the workers to the curve, in bursts.
 //!
-//! The control thread asks for a burst about once a second. Workers tell what they see of the sample until one of them
-//! has told as much as it was asked for; then all are silent until the next burst. So there is a bound on what the
-//! curve costs, however few the keys are and however often they are asked for. And a worker with little to do weighs no
-//! more than what it does: all tell of the same time. Of the time in which they are silent nothing is counted, the
-//! reads neither.
+//! The control thread starts a burst about once a second. Workers report their accesses to sampled keys until one of
+//! them has reported its maximum; then the burst is over for all. So the cost of the curve is bounded, however few and
+//! busy the keys are. All workers report the same span of time, so a worker with little to do has little weight.
+//! Between bursts nothing is counted, reads included.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -15,30 +14,30 @@ use larder_measure::Access;
 use crate::net::wake::Wake;
 use crate::observe::measure::lock;
 
-/// What workers were asked for, and what they have told since that was last taken.
+/// The current burst, and the accesses reported and not yet taken.
 #[derive(Debug)]
 pub(crate) struct SampleTap {
-    /// Odd: the number of the burst at hand. Even: it is over. Every worker looks once for each time that it wakes;
-    /// written twice for each burst.
+    /// Odd: the number of the current burst. Even: it is over. Each worker reads it once per wake-up; it is written
+    /// twice per burst.
     number: AtomicU32,
-    /// Keys whose hash is below this are followed.
+    /// Keys with a hash below this are sampled.
     threshold: AtomicU64,
-    /// As many accesses are wanted of each worker.
+    /// Accesses wanted from each worker, at most.
     accesses_max: AtomicU32,
-    /// One of each worker.
+    /// One for each worker.
     told: Vec<Mutex<Burst>>,
-    /// The control thread's, rung when there is much to be taken.
+    /// The control thread's; notified when many accesses wait.
     wake: Arc<Wake>,
 }
 
-/// What workers saw.
+/// Accesses reported by workers.
 #[derive(Debug, Default)]
 pub(crate) struct Burst {
-    /// What happened to keys of the sample.
+    /// Accesses to sampled keys.
     pub(crate) accesses: Vec<Access>,
-    /// Reads among which these were, of all keys.
+    /// Reads of all keys in the same time.
     pub(crate) reads: u64,
-    /// There was more than was told.
+    /// There were more accesses than may be reported.
     pub(crate) is_cut: bool,
 }
 
@@ -53,7 +52,7 @@ impl SampleTap {
         }
     }
 
-    /// Asks for another: of keys whose hash is below `threshold`, and of each worker `accesses_max` at most.
+    /// Begins another burst: for keys with a hash below `threshold`, and at most `accesses_max` from each worker.
     pub(crate) fn begin(&self, threshold: u64, accesses_max: u32) {
         self.threshold.store(threshold, Relaxed);
         self.accesses_max.store(accesses_max, Relaxed);
@@ -66,7 +65,7 @@ impl SampleTap {
         let _ = self.number.compare_exchange(number, number.wrapping_add(1), Relaxed, Relaxed);
     }
 
-    /// What was told since it was last taken.
+    /// Takes the accesses reported since the last call.
     pub(crate) fn take(&self) -> Burst {
         let mut all = Burst::default();
         for told in &self.told {
@@ -83,18 +82,18 @@ fn is_over(number: u32) -> bool {
     number.is_multiple_of(2)
 }
 
-/// A worker's part in the bursts. It belongs to the worker's thread.
+/// A worker's end of the tap. It belongs to the worker's thread.
 #[derive(Debug)]
 pub(crate) struct Tap {
     sample_tap: Arc<SampleTap>,
     worker: usize,
-    /// Of the burst that it takes part in.
+    /// The burst that this worker takes part in.
     number: Cell<u32>,
     /// 0: the burst is over.
     threshold: Cell<u64>,
-    /// So many more are wanted.
+    /// Accesses that it may still report.
     left: Cell<u32>,
-    /// Reads since it last told something.
+    /// Reads since its last report.
     reads: Cell<u64>,
 }
 
@@ -104,7 +103,7 @@ impl Tap {
         Self { sample_tap, worker, number: Cell::new(0), threshold, left: Cell::new(0), reads }
     }
 
-    /// Looks whether the burst is over, or another was asked for.
+    /// Checks whether the burst is over, or another has begun.
     #[inline]
     pub(crate) fn keep_up(&self) {
         let number = self.sample_tap.number.load(Acquire);
@@ -117,7 +116,7 @@ impl Tap {
     fn change_over(&self, number: u32) {
         self.number.set(number);
         if self.threshold.get() == 0 {
-            // Those of the silence.
+            // Reads between bursts do not count.
             self.reads.set(0);
         }
         if is_over(number) {
@@ -128,32 +127,32 @@ impl Tap {
         self.threshold.set(if self.left.get() > 0 { self.sample_tap.threshold.load(Relaxed) } else { 0 });
     }
 
-    /// Is what happens to this key, of which this is the hash, to be told?
+    /// True if accesses to the key with this hash are reported.
     #[inline]
     pub(crate) fn follows(&self, key: u64) -> bool {
         key < self.threshold.get()
     }
 
-    /// This key is read: is that to be told?
+    /// Counts a read of this key. True if the access is reported.
     #[inline]
     pub(crate) fn follows_read(&self, key: u64) -> bool {
         self.reads.set(self.reads.get() + 1);
         self.follows(key)
     }
 
-    /// Something happened to a key that is followed.
+    /// Reports an access to a sampled key.
     #[cold]
     pub(crate) fn tell(&self, access: Access) {
         let mut told = lock(&self.sample_tap.told[self.worker]);
         told.reads += self.reads.take();
         if self.sample_tap.number.load(Relaxed) != self.number.get() {
-            // Another worker ended it meanwhile.
+            // Another worker has ended the burst.
             return self.threshold.set(0);
         }
         told.accesses.push(access);
         self.left.set(self.left.get() - 1);
         let waiting = told.accesses.len();
-        // Where nobody takes them, there are to be no more of them.
+        // The buffer stays bounded if nobody takes the accesses.
         if self.left.get() == 0 || waiting == ACCESSES_MAX {
             told.is_cut = true;
             self.threshold.set(0);
@@ -165,7 +164,7 @@ impl Tap {
     }
 }
 
-/// Accesses of a worker that wait to be taken: 64 KiB.
+/// Accesses of a worker that wait to be taken, at most: 64 KiB.
 pub(crate) const ACCESSES_MAX: usize = 2048;
 
 #[cfg(test)]
@@ -183,7 +182,7 @@ mod tests {
         (sample_tap, tap)
     }
 
-    /// Reads keys in turn, below and above the threshold, as a worker does between two looks at what is wanted.
+    /// Reads keys below and above the threshold in turn, as a worker does between two checks of the burst.
     fn read(tap: &Tap, times: u64) {
         tap.keep_up();
         for time in 0..times {

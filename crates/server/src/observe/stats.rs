@@ -1,5 +1,5 @@
-//! `stats` and its sub-commands. Names, order and meaning: memcached, doc/protocol.txt, "Statistics"; what has no
-//! counterpart here prints something true, mostly 0 (docs/statistics.md).
+//! `stats` and its sub-commands. Names, order and meaning: memcached, doc/protocol.txt, "Statistics". For what larder
+//! does not have, the value is true of larder, mostly 0 (docs/statistics.md).
 
 mod connections;
 mod general;
@@ -14,7 +14,7 @@ use larder_protocol::{Error, Form, number};
 use crate::exec::dump::Dump;
 use crate::shared::Shared;
 
-/// What `stats` answers.
+/// The reply to `stats`.
 #[derive(Debug)]
 pub enum Answer {
     /// `STAT name value` lines, in order, then `END`.
@@ -25,9 +25,9 @@ pub enum Answer {
     Ok,
     /// `PREFIX` lines, then `END`.
     Detail(Vec<u8>),
-    /// What a walk over all items tells.
+    /// The result of a scan of all items.
     Dump(Box<Dump>),
-    /// Not told.
+    /// Refused.
     Error(Error),
 }
 
@@ -63,7 +63,7 @@ pub fn answer(shared: &Shared, words: &[&[u8]], form: &Form<'_>) -> Answer {
     Answer::Lines(lines.0)
 }
 
-/// The lines of those sub-commands that are counters and settings; `None`: it is none of them.
+/// The lines of sub-commands that show counters and settings; `None`: another sub-command.
 pub(crate) fn lines(shared: &Shared, sub_command: Option<&[u8]>) -> Option<Vec<(String, String)>> {
     let mut lines = Lines::default();
     match sub_command {
@@ -105,7 +105,7 @@ fn cachedump(shared: &Shared, words: &[&[u8]]) -> Result<Dump, Error> {
     Ok(Dump::cached(class as usize, limit))
 }
 
-/// `STAT` lines in the making.
+/// `STAT` lines that are being collected.
 #[derive(Default)]
 struct Lines(Vec<(String, String)>);
 
@@ -125,5 +125,5 @@ fn yes_no(is: bool) -> &'static str {
     if is { "yes" } else { "no" }
 }
 
-/// memcached's highest number of a class.
+/// memcached's highest class number.
 const CLASS_MAX: u32 = 63;

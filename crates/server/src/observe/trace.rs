@@ -9,23 +9,23 @@ use larder_protocol::{Dialect, Form, Reply, Sink};
 
 use crate::observe::journal;
 
-/// A socket is listened on.
+/// A socket listens.
 pub(crate) fn listening(fd: RawFd, dialect: Option<Dialect>) {
     write(&[format!("<{fd} server listening ({})", protocol(dialect, "auto-negotiate")).as_bytes()]);
 }
 
-/// A UDP socket is.
+/// A UDP socket receives.
 pub(crate) fn listening_for_datagrams(fd: RawFd) {
     write(&[format!("<{fd} server listening (udp)").as_bytes()]);
 }
 
-/// A client has come.
+/// A client has connected.
 pub(crate) fn arrival(fd: RawFd, dialect: Option<Dialect>) {
     let protocol = protocol(dialect, "auto-negotiating");
     write(&[format!("<{fd} new {protocol} client connection").as_bytes()]);
 }
 
-/// A client has gone.
+/// A client has disconnected.
 pub(crate) fn departure(fd: RawFd) {
     write(&[format!("<{fd} connection closed.").as_bytes()]);
 }
@@ -38,7 +38,7 @@ fn protocol(dialect: Option<Dialect>, negotiated: &'static str) -> &'static str 
     }
 }
 
-/// A client's first bytes told what it speaks.
+/// A client's first bytes have selected the dialect.
 pub(crate) fn dialect(fd: RawFd, is_binary: bool) {
     let name = if is_binary { "binary" } else { "ascii" };
     journal::wire(format!("{fd}: Client using the {name} protocol").as_bytes());
@@ -54,12 +54,12 @@ pub(crate) fn request(fd: RawFd, head: &[u8], is_binary: bool) {
     write(&[format!("<{fd} ").as_bytes(), line]);
 }
 
-/// A key was found, and is sent.
+/// A key was found and its value is sent.
 pub(crate) fn hit(fd: RawFd, key: &[u8]) {
     write(&[format!(">{fd} sending key ").as_bytes(), key]);
 }
 
-/// A reply of one line. Statistics and what meta commands tell are left out, as memcached does.
+/// A reply of one line. Statistics and the output of meta commands are left out, as in memcached.
 pub(crate) fn reply(fd: RawFd, form: &Form<'_>, reply: &Reply<'_, Item<'_>>) {
     let mut line = Line { bytes: Vec::new(), values: PhantomData };
     match form {
@@ -81,7 +81,7 @@ pub(crate) fn reply(fd: RawFd, form: &Form<'_>, reply: &Reply<'_, Item<'_>>) {
     }
 }
 
-/// The header of a binary request or reply, four bytes to the line.
+/// The header of a binary request or reply, four bytes a line.
 fn packet(title: &str, margin: &str, bytes: &[u8]) {
     let mut text = title.to_owned();
     for (at, byte) in bytes.iter().take(larder_protocol::binary::HEADER_BYTES).enumerate() {

@@ -1,8 +1,7 @@
-//! What `watch` tells: lines about what happens, from the workers to those who watch.
+//! The lines of `watch`: from the workers to the watchers.
 //!
-//! A worker that has something to tell writes the line into a ring of its own, or drops it if that is full. The control
-//! thread collects the lines and sends them (`watchers`): so whoever does not read holds up nobody, and loses lines
-//! himself.
+//! A worker writes a line into its own ring, or drops it if the ring is full. The control thread collects the lines and
+//! sends them (`watchers`). So a watcher that does not read blocks nobody, and loses lines itself.
 
 mod event;
 mod watchers;
@@ -19,7 +18,7 @@ pub(crate) use self::watchers::{Watcher, Watchers};
 use crate::net::wake::Wake;
 use crate::observe::observer_flags::ObserverFlags;
 
-/// The lines on their way, and who is to get them.
+/// Lines on their way, and the watchers.
 pub struct Log {
     /// One for each worker, and one for the control thread.
     rings: Box<[Ring]>,
@@ -31,19 +30,19 @@ pub struct Log {
     counts: Counts,
 }
 
-/// Lines of one thread that were not collected yet.
+/// Lines of one thread that are not collected yet.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Ring(Mutex<Vec<u8>>);
 
-/// What `stats` tells of the lines.
+/// Counters of lines, for `stats`.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// Dropped for want of room in a worker's ring.
+    /// Dropped because a worker's ring was full.
     pub(crate) dropped: AtomicU64,
     /// Written to a ring.
     pub(crate) written: AtomicU64,
-    /// Not sent to a watcher for want of room in its buffer.
+    /// Not sent to a watcher because its buffer was full.
     pub(crate) skipped: AtomicU64,
     /// Sent to a watcher.
     pub(crate) sent: AtomicU64,
@@ -53,12 +52,12 @@ pub(crate) struct Counts {
 struct Line<'l> {
     stream: Streams,
     id: u64,
-    /// With its line feed.
+    /// Including its line feed.
     text: &'l [u8],
 }
 
 impl Log {
-    /// For so many threads, with so many bytes for the lines of each.
+    /// For so many threads, with so many bytes of lines for each.
     pub fn new(threads: usize, ring_bytes_max: usize) -> Self {
         Self {
             rings: (0..threads).map(|_| Ring::default()).collect(),
@@ -70,7 +69,7 @@ impl Log {
         }
     }
 
-    /// Tells those who watch. To be asked first whether there are any: [`ObserverFlags::wants`].
+    /// Writes a line for the watchers. Call it only if there are any: [`ObserverFlags::wants`].
     #[cold]
     pub(crate) fn tell(&self, thread: usize, event: &Event<'_>, control: &Wake) {
         let Some(ring) = self.rings.get(thread) else { return };
@@ -102,17 +101,17 @@ impl Log {
         }
     }
 
-    /// Is there room for one more who watches?
+    /// True if another watcher may join.
     pub(crate) fn has_room(&self) -> bool {
         self.watchers() < WATCHERS_MAX
     }
 
-    /// Who watch.
+    /// The number of watchers.
     pub(crate) fn watchers(&self) -> usize {
         self.watchers.load(Relaxed)
     }
 
-    /// One more watches, from now on. To be told to the control thread.
+    /// Adds a watcher, from now on. The caller wakes the control thread.
     pub(crate) fn join(&self, mut watcher: Watcher, observers: &ObserverFlags) {
         let mut accepted = self.accepted();
         watcher.first_id = self.next_id.load(Relaxed);
@@ -156,7 +155,7 @@ impl Ring {
 }
 
 impl Counts {
-    /// Counts anew.
+    /// Resets the counters.
     pub(crate) fn reset(&self) {
         for count in [&self.dropped, &self.written, &self.skipped, &self.sent] {
             count.store(0, Relaxed);
@@ -175,7 +174,7 @@ impl<'l> Line<'l> {
     }
 }
 
-/// What precedes a line in a ring: its number, its stream, its length.
+/// The header of a line in a ring: number, stream, length.
 const HEAD_BYTES: usize = 8 + 2 + 2;
-/// memcached: as many may watch at once.
+/// As in memcached.
 const WATCHERS_MAX: usize = 20;

@@ -1,4 +1,4 @@
-//! How much address space the cache sets aside.
+//! How much address space the cache reserves.
 
 use std::fs;
 
@@ -45,16 +45,16 @@ fn number(file: &str) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// Of the whole process (proc(5), /proc/pid/statm); 0 where that is not told.
+/// Address space of the whole process (proc(5), /proc/pid/statm); 0 if it cannot be read.
 fn used_bytes() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = statm.split(' ').next().and_then(|pages| pages.parse().ok()).unwrap_or(0);
     pages * rustix::param::page_size() as u64
 }
 
-/// A worker's stack (std::thread), its buffers, and what the allocator keeps for it.
+/// A worker's stack (std::thread), its buffers, and its share of the allocator's.
 const THREAD_BYTES: u64 = 4 << 20;
-/// For who connects: some thousands that are idle, or a dozen that keep as much as one may.
+/// For connections: some thousands that are idle, or a dozen with the largest buffers.
 const CONNECTIONS_BYTES: u64 = 64 << 20;
 /// Of `vm.max_map_count`.
 const MAPPINGS_MAX_DEFAULT: u64 = 65_530;

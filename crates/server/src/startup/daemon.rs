@@ -7,8 +7,9 @@ use crate::startup::options::{EXIT_FAILURE, Refusal};
 use crate::startup::privileges::{self, Target};
 use crate::startup::settings::Settings;
 
-/// Goes to the background: a new session, `/` as directory (unless `-r`: a core file belongs where we started), nothing
-/// on stdio (unless `-v` or `--log-level` wants something told). Only while there is one thread. Errors: exit code 1.
+/// Goes to the background: a new session, `/` as directory (not with `-r`, so that a core file is written to the first
+/// directory), nothing on stdio (not with `-v` or `--log-level`). Call it while there is one thread. Errors: exit code
+/// 1.
 pub fn detach(settings: &Settings) -> Result<(), Refusal> {
     let keeps_stdio = settings.verbosity > 0 || settings.journal.level.is_some();
     nix::unistd::daemon(settings.core_dumps, keeps_stdio).map_err(|error| {
@@ -16,13 +17,13 @@ pub fn detach(settings: &Settings) -> Result<(), Refusal> {
     })
 }
 
-/// The file that holds our process id.
+/// The file with our process id.
 #[derive(Debug)]
 pub struct PidFile(PathBuf);
 
 impl PidFile {
-    /// Writes it, with the rights of [`privileges::at_path`]. What is wrong is said on stderr and does not keep the
-    /// server from starting, as with memcached.
+    /// Writes it, with the rights of [`privileges::at_path`]. An error is logged and does not stop the start, as in
+    /// memcached.
     pub fn write(path: &Path, user: Option<&Target>) -> Option<Self> {
         let written = privileges::at_path(user, path, |path, _| {
             if let Some(pid) = running(path) {
@@ -39,13 +40,13 @@ impl PidFile {
         }
     }
 
-    /// Removes it. Errors: no right to (any more).
+    /// Removes it. Errors: no right to do so, or no longer.
     pub fn remove(self) -> io::Result<()> {
         std::fs::remove_file(self.0)
     }
 }
 
-/// Writes a file beside `path` and renames it to `path`, so that nobody reads half of it.
+/// Writes a file beside `path` and renames it to `path`, so that no reader sees half of it.
 pub(crate) fn write_whole(path: &Path, ending: &str, text: &str) -> io::Result<()> {
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(ending);
@@ -53,7 +54,7 @@ pub(crate) fn write_whole(path: &Path, ending: &str, text: &str) -> io::Result<(
     std::fs::rename(&unfinished, path)
 }
 
-/// The process an old pid file names, if it runs.
+/// The process that an old pid file names, if it runs.
 fn running(path: &Path) -> Option<u32> {
     let pid = std::fs::read_to_string(path).ok()?.trim().parse().ok()?;
     Path::new("/proc").join(format!("{pid}")).exists().then_some(pid)

@@ -1,4 +1,4 @@
-//! All that clients and operators come in by: bound as the command line says, or passed by whoever started us.
+//! The sockets of clients and operators: bound as the command line says, or passed by the process that started us.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, AsRawFd as _};
@@ -12,19 +12,19 @@ use crate::startup::systemd::Sockets;
 use crate::web::Web;
 use crate::{net::udp, observe::trace, startup::exposure};
 
-/// Sockets that are listened on, served by nobody yet.
+/// Sockets that listen, before anything serves them.
 pub struct Endpoints {
-    /// Of clients.
+    /// For clients.
     pub listeners: Vec<Listener>,
     /// By worker.
     pub udp: Vec<Vec<udp::Socket>>,
-    /// Of operators.
+    /// For operators.
     pub web: Option<Web>,
 }
 
 impl Endpoints {
-    /// Takes what was passed, and else binds what the settings ask for, for a server that is to run as `user`. What
-    /// was passed stands in the settings then. Errors: exit code 71, 64.
+    /// Takes the passed sockets, or else binds those of the settings, for a server that will run as `user`. The
+    /// settings then describe the passed ones. Errors: exit code 71, 64.
     pub fn open(settings: &mut Settings, user: Option<&Target>) -> Result<Self, Refusal> {
         let passed = Sockets::take(settings)?;
         let (listeners, udp) = if passed.serve_clients() {
@@ -36,7 +36,7 @@ impl Endpoints {
         Ok(Self { listeners, udp, web: Web::bind(settings, passed.admin, user)? })
     }
 
-    /// Descriptors that they take.
+    /// The number of their descriptors.
     pub fn descriptors(&self) -> usize {
         let udp = self.udp.iter().map(Vec::len).sum::<usize>();
         self.listeners.len() + udp + self.web.as_ref().map_or(0, Web::descriptors)
@@ -48,7 +48,7 @@ impl Endpoints {
             .map_err(|error| Refusal::new(EXIT_FAILURE, format!("Failed to write the port file: {error}")))
     }
 
-    /// Names them in the journal, and warns of those that stand open.
+    /// Logs them, and warns of those that are open to everybody.
     pub fn announce(&self, settings: &Settings, needs_login: bool) {
         let is_verbose = settings.journal.is_verbose(settings.verbosity);
         for listener in &self.listeners {
@@ -75,7 +75,7 @@ impl Endpoints {
         }
     }
 
-    /// Where clients come in, in one line.
+    /// The addresses for clients, in one line.
     pub fn addresses(&self) -> String {
         let streams = self.listeners.iter().map(|listener| listener.address.to_string());
         let datagrams = self.datagram_addresses().into_iter().map(|address| format!("udp:{address}"));
@@ -86,7 +86,7 @@ impl Endpoints {
         self.web.as_ref().map_or(&[], Web::listeners)
     }
 
-    /// Each once: workers may have sockets of the same addresses.
+    /// Each address once: several workers may have sockets of one address.
     fn datagram_addresses(&self) -> Vec<SocketAddr> {
         let mut addresses = Vec::new();
         for address in self.udp.iter().flatten().map(udp::Socket::address) {

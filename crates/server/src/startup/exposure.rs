@@ -1,4 +1,4 @@
-//! The doors that anybody can walk in by, those that nobody can, and the word of warning about each.
+//! Warnings about listeners that are open to everybody, and about those that accept nobody.
 
 use std::net::SocketAddr;
 
@@ -6,8 +6,7 @@ use crate::net::listeners::{Address, Listener};
 use crate::net::tls::{ClientCertificates, TlsSettings};
 use crate::web::Web;
 
-/// One line for each admin listener that more than this machine can reach, and that tells strangers how the server is
-/// doing.
+/// One line for each admin listener that other machines can reach and that shows metrics without a token.
 pub fn admin_warnings(web: &Web) -> Vec<String> {
     if web.needs_login() {
         return Vec::new();
@@ -25,7 +24,7 @@ pub fn admin_warnings(web: &Web) -> Vec<String> {
     .collect()
 }
 
-/// One line for each listener that wants certificates of clients while there are no authorities to tell good ones by.
+/// One line for each listener that requests certificates of clients while no authorities are set to check them against.
 pub fn certificate_warnings(listeners: &[Listener], tls: &TlsSettings) -> Vec<String> {
     let asking = listeners.iter().filter_map(|Listener { address, tls: certificates, .. }| {
         let whom = match certificates.filter(|_| tls.ca_file.is_none())? {
@@ -38,10 +37,10 @@ pub fn certificate_warnings(listeners: &[Listener], tls: &TlsSettings) -> Vec<St
     asking.collect()
 }
 
-/// One line for each listener, of TCP or UDP, that more than this machine can reach, and at which nobody is asked who
-/// they are. There is nothing to say if all must log in.
+/// One line for each TCP or UDP listener that other machines can reach without a login. None if all clients must log
+/// in.
 ///
-/// Unix sockets have a file's owner and mode.
+/// Unix sockets are protected by the owner and mode of their file.
 pub fn warnings(listeners: &[Listener], udp: &[SocketAddr], needs_login: bool) -> Vec<String> {
     let datagrams = udp.iter().filter(|address| !address.ip().to_canonical().is_loopback());
     let datagrams = datagrams.map(|address| {

@@ -4,8 +4,8 @@ use std::fs;
 
 use larder_engine::LargePages;
 
-/// As many as are wanted, but none where the machine is set to have none: the kernel makes them all the same for who
-/// asks as the engine does (madvise(2), MADV_COLLAPSE).
+/// The wanted setting, but none if the machine is set to `never`: the kernel would make large pages for the engine all
+/// the same (madvise(2), MADV_COLLAPSE).
 pub fn allowed(wanted: LargePages) -> LargePages {
     let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     if wanted == LargePages::Never || !is_never(&setting) {
@@ -15,7 +15,7 @@ pub fn allowed(wanted: LargePages) -> LargePages {
     LargePages::Never
 }
 
-/// The setting that is in force stands in brackets (Linux, Documentation/admin-guide/mm/transhuge.rst).
+/// The active setting is in brackets (Linux, Documentation/admin-guide/mm/transhuge.rst).
 fn is_never(setting: &str) -> bool {
     setting.contains("[never]")
 }

@@ -1,11 +1,11 @@
-//! Memory nodes (NUMA): on a machine with several, the index lies on all of them.
+//! Memory nodes (NUMA): on a machine with several, the index is interleaved over them.
 
 use std::fs;
 
 use larder_engine::Engine;
 
-/// Spreads what every worker looks into over the nodes that this process runs on, if it runs on several and nobody has
-/// settled otherwise for it. To be called before anything is stored.
+/// Interleaves the memory that every worker reads over the nodes that this process runs on, if there are several and
+/// the process has no memory policy yet. Call it before anything is stored.
 pub fn spread(engine: &Engine) {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let processors =
@@ -22,8 +22,7 @@ pub fn spread(engine: &Engine) {
 }
 
 /// The nodes of which this process may use memory and processors, by its `status` (proc(5)) and the processors of each
-/// node. One whose processors it may not use (`taskset`, a cgroup's set) would only be far away; so would memory
-/// without processors.
+/// node. A node without usable processors (`taskset`, a cgroup's set) would only be far away.
 fn nodes(status: &str, processors_of: impl Fn(u32) -> String) -> Vec<u32> {
     let allowed = |name| status.lines().find_map(|line| line.strip_prefix(name)).map_or(Vec::new(), numbers);
     let processors = allowed("Cpus_allowed_list:");
@@ -31,7 +30,7 @@ fn nodes(status: &str, processors_of: impl Fn(u32) -> String) -> Vec<u32> {
     allowed("Mems_allowed_list:").into_iter().filter(is_near).collect()
 }
 
-/// A list as the kernel writes it: "0-1,3" (cpuset(7), "List format"). What is no list is empty.
+/// A list in the kernel's format: "0-1,3" (cpuset(7), "List format"). Empty if it is not a list.
 fn numbers(list: &str) -> Vec<u32> {
     let range = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -55,7 +54,7 @@ mod tests {
         }
     }
 
-    /// Two nodes of four processors each, and one of memory alone.
+    /// Two nodes with four processors each, and one with memory only.
     fn processors(node: u32) -> String {
         ["0-3\n", "4-7\n", "\n"].get(node as usize).copied().unwrap_or_default().to_owned()
     }

@@ -1,7 +1,7 @@
 //! The command line: memcached's, and a few long options of larder's own.
 //!
-//! Two tables say all there is to say about it, [`table::COMMAND_LINE`] and [`extended::EXTENDED`] (`-o`): what is
-//! read, what `--help`, the manual page and docs/options.md print. Source: memcached 1.6.45, `memcached -h`.
+//! Two tables, [`table::COMMAND_LINE`] and [`extended::EXTENDED`] (`-o`), define it: which options are read, and what
+//! `--help`, the manual page and docs/options.md print. Source: memcached 1.6.45, `memcached -h`.
 
 mod extended;
 mod print;
@@ -17,13 +17,13 @@ use larder_protocol::Dialect;
 
 use crate::startup::settings::{Port, Settings};
 
-/// Exit code of a value that cannot be (memcached: EXIT_FAILURE).
+/// Exit code for an invalid value (memcached: EXIT_FAILURE).
 pub const EXIT_FAILURE: u8 = 1;
-/// Exit code of options that exclude each other, and of words that are none (sysexits.h: EX_USAGE).
+/// Exit code for options that exclude each other, and for words that are not options (sysexits.h: EX_USAGE).
 pub const EXIT_USAGE: u8 = 64;
 /// Exit code of an unknown user (sysexits.h: EX_NOUSER).
 pub const EXIT_NO_USER: u8 = 67;
-/// Exit code when the system refuses, an address to listen on say (sysexits.h: EX_OSERR).
+/// Exit code when the system refuses something, such as an address to listen on (sysexits.h: EX_OSERR).
 pub const EXIT_OS_ERROR: u8 = 71;
 
 /// What the command line asks for.
@@ -51,11 +51,11 @@ impl Refusal {
     }
 }
 
-/// The name that we were started under.
+/// The name that the program was started under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Program {
     Larderd,
-    /// By a link, say, that a package has put in memcached's place.
+    /// By a link, for instance of a package that replaces memcached.
     Memcached,
 }
 
@@ -66,9 +66,10 @@ impl Program {
     }
 }
 
-/// Reads the command line, the program's name first, from left to right: the first option that is wrong refuses,
-/// the first that prints (`-h`, `-V`, `-i`) wins over all that follow. Words that are no options refuse, which
-/// memcached ignores: one is mostly an option that has lost its dash, and a server without it may stand open.
+/// Reads the command line, which begins with the program's name, from left to right. The first wrong option refuses the
+/// start; the first that prints (`-h`, `-V`, `-i`) wins over all that follow. Words that are not options are refused,
+/// unlike in memcached: such a word is usually an option without its dash, and without that option the server may be
+/// open to everybody.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Outcome, Refusal> {
     let mut draft = Draft::default();
     let mut parser = lexopt::Parser::from_iter(args);
@@ -84,7 +85,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Outcome, Refusa
         };
         let value = match row.value {
             Value::Needed(_) => text(parser.value().map_err(unreadable)?)?,
-            // After a letter there is none: -vv is -v twice.
+            // A letter has none: -vv is -v twice.
             Value::Possible(_) if is_long => {
                 parser.optional_value().map_or_else(|| Ok(String::new()), text)?
             }
@@ -102,17 +103,17 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Outcome, Refusa
 struct Row {
     /// The letter, if it has one.
     short: Option<char>,
-    /// The long name; of `-o` options the only one.
+    /// The long name; the only name of an `-o` option.
     name: &'static str,
     value: Value,
-    /// As the help prints it; empty: none.
+    /// The default in the help; empty: none.
     default: &'static str,
     help: &'static str,
     status: Status,
     act: Act,
 }
 
-/// Whether an option takes a value, and what the help calls it.
+/// Whether an option takes a value, and its name in the help.
 #[derive(Clone, Copy)]
 enum Value {
     None,
@@ -120,24 +121,24 @@ enum Value {
     Possible(&'static str),
 }
 
-/// What larder does with an option.
+/// The effect of an option.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Status {
-    /// What memcached does with it.
+    /// The same as in memcached.
     Honoured,
-    /// Nothing, because of this.
+    /// None, for this reason.
     Accepted(&'static str),
-    /// The server does not start, because of this: to go on without would open a door or lose data.
+    /// The server does not start, for this reason: ignoring the option would open access or lose data.
     Refused(&'static str),
 }
 
 #[derive(Clone, Copy)]
 enum Act {
-    /// Notes the value. It is empty if there is none.
+    /// Sets the value. It is empty if there is none.
     Set(fn(&mut Draft, &str) -> Result<(), Refusal>),
     /// Prints something instead of serving.
     Print(fn(Program) -> String),
-    /// Does nothing, or refuses: as the status says.
+    /// Does nothing, or refuses, according to the status.
     Nothing,
 }
 
@@ -153,11 +154,11 @@ impl Row {
         Self { short, name, value, default, help, status: Status::Honoured, act: Act::Set(set) }
     }
 
-    /// Turns a refused option's reason into the refusal, notes an accepted one's, and lets the row act.
+    /// Applies the option: refuses it, notes that it has no effect, or acts.
     fn apply(&self, draft: &mut Draft, value: &str) -> Result<(), Refusal> {
         let missing = matches!(self.value, Value::Needed(_)) && value.is_empty();
         match self.status {
-            // An option may be refused for some values only: then it acts, and its act refuses.
+            // An option may be refused for some values only: then `act` refuses.
             Status::Refused(reason) if !matches!(self.act, Act::Set(_)) => {
                 return Err(Refusal::new(EXIT_USAGE, format!("larderd: {}: {reason}", self.name)));
             }
@@ -193,8 +194,7 @@ impl Draft {
         if settings.udp_port != Port::Off && !self.tcp_port_given {
             settings.tcp_port = settings.udp_port;
         }
-        // memcached checks its default size as well and so cannot start with -m 1; only what was asked for is checked
-        // here.
+        // memcached also checks its default size, so it cannot start with -m 1. Here only a given size is checked.
         if self.item_size_given && u64::from(settings.item_bytes_max) > settings.memory_bytes / 2 {
             return Err(Refusal::new(
                 EXIT_USAGE,
@@ -221,7 +221,7 @@ impl Draft {
         Ok(settings)
     }
 
-    /// Clients that have to log in speak the one dialect in which they can, and have no other door.
+    /// If clients have to log in, they must use the one dialect that has a login, on every listener.
     fn settle_login(&mut self) -> Result<(), Refusal> {
         let settings = &mut self.settings;
         let Some(dialect) = settings.login_dialect() else { return Ok(()) };
@@ -242,7 +242,7 @@ impl Draft {
             return Err(Refusal::new(EXIT_USAGE, protocol_conflict));
         }
         if settings.udp_port != Port::Off {
-            // Nobody logs in over UDP, so it would be a way around the password.
+            // UDP has no login, so it would bypass the password.
             return Err(Refusal::new(EXIT_USAGE, udp_conflict));
         }
         settings.dialect = Some(dialect);
@@ -264,7 +264,7 @@ where
     if bounds.contains(&number) { Ok(number) } else { Err(Refusal::new(EXIT_FAILURE, message)) }
 }
 
-/// Reads a port: 0 is none, -1 one that the system chooses.
+/// Reads a port: 0 is none, -1 one that the system assigns.
 fn port(value: &str) -> Result<Port, Refusal> {
     match value.trim().parse::<i64>() {
         Ok(-1) => Ok(Port::Ephemeral),

@@ -1,4 +1,4 @@
-//! Giving up rights and asking for resources, before the first thread starts.
+//! Drops privileges and raises resource limits, before the first thread starts.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
@@ -13,7 +13,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 use crate::startup::options::{EXIT_NO_USER, EXIT_OS_ERROR, Refusal};
 use crate::startup::settings::Settings;
 
-/// Whose rights the server is to run with.
+/// The user that the server will run as.
 #[derive(Clone, Debug)]
 pub struct Target {
     name: String,
@@ -22,7 +22,7 @@ pub struct Target {
     was_asked_for: bool,
 }
 
-/// The user of `-u`, or `nobody`, if we run as root; `None` if there is nothing to give up. Errors: exit code 67.
+/// The user of `-u`, or `nobody`, if we run as root; `None` if there are no privileges to drop. Errors: exit code 67.
 ///
 /// memcached does not start as root without `-u`.
 pub fn target(settings: &Settings) -> Result<Option<Target>, Refusal> {
@@ -42,12 +42,12 @@ pub fn target(settings: &Settings) -> Result<Option<Target>, Refusal> {
 }
 
 impl Target {
-    /// Gives a file that root has made where only root can (see [`at_path`]) to the user.
+    /// Gives a file that root created in a directory of root's (see [`at_path`]) to the user.
     pub fn own(&self, path: &Path) -> io::Result<()> {
         std::os::unix::fs::lchown(path, Some(self.uid.as_raw()), Some(self.gid.as_raw()))
     }
 
-    /// Does something with the user's rights to files. Only while there is one thread.
+    /// Runs `act` with the user's rights to files. Call it while there is one thread.
     fn lend_rights<T>(&self, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let groups = getgroups()?;
         self.join_groups()?;
@@ -60,14 +60,14 @@ impl Target {
         done
     }
 
-    /// initgroups, not just the user's own group: -u may name a user who reaches files by a group.
+    /// initgroups, not only the user's own group: the user of -u may have access to files by another group.
     fn join_groups(&self) -> nix::Result<()> {
         let name = CString::new(self.name.as_str()).unwrap_or_default();
         nix::unistd::initgroups(&name, self.gid).or_else(|_| setgroups(&[self.gid]))
     }
 
-    /// Becomes the user, for good. To be called while there is one thread: the C library's setuid, which nix calls,
-    /// would change all, but whatever runs meanwhile would run as root. Errors: exit code 71.
+    /// Becomes the user, permanently. Call it while there is one thread: the C library's setuid, which nix calls,
+    /// changes all threads, but one that runs meanwhile runs as root. Errors: exit code 71.
     pub fn assume(&self) -> Result<(), Refusal> {
         let refuse = |error| {
             Refusal::new(EXIT_OS_ERROR, format!("failed to assume identity of user {}: {error}", self.name))
@@ -82,18 +82,18 @@ impl Target {
     }
 }
 
-/// Whose rights a file is made with.
+/// With whose rights a file is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rights {
-    /// Those that the process will have.
+    /// With those that the process will have.
     Ours,
-    /// Root's, which it gives up later.
+    /// With root's, which are dropped later.
     Roots,
 }
 
-/// Makes or replaces the file at `path` so that no link leads root astray: with the rights of the user that we are to
-/// become, who could have planted it. Where that user may not, but root alone can have made every part of the way,
-/// with root's: `act` is told, and gets the path without links in it. Only while there is one thread.
+/// Creates or replaces the file at `path` without following a link that the future user could have planted: with that
+/// user's rights. If that user may not, but only root can change every part of the path, with root's rights. `act` gets
+/// the rights, and the path without links. Call it while there is one thread.
 pub fn at_path<T>(
     user: Option<&Target>,
     path: &Path,
@@ -109,11 +109,10 @@ pub fn at_path<T>(
     }
 }
 
-/// The path without links, if nobody but root can put something else in its place, or in the place of any folder or
-/// link on the way.
+/// The path without links, if only root can replace the file and every directory and link of its path.
 fn roots_own(path: &Path) -> Option<PathBuf> {
     let (name, path) = (path.file_name()?, std::path::absolute(path).ok()?);
-    // From the top: what is above cannot change any more when what is below is looked at.
+    // From the top: an upper part cannot change any more when a lower part is checked.
     let mut folder = PathBuf::from("/");
     let mut ahead: Vec<OsString> = path.parent()?.iter().rev().map(OsStr::to_owned).collect();
     for _ in 0..STEPS_MAX {
@@ -124,7 +123,7 @@ fn roots_own(path: &Path) -> Option<PathBuf> {
             folder.pop();
         } else {
             let is_closed = found.is_dir() && found.mode() & 0o022 == 0;
-            // Where a folder is sticky, nobody can take away what is root's.
+            // In a sticky directory nobody can remove root's files.
             let is_sticky = found.is_dir() && found.mode() & 0o1000 != 0;
             if ahead.is_empty() {
                 return is_closed.then(|| folder.join(name));
@@ -136,7 +135,7 @@ fn roots_own(path: &Path) -> Option<PathBuf> {
         match ahead.pop() {
             Some(step) if step == ".." => drop(folder.pop()),
             Some(step) if step == "." => {}
-            // An absolute one leads back to the top.
+            // An absolute link starts again at the top.
             Some(step) => folder.push(step),
             None => {}
         }
@@ -144,11 +143,11 @@ fn roots_own(path: &Path) -> Option<PathBuf> {
     None
 }
 
-/// Folders and links on the way to a file at most.
+/// Directories and links of a path at most.
 const STEPS_MAX: usize = 256;
 
-/// Raises the limit on descriptors to `wanted`, or as far as the system allows if that is `needed` at least: then the
-/// last connections may find none left. Errors: the system allows fewer; exit code 71.
+/// Raises the limit on descriptors to `wanted`, or as far as the system allows if that is at least `needed`: then the
+/// last connections may be refused. Errors: the system allows fewer; exit code 71.
 pub fn allow_descriptors(wanted: u64, needed: u64) -> Result<(), Refusal> {
     let limit = getrlimit(Resource::Nofile);
     // None: no limit.
@@ -176,7 +175,7 @@ pub fn allow_descriptors(wanted: u64, needed: u64) -> Result<(), Refusal> {
     }
 }
 
-/// Lets a crash leave a core file (`-r`), also after a change of user. Errors: exit code 71.
+/// Allows core files (`-r`), also after a change of user. Errors: exit code 71.
 pub fn allow_core_dumps() -> Result<(), Refusal> {
     let unlimited = Rlimit { current: None, maximum: None };
     let maximum = getrlimit(Resource::Core).maximum;
@@ -186,17 +185,17 @@ pub fn allow_core_dumps() -> Result<(), Refusal> {
         .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to ensure corefile creation: {error}")))
 }
 
-/// Asks for no limit on locked memory (`-k`): only root may, so this comes before another user is assumed.
+/// Removes the limit on locked memory (`-k`). Only root may, so call it before the user changes.
 pub fn allow_locked_memory() {
-    // Where it is refused, whether there is a limit is seen when memory is locked.
+    // If this is refused, locking the memory shows whether there is a limit.
     let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
 }
 
-/// Keeps resident what this process touches from now on (`-k`), and says so if the system does not allow it, as
-/// memcached does. To be called as the user that serves.
+/// Keeps all memory that is touched from now on resident (`-k`). Logs if the system does not allow it, as memcached
+/// does. Call it as the user that serves.
 ///
-/// Not what it never touches: most of what the engine reserves is address space for a limit that may be raised. And not
-/// under a limit, which counts that address space: allocations would fail when it is reached.
+/// Untouched memory is not locked: most of what the engine reserves is address space for a limit that may be raised.
+/// Nothing is locked if there is a limit: it counts that address space, so allocations would fail.
 pub fn lock_memory() {
     let is_unlimited = getrlimit(Resource::Memlock).current.is_none()
         || capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));

@@ -4,7 +4,7 @@ use std::io;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// Bytes that nobody outside may predict. Errors: the system gives no random numbers.
+/// Unpredictable bytes. Errors: the system gives no random numbers.
 pub fn bytes<const BYTES: usize>() -> io::Result<[u8; BYTES]> {
     let mut bytes = [0; BYTES];
     if getrandom(&mut bytes, GetRandomFlags::empty())? < bytes.len() {
@@ -13,7 +13,7 @@ pub fn bytes<const BYTES: usize>() -> io::Result<[u8; BYTES]> {
     Ok(bytes)
 }
 
-/// A key for hashes that nobody outside may predict. Errors: the system gives no random numbers.
+/// An unpredictable key for hashes. Errors: the system gives no random numbers.
 pub fn key() -> io::Result<[u64; 2]> {
     let number = u128::from_ne_bytes(bytes()?);
     Ok([(number >> 64) as u64, number as u64])

@@ -1,9 +1,9 @@
-//! `-o drop_privileges`: what a server that serves has no need of, the kernel refuses it from then on. Whoever should
-//! ever make larderd run code of theirs can open no file, start no program and connect nowhere.
+//! `-o drop_privileges`: the kernel blocks everything that serving does not need. An attacker whose code runs in
+//! larderd can then open no file, start no program and connect nowhere.
 //!
-//! Two fences. Seccomp lets through the system calls that serving takes; all others fail with EPERM. Landlock closes
-//! the file system, but for reading in the directories of files that SIGHUP reads again (passwords, certificates); if
-//! there are none, no file can be opened at all.
+//! There are two mechanisms. Seccomp allows the system calls of serving; all others fail with EPERM. Landlock closes
+//! the file system, except reading in the directories of files that SIGHUP reads again (passwords, certificates, the
+//! admin token). Without such files no file can be opened at all.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,15 +21,15 @@ use seccompiler::{
 use crate::startup::options::{EXIT_OS_ERROR, Refusal};
 use crate::startup::settings::Io;
 
-/// Confines this process, for good. `reloaded` are the files that must stay readable: by their directories, so that a
-/// file that takes the place of another is found. To be called before other threads start: they inherit it. Errors: the
-/// kernel has no such fences; exit code 71.
+/// Confines this process permanently. `reloaded` are the files that must stay readable. Their directories stay
+/// readable, so that a file that replaces another is found. Call it before other threads start, because they inherit
+/// it. Errors: the kernel lacks a mechanism; exit code 71.
 pub fn sandbox(reloaded: &[PathBuf], io: Io) -> Result<(), Refusal> {
     let refuse = |error: &dyn std::fmt::Display| {
         Refusal::new(EXIT_OS_ERROR, format!("larderd: -o drop_privileges: {error}"))
     };
     let is_fenced = close_file_system(reloaded).map_err(|error| refuse(&error))?;
-    // Where no file can be opened anyway, a kernel without Landlock will do.
+    // If no file can be opened anyway, a kernel without Landlock is enough.
     if !is_fenced && !reloaded.is_empty() {
         let names: Vec<_> = reloaded.iter().map(|path| path.display().to_string()).collect();
         return Err(refuse(&format!(
@@ -43,8 +43,8 @@ pub fn sandbox(reloaded: &[PathBuf], io: Io) -> Result<(), Refusal> {
         .map_err(|error| refuse(&error))
 }
 
-/// Leaves nothing of the file system but reading in the directories of `reloaded`, and no TCP connections outwards.
-/// Whether the kernel can.
+/// Closes the file system except for reading in the directories of `reloaded`, and blocks outgoing TCP connections.
+/// False if the kernel cannot.
 fn close_file_system(reloaded: &[PathBuf]) -> Result<bool, landlock::RulesetError> {
     let status = Ruleset::default()
         .handle_access(AccessFs::from_all(ABI::V5))?
@@ -56,7 +56,7 @@ fn close_file_system(reloaded: &[PathBuf]) -> Result<bool, landlock::RulesetErro
     Ok(status.ruleset != RulesetStatus::NotEnforced)
 }
 
-/// The directories that hold these files, and those that hold what links there point to.
+/// The directories of these files, and of the targets of links.
 fn directories(files: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
     files
         .iter()
@@ -64,8 +64,8 @@ fn directories(files: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
         .filter_map(|file| file.as_deref().and_then(Path::parent).map(Path::to_owned))
 }
 
-/// A new process cannot be told from a new thread in the arguments of clone3, which lie in memory. Told that there is
-/// no such call, the C library takes clone.
+/// The arguments of clone3 are in memory, so the filter cannot tell a new process from a new thread. If the call does
+/// not exist, the C library uses clone.
 fn no_clone3() -> Result<SeccompFilter, seccompiler::BackendError> {
     let rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32), arch()?)
@@ -75,7 +75,7 @@ fn no_more_than_serving(with_reading: bool, io: Io) -> Result<SeccompFilter, sec
     let mut rules: BTreeMap<_, _> = SERVING.iter().map(|call| (*call, Vec::new())).collect();
     // A thread, not a process.
     rules.insert(libc::SYS_clone, vec![has_bits(0, libc::CLONE_THREAD, libc::CLONE_THREAD)?]);
-    // Memory holds code or data, and none becomes code.
+    // Memory holds code or data; none becomes executable.
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {
         rules.insert(call, vec![has_bits(2, libc::PROT_EXEC, 0)?]);
     }
@@ -92,7 +92,7 @@ fn no_more_than_serving(with_reading: bool, io: Io) -> Result<SeccompFilter, sec
     SeccompFilter::new(rules, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow, arch()?)
 }
 
-/// Of argument number `argument`, these bits have this value.
+/// The condition that these bits of argument number `argument` have this value.
 fn has_bits(argument: u8, bits: i32, value: i32) -> Result<SeccompRule, seccompiler::BackendError> {
     let comparison = SeccompCmpOp::MaskedEq(u64::from(bits.cast_unsigned()));
     let value = u64::from(value.cast_unsigned());
@@ -110,8 +110,8 @@ fn program(filter: SeccompFilter) -> Result<BpfProgram, seccompiler::Error> {
 /// Of Linux's io_uring.h: what makes a ring that of a worker's thread.
 const IORING_REGISTER_ENABLE_RINGS: i32 = 12;
 
-/// What workers and the control thread do once they run. What is not obvious: the C library's threads and memory
-/// (rseq to madvise), leaving after a panic (tgkill), `stats` (getrusage).
+/// System calls of workers and of the control thread while they run. Not obvious: threads and memory of the C library
+/// (rseq to madvise), abort after a panic (tgkill), `stats` (getrusage).
 const SERVING: &[libc::c_long] = &[
     libc::SYS_read,
     libc::SYS_readv,

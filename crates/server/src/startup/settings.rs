@@ -1,4 +1,4 @@
-//! How this server is to run: the outcome of reading the command line, constant from then on.
+//! How this server runs: the result of reading the command line, constant from then on.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ pub struct Settings {
     pub tcp_port: Port,
     /// UDP port (`-U`).
     pub udp_port: Port,
-    /// Over UDP, sources get no more than they sent until they return a cookie (`--udp-cookie`).
+    /// Over UDP, a source gets no more bytes than it sent until it returns a cookie (`--udp-cookie`).
     pub udp_cookie: bool,
     /// `-l` as given, entries in order; empty: all addresses, IPv4 and IPv6.
     pub listen: Vec<String>,
@@ -26,12 +26,12 @@ pub struct Settings {
     pub unix_socket: Option<PathBuf>,
     /// Mode of the unix socket (`-a`).
     pub unix_mode: u32,
-    /// What clients speak (`-B`), unless their listener says otherwise; `None`: their first byte tells.
+    /// The dialect of clients (`-B`), unless their listener sets another; `None`: their first byte selects it.
     pub dialect: Option<Dialect>,
     /// Connections the kernel queues before they are accepted (`-b`).
     pub backlog: i32,
 
-    // Who is let in.
+    // Logins.
     /// Clients log in with the passwords of this file, by the text protocol (`-Y`).
     pub auth_file: Option<PathBuf>,
     /// Clients log in by SASL, by the binary protocol (`-S`).
@@ -46,7 +46,7 @@ pub struct Settings {
     // Connections and workers.
     /// Open connections at most (`-c`).
     pub connections_max: u32,
-    /// Refuse connections beyond the limit with an error line, rather than leave them unaccepted.
+    /// Refuse connections beyond the limit with an error line, instead of leaving them unaccepted.
     pub maxconns_fast: bool,
     /// Worker threads (`-t`).
     pub threads: usize,
@@ -64,9 +64,9 @@ pub struct Settings {
     pub evict: bool,
     /// Largest item (`-I`), by memcached's formula.
     pub item_bytes_max: u32,
-    /// CAS values are handed out (`-C` turns them off).
+    /// Items have CAS values (`-C` turns them off).
     pub cas: bool,
-    /// log2 of the items the index has room for at the start; `None`: chosen from the memory.
+    /// log2 of the items that the index has room for at the start; `None`: computed from the memory.
     pub hash_power: Option<u8>,
 
     // Commands.
@@ -78,11 +78,11 @@ pub struct Settings {
     pub dump: bool,
     /// `watch` is allowed (`-W` forbids).
     pub watch: bool,
-    /// Close the connection when a noreply command met a server-side error, which it cannot otherwise learn of.
+    /// Close the connection when a noreply command failed with a server-side error, because the client cannot see it.
     pub noreply_close_on_error: bool,
     /// Verbosity at the start (`-v`); `verbosity` changes the one in [`crate::shared::Shared`].
     pub verbosity: u8,
-    /// What goes to stderr, and how (`--log-*`).
+    /// What is logged on stderr, and how (`--log-*`).
     pub journal: JournalSettings,
 
     // The process.
@@ -90,9 +90,9 @@ pub struct Settings {
     pub daemon: bool,
     /// Where to write the process id (`-P`).
     pub pid_file: Option<PathBuf>,
-    /// Whose rights to run with when started as root (`-u`).
+    /// The user to run as when started as root (`-u`).
     pub user: Option<String>,
-    /// Let the kernel refuse what serving does not need (`-o drop_privileges`).
+    /// Let the kernel block what serving does not need (`-o drop_privileges`).
     pub drop_privileges: bool,
     /// Keep all memory resident (`-k`).
     pub lock_memory: bool,
@@ -101,28 +101,28 @@ pub struct Settings {
     /// Raise the limit on core files (`-r`).
     pub core_dumps: bool,
 
-    // Statistics, and what watchers are told.
-    /// What ends the prefix of a key (`-D`).
+    // Statistics and watchers.
+    /// The delimiter that ends the prefix of a key (`-D`).
     pub prefix_delimiter: u8,
     /// `stats detail` counts from the start (`-D` was given).
     pub detail: bool,
     /// `stats sizes` is answered (`-o track_sizes`).
     pub track_sizes: bool,
-    /// What may wait for a watcher to read (`-o watcher_logbuf_size`).
+    /// Bytes that may wait for a watcher to read (`-o watcher_logbuf_size`).
     pub watcher_logbuf_bytes: u32,
-    /// What a worker may have told and nobody sent (`-o worker_logbuf_size`).
+    /// Bytes that a worker may have written and nobody sent (`-o worker_logbuf_size`).
     pub worker_logbuf_bytes: u32,
-    /// What is measured beyond counting (`-o measure`).
+    /// Measurements beyond counters (`-o latency_histograms`, `hot_keys`, `hit_ratio_curve`).
     pub measured: Measured,
 
-    /// What options without effect were given, for `stats settings`.
+    /// The values of options without effect, for `stats settings`.
     pub accepted: Accepted,
-    /// Why some of the options given have no effect; said at the start with `-v`.
+    /// Why some of the given options have no effect; logged at the start with `-v`.
     pub notes: Vec<String>,
 }
 
 impl Settings {
-    /// What clients have to speak because they have to log in: the only dialect in which they can.
+    /// The dialect that all clients must use because they have to log in; `None`: no login.
     pub fn login_dialect(&self) -> Option<Dialect> {
         match (&self.auth_file, self.sasl) {
             (Some(_), _) => Some(Dialect::Text),
@@ -131,19 +131,19 @@ impl Settings {
         }
     }
 
-    /// log2 of the buckets the index starts with: memcached counts items, the engine buckets of eight slots.
+    /// log2 of the buckets that the index starts with. memcached counts items, the engine buckets of eight slots.
     pub fn index_power(&self) -> Option<u8> {
         self.hash_power.map(|power| power.saturating_sub(BUCKET_POWER))
     }
 
-    /// Descriptors the server needs beside those of its connections and listeners: stdio, signals and the like, a
+    /// Descriptors that the server needs besides those of its connections and listeners: stdio, signals and so on, a
     /// poller (epoll or ring) and an eventfd for each worker, and one for a client while it is refused.
     pub fn own_descriptors(&self) -> usize {
         16 + 2 * self.threads
     }
 }
 
-/// log2 of the slots of a bucket of the index.
+/// log2 of the slots of an index bucket.
 pub const BUCKET_POWER: u8 = 3;
 
 /// How a worker waits for sockets.
@@ -177,12 +177,11 @@ pub enum Port {
     Off,
     /// This one.
     Fixed(u16),
-    /// One the system chooses.
+    /// One that the system assigns.
     Ephemeral,
 }
 
-/// Values of options that larder takes for memcached's sake and that steer nothing but what `stats` and
-/// `stats settings` print.
+/// Values of options that larder accepts for compatibility. They only affect what `stats` and `stats settings` print.
 #[derive(Clone, Debug)]
 pub struct Accepted {
     /// `-f`.

@@ -1,6 +1,6 @@
-//! Signals, read like any other input. They are blocked in all threads, so none interrupts a system call of a worker.
+//! Signals, read like other input. They are blocked in all threads, so none interrupts a system call of a worker.
 //!
-//! SIGPIPE needs nothing here: Rust's runtime ignores it from the start.
+//! SIGPIPE needs no handling: Rust's runtime ignores it from the start.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,23 +8,23 @@ use std::os::fd::{AsFd, BorrowedFd};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-/// What a signal asks for.
+/// What a signal requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// SIGINT, SIGTERM, by name.
     Stop(&'static str),
     /// SIGUSR1.
     StopGracefully(&'static str),
-    /// SIGHUP: read files with secrets anew.
+    /// SIGHUP: read files with secrets again.
     Reload,
 }
 
-/// The signals that are for us.
+/// The signals that larderd handles.
 #[derive(Debug)]
 pub struct Signals(SignalFd);
 
 impl Signals {
-    /// Takes the signals over from their default actions. Before any other thread starts: threads inherit it.
+    /// Replaces the default actions of the signals. Call it before any other thread starts, because threads inherit it.
     pub fn take_over() -> io::Result<Self> {
         let mut set = SigSet::empty();
         for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGHUP] {

@@ -1,6 +1,5 @@
-//! Being run by systemd: sockets that it opened for us, and what it wants to know of us. Nothing here does anything
-//! unless the environment says that it is wanted, so other supervisors that speak the same words (s6, runit's and
-//! container wrappers) are served as well.
+//! Running under systemd: its sockets, and its notifications. All of it is inactive unless the environment asks for it,
+//! so other supervisors with the same conventions (s6, runit's and container wrappers) work as well.
 
 mod notify;
 mod sockets;

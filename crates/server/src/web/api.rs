@@ -1,4 +1,4 @@
-//! `/api/...`: what the page shows, in JSON, for scripts as well.
+//! `/api/...`: the data of the page in JSON, also for scripts.
 
 mod keys;
 mod memory;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::endpoint::AdminEndpoint;
 use super::state::State;
 
-/// Answers a path; `None`: there is no such.
+/// Answers a path; `None`: it does not exist.
 pub(super) fn answer(
     path: &str,
     query: &str,

@@ -1,4 +1,4 @@
-//! Where operators come in, and what each way in may show.
+//! The listeners for operators, and what each may show.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -8,18 +8,18 @@ use crate::startup::options::{EXIT_OS_ERROR, Refusal};
 use crate::startup::privileges::Target;
 use crate::startup::settings::Settings;
 
-/// A listener, and how far it is trusted.
+/// A listener, and how far its clients are trusted.
 pub(super) struct AdminEndpoint {
     pub(super) listener: Listener,
-    /// What it wants of its clients' certificates; `None`: no TLS.
+    /// Whether it requests certificates of clients; `None`: no TLS.
     pub(super) tls: Option<ClientCertificates>,
     /// Keys may be shown here.
     pub(super) shows_keys: bool,
-    /// Requests must name this machine: see [`AdminEndpoint::is_meant`].
+    /// The host of a request must be this machine: see [`AdminEndpoint::is_meant`].
     is_local_only: bool,
 }
 
-/// Binds what `--admin-listen` names. Errors: exit code 71.
+/// Binds the addresses of `--admin-listen`. Errors: exit code 71.
 pub(super) fn bind(settings: &Settings, user: Option<&Target>) -> Result<Vec<Listener>, Refusal> {
     let mut listeners = Vec::new();
     for entry in &settings.web.listen {
@@ -40,16 +40,16 @@ pub(super) fn bind(settings: &Settings, user: Option<&Target>) -> Result<Vec<Lis
     Ok(listeners)
 }
 
-/// Makes doors of listeners.
+/// Makes endpoints of listeners.
 pub(super) fn open(listeners: Vec<Listener>, needs_login: bool, settings: &Settings) -> Vec<AdminEndpoint> {
     let endpoint = |listener: Listener| {
         let is_local = is_local(&listener.address);
-        // Whoever can open a Unix socket has been let in by its mode; TLS would tell them nothing new.
+        // The mode of a Unix socket decides who may open it; TLS would add nothing.
         let has_tls = settings.web.tls && matches!(listener.address, Address::Tcp(_));
         let tls = has_tls.then(|| settings.tls.client_certificates());
         let is_known = needs_login || tls == Some(ClientCertificates::Required);
         AdminEndpoint {
-            // -X says that keys are nobody's business.
+            // -X forbids showing keys.
             shows_keys: (is_local || is_known) && settings.dump,
             is_local_only: is_local && !is_known && matches!(listener.address, Address::Tcp(_)),
             tls,
@@ -59,7 +59,7 @@ pub(super) fn open(listeners: Vec<Listener>, needs_login: bool, settings: &Setti
     listeners.into_iter().map(endpoint).collect()
 }
 
-/// Reached from this machine alone?
+/// True if only this machine can reach it.
 pub(super) fn is_local(address: &Address) -> bool {
     match address {
         Address::Tcp(address) => address.ip().to_canonical().is_loopback(),
@@ -68,15 +68,15 @@ pub(super) fn is_local(address: &Address) -> bool {
 }
 
 impl AdminEndpoint {
-    /// Is a request for this host meant for us? A page of somebody else's, open in the operator's browser, could name
-    /// this machine by a name of its own (DNS rebinding) and read what a loopback listener tells anybody: so that one
-    /// wants to be called by its address, or localhost.
+    /// True if a request for this host is meant for this listener. A page of another site, open in the operator's
+    /// browser, could give this machine a name of its own (DNS rebinding) and read what a loopback listener shows
+    /// without a token. So the host must be localhost or a loopback address.
     pub(super) fn is_meant(&self, host: Option<&str>) -> bool {
         !self.is_local_only || host.is_some_and(is_this_machine)
     }
 }
 
-/// `127.0.0.1:80`, `[::1]`, `localhost:80` and the like, and nothing before or behind (RFC 9110, section 7.2: host
+/// Matches `127.0.0.1:80`, `[::1]`, `localhost:80` and so on, with nothing before or after (RFC 9110, section 7.2: host
 /// and port).
 fn is_this_machine(host: &str) -> bool {
     let (is_named, rest) = match host.strip_prefix('[').map(|bracketed| bracketed.split_once(']')) {

@@ -1,4 +1,4 @@
-//! The last day, in bounded memory: a point each second for a quarter of an hour, a point each minute for a day.
+//! The last day in bounded memory: a point each second for a quarter of an hour, a point each minute for a day.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,29 +8,29 @@ use serde::Serialize;
 
 use super::state::Reading;
 
-/// Points, and the readings that the next ones are counted from.
+/// Points, and the readings that the next points are computed from.
 pub(super) struct History {
     pub(super) seconds: Ring,
     pub(super) minutes: Ring,
-    /// Two readings, at most [`WINDOW`] apart, for what is told of "now".
+    /// Two readings, at most [`WINDOW`] apart, for current latencies.
     window: [Reading; 2],
     latest: Reading,
 }
 
-/// The latest points, up to a number.
+/// The latest points, in a bounded number.
 pub(super) struct Ring {
     points: VecDeque<Point>,
     points_max: usize,
-    /// The reading that the next point is counted from.
+    /// The reading that the next point is computed from.
     since: Reading,
 }
 
-/// What happened from one reading to the next.
+/// The changes from one reading to the next.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Point {
-    /// Its end, in Unix time.
+    /// The end, in Unix time.
     at_secs: i64,
-    // A second:
+    // Per second:
     hits: f32,
     misses: f32,
     stores: f32,
@@ -39,18 +39,18 @@ pub(super) struct Point {
     bytes_in: f32,
     bytes_out: f32,
     accepted: f32,
-    /// Live items that made room for others.
+    /// Live items that were evicted.
     evicted: f32,
     /// Expired and flushed items that were removed.
     expired: f32,
-    // Service times; null: no request, or not measured.
+    // Service times; null: no requests, or not measured.
     p50_micros: Option<f32>,
     p90_micros: Option<f32>,
     p99_micros: Option<f32>,
     p999_micros: Option<f32>,
-    /// How long sockets waited for their worker.
+    /// How long readable sockets waited for their worker.
     wait_p99_micros: Option<f32>,
-    // At its end:
+    // At the end:
     connections: usize,
     items: u64,
     used_bytes: u64,
@@ -155,7 +155,7 @@ fn others(reading: &Reading) -> u64 {
         + totals.cmd_meta
 }
 
-/// To two digits behind the point: what nobody reads need not be sent.
+/// Rounds to two decimal places, to keep the JSON short.
 fn rounded(number: f64) -> f32 {
     ((number * 100.0).round() / 100.0) as f32
 }
@@ -163,5 +163,5 @@ fn rounded(number: f64) -> f32 {
 const SECONDS_MAX: usize = 15 * 60;
 const MINUTES_MAX: usize = 24 * 60;
 const MINUTE: Duration = Duration::from_secs(60);
-/// What is told of latencies "now" is of the last 10 to 20 seconds.
+/// Current latencies are those of the last 10 to 20 seconds.
 const WINDOW: Duration = Duration::from_secs(20);

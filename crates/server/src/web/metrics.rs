@@ -1,5 +1,5 @@
-//! `/metrics`, in the Prometheus text format 0.0.4: what prometheus-memcached-exporter would tell of this server, under
-//! the names that dashboards know, and what larder knows beyond that.
+//! `/metrics`, in the Prometheus text format 0.0.4: the metrics of prometheus-memcached-exporter, under the names that
+//! dashboards use, and larder's own.
 
 mod larder;
 mod memcached;
@@ -8,7 +8,7 @@ mod text;
 use super::state::State;
 use text::Text;
 
-/// What the text is, for `Content-Type`.
+/// The content type of the text.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// All metrics.

@@ -1,4 +1,4 @@
-//! The live page: its files, in the binary.
+//! The files of the live page, in the binary.
 
 /// The file at a path: its type and its content.
 pub(super) fn file(path: &str) -> Option<(&'static str, &'static str)> {

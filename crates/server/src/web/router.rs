@@ -9,10 +9,10 @@ use super::endpoint::AdminEndpoint;
 use super::state::State;
 use super::{api, metrics, page};
 
-/// What a client gets.
+/// The response to a client.
 pub(super) type Reply = Response<Full<Bytes>>;
 
-/// Answers. Whatever the request is, it is answered, and changes nothing.
+/// Answers a request. Every request is answered, and none changes anything.
 pub(super) fn answer<B>(request: &Request<B>, endpoint: &AdminEndpoint, state: &State) -> Reply {
     if ![Method::GET, Method::HEAD].contains(request.method()) {
         let mut refusal = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
@@ -24,7 +24,8 @@ pub(super) fn answer<B>(request: &Request<B>, endpoint: &AdminEndpoint, state: &
         return plain(StatusCode::MISDIRECTED_REQUEST, advice);
     }
     let path = request.uri().path();
-    // What tells nothing of the cache needs no token: orchestrators probe without, and the page asks people for it.
+    // Paths without data of the cache need no token: orchestrators probe without one, and the page asks the user for
+    // it.
     match path {
         "/healthz" => return plain(StatusCode::OK, "ok\n"),
         "/readyz" if state.is_ready() => return plain(StatusCode::OK, "ready\n"),
@@ -44,7 +45,7 @@ pub(super) fn answer<B>(request: &Request<B>, endpoint: &AdminEndpoint, state: &
     }
     match api::answer(path, request.uri().query().unwrap_or_default(), endpoint, state) {
         Some(Ok(json)) => found("application/json", json.into()),
-        // A number that JSON does not have, say: nobody's input can bring that about.
+        // For instance a number that JSON does not have; no input can cause it.
         Some(Err(_)) => plain(StatusCode::INTERNAL_SERVER_ERROR, "this cannot be told in JSON\n"),
         None => plain(StatusCode::NOT_FOUND, "there is nothing here\n"),
     }
@@ -73,8 +74,8 @@ fn found(content_type: &'static str, content: Bytes) -> Reply {
     reply
 }
 
-/// What browsers are told about every response: run and load nothing but our own files, show them in no frame, keep
-/// nothing, and let no other site read it.
+/// Restrictions for browsers, in every response: run and load only our own files, show them in no frame, store nothing,
+/// and let no other site read it.
 const FENCES: [(HeaderName, &str); 5] = [
     (
         header::CONTENT_SECURITY_POLICY,

@@ -1,4 +1,4 @@
-//! Connections: bounded in number, in what they may send, and in the time they take.
+//! Connections, with bounds on their number, their input and their time.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -24,11 +24,11 @@ use super::router;
 use super::state::State;
 use crate::net::listeners::Address;
 
-/// Open connections at most. Who comes beyond takes the place of the one whose last request, or arrival, is the
-/// longest ago: so a probe, which asks as soon as it is here, is answered whoever else keeps connections open.
+/// Open connections at most. One more replaces the connection whose last request (or accept) is the oldest. So a probe,
+/// which sends its request at once, is answered whatever other connections are open.
 pub(super) const CONNECTIONS_MAX: usize = 64;
 
-/// Who is here, in the order of their last requests.
+/// Open connections, in the order of their last requests.
 #[derive(Default)]
 struct Places(Mutex<VecDeque<(u64, AbortHandle)>>);
 
@@ -43,19 +43,19 @@ impl Places {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a connection in. True if another had to leave for it.
+    /// Adds a connection. True if another was closed for it.
     fn enter(&self, id: u64, connection: AbortHandle) -> bool {
         let mut all = self.all();
         let leaver = if all.len() >= CONNECTIONS_MAX { all.pop_front() } else { None };
         all.push_back((id, connection));
-        // Whoever leaves comes back here when it is dropped.
+        // Dropping a closed connection takes this lock again.
         drop(all);
         leaver.inspect(|(_, leaver)| leaver.abort()).is_some()
     }
 }
 
 impl Place {
-    /// It has asked something.
+    /// Moves the connection to the end, after a request.
     fn renew(&self) {
         let mut all = self.places.all();
         let at = all.iter().position(|(id, _)| *id == self.id);
@@ -71,7 +71,7 @@ impl Drop for Place {
     }
 }
 
-/// Serves at all doors, and takes a reading every second.
+/// Serves all listeners, and takes a reading every second.
 pub(super) async fn run(endpoints: Vec<AdminEndpoint>, state: Arc<State>) {
     let places = Arc::new(Places::default());
     for endpoint in endpoints {
@@ -90,7 +90,7 @@ pub(super) async fn run(endpoints: Vec<AdminEndpoint>, state: Arc<State>) {
     }
 }
 
-/// Accepts at one door. Errors: the runtime refuses the listener.
+/// Accepts on one listener. Errors: the runtime refuses the listener.
 async fn attend(mut endpoint: AdminEndpoint, places: &Arc<Places>, state: &Arc<State>) -> io::Result<()> {
     let fd = endpoint.listener.fd.try_clone()?;
     match &endpoint.listener.address {
@@ -114,7 +114,7 @@ async fn attend(mut endpoint: AdminEndpoint, places: &Arc<Places>, state: &Arc<S
     }
 }
 
-/// What was accepted. If there was nothing to be had, no descriptor say, the next attempt waits a little.
+/// The accepted connection. After an error, such as no descriptor, the next attempt waits a little.
 async fn accepted<S, A>(result: io::Result<(S, A)>) -> Option<S> {
     match result {
         Ok((stream, _)) => Some(stream),
@@ -125,7 +125,7 @@ async fn accepted<S, A>(result: io::Result<(S, A)>) -> Option<S> {
     }
 }
 
-/// Begins to serve a connection.
+/// Starts serving a connection.
 async fn admit<S>(stream: Option<S>, endpoint: &Arc<AdminEndpoint>, places: &Arc<Places>, state: &Arc<State>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -136,18 +136,18 @@ where
     let place = Place { id, places: Arc::clone(places) };
     let connection = tokio::spawn(serve(stream, Arc::clone(endpoint), Arc::clone(state), place));
     if places.enter(id, connection.abort_handle()) {
-        // So that its descriptor is free before the next one is taken.
+        // So that its descriptor is closed before the next one is accepted.
         yield_now().await;
     }
 }
 
-/// Serves a connection to its end; with TLS if its door has it.
+/// Serves a connection until it ends, with TLS if the listener has it.
 async fn serve<S>(stream: S, endpoint: Arc<AdminEndpoint>, state: Arc<State>, place: Place)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let Some(certificates) = endpoint.tls else { return converse(stream, &endpoint, &state, &place).await };
-    // Asked for each time: certificates may have been loaded anew.
+    // Read for each connection, because certificates may have been reloaded.
     let Some(context) = state.shared.tls.as_ref().map(|tls| tls.context(certificates)) else { return };
     let handshake = TlsAcceptor::from(context).accept(stream);
     if let Ok(Ok(stream)) = timeout(HANDSHAKE_MAX, handshake).await {
@@ -171,7 +171,7 @@ where
         .max_buf_size(BUFFER_BYTES_MAX)
         .max_headers(HEADERS_MAX);
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
-    // Errors are the client's: it left, or spoke no HTTP. hyper has told it.
+    // Errors are the client's: it disconnected, or sent no HTTP. hyper has answered those.
     if timeout(LIFE_MAX, connection.as_mut()).await.is_ok() {
         return;
     }
@@ -179,14 +179,14 @@ where
     let _ = timeout(HEAD_MAX, poll_fn(|cx| connection.as_mut().poll(cx).map(|_| Poll::Ready(())))).await;
 }
 
-/// A TLS handshake takes no longer.
+/// Longest TLS handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
-/// Nor does the head of a request, or the pause before it.
+/// Longest time for the head of a request, including the pause before it.
 const HEAD_MAX: Duration = Duration::from_secs(10);
-/// After this a connection ends with its next response: who does not read what it asked for does not keep a place for
+/// After this the connection ends with its next response, so a client that does not read cannot keep its place for
 /// ever.
 const LIFE_MAX: Duration = Duration::from_secs(60);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// The head of a request at most; hyper wants no less than 8 KiB.
+/// Greatest head of a request; hyper requires at least 8 KiB.
 const BUFFER_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;

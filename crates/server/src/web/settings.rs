@@ -1,14 +1,14 @@
-//! What the command line says about the operator's side.
+//! The options of the operators' HTTP.
 
 use std::path::PathBuf;
 
 /// Settings of `--admin-*`.
 #[derive(Clone, Debug, Default)]
 pub struct WebSettings {
-    /// Where to listen, as given: `host:port`, or the path of a Unix socket; empty: nowhere.
+    /// Addresses as given: `host:port`, or the path of a Unix socket; empty: none.
     pub listen: Vec<String>,
-    /// The file with the token that is asked for.
+    /// The file with the required token.
     pub token_file: Option<PathBuf>,
-    /// TCP listeners speak TLS, with the server's certificates.
+    /// TCP listeners use TLS, with the server's certificates.
     pub tls: bool,
 }

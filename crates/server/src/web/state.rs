@@ -1,4 +1,4 @@
-//! What there is to tell.
+//! The data behind all paths.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -12,7 +12,7 @@ use crate::observe::counters::Totals;
 use crate::observe::measure::{Class, Transport};
 use crate::shared::Shared;
 
-/// What all requests see.
+/// The state that all requests share.
 pub(super) struct State {
     pub(super) shared: Arc<Shared>,
     pub(super) pool: Arc<WorkerPool>,
@@ -28,7 +28,7 @@ pub(super) struct Reading {
     pub(super) totals: Totals,
     pub(super) engine: Stats,
     pub(super) connections: usize,
-    /// By road and class.
+    /// By transport and class.
     pub(super) service: Vec<Snapshot>,
     pub(super) wait: Snapshot,
 }
@@ -39,7 +39,7 @@ impl State {
         Self { shared, pool, history: Mutex::new(History::new(first)) }
     }
 
-    /// Takes the reading of this second.
+    /// Takes a reading, once a second.
     pub(super) fn take_reading(&self) {
         let reading = Reading::take(&self.shared);
         self.history().add(reading);
@@ -49,7 +49,7 @@ impl State {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does the server let clients in?
+    /// True if the server accepts clients.
     pub(super) fn is_ready(&self) -> bool {
         self.shared.connection_limiter.is_accepting() && !self.pool.is_stopping()
     }
@@ -71,7 +71,7 @@ impl Reading {
         }
     }
 
-    /// Service times by road and class since an earlier reading.
+    /// Service times by transport and class since an earlier reading.
     pub(super) fn service_since<'r>(
         &'r self,
         earlier: &'r Self,

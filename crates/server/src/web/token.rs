@@ -10,7 +10,7 @@ use subtle::ConstantTimeEq as _;
 use super::WebSettings;
 use crate::startup::options::{EXIT_FAILURE, Refusal};
 
-/// The file of a token, and the token that it holds.
+/// The path of a token file, and the token in it.
 #[derive(Debug)]
 pub struct TokenFile {
     path: PathBuf,
@@ -18,8 +18,8 @@ pub struct TokenFile {
 }
 
 impl TokenFile {
-    /// Reads the file, if there is to be one. Before rights are given up: it may be root's to read. Errors: exit
-    /// code 1.
+    /// Reads the file, if there is one. Call it before privileges are dropped, because only root may be able to read
+    /// it. Errors: exit code 1.
     pub fn read(settings: &WebSettings) -> Result<Option<Self>, Refusal> {
         let Some(path) = &settings.token_file else { return Ok(None) };
         let refuse =
@@ -35,7 +35,7 @@ impl TokenFile {
         &self.path
     }
 
-    /// Reads the file again. If it cannot be used the token stays, and the journal says why.
+    /// Reads the file again. If it cannot be used the old token stays, and the journal has the reason.
     pub(crate) fn reload(&self) {
         match Token::read(&self.path) {
             Ok(token) => {
@@ -48,32 +48,32 @@ impl TokenFile {
         }
     }
 
-    /// Does the request name the token?
+    /// True if the request contains the token.
     pub(super) fn is_named_in(&self, headers: &HeaderMap) -> bool {
         self.token.read().unwrap_or_else(PoisonError::into_inner).is_named_in(headers)
     }
 }
 
-/// A secret that requests have to name.
+/// A secret that requests must contain.
 struct Token(Vec<u8>);
 
 impl Token {
-    /// Reads the token: the file's content without blanks and line ends around it. Errors: what is wrong with it.
+    /// Reads the token: the file's content without surrounding whitespace. Errors: the reason.
     fn read(path: &Path) -> Result<Self, String> {
         let content = std::fs::read(path).map_err(|error| error.to_string())?;
         let token = content.trim_ascii();
         if !(TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX).contains(&token.len()) {
             return Err(format!("a token has {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} characters"));
         }
-        // Others could not be sent in a header.
+        // Other characters cannot be sent in a header.
         if !token.iter().all(u8::is_ascii_graphic) {
             return Err("a token is one word of printable ASCII".to_owned());
         }
         Ok(Self(token.to_owned()))
     }
 
-    /// Does the request name it? Takes as long whether it is nearly right or not at all; only its length could be
-    /// learned.
+    /// True if the request contains the token. Takes constant time, so a client can learn the length of the token at
+    /// most.
     fn is_named_in(&self, headers: &HeaderMap) -> bool {
         let Some((scheme, token)) =
             headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().split_at_checked(SCHEME.len()))
@@ -84,7 +84,7 @@ impl Token {
     }
 }
 
-/// Without the secret.
+/// Hides the secret.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token")
@@ -92,7 +92,7 @@ impl fmt::Debug for Token {
 }
 
 const SCHEME: &[u8] = b"Bearer ";
-/// Shorter ones can be guessed.
+/// A shorter one could be guessed.
 const TOKEN_BYTES_MIN: usize = 16;
 const TOKEN_BYTES_MAX: usize = 4096;
 

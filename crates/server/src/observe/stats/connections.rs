@@ -14,13 +14,13 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) {
         }
         lines.add(format_args!("{fd}:addr"), &socket.address);
         lines.add(format_args!("{fd}:state"), if socket.is_udp { "conn_read" } else { "conn_listening" });
-        // Since the start: a listener has nothing to say.
+        // Since the start: listeners run no commands.
         lines.add(format_args!("{fd}:secs_since_last_cmd"), now_secs);
     }
     for client in shared.connection_table.clients() {
         let fd = client.fd;
         match client.peer {
-            // A client of a Unix socket has no name; the server's would tell nothing of it.
+            // A client of a Unix socket has no address, and the server's says nothing about the client.
             Peer::Unix => lines.add(format_args!("{fd}:addr"), "unix:"),
             peer => lines.add(format_args!("{fd}:addr"), peer),
         }

@@ -16,7 +16,7 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) {
     commands(shared, lines);
     traffic(shared, lines);
     cache(shared, lines);
-    // Behind what memcached has, so that its lines stay where they are.
+    // After memcached's lines, so that those keep their place.
     lines.add("larder_version", crate::LARDER_VERSION);
 }
 
@@ -26,7 +26,7 @@ fn process(shared: &Shared, lines: &mut Lines) {
     lines.add("uptime", now.secs);
     lines.add("time", shared.clock.wall_secs(now.secs));
     lines.add("version", crate::MEMCACHED_VERSION);
-    // Tools want a word here; larder waits for events without that library.
+    // Tools expect a value here; larder does not use that library.
     lines.add("libevent", "none");
     lines.add("pointer_size", usize::BITS);
     let usage = getrusage(UsageWho::RUSAGE_SELF).ok();

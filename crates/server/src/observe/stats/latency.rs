@@ -1,10 +1,10 @@
-//! `stats latency`, larder's own: how long requests took, for tools that cannot reach the metrics (docs/statistics.md).
+//! `stats latency`, larder's own: service times, for tools that cannot reach the metrics (docs/statistics.md).
 
 use super::Lines;
 use crate::observe::measure::{Class, Transport};
 use crate::shared::Shared;
 
-/// What was asked for at least once; nothing if latencies are not measured.
+/// Lines for each class and transport in use; none if latencies are not measured.
 pub(super) fn report(shared: &Shared, lines: &mut Lines) {
     if !shared.measures.measured().latency {
         return;

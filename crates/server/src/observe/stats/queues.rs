@@ -1,8 +1,8 @@
-//! `stats items` and `stats slabs`: the engine's queues in the place of slab classes.
+//! `stats items` and `stats slabs`: the engine's queues in place of slab classes.
 //!
-//! Class 1 is the small queue, 2 the main queue, 3 the large values. A segment is a page, a byte is a chunk: so every
-//! sum that tools make of these figures comes out true. What is counted for the whole cache alone, commands above all,
-//! stands with class 1, where stores begin; so sums over classes are true as well.
+//! Class 1 is the small queue, 2 the main queue, 3 the large values. A segment is a page and a byte is a chunk, so the
+//! sums that tools compute are correct. What is counted only for the whole cache, commands above all, is reported with
+//! class 1, where stores begin, so sums over classes are correct as well.
 
 use larder_engine::{QueueStats, Stats};
 

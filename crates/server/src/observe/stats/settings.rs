@@ -78,7 +78,7 @@ fn slabs_and_lru(shared: &Shared, lines: &mut Lines) {
     lines.add("tail_repair_time", accepted.tail_repair_secs);
     lines.add("flush_enabled", yes_no(settings.flush_all));
     lines.add("dump_enabled", yes_no(settings.dump));
-    // The one there is, whatever hash_algorithm asked for.
+    // The one in use, whatever hash_algorithm says.
     lines.add("hash_algorithm", "nh");
     lines.add("lru_maintainer_thread", yes_no(accepted.lru_maintainer));
     lines.add("lru_segmented", yes_no(accepted.lru_maintainer));

@@ -1,4 +1,4 @@
-//! What happens, and the line that tells it. Fields and order: memcached, doc/protocol.txt, "Watchers".
+//! Events, and their lines. Fields and order: memcached, doc/protocol.txt, "Watchers".
 
 use std::net::SocketAddr;
 
@@ -8,23 +8,23 @@ use larder_protocol::dump::uri;
 use crate::conn::client::{Client, Peer};
 use crate::conn::session::CloseReason;
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event<'e> {
     /// A key was looked up.
     Lookup { key: &'e [u8], status: &'static str, class: usize, client: &'e Client, value_bytes: usize },
-    /// A value was to be stored.
+    /// A store was attempted.
     Store {
         key: &'e [u8],
         status: &'static str,
         command: &'static str,
-        /// 0: it never expires; negative: it had expired before.
+        /// 0: no expiry; negative: it has expired already.
         ttl_secs: i64,
         class: usize,
         client: &'e Client,
         value_bytes: u32,
     },
-    /// A living item had to go.
+    /// A live item was evicted.
     Eviction {
         key: &'e [u8],
         is_fetched: bool,
@@ -35,16 +35,16 @@ pub(crate) enum Event<'e> {
     },
     /// An item was deleted.
     Deletion { key: &'e [u8], command: &'static str, class: usize, value_bytes: usize },
-    /// A client came.
+    /// A client connected.
     Arrival { client: &'e Client },
-    /// A client went.
+    /// A client disconnected.
     Departure { client: &'e Client, reason: CloseReason },
-    /// All items were looked at for expired ones.
+    /// A search for expired items has ended.
     Crawl { elapsed_secs: u32, examined: u64, reclaimed: u64 },
 }
 
 impl Event<'_> {
-    /// Where it is told.
+    /// The stream that it belongs to.
     pub(crate) fn stream(&self) -> Streams {
         match self {
             Self::Lookup { .. } => Streams::FETCHERS,
@@ -56,7 +56,7 @@ impl Event<'_> {
         }
     }
 
-    /// The longest line it can become.
+    /// The greatest length of its line.
     pub(super) fn line_bytes_max(&self) -> usize {
         let key = match self {
             Self::Lookup { key, .. }
@@ -68,7 +68,7 @@ impl Event<'_> {
         key + FIELDS_BYTES_MAX
     }
 
-    /// Writes what follows time and number.
+    /// Writes the fields after time and number.
     pub(super) fn write(&self, line: &mut Vec<u8>) {
         match *self {
             Self::Lookup { key, status, class, client, value_bytes } => {
@@ -117,7 +117,7 @@ impl Event<'_> {
                 number(line, " cfd=", client.fd);
             }
             Self::Crawl { elapsed_secs, examined, reclaimed } => {
-                // All classes at once; what would tell of the next run is not known, for it comes when asked for.
+                // All classes at once. The time of the next run is unknown: it runs on request.
                 text(
                     line,
                     "type=lru_crawler crawler=0 lru=all low_mark=0 next_reclaims=0 since_run=0 next_run=0",

@@ -1,4 +1,4 @@
-//! Those who watch, on the control thread.
+//! The watchers, on the control thread.
 
 use std::io::IoSlice;
 use std::os::fd::AsFd;
@@ -23,27 +23,27 @@ pub(crate) struct Watcher {
     wire: Wire,
     client: Arc<Client>,
     pub(super) streams: Streams,
-    /// It came before the line of this number.
+    /// The number of the first line that it gets.
     pub(super) first_id: u64,
     unsent: Vec<u8>,
-    /// So many bytes of that are sent.
+    /// Bytes of `unsent` that are sent already.
     sent: usize,
-    /// Lines lost since the last one that found room.
+    /// Lines lost since the last one that was taken.
     skipped: u64,
     gone: Option<CloseReason>,
 }
 
-/// All who watch, and what it takes to serve them.
+/// All watchers, and the state to serve them.
 pub(crate) struct Watchers {
     all: Vec<Watcher>,
     scratch: Vec<u8>,
     tls: Buffers,
-    /// What TLS counts; nobody's worker.
+    /// Counters of TLS; no worker's.
     counters: Counters,
 }
 
 impl Watcher {
-    /// Watches from when it joins. `unsent` goes before the first line.
+    /// A watcher from when it joins. `unsent` is sent before the first line.
     pub(crate) fn new(wire: Wire, client: Arc<Client>, streams: Streams, unsent: Vec<u8>) -> Self {
         Self { wire, client, streams, first_id: 0, unsent, sent: 0, skipped: 0, gone: None }
     }
@@ -71,7 +71,7 @@ impl Watcher {
         true
     }
 
-    /// Sends what the socket takes, and reads what comes, which nobody wants to know.
+    /// Sends until the socket is full, and discards what the client sends.
     fn serve(&mut self, scratch: &mut [u8], tls: &mut Buffers, counters: &Counters) {
         for _ in 0..READS_MAX {
             match self.wire.receive(scratch, tls, counters) {
@@ -117,12 +117,12 @@ impl Watchers {
         }
     }
 
-    /// Does nobody watch?
+    /// True if there is no watcher.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// What to wait for.
+    /// The descriptors to poll.
     pub(crate) fn polled(&self) -> impl Iterator<Item = PollFd<'_>> {
         self.all.iter().map(|watcher| {
             let wanted = if watcher.is_blocked() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
@@ -130,7 +130,7 @@ impl Watchers {
         })
     }
 
-    /// Takes in who came, sends what happened, and lets go who left.
+    /// Adds new watchers, sends lines, and removes watchers that have left.
     pub(crate) fn serve(&mut self, shared: &Shared, pool: &WorkerPool) {
         let log = &shared.log;
         self.all.append(&mut log.accepted());
@@ -166,7 +166,7 @@ impl Watchers {
             shared.log.watchers.fetch_sub(1, Relaxed);
             shared.connection_limiter.leave();
         }
-        // Under the lock, so that no newcomer is forgotten.
+        // Under the lock, so that a watcher that joins meanwhile is not lost.
         let accepted = shared.log.accepted();
         let watched = self.all.iter().chain(accepted.iter());
         let streams = watched.fold(Streams::NONE, |streams, watcher| streams.and(watcher.streams));
@@ -181,7 +181,7 @@ impl Watchers {
     }
 }
 
-/// A line that tells how many were lost.
+/// The line with the number of lost lines.
 const SKIPPED_BYTES_MAX: usize = 32;
 /// Reads from one watcher before others have their turn.
 const READS_MAX: u32 = 4;

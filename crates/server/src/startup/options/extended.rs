@@ -19,7 +19,7 @@ pub(super) fn apply(draft: &mut Draft, list: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// In the order of section "Extended options" of memcached's help, families that are refused at the end.
+/// In the order of section "Extended options" of memcached's help; families that are refused come last.
 pub(super) const EXTENDED: &[Row] = &[
     honoured(
         "maxconns_fast",
@@ -413,7 +413,7 @@ const fn refused(name: &'static str, value: Value, help: &'static str, reason: &
     Row { short: None, name, value, default: "", help, status: Status::Refused(reason), act: Act::Nothing }
 }
 
-/// Reads a number of kibibytes within bounds, gives bytes.
+/// Reads a number of kibibytes within bounds, returns bytes.
 fn kibibytes(value: &str, bounds: std::ops::RangeInclusive<u32>, message: &str) -> Result<u32, Refusal> {
     Ok(number_in(value, bounds, message)?.saturating_mul(1024))
 }

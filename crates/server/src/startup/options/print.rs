@@ -7,7 +7,7 @@ use super::table::COMMAND_LINE;
 use super::{Program, Row, Status, Value};
 use crate::{LARDER_VERSION, MEMCACHED_VERSION};
 
-/// `-V`. Where we stand in memcached's place, scripts look for its version in the first line.
+/// `-V`. Under the name `memcached`, scripts look for its version in the first line.
 pub(super) fn version(program: Program) -> String {
     match program {
         Program::Larderd => format!("larderd {LARDER_VERSION}\n"),
@@ -21,7 +21,7 @@ pub(super) fn license(program: Program) -> String {
         + "\nCopyright (c) the larder authors. Licensed under either of MIT or Apache-2.0, at your option.\n"
 }
 
-/// `-h`. What is refused is left out: tools look in here for the names of features (enable-ssl, sasl, ext_path,
+/// `-h`. Refused options are left out: tools search the help for the names of features (enable-ssl, sasl, ext_path,
 /// proxy_config) to learn what a build has.
 pub(super) fn help(program: Program) -> String {
     let mut help = version(program);
@@ -105,7 +105,7 @@ pub(super) fn markdown(_: Program) -> String {
 
 impl Row {
     pub(super) fn is_refused(&self) -> bool {
-        // -U 0 is no refusal, but no feature either.
+        // -U 0 is not refused, but no feature either.
         matches!(self.status, Status::Refused(_))
     }
 
@@ -139,7 +139,7 @@ impl Row {
     }
 }
 
-/// One entry of the help: the option at the left, what it does in a column of its own.
+/// One entry of the help: the option on the left, its effect in a separate column.
 fn entry(help: &mut String, row: &Row, spelled: &str) {
     let mut text = row.help.to_owned();
     if !row.default.is_empty() {
@@ -151,7 +151,7 @@ fn entry(help: &mut String, row: &Row, spelled: &str) {
     let _ = writeln!(help, "{spelled:<34} {text}");
 }
 
-/// Escapes what roff would take for its own.
+/// Escapes characters that are special in roff.
 fn roff(text: &str) -> String {
     text.trim_start().replace('\\', "\\e").replace('-', "\\-")
 }

@@ -18,13 +18,14 @@ pub(super) fn by_short(short: char) -> Result<&'static Row, Refusal> {
         .ok_or_else(|| Refusal::new(EXIT_FAILURE, format!("larderd: invalid option -- '{short}'")))
 }
 
-/// Finds an option by its long name, or by the start of one that no other name has, among memcached's at least.
+/// Finds an option by its long name, or by an unambiguous beginning, at least among memcached's.
 pub(super) fn by_long(long: &str) -> Result<&'static Row, Refusal> {
     if let Some(row) = COMMAND_LINE.iter().find(|row| row.name == long) {
         return Ok(row);
     }
     let candidates: Vec<_> = COMMAND_LINE.iter().filter(|row| row.name.starts_with(long)).collect();
-    // memcached's options have letters. Ours, which have none, must not make ambiguous what is not so there.
+    // memcached's options have letters; larder's own have none, and must not make a beginning ambiguous that is not so
+    // in memcached.
     let of_memcached: Vec<_> = candidates.iter().copied().filter(|row| row.short.is_some()).collect();
     match (&candidates[..], &of_memcached[..]) {
         ([row], _) | (_, [row]) => Ok(row),
@@ -218,7 +219,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         ":",
         "what ends the prefix of a key, and \"stats detail\" on from the start",
         |d, v| {
-            // Of several memcached takes the first, too.
+            // Of several characters memcached takes the first, too.
             d.settings.prefix_delimiter = v.bytes().next().unwrap_or(b':');
             d.settings.detail = true;
             Ok(())
@@ -464,7 +465,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
     printing(None, "options-markdown", "print these tables in Markdown and exit", print::markdown),
 ];
 
-/// More workers than any machine has use for.
+/// More workers than any machine can use.
 const THREADS_MAX: usize = 1024;
 
 pub(super) const NO_SLABS: &str = "memory is a log of segments, there are no slab classes";
@@ -488,7 +489,7 @@ const fn refused(
     Row { short, name, value, default: "", help, status: Status::Refused(reason), act: Act::Nothing }
 }
 
-/// Reads `-I`: bytes, or kibi- or mebibytes with the suffix k or m.
+/// Reads `-I`: bytes, or kibi- or mebibytes with suffix k or m.
 fn item_size(value: &str) -> Result<u32, Refusal> {
     let (digits, shift) = match value.as_bytes().last() {
         Some(b'k' | b'K') => (&value[..value.len() - 1], 10),

@@ -1,4 +1,4 @@
-//! Names, exit codes and messages are those of memcached 1.6.45 (`memcached -h`) and 1.6.18 as it runs.
+//! Names, exit codes and messages are those of memcached 1.6.45 (`memcached -h`), and of 1.6.18 as it runs.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use super::*;
 use crate::net::tls::Version;
 use crate::startup::settings::Io;
 
-/// PendingSend, long name, takes a value.
+/// The letter, the long name, and whether it takes a value.
 const MEMCACHED_OPTIONS: &[(char, &str, bool)] = &[
     ('p', "port", true),
     ('U', "udp-port", true),
@@ -107,7 +107,7 @@ fn no_name_appears_twice_and_every_row_has_help() {
     }
 }
 
-/// memcached 1.6.18 takes --udp and --lo, which are short for what it has.
+/// memcached 1.6.18 accepts --udp and --lo as unambiguous beginnings.
 #[test]
 fn long_names_may_be_cut_as_far_as_memcached_understands_them() {
     assert_eq!(settings("--udp=5 --po 0").udp_port, Port::Fixed(5));
@@ -196,7 +196,7 @@ fn values_arrive() {
     assert_eq!(settings("-I 2k").item_bytes_max, 2048);
 }
 
-/// A tiny memory is fine as long as no item size was asked for (memcached refuses -m 1 altogether).
+/// A tiny memory is accepted unless an item size is given (memcached refuses -m 1 altogether).
 #[test]
 fn the_item_size_is_held_against_the_memory_only_if_given() {
     assert_eq!(settings("-m 1 -M").memory_bytes, 1 << 20);
@@ -296,7 +296,7 @@ fn tls_takes_its_options_in_any_number_of_lists() {
     assert_eq!(settings("-o ssl_chain_cert=/c").notes, ["ssl options have no effect: they need -Z"]);
 }
 
-/// Running without these would open a door or lose data.
+/// Running without these would open access or lose data.
 #[test]
 fn what_is_not_there_yet_is_refused() {
     for line in ["-e f", "-o ext_path=f:1m"] {

@@ -1,4 +1,4 @@
-//! What `-o ssl_*` options take.
+//! The values of `-o ssl_*` options.
 
 use std::path::PathBuf;
 
@@ -56,7 +56,7 @@ pub(super) fn version_min(draft: &mut Draft, value: &str) -> Result<(), Refusal>
     Ok(())
 }
 
-/// The file by its full name: the directory changes when the server goes to the background.
+/// The absolute path: the directory changes when the server goes to the background.
 fn file(value: &str) -> Result<PathBuf, Refusal> {
     std::path::absolute(value)
         .map_err(|error| Refusal::new(EXIT_FAILURE, format!("larderd: file {value}: {error}")))

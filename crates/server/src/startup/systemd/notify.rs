@@ -1,6 +1,6 @@
-//! Telling systemd how we are: sd_notify(3), and the watchdog of sd_watchdog_enabled(3).
+//! Notifies systemd of our state: sd_notify(3), and the watchdog of sd_watchdog_enabled(3).
 //!
-//! The socket is opened at the start and kept: once rights are given up (`-o drop_privileges`) no other could be.
+//! The socket is opened at the start and kept: after `-o drop_privileges` no other could be opened.
 
 use std::env;
 use std::os::linux::net::SocketAddrExt as _;
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Who started us and wants to hear of us; mostly nobody.
+/// The supervisor that started us and expects notifications; usually none.
 pub struct Supervisor {
     socket: Option<UnixDatagram>,
-    /// So often it wants a sign of life.
+    /// How often it expects a sign of life.
     watchdog: Option<Duration>,
     fed: Instant,
 }
@@ -24,12 +24,12 @@ impl Supervisor {
         Self { socket: connect(), watchdog, fed: Instant::now() }
     }
 
-    /// We serve, at these addresses.
+    /// Notifies it that we serve, at these addresses.
     pub fn ready(&self, status: &str) {
         self.tell(&format!("READY=1\nSTATUS={status}"));
     }
 
-    /// We read files again; [`Supervisor::reloaded`] follows.
+    /// Notifies it that we read files again; [`Supervisor::reloaded`] follows.
     pub(crate) fn reloading(&self) {
         let now = clock_gettime(ClockId::Monotonic);
         let micros = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
@@ -44,7 +44,7 @@ impl Supervisor {
         self.tell("STOPPING=1");
     }
 
-    /// Gives the sign of life if it is due. To be called more than once in half of what `WatchdogSec=` says.
+    /// Sends the sign of life if it is due. Call it more than once in half of `WatchdogSec=`.
     pub(crate) fn live(&mut self) {
         if self.watchdog.is_some_and(|interval| self.fed.elapsed() >= interval / 2) {
             self.fed = Instant::now();
@@ -54,7 +54,7 @@ impl Supervisor {
 
     fn tell(&self, state: &str) {
         if let Some(socket) = &self.socket {
-            // Whoever does not listen misses it.
+            // If nobody reads it, it is lost.
             let _ = socket.send(state.as_bytes());
         }
     }
@@ -67,7 +67,7 @@ fn connect() -> Option<UnixDatagram> {
         None => SocketAddr::from_pathname(name),
     };
     let socket = UnixDatagram::unbound().ok()?;
-    // It never blocks us: a supervisor that is stuck must not be waited for.
+    // It never blocks: a supervisor that hangs must not stop us.
     socket.set_nonblocking(true).ok()?;
     socket.connect_addr(&address.ok()?).ok()?;
     Some(socket)
@@ -78,7 +78,7 @@ fn watchdog() -> Option<Duration> {
     Some(Duration::from_micros(micros))
 }
 
-/// Is it us who are watched, and not who started us?
+/// True if the watchdog is for this process, and not for the one that started it.
 fn is_watched() -> bool {
     env::var("WATCHDOG_PID").map_or(true, |pid| pid == std::process::id().to_string())
 }

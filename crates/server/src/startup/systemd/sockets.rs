@@ -1,5 +1,5 @@
-//! Sockets that were opened before we were started: sd_listen_fds(3). So clients can connect while larderd is started
-//! anew, and it needs no right to bind.
+//! Sockets that were opened before we started: sd_listen_fds(3). Clients can connect while larderd restarts, and
+//! larderd needs no right to bind.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -11,20 +11,20 @@ use crate::net::udp;
 use crate::startup::options::{EXIT_OS_ERROR, EXIT_USAGE, Refusal};
 use crate::startup::settings::{Port, Settings};
 
-/// What was passed to us.
+/// The passed sockets.
 #[derive(Default)]
 pub struct Sockets {
     /// For clients.
     pub listeners: Vec<Listener>,
-    /// Of UDP, for clients as well.
+    /// UDP, for clients as well.
     pub udp: Vec<udp::Socket>,
-    /// Of `FileDescriptorName=admin`, for HTTP.
+    /// Those with `FileDescriptorName=admin`, for HTTP.
     pub admin: Vec<Listener>,
 }
 
 impl Sockets {
-    /// Takes what there is; mostly nothing. Once, and while there is one thread. Errors: something that cannot be
-    /// served, exit code 71; UDP where clients have to log in, exit code 64.
+    /// Takes the passed sockets; usually there are none. Call it once, while there is one thread. Errors: a socket that
+    /// cannot be served, exit code 71; UDP where clients have to log in, exit code 64.
     pub fn take(settings: &Settings) -> Result<Self, Refusal> {
         let mut passed = ListenFd::from_env();
         let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
@@ -54,12 +54,12 @@ impl Sockets {
         Ok(sockets)
     }
 
-    /// Does it leave nothing for `-l` and `-p` to say?
+    /// True if they replace `-l` and `-p`.
     pub fn serve_clients(&self) -> bool {
         !self.listeners.is_empty() || !self.udp.is_empty()
     }
 
-    /// Makes the settings name what was passed in the place of what they asked for: `stats settings` tells of it.
+    /// Makes the settings describe the passed sockets instead of the given options, for `stats settings`.
     pub(crate) fn describe(&self, settings: &mut Settings) {
         let tcp = self.listeners.iter().filter_map(|listener| match &listener.address {
             Address::Tcp(address) => Some(*address),
@@ -95,7 +95,7 @@ impl Sockets {
 fn stream(passed: &mut ListenFd, index: usize) -> Option<OwnedFd> {
     let tcp = passed.take_tcp_listener(index).ok().flatten().map(OwnedFd::from);
     let fd = tcp.or_else(|| passed.take_unix_listener(index).ok().flatten().map(OwnedFd::from))?;
-    // Of a connection, as inetd passes it, nothing could be accepted.
+    // inetd passes a connection, which cannot accept anything.
     let is_listening = rustix::net::sockopt::socket_acceptconn(fd.as_fd());
     is_listening.is_ok_and(|is_listening| is_listening).then_some(fd)
 }

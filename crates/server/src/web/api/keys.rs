@@ -1,4 +1,4 @@
-//! `/api/keys`: which keys, and which prefixes of keys, are asked for most.
+//! `/api/keys`: the busiest keys, and prefixes of keys.
 
 use larder_measure::top::Hot;
 use serde::Serialize;
@@ -9,23 +9,23 @@ use crate::web::state::State;
 #[derive(Serialize)]
 pub(super) struct Keys {
     is_measured: bool,
-    /// Not on this listener: see docs/admin.md.
+    /// Not shown on this listener: see docs/admin.md.
     is_withheld: bool,
-    /// What ends a prefix (`-D`).
+    /// The delimiter that ends a prefix (`-D`).
     prefix_delimiter: char,
-    /// The most frequent first.
+    /// Most frequent first.
     keys: Vec<Share>,
     prefixes: Vec<Share>,
 }
 
-/// A key or prefix, and how often it was asked for of late.
+/// A key or prefix, and its recent number of requests.
 #[derive(Serialize)]
 struct Share {
-    /// Bytes that are no text are written as in Rust: `\xff`.
+    /// Bytes that are not text are escaped as in Rust: `\xff`.
     name: String,
-    /// About so many requests, at most; older ones count less.
+    /// Estimated requests, at most; older ones count less.
     requests: u64,
-    /// And so many less at worst.
+    /// How much lower the true number may be.
     excess: u64,
 }
 

@@ -1,4 +1,4 @@
-//! `/api/memory`: where the memory is, as a map and in sums; `/api/curve`: what more of it would bring.
+//! `/api/memory`: the use of memory, as a map and as sums; `/api/curve`: the hit ratio with more memory.
 
 use larder_engine::{Queue, QueueStats, SegmentInfo, SegmentReport, TtlGroup};
 use serde::Serialize;
@@ -9,18 +9,18 @@ use crate::web::state::State;
 pub(super) struct Memory {
     limit_bytes: u64,
     used_bytes: u64,
-    /// What finds the items.
+    /// The index.
     index_bytes: u64,
-    /// What remembers keys that were evicted.
+    /// Fingerprints of evicted keys.
     ghost_bytes: u64,
-    /// Segments ready to be used.
+    /// Free segments.
     free_bytes: u64,
     segment_bytes: u64,
     /// The small queue, the main queue, and large values.
     queues: [Place; 3],
-    /// By how long items had to live when they were stored.
+    /// By time to live when stored.
     lifetimes: Vec<Group>,
-    /// The map: so much memory a cell, more only for a large value.
+    /// The map: the memory of a cell; a large value may have more.
     cell_bytes: u64,
     cells: Vec<Cell>,
 }
@@ -40,14 +40,14 @@ struct Place {
 
 #[derive(Serialize)]
 struct Group {
-    /// Seconds at most; null: no bound. The first group never expires.
+    /// Upper bound in seconds; null: no bound. The items of the first group never expire.
     ttl_max_secs: Option<u32>,
     expires: bool,
     memory_bytes: u64,
     live_bytes: u64,
 }
 
-/// Neighbours in a queue.
+/// Adjacent pieces of a queue.
 #[derive(Clone, Copy, Default, Serialize)]
 struct Cell {
     /// An index of `queues`.
@@ -110,7 +110,7 @@ fn groups(survey: &SegmentReport) -> Vec<Group> {
     (0..).zip(&survey.groups).map(group).collect()
 }
 
-/// The pieces in the order of their queues, the oldest first; small ones that are neighbours share a cell.
+/// The pieces in the order of their queues, oldest first; adjacent small ones share a cell.
 fn cells(survey: &SegmentReport, cell_bytes: u64, now_secs: u32) -> Vec<Cell> {
     let queue = |piece: &SegmentInfo| match piece.queue {
         _ if piece.is_large => 2,
@@ -149,7 +149,7 @@ fn cells(survey: &SegmentReport, cell_bytes: u64, now_secs: u32) -> Vec<Cell> {
 pub(super) struct Curve {
     is_measured: bool,
     memory_bytes: u64,
-    /// Share of the keys that is followed.
+    /// Fraction of the keys that is sampled.
     sampled_share: f64,
     /// The hit ratio since the start, or the last `stats reset`.
     hit_ratio: Option<f64>,
@@ -158,9 +158,9 @@ pub(super) struct Curve {
 
 #[derive(Serialize)]
 struct Point {
-    /// Times the memory that there is.
+    /// Multiple of the server's memory.
     factor: f64,
-    /// null: too little was seen.
+    /// null: too few accesses.
     hit_ratio: Option<f64>,
 }
 
@@ -182,5 +182,5 @@ pub(super) fn curve(state: &State) -> Curve {
     }
 }
 
-/// Cells of the map, about: what a screen can show.
+/// Approximate number of cells in the map, enough for a screen.
 const CELLS_MAX: u64 = 2048;

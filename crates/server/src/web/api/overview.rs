@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::web::state::State;
 
-/// Counters are since the start, or the last `stats reset`.
+/// Counters count from the start, or from the last `stats reset`.
 #[derive(Serialize)]
 pub(super) struct Overview {
     version: &'static str,
@@ -15,16 +15,16 @@ pub(super) struct Overview {
     now_secs: i64,
     workers: usize,
     is_ready: bool,
-    /// Makes room by evicting; otherwise stores fail when memory is used up (`-M`).
+    /// Evicts when memory is full; otherwise stores fail (`-M`).
     evicts: bool,
     items: u64,
     items_stored: u64,
     memory: Memory,
     requests: Requests,
     evictions: Evictions,
-    /// Service times of the last 10 to 20 seconds, of what there was.
+    /// Service times of the last 10 to 20 seconds, for classes with requests.
     latency: Vec<Latency>,
-    /// How long sockets waited for their worker, of the same time.
+    /// How long readable sockets waited for their worker, in the same time.
     wait: Option<Quantiles>,
     is_latency_measured: bool,
 }
@@ -50,7 +50,7 @@ struct Requests {
 #[derive(Serialize)]
 struct Evictions {
     evicted: u64,
-    /// Never read since they were stored.
+    /// Never read after they were stored.
     evicted_unread: u64,
     expired: u64,
     expired_unread: u64,

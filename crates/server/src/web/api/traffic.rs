@@ -1,4 +1,4 @@
-//! `/api/history`, `/api/connections`, `/api/slow`: what went on.
+//! `/api/history`, `/api/connections`, `/api/slow`: recent activity.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ pub(super) struct History {
     points: Vec<Point>,
 }
 
-/// `?span=day` for minutes instead of seconds; `&after=` a Unix time for the points that came since.
+/// `?span=day` for minutes instead of seconds; `&after=` and a Unix time for later points only.
 pub(super) fn history(state: &State, query: &str) -> History {
     let after_secs = parameter(query, "after").and_then(|secs| secs.parse().ok()).unwrap_or(0);
     let history = state.history();
@@ -33,7 +33,7 @@ pub(super) struct Connections {
     rejected: u64,
     closed_for_idleness: u64,
     logins_failed: u64,
-    /// Times a connection had used up its requests and waited for the others.
+    /// Times a connection used up its requests and others had their turn.
     yields: u64,
     /// Open connections, by worker.
     workers: Vec<usize>,
@@ -72,16 +72,16 @@ pub(super) fn connections(state: &State) -> Connections {
 #[derive(Serialize)]
 pub(super) struct Slow {
     is_measured: bool,
-    /// The latest first.
+    /// Latest first.
     batches: Vec<Batch>,
 }
 
-/// Requests that were served together and took long.
+/// A slow batch of requests.
 #[derive(Serialize)]
 struct Batch {
     /// Unix time.
     at_secs: i64,
-    /// What most of them were.
+    /// The most frequent class in it.
     command: &'static str,
     transport: &'static str,
     requests: u32,

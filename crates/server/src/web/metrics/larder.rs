@@ -1,4 +1,4 @@
-//! What larder tells beyond memcached: latencies, where memory is, the predicted hit ratio.
+//! larder's own metrics: latencies, use of memory, the predicted hit ratio.
 
 use larder_measure::Snapshot;
 
@@ -35,7 +35,7 @@ fn latencies(state: &State, text: &mut Text) {
     text.metric(&Metric::histogram("larder_socket_wait_seconds", help)).add_durations(&[], &wait);
 }
 
-/// Ways of clients to this server: the others would be zero for ever.
+/// Transports with a listener: the others would be zero for ever.
 fn roads(state: &State) -> impl Iterator<Item = Transport> {
     use crate::net::listeners::Address;
 

@@ -1,7 +1,7 @@
-//! What prometheus-memcached-exporter tells, made of the same statistics by the same rules: names, labels and what is
-//! left out when. Source: github.com/prometheus/memcached_exporter, pkg/exporter/exporter.go.
+//! The metrics of prometheus-memcached-exporter, computed from the same statistics by the same rules: names, labels,
+//! and which are left out when. Source: github.com/prometheus/memcached_exporter, pkg/exporter/exporter.go.
 //!
-//! Types are what the numbers are. The exporter calls some gauges counters, the uptime say, and one or two the other
+//! Types are correct here. The exporter declares some gauges as counters, such as the uptime, and one or two the other
 //! way round.
 
 use std::collections::BTreeMap;
@@ -13,8 +13,8 @@ use crate::web::state::State;
 /// A metric that is one line of `stats`, `stats settings` or `stats slabs`.
 struct Single(&'static str, Metric);
 
-/// A metric with a sample for each class, from lines of `stats items` or `stats slabs`: their names, and labels beside
-/// the class.
+/// A metric with a sample for each class, from lines of `stats items` or `stats slabs`: names of lines, with labels in
+/// addition to the class.
 struct ByClass(&'static [(&'static str, &'static [(&'static str, &'static str)])], Metric);
 
 type Lines = BTreeMap<String, String>;
@@ -36,7 +36,7 @@ pub(super) fn write(state: &State, text: &mut Text) {
     if settings.get("lru_crawler").is_some_and(|enabled| enabled == "yes") {
         write_singles(SETTINGS, &settings, text);
     }
-    // Lines of both are told apart by their names: `items:1:age`, `1:total_pages`.
+    // Lines of both differ in their names: `items:1:age`, `1:total_pages`.
     let items = items.into_iter().map(|(name, value)| (name.trim_start_matches("items:").to_owned(), value));
     by_class(&items.chain(slabs).collect(), text);
 }
@@ -97,18 +97,18 @@ fn by_class(lines: &Lines, text: &mut Text) {
     }
 }
 
-/// Command, status and count of those commands that are counted in `stats`, or of a class.
+/// Command, status and count of the commands that are counted in `stats`, or for a class.
 fn command_counts<'l>(get: impl Fn(&str) -> Option<&'l String>) -> Vec<(&'static str, &'static str, String)> {
     let count = |name: &str| get(name).and_then(|value| value.parse::<u64>().ok());
     let mut counts: Vec<_> = COMMANDS
         .iter()
         .filter_map(|&(command, status, name)| Some((command, status, count(name)?.to_string())))
         .collect();
-    // memcached counts a cas as a set, too; of a class, those that missed are not known.
+    // memcached counts a cas as a set, too; its misses are not counted by class.
     let cas: Option<u64> = count("cas_hits").zip(count("cas_badval")).map(|(hits, badval)| hits + badval);
     if let (Some(sets), Some(cas)) = (count("cmd_set"), cas) {
         let cas = cas + count("cas_misses").unwrap_or(0);
-        // As a difference of two readings it may be below zero for a moment, here as there.
+        // A difference of two counters may be negative for a moment, as in the exporter.
         counts.push(("set", "hit", (i128::from(sets) - i128::from(cas)).to_string()));
     }
     counts

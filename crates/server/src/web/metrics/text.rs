@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use larder_measure::Snapshot;
 
-/// What a metric's numbers are.
+/// The type of a metric.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Only grows, until the server starts anew or counters are reset.
+    /// Only grows, until the server restarts or counters are reset.
     Counter,
     Gauge,
     Histogram,
 }
 
-/// A metric: all its samples stand together, below its help and type.
+/// A metric: all its samples follow its help and type.
 #[derive(Clone, Copy)]
 pub(super) struct Metric {
     pub(super) name: &'static str,
@@ -39,12 +39,12 @@ impl Metric {
 /// Names and values.
 pub(super) type Labels<'l> = &'l [(&'l str, &'l str)];
 
-/// The text in the making.
+/// The text that is being written.
 #[derive(Default)]
 pub(super) struct Text(String);
 
 impl Text {
-    /// Begins a metric. One without samples should not be begun.
+    /// Begins a metric. It should have samples.
     pub(super) fn metric(&mut self, metric: &Metric) -> Samples<'_> {
         let kind = match metric.kind {
             Kind::Counter => "counter",
@@ -108,7 +108,7 @@ fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// Upper bounds of the buckets: requests take microseconds, and those that do not are what one looks for.
+/// Upper bounds of the buckets. Most requests take microseconds; the slow ones are of interest.
 const BOUNDS: [Duration; 17] = [
     Duration::from_nanos(1_000),
     Duration::from_nanos(2_500),
