@@ -4,28 +4,24 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
 use io_uring::register::Restriction;
-use io_uring::squeue::{Entry, Flags};
-use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
-use io_uring::{EnterFlags, IoUring, cqueue, opcode};
+use io_uring::squeue::Entry;
+use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::{EnterFlags, IoUring, opcode};
 use libc::{EAGAIN, EBUSY, EINTR, EINVAL, ETIME, MSG_DONTWAIT, MSG_NOSIGNAL};
 
-use crate::buffers::{Buffer, BufferRing};
 use crate::slots::{Kind, Operation, Slots, State};
 
 /// A ring of io_uring. Made on any thread, used by the one that calls [`Ring::enable`].
 pub struct Ring {
     uring: IoUring,
-    /// Freed once no operation can write to them; else never.
-    buffers: ManuallyDrop<BufferRing>,
     slots: Slots,
-    /// Completions that [`Ring::take_completion`] has not given yet. Has room for one of each operation in flight.
-    completed: VecDeque<Completed>,
-    /// How many of them [`Ring::take_completion`] gives before the next wait.
+    /// Operations that have completed, and of which [`Ring::take_ready`] has not told. Has room for all in flight.
+    completed: VecDeque<Operation>,
+    /// Of how many of them [`Ring::take_ready`] tells before the next wait.
     due: usize,
     /// Descriptors whose watches have completed, to be armed again. Few: a thread watches some listeners and the like.
     resting: Vec<u32>,
@@ -53,28 +49,6 @@ pub enum Exclusive {
     Yes,
 }
 
-/// An operation that has completed.
-#[derive(Debug)]
-pub struct Completion {
-    /// What its owner called it.
-    pub tag: u64,
-    /// How it went.
-    pub outcome: Outcome,
-}
-
-/// How an operation went.
-#[derive(Debug)]
-pub enum Outcome {
-    /// The descriptor is ready, or may be: a read of it tells more. Also of a receive that found no free buffer.
-    Ready,
-    /// These bytes were received.
-    Received(Buffer),
-    /// The other end sends no more.
-    End,
-    /// The socket has failed.
-    Failed(io::Error),
-}
-
 /// One member of [`Ring::send_all`].
 #[derive(Debug)]
 pub struct Send<'s> {
@@ -83,28 +57,15 @@ pub struct Send<'s> {
     result: Option<i32>,
 }
 
-#[derive(Debug)]
-struct Completed {
-    operation: Operation,
-    outcome: Outcome,
-}
-
 impl Ring {
-    /// A ring whose thread may do nothing by it but receive, send, and wait. Errors: the kernel has no io_uring, or
+    /// A ring whose thread may do nothing by it but poll and send. Errors: the kernel has no io_uring, or
     /// not all that this needs, or does not allow it.
     pub fn new() -> io::Result<Self> {
         let uring = build()?;
-        let buffers = ManuallyDrop::new(BufferRing::new(BUFFERS, BUFFER_BYTES));
-        // SAFETY: the buffers are dropped in `Ring::drop` alone, and there only while no operation is in flight.
-        unsafe { buffers.register(&uring.submitter(), BUFFER_GROUP)? };
-        let operations =
-            [opcode::PollAdd::CODE, opcode::Recv::CODE, opcode::Send::CODE, opcode::AsyncCancel::CODE];
-        let mut restrictions = Vec::from(operations.map(Restriction::sqe_op));
-        restrictions.push(Restriction::sqe_flags_allowed(Flags::BUFFER_SELECT.bits()));
-        uring.submitter().register_restrictions(&mut restrictions)?;
+        let operations = [opcode::PollAdd::CODE, opcode::Send::CODE, opcode::AsyncCancel::CODE];
+        uring.submitter().register_restrictions(&mut operations.map(Restriction::sqe_op))?;
         Ok(Self {
             uring,
-            buffers,
             slots: Slots::default(),
             completed: VecDeque::new(),
             due: 0,
@@ -136,22 +97,13 @@ impl Ring {
         self.arm_watch(number(fd.as_fd()), tag, exclusive)
     }
 
-    /// Receives from a socket once, into a buffer of the ring. An operation that is armed on it already is cancelled.
-    pub fn receive(&mut self, fd: impl AsFd, tag: u64) -> io::Result<()> {
-        self.arm(fd.as_fd(), Kind::Receive, tag, |fd| {
-            let receive = opcode::Recv::new(fd, std::ptr::null_mut(), 0).buf_group(BUFFER_GROUP);
-            // Whoever is armed again has mostly just been answered: do not look for bytes, but wait for them.
-            receive.ioprio(RECVSEND_POLL_FIRST).build().flags(Flags::BUFFER_SELECT)
-        })
-    }
-
-    /// True while an operation is armed on a descriptor, or has completed and [`Ring::take_completion`] has not told.
+    /// True while an operation is armed on a descriptor, or has completed and [`Ring::take_ready`] has not told.
     pub fn is_armed(&self, fd: impl AsFd) -> bool {
         self.slots.state(number(fd.as_fd())) != State::Idle
     }
 
     /// Cancels the operation of a descriptor, if there is one. Once this returns, none is submitted with its number,
-    /// and [`Ring::take_completion`] tells nothing of it. The kernel lets go of the socket with the next wait.
+    /// and [`Ring::take_ready`] tells nothing of it. The kernel lets go of the socket with the next wait.
     pub fn cancel(&mut self, fd: impl AsFd) -> io::Result<()> {
         let Some(operation) = self.slots.cancel(number(fd.as_fd())) else { return Ok(()) };
         self.make_room(1)?;
@@ -161,7 +113,7 @@ impl Ring {
     }
 
     /// Submits what was armed, and waits until an operation completes, the time is up (`None`: never), or a signal
-    /// arrives. Call [`Ring::take_completion`] until it gives nothing.
+    /// arrives. Call [`Ring::take_ready`] until it tells nothing.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         while let Some(fd) = self.resting.last().copied() {
             if let Some((tag, exclusive)) = self.slots.resting(fd) {
@@ -176,29 +128,18 @@ impl Ring {
         Ok(())
     }
 
-    /// The next completion of the last wait.
-    pub fn take_completion(&mut self) -> Option<Completion> {
+    /// The tag of the next descriptor that was ready at the last wait, or may be: a read or write of it tells more.
+    pub fn take_ready(&mut self) -> Option<u64> {
         while self.due > 0 {
             self.due -= 1;
-            let Completed { operation, outcome } = self.completed.pop_front()?;
-            match (self.slots.deliver(operation), outcome) {
-                (Some(tag), outcome) => {
-                    if self.slots.state(operation.fd) == State::Resting {
-                        self.resting.push(operation.fd);
-                    }
-                    return Some(Completion { tag, outcome });
-                }
-                // It was cancelled, and what it received is nobody's.
-                (None, Outcome::Received(buffer)) => self.give_back(buffer),
-                (None, _) => {}
+            let operation = self.completed.pop_front()?;
+            let Some(tag) = self.slots.deliver(operation) else { continue };
+            if self.slots.state(operation.fd) == State::Resting {
+                self.resting.push(operation.fd);
             }
+            return Some(tag);
         }
         None
-    }
-
-    /// Gives back a buffer whose bytes are read.
-    pub fn give_back(&mut self, buffer: Buffer) {
-        self.buffers.give_back(buffer);
     }
 
     /// Sends to each socket what it takes at once, and never waits for one. [`Send::sent_bytes`] says how much that was.
@@ -291,8 +232,8 @@ impl Ring {
 
     /// Queues an entry, for which there is room. It names no memory, or its caller keeps that until it has completed.
     fn push(&mut self, entry: &Entry) {
-        // SAFETY: an entry of ours is a poll, a cancellation, or a receive into a buffer that the kernel selects, none
-        // of which names memory; or a send, whose bytes `send_chunk` borrows until it has completed.
+        // SAFETY: an entry of ours is a poll or a cancellation, which name no memory; or a send, whose bytes `send_chunk`
+        // borrows until it has completed.
         let pushed = unsafe { self.uring.submission().push(entry) };
         debug_assert!(pushed.is_ok(), "its caller has made room");
     }
@@ -316,7 +257,7 @@ impl Ring {
         }
     }
 
-    /// Takes completions of operations out of the ring, into the queue of [`Ring::take_completion`]. No send is in flight.
+    /// Takes completions of operations out of the ring, into the queue of [`Ring::take_ready`]. No send is in flight.
     fn reap(&mut self) {
         self.reap_sends(&mut []);
     }
@@ -337,23 +278,10 @@ impl Ring {
                 continue;
             }
             self.in_flight -= 1;
-            let filled_bytes = usize::try_from(result).unwrap_or(0);
-            // SAFETY: this completion names the buffer, and is taken out of the ring once.
-            let buffer = cqueue::buffer_select(entry.flags())
-                .and_then(|number| unsafe { self.buffers.take(number, filled_bytes) });
             let operation = Operation::of_word(word);
             if self.slots.complete(operation) {
-                let outcome = match buffer {
-                    Some(buffer) if filled_bytes > 0 => Outcome::Received(buffer),
-                    unused => {
-                        unused.into_iter().for_each(|buffer| self.buffers.give_back(buffer));
-                        Outcome::without_bytes(operation.receives, result)
-                    }
-                };
-                // There is room: `arm` has reserved it.
-                self.completed.push_back(Completed { operation, outcome });
-            } else if let Some(buffer) = buffer {
-                self.buffers.give_back(buffer);
+                // There is room: `arm_number` has reserved it.
+                self.completed.push_back(operation);
             }
         }
         sent
@@ -372,43 +300,6 @@ impl<'s> Send<'s> {
             Some(EAGAIN_RESULT | EINTR_RESULT) => Ok(0),
             Some(result) => usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result)),
             None => Err(io::ErrorKind::OutOfMemory.into()),
-        }
-    }
-}
-
-impl Outcome {
-    /// The outcome of an operation that has received nothing.
-    fn without_bytes(receives: bool, result: i32) -> Self {
-        match result {
-            _ if !receives => Self::Ready,
-            0 => Self::End,
-            // A read by hand will tell.
-            EAGAIN_RESULT | EINTR_RESULT | ENOBUFS_RESULT | ENOMEM_RESULT | ECANCELED_RESULT => Self::Ready,
-            _ => Self::Failed(io::Error::from_raw_os_error(-result)),
-        }
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        if self.is_enabled {
-            for _ in 0..TRIES_MAX {
-                if self.in_flight == 0 || self.make_room(SUBMISSIONS).is_err() {
-                    break;
-                }
-                let all = opcode::AsyncCancel2::new(CancelBuilder::any().all()).build();
-                self.push(&all.user_data(IGNORED));
-                // The cancellation itself completes as well, so this waits for nothing else.
-                if self.enter(1, None).is_err() {
-                    break;
-                }
-                self.reap();
-            }
-        }
-        // What was never submitted is not in flight for the kernel.
-        if self.in_flight == 0 || !self.is_enabled {
-            // SAFETY: dropped once, and no operation is in flight that could write to them. Otherwise they are leaked.
-            unsafe { ManuallyDrop::drop(&mut self.buffers) }
         }
     }
 }
@@ -439,10 +330,6 @@ fn number(fd: BorrowedFd<'_>) -> u32 {
 const SUBMISSIONS: usize = 128;
 /// Completions for which there is room; the kernel keeps more until those are reaped.
 const COMPLETIONS: u32 = 512;
-/// Buffers of a ring, and their size: what lies between a small request and what is read by hand. 1 MiB in all.
-const BUFFERS: u16 = 256;
-const BUFFER_BYTES: usize = 4 << 10;
-const BUFFER_GROUP: u16 = 0;
 /// How often the kernel is asked again when it has no room or memory.
 const TRIES_MAX: u32 = 1 << 16;
 /// A longer wait ends here, and its caller checks and waits again.
@@ -456,15 +343,10 @@ const SEND: u64 = 1 << 63;
 const POLL_IN: u32 = libc::POLLIN as u32;
 const POLL_OUT: u32 = libc::POLLOUT as u32;
 const EPOLL_EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
-/// `IORING_RECVSEND_POLL_FIRST` of Linux's io_uring.h.
-const RECVSEND_POLL_FIRST: u16 = 1;
 
 // The results of operations are negated errors.
 const EAGAIN_RESULT: i32 = -libc::EAGAIN;
 const EINTR_RESULT: i32 = -libc::EINTR;
-const ENOBUFS_RESULT: i32 = -libc::ENOBUFS;
-const ENOMEM_RESULT: i32 = -libc::ENOMEM;
-const ECANCELED_RESULT: i32 = -libc::ECANCELED;
 
 #[cfg(test)]
 mod tests;

@@ -42,7 +42,6 @@ pub(crate) enum Kind {
     Poll,
     /// A poll that is armed again until it is cancelled; whether one ring is woken of those that watch.
     Watch(Exclusive),
-    Receive,
 }
 
 /// An operation, as a word that travels through the kernel.
@@ -50,8 +49,6 @@ pub(crate) enum Kind {
 pub(crate) struct Operation {
     pub(crate) fd: u32,
     pub(crate) generation: u32,
-    /// It receives; else it polls.
-    pub(crate) receives: bool,
 }
 
 impl Slots {
@@ -67,7 +64,7 @@ impl Slots {
         debug_assert!(matches!(slot.state, State::Idle | State::Resting));
         let generation = (slot.generation + 1) & GENERATION_MAX;
         *slot = Slot { tag, generation, kind, state: State::Armed };
-        Ok(Operation { fd, generation, receives: kind == Kind::Receive })
+        Ok(Operation { fd, generation })
     }
 
     /// Notes that an operation has completed. False if it is not the current one: its completion is nobody's.
@@ -102,35 +99,31 @@ impl Slots {
     pub(crate) fn cancel(&mut self, fd: u32) -> Option<Operation> {
         let slot = self.0.get_mut(fd as usize)?;
         let was = std::mem::take(&mut slot.state);
-        let receives = slot.kind == Kind::Receive;
-        (was == State::Armed).then_some(Operation { fd, generation: slot.generation, receives })
+        (was == State::Armed).then_some(Operation { fd, generation: slot.generation })
     }
 
     pub(crate) fn state(&self, fd: u32) -> State {
         self.0.get(fd as usize).map_or(State::Idle, |slot| slot.state)
     }
 
-    fn current(&mut self, Operation { fd, generation, .. }: Operation) -> Option<&mut Slot> {
+    fn current(&mut self, Operation { fd, generation }: Operation) -> Option<&mut Slot> {
         self.0.get_mut(fd as usize).filter(|slot| slot.generation == generation)
     }
 }
 
 impl Operation {
     pub(crate) fn word(self) -> u64 {
-        let receives = if self.receives { RECEIVE } else { 0 };
-        receives | u64::from(self.generation) << 32 | u64::from(self.fd)
+        u64::from(self.generation) << 32 | u64::from(self.fd)
     }
 
     pub(crate) fn of_word(word: u64) -> Self {
-        let receives = word & RECEIVE != 0;
-        Self { fd: word as u32, generation: (word >> 32) as u32 & GENERATION_MAX, receives }
+        Self { fd: word as u32, generation: (word >> 32) as u32 }
     }
 }
 
 /// A billion operations of one descriptor before a generation comes again: none is in flight for that long.
-const GENERATION_MAX: u32 = (1 << 30) - 1;
-/// The bits of a word: descriptor, generation, this, and one that no operation has.
-const RECEIVE: u64 = 1 << 62;
+/// Leaves a bit of the word that no operation has.
+const GENERATION_MAX: u32 = (1 << 31) - 1;
 
 #[cfg(test)]
 mod tests {
@@ -139,9 +132,9 @@ mod tests {
     #[test]
     fn a_completion_of_an_earlier_operation_is_nobodys() {
         let mut slots = Slots::default();
-        let first = slots.arm(7, Kind::Receive, 1).expect("memory");
+        let first = slots.arm(7, Kind::Poll, 1).expect("memory");
         assert_eq!(slots.cancel(7), Some(first));
-        let second = slots.arm(7, Kind::Receive, 2).expect("memory");
+        let second = slots.arm(7, Kind::Poll, 2).expect("memory");
         assert!(!slots.complete(first), "it was cancelled");
         assert!(slots.complete(second));
         assert!(!slots.complete(second), "once");
@@ -164,10 +157,8 @@ mod tests {
 
     #[test]
     fn words_name_operations() {
-        for receives in [false, true] {
-            let operation = Operation { fd: u32::MAX, generation: GENERATION_MAX, receives };
-            assert_eq!(Operation::of_word(operation.word()), operation);
-            assert!(operation.word() < 1 << 63);
-        }
+        let operation = Operation { fd: u32::MAX, generation: GENERATION_MAX };
+        assert_eq!(Operation::of_word(operation.word()), operation);
+        assert!(operation.word() < 1 << 63);
     }
 }

@@ -1,8 +1,7 @@
 //! What a worker waits for, in one of two ways: [`epoll`] or [`uring`] (`--io`). No other file knows which.
 //!
 //! Listeners and the like are watched until they are deleted. A client is watched for what its connection wants next
-//! ([`Poller::watch`]), and only while it wants something of its socket: see [`Poller::suspend`]. With io_uring what a
-//! client sends may be received before the worker is told ([`Arrival::Bytes`]).
+//! ([`Poller::watch`]), and not while it waits for something other than its socket ([`Poller::suspend`]).
 
 mod epoll;
 mod uring;
@@ -11,7 +10,6 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use larder_uring::Buffer;
 pub(crate) use larder_uring::Send;
 
 use self::epoll::Epoll;
@@ -32,11 +30,7 @@ pub(crate) struct Events(epoll::Events);
 /// What a client's socket is watched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interest {
-    /// It can be read. The worker reads it.
     Readable,
-    /// The same, and the poller may read it.
-    Bytes,
-    /// It can be written.
     Writable,
 }
 
@@ -51,19 +45,6 @@ pub(crate) enum Token {
     UdpSocket(usize),
     /// The worker's own wake-up.
     Wake,
-}
-
-/// What has come of a socket.
-#[derive(Debug)]
-pub(crate) enum Arrival {
-    /// It is ready for what it is watched for.
-    Ready,
-    /// It sent these bytes. To be given back: [`Poller::give_back`].
-    Bytes(Buffer),
-    /// It sends no more.
-    End,
-    /// It has failed.
-    Failed,
 }
 
 impl Poller {
@@ -175,17 +156,10 @@ impl Poller {
     }
 
     /// The next event of the last wait.
-    pub(crate) fn take_event(&mut self, events: &mut Events) -> Option<(Token, Arrival)> {
+    pub(crate) fn take_event(&mut self, events: &mut Events) -> Option<Token> {
         match &mut self.0 {
-            Kind::Epoll(_) => events.0.take().map(|token| (token, Arrival::Ready)),
+            Kind::Epoll(_) => events.0.take(),
             Kind::Uring(uring) => uring.take_event(),
-        }
-    }
-
-    /// Takes back a buffer whose bytes are read.
-    pub(crate) fn give_back(&mut self, buffer: Buffer) {
-        if let Kind::Uring(uring) = &mut self.0 {
-            uring.give_back(buffer);
         }
     }
 

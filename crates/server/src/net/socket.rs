@@ -13,7 +13,6 @@ use std::sync::Arc;
 use larder_engine::Handle;
 use larder_protocol::Error;
 use larder_protocol::admin::Streams;
-use larder_uring::Buffer;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
@@ -23,7 +22,7 @@ use crate::conn::connection::{Connection, InputRefused};
 use crate::conn::output::{Output, Pieces, Replies};
 use crate::conn::session::{CloseReason, Context, Next, Prefetched, Window};
 use crate::conn::waiter::Waiting;
-use crate::net::poller::{Arrival, Interest};
+use crate::net::poller::Interest;
 use crate::net::tls::{self, Buffers, Channel};
 use crate::observe::counters::Counters;
 use crate::observe::measure::{Recorder, Transport};
@@ -81,23 +80,6 @@ impl<'w> WorkerContext<'w> {
     }
 }
 
-/// Where the bytes lie that a client has sent.
-pub(crate) enum Input {
-    /// In this range of the worker's scratch buffer.
-    Scratch(Range<usize>),
-    /// In a buffer of the poller.
-    Buffer(Buffer),
-}
-
-impl Input {
-    pub(crate) fn bytes<'i>(&'i self, scratch: &'i [u8]) -> &'i [u8] {
-        match self {
-            Self::Scratch(range) => &scratch[range.clone()],
-            Self::Buffer(buffer) => buffer,
-        }
-    }
-}
-
 /// The result of a read.
 pub(crate) enum Received {
     /// This many bytes.
@@ -111,7 +93,7 @@ pub(crate) enum Received {
 
 impl ClientSocket {
     pub(crate) fn new(wire: Wire, client: Arc<Client>, connection: Connection) -> Self {
-        let interest = if wire.is_plain() { Interest::Bytes } else { Interest::Readable };
+        let interest = Interest::Readable;
         Self { wire, client, connection, is_queued: false, is_parked: false, interest }
     }
 
@@ -125,13 +107,6 @@ impl ClientSocket {
         self.wire.is_plain()
     }
 
-    /// What the poller is to watch for while the connection wants to read. A large value is read straight into its
-    /// place, and TLS reads by itself.
-    pub(crate) fn interest_to_read(&self) -> Interest {
-        let is_read_here = !self.wire.is_plain() || self.connection.is_receiving_value();
-        if is_read_here { Interest::Readable } else { Interest::Bytes }
-    }
-
     /// True if it has been waiting for a command for longer than `timeout_secs`. Unix sockets have no timeout.
     pub(crate) fn is_idle(&self, now_secs: u32, timeout_secs: u32) -> bool {
         matches!(self.client.peer, Peer::Tcp(_))
@@ -142,27 +117,14 @@ impl ClientSocket {
     }
 
     /// Called when the socket is ready, or when the connection's turn in the queue has come. Sends what is left over,
-    /// then receives, unless there is something to execute first. What it receives itself goes into `scratch`, behind
-    /// the bytes that are filled. `Err`: there is nothing to execute, and this is what the connection wants.
+    /// then receives, unless there is something to execute first. Returns how many bytes of `scratch` it received;
+    /// `Err`: there is nothing to execute, and this is what the connection wants.
     pub(crate) fn on_readable(
         &mut self,
-        arrival: Arrival,
         cx: &mut WorkerContext<'_>,
         scratch: &mut [u8],
-        filled_bytes: usize,
-    ) -> Result<Input, Next> {
-        let free = &mut scratch[filled_bytes..];
-        let received_bytes = match arrival {
-            Arrival::Ready => self.receive(cx, free),
-            Arrival::Bytes(buffer) if !buffer.is_full() => {
-                cx.counters.bytes_read.add(buffer.len() as u64);
-                return Ok(Input::Buffer(buffer));
-            }
-            Arrival::Bytes(buffer) => Ok(self.receive_behind(&buffer, cx, free)),
-            Arrival::End => Err(Next::Close(CloseReason::Normal)),
-            Arrival::Failed => Err(Next::Close(CloseReason::Error)),
-        };
-        let received = received_bytes.map(|bytes| Input::Scratch(filled_bytes..filled_bytes + bytes));
+    ) -> Result<usize, Next> {
+        let received = self.receive(cx, scratch);
         if received.is_err() {
             self.show_state();
         }
@@ -297,19 +259,6 @@ impl ClientSocket {
         } else {
             State::Value
         });
-    }
-
-    /// Receives what did not fit into a buffer of the poller. Returns how many bytes of `scratch` are filled with all.
-    fn receive_behind(&mut self, head: &[u8], cx: &mut WorkerContext<'_>, scratch: &mut [u8]) -> usize {
-        let (start, rest) = scratch.split_at_mut(head.len());
-        start.copy_from_slice(head);
-        // An end or an error is met again at the next read.
-        let more = match self.wire.receive(rest, cx.tls, cx.counters) {
-            Received::Bytes(n) => n,
-            _ => 0,
-        };
-        cx.counters.bytes_read.add((head.len() + more) as u64);
-        head.len() + more
     }
 
     fn receive(&mut self, cx: &mut WorkerContext<'_>, scratch: &mut [u8]) -> Result<usize, Next> {

@@ -23,8 +23,8 @@ use crate::clock::Moment;
 use crate::conn::output::OUTPUT_BYTES_MAX;
 use crate::conn::session::{CloseReason, Next, Prefetched};
 use crate::conn::waiter::Waiting;
-use crate::net::poller::{Arrival, Events, Interest, Poller, Send, Token};
-use crate::net::socket::{ClientSocket, Input, ROOM_BYTES_MIN, SCRATCH_BYTES, WorkerContext};
+use crate::net::poller::{Events, Interest, Poller, Send, Token};
+use crate::net::socket::{ClientSocket, ROOM_BYTES_MIN, SCRATCH_BYTES, WorkerContext};
 use crate::net::tls;
 use crate::net::udp;
 use crate::net::worker_pool::WorkerPool;
@@ -58,8 +58,6 @@ pub struct Worker {
 #[derive(Default)]
 struct Round {
     members: ArrayVec<Member, MEMBERS_MAX>,
-    /// What each member has received.
-    inputs: ArrayVec<Input, MEMBERS_MAX>,
     /// How many bytes of the scratch buffer are filled.
     filled_bytes: usize,
 }
@@ -67,6 +65,8 @@ struct Round {
 struct Member {
     /// The connection's descriptor.
     fd: usize,
+    /// The range of its received bytes in the scratch buffer.
+    received: Range<usize>,
     /// The range of its replies in the worker's output.
     replies: Range<usize>,
 }
@@ -138,9 +138,9 @@ impl Worker {
             let mut round = Round::default();
             // Connections that queued before this round; those that this round adds wait for the next.
             let queued = self.ready.len();
-            while let Some((token, arrival)) = self.poller.take_event(&mut events) {
+            while let Some(token) = self.poller.take_event(&mut events) {
                 match token {
-                    Token::Client(fd) => self.on_readable(fd, arrival, cx, scratch, &mut round, false),
+                    Token::Client(fd) => self.on_readable(fd, cx, scratch, &mut round, false),
                     Token::Listener(number) => self.accept(number),
                     Token::UdpSocket(number) => udp.serve(number, cx),
                     Token::Wake => self.drain_inbox(),
@@ -151,7 +151,7 @@ impl Worker {
             }
             for _ in 0..queued {
                 if let Some(fd) = self.ready.pop_front() {
-                    self.on_readable(fd, Arrival::Ready, cx, scratch, &mut round, true);
+                    self.on_readable(fd, cx, scratch, &mut round, true);
                 }
                 if round.is_full() {
                     self.execute(&mut round, cx, scratch);
@@ -181,7 +181,6 @@ impl Worker {
     fn on_readable(
         &mut self,
         fd: usize,
-        arrival: Arrival,
         cx: &mut WorkerContext<'_>,
         scratch: &mut [u8],
         round: &mut Round,
@@ -192,8 +191,8 @@ impl Worker {
             return;
         }
         socket.is_queued = false;
-        match socket.on_readable(arrival, cx, scratch, round.filled_bytes) {
-            Ok(input) => round.join(fd, input),
+        match socket.on_readable(cx, &mut scratch[round.filled_bytes..]) {
+            Ok(received_bytes) => round.join(fd, received_bytes),
             Err(next) => self.apply(fd, next),
         }
     }
@@ -201,28 +200,22 @@ impl Worker {
     /// Executes the requests of a round, one connection after the other, once the memory of each one's first key is
     /// being fetched; then sends the replies.
     fn execute(&mut self, round: &mut Round, cx: &mut WorkerContext<'_>, scratch: &[u8]) {
-        let Round { members, inputs, .. } = round;
+        let members = &mut round.members;
         if members.is_empty() {
             return;
         }
         cx.received = Moment::now();
-        let mut prefetched = self.prefetch(members, inputs, cx, scratch).into_iter();
-        for (Member { fd, replies }, input) in members.iter_mut().zip(&*inputs) {
+        let mut prefetched = self.prefetch(members, cx, scratch).into_iter();
+        for Member { fd, received, replies } in &mut *members {
             let prefetched = prefetched.next().flatten();
             let Some(socket) = self.connections[*fd].as_deref_mut() else { continue };
-            match socket.execute(cx, input.bytes(scratch), prefetched) {
+            match socket.execute(cx, &scratch[received.clone()], prefetched) {
                 Ok(small) => *replies = small,
                 Err(next) => self.apply(*fd, next),
             }
         }
-        drop(prefetched);
         self.send(members, cx);
-        members.clear();
-        for input in inputs.drain(..) {
-            if let Input::Buffer(buffer) = input {
-                self.poller.give_back(buffer);
-            }
-        }
+        round.members.clear();
         round.filled_bytes = 0;
     }
 
@@ -231,7 +224,6 @@ impl Worker {
     fn prefetch<'s>(
         &self,
         members: &[Member],
-        inputs: &'s [Input],
         cx: &mut WorkerContext<'_>,
         scratch: &'s [u8],
     ) -> ArrayVec<Option<Prefetched<'s>>, MEMBERS_MAX> {
@@ -241,8 +233,8 @@ impl Worker {
         }
         let guard = cx.handle.pin(cx.shared.clock.at(cx.received));
         let mut hashes = ArrayVec::<_, MEMBERS_MAX>::new();
-        for (Member { fd, .. }, input) in members.iter().zip(inputs) {
-            let received = input.bytes(scratch);
+        for Member { fd, received, .. } in members {
+            let received = &scratch[received.clone()];
             let socket = self.connections[*fd].as_deref();
             let key = socket.and_then(|socket| socket.first_key(received)).map(|key| &received[key]);
             prefetched.push(key.map(|key| {
@@ -280,7 +272,7 @@ impl Worker {
     /// The same by one call of the poller, but for those whose TLS has to write by itself.
     fn send_together(&mut self, members: &[Member], cx: &mut WorkerContext<'_>) {
         let mut results = self.send_plain(members, cx).into_iter();
-        for Member { fd, replies } in members {
+        for Member { fd, replies, .. } in members {
             if replies.is_empty() {
                 continue;
             }
@@ -303,7 +295,7 @@ impl Worker {
         cx: &WorkerContext<'_>,
     ) -> ArrayVec<io::Result<usize>, MEMBERS_MAX> {
         let mut sends = ArrayVec::<Send<'_>, MEMBERS_MAX>::new();
-        for Member { fd, replies } in members {
+        for Member { fd, replies, .. } in members {
             let socket = self.connections[*fd].as_deref().filter(|socket| socket.is_plain());
             if let Some(socket) = socket.filter(|_| !replies.is_empty()) {
                 sends.push(Send::new(socket.as_fd(), &cx.output[replies.clone()]));
@@ -318,7 +310,7 @@ impl Worker {
     /// Does what a connection wants next.
     fn apply(&mut self, fd: usize, next: Next) {
         match next {
-            Next::Read => self.watch(fd, Interest::Bytes),
+            Next::Read => self.watch(fd, Interest::Readable),
             Next::Send => self.watch(fd, Interest::Writable),
             Next::Wait(Waiting::Yield) => self.queue(fd),
             Next::Wait(Waiting::Memory) => {
@@ -341,7 +333,6 @@ impl Worker {
     /// Makes the poller watch a connection's socket.
     fn watch(&mut self, fd: usize, interest: Interest) {
         let Some(socket) = self.connections.get_mut(fd).and_then(Option::as_deref_mut) else { return };
-        let interest = if interest == Interest::Bytes { socket.interest_to_read() } else { interest };
         let was = mem::replace(&mut socket.interest, interest);
         if self.poller.watch(&*socket, fd, interest, was).is_err() {
             self.close(fd, CloseReason::Error);
@@ -463,12 +454,10 @@ impl Worker {
 }
 
 impl Round {
-    fn join(&mut self, fd: usize, input: Input) {
-        if let Input::Scratch(received) = &input {
-            self.filled_bytes = received.end;
-        }
-        self.members.push(Member { fd, replies: 0..0 });
-        self.inputs.push(input);
+    fn join(&mut self, fd: usize, received_bytes: usize) {
+        let start = self.filled_bytes;
+        self.filled_bytes += received_bytes;
+        self.members.push(Member { fd, received: start..self.filled_bytes, replies: 0..0 });
     }
 
     /// True if there is no room for another member that sends much.

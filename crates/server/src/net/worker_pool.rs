@@ -144,7 +144,7 @@ mod tests {
         }
         let mut woken = || {
             poller.wait(&mut events, Some(Duration::ZERO)).expect("it waits");
-            std::iter::from_fn(|| poller.take_event(&mut events)).map(|(token, _)| token).collect::<Vec<_>>()
+            std::iter::from_fn(|| poller.take_event(&mut events)).collect::<Vec<_>>()
         };
         assert_eq!(woken(), []);
         let waiter = |connection| Waiter { worker: 1, connection };

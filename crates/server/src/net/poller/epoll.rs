@@ -94,7 +94,7 @@ fn data(token: Token) -> epoll::EventData {
 
 fn flags(interest: Interest) -> epoll::EventFlags {
     match interest {
-        Interest::Readable | Interest::Bytes => epoll::EventFlags::IN,
+        Interest::Readable => epoll::EventFlags::IN,
         Interest::Writable => epoll::EventFlags::OUT,
     }
 }

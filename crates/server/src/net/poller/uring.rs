@@ -1,16 +1,16 @@
-//! Readiness and bytes of sockets, by io_uring.
+//! Readiness of sockets, by io_uring.
 //!
-//! A client has one operation at most, armed when its connection wants something of its socket, and gone when it has
-//! completed: nothing is received for a connection that is queued, parked or blocked. All that were armed in a round
-//! are submitted by the next wait. What the ring is, and what keeps its memory sound: the crate larder-uring.
+//! A client has one operation at most, armed when its connection wants something of its socket, and gone once the socket
+//! is ready. All that were armed in a round are submitted by the next wait. What the ring is, and what keeps it sound:
+//! the crate larder-uring.
 
 use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use larder_uring::{Buffer, Completion, Exclusive, Outcome, Readiness, Ring, Send};
+use larder_uring::{Exclusive, Readiness, Ring, Send};
 
-use super::{Arrival, Interest, Token};
+use super::{Interest, Token};
 
 /// The ring of a worker.
 pub(super) struct Uring(Ring);
@@ -38,11 +38,11 @@ impl Uring {
 
     /// Arms the operation of a client.
     pub(super) fn arm(&mut self, fd: impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
-        match interest {
-            Interest::Bytes => self.0.receive(fd, token.word()),
-            Interest::Readable => self.0.poll(fd, token.word(), Readiness::Readable),
-            Interest::Writable => self.0.poll(fd, token.word(), Readiness::Writable),
-        }
+        let readiness = match interest {
+            Interest::Readable => Readiness::Readable,
+            Interest::Writable => Readiness::Writable,
+        };
+        self.0.poll(fd, token.word(), readiness)
     }
 
     /// Cancels whatever is armed on a socket.
@@ -54,19 +54,8 @@ impl Uring {
         self.0.wait(timeout)
     }
 
-    pub(super) fn take_event(&mut self) -> Option<(Token, Arrival)> {
-        let Completion { tag, outcome } = self.0.take_completion()?;
-        let arrival = match outcome {
-            Outcome::Ready => Arrival::Ready,
-            Outcome::Received(buffer) => Arrival::Bytes(buffer),
-            Outcome::End => Arrival::End,
-            Outcome::Failed(_) => Arrival::Failed,
-        };
-        Some((Token::of(tag), arrival))
-    }
-
-    pub(super) fn give_back(&mut self, buffer: Buffer) {
-        self.0.give_back(buffer);
+    pub(super) fn take_event(&mut self) -> Option<Token> {
+        self.0.take_ready().map(Token::of)
     }
 
     pub(super) fn send_all(&mut self, sends: &mut [Send<'_>]) -> io::Result<()> {
