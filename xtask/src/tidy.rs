@@ -22,6 +22,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     check_walks(&files, &mut wrong);
     check_purity(&files, &mut wrong);
     check_walls(&files, &mut wrong);
+    check_unsafe(&files, &mut wrong);
     check_leftovers(&files, &mut wrong);
     check_paths(&files, &mut wrong);
     lines::check_dumps(&files, &mut wrong);
@@ -117,6 +118,30 @@ fn defines(text: &str, name: &str) -> bool {
     }) || text.lines().any(|line| {
         line.trim_start().strip_prefix(name).is_some_and(|rest| rest.starts_with([',', '(', ' ', '{']))
     })
+}
+
+/// Modules of the engine that allow unsafe code, but for tests, are those that ARCHITECTURE.md lists. The other crates
+/// forbid it.
+fn check_unsafe(files: &[File], wrong: &mut Vec<String>) {
+    let document = files.iter().find(|file| file.path == "ARCHITECTURE.md").map_or("", |file| &file.text);
+    let section = document.split("\n## ").find(|section| section.starts_with("Unsafe code\n"));
+    let rows =
+        section.unwrap_or_default().lines().filter_map(|line| line.strip_prefix("| ")?.split('|').next());
+    let listed: Vec<&str> = rows.flat_map(|row| row.split('`').skip(1).step_by(2)).collect();
+    let allowed: Vec<&str> = files
+        .iter()
+        .filter_map(|file| {
+            let module = file.path.strip_prefix("crates/engine/src/")?.strip_suffix(".rs")?;
+            let code = file.text.split("#[cfg(test)]").next().unwrap_or_default();
+            (!module.ends_with("tests") && code.contains("allow(unsafe_code)")).then_some(module)
+        })
+        .collect();
+    for module in allowed.iter().filter(|module| !listed.contains(module)) {
+        wrong.push(format!("ARCHITECTURE.md: unsafe code in {module} is not listed"));
+    }
+    for module in listed.iter().filter(|module| !allowed.contains(module)) {
+        wrong.push(format!("ARCHITECTURE.md: there is no unsafe code in {module}"));
+    }
 }
 
 /// The protocol, the engine and the measures know neither sockets nor clocks.

@@ -151,8 +151,8 @@ impl Arena {
         leases.uploads.insert(id, UploadLease { charged_bytes, missing_bytes, stepped_secs: now_secs });
     }
 
-    /// Notes that [`Arena::extend_run`] has given memory for another step of an upload. False: it was revoked meanwhile,
-    /// and the memory went back to the system. Call under a guard under which it was not revoked.
+    /// Notes that [`Arena::extend_run`] has given memory for another step of an upload. False: it was revoked
+    /// meanwhile, and the memory went back to the system. Call under a guard under which it was not revoked.
     pub(crate) fn note_step(&self, run: &Run, revocations: u32, bytes: u64, now_secs: u32) -> bool {
         let id = run.id();
         let mut leases = self.runs.leases();

@@ -37,8 +37,8 @@ impl Offset {
     }
 }
 
-/// The place of an item that is written whole, and that nobody can find yet. The log alone makes it, and the index takes
-/// it: so what an entry points to is an item.
+/// The place of an item that is written whole, and that nobody can find yet. The log alone makes it, and the index
+/// takes it: so what an entry points to is an item.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct FreshOffset(Offset);

@@ -20,8 +20,8 @@
 //! A sealed segment whose last item dies is claimed and retired at once.
 //!
 //! Each owner has a token: [`FreeSegment`], [`OpenSegment`], [`Claim`], [`HeldSegment`]. Tokens cannot be copied, and a
-//! transition takes one and gives the next, so a segment has one owner. Unsafe code lives here because the memory is its
-//! owner's to overwrite; the functions that make a token from less are unsafe.
+//! transition takes one and gives the next, so a segment has one owner. Unsafe code lives here because the memory is
+//! its owner's to overwrite; the functions that make a token from less are unsafe.
 #![allow(unsafe_code)]
 
 use std::io;

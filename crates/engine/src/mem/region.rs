@@ -316,7 +316,7 @@ mod os {
     }
 }
 
-#[cfg(all(test, not(miri)))]
+#[cfg(all(test, not(any(loom, miri))))]
 mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
