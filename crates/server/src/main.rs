@@ -87,7 +87,7 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     if settings.lock_memory {
         privileges::allow_locked_memory();
     }
-    // Before others learn our process id.
+    // Before anybody learns whom to send them to.
     let signals = Signals::take_over()
         .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to take over signals: {error}")))?;
     let pid_file = settings.pid_file.as_deref().and_then(|path| PidFile::write(path, target.as_ref()));

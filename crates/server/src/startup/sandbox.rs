@@ -20,9 +20,9 @@ use seccompiler::{
 
 use crate::startup::options::{EXIT_OS_ERROR, Refusal};
 
-/// Confines this process permanently. `reloaded` are the files that must stay readable. Their directories stay
-/// readable, so that a file that replaces another is found. Call it before other threads start, because they inherit
-/// it. Errors: the kernel lacks a mechanism; exit code 71.
+/// Confines this process, for good. `reloaded` are the files that must stay readable: by their directories, so that a
+/// file that takes the place of another is found. To be called before other threads start: they inherit it. Errors: the
+/// kernel has no such fences; exit code 71.
 pub fn sandbox(reloaded: &[PathBuf]) -> Result<(), Refusal> {
     let refuse = |error: &dyn std::fmt::Display| {
         Refusal::new(EXIT_OS_ERROR, format!("larderd: -o drop_privileges: {error}"))
@@ -101,8 +101,8 @@ fn program(filter: SeccompFilter) -> Result<BpfProgram, seccompiler::Error> {
     Ok(filter.try_into()?)
 }
 
-/// System calls of workers and of the control thread while they run. Not obvious: threads and memory of the C library
-/// (rseq to madvise), abort after a panic (tgkill), `stats` (getrusage).
+/// What workers and the control thread do once they run. What is not obvious: the C library's threads and memory
+/// (rseq to madvise), leaving after a panic (tgkill), `stats` (getrusage).
 const SERVING: &[libc::c_long] = &[
     libc::SYS_read,
     libc::SYS_readv,

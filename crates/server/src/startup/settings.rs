@@ -134,7 +134,7 @@ impl Settings {
         self.hash_power.map(|power| power.saturating_sub(BUCKET_POWER))
     }
 
-    /// Descriptors that the server needs besides those of its connections and listeners: stdio, signals and so on, an
+    /// Descriptors the server needs beside those of its connections and listeners: stdio, signals and the like, an
     /// epoll and an eventfd for each worker, and one for a client while it is refused.
     pub fn own_descriptors(&self) -> usize {
         16 + 2 * self.threads
