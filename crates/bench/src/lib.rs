@@ -10,7 +10,7 @@
 //! compare    several servers, interleaved: ratios, intervals, verdicts
 //! sweep      the same with one parameter changed step by step
 //! search     the highest rate that meets a latency goal
-//! floor      a server that does no work                               calibrate   the most that this client reaches with it
+//! floor      a server that does no work                               calibrate   the client's limit against it
 //! agent      one run on many machines
 //! ```
 //!
