@@ -142,15 +142,19 @@ impl Ring {
         None
     }
 
-    /// Sends to each socket what it takes at once, and never waits for one. [`Send::sent_bytes`] says how much that was.
-    /// Errors: nothing was submitted.
+    /// Sends to each socket what it takes at once, and never waits for one. [`Send::sent_bytes`] says how much that
+    /// was. Errors: nothing was sent.
     pub fn send_all(&mut self, sends: &mut [Send<'_>]) -> io::Result<()> {
         if !self.is_enabled {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        for sends in sends.chunks_mut(SUBMISSIONS) {
-            self.make_room(sends.len())?;
-            self.send_chunk(sends);
+        for (number, sends) in sends.chunks_mut(SUBMISSIONS).enumerate() {
+            match self.make_room(sends.len()) {
+                Ok(()) => self.send_chunk(sends),
+                Err(error) if number == 0 => return Err(error),
+                // Those that are left have no result, which is an error of theirs.
+                Err(_) => break,
+            }
         }
         Ok(())
     }
@@ -232,8 +236,8 @@ impl Ring {
 
     /// Queues an entry, for which there is room. It names no memory, or its caller keeps that until it has completed.
     fn push(&mut self, entry: &Entry) {
-        // SAFETY: an entry of ours is a poll or a cancellation, which name no memory; or a send, whose bytes `send_chunk`
-        // borrows until it has completed.
+        // SAFETY: an entry of ours is a poll or a cancellation, which name no memory; or a send, whose bytes
+        // `send_chunk` borrows until it has completed.
         let pushed = unsafe { self.uring.submission().push(entry) };
         debug_assert!(pushed.is_ok(), "its caller has made room");
     }

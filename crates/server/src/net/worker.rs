@@ -72,8 +72,7 @@ struct Member {
 }
 
 impl Worker {
-    /// The pool's worker number `index`, with UDP sockets and a poller of its own. Errors: of the
-    /// poller.
+    /// The pool's worker number `index`, with UDP sockets and a poller of its own. Errors: of the poller.
     pub fn new(
         index: usize,
         shared: Arc<Shared>,
@@ -269,7 +268,7 @@ impl Worker {
         cx.output.clear();
     }
 
-    /// The same by one call of the poller, but for those whose TLS has to write by itself.
+    /// The same by one call of the poller ([`Poller::send_all`]), but for those whose TLS has to write by itself.
     fn send_together(&mut self, members: &[Member], cx: &mut WorkerContext<'_>) {
         let mut results = self.send_plain(members, cx).into_iter();
         for Member { fd, replies, .. } in members {

@@ -1,8 +1,8 @@
 //! Readiness of sockets, by io_uring.
 //!
-//! A client has one operation at most, armed when its connection wants something of its socket, and gone once the socket
-//! is ready. All that were armed in a round are submitted by the next wait. What the ring is, and what keeps it sound:
-//! the crate larder-uring.
+//! A client has one operation at most, armed when its connection wants something of its socket, and gone once the
+//! socket is ready. All that were armed in a round are submitted by the next wait. What the ring is, and what keeps it
+//! sound: the crate larder-uring.
 
 use std::io;
 use std::os::fd::AsFd;
