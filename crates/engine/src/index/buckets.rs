@@ -265,7 +265,7 @@ impl Index {
     }
 
     /// Locks the bucket that holds, or would hold, a key with this hash.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn lock<'g>(&'g self, _: Pinned<'g>, hash: Hash) -> Bucket<'g> {
         loop {
             let count = self.count.load(Acquire);
