@@ -132,7 +132,8 @@ fn check_unsafe(files: &[File], wrong: &mut Vec<String>) {
         .iter()
         .filter_map(|file| {
             let path = file.path.strip_prefix("crates/")?.strip_suffix(".rs")?;
-            let (of, module) = path.split_once("/src/")?;
+            let (of, path) = path.split_once('/')?;
+            let module = path.strip_prefix("src/")?;
             let module = match of {
                 "engine" => module.to_owned(),
                 "uring" => format!("uring/{module}"),
