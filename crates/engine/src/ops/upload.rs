@@ -120,8 +120,8 @@ impl Upload {
     }
 
     /// Notes that another step was charged. False: the upload was revoked meanwhile, and the step went back.
-    pub(crate) fn note_step(&self, bytes: usize, now_secs: u32) -> bool {
-        self.engine.arena.note_step(self.run(), self.revocations, bytes as u64, now_secs)
+    pub(crate) fn note_step(&self, bytes: usize) -> bool {
+        self.engine.arena.note_step(self.run(), self.revocations, bytes as u64)
     }
 
     /// What may be filled now: the charged memory. `None`: the upload was revoked.
