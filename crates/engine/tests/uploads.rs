@@ -10,10 +10,14 @@ use larder_engine::{
 const MEMORY_BYTES: u64 = 64 << 20;
 
 fn engine(item_bytes_max: u32) -> Arc<Engine> {
+    engine_that(true, MEMORY_BYTES, item_bytes_max)
+}
+
+fn engine_that(evict: bool, memory_bytes: u64, item_bytes_max: u32) -> Arc<Engine> {
     let config = Config {
-        memory_bytes: MEMORY_BYTES,
+        memory_bytes,
         item_bytes_max,
-        evict: true,
+        evict,
         handles_max: 4,
         index_power: None,
         large_pages: LargePages::Filled,
@@ -211,4 +215,201 @@ fn slow_readers_keep_a_quarter_of_the_memory_from_others() {
     drop(guard);
     drop(pins);
     assert!(is_stored(put(&mut handle, at(2), b"after", &[1; 900_000])));
+}
+
+/// Uploads of 1 MB, of which 900 kB have come.
+fn stall(handle: &mut Handle, now: Now, count: usize) -> Vec<Upload> {
+    let begin = |number| begin(handle, now, format!("stalled:{number}").as_bytes(), 1_000_000, 900_000).ok();
+    (0..count).filter_map(begin).collect()
+}
+
+/// How many were not revoked: they get more.
+fn arriving(handle: &mut Handle, now: Now, uploads: Vec<Upload>) -> usize {
+    uploads.into_iter().filter_map(|mut upload| go_on(handle, now, &mut upload, 100_000).ok()).count()
+}
+
+const VICTIM_BYTES: usize = 4000;
+
+fn put_victim(handle: &mut Handle, now: Now, number: usize, value_bytes: usize) -> bool {
+    is_stored(put(handle, now, format!("victim:{number}").as_bytes(), &vec![1; value_bytes]))
+}
+
+fn is_victim_there(handle: &mut Handle, now: Now, number: usize) -> bool {
+    let (guard, key) = (handle.pin(now), format!("victim:{number}"));
+    guard.get(key.as_bytes(), guard.prepare(key.as_bytes())).is_ok()
+}
+
+#[test]
+fn small_items_take_back_the_memory_of_values_that_stopped() {
+    let engine = engine(1 << 20);
+    let mut handle = engine.handle().unwrap();
+    let victims = 14_000;
+    for number in 0..victims {
+        assert!(put_victim(&mut handle, at(2), number, VICTIM_BYTES));
+    }
+    assert_eq!(engine.stats().evictions, 0, "all of them fit");
+    let stalled = stall(&mut handle, at(2), 80);
+    assert!(engine.stats().items < 10_000, "what arrives has its part");
+    let evictions = engine.stats().evictions;
+    for number in 0..victims {
+        if !is_victim_there(&mut handle, at(10), number) {
+            assert!(put_victim(&mut handle, at(10), number, VICTIM_BYTES));
+        }
+    }
+    assert_eq!(engine.stats().evictions - evictions, 0, "evicted for values that stopped");
+    assert_eq!(engine.stats().items, victims as u64);
+    let kept = arriving(&mut handle, at(10), stalled);
+    assert!(kept < 10, "{kept} uploads hold what the items should have");
+}
+
+#[test]
+fn the_upload_that_stopped_first_is_revoked_first_and_one_that_arrives_is_not() {
+    let engine = engine(1 << 20);
+    let mut handle = engine.handle().unwrap();
+    let mut uploads: Vec<_> = (0..20)
+        .map(|number| {
+            let key = format!("upload:{number}").into_bytes();
+            begin(&mut handle, at(2), &key, 1_000_000, 700_000).unwrap()
+        })
+        .collect();
+    // A step of memory each, not in the order in which they began.
+    uploads.reverse();
+    for (upload, secs) in uploads.iter_mut().zip(3..) {
+        go_on(&mut handle, at(secs), upload, 300_000).unwrap();
+    }
+    let whole = uploads.pop().unwrap();
+    let mut counts = Vec::new();
+    for number in 0..20_000 {
+        assert!(put_victim(&mut handle, at(23), number, VICTIM_BYTES));
+        let guard = handle.pin(at(23));
+        let is_kept: Vec<_> = uploads.iter_mut().map(|upload| guard.window(upload).is_ok()).collect();
+        assert!(is_kept.is_sorted(), "{is_kept:?}");
+        counts.push(is_kept.iter().filter(|&&is_kept| is_kept).count());
+        assert!(counts.last() == Some(&0) || engine.stats().evictions == 0, "{counts:?}");
+    }
+    counts.dedup();
+    assert!(counts.into_iter().eq((0..20).rev()), "one at a time");
+    assert!(engine.stats().evictions > 0);
+    assert!(is_stored(finish(&mut handle, at(23), b"upload:0", whole)), "it took its last step a second ago");
+}
+
+#[test]
+fn a_value_that_arrives_slowly_is_not_refused_for_small_items() {
+    let engine = engine(1 << 20);
+    let mut handle = engine.handle().unwrap();
+    let slow_bytes_per_sec = 40 << 10;
+    let mut slow = begin(&mut handle, at(2), b"slow", 1_000_000, 400_000).unwrap();
+    // Beside one of which a byte a second comes.
+    let mut dripping = begin(&mut handle, at(2), b"dripping", 1_000_000, 400_000).unwrap();
+    let mut victims = 0..;
+    for secs in 3..18 {
+        for number in victims.by_ref().take(2000) {
+            assert!(put_victim(&mut handle, at(secs), number, VICTIM_BYTES));
+        }
+        let bytes = slow_bytes_per_sec.min(slow.missing_bytes() as usize);
+        go_on(&mut handle, at(secs), &mut slow, bytes).unwrap();
+        let _ = go_on(&mut handle, at(secs), &mut dripping, 1);
+    }
+    assert!(engine.stats().evictions > 0);
+    assert!(go_on(&mut handle, at(18), &mut dripping, 1).is_err());
+    assert!(is_stored(finish(&mut handle, at(18), b"slow", slow)));
+}
+
+#[test]
+fn a_value_that_goes_on_after_a_pause_does_not_make_way_for_itself() {
+    let engine = engine(1 << 20);
+    let mut handle = engine.handle().unwrap();
+    for number in 0..20_000 {
+        assert!(put_victim(&mut handle, at(2), number, VICTIM_BYTES));
+    }
+    let mut upload = begin(&mut handle, at(2), b"paused", 1_000_000, UPLOAD_BYTES_MIN).unwrap();
+    go_on(&mut handle, at(10), &mut upload, 1_000_000 - UPLOAD_BYTES_MIN).unwrap();
+    assert!(is_stored(finish(&mut handle, at(10), b"paused", upload)));
+}
+
+#[test]
+fn without_eviction_values_that_stopped_refuse_nothing() {
+    // Updates that are a little longer, new items, new values of some size.
+    for (first, count, value_bytes) in
+        [(0, 1_000, VICTIM_BYTES + 200), (10_000, 1_000, VICTIM_BYTES), (10_000, 60, 200_000)]
+    {
+        let engine = engine_that(false, MEMORY_BYTES, 1 << 20);
+        let mut handle = engine.handle().unwrap();
+        for number in 0..8_000 {
+            assert!(put_victim(&mut handle, at(2), number, VICTIM_BYTES));
+        }
+        let stalled = stall(&mut handle, at(2), 60);
+        assert!(stalled.len() > 20);
+        // Values that arrive keep their memory.
+        let refused =
+            (0..1_000).filter(|number| !put_victim(&mut handle, at(3), 50_000 + number, 4_000)).count();
+        assert!(refused > 500, "{refused} refused");
+        for number in first..first + count {
+            assert!(put_victim(&mut handle, at(10), number, value_bytes), "{number} of {value_bytes} bytes");
+        }
+        assert!((0..8_000).all(|number| is_victim_there(&mut handle, at(10), number)));
+        assert!(arriving(&mut handle, at(10), stalled) > 0, "more were revoked than had to be");
+    }
+}
+
+#[test]
+fn large_items_take_back_the_memory_of_values_that_stopped() {
+    let engine = engine(1 << 20);
+    let mut handle = engine.handle().unwrap();
+    for number in 0..7_000 {
+        assert!(put_victim(&mut handle, at(2), number, VICTIM_BYTES));
+    }
+    let stalled = stall(&mut handle, at(2), 30);
+    assert_eq!(stalled.len(), 30);
+    for number in 0..100 {
+        assert!(put_victim(&mut handle, at(10), 10_000 + number, 300_000));
+    }
+    assert_eq!(engine.stats().evictions, 0);
+    assert!(arriving(&mut handle, at(10), stalled) > 0, "more were revoked than had to be");
+}
+
+#[test]
+fn a_lowered_limit_is_won_from_values_that_stopped() {
+    const LOWERED_BYTES: u64 = 56 << 20;
+    for (evict, in_background) in [(true, true), (true, false), (false, true), (false, false)] {
+        let engine = engine_that(evict, 256 << 20, 1 << 20);
+        let mut handle = engine.handle().unwrap();
+        for number in 0..8_000 {
+            assert!(put_victim(&mut handle, at(2), number, VICTIM_BYTES));
+        }
+        let stalled = stall(&mut handle, at(2), 100);
+        assert_eq!(stalled.len(), 100);
+        // With half of it for uploads and with the items it would be exceeded.
+        assert!(engine.set_memory_limit(LOWERED_BYTES));
+        if in_background {
+            for _ in 0..100 {
+                handle.maintain(at(10), 4096);
+            }
+            let used_bytes = engine.stats().memory_used_bytes;
+            assert!(used_bytes <= LOWERED_BYTES, "{used_bytes} bytes are in use");
+        }
+        for number in 8_000..9_000 {
+            assert!(put_victim(&mut handle, at(10), number, VICTIM_BYTES));
+        }
+        assert_eq!(engine.stats().items, 9_000);
+        assert!(arriving(&mut handle, at(10), stalled) > 5, "more were revoked than had to be");
+    }
+}
+
+#[test]
+fn a_lowered_limit_is_also_one_for_values_that_arrive() {
+    const LOWERED_BYTES: u64 = 16 << 20;
+    let engine = engine_that(true, 256 << 20, 1 << 20);
+    let mut handle = engine.handle().unwrap();
+    let mut begin = |number| begin(&mut handle, at(2), &[number], 1_000_000, 700_000);
+    let uploads: Vec<_> = (0..100).map(|number| begin(number).unwrap()).collect();
+    assert!(engine.set_memory_limit(LOWERED_BYTES));
+    for _ in 0..100 {
+        handle.maintain(at(2), 4096);
+    }
+    for number in 0..1_000 {
+        assert!(put_victim(&mut handle, at(2), number, VICTIM_BYTES));
+    }
+    let kept = arriving(&mut handle, at(2), uploads);
+    assert!((4..=10).contains(&kept), "{kept} of 100 kept their memory");
 }

@@ -3,18 +3,20 @@
 //!
 //! Eviction cannot reclaim either, so both are bounded: uploads hold at most half of the limit (or a quarter beside the
 //! largest of them), pinned runs that left the cache at most a quarter (or one run of any size). A lease is revoked
-//! when others need its memory: first that of an upload that has stopped arriving, then of the upload that has most
-//! still to come; of readers, the one whose item left first. No other client's item is evicted for it.
+//! when others need its memory: first that of the upload that stopped arriving longest ago. Stores of any size do that
+//! before they evict anything or are refused. Next, but in favour of uploads alone, goes the upload that has most still
+//! to come; of readers, the one whose item left first. No other client's item is evicted for it.
 //!
 //! Revoking increments [`crate::log::segment::Segment::revocations`] and sends the run through the limbo: a thread that
 //! checked the count under a guard before may continue until that guard ends. All of this happens under the runs' lock,
-//! and only when space or memory is exhausted, or once per step of an upload.
+//! and only when memory is low or space exhausted, or once per step of an upload.
 //!
 //! Unsafe code lives here because a run is taken from whoever holds it. The invariant: an upload or a pin looks at the
 //! count of revocations before each use, under the guard of that use.
 #![allow(unsafe_code)]
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::*;
 
 use crate::log::arena::Arena;
@@ -27,14 +29,20 @@ use crate::request::Now;
 const UPLOADS_PART: u64 = 2;
 /// The part of the limit that pinned runs may hold whose items left the cache.
 const ORPHANED_PART: u64 = 4;
-/// An upload that took no step of memory for this long has stopped arriving.
+/// An upload has stopped arriving if it neither asked for a step of memory nor received
+/// [`crate::ops::upload::ARRIVING_BYTES`] for this long.
 const STOPPED_SECS: u32 = 2;
+
+/// [`Leases::oldest_step_secs`] without uploads.
+pub(super) const NO_UPLOAD_SECS: u32 = u32::MAX;
 
 /// The leases.
 #[derive(Default)]
 pub(crate) struct Leases {
     uploads: BTreeMap<SegmentId, UploadLease>,
     uploads_bytes: u64,
+    /// The same uploads by the second of their last step.
+    by_step: BTreeSet<(u32, SegmentId)>,
     /// Pinned, and no longer in the index: the oldest first, with their memory.
     orphaned: VecDeque<(SegmentId, u64)>,
     orphaned_bytes: u64,
@@ -51,7 +59,7 @@ pub(crate) struct RunPin {
 struct UploadLease {
     charged_bytes: u64,
     missing_bytes: u64,
-    /// When memory was charged last.
+    /// When it last asked for memory, or received enough to count as arriving.
     stepped_secs: u32,
 }
 
@@ -59,20 +67,44 @@ impl Leases {
     /// The upload to revoke in favour of one that has `missing_bytes` still to come.
     fn weakest_upload(&self, own: Option<SegmentId>, missing_bytes: u64, now_secs: u32) -> Option<SegmentId> {
         let others = || self.uploads.iter().filter(|&(&id, _)| Some(id) != own);
-        let has_stopped = |upload: &UploadLease| upload.stepped_secs.saturating_add(STOPPED_SECS) <= now_secs;
-        let stopped = others().filter(|(_, upload)| has_stopped(upload));
         let longest = || others().filter(|(_, upload)| upload.missing_bytes > missing_bytes);
-        let id = |(&id, _): (&SegmentId, &UploadLease)| id;
-        stopped
-            .min_by_key(|(_, upload)| upload.stepped_secs)
-            .or_else(|| longest().max_by_key(|(_, upload)| upload.missing_bytes))
-            .map(id)
+        self.stopped_upload(own, now_secs)
+            .or_else(|| longest().max_by_key(|(_, upload)| upload.missing_bytes).map(|(&id, _)| id))
+    }
+
+    /// The upload that stopped arriving longest ago.
+    fn stopped_upload(&self, own: Option<SegmentId>, now_secs: u32) -> Option<SegmentId> {
+        let &(stepped_secs, id) = self.by_step.iter().find(|&&(_, id)| Some(id) != own)?;
+        has_stopped(stepped_secs, now_secs).then_some(id)
+    }
+
+    /// Notes that an upload asks for a step, or receives.
+    fn note_arriving(&mut self, id: SegmentId, now_secs: u32) {
+        if let Some(upload) = self.uploads.get_mut(&id)
+            && upload.stepped_secs != now_secs
+        {
+            self.by_step.remove(&(upload.stepped_secs, id));
+            self.by_step.insert((now_secs, id));
+            upload.stepped_secs = now_secs;
+        }
+    }
+
+    fn insert_upload(&mut self, id: SegmentId, upload: UploadLease) {
+        self.uploads_bytes += upload.charged_bytes;
+        self.by_step.insert((upload.stepped_secs, id));
+        self.uploads.insert(id, upload);
     }
 
     fn remove_upload(&mut self, id: SegmentId) {
         if let Some(upload) = self.uploads.remove(&id) {
             self.uploads_bytes -= upload.charged_bytes;
+            self.by_step.remove(&(upload.stepped_secs, id));
         }
+    }
+
+    /// When the upload asked for its last step that has asked for none for longest; [`NO_UPLOAD_SECS`]: there is none.
+    pub(super) fn oldest_step_secs(&self) -> u32 {
+        self.by_step.first().map_or(NO_UPLOAD_SECS, |&(stepped_secs, _)| stepped_secs)
     }
 
     fn remove_orphaned(&mut self, id: SegmentId) {
@@ -82,6 +114,10 @@ impl Leases {
             self.orphaned_bytes -= bytes;
         }
     }
+}
+
+fn has_stopped(stepped_secs: u32, now_secs: u32) -> bool {
+    stepped_secs.saturating_add(STOPPED_SECS) <= now_secs
 }
 
 impl Arena {
@@ -102,6 +138,10 @@ impl Arena {
         let bytes_max = self.budget.limit_bytes() / UPLOADS_PART;
         loop {
             let mut leases = self.runs.leases();
+            if let Some(own) = own {
+                leases.note_arriving(own, now.secs);
+                self.runs.note_oldest_step(&leases);
+            }
             let is_alone = leases.uploads.len() == usize::from(own.is_some());
             if is_alone || leases.uploads_bytes + bytes <= bytes_max {
                 return true;
@@ -115,30 +155,54 @@ impl Arena {
             let Some(weakest_upload) = leases.weakest_upload(own, missing_bytes, now.secs) else {
                 return false;
             };
-            leases.remove_upload(weakest_upload);
-            self.revoke(weakest_upload);
-            drop(leases);
-            // SAFETY: it was a lease, and is none from here on.
-            unsafe { self.retire_revoked(weakest_upload) };
+            self.take_upload(leases, weakest_upload);
         }
+    }
+
+    /// Notes that an upload is arriving.
+    pub(crate) fn note_arriving(&self, id: SegmentId, now_secs: u32) {
+        let mut leases = self.runs.leases();
+        leases.note_arriving(id, now_secs);
+        self.runs.note_oldest_step(&leases);
+    }
+
+    /// Revokes the upload that stopped arriving longest ago, in favour of any store. False: all are arriving.
+    #[inline]
+    pub(crate) fn revoke_stopped_upload(&self, now: Now) -> bool {
+        has_stopped(self.runs.oldest_step_secs(), now.secs) && self.revoke_longest_stopped(now)
+    }
+
+    #[cold]
+    fn revoke_longest_stopped(&self, now: Now) -> bool {
+        let leases = self.runs.leases();
+        let Some(id) = leases.stopped_upload(None, now.secs) else { return false };
+        self.take_upload(leases, id);
+        true
     }
 
     /// For exhausted address space: revokes an upload with a weaker claim. `Some(false)`: there are uploads, but none
     /// with a weaker claim; `None`: there are none.
     pub(crate) fn revoke_upload(&self, missing_bytes: u64, now: Now) -> Option<bool> {
-        let mut leases = self.runs.leases();
+        let leases = self.runs.leases();
         if leases.uploads.is_empty() {
             return None;
         }
         let Some(id) = leases.weakest_upload(None, missing_bytes, now.secs) else {
             return Some(false);
         };
+        self.take_upload(leases, id);
+        Some(true)
+    }
+
+    /// Revokes an upload.
+    fn take_upload(&self, mut leases: MutexGuard<'_, Leases>, id: SegmentId) {
+        assert!(leases.uploads.contains_key(&id), "only an upload's lease is taken here");
         leases.remove_upload(id);
+        self.runs.note_oldest_step(&leases);
         self.revoke(id);
         drop(leases);
-        // SAFETY: as above.
+        // SAFETY: it was a lease, and is none from here on.
         unsafe { self.retire_revoked(id) };
-        Some(true)
     }
 
     /// Registers an upload, which may be revoked from here on.
@@ -147,13 +211,13 @@ impl Arena {
         let charged_bytes = self.segments.memory_bytes(id);
         let missing_bytes = (item_bytes as u64).saturating_sub(charged_bytes);
         let mut leases = self.runs.leases();
-        leases.uploads_bytes += charged_bytes;
-        leases.uploads.insert(id, UploadLease { charged_bytes, missing_bytes, stepped_secs: now_secs });
+        leases.insert_upload(id, UploadLease { charged_bytes, missing_bytes, stepped_secs: now_secs });
+        self.runs.note_oldest_step(&leases);
     }
 
-    /// Notes that [`Arena::extend_run`] has given memory for another step of an upload. False: it was revoked
-    /// meanwhile, and the memory went back to the system. Call under a guard under which it was not revoked.
-    pub(crate) fn note_step(&self, run: &Run, revocations: u32, bytes: u64, now_secs: u32) -> bool {
+    /// Notes that [`Arena::extend_run`] gave memory for another step of an upload. False: it was revoked meanwhile, and
+    /// the memory went back to the system. Call under a guard under which it was not revoked.
+    pub(crate) fn note_step(&self, run: &Run, revocations: u32, bytes: u64) -> bool {
         let id = run.id();
         let mut leases = self.runs.leases();
         let usage = &self.segments.get(id).usage;
@@ -173,7 +237,6 @@ impl Arena {
         if let Some(upload) = leases.uploads.get_mut(&id) {
             upload.charged_bytes += bytes;
             upload.missing_bytes = upload.missing_bytes.saturating_sub(bytes);
-            upload.stepped_secs = now_secs;
             leases.uploads_bytes += bytes;
         }
         true
@@ -186,6 +249,7 @@ impl Arena {
         let is_whole = !self.is_revoked(id, revocations);
         if is_whole {
             leases.remove_upload(id);
+            self.runs.note_oldest_step(&leases);
         }
         is_whole
     }
@@ -252,5 +316,48 @@ impl Arena {
     /// seen this.
     fn revoke(&self, id: SegmentId) {
         self.segments.get(id).revocations.fetch_add(1, Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::log::arena::ArenaConfig;
+
+    #[test]
+    fn the_oldest_step_is_known_without_the_lock() {
+        const SEGMENT_BYTES: usize = 16 << 10;
+        let arena = Arena::new(&ArenaConfig {
+            memory_bytes: 8 * SEGMENT_BYTES as u64,
+            segment_bytes: SEGMENT_BYTES,
+            segments: 8,
+            run_segments: 8,
+            reserve: 0,
+            ready_min: 0,
+            handles_max: 1,
+        })
+        .expect("address space");
+        let at = |secs| Now { secs, micros: 1 };
+        let lease = |secs| {
+            let run = arena.take_run(2 * SEGMENT_BYTES, SEGMENT_BYTES).expect("memory");
+            let revocations = arena.begin_run(&run);
+            arena.lease_upload(&run, 2 * SEGMENT_BYTES, secs);
+            (run, revocations)
+        };
+        let oldest_step_secs = || arena.runs.oldest_step_secs();
+        assert_eq!(oldest_step_secs(), NO_UPLOAD_SECS);
+        let (first, second, third) = (lease(5), lease(6), lease(7));
+        assert_eq!(oldest_step_secs(), 5);
+        assert!(arena.admit_step(Some(first.0.id()), 0, 0, at(8)));
+        assert_eq!(oldest_step_secs(), 6);
+        assert!(!arena.revoke_stopped_upload(at(7)), "all are arriving");
+        assert!(arena.revoke_stopped_upload(at(8)));
+        assert!(arena.is_revoked(second.0.id(), second.1));
+        assert_eq!(oldest_step_secs(), 7);
+        assert!(arena.release_upload(&third.0, third.1));
+        assert_eq!(oldest_step_secs(), 8);
+        assert_eq!(arena.revoke_upload(0, at(9)), Some(true), "it has most still to come");
+        assert_eq!(oldest_step_secs(), NO_UPLOAD_SECS);
+        assert!(!arena.revoke_stopped_upload(at(u32::MAX - 1)));
     }
 }

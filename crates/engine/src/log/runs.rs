@@ -10,14 +10,14 @@
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::log::allocator::WriteStream;
 use crate::log::arena::Arena;
 use crate::log::fresh::FreshItem;
 use crate::log::item::ItemRef;
-use crate::log::leases::Leases;
+use crate::log::leases::{Leases, NO_UPLOAD_SECS};
 use crate::log::segment::{FREE, OpenSegment, SegmentId};
 use crate::mem::region::PAGE_BYTES;
 use crate::request::Now;
@@ -61,6 +61,8 @@ pub(crate) struct Runs {
     free: Mutex<Free>,
     /// A thread that holds this takes no other lock.
     leases: Mutex<Leases>,
+    /// [`Leases::oldest_step_secs`], for a look without the lock.
+    oldest_step_secs: AtomicU32,
     committed_bytes: AtomicU64,
 }
 
@@ -74,7 +76,12 @@ struct Free {
 impl Runs {
     pub(crate) fn new(first: SegmentId, segments: u32) -> Self {
         let free = Free { reserved: BTreeMap::from([(first, segments)]), committed: BTreeMap::new() };
-        Self { free: Mutex::new(free), leases: Mutex::default(), committed_bytes: AtomicU64::new(0) }
+        Self {
+            free: Mutex::new(free),
+            leases: Mutex::default(),
+            oldest_step_secs: AtomicU32::new(NO_UPLOAD_SECS),
+            committed_bytes: AtomicU64::new(0),
+        }
     }
 
     /// Memory of free runs.
@@ -142,6 +149,20 @@ impl Runs {
 
     pub(crate) fn leases(&self) -> MutexGuard<'_, Leases> {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// See [`Leases::oldest_step_secs`]. It may be a moment old.
+    #[inline]
+    pub(super) fn oldest_step_secs(&self) -> u32 {
+        self.oldest_step_secs.load(Relaxed)
+    }
+
+    /// Call under the lock of the leases after each change.
+    pub(super) fn note_oldest_step(&self, leases: &Leases) {
+        let oldest_step_secs = leases.oldest_step_secs();
+        if oldest_step_secs != self.oldest_step_secs.load(Relaxed) {
+            self.oldest_step_secs.store(oldest_step_secs, Relaxed);
+        }
     }
 
     fn free(&self) -> MutexGuard<'_, Free> {

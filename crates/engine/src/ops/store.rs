@@ -103,7 +103,7 @@ impl Guard<'_> {
             }
             let charged_bytes = upload.charged_bytes();
             self.charge(upload.run(), charged_bytes, step)?;
-            if !upload.note_step(step, self.now().secs) {
+            if !upload.note_step(step) {
                 return Err(WriteError::OutOfMemory);
             }
         }

@@ -24,6 +24,8 @@ pub const UPLOAD_BYTES_MIN: usize = 64 << 10;
 /// An upload takes memory in steps of half as much as has arrived, within these bounds.
 const STEP_BYTES_MIN: usize = 32 << 10;
 const STEP_BYTES_MAX: usize = 256 << 10;
+/// An upload that received so much since it was last noted counts as arriving. With less, a byte a second would do.
+pub(crate) const ARRIVING_BYTES: usize = 32 << 10;
 
 /// Memory for a large value that is still arriving. Invisible until committed; dropping it frees the memory. It does
 /// not borrow a guard: it belongs to a connection. It may be revoked when others need its memory: [`Guard::window`].
@@ -37,6 +39,10 @@ pub struct Upload {
     shape: Shape,
     /// Bytes of the value that have arrived.
     filled_bytes: usize,
+    /// How many had arrived when this was last noted in the lease.
+    noted_bytes: usize,
+    /// When the last window was given.
+    window_secs: u32,
     /// See [`crate::log::segment::Segment::revocations`].
     revocations: u32,
     /// Registered as a lease, so that it may be revoked.
@@ -64,6 +70,8 @@ impl Upload {
             raw: item.unbound(),
             shape,
             filled_bytes: 0,
+            noted_bytes: 0,
+            window_secs: now_secs,
             revocations,
             is_leased: false,
         }
@@ -120,8 +128,8 @@ impl Upload {
     }
 
     /// Notes that another step was charged. False: the upload was revoked meanwhile, and the step went back.
-    pub(crate) fn note_step(&self, bytes: usize, now_secs: u32) -> bool {
-        self.engine.arena.note_step(self.run(), self.revocations, bytes as u64, now_secs)
+    pub(crate) fn note_step(&self, bytes: usize) -> bool {
+        self.engine.arena.note_step(self.run(), self.revocations, bytes as u64)
     }
 
     /// What may be filled now: the charged memory. `None`: the upload was revoked.
@@ -130,6 +138,7 @@ impl Upload {
         if self.is_revoked() {
             return None;
         }
+        self.window_secs = guard.now().secs;
         let end = self.window_end();
         // SAFETY: not committed yet, so only the upload uses the run; and it was not revoked, so the run stays the
         // upload's until the guard ends.
@@ -145,6 +154,10 @@ impl Upload {
     pub fn advance(&mut self, n: usize) {
         assert!(n <= self.shape.value_bytes - self.filled_bytes, "more bytes than the window has");
         self.filled_bytes += n;
+        if self.is_leased && self.filled_bytes - self.noted_bytes >= ARRIVING_BYTES {
+            self.noted_bytes = self.filled_bytes;
+            self.engine.arena.note_arriving(self.id, self.window_secs);
+        }
     }
 
     /// Bytes still to come.

@@ -1,7 +1,7 @@
 //! The background step.
 
 use crate::engine::Engine;
-use crate::handle::Handle;
+use crate::handle::{Guard, Handle};
 use crate::log::large_pages::LargePages;
 use crate::reclaim::pressure::Pressure;
 use crate::reclaim::victim::ReclaimScope;
@@ -25,6 +25,7 @@ impl Handle {
         if guard.engine().is_flush_settled(now) {
             done = guard.reclaim_some(bytes_max, ReclaimScope::DeadOnly);
         }
+        let is_revoking = guard.revoke_for_limit(items_max / SHRINK_ITEMS);
         while guard.engine().is_under(Pressure::Short) && done < bytes_max {
             let step = guard.reclaim_some(bytes_max - done, ReclaimScope::Any);
             if step == 0 {
@@ -37,7 +38,23 @@ impl Handle {
         guard.report_items(0);
         drop(guard);
         self.engine.arena.drain_limbo_up_to(items_max);
-        done >= bytes_max || is_shrinking || is_moving || is_searching
+        done >= bytes_max || is_shrinking || is_revoking || is_moving || is_searching
+    }
+}
+
+impl Guard<'_> {
+    /// Revokes up to `count_max` uploads that stopped arriving instead of evicting items, or if the limit was lowered.
+    /// True: perhaps there are more.
+    fn revoke_for_limit(&self, count_max: usize) -> bool {
+        let arena = &self.engine().arena;
+        let is_exceeded = arena.budget.is_exceeded();
+        if is_exceeded {
+            // Uploads keep to their part of a lowered limit even if they are arriving.
+            arena.admit_step(None, 0, 0, self.now());
+        }
+        let is_due = || (self.engine().evict || is_exceeded) && self.engine().is_under(Pressure::Short);
+        let revoked = (0..count_max).take_while(|_| is_due() && arena.revoke_stopped_upload(self.now()));
+        revoked.count() == count_max
     }
 }
 

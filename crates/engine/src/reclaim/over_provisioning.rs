@@ -71,6 +71,10 @@ impl Guard<'_> {
             engine.arena.drain_limbo();
             return Err(WriteError::TryAgain);
         }
+        // Nor is a store refused for a value that stopped arriving.
+        if engine.arena.revoke_stopped_upload(self.now()) {
+            return Err(WriteError::TryAgain);
+        }
         engine.note_refusal();
         self.counters().out_of_memory.add(1);
         Err(WriteError::OutOfMemory)

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | [`Pressure::Growing`] | spare < kept | segments that are mostly garbage are compacted (1) |
 //! | [`Pressure::Nearing`] | available < kept + 2 segments | a refill maps the holes of the next segment ahead |
-//! | [`Pressure::Low`], with eviction | available < kept | each store reclaims [`WORK_FACTOR`] times what it takes |
+//! | [`Pressure::Low`], with eviction | available < kept | a store reclaims [`WORK_FACTOR`] times what it takes (4) |
 //! | [`Pressure::Low`], without | available < kept | stores have to be admitted (2), and streams share open segments |
 //! | [`Pressure::Short`], with eviction | available < kept | victims are emptied, also by the background step |
 //! | [`Pressure::Short`], without | available < 2 reserves | the same (3) |
@@ -15,6 +15,7 @@
 //! 1. Before memory is touched that was never used.
 //! 2. `over_provisioning.rs`.
 //! 3. Compaction begins late on purpose: the later, the more of each segment is garbage.
+//! 4. Unless there is an upload to revoke that stopped arriving (`leases.rs`).
 //!
 //! A level does not imply the one before: with few segments for many handles, two reserves exceed the kept memory.
 //!

@@ -54,7 +54,10 @@ impl Guard<'_> {
             if !self.engine().evict {
                 return self.append_over_provisioned(request, old);
             }
-            self.reclaim_some((bytes * WORK_FACTOR).min(RECLAIM_STEP_BYTES), ReclaimScope::Any);
+            // A value that stopped arriving goes before any item.
+            if !self.engine().arena.revoke_stopped_upload(self.now()) {
+                self.reclaim_some((bytes * WORK_FACTOR).min(RECLAIM_STEP_BYTES), ReclaimScope::Any);
+            }
         } else if self.handle.reclaimer.borrow().victim.is_some() {
             self.reclaim_some((bytes * WORK_FACTOR).min(RECLAIM_STEP_BYTES), ReclaimScope::InProgress);
         }
@@ -243,9 +246,9 @@ impl Guard<'_> {
         take().or_else(|error| self.make_room(error, bytes, take))
     }
 
-    /// Without memory: reclaims a little, and lets other connections run before the caller tries again. What is
-    /// reclaimed now is freed no sooner than what is in limbo already, so while there is enough of that, evicting more
-    /// would not help.
+    /// Without memory: revokes an upload that stopped arriving, else reclaims a little, and lets other connections run
+    /// before the caller tries again. What is reclaimed now is freed no sooner than what is in limbo already, so while
+    /// there is enough of that, evicting more would not help.
     #[cold]
     fn make_room<R>(
         &self,
@@ -254,6 +257,9 @@ impl Guard<'_> {
         attempt: impl FnOnce() -> Result<R, AllocError>,
     ) -> Result<R, WriteError> {
         if matches!(error, AllocError::Memory) && self.engine().is_coming(bytes) {
+            return Err(WriteError::TryAgain);
+        }
+        if self.engine().arena.revoke_stopped_upload(self.now()) {
             return Err(WriteError::TryAgain);
         }
         if self.reclaim_some(RECLAIM_STEP_BYTES, ReclaimScope::Any) > 0 {
