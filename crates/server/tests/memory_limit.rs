@@ -96,3 +96,28 @@ fn clients_that_take_all_memory_are_refused() {
     assert!(server.is_running());
     eventually(|| serves(&server));
 }
+
+/// Many clients that keep a little each: the process must not die of what is small, whichever thread asks for it.
+#[test]
+fn many_clients_that_keep_a_little_do_not_end_it() {
+    let args = ["-m", "16", "-c", "4000", "-t", "4"];
+    let mut server = Server::start_command(limited(330 * MIB, &args)).expect("larderd starts");
+    let short = [b"get ".as_slice(), &b"k ".repeat(7_900)].concat();
+    let line = [b"get ".as_slice(), &b"k ".repeat(40_000)].concat();
+    let value = [b"set a 0 0 60000\r\n".as_slice(), &[b'y'; 15_000]].concat();
+    for bytes in [&short, &line, &value].into_iter().cycle().take(9) {
+        let mut held = Vec::new();
+        for number in 0..CLIENTS {
+            let Ok(mut stream) = server.connect() else { continue };
+            stream.set_nonblocking(true).expect("a socket");
+            // It may cut us off.
+            let _ = stream.write(bytes);
+            held.push(stream);
+            assert!(server.is_running(), "it ended at connection {number}");
+        }
+    }
+    eventually(|| serves(&server));
+}
+
+/// Of one wave; this process has as many descriptors at a time.
+const CLIENTS: usize = 900;
