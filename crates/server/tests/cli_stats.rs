@@ -329,5 +329,5 @@ fn keys_with_line_ends_stay_in_their_line() {
     assert_eq!(lines, ["OK", "mg eA0KRU5EDQo6eSB6 b", "mg plain", "EN"]);
     assert_eq!(ask("mg eA0KRU5EDQo6eSB6 b v\r\n", "v\r\n"), "VA 1\r\nv\r\n");
     let prefixes = ask("stats detail dump\r\n", "END\r\n");
-    assert_eq!(prefixes, "PREFIX x%0D%0AEND%0D%0A get 1 hit 1 set 1 del 0\r\nEND\r\n");
+    assert_eq!(prefixes, "PREFIX x%0D%0AEND%0D%0A get 0 hit 0 set 1 del 0\r\nEND\r\n");
 }

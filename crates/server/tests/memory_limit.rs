@@ -97,6 +97,31 @@ fn clients_that_take_all_memory_are_refused() {
     eventually(|| serves(&server));
 }
 
+/// A heap of a thread's own (glibc: 64 MiB of addresses, at a multiple of that) holds addresses that other threads die
+/// for.
+#[cfg(target_env = "gnu")]
+#[test]
+fn threads_share_one_heap() {
+    const HEAP_BYTES: u64 = 64 * MIB;
+    let server = Server::start_command(limited(400 * MIB, &["-m", "64", "-t", "4"])).expect("larderd starts");
+    assert!(serves(&server));
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", server.pid())).expect("it runs");
+    let mappings: Vec<_> = maps
+        .lines()
+        .map(|line| {
+            let (range, rest) = line.split_once(' ').expect("addresses and rights");
+            let (from, to) = range.split_once('-').expect("a range");
+            let address = |text| u64::from_str_radix(text, 16).expect("an address");
+            (address(from), address(to), rest.split(' ').next().unwrap_or_default())
+        })
+        .collect();
+    let heaps = mappings.windows(2).filter(|pair| {
+        let &[(from, _, rights), (_, to, rights_behind)] = *pair else { return false };
+        from % HEAP_BYTES == 0 && to == from + HEAP_BYTES && (rights, rights_behind) == ("rw-p", "---p")
+    });
+    assert_eq!(heaps.count(), 0, "{maps}");
+}
+
 /// Many clients that keep a little each: the process must not die of what is small, whichever thread asks for it.
 #[test]
 fn many_clients_that_keep_a_little_do_not_end_it() {

@@ -21,8 +21,8 @@ pub(crate) struct LoginQueue {
     is_checking: bool,
     /// When the next check may begin; while one runs, when it is likely to end.
     next: Instant,
-    /// How long the last one took.
-    took: Duration,
+    /// How long a check takes, as a moving average.
+    average: Duration,
 }
 
 /// A place in the queue: those that failed behind the others, then by round, then by arrival.
@@ -56,7 +56,7 @@ impl Default for LoginQueue {
             arrivals: 0,
             is_checking: false,
             next: Instant::now(),
-            took: FIRST_CHECK,
+            average: FIRST_CHECK,
         }
     }
 }
@@ -115,7 +115,8 @@ impl Applicant {
         self.note(is_right);
         let mut state = lock(queue);
         state.is_checking = false;
-        state.took = took;
+        // A thread that loses its core in the midst of a check says nothing of the next.
+        state.average = (state.average * 3 + took.min(state.average * 2)) / 4;
         state.next = start + took * (1 + PAUSE_FACTOR);
     }
 
@@ -171,15 +172,15 @@ impl LoginQueue {
 
     fn start(&mut self, now: Instant) {
         self.is_checking = true;
-        self.next = now + self.took * (1 + PAUSE_FACTOR);
+        self.next = now + self.average * (1 + PAUSE_FACTOR);
     }
 
     /// When one that has so many before it is to ask again. Who is far behind asks more than once: what checks take
     /// may change.
     fn moment(&self, ahead: usize, now: Instant) -> Instant {
         let slots = u32::try_from(ahead.min(AHEAD_MAX)).unwrap_or(u32::MAX);
-        // A check that is running may take longer than the last one.
-        self.next.max(now + RETRY) + self.took * (1 + PAUSE_FACTOR) * slots
+        // A check that is running may take longer than those before.
+        self.next.max(now + RETRY) + self.average * (1 + PAUSE_FACTOR) * slots
     }
 }
 
@@ -206,7 +207,7 @@ const GRACE: Duration = Duration::from_millis(20);
 /// Places in the queue. Whoever finds none tries again.
 const WAITING_MAX: usize = 1024;
 /// No estimate reaches further than so many checks.
-const AHEAD_MAX: usize = 16;
+const AHEAD_MAX: usize = 8;
 
 #[cfg(test)]
 mod tests {
