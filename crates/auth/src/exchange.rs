@@ -73,6 +73,14 @@ impl Exchange {
             _ => Outcome::Failed,
         }
     }
+
+    /// How many bytes of messages it keeps for the next step. A client may choose that: it sends most of them.
+    pub fn kept_bytes(&self) -> usize {
+        match &self.0 {
+            State::Scram(pending) => pending.kept_bytes(),
+            State::None | State::Proven => 0,
+        }
+    }
 }
 
 /// The mechanisms, as a server lists them: the better one first.

@@ -59,6 +59,11 @@ impl Pending {
         Some((Self { verifier, is_known, binding, nonce, said }, server_first))
     }
 
+    /// How many bytes of messages it keeps.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.binding.capacity() + self.nonce.capacity() + self.said.capacity()
+    }
+
     /// Reads the client's final message. If it proves that the client knows the password: the server's own proof.
     pub(crate) fn finish(&self, client_final: &[u8]) -> Option<String> {
         // channel-binding "," nonce ["," extensions] "," proof

@@ -41,10 +41,10 @@ pub fn metadata<S: Sink>(item: &Dumped<'_>, sink: &mut S) {
     sink.bytes(b" \n");
 }
 
-/// Writes a line of mgdump: the command that gets the item.
+/// Writes a line of mgdump: the command that gets the item. Its key is in base64 if it came so, or is no word.
 pub fn command<S: Sink>(item: &Dumped<'_>, sink: &mut S) {
     sink.bytes(b"mg ");
-    if item.is_binary_key {
+    if item.is_binary_key || !is_word(item.key) {
         key::encode(item.key, sink);
         sink.bytes(b" b");
     } else {
@@ -53,13 +53,19 @@ pub fn command<S: Sink>(item: &Dumped<'_>, sink: &mut S) {
     sink.bytes(b"\r\n");
 }
 
-/// Writes a line of cachedump.
+/// Writes a line of cachedump. The key has to be a word ([`is_word`]).
 pub fn cached<S: Sink>(item: &Dumped<'_>, sink: &mut S) {
     sink.bytes(b"ITEM ");
     sink.bytes(item.key);
     field(b" [", item.value_bytes as u64, sink);
     field(b" b; ", item.expiry_secs.unwrap_or(0), sink);
     sink.bytes(b" s]\r\n");
+}
+
+/// True if it can stand in a line as it is. Over the binary protocol keys may hold anything, line ends too, and so
+/// could pretend to be other lines.
+pub fn is_word(key: &[u8]) -> bool {
+    !key.iter().any(|byte| *byte == b' ' || byte.is_ascii_control())
 }
 
 /// Hands bytes on URI-encoded (RFC 3986): unreserved characters stay, others become % and two hexadecimal digits.

@@ -6,6 +6,7 @@ pub mod buffer_budget;
 pub mod client;
 pub mod connection;
 pub(crate) mod login;
+pub(crate) mod login_queue;
 pub mod output;
 pub mod session;
 pub(crate) mod upload;

@@ -71,6 +71,7 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     if let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME") {
         endpoints.write_port_file(path.as_ref(), target.as_ref())?;
     }
+    address_space::share();
     let reservation = address_space::reservation(settings.memory_bytes, settings.threads);
     let engine = Engine::new_within(config(&settings)?, reservation).map_err(|error| {
         Refusal::new(

@@ -1,6 +1,7 @@
 //! From the command line to a process that may serve: options, endpoints, privileges, the sandbox.
 
 pub mod address_space;
+pub(crate) mod bounded_file;
 pub mod daemon;
 pub mod endpoints;
 pub mod exposure;

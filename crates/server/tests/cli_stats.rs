@@ -292,3 +292,42 @@ fn the_crawler_can_be_switched_off_and_on() {
     assert_eq!((reply("lru_crawler enable").as_str(), setting().as_str()), ("OK\r\n", "yes"));
     assert_eq!(reply("lru_crawler crawl all"), "OK\r\n");
 }
+
+/// The binary protocol stores keys with line ends. In no dump may they pretend to be other lines.
+#[test]
+fn keys_with_line_ends_stay_in_their_line() {
+    let server = start("");
+    let mut text = server.connect().expect("larderd listens");
+    let mut ask = |command: &str, end: &str| {
+        text.write_all(command.as_bytes()).expect("larderd reads");
+        let mut reply = Vec::new();
+        while !reply.ends_with(end.as_bytes()) {
+            let mut byte = [0];
+            text.read_exact(&mut byte).expect("larderd answers");
+            reply.push(byte[0]);
+        }
+        String::from_utf8(reply).expect("it is text")
+    };
+    ask("stats detail on\r\n", "OK\r\n");
+    ask("set plain 0 0 1\r\nv\r\n", "STORED\r\n");
+    let key = b"x\r\nEND\r\n:y z";
+    let mut request = vec![0x80, 1, 0, u8::try_from(key.len()).expect("it is short"), 8, 0, 0, 0];
+    request.extend_from_slice(&[0, 0, 0, 8 + request[3] + 1]);
+    request.extend_from_slice(&[0; 12 + 8]);
+    request.extend_from_slice(key);
+    request.push(b'v');
+    let mut binary = server.connect().expect("larderd listens");
+    binary.write_all(&request).expect("larderd reads");
+    let mut reply = [0; 24];
+    binary.read_exact(&mut reply).expect("larderd answers");
+    assert_eq!(reply[6..8], [0, 0]);
+
+    assert_eq!(ask("stats cachedump 1 0\r\n", "END\r\n"), "ITEM plain [1 b; 0 s]\r\nEND\r\n");
+    let commands = ask("lru_crawler mgdump all\r\n", "EN\r\n");
+    let mut lines: Vec<_> = commands.lines().collect();
+    lines[1..3].sort_unstable();
+    assert_eq!(lines, ["OK", "mg eA0KRU5EDQo6eSB6 b", "mg plain", "EN"]);
+    assert_eq!(ask("mg eA0KRU5EDQo6eSB6 b v\r\n", "v\r\n"), "VA 1\r\nv\r\n");
+    let prefixes = ask("stats detail dump\r\n", "END\r\n");
+    assert_eq!(prefixes, "PREFIX x%0D%0AEND%0D%0A get 0 hit 0 set 1 del 0\r\nEND\r\n");
+}

@@ -232,3 +232,48 @@ fn open_doors_are_named_once_each() {
     assert_eq!(warnings(&["-s", &passwords.folder.arg("socket")]), 0);
     assert_eq!(warnings(&["-l", "0.0.0.0", "-Y", &passwords.path]), 0);
 }
+
+/// What a SASL exchange keeps for its next step is charged: here 16 KiB more than each may have, of a budget of a MiB.
+#[test]
+fn exchanges_that_are_not_finished_keep_no_more_than_the_budget() {
+    let passwords = Passwords::new("user:pencil\n");
+    let mut command = server::command(Path::new(LARDERD));
+    command.args(["-S", "-o", "read_buf_mem_limit=1"]).env("MEMCACHED_SASL_PWDB", &passwords.path);
+    let server = Server::start_command(command).expect("larderd starts");
+    let mechanism = b"SCRAM-SHA-256";
+    let message = format!("n,,n={},r={}", "u".repeat(8000), "n".repeat(8000));
+    let body_bytes = u32::try_from(mechanism.len() + message.len()).expect("it is short");
+    let mut start = vec![0x80, 0x21, 0, 13, 0, 0, 0, 0];
+    start.extend_from_slice(&body_bytes.to_be_bytes());
+    start.extend_from_slice(&[0; 12]);
+    start.extend_from_slice(mechanism);
+    start.extend_from_slice(message.as_bytes());
+    let mut held = Vec::new();
+    for _ in 0..150 {
+        let mut stream = server.connect().expect("it listens");
+        stream.write_all(&start).expect("it reads");
+        // A challenge, or the end.
+        if stream.read_exact(&mut [0; 24]).is_ok() {
+            held.push(stream);
+        }
+    }
+    assert!((10..100).contains(&held.len()), "{} are held", held.len());
+    drop(held);
+    eventually(|| {
+        let mut stream = server.connect().expect("it listens");
+        stream.write_all(&start).is_ok() && stream.read_exact(&mut [0; 24]).is_ok()
+    });
+}
+
+#[test]
+fn files_without_an_end_are_refused() {
+    for args in [["-Y", "/dev/zero"], ["--admin-listen=127.0.0.1:0", "--admin-token-file=/dev/zero"]] {
+        let mut command = Command::new("sh");
+        let script = "ulimit -v 2000000 && exec \"$0\" \"$@\"";
+        command.args(["-c", script, LARDERD, "-p", "0", "-u", "root"]).args(args);
+        let output = command.output().expect("sh runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("/dev/zero: has more than "), "{said}");
+    }
+}

@@ -96,3 +96,53 @@ fn clients_that_take_all_memory_are_refused() {
     assert!(server.is_running());
     eventually(|| serves(&server));
 }
+
+/// A heap of a thread's own (glibc: 64 MiB of addresses, at a multiple of that) holds addresses that other threads die
+/// for.
+#[cfg(target_env = "gnu")]
+#[test]
+fn threads_share_one_heap() {
+    const HEAP_BYTES: u64 = 64 * MIB;
+    let server = Server::start_command(limited(400 * MIB, &["-m", "64", "-t", "4"])).expect("larderd starts");
+    assert!(serves(&server));
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", server.pid())).expect("it runs");
+    let mappings: Vec<_> = maps
+        .lines()
+        .map(|line| {
+            let (range, rest) = line.split_once(' ').expect("addresses and rights");
+            let (from, to) = range.split_once('-').expect("a range");
+            let address = |text| u64::from_str_radix(text, 16).expect("an address");
+            (address(from), address(to), rest.split(' ').next().unwrap_or_default())
+        })
+        .collect();
+    let heaps = mappings.windows(2).filter(|pair| {
+        let &[(from, _, rights), (_, to, rights_behind)] = *pair else { return false };
+        from % HEAP_BYTES == 0 && to == from + HEAP_BYTES && (rights, rights_behind) == ("rw-p", "---p")
+    });
+    assert_eq!(heaps.count(), 0, "{maps}");
+}
+
+/// Many clients that keep a little each: the process must not die of what is small, whichever thread asks for it.
+#[test]
+fn many_clients_that_keep_a_little_do_not_end_it() {
+    let args = ["-m", "16", "-c", "4000", "-t", "4"];
+    let mut server = Server::start_command(limited(330 * MIB, &args)).expect("larderd starts");
+    let short = [b"get ".as_slice(), &b"k ".repeat(7_900)].concat();
+    let line = [b"get ".as_slice(), &b"k ".repeat(40_000)].concat();
+    let value = [b"set a 0 0 60000\r\n".as_slice(), &[b'y'; 15_000]].concat();
+    for bytes in [&short, &line, &value].into_iter().cycle().take(9) {
+        let mut held = Vec::new();
+        for number in 0..CLIENTS {
+            let Ok(mut stream) = server.connect() else { continue };
+            stream.set_nonblocking(true).expect("a socket");
+            // It may cut us off.
+            let _ = stream.write(bytes);
+            held.push(stream);
+            assert!(server.is_running(), "it ended at connection {number}");
+        }
+    }
+    eventually(|| serves(&server));
+}
+
+/// Of one wave; this process has as many descriptors at a time.
+const CLIENTS: usize = 900;

@@ -2,13 +2,16 @@
 //! options there is no authenticator.
 
 use std::fmt::Display;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Instant;
 
 use larder_auth::{Secret, Table};
 use larder_protocol::Dialect;
 
+use crate::conn::login_queue::{Applicant, LoginQueue};
+use crate::startup::bounded_file;
 use crate::startup::options::{EXIT_FAILURE, EXIT_OS_ERROR, EXIT_USAGE, Refusal};
 use crate::startup::random;
 use crate::startup::settings::Settings;
@@ -20,23 +23,7 @@ pub struct Authenticator {
     path: PathBuf,
     secret: Arc<Secret>,
     table: RwLock<Arc<Table>>,
-    pace: Mutex<Pace>,
-}
-
-/// The pace of expensive checks: one at a time.
-#[derive(Debug)]
-struct Pace {
-    is_checking: bool,
-    /// When the next check may begin; while one runs, when it is likely to end.
-    next: Instant,
-    /// How long the last one took.
-    took: Duration,
-}
-
-impl Default for Pace {
-    fn default() -> Self {
-        Self { is_checking: false, next: Instant::now(), took: FIRST_CHECK }
-    }
+    queue: Arc<Mutex<LoginQueue>>,
 }
 
 /// How clients log in.
@@ -79,7 +66,7 @@ impl Authenticator {
         let table = read(&path, scheme, &secret).map_err(|error| refuse(&error))?;
         // The directory changes when the server goes to the background.
         let path = std::path::absolute(&path).map_err(|error| refuse(&error))?;
-        Ok(Some(Self { scheme, path, secret, table: RwLock::new(Arc::new(table)), pace: Mutex::default() }))
+        Ok(Some(Self { scheme, path, secret, table: RwLock::new(Arc::new(table)), queue: Arc::default() }))
     }
 
     /// How clients log in.
@@ -114,34 +101,29 @@ impl Authenticator {
     ///
     /// A password that the table cannot judge at once costs milliseconds to check, in which a worker serves nobody. So
     /// the whole server runs one such check at a time, with a pause after it: guessing passwords takes at most a fifth
-    /// of a worker's time, and logins that need the check queue up.
-    pub(crate) fn check(&self, user: &[u8], password: &[u8]) -> Result<bool, Instant> {
+    /// of a worker's time, and logins that need the check queue up ([`LoginQueue`]).
+    pub(crate) fn check(
+        &self,
+        applicant: &mut Applicant,
+        origin: Option<IpAddr>,
+        user: &[u8],
+        password: &[u8],
+    ) -> Result<bool, Instant> {
         let table = self.table();
         if let Some(is_right) = table.check(user, password) {
+            applicant.note(is_right);
             return Ok(is_right);
         }
         let start = Instant::now();
-        let mut pace = self.pace();
-        if pace.is_checking || start < pace.next {
-            // A check that is running may take longer than the last one: then the caller asks again a little later.
-            return Err(pace.next.max(start + RETRY));
-        }
-        pace.is_checking = true;
-        pace.next = start + pace.took * (1 + PAUSE_FACTOR);
-        drop(pace);
+        applicant.begin(&self.queue, origin, start)?;
         let is_right = table.check_dearly(user, password);
-        let took = start.elapsed();
-        *self.pace() = Pace { is_checking: false, next: start + took * (1 + PAUSE_FACTOR), took };
+        applicant.finish(&self.queue, is_right, start, start.elapsed());
         Ok(is_right)
-    }
-
-    fn pace(&self) -> MutexGuard<'_, Pace> {
-        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn read(path: &Path, scheme: Scheme, secret: &Arc<Secret>) -> Result<Table, Box<dyn std::error::Error>> {
-    let entries = larder_auth::parse(&std::fs::read(path)?)?;
+    let entries = larder_auth::parse(&bounded_file::read(path, FILE_BYTES_MAX)?)?;
     Ok(Table::new(entries, Arc::clone(secret), scheme == Scheme::Sasl))
 }
 
@@ -151,12 +133,8 @@ fn random_secret() -> Result<[u8; 32], Refusal> {
 
 /// memcached: the environment variable with the password file of SASL.
 const SASL_FILE: &str = "MEMCACHED_SASL_PWDB";
-/// The pause after an expensive check, as a multiple of its duration.
-const PAUSE_FACTOR: u32 = 4;
-/// The assumed duration of the first expensive check.
-const FIRST_CHECK: Duration = Duration::from_millis(5);
-/// How long to wait for a check that takes longer than the last one.
-const RETRY: Duration = Duration::from_millis(1);
+/// Far more than [`larder_auth::ENTRIES_MAX`] lines need, comments and empty lines included.
+const FILE_BYTES_MAX: u64 = 16 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -174,30 +152,16 @@ mod tests {
             path: PathBuf::new(),
             secret,
             table: RwLock::new(Arc::new(table)),
-            pace: Mutex::default(),
+            queue: Arc::default(),
         };
-        assert_eq!(authenticator.check(b"user", b"pen"), Ok(false));
-        let when = authenticator.check(b"user", b"pencil").expect_err("it is too early");
+        let mut applicant = Applicant::default();
+        let mut check = |password| authenticator.check(&mut applicant, None, b"user", password);
+        assert_eq!(check(b"pen".as_slice()), Ok(false));
+        let when = check(b"pencil").expect_err("it is too early");
         // At the moment that was named the caller is not sent away again.
         std::thread::sleep(when.saturating_duration_since(Instant::now()));
-        assert_eq!(authenticator.check(b"user", b"pencil"), Ok(true));
+        assert_eq!(check(b"pencil"), Ok(true));
         // Known by now, so it never waits.
-        assert_eq!(authenticator.check(b"user", b"pencil"), Ok(true));
-    }
-
-    #[test]
-    fn while_a_check_runs_others_are_told_when_to_come_again() {
-        let start = Instant::now();
-        let pace = Pace { is_checking: true, ..Pace::default() };
-        let secret = Arc::new(Secret::new([1; 32]));
-        let verifier = larder_auth::Verifier::derive(b"pencil", b"salt", 10_000);
-        let entry =
-            larder_auth::Entry { user: b"user".to_vec(), password: larder_auth::Password::Hashed(verifier) };
-        let table = RwLock::new(Arc::new(Table::new(vec![entry], Arc::clone(&secret), false)));
-        let scheme = Scheme::Ascii;
-        let authenticator =
-            Authenticator { scheme, path: PathBuf::new(), secret, table, pace: Mutex::new(pace) };
-        let when = authenticator.check(b"user", b"pencil").expect_err("a check runs");
-        assert!(when > start);
+        assert_eq!(check(b"pencil"), Ok(true));
     }
 }

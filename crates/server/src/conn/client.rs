@@ -1,7 +1,7 @@
 //! A client as others see it: for `stats conns`, and for watchers.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 /// A client as others see it. Written by its worker, read by anyone.
@@ -26,6 +26,16 @@ pub enum Peer {
     Unix,
     /// Any source of datagrams.
     Udp,
+}
+
+impl Peer {
+    /// The address without the port, of those that have one.
+    pub(crate) fn ip(self) -> Option<IpAddr> {
+        match self {
+            Self::Tcp(address) => Some(address.ip()),
+            Self::Unix | Self::Udp => None,
+        }
+    }
 }
 
 /// What a client waits for: those of memcached's states that a tool can meet.

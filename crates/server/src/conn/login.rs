@@ -10,6 +10,8 @@ use larder_protocol::{Dialect, Error, Form, Reply};
 
 use crate::conn::authenticator::{Authenticator, Scheme};
 use crate::conn::batch::Frame;
+use crate::conn::buffer_budget::BufferCharge;
+use crate::conn::login_queue::Applicant;
 use crate::conn::session::{CloseReason, Next, Progress};
 use crate::conn::waiter::Waiting;
 use crate::exec::{Done, Executor, Value};
@@ -19,6 +21,9 @@ use crate::exec::{Done, Executor, Value};
 pub(crate) struct Login {
     is_done: bool,
     exchange: Exchange,
+    /// For what the exchange keeps.
+    charge: BufferCharge,
+    applicant: Applicant,
 }
 
 impl Login {
@@ -95,17 +100,23 @@ impl Login {
             }
             Command::Sasl(Sasl::Start { mechanism, data }) => {
                 let mut when = None;
+                let (applicant, origin) = (&mut self.applicant, executor.cx.client.peer.ip());
                 let check = |user: &[u8], password: &[u8]| {
-                    authenticator.check(user, password).map_err(|next_check| when = Some(next_check)).ok()
+                    let outcome = authenticator.check(applicant, origin, user, password);
+                    outcome.map_err(|next_check| when = Some(next_check)).ok()
                 };
                 let outcome = self.exchange.start(&authenticator.table(), mechanism, data, check);
                 if let Some(when) = when {
                     return Some(Next::Wait(Waiting::Until(when)));
                 }
+                if !self.charge.resize(&executor.cx.shared.buffers, self.exchange.kept_bytes()) {
+                    return Some(Next::Close(CloseReason::Error));
+                }
                 self.answer(executor, &request.form, outcome)
             }
             Command::Sasl(Sasl::Step { mechanism, data }) => {
                 let outcome = self.exchange.step(mechanism, data);
+                self.charge.resize(&executor.cx.shared.buffers, self.exchange.kept_bytes());
                 self.answer(executor, &request.form, outcome)
             }
             _ => {
@@ -147,7 +158,8 @@ impl Login {
         user: &[u8],
         password: &[u8],
     ) -> Result<bool, Instant> {
-        let is_right = authenticator.check(user, password)?;
+        let is_right =
+            authenticator.check(&mut self.applicant, executor.cx.client.peer.ip(), user, password)?;
         executor.cx.counters.auth_cmds.add(1);
         if !is_right {
             note_failure(executor);

@@ -92,8 +92,8 @@ impl What {
             Self::Keys { format: admin::Dump::Metadata, .. } => dump::metadata(&dumped(), out),
             Self::Keys { format: admin::Dump::Commands, .. } => dump::command(&dumped(), out),
             Self::Cached { class: wanted, items_left, bytes_left } => {
-                // A key that came in base64 may contain any byte, line ends too.
-                if class == *wanted && *items_left > 0 && !item.is_binary_key() {
+                let is_shown = !item.is_binary_key() && dump::is_word(item.key());
+                if class == *wanted && *items_left > 0 && is_shown {
                     let before = out.len_bytes();
                     dump::cached(&dumped(), out);
                     *items_left -= 1;

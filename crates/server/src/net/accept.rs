@@ -141,7 +141,7 @@ impl Worker {
     fn channel(&self, certificates: ClientCertificates) -> io::Result<Channel> {
         let context = self.shared.tls.as_ref().map(|tls| tls.context(certificates));
         let context = context.ok_or_else(|| io::Error::other("no certificates"))?;
-        Channel::new(context).map_err(io::Error::other)
+        Channel::new(context, Arc::clone(&self.shared.buffers)).map_err(io::Error::other)
     }
 
     pub(super) fn listen(&mut self) -> io::Result<()> {

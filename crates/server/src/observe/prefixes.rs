@@ -7,6 +7,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use larder_protocol::dump;
+
 /// The tables of all workers.
 #[derive(Debug)]
 pub struct Prefixes {
@@ -68,7 +70,7 @@ impl Prefixes {
         }
     }
 
-    /// The reply to `stats detail dump`, without END.
+    /// The reply to `stats detail dump`, without END. Prefixes that are no words are URI-encoded.
     pub(crate) fn dump(&self) -> Vec<u8> {
         let mut all = HashMap::<Box<[u8]>, Counts>::new();
         for table in &self.tables {
@@ -82,13 +84,18 @@ impl Prefixes {
         }
         let mut all: Vec<_> = all.into_iter().collect();
         all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        let mut dump = Vec::new();
+        let mut lines = Vec::new();
         for (prefix, Counts { gets, hits, sets, deletes }) in all {
-            dump.extend_from_slice(b"PREFIX ");
-            dump.extend_from_slice(&prefix);
-            dump.extend_from_slice(format!(" get {gets} hit {hits} set {sets} del {deletes}\r\n").as_bytes());
+            lines.extend_from_slice(b"PREFIX ");
+            if dump::is_word(&prefix) {
+                lines.extend_from_slice(&prefix);
+            } else {
+                dump::uri(&prefix, |bytes| lines.extend_from_slice(bytes));
+            }
+            lines
+                .extend_from_slice(format!(" get {gets} hit {hits} set {sets} del {deletes}\r\n").as_bytes());
         }
-        dump
+        lines
     }
 
     /// Removes all counts.
@@ -129,6 +136,10 @@ mod tests {
         assert_eq!(lines, PREFIXES_MAX);
         prefixes.count(0, b"a:1", Deed::Delete);
         assert!(String::from_utf8(prefixes.dump()).unwrap().contains("PREFIX a get 2 hit 1 set 2 del 1\r\n"));
+        prefixes.reset();
+        prefixes.count(0, b"x\r\nEND\r\n:1", Deed::Set);
+        let encoded = "PREFIX x%0D%0AEND%0D%0A get 0 hit 0 set 1 del 0\r\n";
+        assert_eq!(String::from_utf8(prefixes.dump()).unwrap(), encoded);
         prefixes.reset();
         assert!(prefixes.dump().is_empty());
     }

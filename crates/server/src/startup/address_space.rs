@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use larder_engine::{Reservation, segment_bytes};
+use larder_engine::{Reservation, segment_bytes, share_heap};
 use rustix::process::{Resource, getrlimit};
 
 use crate::startup::machine_memory;
@@ -12,14 +12,12 @@ use crate::startup::machine_memory;
 /// when `threads` have what they need, and connections some. Where the system counts what can be written to, as much as
 /// it has mappings for, and a few times the memory at least.
 pub fn reservation(memory_bytes: u64, threads: usize) -> Reservation {
-    let limits =
-        [Resource::As, Resource::Data].into_iter().filter_map(|resource| getrlimit(resource).current);
     let machine_bytes = machine_memory::memory_bytes();
     let modest = |left_bytes| {
         let modest = Reservation::modest(memory_bytes, left_bytes);
         Reservation { memory_bytes_max: modest.memory_bytes_max.min(machine_bytes), ..modest }
     };
-    if let Some(limit_bytes) = limits.min() {
+    if let Some(limit_bytes) = limit_bytes() {
         let own_bytes = threads as u64 * THREAD_BYTES + CONNECTIONS_BYTES;
         return modest(limit_bytes.saturating_sub(used_bytes() + own_bytes));
     }
@@ -32,6 +30,20 @@ pub fn reservation(memory_bytes: u64, threads: usize) -> Reservation {
     let mapped_bytes = mapped_bytes(segment_bytes, number("/proc/sys/vm/max_map_count"));
     let memory_bytes_max = mapped_bytes.max(modest(u64::MAX).memory_bytes_max).min(machine_bytes);
     Reservation { memory_bytes_max, ..unlimited }
+}
+
+/// Where addresses are limited, makes all threads share them. Call before threads are started.
+pub fn share() {
+    if limit_bytes().is_some() {
+        share_heap();
+    }
+}
+
+/// The limit of the process (`ulimit -v`, `ulimit -d`), if it has any.
+fn limit_bytes() -> Option<u64> {
+    let limits =
+        [Resource::As, Resource::Data].into_iter().filter_map(|resource| getrlimit(resource).current);
+    limits.min()
 }
 
 /// How much memory there are mappings for, at worst: where memory becomes writable as it is used, each segment may need

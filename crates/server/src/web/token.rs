@@ -8,6 +8,7 @@ use hyper::header::{AUTHORIZATION, HeaderMap};
 use subtle::ConstantTimeEq as _;
 
 use super::WebSettings;
+use crate::startup::bounded_file;
 use crate::startup::options::{EXIT_FAILURE, Refusal};
 
 /// The path of a token file, and the token in it.
@@ -60,7 +61,7 @@ struct Token(Vec<u8>);
 impl Token {
     /// Reads the token: the file's content without surrounding whitespace. Errors: the reason.
     fn read(path: &Path) -> Result<Self, String> {
-        let content = std::fs::read(path).map_err(|error| error.to_string())?;
+        let content = bounded_file::read(path, FILE_BYTES_MAX).map_err(|error| error.to_string())?;
         let token = content.trim_ascii();
         if !(TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX).contains(&token.len()) {
             return Err(format!("a token has {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} characters"));
@@ -95,6 +96,8 @@ const SCHEME: &[u8] = b"Bearer ";
 /// A shorter one could be guessed.
 const TOKEN_BYTES_MIN: usize = 16;
 const TOKEN_BYTES_MAX: usize = 4096;
+/// With blanks around the token.
+const FILE_BYTES_MAX: u64 = 64 << 10;
 
 #[cfg(test)]
 mod tests {

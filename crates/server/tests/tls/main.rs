@@ -402,6 +402,26 @@ fn who_says_nothing_is_closed_when_idle() {
     assert_eq!(kit.client().stat("idle_kicks").as_deref(), Some("2"));
 }
 
+/// Each unfinished hello keeps 96 KiB and more; the budget is a MiB.
+#[test]
+fn unfinished_hellos_keep_no_more_than_the_budget() {
+    let kit = Kit::new("read_buf_mem_limit=1", &[]);
+    let mut hello = vec![0x16, 3, 1, 0, 4, 1, 0, 0xff, 0xf0];
+    hello.extend_from_slice(&[0x16, 3, 1, 0, 1, 0].repeat(20_000));
+    let mut held = Vec::new();
+    for _ in 0..40 {
+        let mut socket = kit.server.connect().expect("larderd listens");
+        // It may have been closed.
+        let _ = socket.write_all(&hello);
+        held.push(socket);
+    }
+    // Whoever asks for little is let in.
+    kit.client().ask(b"mn\r\n", b"MN\r\n");
+    let refused = || kit.client().stat("ssl_handshake_errors").and_then(|count| count.parse::<u32>().ok());
+    server::eventually(|| refused() >= Some(28));
+    assert!(refused() < Some(40), "some are held");
+}
+
 #[test]
 fn an_idle_connection_has_no_buffers() {
     let kit = Kit::new("", &["-c", "4000"]);

@@ -9,9 +9,9 @@ use rustls::HandshakeKind;
 use rustls::server::{ServerConfig, ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeTlsData, UnbufferedStatus};
 
+use crate::conn::buffer_budget::{BufferBudget, BufferCharge};
 use crate::conn::session::CloseReason;
 use crate::heap;
-
 use crate::net::socket::{self, ROOM_BYTES_MIN, Received};
 use crate::observe::counters::Counters;
 
@@ -20,6 +20,9 @@ pub(crate) struct Channel {
     tls: UnbufferedServerConnection,
     /// The beginning of a record or of a handshake message: at most [`INCOMING_BYTES_MAX`].
     incoming: Vec<u8>,
+    /// For `incoming`.
+    charge: BufferCharge,
+    buffers: Arc<BufferBudget>,
     /// Records that the socket did not take.
     outgoing: Vec<u8>,
     /// How many bytes of those the socket took.
@@ -55,10 +58,12 @@ impl Buffers {
 
 impl Channel {
     /// A new channel. Errors: none that a client could cause.
-    pub(crate) fn new(context: Arc<ServerConfig>) -> Result<Self, rustls::Error> {
+    pub(crate) fn new(context: Arc<ServerConfig>, buffers: Arc<BufferBudget>) -> Result<Self, rustls::Error> {
         Ok(Self {
             tls: UnbufferedServerConnection::new(context)?,
             incoming: Vec::new(),
+            charge: BufferCharge::default(),
+            buffers,
             outgoing: Vec::new(),
             sent: 0,
             phase: Phase::Handshake,
@@ -133,6 +138,7 @@ impl Channel {
         let records = &mut buffers.records[..received];
         let opened = self.open(records, plain).map_err(|_| Stop::Refused)?;
         self.incoming = heap::copy(&records[opened.records_bytes..]).ok_or(Stop::Refused)?;
+        self.charge_incoming()?;
         Ok(opened)
     }
 
@@ -155,7 +161,9 @@ impl Channel {
         let wanted_bytes = incoming.len() + received;
         if wanted_bytes > incoming.capacity() {
             let bytes = wanted_bytes.max((2 * incoming.len()).min(INCOMING_BYTES_MAX));
-            incoming.try_reserve_exact(bytes - incoming.len()).map_err(|_| Stop::Refused)?;
+            if !self.charge.resize(&self.buffers, bytes) || !heap::reserve_exact(&mut incoming, bytes) {
+                return Err(Stop::Refused);
+            }
         }
         incoming.extend_from_slice(&records[..received]);
         let opened = self.open(&mut incoming, plain).map_err(|_| Stop::Refused)?;
@@ -164,7 +172,18 @@ impl Channel {
             0 => incoming,
             bytes => heap::copy(&incoming[bytes..]).ok_or(Stop::Refused)?,
         };
+        self.charge_incoming()?;
         Ok(opened)
+    }
+
+    /// Charges what is kept. The beginning of one record is always kept; a message of several has to fit.
+    fn charge_incoming(&mut self) -> Result<(), Stop> {
+        let bytes = self.incoming.capacity();
+        if bytes <= RECORD_BYTES_MAX {
+            self.charge.force(&self.buffers, bytes);
+            return Ok(());
+        }
+        self.charge.resize(&self.buffers, bytes).then_some(()).ok_or(Stop::Refused)
     }
 
     /// Encrypts from the head of `slices` as much as the buffers have room for, and sends it. Returns how many bytes of

@@ -2,8 +2,10 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use super::{Buffers, Channel, ClientCertificates, Tls};
+use crate::conn::buffer_budget::BufferBudget;
 use crate::net::socket::{ROOM_BYTES_MIN, SCRATCH_BYTES};
 use crate::net::socket::{Received, Wire};
 use crate::observe::counters::Counters;
@@ -53,14 +55,15 @@ impl Default for WorkerBuffers {
 impl TlsHarness {
     /// A new client. `socket` does not block. Errors: none that a client could cause.
     pub fn new(tls: &Tls, certificates: ClientCertificates, socket: OwnedFd) -> io::Result<Self> {
-        let channel = Channel::new(tls.context(certificates)).map_err(io::Error::other)?;
+        let buffers = Arc::new(BufferBudget::new(0, 0));
+        let channel = Channel::new(tls.context(certificates), buffers).map_err(io::Error::other)?;
         Ok(Self(Wire::new(socket, Some(channel))))
     }
 
     /// Reads once, in a round in which other connections have filled `others_bytes` of the scratch buffer, at most
     /// [`WorkerBuffers::OTHERS_BYTES_MAX`].
     pub fn receive<'l>(&mut self, worker: &'l mut WorkerBuffers, others_bytes: usize) -> ReadResult<'l> {
-        let WorkerBuffers { buffers, scratch, counters } = worker;
+        let WorkerBuffers { buffers, scratch, counters, .. } = worker;
         let scratch = &mut scratch[others_bytes..];
         match self.0.receive(scratch, buffers, counters) {
             Received::Bytes(n) => ReadResult::Text(&scratch[..n]),
