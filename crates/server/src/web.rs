@@ -9,6 +9,7 @@
 //! | [`settings`], [`token`], [`door`] | what was asked for, who is let in, and where |
 //! | [`serve`] | connections: how many, how long, with TLS or without |
 //! | [`router`] | a request and its response |
+//! | [`renderer`] | one page at a time |
 //! | [`state`], [`history`] | what there is to tell, now and over the last day |
 //! | [`metrics`] | `/metrics`, for Prometheus |
 //! | [`api`] | `/api/...`, in JSON |
@@ -19,6 +20,7 @@ mod endpoint;
 mod history;
 mod metrics;
 mod page;
+mod renderer;
 mod router;
 mod serve;
 mod settings;
