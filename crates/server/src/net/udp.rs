@@ -69,6 +69,7 @@ struct Share {
 struct Work {
     source: SocketAddr,
     request_id: u16,
+    dialect: Dialect,
     /// Where the next command begins in the datagram.
     from: usize,
     allowance: Allowance,
@@ -157,19 +158,19 @@ impl Door {
                     Some(work) => Some(work),
                     None => {
                         cx.counters.bytes_read.add(datagram.len() as u64);
-                        let admitted = responder.gate.admit(datagram, source, socket.address().port(), now.secs);
+                        let admitted =
+                            responder.gate.admit(datagram, source, socket.address().port(), now.secs);
                         let counter = if admitted.is_some() {
                             &cx.counters.udp_requests
                         } else {
                             &cx.counters.udp_dropped
                         };
                         counter.add(1);
-                        admitted.map(|asked| Work::of(datagram, asked))
+                        admitted.map(|asked| Work::of(datagram, asked, socket.dialect()))
                     }
                 };
                 if let Some(work) = work {
-                    let dialect = socket.dialect();
-                    *paused = responder.answer(client, datagram, work, dialect, prefetched, &mut share, cx);
+                    *paused = responder.answer(client, datagram, work, prefetched, &mut share, cx);
                 }
                 if paused.is_none() {
                     *served += 1;
@@ -210,10 +211,13 @@ impl Share {
 }
 
 impl Work {
-    fn of(datagram: &[u8], asked: Admitted<'_>) -> Self {
+    /// The dialect is told by the first byte of the commands, unless the listener sets it.
+    fn of(datagram: &[u8], asked: Admitted<'_>, dialect: Option<Dialect>) -> Self {
         let Admitted { source, request_id, payload, allowance, cookie } = asked;
         let from = datagram.len() - payload.len();
-        Self { source, request_id, from, allowance, cookie, copied_bytes: 0 }
+        let first = payload.first().copied().unwrap_or_default();
+        let dialect = dialect.unwrap_or_else(|| Dialect::of_first_byte(first));
+        Self { source, request_id, dialect, from, allowance, cookie, copied_bytes: 0 }
     }
 }
 
@@ -246,26 +250,24 @@ fn first_key<'i>(
 impl Responder {
     /// Executes the commands of a datagram. A partial request is not answered, nor what follows when the datagram has
     /// written too much. Returns what is left once the share of the round is used.
-    #[allow(clippy::too_many_arguments, reason = "each is another thing")]
     fn answer(
         &mut self,
         client: &Client,
         datagram: &[u8],
         mut asked: Work,
-        dialect: Option<Dialect>,
         mut prefetched: Option<Prefetched<'_>>,
         share: &mut Share,
         cx: &mut WorkerContext<'_>,
     ) -> Option<Work> {
         let payload = &datagram[asked.from..];
-        let Some(first) = payload.first() else {
+        let dialect = asked.dialect;
+        if payload.is_empty() {
             // The client asks for its cookie and nothing else.
             self.challenge(&mut asked);
             self.gate.keep(&asked.allowance);
             share.use_up(1, 0);
             return None;
-        };
-        let dialect = dialect.unwrap_or_else(|| Dialect::of_first_byte(*first));
+        }
         let context = cx.context(client);
         let mut session = Session::of_datagram(Some(dialect));
         // Where the current command begins, and where the input that was not fed yet begins.
