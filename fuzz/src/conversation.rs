@@ -9,6 +9,7 @@ use larder_server::clock::Clock;
 use larder_server::conn::client;
 use larder_server::conn::output::{Output, Pieces as _};
 use larder_server::conn::session::{Context, Next, OUTPUT_BYTES_MAX, Session, Window};
+use larder_server::conn::waiter::Turns;
 use larder_server::observe::measure::Recorder;
 use larder_server::shared::Shared;
 use larder_server::startup::settings::Settings;
@@ -115,6 +116,7 @@ impl Server {
                 recorder: &self.recorder,
                 worker: 0,
                 client: &client::Client::of_datagrams(),
+                turns: &Turns::new(u32::MAX),
             };
             let guard = self.handle.pin(NOW);
             let mut output = Output::default();

@@ -27,8 +27,16 @@ impl Histogram {
         add(&self.sum_nanos, nanos * n);
     }
 
+    /// True if nothing was recorded. Cheap: what took no time at all is in the first bucket.
+    pub fn is_empty(&self) -> bool {
+        self.sum_nanos.load(Relaxed) == 0 && self.counts[0].load(Relaxed) == 0
+    }
+
     /// Adds the counts to those of `snapshot`.
     pub fn add_to(&self, snapshot: &mut Snapshot) {
+        if self.is_empty() {
+            return;
+        }
         for (sum, count) in snapshot.counts.iter_mut().zip(&self.counts) {
             *sum += count.load(Relaxed);
         }
@@ -176,11 +184,13 @@ mod tests {
     #[test]
     fn quantiles_are_those_of_the_sorted_durations() {
         let histogram = Histogram::new();
+        assert!(histogram.is_empty());
         let mut all: Vec<u64> = (0..10_000).map(|n| 1_000 + n * n).collect();
         for &nanos in &all {
             histogram.record(nanos, 1);
         }
         all.sort_unstable();
+        assert!(!histogram.is_empty());
         let mut snapshot = Snapshot::new();
         histogram.add_to(&mut snapshot);
         assert_eq!((snapshot.count(), snapshot.sum_nanos()), (10_000, all.iter().sum()));

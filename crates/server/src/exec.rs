@@ -18,6 +18,7 @@ use larder_protocol::{Error, Form, KeyBuffer, Reply, Request};
 use crate::MEMCACHED_VERSION;
 use crate::conn::client::Client;
 use crate::conn::output::{COPIED_BYTES_MAX, OUTPUT_BYTES_MAX, Output};
+use crate::conn::waiter::Turns;
 use crate::exec::dump::Dump;
 use crate::observe::counters::Counters;
 use crate::observe::measure::Recorder;
@@ -37,6 +38,8 @@ pub struct Context<'c> {
     pub worker: usize,
     /// The client that sent the command.
     pub client: &'c Client,
+    /// What is left of the round for administrative commands.
+    pub turns: &'c Turns,
 }
 
 impl Context<'_> {
@@ -60,6 +63,8 @@ pub struct Executor<'e, 'c, 'h, 't> {
     pub deadline_passed: bool,
     /// A long reply that was begun: see [`Done::Begun`].
     pub dump: Option<Box<Dump>>,
+    /// It has had a turn of the round ([`Executor::take_turn`]).
+    pub has_had_its_turn: bool,
 }
 
 /// The value of a store.
@@ -84,6 +89,8 @@ pub enum Done {
     Failed,
     /// Nothing happened: execute it again under a new guard.
     TryAgain,
+    /// Nothing happened: execute it again in a round that has room for it.
+    NoTurn,
     /// As Answered, and the connection is to be closed once the output is sent.
     Close(CloseReason),
 }
@@ -153,7 +160,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             }
             Command::Stats(words) => self.stats(words, &request.form),
             Command::Shutdown(how) => self.shutdown(how),
-            Command::RefreshCerts => Ok(self.refresh_certificates()),
+            Command::RefreshCerts => self.refresh_certificates(),
             Command::Admin(admin) => self.administer(admin),
             Command::Sasl(Sasl::Mechanisms) if self.cx.shared.authenticator.is_some() => {
                 Ok(Reply::Mechanisms(larder_auth::MECHANISMS))
@@ -198,11 +205,19 @@ impl<'t> Executor<'_, '_, '_, 't> {
         }
     }
 
-    /// True if the connection has used its share of the round: its replies are large enough to be sent, or it has
-    /// written many bytes of values.
+    /// Takes a turn of the round, which a connection has once. False: nobody has another in this round.
+    pub(crate) fn take_turn(&mut self) -> bool {
+        self.has_had_its_turn = self.cx.turns.take();
+        self.has_had_its_turn
+    }
+
+    /// True if the connection has used its share of the round: its replies are large enough to be sent, it has written
+    /// many bytes of values, or it has executed an administrative command.
     #[inline]
     pub(crate) fn has_used_its_share(&self) -> bool {
-        self.out.len_bytes() >= OUTPUT_BYTES_MAX || self.guard.copied_bytes() >= COPIED_BYTES_MAX
+        self.has_had_its_turn
+            || self.out.len_bytes() >= OUTPUT_BYTES_MAX
+            || self.guard.copied_bytes() >= COPIED_BYTES_MAX
     }
 
     fn cas(&self, item: Item<'t>) -> u64 {

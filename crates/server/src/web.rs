@@ -9,6 +9,7 @@
 //! | [`settings`], [`token`], [`endpoint`] | options, access, listeners |
 //! | [`serve`] | connections: their number, their time, TLS |
 //! | [`router`] | a request and its response |
+//! | [`renderer`] | one page at a time |
 //! | [`state`], [`history`] | the data, now and over the last day |
 //! | [`metrics`] | `/metrics`, for Prometheus |
 //! | [`api`] | `/api/...`, in JSON |
@@ -19,6 +20,7 @@ mod endpoint;
 mod history;
 mod metrics;
 mod page;
+mod renderer;
 mod router;
 mod serve;
 mod settings;

@@ -211,3 +211,28 @@ fn connections_spread_over_the_workers() {
         .count();
     assert_eq!(busy, 4);
 }
+
+/// What is about the server may cost a thousand times as much as a get.
+#[test]
+fn a_client_yields_after_each_command_about_the_server() {
+    let server = start("-t 1");
+    let mut client = connect(&server);
+    ask(&mut client, &"verbosity 0\r\n".repeat(50), &"OK\r\n".repeat(50));
+    let yields = Stats::of(server.address()).and_then(|stats| stats.get("conn_yields")).expect("a line");
+    assert_eq!(yields, 49);
+}
+
+/// A round has room for few commands about the server; those that find none are first in the next.
+#[test]
+fn every_client_has_its_turn_for_commands_about_the_server() {
+    let server = start("-t 1");
+    let mut clients: Vec<_> = (0..40).map(|_| connect(&server)).collect();
+    let asked = "verbosity 0\r\nstats cachedump 1 1\r\nmn\r\n";
+    for client in &mut clients {
+        client.write_all(asked.repeat(20).as_bytes()).expect("larderd reads");
+    }
+    let answer = "OK\r\nEND\r\nMN\r\n".repeat(20);
+    for client in &mut clients {
+        ask(client, "", &answer);
+    }
+}

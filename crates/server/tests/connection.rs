@@ -17,7 +17,7 @@ use larder_server::conn::client::Client;
 use larder_server::conn::connection::Connection;
 use larder_server::conn::output::{Output, Pieces};
 use larder_server::conn::session::{CloseReason, Context, Next, Session, Window};
-use larder_server::conn::waiter::Waiting;
+use larder_server::conn::waiter::{Turns, Waiting};
 use larder_server::observe::measure::Recorder;
 use larder_server::shared::Shared;
 use larder_server::startup::settings::Settings;
@@ -29,6 +29,7 @@ struct Server {
     handle: Handle,
     recorder: Recorder,
     client: Client,
+    turns: Turns,
 }
 
 /// A connection to it, and what came out.
@@ -53,7 +54,7 @@ impl Server {
         let shared = Shared::new(Arc::clone(&engine), settings, Clock::start()).unwrap();
         let shared = shared.with_authenticator(authenticator);
         let (handle, recorder) = (engine.handle().unwrap(), shared.recorder(0));
-        Self { shared, engine, handle, recorder, client: Client::of_datagrams() }
+        Self { shared, engine, handle, recorder, client: Client::of_datagrams(), turns: Turns::new(u32::MAX) }
     }
 
     /// Gives the connection these bytes, and takes `taken` bytes of its replies; the rest is left to it.
@@ -64,6 +65,7 @@ impl Server {
             recorder: &self.recorder,
             worker: 0,
             client: &self.client,
+            turns: &self.turns,
         };
         let guard = self.handle.pin(self.shared.clock.now());
         let mut output = Output::default();
@@ -145,6 +147,30 @@ fn requests_may_be_cut_anywhere() {
         server.execute(&mut peer, &request[cut..], 20, usize::MAX);
         assert_eq!(String::from_utf8_lossy(&peer.sent), replies, "cut at {cut}");
     }
+}
+
+/// A round has few turns for what may cost a thousand times as much as a get; what costs little goes on.
+#[test]
+fn commands_about_the_server_wait_for_a_round_with_a_turn() {
+    let mut server = Server::new(small());
+    server.turns = Turns::new(2);
+    let mut peers: Vec<Peer> = (0..4).map(|_| Peer::new()).collect();
+    for peer in &mut peers {
+        server.execute(peer, b"mn\r\nstats cachedump 1 1\r\nmn\r\n", 20, usize::MAX);
+    }
+    let turn = Next::Wait(Waiting::Turn);
+    let yielded = Next::Wait(Waiting::Yield);
+    let nexts: Vec<_> = peers.iter().map(|peer| peer.connection.next()).collect();
+    assert_eq!(nexts, [yielded, yielded, turn, turn]);
+    server.execute(&mut peers[2], b"", 20, usize::MAX);
+    assert_eq!(peers[2].connection.next(), turn);
+    server.turns = Turns::new(1);
+    for peer in &mut peers[..3] {
+        server.execute(peer, b"", 20, usize::MAX);
+    }
+    assert_eq!(peers[0].sent, b"MN\r\nEND\r\nMN\r\n");
+    assert_eq!(peers[2].connection.next(), yielded);
+    assert_eq!((&peers[2].sent[..], &peers[3].sent[..]), (&b"MN\r\nEND\r\n"[..], &b"MN\r\n"[..]));
 }
 
 #[test]

@@ -12,6 +12,7 @@ use larder_server::clock::Clock;
 use larder_server::conn::client;
 use larder_server::conn::output::{Output, Pieces as _, Replies as _, Unsent};
 use larder_server::conn::session::{Context, Next, Session, Window};
+use larder_server::conn::waiter::Turns;
 use larder_server::observe::measure::Recorder;
 use larder_server::shared::Shared;
 use larder_server::startup::settings::Settings;
@@ -77,6 +78,7 @@ impl Server {
                 recorder: &self.recorder,
                 worker: 0,
                 client: &client::Client::of_datagrams(),
+                turns: &Turns::new(u32::MAX),
             };
             let guard = self.handle.pin(self.shared.clock.now());
             let mut output = Output::default();
@@ -469,6 +471,7 @@ fn what_was_not_sent_can_be_sent_later() {
         recorder: &server.recorder,
         worker: 0,
         client: &client::Client::of_datagrams(),
+        turns: &Turns::new(u32::MAX),
     };
     let expected = format!("VALUE b 0 6000\r\n{middle}\r\nVALUE a 0 900000\r\n{value}\r\nEND\r\n");
     for written in

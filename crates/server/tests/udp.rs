@@ -570,3 +570,41 @@ fn without_u_there_is_no_udp() {
     let server = Server::start::<&str>(&larderd(), &[]).expect("larderd starts");
     assert_eq!(server.udp_address(), None);
 }
+
+/// A datagram of a few bytes a command may name a large value thousands of times.
+#[test]
+fn a_datagram_may_copy_only_so_much() {
+    let server = start(&larderd(), ONE_WORKER);
+    let client = Client::of(&server);
+    store(&server, "a", &[b'x'; 1_000_000]);
+    // Not even the size of the value changes.
+    let appends = "append a 0 0 0 noreply\r\n\r\n".repeat(2500);
+    assert_eq!(client.text(appends.as_bytes()), "");
+    let stats = Stats::of(server.address()).expect("stats");
+    let stores = stats.get("cmd_set").expect("a line") - 1;
+    assert!((1..=5).contains(&stores), "{stores} copies of a value of a megabyte");
+    assert_eq!(stats.get("udp_dropped").expect("a line"), 1);
+    // The next datagram has a budget of its own.
+    assert_eq!(client.text(b"append a 0 0 1\r\nx\r\nmn\r\n"), "STORED\r\nMN\r\n");
+}
+
+/// As a connection does after so many requests (`-R`), or so many bytes that were copied.
+#[test]
+fn a_socket_yields_within_a_datagram_and_between_datagrams() {
+    let server = start(&larderd(), &["-t", "1", "-R", "10"]);
+    let client = Client::of(&server);
+    let stat = |name: &str| Stats::of(server.address()).and_then(|stats| stats.get(name)).expect("a line");
+    let many = "set n 0 0 1\r\n0\r\n".to_owned() + &"incr n 1\r\n".repeat(100);
+    assert!(client.text(many.as_bytes()).ends_with("\r\n99\r\n100\r\n"));
+    assert!(stat("conn_yields") >= 10, "{} yields", stat("conn_yields"));
+
+    store(&server, "a", &[b'x'; 1_000_000]);
+    let before = stat("conn_yields");
+    for _ in 0..20 {
+        client.send(1, b"append a 0 0 0 noreply\r\n\r\nappend a 0 0 0\r\n\r\n");
+    }
+    for _ in 0..20 {
+        assert_eq!(client.receive(PATIENCE).expect("an answer").payload, b"STORED\r\n");
+    }
+    assert!(stat("conn_yields") >= before + 20, "{} yields", stat("conn_yields") - before);
+}

@@ -119,6 +119,9 @@ impl<R: Framed> Batch<R> {
             if done == Done::TryAgain {
                 break Some(Next::Wait(Waiting::Memory));
             }
+            if done == Done::NoTurn {
+                break Some(Next::Wait(Waiting::Turn));
+            }
             executed += 1;
             executor.deadline_passed = false;
             match done {
@@ -126,7 +129,7 @@ impl<R: Framed> Batch<R> {
                 Done::Answered => break Some(Next::Wait(Waiting::Yield)),
                 Done::Close(reason) => break Some(Next::Close(reason)),
                 Done::Watch(streams) => break Some(Next::Watch(streams)),
-                Done::TryAgain | Done::Begun | Done::Failed => break None,
+                Done::TryAgain | Done::NoTurn | Done::Begun | Done::Failed => break None,
             }
         };
         if let Some(last) = self.requests[..executed].last() {
@@ -330,6 +333,9 @@ impl<'i> Batch<FramedRequest<'i>> {
         let mut start = 0;
         self.execute(executor, progress, |executor, framed, prepared| {
             let FramedRequest { request, value, end, .. } = framed;
+            if request.command.is_administrative() && !is_datagram && !executor.take_turn() {
+                return Done::NoTurn;
+            }
             if is_verbose {
                 let is_binary = matches!(request.form, Form::Binary(_));
                 trace::request(executor.cx.client.fd, &input[start..*end], is_binary);
@@ -345,7 +351,7 @@ impl<'i> Batch<FramedRequest<'i>> {
                 },
                 _ => executor.execute(request, prepared, Value::Whole(&[])),
             };
-            if done != Done::TryAgain {
+            if !matches!(done, Done::TryAgain | Done::NoTurn) {
                 executor.cx.recorder.answered(&request.command);
             }
             done

@@ -140,8 +140,15 @@ impl Session {
         requests_max: u32,
     ) -> Fed {
         let deadline_passed = self.retry_deadline.is_over(guard);
-        let mut executor =
-            Executor { cx, guard, out, key_buffer: [0; KEY_BYTES_MAX], deadline_passed, dump: None };
+        let mut executor = Executor {
+            cx,
+            guard,
+            out,
+            key_buffer: [0; KEY_BYTES_MAX],
+            deadline_passed,
+            dump: None,
+            has_had_its_turn: false,
+        };
         let mut progress = Progress::default();
         loop {
             let requests = progress.requests;
@@ -151,7 +158,11 @@ impl Session {
                 self.retry_deadline = RetryDeadline::default();
                 executor.deadline_passed = false;
             }
-            if let Some(next) = next {
+            if let Some(mut next) = next {
+                let is_done = matches!(self.state, State::Command) && progress.consumed == input.len();
+                if is_done && next == Next::Wait(Waiting::Yield) {
+                    next = Next::Read;
+                }
                 if next == Next::Wait(Waiting::Memory) {
                     self.retry_deadline.begin(guard);
                 }
@@ -218,7 +229,14 @@ impl Session {
             }
             State::Value(_) => self.receive(executor, input, progress),
             State::Dump(dump) => {
-                if executor.out.len_bytes() >= OUTPUT_BYTES_MAX || !dump.write_piece(executor) {
+                if executor.out.len_bytes() >= OUTPUT_BYTES_MAX {
+                    return Some(Next::Wait(Waiting::Yield));
+                }
+                // The command that began the dump in this round had its turn.
+                if !executor.has_had_its_turn && !executor.take_turn() {
+                    return Some(Next::Wait(Waiting::Turn));
+                }
+                if !dump.write_piece(executor) {
                     return Some(Next::Wait(Waiting::Yield));
                 }
                 self.state = State::Command;

@@ -8,6 +8,7 @@
 //! A reply that must not leave before a write is durable is delayed in the same way: the session passes the write and
 //! its [`Waiter`] to the store and returns [`Waiting::Signal`]; the store signals the waiter when the write is on disk.
 
+use std::cell::Cell;
 use std::time::Instant;
 
 use larder_engine::Guard;
@@ -17,12 +18,35 @@ use larder_engine::Guard;
 pub enum Waiting {
     /// Other connections run first: this one has used its share of the round.
     Yield,
+    /// The next round of the worker that has room for an administrative command: see [`Turns`].
+    Turn,
     /// Memory that is being reclaimed, which takes microseconds and a new guard.
     Memory,
     /// A moment in time.
     Until(Instant),
     /// Another thread's signal to its [`Waiter`].
     Signal,
+}
+
+/// The administrative commands, and pieces of long replies, that a worker still executes in this round for all of its
+/// connections together: each may take as long as a thousand gets.
+#[derive(Debug)]
+pub struct Turns {
+    left: Cell<u32>,
+}
+
+impl Turns {
+    /// So many.
+    pub fn new(turns: u32) -> Self {
+        Self { left: Cell::new(turns) }
+    }
+
+    /// Takes one. False: none is left.
+    pub(crate) fn take(&self) -> bool {
+        let left = self.left.get().checked_sub(1);
+        self.left.set(left.unwrap_or_default());
+        left.is_some()
+    }
 }
 
 /// Names a waiting connection to whoever wakes it. If the connection has been closed and another has its descriptor,
@@ -57,3 +81,5 @@ impl RetryDeadline {
 /// How long a request waits for memory that is being reclaimed before it fails. Guards last microseconds, unless the
 /// thread that holds one loses its core.
 const RETRY_SECS: u32 = 2;
+/// Administrative commands in a round. Few: a round without others costs microseconds.
+pub(crate) const TURNS_PER_ROUND: u32 = 2;

@@ -8,7 +8,6 @@ use larder_protocol::{Error, Form, Reply, Sink as _};
 
 use super::{Answered, CloseReason, Done, Executor};
 use crate::control::Stop;
-use crate::net::tls::Tls;
 use crate::observe::stats::{self, Answer};
 
 impl<'t> Executor<'_, '_, '_, 't> {
@@ -65,11 +64,12 @@ impl<'t> Executor<'_, '_, '_, 't> {
     }
 
     // refresh_certs
-    pub(super) fn refresh_certificates(&self) -> Reply<'t, Item<'t>> {
-        match self.cx.shared.tls.as_ref().map(Tls::reload) {
-            None => Reply::Error(Error::NoTls),
-            Some(Ok(())) => Reply::Ok,
-            Some(Err(_)) => Reply::Error(Error::NoCertificates),
+    pub(super) fn refresh_certificates(&self) -> Answered<'t> {
+        let Some(tls) = &self.cx.shared.tls else { return Ok(Reply::Error(Error::NoTls)) };
+        match tls.try_reload() {
+            Some(Ok(())) => Ok(Reply::Ok),
+            Some(Err(_)) => Ok(Reply::Error(Error::NoCertificates)),
+            None => Err(Done::NoTurn),
         }
     }
 

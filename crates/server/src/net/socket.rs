@@ -21,7 +21,7 @@ use crate::conn::client::{Client, Peer, State};
 use crate::conn::connection::{Connection, InputRefused};
 use crate::conn::output::{Output, Pieces, Replies};
 use crate::conn::session::{CloseReason, Context, Next, Prefetched, Window};
-use crate::conn::waiter::Waiting;
+use crate::conn::waiter::{Turns, Waiting};
 use crate::net::poller::Interest;
 use crate::net::tls::{self, Buffers, Channel};
 use crate::observe::counters::Counters;
@@ -63,6 +63,7 @@ pub(crate) struct WorkerContext<'w> {
     /// Replies that are sent once the whole round is executed.
     pub(crate) output: &'w mut Vec<u8>,
     pub(crate) tls: &'w mut tls::Buffers,
+    pub(crate) turns: &'w Turns,
 }
 
 impl<'w> WorkerContext<'w> {
@@ -76,6 +77,7 @@ impl<'w> WorkerContext<'w> {
             recorder: self.recorder,
             worker: self.worker,
             client,
+            turns: self.turns,
         }
     }
 }

@@ -12,7 +12,7 @@ mod sessions;
 mod settings;
 
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::Instant;
 
 use rustls::server::ServerConfig;
@@ -40,6 +40,8 @@ pub enum ClientCertificates {
 pub struct Tls {
     settings: TlsSettings,
     current: RwLock<Loaded>,
+    /// Held while files are read: what was read later is not to be replaced by what was read before.
+    reading: Mutex<()>,
 }
 
 struct Loaded {
@@ -57,13 +59,27 @@ impl Tls {
         let contexts =
             Contexts::load(settings).map_err(|error| Refusal::new(EXIT_USAGE, error.to_string()))?;
         let current = RwLock::new(Loaded { contexts, at: Instant::now() });
-        Ok(Some(Self { settings: settings.clone(), current }))
+        Ok(Some(Self { settings: settings.clone(), current, reading: Mutex::default() }))
     }
 
     /// Reads the certificates again (`refresh_certs`, SIGHUP). New connections use the new ones, open connections keep
     /// theirs. Errors: as [`Tls::load`]; the old certificates stay, and the journal gives the reason, which names files
     /// and so is not for clients.
     pub fn reload(&self) -> Result<(), LoadError> {
+        self.read_again(self.reading.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// As [`Tls::reload`]; `None` if another thread is reading them, perhaps from before the caller was asked to.
+    pub(crate) fn try_reload(&self) -> Option<Result<(), LoadError>> {
+        let reading = match self.reading.try_lock() {
+            Ok(reading) => reading,
+            Err(TryLockError::Poisoned(error)) => error.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(self.read_again(reading))
+    }
+
+    fn read_again(&self, _reading: MutexGuard<'_, ()>) -> Result<(), LoadError> {
         let contexts = Contexts::load(&self.settings)
             .inspect_err(|error| tracing::error!("{error}; the old certificates stay"))?;
         tracing::info!("certificates read again");

@@ -3,7 +3,8 @@
 //! The walk of a datagram: the worker's poller reports a socket; [`UdpEndpoint::serve`] receives a batch ([`inbox`])
 //! and prefetches its keys ([`first_key`]); the [`gate`] decides how much may be sent in reply; a session of its own
 //! executes it ([`Session::feed`]); the replies of the whole batch are sent together ([`outbox`]). Nothing of a
-//! datagram outlives its reply.
+//! datagram outlives its reply. A socket has a connection's share of a round ([`Share`]); what is left waits in the inbox
+//! for the next.
 //!
 //! Each command's reply is a message of its own, numbered from 0, as in memcached. A get of many keys is one command:
 //! its hits and END are one message, as doc/protocol.txt says and memcached did up to 1.5. Threat model, defaults and
@@ -16,12 +17,14 @@ mod inbox;
 mod outbox;
 mod socket;
 
+use std::net::SocketAddr;
 use std::{io, mem};
 
 use arrayvec::ArrayVec;
 use larder_engine::{Handle, Now};
 use larder_protocol::{Dialect, Error, Reply, udp};
 
+use self::budget::Allowance;
 use self::gate::{Admitted, Gate};
 use self::inbox::{BATCH_DATAGRAMS_MAX, Inbox};
 use self::outbox::Outbox;
@@ -29,7 +32,7 @@ pub use self::socket::{Socket, bind, share};
 use crate::clock::Moment;
 use crate::conn::batch::{Frame, Prefetched};
 use crate::conn::client::Client;
-use crate::conn::output::Output;
+use crate::conn::output::{COPIED_BYTES_MAX, Output};
 use crate::conn::session::{Next, Session};
 use crate::conn::waiter::Waiting;
 use crate::net::socket::WorkerContext;
@@ -40,10 +43,40 @@ use crate::startup::settings::Settings;
 
 /// A worker's UDP sockets, with the buffers to serve them.
 pub(crate) struct UdpEndpoint {
-    sockets: Vec<(Socket, Inbox)>,
+    doors: Vec<Door>,
     /// Stands for all clients of these sockets.
     client: Client,
     responder: Responder,
+}
+
+/// A socket, and what was received from it.
+struct Door {
+    socket: Socket,
+    inbox: Inbox,
+    /// Datagrams of the inbox that were served.
+    served: usize,
+    /// What is left of the next one, if its commands were begun.
+    paused: Option<Work>,
+}
+
+/// What a socket may still do in a round, as a connection may.
+struct Share {
+    requests: u32,
+    copied_bytes: usize,
+}
+
+/// What is left to do of a datagram that was admitted.
+struct Work {
+    source: SocketAddr,
+    request_id: u16,
+    dialect: Dialect,
+    /// Where the next command begins in the datagram.
+    from: usize,
+    allowance: Allowance,
+    /// To be sent in place of a reply that the allowance does not cover.
+    cookie: Option<u64>,
+    /// Bytes of values that its commands have written.
+    copied_bytes: usize,
 }
 
 /// Executes datagrams.
@@ -71,38 +104,120 @@ impl UdpEndpoint {
             reply: Message::default(),
             outbox: Outbox::default(),
         };
-        let sockets = sockets.into_iter().map(|socket| (socket, Inbox::new())).collect();
-        Ok(Self { sockets, client: Client::of_datagrams(), responder })
+        let door = |socket| Door { socket, inbox: Inbox::new(), served: 0, paused: None };
+        let doors = sockets.into_iter().map(door).collect();
+        Ok(Self { doors, client: Client::of_datagrams(), responder })
     }
 
-    /// Serves the datagrams that wait at a socket, up to a few batches; epoll reports the rest again.
+    /// True if datagrams are left of those that were received: call [`UdpEndpoint::go_on`] in the next round.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.doors.iter().any(Door::is_waiting)
+    }
+
+    /// Serves what earlier calls left over.
+    pub(crate) fn go_on(&mut self, cx: &mut WorkerContext<'_>) {
+        for door in self.doors.iter_mut().filter(|door| door.is_waiting()) {
+            door.serve(&self.client, &mut self.responder, cx);
+        }
+    }
+
+    /// Serves the datagrams that wait at a socket, up to a few batches or as much work as a connection does in a round;
+    /// epoll reports the rest again. Nothing if it has served its share of this round.
     pub(crate) fn serve(&mut self, socket: usize, cx: &mut WorkerContext<'_>) {
-        let Some((socket, inbox)) = self.sockets.get_mut(socket) else { return };
+        let Some(door) = self.doors.get_mut(socket) else { return };
+        if !door.is_waiting() {
+            door.serve(&self.client, &mut self.responder, cx);
+        }
+    }
+}
+
+impl Door {
+    fn is_waiting(&self) -> bool {
+        self.served < self.inbox.len()
+    }
+
+    fn serve(&mut self, client: &Client, responder: &mut Responder, cx: &mut WorkerContext<'_>) {
+        let Self { socket, inbox, served, paused } = self;
+        let mut share = Share::of_round(cx);
         for _ in 0..BATCHES_PER_EVENT {
-            inbox.receive(socket);
+            let is_new = *served == inbox.len();
+            if is_new {
+                inbox.receive(socket);
+                *served = 0;
+            }
             cx.received = Moment::now();
             let now = cx.shared.clock.at(cx.received);
-            let mut prefetched = first_key(inbox, socket.dialect(), cx.handle, now).into_iter();
-            for (datagram, source) in inbox.datagrams() {
+            let mut prefetched = if is_new {
+                first_key(inbox, socket.dialect(), cx.handle, now).into_iter()
+            } else {
+                ArrayVec::new().into_iter()
+            };
+            for (datagram, source) in inbox.datagrams().skip(*served) {
                 let prefetched = prefetched.next().flatten();
-                cx.counters.bytes_read.add(datagram.len() as u64);
-                match self.responder.gate.admit(datagram, source, socket.address().port(), now.secs) {
-                    Some(asked) => {
-                        cx.counters.udp_requests.add(1);
-                        self.responder.answer(&self.client, asked, socket.dialect(), prefetched, cx);
+                let work = match paused.take() {
+                    Some(work) => Some(work),
+                    None => {
+                        cx.counters.bytes_read.add(datagram.len() as u64);
+                        let admitted =
+                            responder.gate.admit(datagram, source, socket.address().port(), now.secs);
+                        let counter = if admitted.is_some() {
+                            &cx.counters.udp_requests
+                        } else {
+                            &cx.counters.udp_dropped
+                        };
+                        counter.add(1);
+                        admitted.map(|asked| Work::of(datagram, asked, socket.dialect()))
                     }
-                    None => cx.counters.udp_dropped.add(1),
+                };
+                if let Some(work) = work {
+                    *paused = responder.answer(client, datagram, work, prefetched, &mut share, cx);
                 }
-                if self.responder.outbox.is_full() {
-                    cx.counters.bytes_written.add(self.responder.outbox.send(socket) as u64);
+                if paused.is_none() {
+                    *served += 1;
+                }
+                if responder.outbox.is_full() {
+                    cx.counters.bytes_written.add(responder.outbox.send(socket) as u64);
+                }
+                if share.is_used() {
+                    break;
                 }
             }
-            cx.counters.bytes_written.add(self.responder.outbox.send(socket) as u64);
+            cx.counters.bytes_written.add(responder.outbox.send(socket) as u64);
+            if *served < inbox.len() {
+                cx.counters.conn_yields.add(1);
+                return;
+            }
             // Datagrams that arrive one by one mostly find no other.
-            if inbox.len() < 2 {
+            if inbox.len() < 2 || share.is_used() {
                 return;
             }
         }
+    }
+}
+
+impl Share {
+    fn of_round(cx: &WorkerContext<'_>) -> Self {
+        Self { requests: cx.shared.settings.requests_per_event, copied_bytes: COPIED_BYTES_MAX }
+    }
+
+    fn use_up(&mut self, requests: u32, copied_bytes: usize) {
+        self.requests = self.requests.saturating_sub(requests);
+        self.copied_bytes = self.copied_bytes.saturating_sub(copied_bytes);
+    }
+
+    fn is_used(&self) -> bool {
+        self.requests == 0 || self.copied_bytes == 0
+    }
+}
+
+impl Work {
+    /// The dialect is told by the first byte of the commands, unless the listener sets it.
+    fn of(datagram: &[u8], asked: Admitted<'_>, dialect: Option<Dialect>) -> Self {
+        let Admitted { source, request_id, payload, allowance, cookie } = asked;
+        let from = datagram.len() - payload.len();
+        let first = payload.first().copied().unwrap_or_default();
+        let dialect = dialect.unwrap_or_else(|| Dialect::of_first_byte(first));
+        Self { source, request_id, dialect, from, allowance, cookie, copied_bytes: 0 }
     }
 }
 
@@ -133,28 +248,41 @@ fn first_key<'i>(
 }
 
 impl Responder {
-    /// Executes all commands of a datagram. A partial request is not answered.
+    /// Executes the commands of a datagram. A partial request is not answered, nor what follows when the datagram has
+    /// written too much. Returns what is left once the share of the round is used.
     fn answer(
         &mut self,
         client: &Client,
-        mut asked: Admitted<'_>,
-        dialect: Option<Dialect>,
+        datagram: &[u8],
+        mut asked: Work,
         mut prefetched: Option<Prefetched<'_>>,
+        share: &mut Share,
         cx: &mut WorkerContext<'_>,
-    ) {
-        let payload = asked.payload;
-        let Some(first) = payload.first() else {
+    ) -> Option<Work> {
+        let payload = &datagram[asked.from..];
+        let dialect = asked.dialect;
+        if payload.is_empty() {
             // The client asks for its cookie and nothing else.
             self.challenge(&mut asked);
-            return;
-        };
-        let dialect = dialect.unwrap_or_else(|| Dialect::of_first_byte(*first));
+            self.gate.keep(&asked.allowance);
+            share.use_up(1, 0);
+            return None;
+        }
         let context = cx.context(client);
         let mut session = Session::of_datagram(Some(dialect));
         // Where the current command begins, and where the input that was not fed yet begins.
         let (mut start, mut from) = (0, 0);
         let mut tries = 0;
         while from < payload.len() {
+            if asked.copied_bytes >= DATAGRAM_COPIED_BYTES_MAX {
+                cx.counters.udp_dropped.add(1);
+                break;
+            }
+            // Between commands nothing is kept of the last.
+            if share.is_used() && start == from && tries == 0 {
+                asked.from += from;
+                return Some(asked);
+            }
             let begun = if tries == 0 && from == 0 { cx.received } else { Moment::now() };
             let guard = cx.handle.pin(cx.shared.clock.at(begun));
             let mut output = Output::new(mem::take(&mut self.reply.bytes));
@@ -165,6 +293,9 @@ impl Responder {
                 cx.recorder.finish(Transport::Udp, took_nanos, guard.now().secs);
             }
             self.reply.take_back(output, asked.allowance.bytes());
+            asked.copied_bytes += guard.copied_bytes();
+            // What is tried in vain costs as much.
+            share.use_up(fed.requests.max(1), guard.copied_bytes());
             drop(guard);
 
             // What follows in a list of keys makes its reply no shorter.
@@ -202,10 +333,11 @@ impl Responder {
         }
         self.reply.clear();
         self.gate.keep(&asked.allowance);
+        None
     }
 
     /// Sends the reply. False if it may not be sent.
-    fn send(&mut self, asked: &mut Admitted<'_>) -> bool {
+    fn send(&mut self, asked: &mut Work) -> bool {
         let Message { bytes, is_too_large } = &self.reply;
         let may_be_sent = !is_too_large && asked.allowance.spend(udp::framed_bytes(bytes.len()));
         if may_be_sent {
@@ -215,7 +347,7 @@ impl Responder {
     }
 
     /// Sends the cookie that is due, if any. False if it may not be sent.
-    fn challenge(&mut self, asked: &mut Admitted<'_>) -> bool {
+    fn challenge(&mut self, asked: &mut Work) -> bool {
         let Some(cookie) = asked.cookie.filter(|_| asked.allowance.spend(udp::CHALLENGE_BYTES)) else {
             return false;
         };
@@ -273,6 +405,9 @@ const ITEM_OVERHEAD_BYTES: usize = 4 << 10;
 const KEPT_BYTES_MAX: usize = 64 << 10;
 /// Batches that are received from a socket before the worker serves others.
 const BATCHES_PER_EVENT: u32 = 4;
+/// What the commands of one datagram may write in all; one value may exceed it. More than the datagram holds itself, and
+/// far less than thousands of appends to one large value write.
+const DATAGRAM_COPIED_BYTES_MAX: usize = 4 << 20;
 /// How often a command that waits for memory is tried. Then its datagram is dropped, as datagrams may be: waiting would
 /// delay all clients of the worker.
 const TRIES_MAX: u32 = 64;

@@ -22,7 +22,7 @@ use larder_protocol::admin::Streams;
 use crate::clock::Moment;
 use crate::conn::output::OUTPUT_BYTES_MAX;
 use crate::conn::session::{CloseReason, Next, Prefetched};
-use crate::conn::waiter::Waiting;
+use crate::conn::waiter::{TURNS_PER_ROUND, Turns, Waiting};
 use crate::net::poller::{Events, Interest, Poller, Send, Token};
 use crate::net::socket::{ClientSocket, ROOM_BYTES_MIN, SCRATCH_BYTES, WorkerContext};
 use crate::net::tls;
@@ -44,6 +44,8 @@ pub struct Worker {
     pub(super) connections: Vec<Option<Box<ClientSocket>>>,
     /// Descriptors of connections that continue without waiting for their socket.
     ready: VecDeque<usize>,
+    /// Descriptors of connections that wait for a turn ([`Waiting::Turn`]), the longest first.
+    in_line: VecDeque<usize>,
     /// The moments for which parked connections wait, with their descriptors.
     deadlines: BinaryHeap<Reverse<(Instant, usize)>>,
     /// Until they are opened on the worker's own thread.
@@ -92,6 +94,7 @@ impl Worker {
             poller,
             connections: Vec::new(),
             ready: VecDeque::new(),
+            in_line: VecDeque::new(),
             deadlines: BinaryHeap::new(),
             udp_sockets,
             is_listening: false,
@@ -118,7 +121,7 @@ impl Worker {
             if handle.is_holding() {
                 handle.release();
             }
-            let timeout = self.timeout();
+            let timeout = if udp.is_waiting() { Some(Duration::ZERO) } else { self.timeout() };
             self.poller.wait(&mut events, timeout)?;
             let woken = Moment::now();
             recorder.tap.keep_up();
@@ -133,10 +136,19 @@ impl Worker {
                 handle: &mut handle,
                 output: &mut output,
                 tls: &mut tls,
+                turns: &Turns::new(TURNS_PER_ROUND),
             };
             let mut round = Round::default();
             // Connections that queued before this round; those that this round adds wait for the next.
             let queued = self.ready.len();
+            // Before new arrivals, or those would take all turns. The others stay in line.
+            for _ in 0..self.in_line.len().min(TURNS_PER_ROUND as usize) {
+                if let Some(fd) = self.in_line.pop_front() {
+                    self.on_readable(fd, cx, scratch, &mut round, true);
+                }
+            }
+            self.execute(&mut round, cx, scratch);
+            udp.go_on(cx);
             while let Some(token) = self.poller.take_event(&mut events) {
                 match token {
                     Token::Client(fd) => self.on_readable(fd, cx, scratch, &mut round, false),
@@ -165,7 +177,7 @@ impl Worker {
 
     /// How long the poller may wait. `None`: until a socket is ready.
     fn timeout(&self) -> Option<Duration> {
-        if !self.ready.is_empty() {
+        if !self.ready.is_empty() || !self.in_line.is_empty() {
             return Some(Duration::ZERO);
         }
         let ticks = self.shared.settings.idle_timeout_secs > 0 || !self.is_listening;
@@ -312,6 +324,7 @@ impl Worker {
             Next::Read => self.watch(fd, Interest::Readable),
             Next::Send => self.watch(fd, Interest::Writable),
             Next::Wait(Waiting::Yield) => self.queue(fd),
+            Next::Wait(Waiting::Turn) => self.stand_in_line(fd),
             Next::Wait(Waiting::Memory) => {
                 yield_core();
                 self.queue(fd);
@@ -343,6 +356,14 @@ impl Worker {
         if let Some(socket) = self.connections.get_mut(fd).and_then(Option::as_deref_mut) {
             socket.is_queued = true;
             self.ready.push_back(fd);
+        }
+    }
+
+    /// Queues a connection until a round has a turn for it.
+    fn stand_in_line(&mut self, fd: usize) {
+        if let Some(socket) = self.connections.get_mut(fd).and_then(Option::as_deref_mut) {
+            socket.is_queued = true;
+            self.in_line.push_back(fd);
         }
     }
 

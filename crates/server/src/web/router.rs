@@ -12,34 +12,47 @@ use super::{api, metrics, page};
 /// The response to a client.
 pub(super) type Reply = Response<Full<Bytes>>;
 
-/// Answers a request. Every request is answered, and none changes anything.
-pub(super) fn answer<B>(request: &Request<B>, endpoint: &AdminEndpoint, state: &State) -> Reply {
+/// Answers cheap requests: probes, files and refusals. `None`: the request waits for its turn to [`render`]. Every
+/// request is answered, and none changes anything.
+pub(super) fn answer_at_once<B>(
+    request: &Request<B>,
+    endpoint: &AdminEndpoint,
+    state: &State,
+) -> Option<Reply> {
     if ![Method::GET, Method::HEAD].contains(request.method()) {
         let mut refusal = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
         refusal.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
-        return refusal;
+        return Some(refusal);
     }
     if !endpoint.is_meant(host(request.uri(), request.headers())) {
         let advice = "ask for this listener by its address, or as localhost; with a token any name will do\n";
-        return plain(StatusCode::MISDIRECTED_REQUEST, advice);
+        return Some(plain(StatusCode::MISDIRECTED_REQUEST, advice));
     }
     let path = request.uri().path();
     // Paths without data of the cache need no token: orchestrators probe without one, and the page asks the user for
     // it.
     match path {
-        "/healthz" => return plain(StatusCode::OK, "ok\n"),
-        "/readyz" if state.is_ready() => return plain(StatusCode::OK, "ready\n"),
-        "/readyz" => return plain(StatusCode::SERVICE_UNAVAILABLE, "not accepting connections\n"),
+        "/healthz" => return Some(plain(StatusCode::OK, "ok\n")),
+        "/readyz" if state.is_ready() => return Some(plain(StatusCode::OK, "ready\n")),
+        "/readyz" => {
+            return Some(plain(StatusCode::SERVICE_UNAVAILABLE, "not accepting connections\n"));
+        }
         _ => {}
     }
     if let Some((content_type, content)) = page::file(path) {
-        return found(content_type, Bytes::from_static(content.as_bytes()));
+        return Some(found(content_type, Bytes::from_static(content.as_bytes())));
     }
     if state.shared.admin_token.as_ref().is_some_and(|token| !token.is_named_in(request.headers())) {
         let mut refusal = plain(StatusCode::UNAUTHORIZED, "a bearer token is needed\n");
         refusal.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        return refusal;
+        return Some(refusal);
     }
+    None
+}
+
+/// Answers what is put together from all counters.
+pub(super) fn render<B>(request: &Request<B>, endpoint: &AdminEndpoint, state: &State) -> Reply {
+    let path = request.uri().path();
     if path == "/metrics" {
         return found(metrics::CONTENT_TYPE, metrics::text(state).into());
     }

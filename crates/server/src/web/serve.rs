@@ -162,8 +162,13 @@ where
 {
     let service = service_fn(|request| {
         place.renew();
-        let response = router::answer(&request, endpoint, state);
-        async { Ok::<_, Infallible>(response) }
+        async move {
+            let response = match router::answer_at_once(&request, endpoint, state) {
+                Some(response) => response,
+                None => state.renderer.in_turn(|| router::render(&request, endpoint, state)).await,
+            };
+            Ok::<_, Infallible>(response)
+        }
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())

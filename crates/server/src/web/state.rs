@@ -7,6 +7,7 @@ use larder_engine::Stats;
 use larder_measure::Snapshot;
 
 use super::history::History;
+use super::renderer::Renderer;
 use crate::net::worker_pool::WorkerPool;
 use crate::observe::counters::Totals;
 use crate::observe::measure::{Class, Transport};
@@ -16,6 +17,7 @@ use crate::shared::Shared;
 pub(super) struct State {
     pub(super) shared: Arc<Shared>,
     pub(super) pool: Arc<WorkerPool>,
+    pub(super) renderer: Renderer,
     history: Mutex<History>,
 }
 
@@ -36,7 +38,7 @@ pub(super) struct Reading {
 impl State {
     pub(super) fn new(shared: Arc<Shared>, pool: Arc<WorkerPool>) -> Self {
         let first = Reading::take(&shared);
-        Self { shared, pool, history: Mutex::new(History::new(first)) }
+        Self { shared, pool, renderer: Renderer::default(), history: Mutex::new(History::new(first)) }
     }
 
     /// Takes a reading, once a second.

@@ -6,6 +6,7 @@
 //! never gains any.
 
 use std::hash::Hasher as _;
+use std::mem;
 use std::net::IpAddr;
 
 use siphasher::sip::SipHasher13;
@@ -57,7 +58,9 @@ impl Budget {
         slot.credit_bytes = slot.credit_bytes.checked_shr(half_lives).unwrap_or(0);
         slot.since_secs += half_lives * HALF_LIFE_SECS;
         let earned = bytes_in.saturating_mul(BYTES_OUT_PER_BYTE_IN);
-        let bytes = (slot.credit_bytes as usize).saturating_add(earned).min(CREDIT_BYTES_MAX as usize);
+        // Whoever is granted takes all of it: another datagram of the source may come before the rest is kept.
+        let credit_bytes = mem::take(&mut slot.credit_bytes);
+        let bytes = (credit_bytes as usize).saturating_add(earned).min(CREDIT_BYTES_MAX as usize);
         Allowance { bytes, slot: Some(index) }
     }
 
@@ -145,15 +148,32 @@ mod tests {
     #[test]
     fn what_is_not_spent_is_kept_halved_in_time_and_bounded() {
         let mut budget = budget();
-        for _ in 0..10 {
-            let allowance = budget.grant(FAR, 100, 5);
+        let mut granted = |bytes_in, now_secs| {
+            let allowance = budget.grant(FAR, bytes_in, now_secs);
             budget.keep(&allowance);
+            allowance.bytes
+        };
+        for _ in 0..10 {
+            granted(100, 5);
         }
-        assert_eq!(budget.grant(FAR, 0, 14).bytes, 3000);
-        assert_eq!(budget.grant(FAR, 0, 15).bytes, 1500);
-        assert_eq!(budget.grant(FAR, 0, 35).bytes, 375);
-        assert_eq!(budget.grant(FAR, 0, u32::MAX).bytes, 0);
-        assert_eq!(budget.grant(FAR, 1 << 20, u32::MAX).bytes, CREDIT_BYTES_MAX as usize);
+        assert_eq!(granted(0, 14), 3000);
+        assert_eq!(granted(0, 15), 1500);
+        assert_eq!(granted(0, 35), 375);
+        assert_eq!(granted(0, u32::MAX), 0);
+        assert_eq!(granted(1 << 20, u32::MAX), CREDIT_BYTES_MAX as usize);
+    }
+
+    /// A datagram may be kept for the next round while another of its source is served.
+    #[test]
+    fn credit_is_granted_once() {
+        let mut budget = budget();
+        let first = budget.grant(FAR, 100, 5);
+        budget.keep(&first);
+        let (first, second) = (budget.grant(FAR, 0, 5), budget.grant(FAR, 0, 5));
+        assert_eq!((first.bytes, second.bytes), (300, 0));
+        budget.keep(&second);
+        budget.keep(&first);
+        assert_eq!(budget.grant(FAR, 0, 5).bytes, 300);
     }
 
     /// The sum is bounded however many addresses are forged, and however they share slots.

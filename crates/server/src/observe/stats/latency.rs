@@ -11,17 +11,15 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) {
     }
     for transport in Transport::ALL {
         for class in Class::ALL {
-            let service = shared.measures.service(transport, class);
-            let name = |figure: &str| format!("{}:{}:{figure}", class.name(), transport.name());
-            let quantiles = [("p50_nanos", 0.5), ("p99_nanos", 0.99), ("p999_nanos", 0.999)];
-            let quantiles = quantiles.map(|(figure, share)| (figure, service.quantile_nanos(share)));
-            if quantiles[0].1.is_none() {
+            if shared.measures.is_unmeasured(transport, class) {
                 continue;
             }
+            let service = shared.measures.service(transport, class);
+            let name = |figure: &str| format!("{}:{}:{figure}", class.name(), transport.name());
             lines.add(name("count"), service.count());
             lines.add(name("sum_nanos"), service.sum_nanos());
-            for (figure, nanos) in quantiles {
-                lines.add(name(figure), nanos.unwrap_or_default());
+            for (figure, share) in [("p50_nanos", 0.5), ("p99_nanos", 0.99), ("p999_nanos", 0.999)] {
+                lines.add(name(figure), service.quantile_nanos(share).unwrap_or_default());
             }
             let buckets: Vec<_> =
                 service.buckets().map(|(bound, count)| format!("{bound}={count}")).collect();
