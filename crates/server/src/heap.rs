@@ -4,8 +4,8 @@
 //! Allocations that are small, and the same for each request or connection, are not checked; if one fails the process
 //! ends, as always in Rust. So headroom is left for them: [`has_headroom`] is called before a connection is accepted,
 //! and a large request is granted only if headroom remains. Large requests of all threads are granted one after the
-//! other, so two of them never count on the same headroom. Small ones are frequent: each thread counts those that it was
-//! granted, and looks for headroom once they are a fraction of it.
+//! other, so two of them never count on the same headroom. Small ones are frequent: each thread counts those that it
+//! was granted, and looks for headroom once they are a fraction of it.
 //!
 //! That holds where all threads have one heap (`startup/address_space.rs` sets this under a limit).
 

@@ -215,19 +215,19 @@ mod tests {
 
     const TOOK: Duration = FIRST_CHECK;
 
-    struct Door {
+    struct Clock {
         queue: Arc<Mutex<LoginQueue>>,
         now: Instant,
     }
 
-    impl Door {
+    impl Clock {
         /// A check runs, so all others wait.
         fn busy() -> (Self, Applicant) {
             let now = Instant::now() + Duration::from_secs(1);
-            let door = Self { queue: Arc::default(), now };
+            let clock = Self { queue: Arc::default(), now };
             let mut first = Applicant::default();
-            assert_eq!(first.begin(&door.queue, None, now), Ok(()));
-            (door, first)
+            assert_eq!(first.begin(&clock.queue, None, now), Ok(()));
+            (clock, first)
         }
 
         fn wait(&self, applicant: &mut Applicant, origin: u8) {
@@ -265,69 +265,69 @@ mod tests {
 
     #[test]
     fn first_come_first_served_whoever_asks_first() {
-        let (mut door, running) = Door::busy();
+        let (mut clock, running) = Clock::busy();
         let mut waiting: Vec<_> = (0..20).map(|_| (1, Applicant::default())).collect();
         for (_, applicant) in waiting.iter_mut().rev() {
-            door.wait(applicant, 1);
+            clock.wait(applicant, 1);
         }
         let expected: Vec<_> = (0..20).rev().collect();
-        assert_eq!(door.serve(running, &mut waiting), expected);
-        let queue = lock(&door.queue);
+        assert_eq!(clock.serve(running, &mut waiting), expected);
+        let queue = lock(&clock.queue);
         assert!(queue.waiting.is_empty() && queue.by_origin.is_empty());
     }
 
     #[test]
     fn who_failed_stands_behind_those_that_never_tried() {
-        let (mut door, running) = Door::busy();
+        let (mut clock, running) = Clock::busy();
         let mut waiting: Vec<_> = (0..4).map(|_| (1, Applicant::default())).collect();
         waiting[0].1.note(false);
         waiting[1].1.note(false);
         for (origin, applicant) in &mut waiting {
-            door.wait(applicant, *origin);
+            clock.wait(applicant, *origin);
         }
-        assert_eq!(door.serve(running, &mut waiting), [2, 3, 0, 1]);
+        assert_eq!(clock.serve(running, &mut waiting), [2, 3, 0, 1]);
     }
 
     #[test]
     fn addresses_take_turns() {
-        let (mut door, running) = Door::busy();
+        let (mut clock, running) = Clock::busy();
         let mut waiting: Vec<_> = [1, 1, 1, 1, 2, 2, 3].map(|origin| (origin, Applicant::default())).into();
         for (origin, applicant) in &mut waiting {
-            door.wait(applicant, *origin);
+            clock.wait(applicant, *origin);
         }
-        assert_eq!(door.serve(running, &mut waiting), [0, 4, 6, 1, 5, 2, 3]);
+        assert_eq!(clock.serve(running, &mut waiting), [0, 4, 6, 1, 5, 2, 3]);
     }
 
     #[test]
     fn who_leaves_or_does_not_come_holds_up_nobody() {
-        let (mut door, mut running) = Door::busy();
+        let (mut clock, mut running) = Clock::busy();
         let [mut gone, mut late, mut third] = [(); 3].map(|()| Applicant::default());
         for applicant in [&mut gone, &mut late, &mut third] {
-            door.wait(applicant, 1);
+            clock.wait(applicant, 1);
         }
         drop(gone);
-        running.finish(&door.queue, false, door.now, TOOK);
-        door.now += TOOK * (1 + PAUSE_FACTOR);
-        assert!(third.begin(&door.queue, address(1), door.now).is_err(), "the second is before it");
-        door.now += 10 * TOOK * (1 + PAUSE_FACTOR);
-        assert_eq!(third.begin(&door.queue, address(1), door.now), Ok(()));
-        door.wait(&mut late, 1);
-        third.finish(&door.queue, true, door.now, TOOK);
-        door.now += TOOK * (1 + PAUSE_FACTOR);
-        assert_eq!(late.begin(&door.queue, address(1), door.now), Ok(()));
+        running.finish(&clock.queue, false, clock.now, TOOK);
+        clock.now += TOOK * (1 + PAUSE_FACTOR);
+        assert!(third.begin(&clock.queue, address(1), clock.now).is_err(), "the second is before it");
+        clock.now += 10 * TOOK * (1 + PAUSE_FACTOR);
+        assert_eq!(third.begin(&clock.queue, address(1), clock.now), Ok(()));
+        clock.wait(&mut late, 1);
+        third.finish(&clock.queue, true, clock.now, TOOK);
+        clock.now += TOOK * (1 + PAUSE_FACTOR);
+        assert_eq!(late.begin(&clock.queue, address(1), clock.now), Ok(()));
     }
 
     #[test]
     fn the_queue_is_bounded() {
-        let (door, _running) = Door::busy();
+        let (clock, _running) = Clock::busy();
         let mut waiting: Vec<_> = (0..WAITING_MAX + 10).map(|_| Applicant::default()).collect();
         for applicant in &mut waiting {
-            door.wait(applicant, 1);
+            clock.wait(applicant, 1);
         }
-        assert_eq!(lock(&door.queue).waiting.len(), WAITING_MAX);
+        assert_eq!(lock(&clock.queue).waiting.len(), WAITING_MAX);
         assert!(waiting[WAITING_MAX].place.is_none());
         waiting.remove(0);
-        door.wait(&mut waiting[WAITING_MAX], 1);
+        clock.wait(&mut waiting[WAITING_MAX], 1);
         assert!(waiting[WAITING_MAX].place.is_some());
     }
 

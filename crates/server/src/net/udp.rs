@@ -3,7 +3,7 @@
 //! The walk of a datagram: the worker's poller reports a socket; [`UdpEndpoint::serve`] receives a batch ([`inbox`])
 //! and prefetches its keys ([`first_key`]); the [`gate`] decides how much may be sent in reply; a session of its own
 //! executes it ([`Session::feed`]); the replies of the whole batch are sent together ([`outbox`]). Nothing of a
-//! datagram outlives its reply. A socket has a connection's share of a round ([`Share`]); what is left waits in the inbox
+//! datagram outlives its reply. A socket has a connection's share of a round ([`Share`]); the rest waits in the inbox
 //! for the next.
 //!
 //! Each command's reply is a message of its own, numbered from 0, as in memcached. A get of many keys is one command:
@@ -43,14 +43,14 @@ use crate::startup::settings::Settings;
 
 /// A worker's UDP sockets, with the buffers to serve them.
 pub(crate) struct UdpEndpoint {
-    doors: Vec<Door>,
+    sockets: Vec<SocketInbox>,
     /// Stands for all clients of these sockets.
     client: Client,
     responder: Responder,
 }
 
 /// A socket, and what was received from it.
-struct Door {
+struct SocketInbox {
     socket: Socket,
     inbox: Inbox,
     /// Datagrams of the inbox that were served.
@@ -104,34 +104,34 @@ impl UdpEndpoint {
             reply: Message::default(),
             outbox: Outbox::default(),
         };
-        let door = |socket| Door { socket, inbox: Inbox::new(), served: 0, paused: None };
-        let doors = sockets.into_iter().map(door).collect();
-        Ok(Self { doors, client: Client::of_datagrams(), responder })
+        let socket = |socket| SocketInbox { socket, inbox: Inbox::new(), served: 0, paused: None };
+        let sockets = sockets.into_iter().map(socket).collect();
+        Ok(Self { sockets, client: Client::of_datagrams(), responder })
     }
 
     /// True if datagrams are left of those that were received: call [`UdpEndpoint::go_on`] in the next round.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.doors.iter().any(Door::is_waiting)
+        self.sockets.iter().any(SocketInbox::is_waiting)
     }
 
     /// Serves what earlier calls left over.
     pub(crate) fn go_on(&mut self, cx: &mut WorkerContext<'_>) {
-        for door in self.doors.iter_mut().filter(|door| door.is_waiting()) {
-            door.serve(&self.client, &mut self.responder, cx);
+        for socket in self.sockets.iter_mut().filter(|socket| socket.is_waiting()) {
+            socket.serve(&self.client, &mut self.responder, cx);
         }
     }
 
     /// Serves the datagrams that wait at a socket, up to a few batches or as much work as a connection does in a round;
     /// epoll reports the rest again. Nothing if it has served its share of this round.
     pub(crate) fn serve(&mut self, socket: usize, cx: &mut WorkerContext<'_>) {
-        let Some(door) = self.doors.get_mut(socket) else { return };
-        if !door.is_waiting() {
-            door.serve(&self.client, &mut self.responder, cx);
+        let Some(socket) = self.sockets.get_mut(socket) else { return };
+        if !socket.is_waiting() {
+            socket.serve(&self.client, &mut self.responder, cx);
         }
     }
 }
 
-impl Door {
+impl SocketInbox {
     fn is_waiting(&self) -> bool {
         self.served < self.inbox.len()
     }
@@ -405,7 +405,7 @@ const ITEM_OVERHEAD_BYTES: usize = 4 << 10;
 const KEPT_BYTES_MAX: usize = 64 << 10;
 /// Batches that are received from a socket before the worker serves others.
 const BATCHES_PER_EVENT: u32 = 4;
-/// What the commands of one datagram may write in all; one value may exceed it. More than the datagram holds itself, and
+/// What the commands of one datagram may write in all; one value may exceed it. More than the datagram holds, and
 /// far less than thousands of appends to one large value write.
 const DATAGRAM_COPIED_BYTES_MAX: usize = 4 << 20;
 /// How often a command that waits for memory is tried. Then its datagram is dropped, as datagrams may be: waiting would
