@@ -114,7 +114,8 @@ fn a_high_limit_costs_addresses_and_no_memory() {
     assert!(all - all_before >= 2 * MAX_BYTES, "{} bytes of addresses", all - all_before);
     assert!(resident_bytes() - resident_before < 2 * MIB, "{} bytes", resident_bytes() - resident_before);
     if cfg!(debug_assertions) {
-        assert!(writable - writable_before < 4 * MIB, "{} bytes count", writable - writable_before);
+        // The test runner may start a thread meanwhile, with its stack.
+        assert!(writable - writable_before < 8 * MIB, "{} bytes count", writable - writable_before);
     }
     let dumped = || dumped_bytes() - dumped_before;
     // The heap may reserve some meanwhile.
