@@ -155,6 +155,8 @@ struct Peer {
     next: u8,
     /// None of its bytes was changed.
     is_honest: bool,
+    /// The client has sent an alert: close_notify, or a refusal.
+    has_sent_alert: bool,
 }
 
 impl Peer {
@@ -179,6 +181,7 @@ impl Peer {
             to_client: Vec::new(),
             next: 0,
             is_honest: true,
+            has_sent_alert: false,
         }
     }
 
@@ -225,6 +228,7 @@ impl Peer {
 
     fn end(&mut self) {
         self.client.send_close_notify();
+        self.has_sent_alert = true;
         self.collect();
     }
 
@@ -276,9 +280,11 @@ impl Peer {
         let mut bytes = vec![0; 1 << 16];
         while let Ok(n @ 1..) = self.socket.read(&mut bytes) {
             let mut records = &bytes[..n];
-            while !records.is_empty() {
+            // A rustls client asserts that it refuses nothing after an alert of its own.
+            while !records.is_empty() && (self.is_honest || !self.has_sent_alert) {
                 if let Err(error) = self.take(&mut records) {
                     assert!(!self.is_honest || self.harness.is_none(), "the server speaks TLS: {error}");
+                    self.has_sent_alert = true;
                     return;
                 }
                 let mut text = Vec::new();
