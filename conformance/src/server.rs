@@ -4,7 +4,7 @@
 //! memcached's own tests learn it: `-p -1` and the environment variable `MEMCACHED_PORT_FILENAME`.
 
 use std::ffi::OsStr;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -17,7 +17,7 @@ use crate::Result;
 /// A running server. Dropping it kills the process.
 pub struct Server {
     child: Child,
-    address: SocketAddr,
+    addresses: Vec<SocketAddr>,
     udp_address: Option<SocketAddr>,
     admin_address: Option<SocketAddr>,
 }
@@ -44,11 +44,11 @@ impl Server {
 
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
-            if let Some(port) = port_file.port("TCP") {
-                let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-                let udp_address = port_file.port("UDP").map(local);
-                let admin_address = port_file.port("ADMIN").map(local);
-                return Ok(Self { child, address: local(port), udp_address, admin_address });
+            let addresses = port_file.addresses("TCP");
+            if !addresses.is_empty() {
+                let udp_address = port_file.addresses("UDP").first().copied();
+                let admin_address = port_file.addresses("ADMIN").first().copied();
+                return Ok(Self { child, addresses, udp_address, admin_address });
             }
             if let Some(status) = child.try_wait()? {
                 return Err(format!("{} did not start: {status}", program.display()).into());
@@ -62,9 +62,14 @@ impl Server {
         }
     }
 
-    /// Where it listens.
+    /// Where it listens: the first of [`Self::addresses`].
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.addresses[0]
+    }
+
+    /// Every address of 127.0.0.1 where it listens for connections, in the order of its `-l`.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
     }
 
     /// Where it listens for datagrams, if it was started with `-U`.
@@ -79,7 +84,7 @@ impl Server {
 
     /// A new connection, with Nagle's algorithm off so that each write travels alone.
     pub fn connect(&self) -> io::Result<TcpStream> {
-        connect(self.address)
+        connect(self.address())
     }
 
     /// The process id.
@@ -237,10 +242,11 @@ impl PortFile {
         Self { path: env::temp_dir().join(format!("larder-ports-{}-{n}", std::process::id())) }
     }
 
-    fn port(&self, transport: &str) -> Option<u16> {
-        let text = fs::read_to_string(&self.path).ok()?;
+    /// None as long as the file is not there.
+    fn addresses(&self, transport: &str) -> Vec<SocketAddr> {
+        let text = fs::read_to_string(&self.path).unwrap_or_default();
         let port = |line: &str| line.strip_prefix(transport)?.strip_prefix(" INET: ")?.trim().parse().ok();
-        text.lines().find_map(port)
+        text.lines().filter_map(port).map(|port: u16| (Ipv4Addr::LOCALHOST, port).into()).collect()
     }
 }
 
@@ -248,6 +254,18 @@ impl Drop for PortFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// A port of 127.0.0.1 that is free for TCP and UDP alike, for a program that cannot say which one it took. It is below
+/// those that Linux gives to sockets that ask for any (`ip_local_port_range`), so that no such socket takes it before
+/// the program does.
+pub fn free_port() -> u16 {
+    let is_free = |&port: &u16| {
+        TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+            && UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+    };
+    let mut ports = std::iter::repeat_with(|| fastrand::u16(10_000..32_768)).take(1000);
+    ports.find(is_free).expect("one of a thousand ports is free")
 }
 
 /// memcached refuses to start as root without `-u`.

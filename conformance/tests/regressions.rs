@@ -433,7 +433,7 @@ fn start(args: &[&str]) -> Result<Server> {
 
 /// A server with a UDP door, and a socket that speaks to it.
 fn start_udp() -> Result<(Server, UdpSocket)> {
-    let port = UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port();
+    let port = server::free_port();
     let server = start(&["-U", &port.to_string()])?;
     Ok((server, udp_to(port)?))
 }

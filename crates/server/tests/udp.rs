@@ -422,8 +422,7 @@ fn servers_are_not_answered() {
 fn clients_of_both_families_are_answered_in_turn() {
     let Ok(six) = UdpSocket::bind("[::1]:0") else { return }; // a system without IPv6
     let four = UdpSocket::bind("127.0.0.1:0").expect("loopback can be bound");
-    let port =
-        UdpSocket::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port is free").port();
+    let port = server::free_port();
     let second_address = ["-U", &port.to_string(), "-l", "::1", "-t", "1"];
     let _server = start(&larderd(), &second_address);
     four.connect(("127.0.0.1", port)).expect("UDP connects at once");

@@ -1,7 +1,6 @@
 //! The ways into a server: how it is started for each, and what a client must know to come in.
 
 use std::ffi::OsString;
-use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -65,7 +64,7 @@ impl Doors {
                 command.args(["-Z", "-o", &files]);
             }
             Door::Udp => {
-                let port = free_port()?.to_string();
+                let port = server::free_port().to_string();
                 command.args(["-p", &port, "-U", &port]);
             }
         }
@@ -131,18 +130,6 @@ impl Doors {
             .arg(self.folder.file(SERVER_CERTIFICATE));
         shell::output(&mut server).map(drop)
     }
-}
-
-/// A port that is free for TCP and UDP alike, at least a moment ago.
-fn free_port() -> Result<u16> {
-    for _ in 0..100 {
-        let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let port = tcp.local_addr()?.port();
-        if UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            return Ok(port);
-        }
-    }
-    Err("no port is free for both TCP and UDP".into())
 }
 
 const USER: &str = "larder";

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use std::{env, io, thread};
+use std::{env, thread};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -174,16 +174,16 @@ fn socket_path(arguments: &[String]) -> Option<&str> {
     None
 }
 
-/// A port that is free for TCP and UDP now. Another program could take it before the server does; then the server says
-/// so.
-fn free_port() -> io::Result<u16> {
-    loop {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let port = listener.local_addr()?.port();
-        if UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            return Ok(port);
-        }
-    }
+/// A port that is free for TCP and UDP now, below those that Linux gives to sockets that ask for any
+/// (`ip_local_port_range`). A program that wants this very one could take it before the server does; then the server
+/// says so.
+fn free_port() -> Result<u16, Error> {
+    let is_free = |&port: &u16| {
+        TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+            && UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+    };
+    let mut ports = std::iter::repeat_with(|| fastrand::u16(10_000..32_768)).take(1000);
+    ports.find(is_free).ok_or_else(|| "no port is free".into())
 }
 
 fn accepts(address: &str) -> bool {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use larder_bench::Outcome;
 use larder_bench::scenario::Kind;
 use larder_conformance::folder::Folder;
-use larder_conformance::server::{Server, any, larderd, reference};
+use larder_conformance::server::{Server, any, free_port, larderd, reference};
 
 use super::run_toml;
 
@@ -221,11 +221,8 @@ fn commands_without_an_answer_are_all_worked_off() {
 
 /// Starts a server that listens for TCP and UDP at the same port. Its address.
 fn start_with_udp(program: &std::path::Path) -> (Server, String) {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
-    let port = address.port().to_string();
-    (Server::start(program, &["-p", &port, "-U", &port]).unwrap(), address.to_string())
+    let port = free_port().to_string();
+    (Server::start(program, &["-p", &port, "-U", &port]).unwrap(), format!("127.0.0.1:{port}"))
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use larder_client::codec::{ErrorKind, Event, Outcome, Protocol};
 use larder_client::{Address, Client, Error, Login, Pipeline, Stream, Tls};
 use larder_conformance::folder::Folder;
-use larder_conformance::server::{Server, any, command, larderd};
+use larder_conformance::server::{Server, any, command, free_port, larderd};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 const TIMEOUT: Option<Duration> = Some(Duration::from_secs(60));
@@ -58,10 +58,7 @@ fn tcp_and_unix_sockets_lead_to_memcached() {
 
 #[test]
 fn connecting_fails_where_nobody_listens() {
-    let port = {
-        let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        socket.local_addr().expect("it is bound").port()
-    };
+    let port = free_port();
     for text in [&format!("127.0.0.1:{port}"), "/nonexistent/socket"] {
         let Ok(address) = text.parse::<Address>();
         assert!(Stream::connect(&address, None, TIMEOUT).is_err(), "{text}");

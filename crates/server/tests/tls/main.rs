@@ -6,7 +6,6 @@ mod client;
 mod handshake;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::process::Stdio;
 use std::thread;
@@ -162,13 +161,12 @@ fn listeners_ask_for_certificates_as_they_are_told() {
         ("", "ssl_verify_mode=3".to_owned(), [false, false, false]),
         ("mtls:", String::new(), [false, false, false]),
     ] {
-        let port = free_port();
-        let kit = Kit::new(&options, &["-l", &format!("{prefix}127.0.0.1:{port}")]);
+        let kit = Kit::new(&options, &["-l", &format!("{prefix}127.0.0.1:0")]);
         let good = kit.authority.client();
         for version in [&TLS12, &TLS13] {
             let let_in = [None, Some(&good), Some(&stranger)].map(|identity| {
                 let config = config(&kit.authority, identity, &[version]);
-                let client = Client::connect((Ipv4Addr::LOCALHOST, port).into(), &config);
+                let client = Client::connect(kit.server.addresses()[1], &config);
                 client.and_then(|mut client| client.try_ask(b"mn\r\n", b"MN\r\n")).is_ok()
             });
             assert_eq!(let_in, expected, "{prefix} {options} {version:?}");
@@ -180,11 +178,10 @@ fn listeners_ask_for_certificates_as_they_are_told() {
 fn a_listener_that_nobody_can_pass_is_warned_of() {
     let warnings = |options: &str, listener: &str| {
         let (reader, writer) = std::io::pipe().expect("a pipe");
-        let port = free_port();
-        let listeners = format!("{listener},notls:127.0.0.1:{port}");
+        let listeners = format!("{listener},notls:127.0.0.1:0");
         let kit = Kit::saying(options, &["-l", &listeners], writer.into());
         // Whoever serves has said what there was to say.
-        let mut plain = server::connect((Ipv4Addr::LOCALHOST, port).into()).expect("larderd listens");
+        let mut plain = server::connect(kit.server.addresses()[2]).expect("larderd listens");
         plain.write_all(b"mn\r\n").expect("larderd reads");
         plain.read_exact(&mut [0; 4]).expect("larderd answers");
         drop(kit);
@@ -200,9 +197,8 @@ fn a_listener_that_nobody_can_pass_is_warned_of() {
 
 #[test]
 fn a_listener_without_tls_and_a_unix_socket_stay_plain() {
-    let port = free_port();
-    let kit = Kit::new("", &["-l", &format!("notls:127.0.0.1:{port}")]);
-    let mut plain = server::connect((Ipv4Addr::LOCALHOST, port).into()).expect("larderd listens");
+    let kit = Kit::new("", &["-l", "notls:127.0.0.1:0"]);
+    let mut plain = server::connect(kit.server.addresses()[1]).expect("larderd listens");
     plain.write_all(b"mn\r\nquit\r\n").expect("larderd reads");
     let mut got = String::new();
     plain.read_to_string(&mut got).expect("larderd closes");
@@ -339,10 +335,10 @@ fn sessions_are_resumed_only_if_that_is_on() {
 /// A session says who its client is, so it must not go on where, or when, that would not do.
 #[test]
 fn a_session_does_not_open_another_door() {
-    let [open, closed] = [free_port(), free_port()];
-    let listeners = format!("btls:127.0.0.1:{open},mtls:127.0.0.1:{closed}");
-    let kit = Kit::new("ssl_session_cache,ssl_ca_cert=CLIENTS", &["-l", &listeners]);
-    let connect = |port: u16, config: &_| Client::connect((Ipv4Addr::LOCALHOST, port).into(), config);
+    let listeners = "btls:127.0.0.1:0,mtls:127.0.0.1:0";
+    let kit = Kit::new("ssl_session_cache,ssl_ca_cert=CLIENTS", &["-l", listeners]);
+    let [_, open, closed] = *kit.server.addresses() else { panic!("three listeners") };
+    let connect = |address, config: &_| Client::connect(address, config);
     for version in [&TLS12, &TLS13] {
         let nobody = config(&kit.authority, None, &[version]);
         for _ in 0..2 {
@@ -482,10 +478,4 @@ fn ciphers_and_versions_can_be_narrowed() {
 /// Random, so that a piece in the wrong place would be noticed.
 fn value(bytes: usize) -> Vec<u8> {
     std::iter::repeat_with(|| fastrand::u8(..)).take(bytes).collect()
-}
-
-/// A port that was free a moment ago.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback can be bound");
-    listener.local_addr().expect("it has an address").port()
 }

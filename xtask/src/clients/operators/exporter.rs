@@ -1,13 +1,14 @@
 //! memcached_exporter, of Prometheus.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_conformance::Result;
 use larder_conformance::script::Side;
+use larder_conformance::server;
 
 use super::Target;
 use super::view::{View, varies};
@@ -55,8 +56,8 @@ pub(super) fn held_against_metrics(target: &Target, admin: SocketAddr) -> Result
 
 /// Starts the exporter and asks it once.
 fn run(target: &Target) -> Result<String> {
-    // Free a moment ago; the exporter does not say which port it took.
-    let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+    // The exporter does not say which port it took.
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, server::free_port()));
     let exporter = Command::new(&target.exporter)
         .arg(format!("--memcached.address={}", target.name()))
         .arg(format!("--web.listen-address={address}"))
