@@ -75,13 +75,13 @@ pub struct Stats {
     pub evicted_unfetched: u64,
     /// ... of which fetched within the last minute.
     pub evicted_active: u64,
-    /// Expired or flushed items whose memory was reclaimed while making room.
+    /// Expired or flushed items removed, [`Self::crawler_reclaimed`] among them.
     pub reclaimed: u64,
     /// Expired or flushed items reclaimed that were never fetched.
     pub expired_unfetched: u64,
-    /// Expired or flushed items removed by the background step.
+    /// Expired or flushed items removed by the background step and by `lru_crawler crawl`.
     pub crawler_reclaimed: u64,
-    /// Items the background step looked at.
+    /// Items examined by the background step and by `lru_crawler crawl`.
     pub crawler_checked: u64,
     /// Items moved from the small to the main queue.
     pub moves_to_main: u64,

@@ -126,10 +126,7 @@ impl Point {
             bytes_out: rate(now.bytes_written, then.bytes_written),
             accepted: rate(now.total_connections, then.total_connections),
             evicted: rate(engine.evictions, before.evictions),
-            expired: rate(
-                engine.reclaimed + engine.crawler_reclaimed,
-                before.reclaimed + before.crawler_reclaimed,
-            ),
+            expired: rate(engine.reclaimed, before.reclaimed),
             p50_micros: micros(&service, 0.5),
             p90_micros: micros(&service, 0.9),
             p99_micros: micros(&service, 0.99),

@@ -20,6 +20,18 @@ fn a_fresh_server_has_something_to_say() {
     assert_eq!(json(&server, "/api/curve")["hit_ratio"], Value::Null);
 }
 
+/// What the crawler reclaims is in `reclaimed` and in `crawler_reclaimed`.
+#[test]
+fn an_expired_item_is_counted_once() {
+    let server = Larderd::start(&["-m", "32"]);
+    server.cache("set a 0 1 3\r\nabc\r\nset b 0 1 3\r\nabc\r\n");
+    eventually(|| {
+        server.cache("lru_crawler crawl all\r\n");
+        json(&server, "/api/overview")["items"] == 0
+    });
+    assert_eq!(json(&server, "/api/overview")["evictions"]["expired"], 2);
+}
+
 #[test]
 fn requests_show_up() {
     let server = Larderd::start(&["-m", "32"]);

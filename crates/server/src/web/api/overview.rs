@@ -109,7 +109,7 @@ pub(super) fn overview(state: &State) -> Overview {
         evictions: Evictions {
             evicted: engine.evictions,
             evicted_unread: engine.evicted_unfetched,
-            expired: engine.reclaimed + engine.crawler_reclaimed,
+            expired: engine.reclaimed,
             expired_unread: engine.expired_unfetched,
             moved_to_main: engine.moves_to_main,
             compacted: engine.compacted,
