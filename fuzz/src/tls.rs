@@ -81,7 +81,7 @@ pub fn tls(input: &[u8]) {
                 }
             }
             8 => hostile.write(script.short()),
-            9 => hostile.answer(&mut lent, script.short()),
+            9 => hostile.server_write(&mut lent, script.short()),
             10 => hostile.change_keys(),
             11 => hostile.end(),
             // Another client connects.
@@ -95,7 +95,7 @@ pub fn tls(input: &[u8]) {
                 honest.write(script.short());
                 honest.deliver(script.short());
             }
-            14 => honest.answer(&mut lent, script.short()),
+            14 => honest.server_write(&mut lent, script.short()),
             _ => others_bytes = script.short() % (WorkerBuffers::OTHERS_BYTES_MAX + 1),
         }
         for peer in [&mut hostile, &mut honest] {
@@ -233,7 +233,7 @@ impl Peer {
     }
 
     /// The server sends text.
-    fn answer(&mut self, lent: &mut WorkerBuffers, bytes: usize) {
+    fn server_write(&mut self, lent: &mut WorkerBuffers, bytes: usize) {
         let text = self.text(bytes);
         // A worker sends nothing before the handshake is complete.
         if self.client.is_handshaking()

@@ -160,7 +160,7 @@ impl Engine {
         // An index entry has bits for no more.
         let segments_max = crate::index::buckets::LOG_BYTES_MAX / segment_bytes;
         let memory_bytes_max = usize::try_from(memory_bytes_max).unwrap_or(usize::MAX);
-        let reserved_segments = (memory_bytes_max / segment_bytes).clamp(log_segments, segments_max / 2);
+        let reserved_segments = (memory_bytes_max / segment_bytes).min(segments_max / 2).max(log_segments);
         let items_max = (reserved_segments / log_segments).min(GROWTH_FACTOR as usize);
         let run_segments =
             reserved_segments.max(items_max * item_segments).min(segments_max - reserved_segments);

@@ -124,7 +124,7 @@ impl Modelled {
         while !work(&self.handle.pin(NOW)) {}
     }
 
-    /// Whatever is found is as it was stored; how many bytes are.
+    /// Checks every item that is found. Returns their number and bytes.
     fn found(&mut self) -> (usize, usize) {
         let guard = self.handle.pin(NOW);
         let mut found = (0, 0);
@@ -186,4 +186,19 @@ fn large_items_alone_are_maintained() {
     });
     background.maintain(NOW, 4096);
     assert_eq!(cache.engine.segment_report().pieces.len(), 1);
+}
+
+#[test]
+fn the_largest_limit_can_be_asked_for() {
+    let config = |memory_bytes| Config {
+        memory_bytes,
+        item_bytes_max: 1 << 20,
+        evict: true,
+        handles_max: 2,
+        index_power: None,
+        large_pages: LargePages::Never,
+        hash_key: [1, 2],
+    };
+    assert!(Engine::new(config(1 << 41)).is_ok());
+    assert!(Engine::new(config((1 << 41) + 1)).is_err());
 }

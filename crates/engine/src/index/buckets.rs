@@ -541,9 +541,9 @@ impl<'i> Bucket<'i> {
         Unlinked(found)
     }
 
-    /// Sets the uses of an entry of this bucket.
-    pub(crate) fn set_uses(&self, found: &SlotRef<'_>, hash: Hash, uses: u8) {
-        self.put(found.word, Entry::new(hash, found.entry.offset(), uses));
+    /// Forgets the uses of an entry of this bucket.
+    pub(crate) fn clear_uses(&self, found: &SlotRef<'_>) {
+        found.word.fetch_and(!USES, Relaxed);
     }
 
     /// Adds an entry. Error: there is no room for an overflow bucket, which happens only in a cache full of the

@@ -7,6 +7,7 @@
 use crate::handle::Guard;
 use crate::index::buckets::SlotRef;
 use crate::index::hash::Hash;
+use crate::mem::lines::WORDS;
 use crate::request::Fetched;
 
 /// The position of a walk. It may be continued under any guard, of any handle of the same engine.
@@ -67,9 +68,11 @@ impl Guard<'_> {
             return Vec::new();
         }
         let first = Hash(walk.at.reverse_bits());
+        // Not while the bucket is locked: other threads may hold the allocator.
+        let mut entries = Vec::with_capacity(2 * WORDS);
         let bucket = self.engine().index.lock(self.pinned(), first);
         let hashes = 1u64.checked_shl(u64::BITS - self.engine().index.bucket_bits(first));
-        let entries: Vec<_> = bucket.entries().collect();
+        entries.extend(bucket.entries());
         drop(bucket);
         entries.iter().for_each(|found| self.engine().arena.prefetch(found.entry.offset()));
         match hashes.and_then(|hashes| walk.at.checked_add(hashes)) {

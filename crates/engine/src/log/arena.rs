@@ -98,7 +98,7 @@ impl Arena {
     pub(crate) fn set_limit_bytes(&self, limit_bytes: u64) {
         self.budget.set_limit_bytes(limit_bytes);
         let runs = self.segments.start(self.segments.log_segments);
-        // A run fills half of its address space or more.
+        // A run fills half of its address space or more. Fragmentation may put one beyond.
         for (start, end, part_bytes) in
             [(0, runs, limit_bytes), (runs, self.region.len_bytes(), 2 * limit_bytes)]
         {

@@ -135,7 +135,7 @@ impl<'g> ItemRef<'g> {
         UnboundItem(self.0)
     }
 
-    /// Where it lies, in bytes from the start of the log.
+    /// Where an item of this log lies, in bytes from its start.
     pub(super) fn place(self, log: &Region) -> usize {
         self.0.addr().get() - log.base().addr().get()
     }
@@ -354,7 +354,7 @@ impl<'g> ItemRef<'g> {
 
     /// Sets and clears marks. Returns the marks before that.
     pub(crate) fn mark(self, set: u32, clear: u32) -> u32 {
-        // That it is dead is said by `mark_dead` alone.
+        // Only `mark_dead` sets DEAD.
         let (set, clear) = (set & !DEAD, clear & !DEAD);
         let change = |word| Some((word | set) & !clear);
         match self.use_word().fetch_update(Relaxed, Relaxed, change) {

@@ -4,15 +4,15 @@
 //! Eviction cannot reclaim either, so both are bounded: uploads hold at most half of the limit (or a quarter beside the
 //! largest of them), pinned runs that left the cache at most a quarter (or one run of any size). A lease is revoked
 //! when others need its memory: first that of the upload that stopped arriving longest ago. Stores of any size do that
-//! before they evict anything or are refused. Next, but in favour of uploads alone, goes the upload that has most still
-//! to come; of readers, the one whose item left first. No other client's item is evicted for it.
+//! before they evict anything or are refused. Then, only for other uploads or a lowered limit, the upload with the most
+//! bytes missing is revoked; of readers, the one whose item left first. No other client's item is evicted for it.
 //!
 //! Revoking increments [`crate::log::segment::Segment::revocations`] and sends the run through the limbo: a thread that
 //! checked the count under a guard before may continue until that guard ends. All of this happens under the runs' lock,
-//! and only when memory is low or space exhausted, or once per step of an upload.
+//! and only when memory is low or space exhausted, once per step of an upload, and at most once a second as it arrives.
 //!
-//! Unsafe code lives here because a run is taken from whoever holds it. The invariant: an upload or a pin looks at the
-//! count of revocations before each use, under the guard of that use.
+//! Unsafe code lives here because runs are revoked while an upload or a reader holds them. The invariant: both check
+//! the count of revocations before each use, under the guard of that use.
 #![allow(unsafe_code)]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -33,7 +33,7 @@ const ORPHANED_PART: u64 = 4;
 /// [`crate::ops::upload::ARRIVING_BYTES`] for this long.
 const STOPPED_SECS: u32 = 2;
 
-/// [`Leases::oldest_step_secs`] without uploads.
+/// [`Leases::oldest_arrival_secs`] without uploads.
 pub(super) const NO_UPLOAD_SECS: u32 = u32::MAX;
 
 /// The leases.
@@ -41,8 +41,8 @@ pub(super) const NO_UPLOAD_SECS: u32 = u32::MAX;
 pub(crate) struct Leases {
     uploads: BTreeMap<SegmentId, UploadLease>,
     uploads_bytes: u64,
-    /// The same uploads by the second of their last step.
-    by_step: BTreeSet<(u32, SegmentId)>,
+    /// The same uploads by the second in which they last arrived.
+    by_arrival: BTreeSet<(u32, SegmentId)>,
     /// Pinned, and no longer in the index: the oldest first, with their memory.
     orphaned: VecDeque<(SegmentId, u64)>,
     orphaned_bytes: u64,
@@ -60,7 +60,7 @@ struct UploadLease {
     charged_bytes: u64,
     missing_bytes: u64,
     /// When it last asked for memory, or received enough to count as arriving.
-    stepped_secs: u32,
+    arrived_secs: u32,
 }
 
 impl Leases {
@@ -74,37 +74,37 @@ impl Leases {
 
     /// The upload that stopped arriving longest ago.
     fn stopped_upload(&self, own: Option<SegmentId>, now_secs: u32) -> Option<SegmentId> {
-        let &(stepped_secs, id) = self.by_step.iter().find(|&&(_, id)| Some(id) != own)?;
-        has_stopped(stepped_secs, now_secs).then_some(id)
+        let &(arrived_secs, id) = self.by_arrival.iter().find(|&&(_, id)| Some(id) != own)?;
+        has_stopped(arrived_secs, now_secs).then_some(id)
     }
 
     /// Notes that an upload asks for a step, or receives.
     fn note_arriving(&mut self, id: SegmentId, now_secs: u32) {
         if let Some(upload) = self.uploads.get_mut(&id)
-            && upload.stepped_secs != now_secs
+            && upload.arrived_secs != now_secs
         {
-            self.by_step.remove(&(upload.stepped_secs, id));
-            self.by_step.insert((now_secs, id));
-            upload.stepped_secs = now_secs;
+            self.by_arrival.remove(&(upload.arrived_secs, id));
+            self.by_arrival.insert((now_secs, id));
+            upload.arrived_secs = now_secs;
         }
     }
 
     fn insert_upload(&mut self, id: SegmentId, upload: UploadLease) {
         self.uploads_bytes += upload.charged_bytes;
-        self.by_step.insert((upload.stepped_secs, id));
+        self.by_arrival.insert((upload.arrived_secs, id));
         self.uploads.insert(id, upload);
     }
 
     fn remove_upload(&mut self, id: SegmentId) {
         if let Some(upload) = self.uploads.remove(&id) {
             self.uploads_bytes -= upload.charged_bytes;
-            self.by_step.remove(&(upload.stepped_secs, id));
+            self.by_arrival.remove(&(upload.arrived_secs, id));
         }
     }
 
-    /// When the upload asked for its last step that has asked for none for longest; [`NO_UPLOAD_SECS`]: there is none.
-    pub(super) fn oldest_step_secs(&self) -> u32 {
-        self.by_step.first().map_or(NO_UPLOAD_SECS, |&(stepped_secs, _)| stepped_secs)
+    /// When the upload last arrived that has not for longest; [`NO_UPLOAD_SECS`]: there is none.
+    pub(super) fn oldest_arrival_secs(&self) -> u32 {
+        self.by_arrival.first().map_or(NO_UPLOAD_SECS, |&(arrived_secs, _)| arrived_secs)
     }
 
     fn remove_orphaned(&mut self, id: SegmentId) {
@@ -116,8 +116,8 @@ impl Leases {
     }
 }
 
-fn has_stopped(stepped_secs: u32, now_secs: u32) -> bool {
-    stepped_secs.saturating_add(STOPPED_SECS) <= now_secs
+fn has_stopped(arrived_secs: u32, now_secs: u32) -> bool {
+    arrived_secs.saturating_add(STOPPED_SECS) <= now_secs
 }
 
 impl Arena {
@@ -140,7 +140,7 @@ impl Arena {
             let mut leases = self.runs.leases();
             if let Some(own) = own {
                 leases.note_arriving(own, now.secs);
-                self.runs.note_oldest_step(&leases);
+                self.runs.note_oldest_arrival(&leases);
             }
             let is_alone = leases.uploads.len() == usize::from(own.is_some());
             if is_alone || leases.uploads_bytes + bytes <= bytes_max {
@@ -159,17 +159,19 @@ impl Arena {
         }
     }
 
-    /// Notes that an upload is arriving.
-    pub(crate) fn note_arriving(&self, id: SegmentId, now_secs: u32) {
+    /// Notes that an upload is arriving, unless it was revoked.
+    pub(crate) fn note_arriving(&self, run: &Run, revocations: u32, now_secs: u32) {
         let mut leases = self.runs.leases();
-        leases.note_arriving(id, now_secs);
-        self.runs.note_oldest_step(&leases);
+        if !self.is_revoked(run.id(), revocations) {
+            leases.note_arriving(run.id(), now_secs);
+            self.runs.note_oldest_arrival(&leases);
+        }
     }
 
     /// Revokes the upload that stopped arriving longest ago, in favour of any store. False: all are arriving.
     #[inline]
     pub(crate) fn revoke_stopped_upload(&self, now: Now) -> bool {
-        has_stopped(self.runs.oldest_step_secs(), now.secs) && self.revoke_longest_stopped(now)
+        has_stopped(self.runs.oldest_arrival_secs(), now.secs) && self.revoke_longest_stopped(now)
     }
 
     #[cold]
@@ -198,7 +200,7 @@ impl Arena {
     fn take_upload(&self, mut leases: MutexGuard<'_, Leases>, id: SegmentId) {
         assert!(leases.uploads.contains_key(&id), "only an upload's lease is taken here");
         leases.remove_upload(id);
-        self.runs.note_oldest_step(&leases);
+        self.runs.note_oldest_arrival(&leases);
         self.revoke(id);
         drop(leases);
         // SAFETY: it was a lease, and is none from here on.
@@ -211,8 +213,8 @@ impl Arena {
         let charged_bytes = self.segments.memory_bytes(id);
         let missing_bytes = (item_bytes as u64).saturating_sub(charged_bytes);
         let mut leases = self.runs.leases();
-        leases.insert_upload(id, UploadLease { charged_bytes, missing_bytes, stepped_secs: now_secs });
-        self.runs.note_oldest_step(&leases);
+        leases.insert_upload(id, UploadLease { charged_bytes, missing_bytes, arrived_secs: now_secs });
+        self.runs.note_oldest_arrival(&leases);
     }
 
     /// Notes that [`Arena::extend_run`] gave memory for another step of an upload. False: it was revoked meanwhile, and
@@ -249,7 +251,7 @@ impl Arena {
         let is_whole = !self.is_revoked(id, revocations);
         if is_whole {
             leases.remove_upload(id);
-            self.runs.note_oldest_step(&leases);
+            self.runs.note_oldest_arrival(&leases);
         }
         is_whole
     }
@@ -344,20 +346,20 @@ mod tests {
             arena.lease_upload(&run, 2 * SEGMENT_BYTES, secs);
             (run, revocations)
         };
-        let oldest_step_secs = || arena.runs.oldest_step_secs();
-        assert_eq!(oldest_step_secs(), NO_UPLOAD_SECS);
+        let oldest_arrival_secs = || arena.runs.oldest_arrival_secs();
+        assert_eq!(oldest_arrival_secs(), NO_UPLOAD_SECS);
         let (first, second, third) = (lease(5), lease(6), lease(7));
-        assert_eq!(oldest_step_secs(), 5);
+        assert_eq!(oldest_arrival_secs(), 5);
         assert!(arena.admit_step(Some(first.0.id()), 0, 0, at(8)));
-        assert_eq!(oldest_step_secs(), 6);
+        assert_eq!(oldest_arrival_secs(), 6);
         assert!(!arena.revoke_stopped_upload(at(7)), "all are arriving");
         assert!(arena.revoke_stopped_upload(at(8)));
         assert!(arena.is_revoked(second.0.id(), second.1));
-        assert_eq!(oldest_step_secs(), 7);
+        assert_eq!(oldest_arrival_secs(), 7);
         assert!(arena.release_upload(&third.0, third.1));
-        assert_eq!(oldest_step_secs(), 8);
+        assert_eq!(oldest_arrival_secs(), 8);
         assert_eq!(arena.revoke_upload(0, at(9)), Some(true), "it has most still to come");
-        assert_eq!(oldest_step_secs(), NO_UPLOAD_SECS);
+        assert_eq!(oldest_arrival_secs(), NO_UPLOAD_SECS);
         assert!(!arena.revoke_stopped_upload(at(u32::MAX - 1)));
     }
 }

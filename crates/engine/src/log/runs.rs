@@ -5,8 +5,8 @@
 //! on the budget, for the next large item, because fresh pages cost several times what writing to them costs. When
 //! memory is short, free runs are decommitted.
 //!
-//! Unsafe code lives here because memory is taken from its items. The invariant: a [`Run`] cannot be copied, so whoever
-//! has one has its memory alone; it is made of free address space, or of what nobody can see any more.
+//! Unsafe code lives here because memory is taken from its items. The invariant: a [`Run`] cannot be copied, so its
+//! holder alone has its memory; it is made of free address space, or of what nobody can see any more.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -61,8 +61,8 @@ pub(crate) struct Runs {
     free: Mutex<Free>,
     /// A thread that holds this takes no other lock.
     leases: Mutex<Leases>,
-    /// [`Leases::oldest_step_secs`], for a look without the lock.
-    oldest_step_secs: AtomicU32,
+    /// [`Leases::oldest_arrival_secs`], for a look without the lock.
+    oldest_arrival_secs: AtomicU32,
     committed_bytes: AtomicU64,
 }
 
@@ -79,7 +79,7 @@ impl Runs {
         Self {
             free: Mutex::new(free),
             leases: Mutex::default(),
-            oldest_step_secs: AtomicU32::new(NO_UPLOAD_SECS),
+            oldest_arrival_secs: AtomicU32::new(NO_UPLOAD_SECS),
             committed_bytes: AtomicU64::new(0),
         }
     }
@@ -151,17 +151,17 @@ impl Runs {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// See [`Leases::oldest_step_secs`]. It may be a moment old.
+    /// See [`Leases::oldest_arrival_secs`]. It may be a moment old.
     #[inline]
-    pub(super) fn oldest_step_secs(&self) -> u32 {
-        self.oldest_step_secs.load(Relaxed)
+    pub(super) fn oldest_arrival_secs(&self) -> u32 {
+        self.oldest_arrival_secs.load(Relaxed)
     }
 
     /// Call under the lock of the leases after each change.
-    pub(super) fn note_oldest_step(&self, leases: &Leases) {
-        let oldest_step_secs = leases.oldest_step_secs();
-        if oldest_step_secs != self.oldest_step_secs.load(Relaxed) {
-            self.oldest_step_secs.store(oldest_step_secs, Relaxed);
+    pub(super) fn note_oldest_arrival(&self, leases: &Leases) {
+        let oldest_arrival_secs = leases.oldest_arrival_secs();
+        if oldest_arrival_secs != self.oldest_arrival_secs.load(Relaxed) {
+            self.oldest_arrival_secs.store(oldest_arrival_secs, Relaxed);
         }
     }
 
@@ -249,8 +249,8 @@ impl Arena {
         unsafe { self.free_run_at(run.id) };
     }
 
-    /// Makes a run that is filled one of the log's: its owner passes it on to whoever claims it. Returns it, to be
-    /// sealed, and its item.
+    /// Makes a run that is filled one of the log's: from here on any thread may claim it. Returns it, to be sealed,
+    /// and its item.
     ///
     /// # Safety
     /// The item is this run's, and written whole.

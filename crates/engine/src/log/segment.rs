@@ -10,10 +10,10 @@
 //! | | | reserved, when the memory is wanted elsewhere | `decommit_segment`, `decommit_run` |
 //! | [`OPEN`] | a handle appends to it | sealed | `Allocator::close`, then `Policy::seal` |
 //! | (a run: still [`FREE`]) | an upload fills it | sealed | `Upload::link` |
-//! | | | limbo, when others need its memory | `Arena::admit_step`, `revoke_upload` |
+//! | | | limbo, when others need its memory | `Arena::take_upload` |
 //! | [`SEALED`] | its queue's | reclaiming | [`Segments::claim`], by `Policy::next_victim`, `withdraw` and others |
 //! | [`RECLAIMING`] | a handle empties it, or maps its holes | sealed | `Policy::put_back`, `requeue` |
-//! | | | limbo | `Arena::retire_segment`, `Arena::retire` |
+//! | | | limbo | `Engine::retire`, then `Arena::retire` |
 //! | | | open | [`Segments::hold_for_refill`]: its holes are filled later |
 //! | limbo: [`FREE`] (a run: [`RECLAIMING`]) | nobody's; may be read | ready, committed | `drain_limbo`, last unpin, revoking (`leases.rs`) |
 //!
@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::*}
 
 use crate::epoch::epochs::Epochs;
 use crate::log::fresh::FreshItem;
-use crate::log::item::ItemRef;
+use crate::log::item::{ALIGN_BYTES, ItemRef};
 use crate::log::offset::Offset;
 use crate::log::segment_sums::SegmentSums;
 use crate::mem::cache_padded::CachePadded;
@@ -390,12 +390,13 @@ impl Segments {
     #[must_use]
     pub(crate) fn commit(&self, id: SegmentId) -> bool {
         let is_run = self.is_run(id);
-        let (committed_end, end) = (&self.committed_ends[usize::from(is_run)], self.all.len() as SegmentId);
+        let committed_end = &self.committed_ends[usize::from(is_run)];
+        let region_end = if is_run { self.all.len() as SegmentId } else { self.log_segments };
         let start = committed_end.load(Relaxed);
         if id < start {
             return true;
         }
-        let end = (id + 1).next_multiple_of(COMMITTED_STEP).min(if is_run { end } else { self.log_segments });
+        let end = (id + 1).next_multiple_of(COMMITTED_STEP).min(region_end);
         // Others may commit the same meanwhile.
         let is_committed = self.all.commit(start as usize..end as usize);
         if is_committed {
@@ -442,11 +443,12 @@ impl Segments {
         (byte >> self.segment_power) as SegmentId
     }
 
-    /// The place of the first item, and the end of the items, of a segment that is not open. A run has one item.
+    /// The place of the first item of a segment that is not open, and the end: no item begins there or beyond. A run
+    /// has one item, and memory to whole pages.
     pub(crate) fn items(&self, id: SegmentId) -> (Offset, Offset) {
         let start = self.start(id);
-        let filled_bytes = self.get(id).usage.filled_bytes() as usize;
-        (Offset::new(start), Offset::new(start + filled_bytes))
+        let bytes = if self.is_run(id) { ALIGN_BYTES } else { self.get(id).usage.filled_bytes() as usize };
+        (Offset::new(start), Offset::new(start + bytes))
     }
 
     /// In bytes from the start of the log.
@@ -556,7 +558,7 @@ impl Segments {
     #[inline(always)]
     pub(crate) unsafe fn mark_dead<'t>(&'t self, offset: Offset, raw: ItemRef<'t>) -> DeadItem<'t> {
         let (segment_ref, bytes) = (self.segment_ref_at(offset), raw.size() as u64);
-        // Counted before it is marked: whoever reclaims the segment passes over what is marked.
+        // Counted before it is marked: reclaiming skips marked items.
         let dead_bytes = segment_ref.segment.usage.add_dead(bytes);
         // SAFETY: by the caller's promise.
         unsafe { raw.mark_dead() };

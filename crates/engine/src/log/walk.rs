@@ -1,8 +1,8 @@
 //! Walks: the items of a segment, one after another, under a guard.
 //!
 //! Unsafe code lives here because items are read where they lie. The invariant: from its start to its filled end a
-//! segment that is sealed or claimed holds items without a gap, none of which moves, and whoever has seen that under a
-//! guard may read them until the guard ends, as with an entry of the index. What is kept beyond a guard is a number,
+//! segment that is sealed or claimed holds items without a gap, none of which moves, and a guard that was pinned when
+//! that was seen may read them until it ends, as with an entry of the index. What is kept beyond a guard is a number,
 //! which counts only while the segment is claimed, or of the same generation.
 #![allow(unsafe_code)]
 
@@ -33,7 +33,6 @@ impl<'g> Located<'g> {
 }
 
 /// The rest of a segment's items.
-#[derive(Clone)]
 pub(crate) struct Walk<'g> {
     log: &'g Region,
     id: SegmentId,
@@ -95,11 +94,6 @@ impl ClaimedWalk {
 
     pub(crate) fn is_at_end(&self) -> bool {
         self.next >= self.end
-    }
-
-    /// Bytes to the end of the items.
-    pub(crate) fn left_bytes(&self) -> usize {
-        self.next.bytes_to(self.end)
     }
 
     /// The items that were not passed yet.

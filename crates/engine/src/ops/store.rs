@@ -121,8 +121,7 @@ impl Guard<'_> {
             return stored(Outcome::WriteError(WriteError::OutOfMemory), store.mode);
         }
         assert!(whole.missing_bytes() == 0, "commit takes a complete upload");
-        let raw = whole.item(self);
-        let raw = raw.expect("it is kept");
+        let raw = whole.item(self).expect("it is kept");
         assert!(raw.key() == store.key, "commit takes the key that was reserved");
         let stored = if !whole.is_large() || matches!(store.mode, Mode::Append | Mode::Prepend) {
             // A small item, or a piece of a value: copied, and the upload is freed.

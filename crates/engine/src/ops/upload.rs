@@ -15,7 +15,7 @@ use crate::log::fresh::FreshItem;
 use crate::log::item::{ItemRef, Shape, UnboundItem};
 use crate::log::leases::RunPin;
 use crate::log::runs::Run;
-use crate::log::segment::{OpenSegment, SegmentId};
+use crate::log::segment::OpenSegment;
 use crate::mem::region::PAGE_BYTES;
 use crate::request::Expiry;
 
@@ -33,14 +33,15 @@ pub struct Upload {
     engine: Arc<Engine>,
     /// Until it is committed.
     run: Option<Run>,
-    id: SegmentId,
     /// In the run.
     raw: UnboundItem,
     shape: Shape,
     /// Bytes of the value that have arrived.
     filled_bytes: usize,
-    /// How many had arrived when this was last noted in the lease.
+    /// How many of them have counted as arriving.
     noted_bytes: usize,
+    /// The second in which the lease last noted that.
+    noted_secs: u32,
     /// When the last window was given.
     window_secs: u32,
     /// See [`crate::log::segment::Segment::revocations`].
@@ -65,12 +66,12 @@ impl Upload {
         let item = unsafe { ItemRef::write(&arena.region, start, &shape, key, Expiry::NEVER, now_secs) };
         Self {
             engine: Arc::clone(engine),
-            id: run.id(),
             run: Some(run),
             raw: item.unbound(),
             shape,
             filled_bytes: 0,
             noted_bytes: 0,
+            noted_secs: now_secs,
             window_secs: now_secs,
             revocations,
             is_leased: false,
@@ -92,6 +93,7 @@ impl Upload {
     /// Lets others revoke it.
     pub(crate) fn lease(&mut self, now_secs: u32) {
         self.engine.arena.lease_upload(self.run(), self.shape.size(), now_secs);
+        self.noted_secs = now_secs;
         self.is_leased = true;
     }
 
@@ -116,7 +118,7 @@ impl Upload {
 
     /// True if it was revoked. If not, the run stays the upload's until the current guard ends.
     pub(crate) fn is_revoked(&self) -> bool {
-        self.engine.arena.is_revoked(self.id, self.revocations)
+        self.engine.arena.is_revoked(self.run().id(), self.revocations)
     }
 
     /// Ends the lease: the upload is not revoked from here on. False: it was revoked already.
@@ -156,7 +158,10 @@ impl Upload {
         self.filled_bytes += n;
         if self.is_leased && self.filled_bytes - self.noted_bytes >= ARRIVING_BYTES {
             self.noted_bytes = self.filled_bytes;
-            self.engine.arena.note_arriving(self.id, self.window_secs);
+            if self.noted_secs != self.window_secs {
+                self.noted_secs = self.window_secs;
+                self.engine.arena.note_arriving(self.run(), self.revocations, self.window_secs);
+            }
         }
     }
 
@@ -188,7 +193,7 @@ impl Upload {
     }
 
     pub(crate) fn charged_bytes(&self) -> usize {
-        self.engine.arena.segments.get(self.id).usage.filled_bytes() as usize
+        self.engine.arena.segments.get(self.run().id()).usage.filled_bytes() as usize
     }
 
     /// Where in the run the value begins.
@@ -223,7 +228,7 @@ pub struct ValueRef {
 unsafe impl Send for ValueRef {}
 
 impl ValueRef {
-    /// `None`: the item is not large, or not this engine's.
+    /// `None`: the item is not large.
     pub(crate) fn new(engine: &Arc<Engine>, item: ItemRef<'_>) -> Option<Self> {
         let pin = engine.arena.pin_run(item)?;
         let value_bytes = item.value_bytes();

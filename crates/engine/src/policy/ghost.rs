@@ -38,7 +38,7 @@ impl Ghost {
     /// Remembers about `keys` keys from now on. A large change forgets those that it knows.
     pub(crate) fn fit(&self, keys: u64) {
         let most = self.lines.len();
-        let wanted = ((keys / KEYS_PER_LINE) as usize).clamp(1, most.max(1));
+        let wanted = ((keys / KEYS_PER_LINE) as usize).clamp(1, most);
         let used = self.used.load(Relaxed);
         if wanted * 4 < used * 3 || wanted * 3 > used * 4 {
             self.used.store(wanted, Relaxed);

@@ -43,9 +43,9 @@ impl Guard<'_> {
     /// Reclaims a run, which holds one item: evicts it, or puts it into the main queue. Returns the memory examined.
     pub(super) fn reclaim_run(&self, victim: Victim) -> usize {
         let engine = self.engine();
-        let at = victim.walk.next();
-        let Some(located) = victim.walk.walk(self.pinned(), &engine.arena.region).next() else { return 0 };
-        let raw = located.raw();
+        let located =
+            victim.walk.walk(self.pinned(), &engine.arena.region).next().expect("a run has one item");
+        let (at, raw) = (located.offset(), located.raw());
         let hash = self.prepare(raw.key());
         let bucket = engine.index.lock(self.pinned(), hash);
         if let Some(found) = bucket.find(hash, |found| found.entry.offset() == at) {
@@ -55,9 +55,8 @@ impl Guard<'_> {
                 self.drop_dead(&bucket, found);
             } else if victim.mode != ReclaimMode::Evict || found.entry.uses() > 0 {
                 let is_evicted = victim.mode == ReclaimMode::Evict;
-                let uses = if is_evicted { 0 } else { found.entry.uses() };
-                bucket.set_uses(&found, hash, uses);
                 if is_evicted {
+                    bucket.clear_uses(&found);
                     segment.weight.store(priority::of_uses(found.entry.uses()), Relaxed);
                     segment.queue.store(MAIN as u8, Relaxed);
                     let moves = if from == SMALL {
@@ -74,7 +73,7 @@ impl Guard<'_> {
             }
         }
         drop(bucket);
-        let examined_bytes = victim.walk.left_bytes();
+        let examined_bytes = engine.arena.segments.memory_bytes(victim.walk.id()) as usize;
         engine.retire(victim.walk.into_claim());
         examined_bytes
     }

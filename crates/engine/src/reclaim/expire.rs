@@ -62,11 +62,8 @@ impl Guard<'_> {
                     }
                     self.counters().crawler_checked.add(1);
                     left -= 1;
-                    if is_run {
-                        break;
-                    }
                 }
-                if !is_run && !walk.is_at_end() {
+                if !walk.is_at_end() {
                     crawl.reached = Some(walk.bookmark());
                     break;
                 }

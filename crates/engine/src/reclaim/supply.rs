@@ -91,7 +91,7 @@ impl Guard<'_> {
         &self,
         append: impl Fn() -> Result<Allocation, AllocError>,
     ) -> Result<Allocation, WriteError> {
-        append().or_else(|error| self.make_room(error, self.engine().arena.segments.segment_bytes, append))
+        append().or_else(|_| self.make_room(self.engine().arena.segments.segment_bytes, append))
     }
 
     #[inline(always)]
@@ -201,7 +201,7 @@ impl Guard<'_> {
         let bytes = bytes.next_multiple_of(PAGE_BYTES);
         let take = || self.engine().arena.take_run(item_bytes, bytes);
         take().or_else(|error| match error {
-            AllocError::Memory => self.make_room(error, bytes, take),
+            AllocError::Memory => self.make_room(bytes, take),
             AllocError::AddressSpace => self.make_space(missing_bytes, take),
         })
     }
@@ -243,7 +243,7 @@ impl Guard<'_> {
     pub(crate) fn charge(&self, run: &Run, memory_bytes: usize, bytes: usize) -> Result<(), WriteError> {
         let extend = || self.engine().arena.extend_run(run, memory_bytes as u64, bytes as u64);
         let take = || if extend() { Ok(()) } else { Err(AllocError::Memory) };
-        take().or_else(|error| self.make_room(error, bytes, take))
+        take().or_else(|_| self.make_room(bytes, take))
     }
 
     /// Without memory: revokes an upload that stopped arriving, else reclaims a little, and lets other connections run
@@ -252,11 +252,10 @@ impl Guard<'_> {
     #[cold]
     fn make_room<R>(
         &self,
-        error: AllocError,
         bytes: usize,
         attempt: impl FnOnce() -> Result<R, AllocError>,
     ) -> Result<R, WriteError> {
-        if matches!(error, AllocError::Memory) && self.engine().is_coming(bytes) {
+        if self.engine().is_coming(bytes) {
             return Err(WriteError::TryAgain);
         }
         if self.engine().arena.revoke_stopped_upload(self.now()) {
