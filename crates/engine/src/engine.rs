@@ -3,7 +3,7 @@
 //! Its parts do the work: the arena for memory, the index for keys, the policy for what is kept.
 
 use std::io;
-use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::epoch::limbo::Limbo;
@@ -82,10 +82,8 @@ pub struct Engine {
     pub(crate) item_bytes_max: u32,
     pub(crate) evict: bool,
     pub(crate) large_pages: LargePages,
-    /// Segments that a handle keeps open, one for each write stream. On average they are half empty.
-    pub(crate) open_max: usize,
-    /// There are so few segments that idle handles may hold all of them open.
-    pub(crate) is_crowded: bool,
+    /// Segments of the log that the limit allows, beside what was charged for other things when it was set.
+    segments_max: AtomicUsize,
     pub(crate) parked: CachePadded<Parked>,
     pub(crate) watermarks: Watermarks,
     pub(crate) over_provisioning: CachePadded<OverProvisioning>,
@@ -205,8 +203,7 @@ impl Engine {
             item_bytes_max: config.item_bytes_max,
             evict: config.evict,
             large_pages: config.large_pages,
-            is_crowded: log_segments < SEGMENTS_PER_HANDLE * config.handles_max,
-            open_max: (log_segments / config.handles_max / OPEN_PART).max(2),
+            segments_max: AtomicUsize::new(log_segments),
             parked: CachePadded::default(),
             watermarks,
             over_provisioning: CachePadded::default(),
@@ -255,7 +252,8 @@ impl Engine {
     }
 
     /// Changes [`Config::memory_bytes`] while the cache is in use. Under a lower limit, stores and background steps
-    /// evict and give memory back; without eviction nothing can be stored until enough is deleted. False: the limit
+    /// evict and give memory back; without eviction nothing can be stored until enough is deleted. Idle handles may hold
+    /// segments that others need now: look at [`Handle::is_holding`] again. False: the limit
     /// exceeds [`Engine::memory_limit_max`], and nothing has changed.
     pub fn set_memory_limit(&self, memory_bytes: u64) -> bool {
         if memory_bytes > self.memory_limit_max() {
@@ -263,7 +261,19 @@ impl Engine {
         }
         self.arena.set_limit_bytes(memory_bytes);
         self.watermarks.set_limit(memory_bytes);
+        let log_bytes = memory_bytes.saturating_sub(self.index.bytes() + self.policy.ghost.bytes());
+        self.segments_max.store(log_bytes as usize / self.arena.segments.segment_bytes, Relaxed);
         true
+    }
+
+    /// True if there are so few segments that idle handles may hold all of them open.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.segments_max.load(Relaxed) < SEGMENTS_PER_HANDLE * self.counters.len()
+    }
+
+    /// Segments that a handle keeps open, one for each write stream. On average they are half empty.
+    pub(crate) fn open_max(&self) -> usize {
+        (self.segments_max.load(Relaxed) / self.counters.len() / OPEN_PART).max(2)
     }
 
     /// The current limit.

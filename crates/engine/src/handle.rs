@@ -77,7 +77,7 @@ impl Handle {
     /// True if the handle keeps segments that others may need, because there are few for so many handles. Then call
     /// [`Handle::release`] before a time without guards.
     pub fn is_holding(&self) -> bool {
-        self.engine.is_crowded
+        self.engine.is_crowded()
             && (self.reclaimer.borrow().has_begun() || self.allocator.borrow().open_count() > 0)
     }
 
@@ -86,7 +86,7 @@ impl Handle {
         // Pinned, since a segment that another handle retires meanwhile must not be opened again while we look at it.
         let (handle, _pin) = self.pin_slot();
         let mut allocator = handle.allocator.borrow_mut();
-        if handle.engine.is_crowded && allocator.open_count() > 0 {
+        if handle.engine.is_crowded() && allocator.open_count() > 0 {
             handle.engine.parked.put(allocator.take_open());
         }
         drop(allocator);

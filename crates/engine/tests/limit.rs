@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::thread;
 
 use fastrand::Rng;
 use larder_engine::{Config, Engine, Guard, Handle, LargePages, Now, Reservation, Store, Stored};
@@ -186,6 +187,62 @@ fn large_items_alone_are_maintained() {
     });
     background.maintain(NOW, 4096);
     assert_eq!(cache.engine.segment_report().pieces.len(), 1);
+}
+
+/// Segments keep the size that the first limit gave them, so there are few under a much lower one.
+#[test]
+fn handles_share_the_few_segments_of_a_much_lower_limit() {
+    let engine = Engine::new(Config {
+        memory_bytes: 512 * MIB,
+        item_bytes_max: 1 << 20,
+        evict: true,
+        handles_max: 4,
+        index_power: None,
+        large_pages: LargePages::Never,
+        hash_key: [1, 2],
+    })
+    .unwrap();
+    assert!(engine.set_memory_limit(16 * MIB));
+    let store = |seed| {
+        let mut handle = engine.handle().unwrap();
+        let mut random = Rng::with_seed(seed);
+        for _ in 0..1000 {
+            for _ in 0..50 {
+                let key = random.u32(..600_000).to_be_bytes();
+                let store = Store::set(&key, &[7; 1000]);
+                loop {
+                    let guard = handle.pin(NOW);
+                    match guard.store(guard.prepare(&key), &store) {
+                        Stored::Stored { .. } => break,
+                        Stored::TryAgain => {}
+                        refused => return Err(refused),
+                    }
+                    drop(guard);
+                    if handle.is_holding() {
+                        handle.release();
+                    }
+                    thread::yield_now();
+                }
+            }
+            if handle.is_holding() {
+                handle.release();
+            }
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let handles: Vec<_> = (0..4)
+            .map(|seed| {
+                scope.spawn({
+                    let store = &store;
+                    move || store(seed)
+                })
+            })
+            .collect();
+        for handle in handles {
+            assert_eq!(handle.join().unwrap(), Ok(()));
+        }
+    });
 }
 
 #[test]

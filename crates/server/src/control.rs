@@ -38,6 +38,7 @@ pub fn run(
     let mut maintained_secs = 0;
     let mut crawl = Crawl::default();
     let mut watchers = Watchers::new(shared);
+    let mut limit_bytes = shared.engine.memory_limit();
     loop {
         let mut watched =
             vec![PollFd::new(signals, PollFlags::IN), PollFd::new(shared.control_wake(), PollFlags::IN)];
@@ -57,6 +58,11 @@ pub fn run(
         drop(watched);
         supervisor.live();
         watchers.serve(shared, pool);
+        // Under a lower limit, others may need the segments that idle workers hold.
+        if limit_bytes != shared.engine.memory_limit() {
+            limit_bytes = shared.engine.memory_limit();
+            pool.wake_all();
+        }
         while let Some(asked) = signals.next() {
             match asked {
                 Asked::Stop(signal) => return Ok(stopping(Stop::Now, signal, supervisor)),

@@ -3,8 +3,8 @@
 
 /// From now on all threads share one heap, so that memory freed by one thread can be used by all. The GNU C library
 /// otherwise lets each thread take 64 MiB of address space for itself (mallopt(3), `M_ARENA_MAX`): where that is
-/// limited, another thread's allocation fails. Call before threads are started: those that have a heap keep it. False: this
-/// allocator has no such setting.
+/// limited, another thread's allocation fails. Call before threads are started: those that have a heap keep it.
+/// False: this allocator has no such setting.
 pub fn share_heap() -> bool {
     #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
     {

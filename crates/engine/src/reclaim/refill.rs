@@ -65,7 +65,7 @@ impl Reclaimer {
         let segment = segments.get(id);
         let filled_bytes = segment.usage.filled_bytes() as usize;
         engine.evict
-            && !engine.is_crowded
+            && !engine.is_crowded()
             && self.pending_refill.is_none()
             && self.busiest == Some(engine.policy.streams.of_segment(segment))
             && [0, GROUPS - 1].contains(&usize::from(segment.group.load(Relaxed)))

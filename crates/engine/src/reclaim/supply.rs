@@ -135,7 +135,7 @@ impl Guard<'_> {
     ) -> Option<Allocation> {
         let engine = self.engine();
         let (arena, stream) = (&engine.arena, request.stream);
-        if engine.is_crowded
+        if engine.is_crowded()
             && allocator.open_count() == 0
             && let Some(open) = engine.parked.take()
         {
@@ -151,7 +151,7 @@ impl Guard<'_> {
         // Without eviction and with low memory, room in another stream's open segment must not be wasted: streams share
         // segments.
         let is_sharing = !engine.evict && engine.is_under(Pressure::Low);
-        if allocator.open_count() < engine.open_max && !is_sharing
+        if allocator.open_count() < engine.open_max() && !is_sharing
             || !allocator.has_room_beside(&request, flush_mark)
         {
             let terms = OpenTerms {
@@ -268,9 +268,10 @@ impl Guard<'_> {
         if has_begun || self.engine().arena.has_limbo() || self.engine().seal_parked() {
             return Err(WriteError::TryAgain);
         }
-        // Other handles hold all segments, and will park them.
+        // Other handles hold all segments, and will park them. (There are none under a limit below what the index takes.)
         if self.engine().evict
-            && self.engine().is_crowded
+            && self.engine().is_crowded()
+            && self.engine().arena.segments.capacity_bytes.load(Relaxed) > 0
             && bytes <= self.engine().arena.segments.segment_bytes
         {
             return Err(WriteError::TryAgain);

@@ -33,6 +33,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             Admin::MemoryLimit(megabytes) => {
                 let is_changed = self.cx.shared.engine.set_memory_limit(u64::from(megabytes) << 20);
                 if is_changed {
+                    self.cx.shared.wake_control();
                     tracing::info!(megabytes, "memory limit changed");
                     Ok(())
                 } else {
