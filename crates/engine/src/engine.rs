@@ -252,9 +252,9 @@ impl Engine {
     }
 
     /// Changes [`Config::memory_bytes`] while the cache is in use. Under a lower limit, stores and background steps
-    /// evict and give memory back; without eviction nothing can be stored until enough is deleted. Idle handles may hold
-    /// segments that others need now: look at [`Handle::is_holding`] again. False: the limit
-    /// exceeds [`Engine::memory_limit_max`], and nothing has changed.
+    /// evict and give memory back; without eviction nothing can be stored until enough is deleted. Idle handles may
+    /// hold segments that others need now: look at [`Handle::is_holding`] again. False: the limit exceeds
+    /// [`Engine::memory_limit_max`], and nothing has changed.
     pub fn set_memory_limit(&self, memory_bytes: u64) -> bool {
         if memory_bytes > self.memory_limit_max() {
             return false;

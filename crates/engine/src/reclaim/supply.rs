@@ -268,7 +268,7 @@ impl Guard<'_> {
         if has_begun || self.engine().arena.has_limbo() || self.engine().seal_parked() {
             return Err(WriteError::TryAgain);
         }
-        // Other handles hold all segments, and will park them. (There are none under a limit below what the index takes.)
+        // Other handles hold all segments, and will park them, unless the index alone takes more than the limit.
         if self.engine().evict
             && self.engine().is_crowded()
             && self.engine().arena.segments.capacity_bytes.load(Relaxed) > 0
