@@ -570,6 +570,16 @@ fn without_u_there_is_no_udp() {
     assert_eq!(server.udp_address(), None);
 }
 
+/// With a worker's wake-up these are more than a ring takes with one system call.
+#[test]
+fn a_worker_serves_many_addresses() {
+    let others: Vec<_> = (2..=64).map(|host| format!("127.0.0.{host}")).collect();
+    let server = start(&larderd(), &["-t", "1", "-l", &others.join(",")]);
+    assert_eq!(server.addresses().len(), 64);
+    assert_eq!(Client::of(&server).text(b"mn\r\n"), "MN\r\n");
+    assert!(Stats::of(server.address()).is_ok());
+}
+
 /// A datagram of a few bytes a command may name a large value thousands of times.
 #[test]
 fn a_datagram_may_copy_only_so_much() {

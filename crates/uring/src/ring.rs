@@ -75,7 +75,7 @@ impl Ring {
         })
     }
 
-    /// Makes the ring the calling thread's. Until then operations can be armed, and nothing is submitted.
+    /// Makes the ring the calling thread's. Call it before anything else.
     pub fn enable(&mut self) -> io::Result<()> {
         self.uring.submitter().register_enable_rings()?;
         self.is_enabled = true;
@@ -109,7 +109,7 @@ impl Ring {
         self.make_room(1)?;
         self.push(&opcode::AsyncCancel::new(operation.word()).build().user_data(IGNORED));
         // Whatever is queued for this descriptor has to be submitted while its number means this socket.
-        if self.is_enabled { self.make_room(SUBMISSIONS) } else { Ok(()) }
+        self.make_room(SUBMISSIONS)
     }
 
     /// Submits what was armed, and waits until an operation completes, the time is up (`None`: never), or a signal

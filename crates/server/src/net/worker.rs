@@ -74,19 +74,15 @@ struct Member {
 }
 
 impl Worker {
-    /// The pool's worker number `index`, with UDP sockets and a poller of its own. Errors: of the poller.
+    /// The pool's worker number `index`, with UDP sockets and a poller of its own.
     pub fn new(
         index: usize,
         shared: Arc<Shared>,
         pool: Arc<WorkerPool>,
         udp_sockets: Vec<udp::Socket>,
-        mut poller: Poller,
-    ) -> io::Result<Self> {
-        poller.add(pool.wake(index), Token::Wake)?;
-        for (number, socket) in udp_sockets.iter().enumerate() {
-            poller.add(socket, Token::UdpSocket(number))?;
-        }
-        let mut worker = Self {
+        poller: Poller,
+    ) -> Self {
+        Self {
             counters: Arc::clone(&shared.counters[index]),
             index,
             shared,
@@ -99,9 +95,7 @@ impl Worker {
             udp_sockets,
             is_listening: false,
             swept_secs: 0,
-        };
-        worker.listen()?;
-        Ok(worker)
+        }
     }
 
     /// Serves until the pool is stopped. Errors: of the poller.
@@ -114,8 +108,13 @@ impl Worker {
         let mut output = Vec::with_capacity(2 * OUTPUT_BYTES_MAX);
         let mut tls = tls::Buffers::new(self.shared.tls.is_some());
         let mut events = Events::new();
-        let mut udp = udp::UdpEndpoint::open(mem::take(&mut self.udp_sockets), &self.shared.settings)?;
         self.poller.enable()?;
+        self.poller.add(self.pool.wake(self.index), Token::Wake)?;
+        for (number, socket) in self.udp_sockets.iter().enumerate() {
+            self.poller.add(socket, Token::UdpSocket(number))?;
+        }
+        self.listen()?;
+        let mut udp = udp::UdpEndpoint::open(mem::take(&mut self.udp_sockets), &self.shared.settings)?;
         let (shared, counters) = (Arc::clone(&self.shared), Arc::clone(&self.counters));
         while !self.pool.is_stopping() {
             if handle.is_holding() {
