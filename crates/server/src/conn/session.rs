@@ -377,8 +377,8 @@ impl Session {
             }
             Arrived::Whole => (arrival.execute(executor), State::Command),
         };
-        if done == Done::TryAgain {
-            return Some(Next::Wait(Waiting::Memory));
+        if let Done::Wait(waiting) = done {
+            return Some(Next::Wait(waiting));
         }
         self.state = state;
         progress.requests += 1;

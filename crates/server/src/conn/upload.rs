@@ -169,7 +169,7 @@ impl Arrival {
             Some(value) => executor.execute(&request, None, value),
             None => executor.answer(&request.form, &Reply::Error(Error::BadChunk)),
         };
-        if done != Done::TryAgain {
+        if !matches!(done, Done::Wait(_)) {
             executor.cx.recorder.answered(&request.command);
         }
         done
