@@ -597,6 +597,20 @@ fn a_datagram_may_copy_only_so_much() {
     assert_eq!(client.text(b"append a 0 0 1\r\nx\r\nmn\r\n"), "STORED\r\nMN\r\n");
 }
 
+/// As a connection does after so many bytes of replies.
+#[test]
+fn a_socket_yields_after_large_replies() {
+    let server = start(&larderd(), &["-t", "1", "-R", "1000"]);
+    let client = Client::of(&server);
+    store(&server, "a", &[b'x'; 100_000]);
+    let stat = |name: &str| Stats::of(server.address()).and_then(|stats| stats.get(name)).expect("a line");
+    let before = stat("conn_yields");
+    client.send(1, "get a\r\n".repeat(20).as_bytes());
+    eventually(|| stat("get_hits") == 20);
+    // Three of them exceed 256 KiB.
+    assert_eq!(stat("conn_yields") - before, 6);
+}
+
 /// As a connection does after so many requests (`-R`), or so many bytes that were copied.
 #[test]
 fn a_socket_yields_within_a_datagram_and_between_datagrams() {
