@@ -370,7 +370,7 @@ impl Worker {
     /// not wake us meanwhile. False if the connection had to be closed.
     fn park(&mut self, fd: usize) -> bool {
         let Some(socket) = self.connections.get_mut(fd).and_then(Option::as_deref_mut) else { return false };
-        if self.poller.suspend(&*socket).is_err() {
+        if self.poller.delete(&*socket).is_err() {
             self.close(fd, CloseReason::Error);
             return false;
         }
@@ -410,7 +410,8 @@ impl Worker {
     /// Hands a connection that watches over to the control thread.
     fn hand_over(&mut self, fd: usize, streams: Streams) {
         let Some(connection) = self.connections.get_mut(fd).and_then(Option::take) else { return };
-        self.poller.dismiss(&*connection);
+        // What the kernel does not watch needs no forgetting.
+        let _ = self.poller.delete(&*connection);
         self.shared.log.join(connection.into_watcher(streams), &self.shared.observers);
         self.shared.wake_control();
         self.pool.release(self.index);
