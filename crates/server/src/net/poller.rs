@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-pub(crate) use larder_uring::Send;
+pub(crate) use larder_uring::SocketSend;
 
 use self::epoll::Epoll;
 use self::uring::Uring;
@@ -154,7 +154,7 @@ impl Poller {
     }
 
     /// Sends to each socket what it takes at once. Errors: nothing was sent.
-    pub(crate) fn send_all(&mut self, sends: &mut [Send<'_>]) -> io::Result<()> {
+    pub(crate) fn send_all(&mut self, sends: &mut [SocketSend<'_>]) -> io::Result<()> {
         match &mut self.0 {
             Kind::Epoll(_) => Err(io::ErrorKind::Unsupported.into()),
             Kind::Uring(uring) => uring.send_all(sends),

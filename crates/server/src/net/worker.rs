@@ -23,7 +23,7 @@ use crate::clock::Moment;
 use crate::conn::output::OUTPUT_BYTES_MAX;
 use crate::conn::session::{CloseReason, Next, Prefetched};
 use crate::conn::waiter::{TURNS_PER_ROUND, Turns, Waiting};
-use crate::net::poller::{Events, Interest, Poller, Send, Token};
+use crate::net::poller::{Events, Interest, Poller, SocketSend, Token};
 use crate::net::socket::{ClientSocket, ROOM_BYTES_MIN, SCRATCH_BYTES, WorkerContext};
 use crate::net::tls;
 use crate::net::udp;
@@ -304,17 +304,17 @@ impl Worker {
         members: &[Member],
         cx: &WorkerContext<'_>,
     ) -> ArrayVec<io::Result<usize>, MEMBERS_MAX> {
-        let mut sends = ArrayVec::<Send<'_>, MEMBERS_MAX>::new();
+        let mut sends = ArrayVec::<SocketSend<'_>, MEMBERS_MAX>::new();
         for Member { fd, replies, .. } in members {
             let socket = self.connections[*fd].as_deref().filter(|socket| socket.is_plain());
             if let Some(socket) = socket.filter(|_| !replies.is_empty()) {
-                sends.push(Send::new(socket.as_fd(), &cx.output[replies.clone()]));
+                sends.push(SocketSend::new(socket.as_fd(), &cx.output[replies.clone()]));
             }
         }
         if sends.len() < 2 || self.poller.send_all(&mut sends).is_err() {
             return ArrayVec::new();
         }
-        sends.iter().map(Send::sent_bytes).collect()
+        sends.iter().map(SocketSend::sent_bytes).collect()
     }
 
     /// Does what a connection wants next.
