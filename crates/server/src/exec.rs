@@ -203,7 +203,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         }
     }
 
-    /// Takes a turn of the round, which a connection has once. False: nobody has another in this round.
+    /// Takes one of the round's turns. False: none is left.
     pub(crate) fn take_turn(&mut self) -> bool {
         self.has_had_its_turn = self.cx.turns.take();
         self.has_had_its_turn

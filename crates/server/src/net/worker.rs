@@ -45,7 +45,7 @@ pub struct Worker {
     /// Descriptors of connections that continue without waiting for their socket.
     ready: VecDeque<usize>,
     /// Descriptors of connections that wait for a turn ([`Waiting::Turn`]), the longest first.
-    in_line: VecDeque<usize>,
+    turn_queue: VecDeque<usize>,
     /// The moments for which parked connections wait, with their descriptors.
     deadlines: BinaryHeap<Reverse<(Instant, usize)>>,
     /// Until they are opened on the worker's own thread.
@@ -90,7 +90,7 @@ impl Worker {
             poller,
             connections: Vec::new(),
             ready: VecDeque::new(),
-            in_line: VecDeque::new(),
+            turn_queue: VecDeque::new(),
             deadlines: BinaryHeap::new(),
             udp_sockets,
             is_listening: false,
@@ -140,9 +140,9 @@ impl Worker {
             let mut round = Round::default();
             // Connections that queued before this round; those that this round adds wait for the next.
             let queued = self.ready.len();
-            // Before new arrivals, or those would take all turns. The others stay in line.
-            for _ in 0..self.in_line.len().min(TURNS_PER_ROUND as usize) {
-                if let Some(fd) = self.in_line.pop_front() {
+            // Before new arrivals, or those would take all turns. The others stay queued.
+            for _ in 0..self.turn_queue.len().min(TURNS_PER_ROUND as usize) {
+                if let Some(fd) = self.turn_queue.pop_front() {
                     self.on_readable(fd, cx, scratch, &mut round, true);
                 }
             }
@@ -176,7 +176,7 @@ impl Worker {
 
     /// How long the poller may wait. `None`: until a socket is ready.
     fn timeout(&self) -> Option<Duration> {
-        if !self.ready.is_empty() || !self.in_line.is_empty() {
+        if !self.ready.is_empty() || !self.turn_queue.is_empty() {
             return Some(Duration::ZERO);
         }
         let ticks = self.shared.settings.idle_timeout_secs > 0 || !self.is_listening;
@@ -323,7 +323,7 @@ impl Worker {
             Next::Read => self.watch(fd, Interest::Readable),
             Next::Send => self.watch(fd, Interest::Writable),
             Next::Wait(Waiting::Yield) => self.queue(fd),
-            Next::Wait(Waiting::Turn) => self.stand_in_line(fd),
+            Next::Wait(Waiting::Turn) => self.queue_for_turn(fd),
             Next::Wait(Waiting::Memory) => {
                 yield_core();
                 self.queue(fd);
@@ -352,18 +352,23 @@ impl Worker {
 
     /// Queues a connection for the next round.
     fn queue(&mut self, fd: usize) {
-        if let Some(socket) = self.connections.get_mut(fd).and_then(Option::as_deref_mut) {
-            socket.is_queued = true;
+        if self.mark_queued(fd) {
             self.ready.push_back(fd);
         }
     }
 
     /// Queues a connection until a round has a turn for it.
-    fn stand_in_line(&mut self, fd: usize) {
-        if let Some(socket) = self.connections.get_mut(fd).and_then(Option::as_deref_mut) {
-            socket.is_queued = true;
-            self.in_line.push_back(fd);
+    fn queue_for_turn(&mut self, fd: usize) {
+        if self.mark_queued(fd) {
+            self.turn_queue.push_back(fd);
         }
+    }
+
+    /// Notes that a connection is in one of the queues. False if there is none.
+    fn mark_queued(&mut self, fd: usize) -> bool {
+        let Some(socket) = self.connections.get_mut(fd).and_then(Option::as_deref_mut) else { return false };
+        socket.is_queued = true;
+        true
     }
 
     /// Parks a connection that waits for something other than its socket: the socket may have more to read, and must
