@@ -18,7 +18,7 @@ use larder_protocol::{Error, Form, KeyBuffer, Reply, Request};
 use crate::MEMCACHED_VERSION;
 use crate::conn::client::Client;
 use crate::conn::output::{COPIED_BYTES_MAX, OUTPUT_BYTES_MAX, Output};
-use crate::conn::waiter::Turns;
+use crate::conn::waiter::{Turns, Waiting};
 use crate::exec::dump::Dump;
 use crate::observe::counters::Counters;
 use crate::observe::measure::Recorder;
@@ -59,7 +59,7 @@ pub struct Executor<'e, 'c, 'h, 't> {
     pub out: &'e mut Output<'t>,
     /// Room for a key that is decoded from base64.
     pub key_buffer: KeyBuffer,
-    /// The request has waited for memory long enough: `TryAgain` now means out of memory.
+    /// The request has waited for memory long enough: the engine's `TryAgain` now means out of memory.
     pub deadline_passed: bool,
     /// A long reply that was begun: see [`Done::Begun`].
     pub dump: Option<Box<Dump>>,
@@ -71,7 +71,7 @@ pub struct Executor<'e, 'c, 'h, 't> {
 pub enum Value<'v> {
     /// The whole value. Empty for commands that have none.
     Whole(&'v [u8]),
-    /// In the cache already, but not linked yet. Taken unless the result is [`Done::TryAgain`].
+    /// In the cache already, but not linked yet. Taken unless the result is [`Done::Wait`].
     Uploaded(&'v mut Option<Upload>),
 }
 
@@ -87,10 +87,8 @@ pub enum Done {
     Watch(Streams),
     /// As Answered, with an error that ends a list of keys.
     Failed,
-    /// Nothing happened: execute it again under a new guard.
-    TryAgain,
-    /// Nothing happened: execute it again in a round that has room for it.
-    NoTurn,
+    /// Nothing happened: execute it again after this wait, under a new guard.
+    Wait(Waiting),
     /// As Answered, and the connection is to be closed once the output is sent.
     Close(CloseReason),
 }
@@ -205,7 +203,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         }
     }
 
-    /// Takes a turn of the round, which a connection has once. False: nobody has another in this round.
+    /// Takes one of the round's turns. False: none is left.
     pub(crate) fn take_turn(&mut self) -> bool {
         self.has_had_its_turn = self.cx.turns.take();
         self.has_had_its_turn
@@ -249,3 +247,5 @@ fn ttl_secs(expiry: Expiry, now_secs: u32) -> Option<u32> {
 
 /// The highest verbosity.
 const VERBOSITY_MAX: u32 = 2;
+/// Each request returns one, in two registers.
+const _: () = assert!(size_of::<Done>() <= 16);

@@ -172,7 +172,7 @@ fn work(
     let pool = Arc::new(WorkerPool::new(threads, listeners)?);
     let mut workers = Vec::new();
     for (index, (udp_sockets, poller)) in udp.into_iter().zip(pollers).enumerate() {
-        let worker = Worker::new(index, Arc::clone(&shared), Arc::clone(&pool), udp_sockets, poller)?;
+        let worker = Worker::new(index, Arc::clone(&shared), Arc::clone(&pool), udp_sockets, poller);
         let thread = std::thread::Builder::new().name(format!("larder-{index}"));
         workers.push(thread.spawn(move || {
             // Without one of its workers the server would leave clients hanging.

@@ -52,7 +52,7 @@ impl Client {
         }
     }
 
-    /// Stores all values, some without waiting for the reply of each.
+    /// Stores all values, 50 requests at a time.
     fn fill(&mut self) {
         for (name, count, value_bytes) in VALUES {
             let mut requests = Vec::new();

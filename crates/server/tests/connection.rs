@@ -3,7 +3,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::io::IoSlice;
+use std::fs;
+use std::io::{IoSlice, Write as _};
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
@@ -18,13 +19,16 @@ use larder_server::conn::connection::Connection;
 use larder_server::conn::output::{Output, Pieces};
 use larder_server::conn::session::{CloseReason, Context, Next, Session, Window};
 use larder_server::conn::waiter::{Turns, Waiting};
+use larder_server::net::tls::{Tls, TlsSettings};
 use larder_server::observe::measure::Recorder;
 use larder_server::shared::Shared;
 use larder_server::startup::settings::Settings;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 
 /// A server without sockets.
 struct Server {
-    shared: Shared,
+    shared: Arc<Shared>,
     engine: Arc<Engine>,
     handle: Handle,
     recorder: Recorder,
@@ -51,8 +55,9 @@ impl Server {
         })
         .unwrap();
         let authenticator = Authenticator::new(&settings).unwrap();
+        let tls = Tls::load(&settings.tls).unwrap();
         let shared = Shared::new(Arc::clone(&engine), settings, Clock::start()).unwrap();
-        let shared = shared.with_authenticator(authenticator);
+        let shared = Arc::new(shared.with_authenticator(authenticator).with_tls(tls));
         let (handle, recorder) = (engine.handle().unwrap(), shared.recorder(0));
         Self { shared, engine, handle, recorder, client: Client::of_datagrams(), turns: Turns::new(u32::MAX) }
     }
@@ -286,4 +291,41 @@ fn a_login_waits_until_it_may_be_checked() {
     thread::sleep(when.saturating_duration_since(Instant::now()));
     server.execute(&mut peers[1], b"", 20, usize::MAX);
     assert_eq!((peers[1].connection.next(), &peers[1].sent[..]), (Next::Read, &b"STORED\r\nMN\r\n"[..]));
+}
+
+/// A worker does not spin while another thread reads files.
+#[test]
+fn certificates_that_are_being_read_are_waited_for() {
+    let folder = Folder::create();
+    let identity = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let chain_file = folder.write("chain.pem", identity.cert.pem());
+    let key_file = folder.write("key.pem", identity.signing_key.serialize_pem());
+    let tls = TlsSettings {
+        is_enabled: true,
+        chain_file: Some(chain_file.clone()),
+        key_file: Some(key_file),
+        ..TlsSettings::default()
+    };
+    let mut server = Server::new(Settings { tls, ..small() });
+    // A read of it lasts until somebody has written it.
+    fs::remove_file(&chain_file).unwrap();
+    mkfifo(&chain_file, Mode::S_IRWXU).unwrap();
+    let shared = Arc::clone(&server.shared);
+    let reader = thread::spawn(move || shared.tls.as_ref().map(Tls::reload));
+    let mut writer = fs::File::options().write(true).open(&chain_file).unwrap();
+
+    let mut peer = Peer::new();
+    for received in [&b"mn\r\nrefresh_certs\r\n"[..], b""] {
+        let begin = Instant::now();
+        server.execute(&mut peer, received, 20, usize::MAX);
+        let next = peer.connection.next();
+        assert!(matches!(next, Next::Wait(Waiting::Until(when)) if when > begin), "{next:?}");
+        assert_eq!(peer.sent, b"MN\r\n");
+    }
+    folder.write("chain.pem", identity.cert.pem());
+    writer.write_all(identity.cert.pem().as_bytes()).unwrap();
+    drop(writer);
+    assert!(reader.join().unwrap().is_some_and(|read| read.is_ok()));
+    server.execute(&mut peer, b"", 20, usize::MAX);
+    assert_eq!(peer.sent, b"MN\r\nOK\r\n");
 }

@@ -97,8 +97,8 @@ fn clients_that_take_all_memory_are_refused() {
     eventually(|| serves(&server));
 }
 
-/// A heap of a thread's own (glibc: 64 MiB of addresses, at a multiple of that) holds addresses that other threads die
-/// for.
+/// A heap of a thread's own (glibc: 64 MiB of addresses, at a multiple of that) holds address space that other
+/// threads lack.
 #[cfg(target_env = "gnu")]
 #[test]
 fn threads_share_one_heap() {

@@ -570,6 +570,16 @@ fn without_u_there_is_no_udp() {
     assert_eq!(server.udp_address(), None);
 }
 
+/// With a worker's wake-up these are more than a ring takes with one system call.
+#[test]
+fn a_worker_serves_many_addresses() {
+    let others: Vec<_> = (2..=64).map(|host| format!("127.0.0.{host}")).collect();
+    let server = start(&larderd(), &["-t", "1", "-l", &others.join(",")]);
+    assert_eq!(server.addresses().len(), 64);
+    assert_eq!(Client::of(&server).text(b"mn\r\n"), "MN\r\n");
+    assert!(Stats::of(server.address()).is_ok());
+}
+
 /// A datagram of a few bytes a command may name a large value thousands of times.
 #[test]
 fn a_datagram_may_copy_only_so_much() {
@@ -585,6 +595,20 @@ fn a_datagram_may_copy_only_so_much() {
     assert_eq!(stats.get("udp_dropped").expect("a line"), 1);
     // The next datagram has a budget of its own.
     assert_eq!(client.text(b"append a 0 0 1\r\nx\r\nmn\r\n"), "STORED\r\nMN\r\n");
+}
+
+/// As a connection does after so many bytes of replies.
+#[test]
+fn a_socket_yields_after_large_replies() {
+    let server = start(&larderd(), &["-t", "1", "-R", "1000"]);
+    let client = Client::of(&server);
+    store(&server, "a", &[b'x'; 100_000]);
+    let stat = |name: &str| Stats::of(server.address()).and_then(|stats| stats.get(name)).expect("a line");
+    let before = stat("conn_yields");
+    client.send(1, "get a\r\n".repeat(20).as_bytes());
+    eventually(|| stat("get_hits") == 20);
+    // Three of them exceed 256 KiB.
+    assert_eq!(stat("conn_yields") - before, 6);
 }
 
 /// As a connection does after so many requests (`-R`), or so many bytes that were copied.

@@ -1,10 +1,10 @@
 //! A ring of Linux's io_uring for one thread that serves sockets, with a safe boundary.
 //!
 //! What a ring does for its thread:
-//! - [`Ring::poll`] arms one operation on a descriptor, and tells once when it is ready. To arm it again costs no
+//! - [`Ring::poll`] arms one operation on a descriptor and reports once when it is ready. To arm it again costs no
 //!   system call, since it is submitted with the next wait. [`Ring::watch`] is a poll that the ring itself arms again.
-//! - [`Ring::wait`] submits what was armed and waits; [`Ring::take_ready`] tells what that wait has found.
-//! - [`Ring::cancel`] ends an operation. Whoever gets the same descriptor next never hears of it.
+//! - [`Ring::wait`] submits what was armed and waits; [`Ring::take_ready`] reports what that wait has found.
+//! - [`Ring::cancel`] ends an operation. Its completion is not reported for a later socket with the same number.
 //! - [`Ring::send_all`] sends to many sockets with one system call.
 //!
 //! Nothing is held of a descriptor: an operation is submitted with the number that the descriptor had. Call
@@ -20,4 +20,4 @@
 mod ring;
 mod slots;
 
-pub use ring::{Exclusive, Readiness, Ring, Send};
+pub use ring::{Exclusive, Readiness, Ring, SocketSend};

@@ -19,9 +19,9 @@ use crate::slots::{Kind, Operation, Slots, State};
 pub struct Ring {
     uring: IoUring,
     slots: Slots,
-    /// Operations that have completed, and of which [`Ring::take_ready`] has not told. Has room for all in flight.
+    /// Completed operations that [`Ring::take_ready`] has not returned yet. Has room for all in flight.
     completed: VecDeque<Operation>,
-    /// Of how many of them [`Ring::take_ready`] tells before the next wait.
+    /// How many of them [`Ring::take_ready`] returns before the next wait.
     due: usize,
     /// Descriptors whose watches have completed, to be armed again. Few: a thread watches some listeners and the like.
     resting: Vec<u32>,
@@ -40,10 +40,9 @@ pub enum Readiness {
 }
 
 /// Whether other rings that watch the same socket are woken as well.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exclusive {
     /// All of them.
-    #[default]
     No,
     /// One is enough.
     Yes,
@@ -51,7 +50,7 @@ pub enum Exclusive {
 
 /// One member of [`Ring::send_all`].
 #[derive(Debug)]
-pub struct Send<'s> {
+pub struct SocketSend<'s> {
     fd: BorrowedFd<'s>,
     bytes: &'s [u8],
     result: Option<i32>,
@@ -75,7 +74,7 @@ impl Ring {
         })
     }
 
-    /// Makes the ring the calling thread's. Until then operations can be armed, and nothing is submitted.
+    /// Makes the ring the calling thread's. Call it before anything else.
     pub fn enable(&mut self) -> io::Result<()> {
         self.uring.submitter().register_enable_rings()?;
         self.is_enabled = true;
@@ -88,32 +87,33 @@ impl Ring {
             Readiness::Readable => POLL_IN,
             Readiness::Writable => POLL_OUT,
         };
-        self.arm(fd.as_fd(), Kind::Poll, tag, |fd| opcode::PollAdd::new(fd, events).build())
+        self.cancel(&fd)?;
+        self.arm(number(fd.as_fd()), Kind::Poll, tag, events)
     }
 
-    /// Watches a descriptor until [`Ring::cancel`], and tells at every wait while it can be read or accepted from.
+    /// Watches a descriptor until [`Ring::cancel`], and reports at every wait while it can be read or accepted from.
     pub fn watch(&mut self, fd: impl AsFd, tag: u64, exclusive: Exclusive) -> io::Result<()> {
         self.cancel(&fd)?;
         self.arm_watch(number(fd.as_fd()), tag, exclusive)
     }
 
-    /// True while an operation is armed on a descriptor, or has completed and [`Ring::take_ready`] has not told.
+    /// True while an operation is armed on a descriptor, or has completed and was not reported yet.
     pub fn is_armed(&self, fd: impl AsFd) -> bool {
         self.slots.state(number(fd.as_fd())) != State::Idle
     }
 
     /// Cancels the operation of a descriptor, if there is one. Once this returns, none is submitted with its number,
-    /// and [`Ring::take_ready`] tells nothing of it. The kernel lets go of the socket with the next wait.
+    /// and [`Ring::take_ready`] reports none. The kernel lets go of the socket with the next wait.
     pub fn cancel(&mut self, fd: impl AsFd) -> io::Result<()> {
         let Some(operation) = self.slots.cancel(number(fd.as_fd())) else { return Ok(()) };
         self.make_room(1)?;
         self.push(&opcode::AsyncCancel::new(operation.word()).build().user_data(IGNORED));
         // Whatever is queued for this descriptor has to be submitted while its number means this socket.
-        if self.is_enabled { self.make_room(SUBMISSIONS) } else { Ok(()) }
+        self.make_room(SUBMISSIONS)
     }
 
     /// Submits what was armed, and waits until an operation completes, the time is up (`None`: never), or a signal
-    /// arrives. Call [`Ring::take_ready`] until it tells nothing.
+    /// arrives. Call [`Ring::take_ready`] until it reports nothing.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         while let Some(fd) = self.resting.last().copied() {
             if let Some((tag, exclusive)) = self.slots.resting(fd) {
@@ -128,7 +128,8 @@ impl Ring {
         Ok(())
     }
 
-    /// The tag of the next descriptor that was ready at the last wait, or may be: a read or write of it tells more.
+    /// The tag of the next descriptor that was ready at the last wait. Spurious reports are possible: read or write to
+    /// find out.
     pub fn take_ready(&mut self) -> Option<u64> {
         while self.due > 0 {
             self.due -= 1;
@@ -142,26 +143,20 @@ impl Ring {
         None
     }
 
-    /// Sends to each socket what it takes at once, and never waits for one. [`Send::sent_bytes`] says how much that
-    /// was. Errors: nothing was sent.
-    pub fn send_all(&mut self, sends: &mut [Send<'_>]) -> io::Result<()> {
-        if !self.is_enabled {
+    /// Sends to each of at most 128 sockets what it takes at once, and never waits for one. [`SocketSend::sent_bytes`]
+    /// says how much that was. Errors: nothing was sent.
+    pub fn send_all(&mut self, sends: &mut [SocketSend<'_>]) -> io::Result<()> {
+        if !self.is_enabled || sends.len() > SUBMISSIONS {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        for (number, sends) in sends.chunks_mut(SUBMISSIONS).enumerate() {
-            match self.make_room(sends.len()) {
-                Ok(()) => self.send_chunk(sends),
-                Err(error) if number == 0 => return Err(error),
-                // Those that are left have no result, which is an error of theirs.
-                Err(_) => break,
-            }
-        }
+        self.make_room(sends.len())?;
+        self.send(sends);
         Ok(())
     }
 
-    /// Sends at most [`SUBMISSIONS`], for which there is room. It does not return before the last has completed, for so
-    /// long the kernel may read their bytes.
-    fn send_chunk(&mut self, sends: &mut [Send<'_>]) {
+    /// Sends where there is room for all. It does not return before the last has completed, for so long the kernel may
+    /// read their bytes.
+    fn send(&mut self, sends: &mut [SocketSend<'_>]) {
         for (index, send) in sends.iter_mut().enumerate() {
             send.result = None;
             let bytes = u32::try_from(send.bytes.len()).unwrap_or(u32::MAX);
@@ -177,7 +172,7 @@ impl Ring {
             pending -= reaped;
             tries = if reaped > 0 { 0 } else { tries + 1 };
             if pending > 0 && (entered.is_err() || tries > TRIES_MAX) {
-                // The kernel neither completes the sends nor gives them up: nobody could reuse their memory.
+                // The kernel neither completes the sends nor gives them up: their memory can never be reused.
                 std::process::abort();
             }
         }
@@ -185,34 +180,15 @@ impl Ring {
 
     fn arm_watch(&mut self, fd: u32, tag: u64, exclusive: Exclusive) -> io::Result<()> {
         let events = if exclusive == Exclusive::Yes { POLL_IN | EPOLL_EXCLUSIVE } else { POLL_IN };
-        self.arm_number(fd, Kind::Watch(exclusive), tag, |fd| opcode::PollAdd::new(fd, events).build())
-    }
-
-    fn arm(
-        &mut self,
-        fd: BorrowedFd<'_>,
-        kind: Kind,
-        tag: u64,
-        entry: impl FnOnce(Fd) -> Entry,
-    ) -> io::Result<()> {
-        if self.is_armed(fd) {
-            self.cancel(fd)?;
-        }
-        self.arm_number(number(fd), kind, tag, entry)
+        self.arm(fd, Kind::Watch(exclusive), tag, events)
     }
 
     /// Arms an operation on a descriptor that has none.
-    fn arm_number(
-        &mut self,
-        fd: u32,
-        kind: Kind,
-        tag: u64,
-        entry: impl FnOnce(Fd) -> Entry,
-    ) -> io::Result<()> {
+    fn arm(&mut self, fd: u32, kind: Kind, tag: u64, events: u32) -> io::Result<()> {
         self.completed.try_reserve(self.in_flight + 1)?;
         self.make_room(1)?;
         let operation = self.slots.arm(fd, kind, tag)?;
-        self.push(&entry(Fd(fd as RawFd)).user_data(operation.word()));
+        self.push(&opcode::PollAdd::new(Fd(fd as RawFd), events).build().user_data(operation.word()));
         self.in_flight += 1;
         Ok(())
     }
@@ -237,7 +213,7 @@ impl Ring {
     /// Queues an entry, for which there is room. It names no memory, or its caller keeps that until it has completed.
     fn push(&mut self, entry: &Entry) {
         // SAFETY: an entry of ours is a poll or a cancellation, which name no memory; or a send, whose bytes
-        // `send_chunk` borrows until it has completed.
+        // `send` borrows until it has completed.
         let pushed = unsafe { self.uring.submission().push(entry) };
         debug_assert!(pushed.is_ok(), "its caller has made room");
     }
@@ -254,8 +230,8 @@ impl Ring {
         // SAFETY: with `EXT_ARG` the argument is a `SubmitArgs`; it and its time live until the call returns.
         let entered = unsafe { self.uring.submitter().enter(submitted, wanted, flags.bits(), Some(&args)) };
         match entered.map_err(|error| (error.raw_os_error(), error)) {
-            // Time is up, or a signal has arrived, or the kernel has no memory or no room for completions: whoever
-            // called reaps, and calls again.
+            // Time is up, or a signal has arrived, or the kernel has no memory or no room for completions: the caller
+            // reaps, and calls again.
             Ok(_) | Err((Some(ETIME | EINTR | EAGAIN | EBUSY), _)) => Ok(()),
             Err((_, error)) => Err(error),
         }
@@ -267,7 +243,7 @@ impl Ring {
     }
 
     /// The same while these sends are in flight. Returns how many of them have completed.
-    fn reap_sends(&mut self, sends: &mut [Send<'_>]) -> usize {
+    fn reap_sends(&mut self, sends: &mut [SocketSend<'_>]) -> usize {
         let mut sent = 0;
         for entry in self.uring.completion() {
             let (word, result) = (entry.user_data(), entry.result());
@@ -284,7 +260,7 @@ impl Ring {
             self.in_flight -= 1;
             let operation = Operation::of_word(word);
             if self.slots.complete(operation) {
-                // There is room: `arm_number` has reserved it.
+                // There is room: `arm` has reserved it.
                 self.completed.push_back(operation);
             }
         }
@@ -292,7 +268,7 @@ impl Ring {
     }
 }
 
-impl<'s> Send<'s> {
+impl<'s> SocketSend<'s> {
     /// `bytes` for the socket `fd`.
     pub fn new(fd: BorrowedFd<'s>, bytes: &'s [u8]) -> Self {
         Self { fd, bytes, result: None }

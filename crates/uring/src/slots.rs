@@ -13,7 +13,7 @@ pub(crate) struct Slots(Vec<Slot>);
 /// The operation of a descriptor.
 #[derive(Clone, Copy, Default)]
 struct Slot {
-    /// What its owner calls it.
+    /// The caller's tag.
     tag: u64,
     /// At most [`GENERATION_MAX`].
     generation: u32,
@@ -29,7 +29,7 @@ pub(crate) enum State {
     Idle,
     /// The kernel has it, or will have it with the next submission.
     Armed,
-    /// It has completed, and its owner does not know yet.
+    /// It has completed, and was not reported yet.
     Completed,
     /// It is armed again with the next wait.
     Resting,
@@ -52,7 +52,7 @@ pub(crate) struct Operation {
 }
 
 impl Slots {
-    /// Notes that an operation is armed on `fd`, whose completion is told as `tag`. There must be none. Errors: no
+    /// Notes that an operation is armed on `fd`, whose completion is reported as `tag`. There must be none. Errors: no
     /// memory.
     pub(crate) fn arm(&mut self, fd: u32, kind: Kind, tag: u64) -> Result<Operation, TryReserveError> {
         let index = fd as usize;
@@ -67,7 +67,7 @@ impl Slots {
         Ok(Operation { fd, generation })
     }
 
-    /// Notes that an operation has completed. False if it is not the current one: its completion is nobody's.
+    /// Notes that an operation has completed. False if it is not the current one: its completion is stale.
     pub(crate) fn complete(&mut self, operation: Operation) -> bool {
         match self.current(operation) {
             Some(slot) if slot.state == State::Armed => {
@@ -78,14 +78,14 @@ impl Slots {
         }
     }
 
-    /// The tag of an operation that has completed, and of which its owner is told now. `None` if it was cancelled.
+    /// The tag of a completed operation, which is reported now. `None` if it was cancelled.
     pub(crate) fn deliver(&mut self, operation: Operation) -> Option<u64> {
         let slot = self.current(operation).filter(|slot| slot.state == State::Completed)?;
         slot.state = if let Kind::Watch(_) = slot.kind { State::Resting } else { State::Idle };
         Some(slot.tag)
     }
 
-    /// The tag of the watch of `fd`, and whom it wakes, if it is to be armed again.
+    /// The tag of the watch of `fd`, and its exclusivity, if it is to be armed again.
     pub(crate) fn resting(&self, fd: u32) -> Option<(u64, Exclusive)> {
         match self.0.get(fd as usize) {
             Some(Slot { state: State::Resting, kind: Kind::Watch(exclusive), tag, .. }) => {
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_completion_of_an_earlier_operation_is_nobodys() {
+    fn a_completion_of_an_earlier_operation_is_stale() {
         let mut slots = Slots::default();
         let first = slots.arm(7, Kind::Poll, 1).expect("memory");
         assert_eq!(slots.cancel(7), Some(first));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_completion_that_waits_to_be_told_can_be_cancelled() {
+    fn a_completion_that_was_not_reported_can_be_cancelled() {
         let mut slots = Slots::default();
         let operation = slots.arm(3, Kind::Poll, 9).expect("memory");
         assert!(slots.complete(operation));

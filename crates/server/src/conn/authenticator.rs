@@ -10,7 +10,7 @@ use std::time::Instant;
 use larder_auth::{Secret, Table};
 use larder_protocol::Dialect;
 
-use crate::conn::login_queue::{Applicant, LoginQueue};
+use crate::conn::login_queue::{LoginAttempt, LoginQueue};
 use crate::startup::bounded_file;
 use crate::startup::options::{EXIT_FAILURE, EXIT_OS_ERROR, EXIT_USAGE, Refusal};
 use crate::startup::random;
@@ -104,20 +104,20 @@ impl Authenticator {
     /// of a worker's time, and logins that need the check queue up ([`LoginQueue`]).
     pub(crate) fn check(
         &self,
-        applicant: &mut Applicant,
+        attempt: &mut LoginAttempt,
         origin: Option<IpAddr>,
         user: &[u8],
         password: &[u8],
     ) -> Result<bool, Instant> {
         let table = self.table();
         if let Some(is_right) = table.check(user, password) {
-            applicant.note(is_right);
+            attempt.note(is_right);
             return Ok(is_right);
         }
         let start = Instant::now();
-        applicant.begin(&self.queue, origin, start)?;
+        attempt.begin(&self.queue, origin, start)?;
         let is_right = table.check_dearly(user, password);
-        applicant.finish(&self.queue, is_right, start, start.elapsed());
+        attempt.finish(&self.queue, is_right, start, start.elapsed());
         Ok(is_right)
     }
 }
@@ -154,8 +154,8 @@ mod tests {
             table: RwLock::new(Arc::new(table)),
             queue: Arc::default(),
         };
-        let mut applicant = Applicant::default();
-        let mut check = |password| authenticator.check(&mut applicant, None, b"user", password);
+        let mut attempt = LoginAttempt::default();
+        let mut check = |password| authenticator.check(&mut attempt, None, b"user", password);
         assert_eq!(check(b"pen".as_slice()), Ok(false));
         let when = check(b"pencil").expect_err("it is too early");
         // At the moment that was named the caller is not sent away again.

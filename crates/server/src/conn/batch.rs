@@ -116,11 +116,8 @@ impl<R: Framed> Batch<R> {
                 (self.hashes[hashed - 1], hint)
             });
             let done = execute(executor, request, prepared);
-            if done == Done::TryAgain {
-                break Some(Next::Wait(Waiting::Memory));
-            }
-            if done == Done::NoTurn {
-                break Some(Next::Wait(Waiting::Turn));
+            if let Done::Wait(waiting) = done {
+                break Some(Next::Wait(waiting));
             }
             executed += 1;
             executor.deadline_passed = false;
@@ -129,7 +126,7 @@ impl<R: Framed> Batch<R> {
                 Done::Answered => break Some(Next::Wait(Waiting::Yield)),
                 Done::Close(reason) => break Some(Next::Close(reason)),
                 Done::Watch(streams) => break Some(Next::Watch(streams)),
-                Done::TryAgain | Done::NoTurn | Done::Begun | Done::Failed => break None,
+                Done::Wait(_) | Done::Begun | Done::Failed => break None,
             }
         };
         if let Some(last) = self.requests[..executed].last() {
@@ -199,7 +196,7 @@ pub(crate) fn serve_plain_sets(
         let (hash, hint) = prepared.unwrap_or_else(|| executor.prepared(set.key.written(), None));
         let store = Store::set(set.key, set.client_flags, set.exptime, set.value.len() as u32);
         let done = executor.set(store, hash, hint, set.value, &PLAIN);
-        if done != Done::TryAgain {
+        if !matches!(done, Done::Wait(_)) {
             executor.cx.recorder.key(set.key.written());
         }
         done
@@ -334,7 +331,7 @@ impl<'i> Batch<FramedRequest<'i>> {
         self.execute(executor, progress, |executor, framed, prepared| {
             let FramedRequest { request, value, end, .. } = framed;
             if request.command.is_administrative() && !is_datagram && !executor.take_turn() {
-                return Done::NoTurn;
+                return Done::Wait(Waiting::Turn);
             }
             if is_verbose {
                 let is_binary = matches!(request.form, Form::Binary(_));
@@ -351,7 +348,7 @@ impl<'i> Batch<FramedRequest<'i>> {
                 },
                 _ => executor.execute(request, prepared, Value::Whole(&[])),
             };
-            if !matches!(done, Done::TryAgain | Done::NoTurn) {
+            if !matches!(done, Done::Wait(_)) {
                 executor.cx.recorder.answered(&request.command);
             }
             done

@@ -11,7 +11,7 @@ use larder_protocol::{Dialect, Error, Form, Reply};
 use crate::conn::authenticator::{Authenticator, Scheme};
 use crate::conn::batch::Frame;
 use crate::conn::buffer_budget::BufferCharge;
-use crate::conn::login_queue::Applicant;
+use crate::conn::login_queue::LoginAttempt;
 use crate::conn::session::{CloseReason, Next, Progress};
 use crate::conn::waiter::Waiting;
 use crate::exec::{Done, Executor, Value};
@@ -23,7 +23,7 @@ pub(crate) struct Login {
     exchange: Exchange,
     /// For what the exchange keeps.
     charge: BufferCharge,
-    applicant: Applicant,
+    attempt: LoginAttempt,
 }
 
 impl Login {
@@ -100,9 +100,9 @@ impl Login {
             }
             Command::Sasl(Sasl::Start { mechanism, data }) => {
                 let mut when = None;
-                let (applicant, origin) = (&mut self.applicant, executor.cx.client.peer.ip());
+                let (attempt, origin) = (&mut self.attempt, executor.cx.client.peer.ip());
                 let check = |user: &[u8], password: &[u8]| {
-                    let outcome = authenticator.check(applicant, origin, user, password);
+                    let outcome = authenticator.check(attempt, origin, user, password);
                     outcome.map_err(|next_check| when = Some(next_check)).ok()
                 };
                 let outcome = self.exchange.start(&authenticator.table(), mechanism, data, check);
@@ -159,7 +159,7 @@ impl Login {
         password: &[u8],
     ) -> Result<bool, Instant> {
         let is_right =
-            authenticator.check(&mut self.applicant, executor.cx.client.peer.ip(), user, password)?;
+            authenticator.check(&mut self.attempt, executor.cx.client.peer.ip(), user, password)?;
         executor.cx.counters.auth_cmds.add(1);
         if !is_right {
             note_failure(executor);

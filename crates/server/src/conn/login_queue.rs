@@ -1,6 +1,6 @@
 //! The order in which logins that need an expensive check get it: one at a time, with a pause after each.
 //!
-//! First come, first served, with two exceptions. A connection on which a password was wrong stands behind those that
+//! First come, first served, with two exceptions. A connection on which a password was wrong waits behind those that
 //! never tried. Addresses take turns (start-time fair queuing: Goyal, Vin and Cheng, 1996), so that one with many
 //! logins delays others by one.
 
@@ -36,13 +36,13 @@ struct Rank {
 #[derive(Debug)]
 struct Waiter {
     origin: Option<IpAddr>,
-    /// When it was told to come.
+    /// When it may ask again.
     called: Instant,
 }
 
 /// A connection as the queue sees it. Dropping it leaves the queue.
 #[derive(Debug, Default)]
-pub(crate) struct Applicant {
+pub(crate) struct LoginAttempt {
     has_failed: bool,
     place: Option<(Arc<Mutex<LoginQueue>>, Rank)>,
 }
@@ -61,9 +61,9 @@ impl Default for LoginQueue {
     }
 }
 
-impl Applicant {
-    /// Is it this one's turn? Then it checks, and [`Applicant::finish`] has to follow. `Err`: to be asked again at that
-    /// moment. `origin`: where the client comes from; `None`: it has no address.
+impl LoginAttempt {
+    /// Starts the check if it is this connection's turn; call [`LoginAttempt::finish`] after it. `Err`: when to ask
+    /// again. `origin`: the client's address, if it has one.
     pub(crate) fn begin(
         &mut self,
         queue: &Arc<Mutex<LoginQueue>>,
@@ -82,7 +82,7 @@ impl Applicant {
             rank = state.enter(origin, self.has_failed, now);
             self.place = rank.map(|rank| (Arc::clone(queue), rank));
             if rank.is_none() {
-                return Err(state.moment(WAITING_MAX, now));
+                return Err(state.moment(AHEAD_MAX, now));
             }
         }
         let Some(rank) = rank else {
@@ -126,7 +126,7 @@ impl Applicant {
     }
 }
 
-impl Drop for Applicant {
+impl Drop for LoginAttempt {
     fn drop(&mut self) {
         if let Some((queue, rank)) = self.place.take() {
             lock(&queue).remove(rank);
@@ -175,16 +175,16 @@ impl LoginQueue {
         self.next = now + self.average * (1 + PAUSE_FACTOR);
     }
 
-    /// When one that has so many before it is to ask again. Who is far behind asks more than once: what checks take
-    /// may change.
+    /// When a login with `ahead` others before it should ask again. With many ahead it asks more than once, because the
+    /// duration of checks may change.
     fn moment(&self, ahead: usize, now: Instant) -> Instant {
-        let slots = u32::try_from(ahead.min(AHEAD_MAX)).unwrap_or(u32::MAX);
+        let slots = u32::try_from(ahead).unwrap_or(u32::MAX);
         // A check that is running may take longer than those before.
         self.next.max(now + RETRY) + self.average * (1 + PAUSE_FACTOR) * slots
     }
 }
 
-/// Who has an IPv6 address mostly has 2^64 of them (RFC 6177).
+/// An IPv6 host usually has a /64 (RFC 6177).
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -204,7 +204,7 @@ const FIRST_CHECK: Duration = Duration::from_millis(5);
 const RETRY: Duration = Duration::from_millis(1);
 /// How late the first may come before the next goes: longer than a worker is busy with others.
 const GRACE: Duration = Duration::from_millis(20);
-/// Places in the queue. Whoever finds none tries again.
+/// Places in the queue. A login beyond that tries again.
 const WAITING_MAX: usize = 1024;
 /// No estimate reaches further than so many checks.
 const AHEAD_MAX: usize = 8;
@@ -222,31 +222,31 @@ mod tests {
 
     impl Clock {
         /// A check runs, so all others wait.
-        fn busy() -> (Self, Applicant) {
+        fn busy() -> (Self, LoginAttempt) {
             let now = Instant::now() + Duration::from_secs(1);
             let clock = Self { queue: Arc::default(), now };
-            let mut first = Applicant::default();
+            let mut first = LoginAttempt::default();
             assert_eq!(first.begin(&clock.queue, None, now), Ok(()));
             (clock, first)
         }
 
-        fn wait(&self, applicant: &mut Applicant, origin: u8) {
-            assert!(applicant.begin(&self.queue, address(origin), self.now).is_err());
+        fn wait(&self, attempt: &mut LoginAttempt, origin: u8) {
+            assert!(attempt.begin(&self.queue, address(origin), self.now).is_err());
         }
 
         /// Ends the check that runs, and lets all ask in the order given until all have had theirs. The order in which
         /// they had it.
-        fn serve(&mut self, mut running: Applicant, waiting: &mut [(u8, Applicant)]) -> Vec<usize> {
+        fn serve(&mut self, mut running: LoginAttempt, waiting: &mut [(u8, LoginAttempt)]) -> Vec<usize> {
             running.finish(&self.queue, false, self.now, TOOK);
             let mut order = Vec::new();
             for _ in 0..waiting.len() {
                 self.now += TOOK * (1 + PAUSE_FACTOR);
                 let mut served = None;
-                for (number, (origin, applicant)) in waiting.iter_mut().enumerate() {
+                for (number, (origin, attempt)) in waiting.iter_mut().enumerate() {
                     if order.contains(&number) {
                         continue;
                     }
-                    if applicant.begin(&self.queue, address(*origin), self.now).is_ok() {
+                    if attempt.begin(&self.queue, address(*origin), self.now).is_ok() {
                         assert!(served.is_none(), "two at a time");
                         served = Some(number);
                     }
@@ -264,11 +264,11 @@ mod tests {
     }
 
     #[test]
-    fn first_come_first_served_whoever_asks_first() {
+    fn first_come_first_served() {
         let (mut clock, running) = Clock::busy();
-        let mut waiting: Vec<_> = (0..20).map(|_| (1, Applicant::default())).collect();
-        for (_, applicant) in waiting.iter_mut().rev() {
-            clock.wait(applicant, 1);
+        let mut waiting: Vec<_> = (0..20).map(|_| (1, LoginAttempt::default())).collect();
+        for (_, attempt) in waiting.iter_mut().rev() {
+            clock.wait(attempt, 1);
         }
         let expected: Vec<_> = (0..20).rev().collect();
         assert_eq!(clock.serve(running, &mut waiting), expected);
@@ -277,13 +277,13 @@ mod tests {
     }
 
     #[test]
-    fn who_failed_stands_behind_those_that_never_tried() {
+    fn failed_logins_wait_behind_new_ones() {
         let (mut clock, running) = Clock::busy();
-        let mut waiting: Vec<_> = (0..4).map(|_| (1, Applicant::default())).collect();
+        let mut waiting: Vec<_> = (0..4).map(|_| (1, LoginAttempt::default())).collect();
         waiting[0].1.note(false);
         waiting[1].1.note(false);
-        for (origin, applicant) in &mut waiting {
-            clock.wait(applicant, *origin);
+        for (origin, attempt) in &mut waiting {
+            clock.wait(attempt, *origin);
         }
         assert_eq!(clock.serve(running, &mut waiting), [2, 3, 0, 1]);
     }
@@ -291,19 +291,20 @@ mod tests {
     #[test]
     fn addresses_take_turns() {
         let (mut clock, running) = Clock::busy();
-        let mut waiting: Vec<_> = [1, 1, 1, 1, 2, 2, 3].map(|origin| (origin, Applicant::default())).into();
-        for (origin, applicant) in &mut waiting {
-            clock.wait(applicant, *origin);
+        let mut waiting: Vec<_> =
+            [1, 1, 1, 1, 2, 2, 3].map(|origin| (origin, LoginAttempt::default())).into();
+        for (origin, attempt) in &mut waiting {
+            clock.wait(attempt, *origin);
         }
         assert_eq!(clock.serve(running, &mut waiting), [0, 4, 6, 1, 5, 2, 3]);
     }
 
     #[test]
-    fn who_leaves_or_does_not_come_holds_up_nobody() {
+    fn a_login_that_leaves_or_is_late_delays_no_other() {
         let (mut clock, mut running) = Clock::busy();
-        let [mut gone, mut late, mut third] = [(); 3].map(|()| Applicant::default());
-        for applicant in [&mut gone, &mut late, &mut third] {
-            clock.wait(applicant, 1);
+        let [mut gone, mut late, mut third] = [(); 3].map(|()| LoginAttempt::default());
+        for attempt in [&mut gone, &mut late, &mut third] {
+            clock.wait(attempt, 1);
         }
         drop(gone);
         running.finish(&clock.queue, false, clock.now, TOOK);
@@ -320,9 +321,9 @@ mod tests {
     #[test]
     fn the_queue_is_bounded() {
         let (clock, _running) = Clock::busy();
-        let mut waiting: Vec<_> = (0..WAITING_MAX + 10).map(|_| Applicant::default()).collect();
-        for applicant in &mut waiting {
-            clock.wait(applicant, 1);
+        let mut waiting: Vec<_> = (0..WAITING_MAX + 10).map(|_| LoginAttempt::default()).collect();
+        for attempt in &mut waiting {
+            clock.wait(attempt, 1);
         }
         assert_eq!(lock(&clock.queue).waiting.len(), WAITING_MAX);
         assert!(waiting[WAITING_MAX].place.is_none());

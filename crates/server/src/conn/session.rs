@@ -161,6 +161,7 @@ impl Session {
             if let Some(mut next) = next {
                 let is_done = matches!(self.state, State::Command) && progress.consumed == input.len();
                 if is_done && next == Next::Wait(Waiting::Yield) {
+                    // Nothing is left to yield for: wait for the socket, not for a round.
                     next = Next::Read;
                 }
                 if next == Next::Wait(Waiting::Memory) {
@@ -377,8 +378,8 @@ impl Session {
             }
             Arrived::Whole => (arrival.execute(executor), State::Command),
         };
-        if done == Done::TryAgain {
-            return Some(Next::Wait(Waiting::Memory));
+        if let Done::Wait(waiting) = done {
+            return Some(Next::Wait(waiting));
         }
         self.state = state;
         progress.requests += 1;

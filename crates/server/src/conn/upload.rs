@@ -1,10 +1,12 @@
 //! A value that has not arrived whole.
 
+use std::sync::Arc;
+
 use arrayvec::ArrayVec;
 use larder_engine::{Guard, Item, UPLOAD_BYTES_MIN, Upload, WriteError};
 use larder_protocol::{Command, Dialect, Error, Parsed, Reply, Request};
 
-use crate::conn::buffer_budget::{BufferCharge, FREE_BYTES};
+use crate::conn::buffer_budget::{BufferBudget, BufferCharge, FREE_BYTES};
 use crate::exec::{Done, Executor, Value};
 use crate::heap;
 
@@ -112,7 +114,7 @@ impl Arrival {
     ) -> (usize, Arrived) {
         let mut consumed = 0;
         if let Place::Buffered(buffered) = &mut self.place {
-            consumed = buffered.receive(executor, input);
+            consumed = buffered.receive(&executor.cx.shared.buffers, input);
             if buffered.is_whole() {
                 return (consumed, Arrived::Whole);
             }
@@ -169,7 +171,7 @@ impl Arrival {
             Some(value) => executor.execute(&request, None, value),
             None => executor.answer(&request.form, &Reply::Error(Error::BadChunk)),
         };
-        if done != Done::TryAgain {
+        if !matches!(done, Done::Wait(_)) {
             executor.cx.recorder.answered(&request.command);
         }
         done
@@ -214,17 +216,14 @@ impl Buffered {
     }
 
     /// Copies from `input` as much as belongs here. Returns how much that was.
-    fn receive(&mut self, executor: &Executor<'_, '_, '_, '_>, input: &[u8]) -> usize {
+    fn receive(&mut self, buffers: &Arc<BufferBudget>, input: &[u8]) -> usize {
         let kept_bytes_max =
             if self.value_bytes > UPLOAD_BYTES_MIN { UPLOAD_BYTES_MIN } else { self.whole_bytes };
         let mut consumed = 0;
         while consumed < input.len() && self.block.len() < kept_bytes_max {
             if self.block.len() == self.block.capacity() {
                 let capacity = (2 * self.block.len()).max(FREE_BYTES).min(kept_bytes_max);
-                let more = capacity - self.block.len();
-                if !self.charge.resize(&executor.cx.shared.buffers, capacity)
-                    || !heap::reserve(&mut self.block, more)
-                {
+                if !self.charge.resize(buffers, capacity) || !heap::reserve_exact(&mut self.block, capacity) {
                     break;
                 }
             }
@@ -273,3 +272,21 @@ fn fill(window: &mut [u8], bytes: &[u8]) -> usize {
 
 /// A smaller window is not received into: a read of its own would cost more than the copy.
 const WINDOW_BYTES_MIN: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_is_allocated_than_was_charged() {
+        let buffers = Arc::new(BufferBudget::new(0, 0));
+        let whole_bytes = FREE_BYTES + FREE_BYTES / 2;
+        let (block, charge) = (Vec::new(), BufferCharge::default());
+        let mut buffered = Buffered { block, charge, value_bytes: whole_bytes, whole_bytes };
+        for _ in 0..whole_bytes {
+            assert_eq!(buffered.receive(&buffers, b"x"), 1);
+        }
+        assert!(buffered.is_whole());
+        assert_eq!(buffered.block.capacity(), whole_bytes);
+    }
+}

@@ -36,7 +36,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// So many.
+    /// With `turns` turns.
     pub fn new(turns: u32) -> Self {
         Self { left: Cell::new(turns) }
     }

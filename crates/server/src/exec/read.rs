@@ -6,6 +6,7 @@ use larder_protocol::reply::{Detail, Hit, Peeked, Token};
 use larder_protocol::{Error, Form, Key, Reply, command};
 
 use super::{Answered, Done, Executor, Prepared, ttl_secs};
+use crate::conn::waiter::Waiting;
 use crate::observe::trace;
 
 impl<'t> Executor<'_, '_, '_, 't> {
@@ -19,7 +20,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         for key in get.keys {
             let (hash, hint) = self.prepared(key.written(), prepared);
             match self.get_or_touch(key, hash, hint, get.exptime, form) {
-                Done::TryAgain => return Done::TryAgain,
+                done @ Done::Wait(_) => return done,
                 Done::Failed => return Done::Answered,
                 _ => {}
             }
@@ -94,7 +95,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 self.count_miss(miss);
                 form.encode(&Reply::Miss, self.out);
             }
-            Err(FetchError::TryAgain) if !self.deadline_passed => return Done::TryAgain,
+            Err(FetchError::TryAgain) if !self.deadline_passed => return Done::Wait(Waiting::Memory),
             Err(FetchError::TryAgain | FetchError::OutOfMemory) => {
                 form.encode(&Reply::Error(Error::OutOfMemory), self.out);
                 return Done::Failed;
@@ -155,7 +156,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 self.count_miss(miss);
                 Ok(Reply::Miss)
             }
-            Err(FetchError::TryAgain) if !self.deadline_passed => Err(Done::TryAgain),
+            Err(FetchError::TryAgain) if !self.deadline_passed => Err(Done::Wait(Waiting::Memory)),
             Err(FetchError::TryAgain | FetchError::OutOfMemory) => Ok(Reply::Error(Error::OutOfMemory)),
         }
     }

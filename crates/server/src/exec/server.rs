@@ -1,12 +1,15 @@
 //! Commands about the server: flush_all, stats, refresh_certs, shutdown. Those that control the cache are in
 //! [`crate::exec::admin`].
 
+use std::time::{Duration, Instant};
+
 use arrayvec::ArrayVec;
 use larder_engine::Item;
 use larder_protocol::command::{self, Shutdown};
 use larder_protocol::{Error, Form, Reply, Sink as _};
 
 use super::{Answered, CloseReason, Done, Executor};
+use crate::conn::waiter::Waiting;
 use crate::control::Stop;
 use crate::observe::stats::{self, Answer};
 
@@ -69,7 +72,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         match tls.try_reload() {
             Some(Ok(())) => Ok(Reply::Ok),
             Some(Err(_)) => Ok(Reply::Error(Error::NoCertificates)),
-            None => Err(Done::NoTurn),
+            None => Err(Done::Wait(Waiting::Until(Instant::now() + RELOAD_RETRY))),
         }
     }
 
@@ -87,5 +90,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
     }
 }
 
+/// How long to wait while another thread reads the certificates, which takes about as long.
+const RELOAD_RETRY: Duration = Duration::from_millis(10);
 /// More words than any statistics command has.
 const STATS_WORDS_MAX: usize = 22;

@@ -9,6 +9,7 @@ use larder_protocol::{Error, Form, Reply, Request, command};
 
 use super::read::footprint;
 use super::{Answered, Done, Executor, Value, ttl_secs};
+use crate::conn::waiter::Waiting;
 
 impl<'t> Executor<'_, '_, '_, 't> {
     /// A plain set, while nobody observes requests.
@@ -67,7 +68,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             Stored::Exists => Reply::Exists,
             Stored::NotFound => Reply::NotFound,
             Stored::TooLarge => return Ok(self.refuse(store, hash, Error::TooLarge)),
-            Stored::TryAgain if !self.deadline_passed => return Err(Done::TryAgain),
+            Stored::TryAgain if !self.deadline_passed => return Err(Done::Wait(Waiting::Memory)),
             Stored::TryAgain | Stored::OutOfMemory => {
                 return Ok(self.refuse(store, hash, Error::OutOfMemoryStoring));
             }
@@ -181,7 +182,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 }
                 Ok(self.deleted(deleted))
             }
-            Err(WriteError::TryAgain) if !self.deadline_passed => Err(Done::TryAgain),
+            Err(WriteError::TryAgain) if !self.deadline_passed => Err(Done::Wait(Waiting::Memory)),
             Err(_) => Ok(Reply::Error(Error::OutOfMemory)),
         }
     }
@@ -218,7 +219,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 self.count_miss(miss);
                 Ok(Reply::NotFound)
             }
-            Err(FetchError::TryAgain) if !self.deadline_passed => Err(Done::TryAgain),
+            Err(FetchError::TryAgain) if !self.deadline_passed => Err(Done::Wait(Waiting::Memory)),
             Err(FetchError::TryAgain | FetchError::OutOfMemory) => Ok(Reply::Error(Error::OutOfMemory)),
         }
     }
@@ -265,7 +266,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             }
             Counted::Exists => Ok(Reply::Exists),
             Counted::NonNumeric => Ok(Reply::Error(Error::NonNumeric)),
-            Counted::TryAgain if !self.deadline_passed => Err(Done::TryAgain),
+            Counted::TryAgain if !self.deadline_passed => Err(Done::Wait(Waiting::Memory)),
             Counted::TryAgain | Counted::OutOfMemory => Ok(Reply::Error(Error::OutOfMemory)),
         }
     }

@@ -66,7 +66,7 @@ impl Worker {
                     }
                     match error {
                         Errno::AGAIN => return,
-                        // Without this pause epoll would report the listener again and again.
+                        // Without this pause the poller would report the listener again and again.
                         Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => {
                             self.refuse_connection("no descriptors left");
                             connection_limiter.shut();

@@ -1,7 +1,7 @@
 //! What a worker waits for, in one of two ways: [`epoll`] or [`uring`] (`--io`). No other file knows which.
 //!
 //! Listeners and the like are watched until they are deleted. A client is watched for what its connection wants next
-//! ([`Poller::watch`]), and not while it waits for something other than its socket ([`Poller::suspend`]).
+//! ([`Poller::watch`]), and not while it waits for something other than its socket ([`Poller::delete`]).
 
 mod epoll;
 mod uring;
@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-pub(crate) use larder_uring::Send;
+pub(crate) use larder_uring::SocketSend;
 
 use self::epoll::Epoll;
 use self::uring::Uring;
@@ -24,7 +24,8 @@ enum Kind {
     Uring(Box<Uring>),
 }
 
-/// The events of one wait, where the poller does not keep them itself.
+/// The events of one wait, where the poller does not keep them itself: epoll's hold pointers, so a poller with them
+/// could not be sent to its worker's thread.
 pub(crate) struct Events(epoll::Events);
 
 /// What a client's socket is watched for.
@@ -64,7 +65,7 @@ impl Poller {
         }
     }
 
-    /// Watches a socket for something to read from now on, until it is closed by the end of this poller.
+    /// Watches a socket for input until [`Poller::delete`].
     pub(crate) fn add(&mut self, fd: impl AsFd, token: Token) -> io::Result<()> {
         match &mut self.0 {
             Kind::Epoll(epoll) => epoll.add(fd, token, Interest::Readable),
@@ -80,7 +81,7 @@ impl Poller {
         }
     }
 
-    /// Stops watching a socket that was added.
+    /// Stops watching a socket that stays open.
     pub(crate) fn delete(&mut self, fd: impl AsFd) -> io::Result<()> {
         match &mut self.0 {
             Kind::Epoll(epoll) => epoll.delete(fd),
@@ -110,30 +111,14 @@ impl Poller {
         }
     }
 
-    /// Leaves a client alone that waits for something other than its socket.
-    pub(crate) fn suspend(&mut self, fd: impl AsFd) -> io::Result<()> {
-        match &mut self.0 {
-            Kind::Epoll(epoll) => epoll.delete(fd),
-            Kind::Uring(uring) => uring.forget(fd),
-        }
-    }
-
-    /// Ends that. The client's turn comes without an event of its socket.
+    /// Watches a client again that was deleted while it waited for something other than its socket. Its turn comes
+    /// without an event of that.
     pub(crate) fn resume(&mut self, fd: impl AsFd, client: usize, interest: Interest) -> io::Result<()> {
         match &mut self.0 {
             Kind::Epoll(epoll) => epoll.add(fd, Token::Client(client), interest),
             // Once it has had its turn it is watched for what it wants then.
             Kind::Uring(_) => Ok(()),
         }
-    }
-
-    /// Forgets a client whose socket stays open, in other hands.
-    pub(crate) fn dismiss(&mut self, fd: impl AsFd) {
-        // What the kernel does not know needs no forgetting.
-        let _ = match &mut self.0 {
-            Kind::Epoll(epoll) => epoll.delete(fd),
-            Kind::Uring(uring) => uring.forget(fd),
-        };
     }
 
     /// Forgets a client whose socket is about to be closed.
@@ -169,7 +154,7 @@ impl Poller {
     }
 
     /// Sends to each socket what it takes at once. Errors: nothing was sent.
-    pub(crate) fn send_all(&mut self, sends: &mut [Send<'_>]) -> io::Result<()> {
+    pub(crate) fn send_all(&mut self, sends: &mut [SocketSend<'_>]) -> io::Result<()> {
         match &mut self.0 {
             Kind::Epoll(_) => Err(io::ErrorKind::Unsupported.into()),
             Kind::Uring(uring) => uring.send_all(sends),

@@ -62,7 +62,8 @@ struct SocketInbox {
 /// What a socket may still do in a round, as a connection may.
 struct Share {
     requests: u32,
-    copied_bytes: usize,
+    /// Of replies, or of values written.
+    bytes: usize,
 }
 
 /// What is left to do of a datagram that was admitted.
@@ -122,7 +123,7 @@ impl UdpEndpoint {
     }
 
     /// Serves the datagrams that wait at a socket, up to a few batches or as much work as a connection does in a round;
-    /// epoll reports the rest again. Nothing if it has served its share of this round.
+    /// the poller reports the rest again. Nothing if [`UdpEndpoint::go_on`] has left some over.
     pub(crate) fn serve(&mut self, socket: usize, cx: &mut WorkerContext<'_>) {
         let Some(socket) = self.sockets.get_mut(socket) else { return };
         if !socket.is_waiting() {
@@ -197,21 +198,21 @@ impl SocketInbox {
 
 impl Share {
     fn of_round(cx: &WorkerContext<'_>) -> Self {
-        Self { requests: cx.shared.settings.requests_per_event, copied_bytes: COPIED_BYTES_MAX }
+        Self { requests: cx.shared.settings.requests_per_event, bytes: COPIED_BYTES_MAX }
     }
 
-    fn use_up(&mut self, requests: u32, copied_bytes: usize) {
+    fn use_up(&mut self, requests: u32, bytes: usize) {
         self.requests = self.requests.saturating_sub(requests);
-        self.copied_bytes = self.copied_bytes.saturating_sub(copied_bytes);
+        self.bytes = self.bytes.saturating_sub(bytes);
     }
 
     fn is_used(&self) -> bool {
-        self.requests == 0 || self.copied_bytes == 0
+        self.requests == 0 || self.bytes == 0
     }
 }
 
 impl Work {
-    /// The dialect is told by the first byte of the commands, unless the listener sets it.
+    /// The first byte of the commands gives the dialect, unless the listener sets it.
     fn of(datagram: &[u8], asked: Admitted<'_>, dialect: Option<Dialect>) -> Self {
         let Admitted { source, request_id, payload, allowance, cookie } = asked;
         let from = datagram.len() - payload.len();
@@ -308,6 +309,7 @@ impl Responder {
                 session = Session::of_datagram(Some(dialect));
             }
             if fed.requests > 0 || passed_bytes.is_some() {
+                share.use_up(0, self.reply.bytes.len());
                 if !self.send(&mut asked) {
                     cx.counters.udp_withheld.add(1);
                     if !self.challenge(&mut asked) {

@@ -1,4 +1,4 @@
-//! An eventfd that wakes a thread from epoll or poll.
+//! An eventfd that wakes a thread from the wait of its poller, or from poll(2).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -23,7 +23,7 @@ use crate::clock::Moment;
 use crate::conn::output::OUTPUT_BYTES_MAX;
 use crate::conn::session::{CloseReason, Next, Prefetched};
 use crate::conn::waiter::{TURNS_PER_ROUND, Turns, Waiting};
-use crate::net::poller::{Events, Interest, Poller, Send, Token};
+use crate::net::poller::{Events, Interest, Poller, SocketSend, Token};
 use crate::net::socket::{ClientSocket, ROOM_BYTES_MIN, SCRATCH_BYTES, WorkerContext};
 use crate::net::tls;
 use crate::net::udp;
@@ -45,7 +45,7 @@ pub struct Worker {
     /// Descriptors of connections that continue without waiting for their socket.
     ready: VecDeque<usize>,
     /// Descriptors of connections that wait for a turn ([`Waiting::Turn`]), the longest first.
-    in_line: VecDeque<usize>,
+    turn_queue: VecDeque<usize>,
     /// The moments for which parked connections wait, with their descriptors.
     deadlines: BinaryHeap<Reverse<(Instant, usize)>>,
     /// Until they are opened on the worker's own thread.
@@ -74,19 +74,15 @@ struct Member {
 }
 
 impl Worker {
-    /// The pool's worker number `index`, with UDP sockets and a poller of its own. Errors: of the poller.
+    /// The pool's worker number `index`, with UDP sockets and a poller of its own.
     pub fn new(
         index: usize,
         shared: Arc<Shared>,
         pool: Arc<WorkerPool>,
         udp_sockets: Vec<udp::Socket>,
-        mut poller: Poller,
-    ) -> io::Result<Self> {
-        poller.add(pool.wake(index), Token::Wake)?;
-        for (number, socket) in udp_sockets.iter().enumerate() {
-            poller.add(socket, Token::UdpSocket(number))?;
-        }
-        let mut worker = Self {
+        poller: Poller,
+    ) -> Self {
+        Self {
             counters: Arc::clone(&shared.counters[index]),
             index,
             shared,
@@ -94,14 +90,12 @@ impl Worker {
             poller,
             connections: Vec::new(),
             ready: VecDeque::new(),
-            in_line: VecDeque::new(),
+            turn_queue: VecDeque::new(),
             deadlines: BinaryHeap::new(),
             udp_sockets,
             is_listening: false,
             swept_secs: 0,
-        };
-        worker.listen()?;
-        Ok(worker)
+        }
     }
 
     /// Serves until the pool is stopped. Errors: of the poller.
@@ -114,8 +108,13 @@ impl Worker {
         let mut output = Vec::with_capacity(2 * OUTPUT_BYTES_MAX);
         let mut tls = tls::Buffers::new(self.shared.tls.is_some());
         let mut events = Events::new();
-        let mut udp = udp::UdpEndpoint::open(mem::take(&mut self.udp_sockets), &self.shared.settings)?;
         self.poller.enable()?;
+        self.poller.add(self.pool.wake(self.index), Token::Wake)?;
+        for (number, socket) in self.udp_sockets.iter().enumerate() {
+            self.poller.add(socket, Token::UdpSocket(number))?;
+        }
+        self.listen()?;
+        let mut udp = udp::UdpEndpoint::open(mem::take(&mut self.udp_sockets), &self.shared.settings)?;
         let (shared, counters) = (Arc::clone(&self.shared), Arc::clone(&self.counters));
         while !self.pool.is_stopping() {
             if handle.is_holding() {
@@ -141,9 +140,9 @@ impl Worker {
             let mut round = Round::default();
             // Connections that queued before this round; those that this round adds wait for the next.
             let queued = self.ready.len();
-            // Before new arrivals, or those would take all turns. The others stay in line.
-            for _ in 0..self.in_line.len().min(TURNS_PER_ROUND as usize) {
-                if let Some(fd) = self.in_line.pop_front() {
+            // Before new arrivals, or those would take all turns. The others stay queued.
+            for _ in 0..self.turn_queue.len().min(TURNS_PER_ROUND as usize) {
+                if let Some(fd) = self.turn_queue.pop_front() {
                     self.on_readable(fd, cx, scratch, &mut round, true);
                 }
             }
@@ -177,7 +176,7 @@ impl Worker {
 
     /// How long the poller may wait. `None`: until a socket is ready.
     fn timeout(&self) -> Option<Duration> {
-        if !self.ready.is_empty() || !self.in_line.is_empty() {
+        if !self.ready.is_empty() || !self.turn_queue.is_empty() {
             return Some(Duration::ZERO);
         }
         let ticks = self.shared.settings.idle_timeout_secs > 0 || !self.is_listening;
@@ -305,17 +304,17 @@ impl Worker {
         members: &[Member],
         cx: &WorkerContext<'_>,
     ) -> ArrayVec<io::Result<usize>, MEMBERS_MAX> {
-        let mut sends = ArrayVec::<Send<'_>, MEMBERS_MAX>::new();
+        let mut sends = ArrayVec::<SocketSend<'_>, MEMBERS_MAX>::new();
         for Member { fd, replies, .. } in members {
             let socket = self.connections[*fd].as_deref().filter(|socket| socket.is_plain());
             if let Some(socket) = socket.filter(|_| !replies.is_empty()) {
-                sends.push(Send::new(socket.as_fd(), &cx.output[replies.clone()]));
+                sends.push(SocketSend::new(socket.as_fd(), &cx.output[replies.clone()]));
             }
         }
         if sends.len() < 2 || self.poller.send_all(&mut sends).is_err() {
             return ArrayVec::new();
         }
-        sends.iter().map(Send::sent_bytes).collect()
+        sends.iter().map(SocketSend::sent_bytes).collect()
     }
 
     /// Does what a connection wants next.
@@ -324,7 +323,7 @@ impl Worker {
             Next::Read => self.watch(fd, Interest::Readable),
             Next::Send => self.watch(fd, Interest::Writable),
             Next::Wait(Waiting::Yield) => self.queue(fd),
-            Next::Wait(Waiting::Turn) => self.stand_in_line(fd),
+            Next::Wait(Waiting::Turn) => self.queue_for_turn(fd),
             Next::Wait(Waiting::Memory) => {
                 yield_core();
                 self.queue(fd);
@@ -353,25 +352,30 @@ impl Worker {
 
     /// Queues a connection for the next round.
     fn queue(&mut self, fd: usize) {
-        if let Some(socket) = self.connections.get_mut(fd).and_then(Option::as_deref_mut) {
-            socket.is_queued = true;
+        if self.mark_queued(fd) {
             self.ready.push_back(fd);
         }
     }
 
     /// Queues a connection until a round has a turn for it.
-    fn stand_in_line(&mut self, fd: usize) {
-        if let Some(socket) = self.connections.get_mut(fd).and_then(Option::as_deref_mut) {
-            socket.is_queued = true;
-            self.in_line.push_back(fd);
+    fn queue_for_turn(&mut self, fd: usize) {
+        if self.mark_queued(fd) {
+            self.turn_queue.push_back(fd);
         }
+    }
+
+    /// Notes that a connection is in one of the queues. False if there is none.
+    fn mark_queued(&mut self, fd: usize) -> bool {
+        let Some(socket) = self.connections.get_mut(fd).and_then(Option::as_deref_mut) else { return false };
+        socket.is_queued = true;
+        true
     }
 
     /// Parks a connection that waits for something other than its socket: the socket may have more to read, and must
     /// not wake us meanwhile. False if the connection had to be closed.
     fn park(&mut self, fd: usize) -> bool {
         let Some(socket) = self.connections.get_mut(fd).and_then(Option::as_deref_mut) else { return false };
-        if self.poller.suspend(&*socket).is_err() {
+        if self.poller.delete(&*socket).is_err() {
             self.close(fd, CloseReason::Error);
             return false;
         }
@@ -411,7 +415,8 @@ impl Worker {
     /// Hands a connection that watches over to the control thread.
     fn hand_over(&mut self, fd: usize, streams: Streams) {
         let Some(connection) = self.connections.get_mut(fd).and_then(Option::take) else { return };
-        self.poller.dismiss(&*connection);
+        // What the kernel does not watch needs no forgetting.
+        let _ = self.poller.delete(&*connection);
         self.shared.log.join(connection.into_watcher(streams), &self.shared.observers);
         self.shared.wake_control();
         self.pool.release(self.index);

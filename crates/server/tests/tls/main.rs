@@ -411,7 +411,7 @@ fn unfinished_hellos_keep_no_more_than_the_budget() {
         let _ = socket.write_all(&hello);
         held.push(socket);
     }
-    // Whoever asks for little is let in.
+    // A client with little data is accepted.
     kit.client().ask(b"mn\r\n", b"MN\r\n");
     let refused = || kit.client().stat("ssl_handshake_errors").and_then(|count| count.parse::<u32>().ok());
     server::eventually(|| refused() >= Some(28));

@@ -40,7 +40,7 @@ impl Epoll {
         }
     }
 
-    /// Watches a socket for something else than it `was` watched for.
+    /// Watches a socket for `interest`; does nothing if it `was` watched for that.
     pub(super) fn watch(
         &self,
         fd: impl AsFd,
@@ -48,7 +48,7 @@ impl Epoll {
         interest: Interest,
         was: Interest,
     ) -> io::Result<()> {
-        if flags(interest) == flags(was) {
+        if interest == was {
             return Ok(());
         }
         Ok(epoll::modify(&self.epoll, fd, data(token), flags(interest))?)

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use larder_uring::{Exclusive, Readiness, Ring, Send};
+use larder_uring::{Exclusive, Readiness, Ring, SocketSend};
 
 use super::{Interest, Token};
 
@@ -58,7 +58,7 @@ impl Uring {
         self.0.take_ready().map(Token::of)
     }
 
-    pub(super) fn send_all(&mut self, sends: &mut [Send<'_>]) -> io::Result<()> {
+    pub(super) fn send_all(&mut self, sends: &mut [SocketSend<'_>]) -> io::Result<()> {
         self.0.send_all(sends)
     }
 }

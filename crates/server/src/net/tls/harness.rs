@@ -63,7 +63,7 @@ impl TlsHarness {
     /// Reads once, in a round in which other connections have filled `others_bytes` of the scratch buffer, at most
     /// [`WorkerBuffers::OTHERS_BYTES_MAX`].
     pub fn receive<'l>(&mut self, worker: &'l mut WorkerBuffers, others_bytes: usize) -> ReadResult<'l> {
-        let WorkerBuffers { buffers, scratch, counters, .. } = worker;
+        let WorkerBuffers { buffers, scratch, counters } = worker;
         let scratch = &mut scratch[others_bytes..];
         match self.0.receive(scratch, buffers, counters) {
             Received::Bytes(n) => ReadResult::Text(&scratch[..n]),

@@ -58,7 +58,7 @@ impl Budget {
         slot.credit_bytes = slot.credit_bytes.checked_shr(half_lives).unwrap_or(0);
         slot.since_secs += half_lives * HALF_LIFE_SECS;
         let earned = bytes_in.saturating_mul(BYTES_OUT_PER_BYTE_IN);
-        // Whoever is granted takes all of it: another datagram of the source may come before the rest is kept.
+        // A grant takes all credit: another datagram of the source may come before the rest is kept.
         let credit_bytes = mem::take(&mut slot.credit_bytes);
         let bytes = (credit_bytes as usize).saturating_add(earned).min(CREDIT_BYTES_MAX as usize);
         Allowance { bytes, slot: Some(index) }

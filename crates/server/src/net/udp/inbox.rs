@@ -42,8 +42,8 @@ impl Inbox {
         let mut slices: [[IoSliceMut<'_>; 1]; BATCH_DATAGRAMS_MAX] =
             std::array::from_fn(|_| [IoSliceMut::new(rooms.next().unwrap_or_default())]);
         let fd = socket.as_fd().as_raw_fd();
-        // Errors: nothing waits, or ICMP reports what happened to an earlier reply. epoll reports the datagrams behind
-        // it again.
+        // Errors: nothing waits, or ICMP reports what happened to an earlier reply. The poller reports the datagrams
+        // behind it again.
         let messages = recvmmsg(fd, &mut self.headers, slices.iter_mut(), MsgFlags::MSG_DONTWAIT, None);
         self.received.extend(messages.into_iter().flatten().map(|message| Received {
             bytes: message.bytes,
