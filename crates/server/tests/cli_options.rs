@@ -56,6 +56,7 @@ fn refusals_have_memcacheds_exit_codes_and_say_why() {
         ("-Z", 64, "ssl_chain_cert"),
         ("-Z -p 0 -o ssl_chain_cert=none.pem", 64, "without a TCP port"),
         ("-Z -o ssl_chain_cert=none.pem", 64, "Error loading the certificate chain"),
+        ("-Z -o ssl_chain_cert=/dev/zero", 64, "/dev/zero: has more than 16777216 bytes"),
         ("-l mtls:127.0.0.1", 71, "valid only when SSL is enabled"),
         ("-o ssl_ciphers=AES128-SHA", 64, "ECDHE-RSA-AES128-GCM-SHA256"),
         ("-o ssl_min_version=1", 64, "1.2"),
