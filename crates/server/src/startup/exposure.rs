@@ -37,8 +37,8 @@ pub fn certificate_warnings(listeners: &[Listener], tls: &TlsSettings) -> Vec<St
     asking.collect()
 }
 
-/// One line for each TCP or UDP listener that other machines can reach without a login. None if all clients must log
-/// in.
+/// One line for each TCP listener that other machines can reach without login and TLS, and for each such UDP listener.
+/// None if all clients must log in.
 ///
 /// Unix sockets are protected by the owner and mode of their file.
 pub fn warnings(listeners: &[Listener], udp: &[SocketAddr], needs_login: bool) -> Vec<String> {
