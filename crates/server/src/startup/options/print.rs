@@ -71,7 +71,7 @@ pub(super) fn manual(_: Program) -> String {
                HTTP.\n\
                .TP\n\
                .B NOTIFY_SOCKET, WATCHDOG_USEC\n\
-               Where systemd is told how the server is, and how often.\n\
+               The socket for notifications to systemd, and the watchdog interval.\n\
                .SH SIGNALS\n\
                SIGINT, SIGTERM and SIGUSR1 stop the server, the last when it has finished what it is at. SIGHUP lets it\n\
                read passwords, certificates and the token of \\-\\-admin\\-token\\-file again.\n\
