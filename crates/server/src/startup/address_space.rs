@@ -91,4 +91,16 @@ mod tests {
         assert_eq!(mapped_bytes(1, Some(100)), 0);
         assert_eq!(mapped_bytes(1, None), mapped_bytes(1, Some(65_530)));
     }
+    /// Debug builds commit memory on every system.
+    #[test]
+    fn a_cache_that_commits_memory_reserves_what_there_are_mappings_for() {
+        if limit_bytes().is_some() || !commits_memory() {
+            return;
+        }
+        let memory_bytes = 64 << 20;
+        let segment_bytes = segment_bytes(memory_bytes as usize, 5) as u64;
+        let mapped_bytes = mapped_bytes(segment_bytes, number("/proc/sys/vm/max_map_count"));
+        let reserved_bytes = reservation(memory_bytes, 4).memory_bytes_max;
+        assert!(reserved_bytes <= mapped_bytes.max(4 * memory_bytes), "{reserved_bytes}, {mapped_bytes}");
+    }
 }
