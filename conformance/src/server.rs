@@ -121,10 +121,16 @@ pub fn command(program: &Path) -> Command {
     if is_root() {
         command.args(["-u", "nobody"]);
     }
-    if let Some(io) = env::var_os(IO_VARIABLE).filter(|_| memcached().ok().as_deref() != Some(program)) {
+    if let Some(io) = env::var_os(IO_VARIABLE).filter(|_| is_larderd(program)) {
         command.arg("--io").arg(io);
     }
     command
+}
+
+/// Whether it is the larderd under test, not another build or server.
+fn is_larderd(program: &Path) -> bool {
+    let file = |path: &Path| fs::canonicalize(path).ok();
+    file(program).is_some_and(|program| larderd().ok().and_then(|larderd| file(&larderd)) == Some(program))
 }
 
 /// Runs those tests of the calling binary once more whose names contain one of `names`, with a larderd that serves by
@@ -242,7 +248,7 @@ impl PortFile {
         Self { path: env::temp_dir().join(format!("larder-ports-{}-{n}", std::process::id())) }
     }
 
-    /// None as long as the file is not there.
+    /// Empty until the file exists.
     fn addresses(&self, transport: &str) -> Vec<SocketAddr> {
         let text = fs::read_to_string(&self.path).unwrap_or_default();
         let port = |line: &str| line.strip_prefix(transport)?.strip_prefix(" INET: ")?.trim().parse().ok();

@@ -39,7 +39,8 @@ pub struct Period {
     pub secs: f64,
     /// Counts and histograms of the period.
     pub tally: Tally,
-    /// CPU seconds that all servers used in it. `None` if they are on another machine.
+    /// CPU seconds that all servers used in it. `None` if the CPU of one of them cannot be
+    /// read (another machine, for instance).
     pub server_cpu_secs: Option<f64>,
 }
 
@@ -170,7 +171,7 @@ pub struct ClientCost {
 }
 
 impl CommandTally {
-    /// An empty histogram.
+    /// An empty tally.
     pub fn new() -> Self {
         let histogram = || {
             // It grows as needed, because a long run has one for each period. The library supports three digits.

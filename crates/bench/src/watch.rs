@@ -49,7 +49,8 @@ impl Watch {
         watch
     }
 
-    /// CPU seconds that all servers have used since the last call. `None` if one of them is not on this machine.
+    /// CPU seconds that all servers have used since the last call. `None` if the CPU of one of them cannot be read
+    /// (another machine, for instance).
     pub fn period(&mut self) -> Option<f64> {
         let now = self.cpu_secs();
         let last = std::mem::replace(&mut self.last_cpu_secs, now);

@@ -34,14 +34,14 @@ Examples:
   larder bench memaslap -s 127.0.0.1 -S 1s -T 8 -c 64 -U --win_size=1k
 
 Without --rate each connection asks again when it is answered: as fast as the server goes. With --rate requests keep to a
-schedule, and latency counts from the scheduled time, so that a server that stalls is charged for all whom it kept waiting.
+schedule, and latency counts from the scheduled time, so a stall counts for every request that it delays.
 
-Exit codes: 0 all is well; 1 a check failed or nothing could be measured; 64 the command line cannot be understood.";
+Exit codes: 0 success; 1 a check failed, or nothing could be measured; 64 invalid command line.";
 
 /// Measure a memcached-compatible server
 ///
-/// Asks a server as a scenario says, checks the answers if it is told to, and tells how fast they came and what they
-/// cost. A scenario is a TOML file, a preset, or what these options make; options change what a file or a preset says.
+/// Puts the load of a scenario on a server, checks the replies if asked to, and reports latency, throughput and cost. A
+/// scenario is a TOML file, a preset, or what these options make; options change what a file or a preset says.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = AFTER_HELP)]
 pub(crate) struct Args {

@@ -21,7 +21,7 @@ pub(crate) enum Failure {
     /// A server requires a login, or refuses it.
     Denied(String),
     /// Reported already.
-    Told,
+    Reported,
 }
 
 impl Failure {
@@ -53,7 +53,7 @@ impl Failure {
     pub(crate) fn of_output(error: io::Error) -> Self {
         match error.kind() {
             // The reader has closed the pipe.
-            io::ErrorKind::BrokenPipe => Self::Told,
+            io::ErrorKind::BrokenPipe => Self::Reported,
             _ => Self::Failed(format!("standard output: {error}")),
         }
     }
@@ -61,7 +61,7 @@ impl Failure {
     /// The message; none if it was reported.
     pub(crate) fn message(&self) -> &str {
         match self {
-            Self::Told => "",
+            Self::Reported => "",
             Self::Usage(message)
             | Self::Failed(message)
             | Self::Data(message)
@@ -73,7 +73,7 @@ impl Failure {
     /// Reports it.
     pub(crate) fn report(&self, tool: &str) -> ExitCode {
         match self {
-            Self::Told => {}
+            Self::Reported => {}
             Self::Usage(message) => {
                 eprintln!("larder {tool}: {message}\n\nlarder {tool} --help says more.");
             }
@@ -85,7 +85,7 @@ impl Failure {
     /// As in sysexits.h, but for 1.
     fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Self::Told | Self::Failed(_) => 1,
+            Self::Reported | Self::Failed(_) => 1,
             Self::Usage(_) => EXIT_USAGE,
             Self::Data(_) => 65,
             Self::Unreachable(_) => 69,

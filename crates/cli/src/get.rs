@@ -20,7 +20,7 @@ pub(crate) struct Args {
     /// An array of objects; values that are no text are in base64
     #[arg(long)]
     json: bool,
-    /// Let the keys expire anew
+    /// Set a new expiry
     #[arg(long, value_name = "TIME")]
     touch: Option<Ttl>,
     #[command(flatten)]

@@ -14,7 +14,7 @@ use crate::transfer::sink::{Counts, Mode, Sink};
 
 const AFTER_HELP: &str = "\
 Each key goes to the server that it belongs to among all that are named: --distribution must be that of the clients. Items
-keep their expiry as a moment; what has expired since the dump is left out.
+keep their expiry as an absolute time; what has expired since the dump is left out.
 
 Exit codes: 0 all items of a complete dump have been dealt with; 1 some were refused; 65 the dump is broken, or is not complete:
 what is there has been loaded; 69 a server cannot be reached. After an interruption, --skip with the number that was told.";

@@ -4,7 +4,7 @@ use crate::target::Target;
 use crate::ttl::Ttl;
 use crate::{Failure, each};
 
-/// Let keys expire anew
+/// Set a new expiry
 ///
 /// Exit code 1: a key was not found.
 #[derive(clap::Args)]

@@ -19,7 +19,7 @@ impl Troubles {
     /// Adds a failure. An unreachable server determines the exit code rather than a missing key.
     pub(crate) fn add(&mut self, failure: Failure) {
         match &self.kept {
-            None | Some(Failure::Told) => self.kept = Some(failure),
+            None | Some(Failure::Reported) => self.kept = Some(failure),
             Some(_) => {
                 failure.report(self.tool);
             }
@@ -29,7 +29,7 @@ impl Troubles {
     /// Adds a key that was not found, and reports it.
     pub(crate) fn not_found(&mut self, key: impl Display) {
         eprintln!("larder {}: {key}: not found", self.tool);
-        self.add(Failure::Told);
+        self.add(Failure::Reported);
     }
 
     pub(crate) fn end(self) -> Result<(), Failure> {

@@ -61,6 +61,7 @@ pub use inspect::segment_report::{Queue, SegmentInfo, SegmentReport, TtlGroup};
 pub use inspect::stats::{QueueStats, Stats};
 pub use log::large_pages::LargePages;
 pub use mem::heap::share_heap;
+pub use mem::region::commits_memory;
 pub use ops::get::Item;
 pub use ops::prefetch::{BATCH_MAX, LookupHint, LookupHints};
 pub use ops::upload::{UPLOAD_BYTES_MIN, Upload, ValueRef};

@@ -14,7 +14,7 @@ use crate::net::worker_pool::WorkerPool;
 use crate::observe::forecast::Forecaster;
 use crate::observe::watch::Watchers;
 use crate::shared::Shared;
-use crate::startup::signals::{Asked, Signals};
+use crate::startup::signals::{Request, Signals};
 use crate::startup::systemd::Supervisor;
 
 /// How the server stops.
@@ -65,9 +65,9 @@ pub fn run(
         }
         while let Some(asked) = signals.next() {
             match asked {
-                Asked::Stop(signal) => return Ok(stopping(Stop::Now, signal, supervisor)),
-                Asked::StopGracefully(signal) => return Ok(stopping(Stop::Gracefully, signal, supervisor)),
-                Asked::Reload => {
+                Request::Stop(signal) => return Ok(stopping(Stop::Now, signal, supervisor)),
+                Request::StopGracefully(signal) => return Ok(stopping(Stop::Gracefully, signal, supervisor)),
+                Request::Reload => {
                     supervisor.reloading();
                     reload(shared);
                     supervisor.reloaded();

@@ -18,7 +18,15 @@ fn options_that_print_exit_with_0() {
         assert!(!output.stdout.is_empty() && output.stderr.is_empty(), "{args}");
     }
     assert!(String::from_utf8_lossy(&larderd("-V").stdout).starts_with("larderd 0."));
-    assert!(larderd("--man").stdout.starts_with(b".TH LARDERD 1"));
+}
+
+/// roff takes a request only at the beginning of a line.
+#[test]
+fn no_line_of_the_manual_is_indented() {
+    let manual = String::from_utf8(larderd("--man").stdout).expect("it is text");
+    assert!(manual.starts_with(".TH LARDERD 1"), "{manual}");
+    let indented: Vec<_> = manual.lines().filter(|line| line.starts_with(' ')).collect();
+    assert!(indented.is_empty(), "{indented:#?}");
 }
 
 /// memcached 1.6.18: `memcached -V` and the head of `memcached -h`. Scripts look for the version in that line.
@@ -48,6 +56,7 @@ fn refusals_have_memcacheds_exit_codes_and_say_why() {
         ("-Z", 64, "ssl_chain_cert"),
         ("-Z -p 0 -o ssl_chain_cert=none.pem", 64, "without a TCP port"),
         ("-Z -o ssl_chain_cert=none.pem", 64, "Error loading the certificate chain"),
+        ("-Z -o ssl_chain_cert=/dev/zero", 64, "/dev/zero: has more than 16777216 bytes"),
         ("-l mtls:127.0.0.1", 71, "valid only when SSL is enabled"),
         ("-o ssl_ciphers=AES128-SHA", 64, "ECDHE-RSA-AES128-GCM-SHA256"),
         ("-o ssl_min_version=1", 64, "1.2"),

@@ -176,7 +176,7 @@ fn socket_path(arguments: &[String]) -> Option<&str> {
 
 /// A port that is free for TCP and UDP now, below those that Linux gives to sockets that ask for any
 /// (`ip_local_port_range`). A program that wants this very one could take it before the server does; then the server
-/// says so.
+/// says so. `free_port` in conformance/src/server.rs is the same: change both together.
 fn free_port() -> Result<u16, Error> {
     let is_free = |&port: &u16| {
         TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()

@@ -74,7 +74,7 @@ pub(super) fn watcher(scenario: &Scenario, output: &OutputArgs, stop: &Arc<Atomi
 pub(super) fn cannot_print(error: io::Error) -> Failure {
     match error.kind() {
         // The reader has closed the pipe.
-        io::ErrorKind::BrokenPipe => Failure::Told,
+        io::ErrorKind::BrokenPipe => Failure::Reported,
         _ => Failure::Failed(format!("standard output: {error}")),
     }
 }

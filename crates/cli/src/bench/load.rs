@@ -132,7 +132,7 @@ pub(crate) struct LoadArgs {
     /// At most so many requests a second, each after an answer (closed loop)
     #[arg(long, value_name = "N", value_parser = parse::rate, conflicts_with = "rate", help_heading = "How hard")]
     pace: Option<f64>,
-    /// Open a connection anew after so many requests on it
+    /// Reopen a connection after so many requests on it
     #[arg(long, value_name = "N", value_parser = parse::count, help_heading = "How hard")]
     churn: Option<u64>,
     /// How long: 30, 30s, 2m (10 s, if nothing else ends the run)

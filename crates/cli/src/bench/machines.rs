@@ -12,7 +12,7 @@ use crate::Failure;
 
 #[derive(Args)]
 pub(super) struct AgentArgs {
-    /// Where to listen. Whoever knows the token can make this machine send load to any address
+    /// Where to listen. Anyone with the token can make this machine send load to any address
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:11311")]
     listen: String,
     /// A file with the secret that agents and collector share; `openssl rand -hex 32` makes a good one

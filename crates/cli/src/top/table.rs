@@ -193,7 +193,7 @@ fn micros(micros: Option<f64>) -> String {
     }
 }
 
-/// Columns by importance, where there is little space.
+/// The order in which columns are left out, least important first.
 const SPARE_FIRST: [Column; 11] = [
     Column::In,
     Column::Out,

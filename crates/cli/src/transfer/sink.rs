@@ -21,7 +21,7 @@ pub(crate) struct Sink {
     /// Finds the server of a key.
     client: Client,
     mode: Mode,
-    doors: HashMap<Address, Endpoint>,
+    endpoints: HashMap<Address, Endpoint>,
     /// Where stored keys are recorded.
     receipt: Option<Receipt>,
     pub counts: Counts,
@@ -65,13 +65,13 @@ impl Sink {
             target: target.clone(),
             client: target.client()?,
             mode,
-            doors: HashMap::new(),
+            endpoints: HashMap::new(),
             receipt: None,
             counts: Counts::default(),
         };
         // All at once, to fail before anything has been moved.
         for server in target.servers()? {
-            sink.doors.insert(server.address.clone(), Endpoint::open(&sink.target, &server.address)?);
+            sink.endpoints.insert(server.address.clone(), Endpoint::open(&sink.target, &server.address)?);
         }
         Ok(sink)
     }
@@ -84,27 +84,29 @@ impl Sink {
     /// Takes an item. It is sent later, with others.
     pub(crate) fn store(&mut self, record: &Record) -> Result<(), Failure> {
         let server = self.client.server_of(&record.key);
-        let door = server.and_then(|server| self.doors.get_mut(&server.address));
-        let Some(door) = door else { return Err(Failure::Usage("there is no server".into())) };
+        let endpoint = server.and_then(|server| self.endpoints.get_mut(&server.address));
+        let Some(endpoint) = endpoint else { return Err(Failure::Usage("there is no server".into())) };
         let now_secs = unix_now_secs();
         if record.expires_at_secs != 0 && record.expires_at_secs <= now_secs {
             self.counts.expired += 1;
             return Ok(());
         }
-        if !door.request(record, self.mode) {
+        if !endpoint.request(record, self.mode) {
             self.counts
-                .refuse(&format!("{}: a key that only the meta protocol can say", door.wire.address()));
+                .refuse(&format!("{}: a key that only the meta protocol can say", endpoint.wire.address()));
             return Ok(());
         }
-        if door.keys.len() >= BATCH_RECORDS_MAX || door.request.len() >= BATCH_BYTES_MAX {
-            door.send(&mut self.counts, self.receipt.as_mut())?;
+        if endpoint.keys.len() >= BATCH_RECORDS_MAX || endpoint.request.len() >= BATCH_BYTES_MAX {
+            endpoint.send(&mut self.counts, self.receipt.as_mut())?;
         }
         Ok(())
     }
 
     /// Sends the rest. All items have been answered then.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
-        self.doors.values_mut().try_for_each(|door| door.send(&mut self.counts, self.receipt.as_mut()))
+        self.endpoints
+            .values_mut()
+            .try_for_each(|endpoint| endpoint.send(&mut self.counts, self.receipt.as_mut()))
     }
 
     /// Ends the recording: all items have been stored.

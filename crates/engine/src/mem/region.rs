@@ -32,12 +32,16 @@ pub(crate) struct Region {
     is_strict: bool,
 }
 
-/// True if the system counts all writable memory. It would refuse such a reservation, or take from other processes
-/// memory that nobody uses.
-static IS_STRICT: LazyLock<bool> = LazyLock::new(|| {
-    cfg!(debug_assertions)
-        || std::fs::read("/proc/sys/vm/overcommit_memory").is_ok_and(|setting| setting.starts_with(b"2"))
-});
+/// True if memory becomes writable only when it is committed, in mappings of its own: where the system counts all
+/// writable memory (`vm.overcommit_memory=2`), and in debug builds. Such a system would refuse a writable reservation,
+/// or take from other processes memory that nobody uses.
+pub fn commits_memory() -> bool {
+    static COMMITS_MEMORY: LazyLock<bool> = LazyLock::new(|| {
+        cfg!(debug_assertions)
+            || std::fs::read("/proc/sys/vm/overcommit_memory").is_ok_and(|setting| setting.starts_with(b"2"))
+    });
+    *COMMITS_MEMORY
+}
 
 // SAFETY: the region is plain memory. All access goes through atomics or through the unsafe functions below, whose
 // contracts forbid data races.
@@ -50,7 +54,7 @@ impl Region {
     /// once it is committed.
     pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
         let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
-        let is_strict = *IS_STRICT;
+        let is_strict = commits_memory();
         Ok(Self { base: os::reserve(bytes, is_strict)?, bytes, is_strict })
     }
 

@@ -13,11 +13,11 @@ use crate::startup::settings::Settings;
 
 /// The curve, as others read it.
 #[derive(Debug, Default)]
-pub struct Forecast(Mutex<Told>);
+pub struct Forecast(Mutex<Prediction>);
 
 /// A curve at a moment.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct Prediction {
     /// A point for each of [`FACTORS`].
     pub points: Vec<Point>,
     /// The fraction of the keys that is sampled, 0 to 1.
@@ -26,7 +26,7 @@ pub struct Told {
 
 impl Forecast {
     /// The curve. Without points if it is not measured.
-    pub fn told(&self) -> Told {
+    pub fn prediction(&self) -> Prediction {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -76,8 +76,8 @@ impl Forecaster {
         if self.played < ACCESSES_AT_FIRST || now - self.begun > BURST_EVERY {
             self.begin_burst(shared, now);
         }
-        let told = Told { points: self.curve.points(), share: self.curve.share() };
-        *shared.forecast.0.lock().unwrap_or_else(PoisonError::into_inner) = told;
+        let prediction = Prediction { points: self.curve.points(), share: self.curve.share() };
+        *shared.forecast.0.lock().unwrap_or_else(PoisonError::into_inner) = prediction;
     }
 
     fn begin_burst(&mut self, shared: &Shared, now: Instant) {

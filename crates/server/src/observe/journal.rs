@@ -157,21 +157,21 @@ where
 /// Limits how often a recurring event is logged.
 #[derive(Debug, Default)]
 pub(crate) struct Rarely {
-    told_secs: AtomicU32,
-    untold: AtomicU64,
+    logged_secs: AtomicU32,
+    unlogged: AtomicU64,
 }
 
 impl Rarely {
     /// Counts an event. `Some`: log it now, with the number of events since it was logged last, this one included.
     pub(crate) fn happened(&self, now_secs: u32) -> Option<u64> {
-        let times = self.untold.fetch_add(1, Relaxed) + 1;
-        let told_secs = self.told_secs.load(Relaxed);
-        if told_secs != 0 && now_secs < told_secs.saturating_add(RARELY_SECS) {
+        let times = self.unlogged.fetch_add(1, Relaxed) + 1;
+        let logged_secs = self.logged_secs.load(Relaxed);
+        if logged_secs != 0 && now_secs < logged_secs.saturating_add(RARELY_SECS) {
             return None;
         }
         // One of several threads logs it.
-        self.told_secs.compare_exchange(told_secs, now_secs.max(1), Relaxed, Relaxed).ok()?;
-        self.untold.fetch_sub(times, Relaxed);
+        self.logged_secs.compare_exchange(logged_secs, now_secs.max(1), Relaxed, Relaxed).ok()?;
+        self.unlogged.fetch_sub(times, Relaxed);
         Some(times)
     }
 }

@@ -31,7 +31,7 @@ struct Counts {
 
 /// An operation on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Deed {
+pub(crate) enum Operation {
     Get { is_hit: bool },
     Set,
     Delete,
@@ -48,7 +48,7 @@ impl Prefixes {
     }
 
     /// Counts an operation. A key without a delimiter has no prefix and is not counted.
-    pub(crate) fn count(&self, worker: usize, key: &[u8], deed: Deed) {
+    pub(crate) fn count(&self, worker: usize, key: &[u8], operation: Operation) {
         let Some(end) = key.iter().position(|byte| *byte == self.delimiter) else { return };
         let Some(table) = self.tables.get(worker) else { return };
         let (mut table, prefix) = (lock(table), &key[..end]);
@@ -60,13 +60,13 @@ impl Prefixes {
             table.insert(prefix.into(), Counts::default());
         }
         let Some(counts) = table.get_mut(prefix) else { return };
-        match deed {
-            Deed::Get { is_hit } => {
+        match operation {
+            Operation::Get { is_hit } => {
                 counts.gets += 1;
                 counts.hits += u64::from(is_hit);
             }
-            Deed::Set => counts.sets += 1,
-            Deed::Delete => counts.deletes += 1,
+            Operation::Set => counts.sets += 1,
+            Operation::Delete => counts.deletes += 1,
         }
     }
 
@@ -122,22 +122,22 @@ mod tests {
     fn workers_are_summed_and_tables_do_not_grow_without_end() {
         let prefixes = Prefixes::new(2, b':');
         for worker in 0..2 {
-            prefixes.count(worker, b"a:1", Deed::Get { is_hit: worker == 0 });
-            prefixes.count(worker, b"a:2:3", Deed::Set);
-            prefixes.count(worker, b":", Deed::Delete);
-            prefixes.count(worker, b"none", Deed::Set);
+            prefixes.count(worker, b"a:1", Operation::Get { is_hit: worker == 0 });
+            prefixes.count(worker, b"a:2:3", Operation::Set);
+            prefixes.count(worker, b":", Operation::Delete);
+            prefixes.count(worker, b"none", Operation::Set);
         }
         let expected = "PREFIX  get 0 hit 0 set 0 del 2\r\nPREFIX a get 2 hit 1 set 2 del 0\r\n";
         assert_eq!(String::from_utf8(prefixes.dump()).unwrap(), expected);
         for number in 0..100_000 {
-            prefixes.count(0, format!("{number}:x").as_bytes(), Deed::Set);
+            prefixes.count(0, format!("{number}:x").as_bytes(), Operation::Set);
         }
         let lines = prefixes.dump().iter().filter(|byte| **byte == b'\n').count();
         assert_eq!(lines, PREFIXES_MAX);
-        prefixes.count(0, b"a:1", Deed::Delete);
+        prefixes.count(0, b"a:1", Operation::Delete);
         assert!(String::from_utf8(prefixes.dump()).unwrap().contains("PREFIX a get 2 hit 1 set 2 del 1\r\n"));
         prefixes.reset();
-        prefixes.count(0, b"x\r\nEND\r\n:1", Deed::Set);
+        prefixes.count(0, b"x\r\nEND\r\n:1", Operation::Set);
         let encoded = "PREFIX x%0D%0AEND%0D%0A get 0 hit 0 set 1 del 0\r\n";
         assert_eq!(String::from_utf8(prefixes.dump()).unwrap(), encoded);
         prefixes.reset();

@@ -7,7 +7,7 @@ use larder_protocol::command::{self, Command};
 use larder_protocol::{Form, Key, Reply};
 
 use crate::exec::Executor;
-use crate::observe::prefixes::Deed;
+use crate::observe::prefixes::Operation;
 use crate::observe::trace;
 use crate::observe::watch::Event;
 
@@ -65,8 +65,8 @@ impl<'t> Executor<'_, '_, '_, 't> {
         }
         if shared.observers.counts_prefixes() && matches!(form, Form::Text(_) | Form::Binary(_)) {
             match command {
-                Command::Store(_) => shared.prefixes.count(self.cx.worker, key, Deed::Set),
-                Command::Delete(_) => shared.prefixes.count(self.cx.worker, key, Deed::Delete),
+                Command::Store(_) => shared.prefixes.count(self.cx.worker, key, Operation::Set),
+                Command::Delete(_) => shared.prefixes.count(self.cx.worker, key, Operation::Delete),
                 _ => {}
             }
         }
@@ -119,7 +119,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             value_bytes: found.map_or(0, |item| item.value().len()),
         });
         if shared.observers.counts_prefixes() {
-            shared.prefixes.count(self.cx.worker, key, Deed::Get { is_hit: found.is_ok() });
+            shared.prefixes.count(self.cx.worker, key, Operation::Get { is_hit: found.is_ok() });
         }
         if found.is_ok() && shared.observers.is_verbose() {
             trace::hit(self.cx.client.fd, key);

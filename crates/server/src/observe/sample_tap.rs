@@ -25,7 +25,7 @@ pub(crate) struct SampleTap {
     /// Accesses wanted from each worker, at most.
     accesses_max: AtomicU32,
     /// One for each worker.
-    told: Vec<Mutex<Burst>>,
+    reported: Vec<Mutex<Burst>>,
     /// The control thread's; notified when many accesses wait.
     wake: Arc<Wake>,
 }
@@ -47,7 +47,7 @@ impl SampleTap {
             number: AtomicU32::new(0),
             threshold: AtomicU64::new(0),
             accesses_max: AtomicU32::new(0),
-            told: (0..workers).map(|_| Mutex::default()).collect(),
+            reported: (0..workers).map(|_| Mutex::default()).collect(),
             wake,
         }
     }
@@ -68,8 +68,8 @@ impl SampleTap {
     /// Takes the accesses reported since the last call.
     pub(crate) fn take(&self) -> Burst {
         let mut all = Burst::default();
-        for told in &self.told {
-            let Burst { mut accesses, reads, is_cut } = std::mem::take(&mut *lock(told));
+        for reported in &self.reported {
+            let Burst { mut accesses, reads, is_cut } = std::mem::take(&mut *lock(reported));
             all.accesses.append(&mut accesses);
             all.reads += reads;
             all.is_cut |= is_cut;
@@ -120,7 +120,7 @@ impl Tap {
             self.reads.set(0);
         }
         if is_over(number) {
-            lock(&self.sample_tap.told[self.worker]).reads += self.reads.take();
+            lock(&self.sample_tap.reported[self.worker]).reads += self.reads.take();
             return self.threshold.set(0);
         }
         self.left.set(self.sample_tap.accesses_max.load(Relaxed));
@@ -143,18 +143,18 @@ impl Tap {
     /// Reports an access to a sampled key.
     #[cold]
     pub(crate) fn tell(&self, access: Access) {
-        let mut told = lock(&self.sample_tap.told[self.worker]);
-        told.reads += self.reads.take();
+        let mut reported = lock(&self.sample_tap.reported[self.worker]);
+        reported.reads += self.reads.take();
         if self.sample_tap.number.load(Relaxed) != self.number.get() {
             // Another worker has ended the burst.
             return self.threshold.set(0);
         }
-        told.accesses.push(access);
+        reported.accesses.push(access);
         self.left.set(self.left.get() - 1);
-        let waiting = told.accesses.len();
+        let waiting = reported.accesses.len();
         // The buffer stays bounded if nobody takes the accesses.
         if self.left.get() == 0 || waiting == ACCESSES_MAX {
-            told.is_cut = true;
+            reported.is_cut = true;
             self.threshold.set(0);
             self.sample_tap.end(self.number.get());
         }

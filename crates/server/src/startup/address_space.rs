@@ -2,15 +2,18 @@
 
 use std::fs;
 
-use larder_engine::{Reservation, segment_bytes, share_heap};
+use larder_engine::{Reservation, commits_memory, segment_bytes, share_heap};
 use rustix::process::{Resource, getrlimit};
 
 use crate::startup::machine_memory;
 
-/// For a cache of `memory_bytes`: as much as the machine's memory could fill, so that `cache_memlimit` can raise the
-/// limit so far. Where the process has a limit (`ulimit -v`, `ulimit -d`), a few times the memory, of what that leaves
-/// when `threads` have what they need, and connections some. Where the system counts what can be written to, as much as
-/// it has mappings for, and a few times the memory at least.
+/// The address space of a cache of `memory_bytes`:
+///
+/// - without limits: the machine's memory, so that `cache_memlimit` can raise the limit so far;
+/// - with `ulimit -v` or `-d`: a few times the memory, of what the limit leaves beside the needs of `threads` and
+///   connections;
+/// - with `vm.overcommit_memory=2` ([`commits_memory`]): as much as the system allows mappings for, but at least a few
+///   times the memory.
 pub fn reservation(memory_bytes: u64, threads: usize) -> Reservation {
     let machine_bytes = machine_memory::memory_bytes();
     let modest = |left_bytes| {
@@ -22,7 +25,7 @@ pub fn reservation(memory_bytes: u64, threads: usize) -> Reservation {
         return modest(limit_bytes.saturating_sub(used_bytes() + own_bytes));
     }
     let unlimited = Reservation { memory_bytes_max: machine_bytes, address_space_bytes: u64::MAX };
-    if number("/proc/sys/vm/overcommit_memory") != Some(2) {
+    if !commits_memory() {
         return unlimited;
     }
     // One handle for each worker, one for the background work.
@@ -32,7 +35,8 @@ pub fn reservation(memory_bytes: u64, threads: usize) -> Reservation {
     Reservation { memory_bytes_max, ..unlimited }
 }
 
-/// Where addresses are limited, makes all threads share them. Call before threads are started.
+/// Where addresses are limited, makes all threads share one heap: each further heap reserves addresses of its own. Call
+/// it before threads are started.
 pub fn share() {
     if limit_bytes().is_some() {
         share_heap();
@@ -86,5 +90,17 @@ mod tests {
         assert!(4 * segments + 1_000 < 65_530);
         assert_eq!(mapped_bytes(1, Some(100)), 0);
         assert_eq!(mapped_bytes(1, None), mapped_bytes(1, Some(65_530)));
+    }
+    /// Debug builds commit memory on every system.
+    #[test]
+    fn a_cache_that_commits_memory_reserves_what_there_are_mappings_for() {
+        if limit_bytes().is_some() || !commits_memory() {
+            return;
+        }
+        let memory_bytes = 64 << 20;
+        let segment_bytes = segment_bytes(memory_bytes as usize, 5) as u64;
+        let mapped_bytes = mapped_bytes(segment_bytes, number("/proc/sys/vm/max_map_count"));
+        let reserved_bytes = reservation(memory_bytes, 4).memory_bytes_max;
+        assert!(reserved_bytes <= mapped_bytes.max(4 * memory_bytes), "{reserved_bytes}, {mapped_bytes}");
     }
 }

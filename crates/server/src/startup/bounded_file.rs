@@ -1,4 +1,4 @@
-//! Files that are read whole: none is read without a bound, whatever its name leads to.
+//! Files that options name and that are read whole: none is read without a bound, whatever its name leads to.
 
 use std::fs::File;
 use std::io::{self, Read as _};

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::startup::bounded_file;
 use crate::startup::options::{EXIT_FAILURE, Refusal};
 use crate::startup::privileges::{self, Target};
 use crate::startup::settings::Settings;
@@ -56,6 +57,10 @@ pub(crate) fn write_whole(path: &Path, ending: &str, text: &str) -> io::Result<(
 
 /// The process that an old pid file names, if it runs.
 fn running(path: &Path) -> Option<u32> {
-    let pid = std::fs::read_to_string(path).ok()?.trim().parse().ok()?;
+    let content = bounded_file::read(path, FILE_BYTES_MAX).ok()?;
+    let pid = str::from_utf8(&content).ok()?.trim().parse().ok()?;
     Path::new("/proc").join(format!("{pid}")).exists().then_some(pid)
 }
+
+/// A number and a line end take less.
+const FILE_BYTES_MAX: u64 = 64;

@@ -17,7 +17,7 @@ pub fn admin_warnings(web: &Web) -> Vec<String> {
     });
     open.map(|address| {
         format!(
-            "admin HTTP at {address} is open to whoever can reach it: no --admin-token-file; \
+            "admin HTTP at {address} is open to everybody: no --admin-token-file; \
              127.0.0.1 keeps it to this machine"
         )
     })
@@ -32,20 +32,20 @@ pub fn certificate_warnings(listeners: &[Listener], tls: &TlsSettings) -> Vec<St
             ClientCertificates::Requested => "nobody with a certificate",
             ClientCertificates::Required => "nobody",
         };
-        Some(format!("{address} lets {whom} in: no ssl_ca_cert to tell good certificates of clients by"))
+        Some(format!("{address} accepts {whom}: no ssl_ca_cert to check client certificates against"))
     });
     asking.collect()
 }
 
-/// One line for each TCP or UDP listener that other machines can reach without a login. None if all clients must log
-/// in.
+/// One line for each TCP listener that other machines can reach without login and TLS, and for each such UDP listener.
+/// None if all clients must log in.
 ///
 /// Unix sockets are protected by the owner and mode of their file.
 pub fn warnings(listeners: &[Listener], udp: &[SocketAddr], needs_login: bool) -> Vec<String> {
     let datagrams = udp.iter().filter(|address| !address.ip().to_canonical().is_loopback());
     let datagrams = datagrams.map(|address| {
         format!(
-            "UDP {address} is open to whoever can reach it, in any name (docs/udp.md); \
+            "UDP {address} is open to everybody, without login, and with forged addresses (docs/udp.md); \
              -l 127.0.0.1 keeps it to this machine"
         )
     });
@@ -56,7 +56,7 @@ pub fn warnings(listeners: &[Listener], udp: &[SocketAddr], needs_login: bool) -
     });
     open.map(|address| {
         format!(
-            "{address} is open to whoever can reach it: no login (-Y, -S), no TLS (-Z); \
+            "{address} is open to everybody: no login (-Y, -S), no TLS (-Z); \
              -l 127.0.0.1 keeps it to this machine"
         )
     })

@@ -1,4 +1,4 @@
-//! The pollers of the workers, where the kernel has what `--io` asks for.
+//! Makes the workers' pollers, and the refusal if the kernel has none for `--io`.
 
 use std::io;
 
@@ -6,13 +6,14 @@ use crate::net::poller::Poller;
 use crate::startup::options::{EXIT_OS_ERROR, Refusal};
 use crate::startup::settings::{Io, Settings};
 
-/// Whether there will be pollers, to be asked while whoever started us still listens. Errors: exit code 71.
+/// Checks that a poller can be made. Call it before the process goes to the background (while stderr is still
+/// connected) and before listeners are bound. Errors: exit code 71.
 pub fn probe(settings: &Settings) -> Result<(), Refusal> {
     Poller::new(settings.io).map(drop).map_err(|error| refusal(settings.io, &error))
 }
 
-/// One for each worker. To be called in the process that will serve, since a ring does not survive a fork, and before
-/// rights are given up and fences set: making a ring is no part of serving. Errors: exit code 71.
+/// One poller for each worker. Call it after the fork, which a ring does not survive, and before privileges are dropped
+/// and the sandbox begins. Errors: exit code 71.
 pub fn open(settings: &Settings) -> Result<Vec<Poller>, Refusal> {
     (0..settings.threads)
         .map(|_| Poller::new(settings.io))

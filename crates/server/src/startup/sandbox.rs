@@ -81,7 +81,8 @@ fn no_more_than_serving(with_reading: bool, io: Io) -> Result<SeccompFilter, sec
     }
     rules.insert(libc::SYS_prctl, vec![has_bits(0, !0, libc::PR_SET_NAME)?]);
     if io == Io::Uring {
-        // Rings are made before, and do nothing but receive, send and poll: this filter does not see what they do.
+        // Rings are made before the filter, which does not see their operations; each is restricted to polls, sends
+        // and cancellations.
         rules.insert(libc::SYS_io_uring_enter, Vec::new());
         rules.insert(libc::SYS_io_uring_register, vec![has_bits(1, !0, IORING_REGISTER_ENABLE_RINGS)?]);
     }

@@ -10,7 +10,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 /// What a signal requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum Request {
     /// SIGINT, SIGTERM, by name.
     Stop(&'static str),
     /// SIGUSR1.
@@ -35,12 +35,12 @@ impl Signals {
     }
 
     /// The next signal that has arrived.
-    pub fn next(&self) -> Option<Asked> {
+    pub fn next(&self) -> Option<Request> {
         let signal = self.0.read_signal().ok()??;
         match Signal::try_from(signal.ssi_signo as i32).ok()? {
-            signal @ Signal::SIGUSR1 => Some(Asked::StopGracefully(signal.as_str())),
-            Signal::SIGHUP => Some(Asked::Reload),
-            signal => Some(Asked::Stop(signal.as_str())),
+            signal @ Signal::SIGUSR1 => Some(Request::StopGracefully(signal.as_str())),
+            Signal::SIGHUP => Some(Request::Reload),
+            signal => Some(Request::Stop(signal.as_str())),
         }
     }
 }

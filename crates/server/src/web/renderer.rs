@@ -1,25 +1,17 @@
 //! Renders what takes long, one page after the other.
 
-use tokio::sync::Semaphore;
+use tokio::sync::Mutex;
 use tokio::task::yield_now;
 
-/// The right to render, which requests have one after the other, as they came. Whoever else is on the thread runs
-/// between them: so a probe waits for one page or two, however many were asked for.
-pub(super) struct Renderer {
-    turn: Semaphore,
-}
-
-impl Default for Renderer {
-    fn default() -> Self {
-        Self { turn: Semaphore::new(1) }
-    }
-}
+/// Requests render one at a time, in order of arrival. Other tasks of the thread run in between, so a probe waits for
+/// one page or two.
+#[derive(Default)]
+pub(super) struct Renderer(Mutex<()>);
 
 impl Renderer {
     /// Renders once it is this request's turn.
     pub(super) async fn in_turn<R>(&self, render: impl FnOnce() -> R) -> R {
-        // Never closed.
-        let _turn = self.turn.acquire().await;
+        let _turn = self.0.lock().await;
         yield_now().await;
         render()
     }

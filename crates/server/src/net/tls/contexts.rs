@@ -17,6 +17,7 @@ use rustls::{
 use super::ClientCertificates;
 use super::sessions::Short;
 use super::settings::{TlsSettings, Version};
+use crate::startup::bounded_file;
 
 /// One context for each kind of listener.
 ///
@@ -83,7 +84,7 @@ impl<'s> Identity<'s> {
         let chain_file = settings.chain_file.as_deref().unwrap_or_else(|| Path::new(""));
         let key_file = settings.key_file.as_deref().unwrap_or(chain_file);
         let chain = certificates("the certificate chain", chain_file)?;
-        let key = PrivateKeyDer::from_pem_file(key_file)
+        let key = PrivateKeyDer::from_pem_slice(&content("the key", key_file)?)
             .map_err(|error| LoadError::new("the key", key_file, &reason(error, "no private key in it")))?;
         Ok(Self { chain_file, chain, key })
     }
@@ -191,15 +192,19 @@ fn authorities(file: &Path) -> Result<RootCertStore, LoadError> {
 /// All certificates in a file; at least one.
 fn certificates(what: &'static str, file: &Path) -> Result<Vec<CertificateDer<'static>>, LoadError> {
     let refuse = |error| LoadError::new(what, file, &reason(error, "no certificate in it"));
+    let content = content(what, file)?;
     let certificates: Vec<_> =
-        CertificateDer::pem_file_iter(file).and_then(Iterator::collect).map_err(refuse)?;
+        CertificateDer::pem_slice_iter(&content).collect::<Result<_, _>>().map_err(refuse)?;
     if certificates.is_empty() { Err(refuse(pem::Error::NoItemsFound)) } else { Ok(certificates) }
+}
+
+fn content(what: &'static str, file: &Path) -> Result<Vec<u8>, LoadError> {
+    bounded_file::read(file, FILE_BYTES_MAX).map_err(|error| LoadError::new(what, file, &error))
 }
 
 fn reason(error: pem::Error, nothing_found: &str) -> String {
     match error {
         pem::Error::NoItemsFound => nothing_found.to_owned(),
-        pem::Error::Io(error) => error.to_string(),
         error => error.to_string(),
     }
 }
@@ -217,6 +222,9 @@ impl fmt::Display for LoadError {
 }
 
 impl std::error::Error for LoadError {}
+
+/// The certificate authorities of a whole system take less than 1 MiB.
+const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Sessions that clients without tickets may resume, for each kind of listener; memcached (OpenSSL) keeps 20480. A
 /// session's size grows with the client's certificates, so this is lower.

@@ -62,15 +62,16 @@ pub(super) fn manual(_: Program) -> String {
                .B MEMCACHED_PORT_FILENAME\n\
                After binding, one line for each address listened on is written to this file: TCP INET: and the port,\n\
                or TCP INET6: and the port.\n\
-               .TP
-               .B MEMCACHED_SASL_PWDB
-               The password file of -S: one user and password a line, with a colon between.
-               .TP
-               .B LISTEN_FDS, LISTEN_PID, LISTEN_FDNAMES
-               Sockets that were opened by systemd: then -l, -p, -s and -U have no effect. One of the name admin serves HTTP.
-               .TP
-               .B NOTIFY_SOCKET, WATCHDOG_USEC
-               Where systemd is told how the server is, and how often.
+               .TP\n\
+               .B MEMCACHED_SASL_PWDB\n\
+               The password file of \\-S: one user and password a line, with a colon between.\n\
+               .TP\n\
+               .B LISTEN_FDS, LISTEN_PID, LISTEN_FDNAMES\n\
+               Sockets that were opened by systemd: then \\-l, \\-p, \\-s and \\-U have no effect. One named admin serves\n\
+               HTTP.\n\
+               .TP\n\
+               .B NOTIFY_SOCKET, WATCHDOG_USEC\n\
+               The socket for notifications to systemd, and the watchdog interval.\n\
                .SH SIGNALS\n\
                SIGINT, SIGTERM and SIGUSR1 stop the server, the last when it has finished what it is at. SIGHUP lets it\n\
                read passwords, certificates and the token of \\-\\-admin\\-token\\-file again.\n\

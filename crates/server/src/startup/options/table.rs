@@ -390,7 +390,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "io",
         Needed("<way>"),
         "epoll",
-        "how workers wait for sockets: epoll, or uring, io_uring of Linux 5.19 or later (docs/scaling.md)",
+        "how workers wait for sockets: epoll, or uring (io_uring, Linux 5.19 or later; docs/scaling.md)",
         |d, v| {
             d.settings.io = Io::of_name(v)
                 .ok_or_else(|| Refusal::new(EXIT_USAGE, format!("larderd: --io={v}: epoll or uring")))?;
@@ -402,7 +402,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "log-level",
         Needed("<level>"),
         "warn",
-        "say on stderr what is as bad as this: error, warn, info or debug (docs/logs.md)",
+        "lowest severity to log on stderr: error, warn, info or debug (docs/logs.md)",
         |d, v| {
             let level = journal::level(v).ok_or_else(|| {
                 Refusal::new(EXIT_USAGE, format!("larderd: --log-level={v}: error, warn, info or debug"))
@@ -416,7 +416,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "log-format",
         Needed("<form>"),
         "text",
-        "how it is said: text, or json, one object a line",
+        "format of the log: text, or json, one object a line",
         |d, v| {
             d.settings.journal.form = match v {
                 "text" => journal::Form::Text,
@@ -444,7 +444,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "admin-token-file",
         Needed("<file>"),
         "",
-        "tell metrics only to who names the token in this file",
+        "require the token in this file for metrics and data",
         |d, v| {
             d.settings.web.token_file = Some(v.into());
             Ok(())
@@ -455,7 +455,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "admin-tls",
         NoValue,
         "",
-        "speak TLS there as well, with the certificates of -Z",
+        "use TLS on these listeners, with the certificates of -Z",
         |d, _| {
             d.settings.web.tls = true;
             Ok(())

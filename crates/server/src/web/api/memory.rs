@@ -166,15 +166,15 @@ struct Point {
 
 pub(super) fn curve(state: &State) -> Curve {
     let shared = &*state.shared;
-    let told = shared.forecast.told();
+    let prediction = shared.forecast.prediction();
     let totals = shared.totals();
     let reads = totals.get_hits + totals.get_misses;
     Curve {
         is_measured: shared.measures.measured().curve && shared.settings.evict,
         memory_bytes: shared.engine.stats().memory_bytes,
-        sampled_share: told.share,
+        sampled_share: prediction.share,
         hit_ratio: (reads > 0).then(|| totals.get_hits as f64 / reads as f64),
-        points: told
+        points: prediction
             .points
             .iter()
             .map(|point| Point { factor: point.factor, hit_ratio: point.hit_ratio })

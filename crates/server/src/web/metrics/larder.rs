@@ -24,7 +24,7 @@ fn latencies(state: &State, text: &mut Text) {
     }
     let help = "Service time of requests, from when their bytes were read until their replies were ready.";
     let mut samples = text.metric(&Metric::histogram("larder_request_duration_seconds", help));
-    for transport in roads(state) {
+    for transport in open_transports(state) {
         for class in Class::ALL {
             let labels = [("command", class.name()), ("transport", transport.name())];
             samples.add_durations(&labels, &measures.service(transport, class));
@@ -36,7 +36,7 @@ fn latencies(state: &State, text: &mut Text) {
 }
 
 /// Transports with a listener: the others would be zero for ever.
-fn roads(state: &State) -> impl Iterator<Item = Transport> {
+fn open_transports(state: &State) -> impl Iterator<Item = Transport> {
     use crate::net::listeners::Address;
 
     let listeners = state.pool.listeners();
@@ -137,9 +137,9 @@ fn connections(state: &State, text: &mut Text) {
 }
 
 fn forecast(state: &State, text: &mut Text) {
-    let told = state.shared.forecast.told();
+    let prediction = state.shared.forecast.prediction();
     let points: Vec<_> =
-        told.points.iter().filter_map(|point| Some((point.factor, point.hit_ratio?))).collect();
+        prediction.points.iter().filter_map(|point| Some((point.factor, point.hit_ratio?))).collect();
     if points.is_empty() {
         return;
     }
