@@ -597,6 +597,29 @@ fn a_datagram_may_copy_only_so_much() {
     assert_eq!(client.text(b"append a 0 0 1\r\nx\r\nmn\r\n"), "STORED\r\nMN\r\n");
 }
 
+/// Commands by the thousand in datagrams of others do not come before a command that was sent after them.
+#[test]
+fn long_datagrams_are_served_beside_new_ones() {
+    let server = start(&larderd(), &["-t", "1"]);
+    let (hasty, patient) = (Client::of(&server), Client::of(&server));
+    let stats = || Stats::of(server.address()).expect("stats");
+    let misses = || stats().get("get_misses").expect("a line");
+    let gets = "get k\r\n".repeat(8000);
+    for _ in 0..4 {
+        hasty.send(1, gets.as_bytes());
+    }
+    assert_eq!(patient.text(b"mn\r\n"), "MN\r\n");
+    let before = misses();
+    assert!(before < 4 * 8000 / 2, "{before} gets before a command that came later");
+    eventually(|| misses() == 4 * 8000);
+    // No more than so many at a time.
+    for _ in 0..40 {
+        hasty.send(1, gets.as_bytes());
+    }
+    eventually(|| stats().get("udp_dropped").expect("a line") > 0);
+    assert_eq!(patient.text(b"mn\r\n"), "MN\r\n");
+}
+
 /// As a connection does after so many bytes of replies.
 #[test]
 fn a_socket_yields_after_large_replies() {

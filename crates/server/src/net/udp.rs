@@ -3,13 +3,15 @@
 //! The walk of a datagram: the worker's poller reports a socket; [`UdpEndpoint::serve`] receives a batch ([`inbox`])
 //! and prefetches its keys ([`first_key`]); the [`gate`] decides how much may be sent in reply; a session of its own
 //! executes it ([`Session::feed`]); the replies of the whole batch are sent together ([`outbox`]). Nothing of a
-//! datagram outlives its reply. A socket has a connection's share of a round ([`Share`]); the rest waits in the inbox
-//! for the next.
+//! datagram outlives its reply. New datagrams of a socket have a connection's share of a round ([`Share`]). One that
+//! needs more joins the [`backlog`], which has a share of its own: a client does not wait until the long datagrams of
+//! others are served.
 //!
 //! Each command's reply is a message of its own, numbered from 0, as in memcached. A get of many keys is one command:
 //! its hits and END are one message, as doc/protocol.txt says and memcached did up to 1.5. Threat model, defaults and
 //! cookies: docs/udp.md.
 
+mod backlog;
 mod budget;
 mod cookie;
 mod gate;
@@ -24,6 +26,7 @@ use arrayvec::ArrayVec;
 use larder_engine::{Handle, Now};
 use larder_protocol::{Dialect, Error, Reply, udp};
 
+use self::backlog::Backlog;
 use self::budget::Allowance;
 use self::gate::{Admitted, Gate};
 use self::inbox::{BATCH_DATAGRAMS_MAX, Inbox};
@@ -55,11 +58,10 @@ struct SocketInbox {
     inbox: Inbox,
     /// Datagrams of the inbox that were served.
     served: usize,
-    /// What is left of the next one, if its commands were begun.
-    paused: Option<Work>,
+    backlog: Backlog,
 }
 
-/// What a socket may still do in a round, as a connection may.
+/// What new datagrams, or those of the backlog, may still do in a round: as much as a connection.
 struct Share {
     requests: u32,
     /// Of replies, or of values written.
@@ -105,12 +107,13 @@ impl UdpEndpoint {
             reply: Message::default(),
             outbox: Outbox::default(),
         };
-        let socket = |socket| SocketInbox { socket, inbox: Inbox::new(), served: 0, paused: None };
+        let socket =
+            |socket| SocketInbox { socket, inbox: Inbox::new(), served: 0, backlog: Backlog::default() };
         let sockets = sockets.into_iter().map(socket).collect();
         Ok(Self { sockets, client: Client::of_datagrams(), responder })
     }
 
-    /// True if datagrams are left of those that were received: call [`UdpEndpoint::go_on`] in the next round.
+    /// True if there is work left of the datagrams that were received: call [`UdpEndpoint::go_on`] in the next round.
     pub(crate) fn is_waiting(&self) -> bool {
         self.sockets.iter().any(SocketInbox::is_waiting)
     }
@@ -134,12 +137,35 @@ impl UdpEndpoint {
 
 impl SocketInbox {
     fn is_waiting(&self) -> bool {
-        self.served < self.inbox.len()
+        self.served < self.inbox.len() || !self.backlog.is_empty()
     }
 
     fn serve(&mut self, client: &Client, responder: &mut Responder, cx: &mut WorkerContext<'_>) {
-        let Self { socket, inbox, served, paused } = self;
+        self.serve_backlog(client, responder, cx);
+        self.serve_new(client, responder, cx);
+    }
+
+    /// Serves the backlog.
+    fn serve_backlog(&mut self, client: &Client, responder: &mut Responder, cx: &mut WorkerContext<'_>) {
         let mut share = Share::of_round(cx);
+        while !share.is_used()
+            && let Some(mut waiting) = self.backlog.take()
+        {
+            cx.received = Moment::now();
+            let source = waiting.source;
+            let (datagram, work) = waiting.first();
+            let work = work.or_else(|| responder.admit(datagram, source, &self.socket, cx));
+            let rest = work.and_then(|work| responder.answer(client, datagram, work, None, &mut share, cx));
+            cx.counters.conn_yields.add(u64::from(rest.is_some()));
+            self.backlog.put_back(waiting, rest, &cx.shared.buffers);
+            cx.counters.bytes_written.add(responder.outbox.send(&self.socket) as u64);
+        }
+    }
+
+    fn serve_new(&mut self, client: &Client, responder: &mut Responder, cx: &mut WorkerContext<'_>) {
+        let Self { socket, inbox, served, backlog } = self;
+        let mut share = Share::of_round(cx);
+        let mut has_yielded = false;
         for _ in 0..BATCHES_PER_EVENT {
             let is_new = *served == inbox.len();
             if is_new {
@@ -155,26 +181,18 @@ impl SocketInbox {
             };
             for (datagram, source) in inbox.datagrams().skip(*served) {
                 let prefetched = prefetched.next().flatten();
-                let work = match paused.take() {
-                    Some(work) => Some(work),
-                    None => {
-                        cx.counters.bytes_read.add(datagram.len() as u64);
-                        let admitted =
-                            responder.gate.admit(datagram, source, socket.address().port(), now.secs);
-                        let counter = if admitted.is_some() {
-                            &cx.counters.udp_requests
-                        } else {
-                            &cx.counters.udp_dropped
-                        };
-                        counter.add(1);
-                        admitted.map(|asked| Work::of(datagram, asked, socket.dialect()))
-                    }
-                };
-                if let Some(work) = work {
-                    *paused = responder.answer(client, datagram, work, prefetched, &mut share, cx);
-                }
-                if paused.is_none() {
-                    *served += 1;
+                *served += 1;
+                cx.counters.bytes_read.add(datagram.len() as u64);
+                let buffers = &cx.shared.buffers;
+                if backlog.has(source) {
+                    let is_kept = backlog.push(source, datagram, None, buffers);
+                    cx.counters.udp_dropped.add(u64::from(!is_kept));
+                } else if let Some(work) = responder.admit(datagram, source, socket, cx)
+                    && let Some(rest) = responder.answer(client, datagram, work, prefetched, &mut share, cx)
+                {
+                    has_yielded = true;
+                    let is_kept = backlog.push(source, datagram, Some(rest), &cx.shared.buffers);
+                    cx.counters.udp_dropped.add(u64::from(!is_kept));
                 }
                 if responder.outbox.is_full() {
                     cx.counters.bytes_written.add(responder.outbox.send(socket) as u64);
@@ -184,7 +202,7 @@ impl SocketInbox {
                 }
             }
             cx.counters.bytes_written.add(responder.outbox.send(socket) as u64);
-            if *served < inbox.len() {
+            if *served < inbox.len() || has_yielded {
                 cx.counters.conn_yields.add(1);
                 return;
             }
@@ -249,6 +267,21 @@ fn first_key<'i>(
 }
 
 impl Responder {
+    /// Decides whether a datagram is served.
+    fn admit(
+        &mut self,
+        datagram: &[u8],
+        source: SocketAddr,
+        socket: &Socket,
+        cx: &WorkerContext<'_>,
+    ) -> Option<Work> {
+        let now_secs = cx.shared.clock.at(cx.received).secs;
+        let admitted = self.gate.admit(datagram, source, socket.address().port(), now_secs);
+        let counter = if admitted.is_some() { &cx.counters.udp_requests } else { &cx.counters.udp_dropped };
+        counter.add(1);
+        admitted.map(|asked| Work::of(datagram, asked, socket.dialect()))
+    }
+
     /// Executes the commands of a datagram. A partial request is not answered, nor what follows when the datagram has
     /// written too much. Returns what is left once the share of the round is used.
     fn answer(
