@@ -100,6 +100,8 @@ fn values_that_are_never_finished_lie_within_the_limit() {
             stream
         })
         .collect();
+    // Uploads that arrive at the same time compete for memory. Two seconds later these do not arrive any more.
+    thread::sleep(Duration::from_secs(3));
     others_can_store(&server);
     let resident_bytes = server.resident_bytes().unwrap();
     // -m, what all connections may hold, what each has for itself, and the program.
