@@ -4,11 +4,6 @@ use larder_conformance::script::Side;
 use larder_conformance::{Result, server, suite};
 
 #[test]
-fn by_uring() {
-    server::again_by_uring(&[]);
-}
-
-#[test]
 fn larderd_answers_every_script() -> Result<()> {
     let report = suite::run(&server::larderd()?, Side::Larder, &suite::scripts("")?)?;
     assert!(
