@@ -346,7 +346,7 @@ fn encode_other<S: Sink>(reply: &Reply<'_, S::Value>, sink: &mut S) {
     }
 }
 
-/// VALUE <key> <flags> <bytes> [<cas unique>]\r\n<data block>\r\n
+/// `VALUE <key> <flags> <bytes> [<cas unique>]\r\n<data block>\r\n`
 #[inline(always)]
 fn encode_hit<S: Sink>(form: TextForm, hit: &Hit<'_, S::Value>, sink: &mut S) {
     sink.bytes(b"VALUE ");
