@@ -15,7 +15,7 @@ pub fn share_heap() -> bool {
     false
 }
 
-#[cfg(all(test, target_os = "linux", target_env = "gnu", not(miri)))]
+#[cfg(all(test, target_os = "linux", target_env = "gnu", not(any(miri, asan))))]
 mod tests {
     #[test]
     fn the_allocator_takes_the_setting() {

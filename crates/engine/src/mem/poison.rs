@@ -7,12 +7,39 @@
 #![allow(unsafe_code)]
 
 use std::ops::Range;
+#[cfg(asan)]
+use std::sync::{Mutex, PoisonError};
 
 use crate::mem::region::Region;
 
 /// The byte of poisoned memory in debug builds. It gives no valid item length.
 #[cfg(debug_assertions)]
 const POISON: u8 = 0xdb;
+
+/// From where to where anything in a region was poisoned. AddressSanitizer takes memory for all that is unpoisoned, an
+/// eighth, so that is not done to a whole reservation.
+#[derive(Default)]
+pub(super) struct Poisoned {
+    #[cfg(asan)]
+    bounds: Mutex<Range<usize>>,
+}
+
+impl Poisoned {
+    #[cfg(asan)]
+    fn widen(&self, part: &Range<usize>) {
+        let mut bounds = self.bounds.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = if bounds.is_empty() { part.start } else { bounds.start.min(part.start) };
+        *bounds = start..bounds.end.max(part.end);
+    }
+
+    /// Empty without AddressSanitizer.
+    pub(super) fn bounds(&self) -> Range<usize> {
+        #[cfg(asan)]
+        return self.bounds.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        #[cfg(not(asan))]
+        return 0..0;
+    }
+}
 
 impl Region {
     /// From here on nobody reads or writes this part of the region, until [`Region::unpoison`] makes it usable again.
@@ -30,6 +57,7 @@ impl Region {
         }
         #[cfg(asan)]
         if !part.is_empty() {
+            self.poisoned.widen(&part);
             // SAFETY: in bounds (checked).
             unsafe { asan::__asan_poison_memory_region(self.at(part.start).as_ptr().cast(), part.len()) }
         }

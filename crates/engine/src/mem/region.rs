@@ -15,6 +15,8 @@ use std::sync::LazyLock;
 #[cfg(not(all(loom, test)))]
 use std::sync::atomic::AtomicU64;
 
+use crate::mem::poison::Poisoned;
+
 /// The unit in which memory is charged and given back. Kernels with larger pages merely give back less often.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
@@ -30,6 +32,7 @@ pub(crate) struct Region {
     bytes: usize,
     /// Only committed memory can be accessed.
     is_strict: bool,
+    pub(super) poisoned: Poisoned,
 }
 
 /// True if memory becomes writable only when it is committed, in mappings of its own: where the system counts all
@@ -55,7 +58,7 @@ impl Region {
     pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
         let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
         let is_strict = commits_memory();
-        Ok(Self { base: os::reserve(bytes, is_strict)?, bytes, is_strict })
+        Ok(Self { base: os::reserve(bytes, is_strict)?, bytes, is_strict, poisoned: Poisoned::default() })
     }
 
     /// The same, all of it committed.
@@ -181,7 +184,7 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         // Other memory may come to lie here.
-        self.unpoison(0..self.bytes);
+        self.unpoison(self.poisoned.bounds());
         // SAFETY: `base` and `bytes` are what `os::reserve` returned, and nothing borrowed from `self` is alive.
         unsafe { os::release(self.base, self.bytes) }
     }
