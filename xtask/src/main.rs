@@ -7,6 +7,7 @@ mod conform;
 mod cores;
 mod diff;
 mod experiments;
+mod exposition;
 mod fuzz;
 mod generators;
 mod java_bench;
@@ -69,7 +70,7 @@ const USAGE: &str = "usage: cargo xtask CHORE [--help]
   conform   golden wire scripts: play or record them
   clients   real clients: run them, through every door
   browser   the live page in Chromium: click through it
-  packaging Dockerfile and Helm chart: lint them
+  packaging Dockerfile, Helm chart, dashboard and alerts: check them
   diff      random requests to larderd and memcached, side by side
   bench     measure larderd beside memcached and the floor server
   misses    misses beside memcached at equal memory, and the curve against the truth

@@ -54,7 +54,7 @@ const NEEDS: &[Need] = &[
     // The JDK, not only its runtime: programs are compiled as they are started.
     Need { package: "default-jdk-headless", probe: Probe::Runs(&["javac", "-version"]) },
     Need { package: "maven", probe: Probe::Runs(&["mvn", "--version"]) },
-    // The live page is looked at with the one, its metrics are checked with the other.
+    // The live page is looked at with the one; metrics, and rules for them, are checked with the other.
     Need { package: "chromium", probe: Probe::File("/usr/bin/chromium") },
     Need { package: "prometheus", probe: Probe::File("/usr/bin/promtool") },
     Need { package: "openssl", probe: Probe::Runs(&["openssl", "version"]) },

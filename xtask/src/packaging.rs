@@ -1,6 +1,10 @@
 //! What larder is shipped in, checked without running it: the Dockerfile by hadolint, the Helm chart by Helm's own
-//! library (`packaging/helm/check`), and the options in both by larderd. The units of systemd are checked by larderd's
-//! own tests.
+//! library (`packaging/helm/check`), and the options in both by larderd; the rules of Prometheus by promtool, and their
+//! metrics, and those of the dashboard, by what larderd exports. The units of systemd are checked by larderd's own
+//! tests.
+
+mod monitoring;
+mod promql;
 
 use std::fs;
 use std::process::Command;
@@ -23,6 +27,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 /// Checks all of it. Building the checker of the chart takes two minutes of processor time when it is not there.
 pub(crate) fn test() -> Result<()> {
     dockerfile()?;
+    monitoring::check()?;
     chart()
 }
 
@@ -49,9 +54,12 @@ fn chart() -> Result<()> {
     let helm = shell::root().join("packaging/helm");
     let check = shell::target_dir()?.join("chart-check");
     shell::go_build(&check, &helm.join("check"), ".")?;
-    print!("{}", shell::output(Command::new(check).arg(helm.join("larder")).arg(server::larderd()?))?);
+    let mut check = Command::new(check);
+    check.arg(helm.join("larder")).arg(server::larderd()?).arg(shell::root().join(monitoring::RULES));
+    print!("{}", shell::output(&mut check)?);
     Ok(())
 }
 
 const USAGE: &str = "usage: cargo xtask packaging
-Lints the Dockerfile, lints and renders the Helm chart, and lets larderd read the options that stand in them.";
+Lints the Dockerfile, lints and renders the Helm chart, and lets larderd read the options that stand in them. Tests the
+rules of Prometheus, and looks for the metrics of rules and dashboard among those that larderd exports.";

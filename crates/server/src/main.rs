@@ -64,7 +64,7 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     let target = privileges::target(&settings)?;
     let secrets = Secrets::read(&settings)?;
     pollers::probe(&settings)?;
-    let endpoints = Endpoints::open(&mut settings, target.as_ref())?;
+    let mut endpoints = Endpoints::open(&mut settings, target.as_ref())?;
     let connections = settings.connections_max as usize;
     let descriptors = connections + settings.own_descriptors() + endpoints.descriptors();
     privileges::allow_descriptors(descriptors as u64, connections as u64)?;
@@ -101,6 +101,9 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     }
     if settings.lock_memory {
         privileges::lock_memory();
+    }
+    if let Some(web) = &mut endpoints.web {
+        web.open_process_files();
     }
     if settings.drop_privileges {
         sandbox::sandbox(&secrets.files(), settings.io)?;

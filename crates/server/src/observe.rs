@@ -6,6 +6,7 @@ pub mod journal;
 pub mod measure;
 pub mod observer_flags;
 pub mod prefixes;
+pub(crate) mod process;
 pub(crate) mod request_events;
 pub(crate) mod sample_tap;
 pub mod stats;

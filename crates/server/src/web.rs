@@ -35,6 +35,7 @@ pub use token::TokenFile;
 
 use crate::net::listeners::Listener;
 use crate::net::worker_pool::WorkerPool;
+use crate::observe::process::ProcessFiles;
 use crate::shared::Shared;
 use crate::startup::options::{EXIT_USAGE, Refusal};
 use crate::startup::privileges::Target;
@@ -44,6 +45,7 @@ use crate::startup::settings::Settings;
 pub struct Web {
     listeners: Vec<Listener>,
     needs_login: bool,
+    process_files: ProcessFiles,
 }
 
 impl Web {
@@ -62,7 +64,13 @@ impl Web {
         }
         let mut listeners = passed;
         listeners.extend(endpoint::bind(settings, user)?);
-        Ok(Some(Self { listeners, needs_login: settings.web.token_file.is_some() }))
+        let needs_login = settings.web.token_file.is_some();
+        Ok(Some(Self { listeners, needs_login, process_files: ProcessFiles::default() }))
+    }
+
+    /// Opens the files of /proc that metrics are read from. Call it in the process that serves, before its sandbox.
+    pub fn open_process_files(&mut self) {
+        self.process_files = ProcessFiles::open();
     }
 
     /// The listeners.
@@ -78,14 +86,14 @@ impl Web {
     /// Descriptors that it needs at most.
     pub fn descriptors(&self) -> usize {
         // The runtime has an epoll, an eventfd, and duplicates of both.
-        self.listeners.len() + serve::CONNECTIONS_MAX + 8
+        self.listeners.len() + serve::CONNECTIONS_MAX + ProcessFiles::DESCRIPTORS + 8
     }
 
     /// Serves on a thread of its own until the process ends. Errors: no thread or no descriptor left.
     pub fn start(self, shared: Arc<Shared>, pool: Arc<WorkerPool>) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let endpoints = endpoint::open(self.listeners, self.needs_login, &shared.settings);
-        let state = Arc::new(state::State::new(shared, pool));
+        let state = Arc::new(state::State::new(shared, pool, self.process_files));
         let thread = std::thread::Builder::new().name("larder-admin".to_owned());
         thread.spawn(move || runtime.block_on(serve::run(endpoints, state)))?;
         Ok(())

@@ -1,8 +1,9 @@
 // Checks a Helm chart without a cluster: lints it as `helm lint --strict` does, renders it with its default values and
 // with each file of its folder `ci`, reads what comes out as Kubernetes' own types, in which a field that there is not
-// is an error, and lets larderd read the options that it would be started with.
+// is an error, and lets larderd read the options that it would be started with. The chart's alerts must be those of
+// RULES.
 //
-//	check CHART LARDERD
+//	check CHART LARDERD RULES
 package main
 
 import (
@@ -21,6 +22,7 @@ import (
 	"helm.sh/helm/v3/pkg/lint/support"
 	"helm.sh/helm/v3/pkg/releaseutil"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,13 +31,16 @@ import (
 )
 
 func main() {
-	if err := check(os.Args[1], os.Args[2]); err != nil {
+	if err := check(os.Args[1], os.Args[2], os.Args[3]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func check(folder, larderd string) error {
+func check(folder, larderd, rules string) error {
+	if err := checkCopy(filepath.Join(folder, "files", filepath.Base(rules)), rules); err != nil {
+		return err
+	}
 	files, err := filepath.Glob(filepath.Join(folder, "ci", "*-values.yaml"))
 	if err != nil {
 		return err
@@ -48,7 +53,7 @@ func check(folder, larderd string) error {
 				return err
 			}
 		}
-		n, err := checkWith(folder, larderd, values)
+		n, err := checkWith(folder, larderd, rules, values)
 		if err != nil {
 			return fmt.Errorf("%s with %q: %w", folder, filepath.Base(file), err)
 		}
@@ -72,10 +77,12 @@ var impossible = []chartutil.Values{
 	{"tls": map[string]any{"enabled": true}},
 	{"auth": map[string]any{"mode": "ascii"}},
 	{"service": map[string]any{"port": 80}},
+	{"metrics": map[string]any{"prometheusRule": map[string]any{"enabled": "yes"}}},
+	{"metrics": map[string]any{"serviceMonitor": map[string]any{"every": "30s"}}},
 }
 
 // How many objects come of these values.
-func checkWith(folder, larderd string, values chartutil.Values) (int, error) {
+func checkWith(folder, larderd, rules string, values chartutil.Values) (int, error) {
 	for _, message := range lint.All(folder, values, "cache", true).Messages {
 		if message.Severity > support.InfoSev {
 			return 0, message
@@ -86,6 +93,7 @@ func checkWith(folder, larderd string, values chartutil.Values) (int, error) {
 		return 0, err
 	}
 	objects := 0
+	monitoring := monitoring{}
 	for name, text := range rendered {
 		if filepath.Base(name) == "NOTES.txt" {
 			if strings.TrimSpace(text) == "" {
@@ -94,8 +102,11 @@ func checkWith(folder, larderd string, values chartutil.Values) (int, error) {
 			continue
 		}
 		for _, manifest := range releaseutil.SplitManifests(text) {
-			if strings.Contains(manifest, "kind: ServiceMonitor") {
-				// Of the Prometheus operator, whose types are not Kubernetes'.
+			isRead, err := monitoring.read(manifest)
+			if err != nil {
+				return 0, fmt.Errorf("%s: %w\n%s", name, err, manifest)
+			}
+			if isRead {
 				objects++
 				continue
 			}
@@ -103,15 +114,18 @@ func checkWith(folder, larderd string, values chartutil.Values) (int, error) {
 			if err != nil {
 				return 0, fmt.Errorf("%s: %w\n%s", name, err, manifest)
 			}
-			if set, ok := object.(*appsv1.StatefulSet); ok {
-				if err := checkServers(set, larderd); err != nil {
+			switch object := object.(type) {
+			case *appsv1.StatefulSet:
+				if err := checkServers(object, larderd); err != nil {
 					return 0, fmt.Errorf("%s: %w", name, err)
 				}
+			case *corev1.Service:
+				monitoring.service = object
 			}
 			objects++
 		}
 	}
-	return objects, nil
+	return objects, monitoring.check(rules, values)
 }
 
 // Refuses fields that there are not, and those that are there twice.

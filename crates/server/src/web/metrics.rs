@@ -1,8 +1,9 @@
 //! `/metrics`, in the Prometheus text format 0.0.4: the metrics of prometheus-memcached-exporter, under the names that
-//! dashboards use, and larder's own.
+//! dashboards use, larder's own, and those of any process.
 
 mod larder;
 mod memcached;
+mod process;
 mod text;
 
 use super::state::State;
@@ -16,5 +17,6 @@ pub(super) fn text(state: &State) -> String {
     let mut text = Text::default();
     memcached::write(state, &mut text);
     larder::write(state, &mut text);
+    process::write(state, &mut text);
     text.finish()
 }

@@ -11,6 +11,7 @@ use super::renderer::Renderer;
 use crate::net::worker_pool::WorkerPool;
 use crate::observe::counters::Totals;
 use crate::observe::measure::{Class, Transport};
+use crate::observe::process::ProcessFiles;
 use crate::shared::Shared;
 
 /// The state that all requests share.
@@ -18,6 +19,7 @@ pub(super) struct State {
     pub(super) shared: Arc<Shared>,
     pub(super) pool: Arc<WorkerPool>,
     pub(super) renderer: Renderer,
+    pub(super) process_files: ProcessFiles,
     history: Mutex<History>,
 }
 
@@ -36,9 +38,9 @@ pub(super) struct Reading {
 }
 
 impl State {
-    pub(super) fn new(shared: Arc<Shared>, pool: Arc<WorkerPool>) -> Self {
-        let first = Reading::take(&shared);
-        Self { shared, pool, renderer: Renderer::default(), history: Mutex::new(History::new(first)) }
+    pub(super) fn new(shared: Arc<Shared>, pool: Arc<WorkerPool>, process_files: ProcessFiles) -> Self {
+        let history = Mutex::new(History::new(Reading::take(&shared)));
+        Self { shared, pool, renderer: Renderer::default(), process_files, history }
     }
 
     /// Takes a reading, once a second.

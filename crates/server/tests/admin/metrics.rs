@@ -1,8 +1,12 @@
 //! `/metrics`: the text format, and the names and values of prometheus-memcached-exporter.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::io::Write;
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
+
+use larder_conformance::server::eventually;
 
 use crate::server::Larderd;
 
@@ -231,6 +235,95 @@ fn latencies_are_histograms_by_command_and_transport() {
 
     let silent = with_traffic(&["-o", "no_latency_histograms"]);
     assert!(!silent.get("/metrics").body.contains("larder_request_duration"));
+}
+
+/// Names and help of the standard metrics of a process (Prometheus documentation, "Writing client libraries").
+const PROCESS: &str = "
+    process_cpu_seconds_total Total user and system CPU time spent in seconds.
+    process_open_fds Number of open file descriptors.
+    process_max_fds Maximum number of open file descriptors.
+    process_virtual_memory_bytes Virtual memory size in bytes.
+    process_virtual_memory_max_bytes Maximum amount of virtual memory available in bytes.
+    process_resident_memory_bytes Resident memory size in bytes.
+    process_start_time_seconds Start time of the process since unix epoch in seconds.
+    process_threads Number of OS threads in the process.";
+
+/// What the kernel tells of the process to others, in the sandbox as well: larderd opens no file there.
+#[test]
+fn the_process_is_told_as_the_kernel_tells_it() {
+    for sandbox in ["no_drop_privileges", "drop_privileges"] {
+        let server = with_traffic(&["-o", sandbox]);
+        let text = server.get("/metrics").body;
+        let metrics = parse(&text);
+        for line in PROCESS.trim().lines().map(str::trim) {
+            let (name, _) = line.split_once(' ').expect("it has help");
+            let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
+            let head = format!("# HELP {line}\n# TYPE {name} {kind}\n");
+            assert!(text.contains(&head), "{sandbox}: no {head}");
+        }
+        let metric =
+            |name: &str| *metrics.get(&format!("process_{name}")).unwrap_or_else(|| panic!("no {name}"));
+        let of_kernel =
+            |file: &str| fs::read_to_string(format!("/proc/{}/{file}", server.pid())).expect("it runs");
+        let status = of_kernel("status");
+        let field = |name: &str| -> f64 {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("the kernel tells it");
+            line.trim_start_matches(':')
+                .split_whitespace()
+                .next()
+                .and_then(|n| n.parse().ok())
+                .expect("a number")
+        };
+        assert_eq!(metric("threads"), field("Threads"), "{sandbox}");
+        // Buffers, and the C library's heaps of threads, come and go between the two looks.
+        for (name, line, differs_mib) in
+            [("resident_memory_bytes", "VmRSS", 8.0), ("virtual_memory_bytes", "VmSize", 512.0)]
+        {
+            let difference_mib = (metric(name) / 1024.0 - field(line)).abs() / 1024.0;
+            assert!(difference_mib < differs_mib, "{sandbox}: {name} {difference_mib} {status}");
+        }
+        assert!(metric("virtual_memory_max_bytes") >= metric("virtual_memory_bytes"));
+
+        let limits = of_kernel("limits");
+        let files =
+            limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("there is one");
+        let files: f64 = files.split_whitespace().next().and_then(|n| n.parse().ok()).expect("a number");
+        assert_eq!(metric("max_fds"), files, "{sandbox}");
+
+        let stat = fs::read_to_string("/proc/stat").expect("it is there");
+        let boot = stat.lines().find_map(|line| line.strip_prefix("btime ")).expect("it is there");
+        let own = of_kernel("stat");
+        let (_, fields) = own.rsplit_once(')').expect("a name");
+        let ticks: f64 = fields.split_whitespace().nth(19).and_then(|n| n.parse().ok()).expect("a number");
+        let started = boot.parse::<f64>().expect("a number") + ticks / 100.0;
+        assert!((metric("start_time_seconds") - started).abs() < 2.0, "{sandbox}: {started}, {text}");
+        let usage = metrics["memcached_process_user_cpu_seconds_total"]
+            + metrics["memcached_process_system_cpu_seconds_total"];
+        assert!(metric("cpu_seconds_total") >= usage - 1e-5, "{sandbox}: {text}");
+
+        // Connections of clients that stay count, and no longer once they have gone.
+        let open = |server: &Larderd| parse(&server.get("/metrics").body)["process_open_fds"];
+        let before = open(&server);
+        let clients: Vec<_> =
+            (0..50).map(|_| TcpStream::connect(server.cache).expect("it listens")).collect();
+        eventually(|| open(&server) >= before + 50.0);
+        drop(clients);
+        eventually(|| open(&server) < before + 50.0);
+    }
+}
+
+#[test]
+fn the_build_is_told() {
+    let metrics = parse(&Larderd::start(&[]).get("/metrics").body);
+    let builds: Vec<_> = metrics.iter().filter(|(name, _)| name.starts_with("larder_build_info{")).collect();
+    let [(labels, value)] = builds[..] else { panic!("{builds:?}") };
+    assert_eq!(*value, 1.0);
+    for label in [
+        format!("version=\"{}\"", larder_server::LARDER_VERSION),
+        format!("arch=\"{}\"", std::env::consts::ARCH),
+    ] {
+        assert!(labels.contains(&label), "{labels}");
+    }
 }
 
 /// Prometheus's own opinion, where it is installed (Debian: prometheus). It dislikes three names, which are the

@@ -64,6 +64,10 @@ impl Larderd {
         kill_process(Pid::from_child(&self.child), Signal::HUP).expect("it runs");
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn get(&self, path: &str) -> Reply {
         self.ask(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
     }

@@ -1,7 +1,6 @@
 //! memcached_exporter, of Prometheus.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,6 +11,7 @@ use larder_conformance::server;
 
 use super::Target;
 use super::view::{View, varies};
+use crate::exposition;
 
 /// All that the exporter tells of a server.
 pub(super) fn scrape(target: &Target) -> Result<View> {
@@ -34,7 +34,7 @@ pub(super) fn scrape(target: &Target) -> Result<View> {
 
 /// Whether larderd's own metrics are what the exporter tells of larderd; returns how many series both have.
 pub(super) fn held_against_metrics(target: &Target, admin: SocketAddr) -> Result<usize> {
-    let (exported, own) = (series(&run(target)?)?, series(&get(admin)?)?);
+    let (exported, own) = (series(&run(target)?)?, series(&exposition::get(admin)?)?);
     let mut differences = Vec::new();
     let mut count = 0;
     for (name, labels, expected) in exported {
@@ -67,7 +67,7 @@ fn run(target: &Target) -> Result<String> {
     let _running = Running(exporter);
     let deadline = Instant::now() + TIMEOUT;
     loop {
-        match get(address) {
+        match exposition::get(address) {
             Err(error) if Instant::now() > deadline => return Err(error),
             Err(_) => thread::sleep(Duration::from_millis(20)),
             Ok(text) => return Ok(text),
@@ -75,30 +75,12 @@ fn run(target: &Target) -> Result<String> {
     }
 }
 
-fn get(address: SocketAddr) -> Result<String> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    // HTTP/1.0, so that the answer comes in one piece.
-    write!(stream, "GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
-    let mut response = String::new();
-    stream.read_to_string(&mut response)?;
-    let (head, body) = response.split_once("\r\n\r\n").ok_or("no answer to GET /metrics")?;
-    if head.contains(" 200 ") { Ok(body.to_owned()) } else { Err(head.to_owned().into()) }
-}
-
 /// The series of memcached_exporter: name, sorted labels, value.
 fn series(text: &str) -> Result<Vec<(String, Vec<String>, String)>> {
-    let mut all = Vec::new();
-    for line in text.lines().filter(|line| line.starts_with("memcached_")) {
-        let (series, value) = line.rsplit_once(' ').ok_or_else(|| format!("{line:?} has no value"))?;
-        let (name, labels) = series.trim_end_matches('}').split_once('{').unwrap_or((series, ""));
-        let mut labels: Vec<String> = labels.split(',').map(str::to_owned).collect();
-        labels.sort_unstable();
-        // One form for what is printed as 64, 64.0 or 6.4e1.
-        let value: f64 = value.parse().map_err(|_| format!("{line:?} has no number"))?;
-        all.push((name.to_owned(), labels, value.to_string()));
-    }
-    Ok(all)
+    let samples = exposition::samples(text)?.into_iter();
+    let of_memcached = samples.filter(|sample| sample.name.starts_with("memcached_"));
+    // One form for what is printed as 64, 64.0 or 6.4e1.
+    Ok(of_memcached.map(|sample| (sample.name, sample.labels, sample.value.to_string())).collect())
 }
 
 struct Running(Child);

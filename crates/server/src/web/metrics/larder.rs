@@ -8,8 +8,10 @@ use crate::startup::settings::Port;
 use crate::web::state::State;
 
 pub(super) fn write(state: &State, text: &mut Text) {
-    let info = Metric::gauge("larder_info", "Always 1; what runs.");
-    text.metric(&info).add(&[("version", crate::LARDER_VERSION)], 1);
+    let build = Metric::gauge("larder_build_info", "Always 1; the labels tell which build of larder runs.");
+    let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+    let labels = [("version", crate::LARDER_VERSION), ("arch", std::env::consts::ARCH), ("profile", profile)];
+    text.metric(&build).add(&labels, 1);
     latencies(state, text);
     memory(state, text);
     queues(state, text);
