@@ -1,6 +1,8 @@
-//! What larder is shipped in, checked without running it: the Dockerfile by hadolint, the Helm chart by Helm's own
-//! library (`packaging/helm/check`), and the options in both by larderd. The units of systemd are checked by larderd's
-//! own tests.
+//! What larder is shipped in: the packages by their formats' own tools, the Dockerfile by hadolint, the Helm chart by
+//! Helm's own library (`packaging/helm/check`), and the options in both by larderd. The units of systemd are checked by
+//! larderd's own tests.
+
+mod packages;
 
 use std::fs;
 use std::process::Command;
@@ -22,6 +24,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 
 /// Checks all of it. Building the checker of the chart takes two minutes of processor time when it is not there.
 pub(crate) fn test() -> Result<()> {
+    packages::test()?;
     dockerfile()?;
     chart()
 }
@@ -54,4 +57,5 @@ fn chart() -> Result<()> {
 }
 
 const USAGE: &str = "usage: cargo xtask packaging
-Lints the Dockerfile, lints and renders the Helm chart, and lets larderd read the options that stand in them.";
+Packages larder, and compares, installs and removes the packages; lints the Dockerfile; lints and renders the Helm
+chart; and lets larderd read the options that stand in them.";

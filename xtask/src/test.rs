@@ -99,7 +99,7 @@ impl Steps {
         self.run("the live page in a browser", || {
             suite::again(ATTEMPTS, browser::test).map(|line| println!("{line}"))
         });
-        self.run("Dockerfile and Helm chart", packaging::test);
+        self.run("packages, Dockerfile and Helm chart", packaging::test);
         self.run("a short soak", || soak::run(&["--secs".to_owned(), SOAK_SECS.to_string()]));
     }
 
