@@ -35,7 +35,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     needs::install_only(&NEEDS)?;
     let folder = shell::root().join("target/package");
     let programs = build(&folder.join("build"))?;
-    for package in make(&programs, &version, &folder)?.all() {
+    for package in make(&programs, &version, SMALL, &folder)?.all() {
         println!("{}", package.display());
     }
     Ok(())
@@ -74,8 +74,9 @@ pub(crate) fn version(suffix: &str) -> Result<String> {
     Ok(format!("{}{suffix}", env!("CARGO_PKG_VERSION")))
 }
 
-/// Packages `programs` into `folder`; what is made on the way stays in its folder `staging`.
-pub(crate) fn make(programs: &Programs, version: &str, folder: &Path) -> Result<Packages> {
+/// Packages `programs` into `folder`; what is made on the way stays in its folder `staging`. `level` is that of the
+/// compression, from 0 (fast) to 9 (small).
+pub(crate) fn make(programs: &Programs, version: &str, level: u8, folder: &Path) -> Result<Packages> {
     let staging = folder.join("staging");
     if staging.exists() {
         fs::remove_dir_all(&staging)?;
@@ -86,6 +87,7 @@ pub(crate) fn make(programs: &Programs, version: &str, folder: &Path) -> Result<
         version: version.to_owned(),
         memcached_version: memcached_version(programs, &staging)?,
         epoch_secs: epoch_secs()?,
+        level,
         staging,
         output: folder.to_owned(),
     };
@@ -102,6 +104,8 @@ struct Content {
     memcached_version: String,
     /// How old all files are, in seconds since 1970.
     epoch_secs: u64,
+    /// Of the compression, from 0 to 9.
+    level: u8,
     staging: PathBuf,
     output: PathBuf,
 }
@@ -247,6 +251,9 @@ fn memcached_version(programs: &Programs, staging: &Path) -> Result<String> {
 fn compress(path: &Path) -> Result<()> {
     shell::run(Command::new("gzip").args(["--force", "--no-name", "--best"]).arg(path))
 }
+
+/// The level of compression of what is given away: those of dpkg-deb and rpmbuild.
+const SMALL: u8 = 6;
 
 /// Debian's names of what makes packages; `strip` comes with the second.
 const NEEDS: [&str; 3] = ["dpkg-dev", "build-essential", "rpm"];

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use larder_conformance::Result;
 
-use super::{Content, compress, tree::Tree};
+use super::{Content, tree::Tree};
 use crate::shell;
 
 pub(super) fn make(content: &Content) -> Result<PathBuf> {
@@ -25,7 +25,8 @@ pub(super) fn make(content: &Content) -> Result<PathBuf> {
     tar.args(["--create", "--format=ustar", "--sort=name", "--owner=root:0", "--group=root:0"]);
     tar.arg(format!("--mtime=@{}", content.epoch_secs)).arg("--file").arg(&archive);
     shell::run(tar.arg("--directory").arg(content.staging.join("archive")).arg(&name))?;
-    compress(&archive)?;
+    let level = format!("-{}", content.level.max(1));
+    shell::run(Command::new("gzip").args(["--force", "--no-name", &level]).arg(&archive))?;
     Ok(content.output.join(format!("{name}.tar.gz")))
 }
 

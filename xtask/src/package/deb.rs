@@ -109,7 +109,9 @@ impl<'a> Source<'a> {
 
         // It names the package itself.
         let mut pack = self.content.tool("dpkg-deb");
-        pack.args(["--root-owner-group", "-Zxz", "--build"]).arg(tree.path()).arg(&self.content.output);
+        pack.args(["--root-owner-group", "-Zxz", &format!("-z{}", self.content.level), "--build"])
+            .arg(tree.path())
+            .arg(&self.content.output);
         let printed = shell::output(&mut pack)?;
         let path = printed.rsplit('\'').nth(1).filter(|path| path.ends_with(".deb"));
         Ok(path.ok_or_else(|| format!("dpkg-deb names no package: {printed}"))?.into())

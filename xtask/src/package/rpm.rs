@@ -26,9 +26,11 @@ pub(super) fn make(content: &Content) -> Result<(PathBuf, PathBuf)> {
         ("_tmppath", work.join("tmp").display().to_string()),
         ("_rpmdir", content.output.display().to_string()),
         ("_build_name_fmt", "%%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm".to_owned()),
+        // Read by every rpm since 4.6.
+        ("_binary_payload", format!("w{}.xzdio", content.level)),
         ("upstream_version", content.version.clone()),
         ("memcached_version", content.memcached_version.clone()),
-        ("files", tree.path().display().to_string()),
+        ("staged_files", tree.path().display().to_string()),
     ] {
         build.arg("--define").arg(format!("{name} {value}"));
     }
