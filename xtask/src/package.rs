@@ -1,7 +1,7 @@
 //! `cargo xtask package`: a Debian package, an RPM and an archive of what a release build makes.
 //!
-//! The same commit and compiler make the same bytes: paths of the machine are left out of the programs, all files are as
-//! old as the last commit, and the tools of the formats are told so (`SOURCE_DATE_EPOCH`, reproducible-builds.org).
+//! The same commit and compiler make the same bytes: paths of the machine are left out of the programs, all files are
+//! as old as the last commit, and the tools of the formats are told so (`SOURCE_DATE_EPOCH`, reproducible-builds.org).
 
 mod archive;
 mod deb;

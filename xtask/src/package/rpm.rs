@@ -1,5 +1,5 @@
-//! The RPMs, by rpmbuild: the reference for its format, which finds the needed symbol versions of the C library, and whose
-//! spec file packagers can read and take over.
+//! The RPMs, by rpmbuild: the reference for its format. It finds the needed symbol versions of the C library, and
+//! packagers can read its spec file and take it over.
 
 use std::path::PathBuf;
 
