@@ -66,7 +66,8 @@ impl Packages {
 /// every kind of package takes in this form.
 pub(crate) fn version(suffix: &str) -> Result<String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || ".+~".contains(c);
-    if !suffix.is_empty() && !(suffix.starts_with(['.', '+', '~']) && suffix.chars().all(is_plain)) {
+    let is_good = suffix.is_empty() || suffix.starts_with(['.', '+', '~']) && suffix.chars().all(is_plain);
+    if !is_good {
         return Err(
             "a suffix of the version begins with one of .+~, and has only these, letters and digits".into()
         );

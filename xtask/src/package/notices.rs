@@ -27,7 +27,7 @@ pub(super) fn collect() -> Result<String> {
         }
         let field = |name: &str| package[name].as_str().unwrap_or_default();
         let name = format!("{} {}", field("name"), field("version"));
-        let folder = Path::new(field("manifest_path")).parent().unwrap_or(Path::new("/"));
+        let folder = Path::new(field("manifest_path")).parent().ok_or("a package has no folder")?;
         for text in licence_texts(folder)? {
             texts.entry(text).or_default().insert(name.clone());
         }

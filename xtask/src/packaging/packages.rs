@@ -42,7 +42,7 @@ pub(super) fn test() -> Result<()> {
     compare("larder-memcached.rpm", &listed("rpm", &["-qlvp"], &packages.rpm_memcached)?, "/", &MEMCACHED)?;
     // The archive is for /usr/local, and has no /etc.
     let own: Vec<String> =
-        own.iter().filter_map(|line| line.contains(" usr/").then(|| line.replace(" usr/", " "))).collect();
+        own.iter().filter(|line| line.contains(" usr/")).map(|line| line.replace(" usr/", " ")).collect();
     let own: Vec<&str> = own.iter().map(String::as_str).collect();
     let name = packages.archive.file_name().unwrap_or_default().to_string_lossy().replace(".tar.gz", "/");
     compare("the archive", &listed("tar", &["-tvzf"], &packages.archive)?, &name, &own)?;
