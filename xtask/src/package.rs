@@ -263,3 +263,20 @@ const USAGE: &str = "usage: cargo xtask package [--version-suffix SUFFIX]
 Builds larderd and larder for a release and packages them in target/package: larder_VERSION-1_ARCH.deb,
 larder-VERSION-1.ARCH.rpm, each with a larder-memcached that takes memcached's place, and larder-VERSION-TARGET.tar.gz.
   --version-suffix  appended to the version of the workspace: ~rc1, say, or +git20260102";
+
+#[cfg(test)]
+mod tests {
+    use super::version;
+
+    #[test]
+    fn suffixes_fit_every_kind_of_package() {
+        let own = env!("CARGO_PKG_VERSION");
+        for good in ["", "~rc1", "+git20260102", ".1~x"] {
+            assert_eq!(version(good).ok(), Some(format!("{own}{good}")));
+        }
+        // A hyphen would begin Debian's revision, and is refused by RPM; a digit would be part of the number before.
+        for bad in ["-rc1", "~rc-1", "1", "~a b", "~a/../b", "%{x}"] {
+            assert!(version(bad).is_err(), "{bad}");
+        }
+    }
+}
