@@ -182,7 +182,7 @@ impl Bed {
 }
 
 /// `$LARDER`, or else the one of this workspace.
-fn larder() -> Result<PathBuf> {
+pub(crate) fn larder() -> Result<PathBuf> {
     if let Some(path) = env::var_os("LARDER") {
         return Ok(path.into());
     }

@@ -13,6 +13,7 @@ mod generators;
 mod java_bench;
 mod misses;
 mod needs;
+mod package;
 mod packaging;
 mod process;
 mod sanitize;
@@ -47,6 +48,7 @@ fn run(args: &[String]) -> Result<()> {
         "diff" => diff::run(rest),
         "bench" => bench::run(rest),
         "browser" => browser::run(rest),
+        "package" => package::run(rest),
         "packaging" => packaging::run(rest),
         "experiments" => experiments::run(rest),
         "java-bench" => java_bench::run(rest),
@@ -70,7 +72,8 @@ const USAGE: &str = "usage: cargo xtask CHORE [--help]
   conform   golden wire scripts: play or record them
   clients   real clients: run them, through every door
   browser   the live page in Chromium: click through it
-  packaging Dockerfile, Helm chart, dashboard and alerts: check them
+  package   a Debian package, an RPM and an archive, in target/package
+  packaging packages, Dockerfile, Helm chart, dashboard and alerts: check them
   diff      random requests to larderd and memcached, side by side
   bench     measure larderd beside memcached and the floor server
   misses    misses beside memcached at equal memory, and the curve against the truth

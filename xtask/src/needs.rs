@@ -60,6 +60,11 @@ const NEEDS: &[Need] = &[
     Need { package: "openssl", probe: Probe::Runs(&["openssl", "version"]) },
     // Its opinion of the units, and its way to pass sockets.
     Need { package: "systemd", probe: Probe::File("/usr/bin/systemd-analyze") },
+    // Packages of larder are made with the first two and checked with the third.
+    Need { package: "dpkg-dev", probe: Probe::Runs(&["dpkg-gencontrol", "--version"]) },
+    Need { package: "rpm", probe: Probe::Runs(&["rpmbuild", "--version"]) },
+    Need { package: "fakeroot", probe: Probe::Runs(&["fakeroot", "--version"]) },
+    Need { package: "lintian", probe: Probe::Runs(&["lintian", "--version"]) },
     // The reference's users for SASL, and the mechanism PLAIN of those clients that use Cyrus SASL.
     Need { package: "sasl2-bin", probe: Probe::File("/usr/sbin/saslpasswd2") },
     Need { package: "libsasl2-modules", probe: Probe::File("/usr/share/doc/libsasl2-modules") },
@@ -67,6 +72,19 @@ const NEEDS: &[Need] = &[
 
 /// Installs what is missing with apt-get. Nothing is asked of apt, nor of root, when everything is there.
 pub(crate) fn install() -> Result<()> {
+    install_where(|_| true)
+}
+
+/// Installs these packages alone, as far as they are missing.
+pub(crate) fn install_only(packages: &[&str]) -> Result<()> {
+    install_where(|need| packages.contains(&need.package))
+}
+
+fn install_where(is_wanted: impl Fn(&Need) -> bool) -> Result<()> {
+    let missing = || -> Vec<&str> {
+        let needs = NEEDS.iter().filter(|need| is_wanted(need) && !need.probe.succeeds());
+        needs.map(|need| need.package).collect()
+    };
     let mut packages = missing();
     if packages.is_empty() {
         return Ok(());
@@ -85,10 +103,6 @@ pub(crate) fn install() -> Result<()> {
         }
         Ok(()) => Err(format!("still not usable after their installation: {}", packages.join(" ")).into()),
     }
-}
-
-fn missing() -> Vec<&'static str> {
-    NEEDS.iter().filter(|need| !need.probe.succeeds()).map(|need| need.package).collect()
 }
 
 impl Probe {

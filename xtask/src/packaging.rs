@@ -1,9 +1,10 @@
-//! What larder is shipped in, checked without running it: the Dockerfile by hadolint, the Helm chart by Helm's own
-//! library (`packaging/helm/check`), and the options in both by larderd; the rules of Prometheus by promtool, and their
-//! metrics, and those of the dashboard, by what larderd exports. The units of systemd are checked by larderd's own
-//! tests.
+//! What larder is shipped in: the packages by their formats' own tools, the Dockerfile by hadolint, the Helm chart by
+//! Helm's own library (`packaging/helm/check`), and the options in both by larderd; the rules of Prometheus by promtool,
+//! and their metrics, and those of the dashboard, by what larderd exports. The units of systemd are checked by larderd's
+//! own tests.
 
 mod monitoring;
+mod packages;
 mod promql;
 
 use std::fs;
@@ -26,6 +27,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 
 /// Checks all of it. Building the checker of the chart takes two minutes of processor time when it is not there.
 pub(crate) fn test() -> Result<()> {
+    packages::test()?;
     dockerfile()?;
     monitoring::check()?;
     chart()
@@ -61,5 +63,6 @@ fn chart() -> Result<()> {
 }
 
 const USAGE: &str = "usage: cargo xtask packaging
-Lints the Dockerfile, lints and renders the Helm chart, and lets larderd read the options that stand in them. Tests the
-rules of Prometheus, and looks for the metrics of rules and dashboard among those that larderd exports.";
+Packages larder, and compares, installs and removes the packages; lints the Dockerfile; lints and renders the Helm
+chart; and lets larderd read the options that stand in them. Tests the rules of Prometheus, and looks for the metrics of
+rules and dashboard among those that larderd exports.";

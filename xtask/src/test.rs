@@ -99,7 +99,7 @@ impl Steps {
         self.run("the live page in a browser", || {
             suite::again(ATTEMPTS, browser::test).map(|line| println!("{line}"))
         });
-        self.run("Dockerfile, Helm chart, dashboard and alerts", packaging::test);
+        self.run("packages, Dockerfile, Helm chart, dashboard and alerts", packaging::test);
         self.run("a short soak", || soak::run(&["--secs".to_owned(), SOAK_SECS.to_string()]));
     }
 
