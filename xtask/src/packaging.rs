@@ -1,7 +1,7 @@
 //! What larder is shipped in: the packages by their formats' own tools, the Dockerfile by hadolint, the Helm chart by
-//! Helm's own library (`packaging/helm/check`), and the options in both by larderd; the rules of Prometheus by promtool,
-//! and their metrics, and those of the dashboard, by what larderd exports. The units of systemd are checked by larderd's
-//! own tests.
+//! Helm's own library (`packaging/helm/check`), and the options in both by larderd; the rules of Prometheus by
+//! promtool, and their metrics, and those of the dashboard, by what larderd exports. The units of systemd are checked
+//! by larderd's own tests.
 
 mod monitoring;
 mod packages;
