@@ -141,7 +141,7 @@ fn is_larderd(program: &Path) -> bool {
 /// # Panics
 /// If one of them fails; if larderd gives another reason than the documented one for not starting.
 pub fn again_by_uring(names: &[&str]) {
-    if env::var_os(IO_VARIABLE).is_some() || !runs_all() {
+    if env::var_os(IO_VARIABLE).is_some() {
         return;
     }
     // Where it is allowed, this is refused for its endpoint: nothing listens at `/`.
@@ -193,25 +193,14 @@ pub fn memcached() -> Result<PathBuf> {
         .ok_or_else(|| "there is no memcached here: apt-get install memcached, or set MEMCACHED".into())
 }
 
-/// The reference, for a test that says nothing without it: `None` unless all tests run, where none is installed, and
-/// where `MEMCACHED` is empty. `cargo xtask test` installs it first.
+/// The reference, for a test that says nothing without it: `None` where none is installed, or where `MEMCACHED` is
+/// empty. `cargo test` passes without one; `cargo xtask test` installs it first.
 pub fn reference() -> Option<PathBuf> {
-    if !runs_all() {
-        eprintln!("not compared with memcached: cargo xtask test does that");
-        return None;
-    }
     let reference = memcached().ok().filter(|path| !path.as_os_str().is_empty());
     if reference.is_none() {
         eprintln!("skipped: there is no memcached to compare with");
     }
     reference
-}
-
-/// True in `cargo xtask test`, which sets `LARDER_TESTS=all`. `cargo test` alone takes minutes and needs nothing but
-/// Rust: it leaves out what compares with memcached, what repeats tests by io_uring, and repetitions that look for
-/// leaks.
-pub fn runs_all() -> bool {
-    env::var_os("LARDER_TESTS").is_some_and(|tests| tests == "all")
 }
 
 /// The reference where it is installed, else larderd: for tests of clients, which any server will do for.

@@ -22,8 +22,7 @@ pub(crate) fn leaves_no_trace(args: &[&str], scenario: impl Fn(&Server) -> Resul
     touch_all_memory(&server)?;
     let mut warm_bytes = 0;
     let mut late_bytes = u64::MAX;
-    let passes = WARM_PASSES + if server::runs_all() { 4 } else { 2 };
-    for pass in 0..passes {
+    for pass in 0..PASSES {
         scenario(&server).map_err(|error| format!("pass {pass}: {error}"))?;
         if !server.is_running() {
             return Err(format!("pass {pass}: the server is gone").into());
@@ -35,7 +34,7 @@ pub(crate) fn leaves_no_trace(args: &[&str], scenario: impl Fn(&Server) -> Resul
         }
         if pass < WARM_PASSES {
             warm_bytes = server.resident_bytes()?.max(warm_bytes);
-        } else if pass >= passes - 2 {
+        } else if pass >= PASSES - 2 {
             let is_back = |bytes: &u64| *bytes <= warm_bytes + RESIDENT_SLACK_BYTES;
             late_bytes = settle(|| server.resident_bytes(), is_back)?.min(late_bytes);
         }
@@ -92,6 +91,7 @@ impl Gauges {
 
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
 const WARM_PASSES: usize = 3;
+const PASSES: usize = WARM_PASSES + 4;
 /// More than an allocator's whims; less than a value of 1 MiB, or 60 bytes for each of 10,000 connections, lost in each
 /// pass that is not warm.
 const RESIDENT_SLACK_BYTES: u64 = 3 << 19;
