@@ -199,7 +199,7 @@ fn the_binary_protocol_is_told_by_the_first_byte_of_each_datagram() {
         assert_eq!(all.len(), 2 + 2 + 1, "{}", program.display());
         answers.push(all);
     }
-    assert_eq!(answers[0], answers[1]);
+    assert!(answers.windows(2).all(|both| both[0] == both[1]), "{answers:?}");
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn a_get_of_many_keys_is_one_message() {
         texts.push(String::from_utf8(text).expect("text"));
     }
     assert!(texts[0].starts_with("VALUE key0 5 10\r\naaaaaaaaaa\r\n") && texts[0].ends_with("\r\nEND\r\n"));
-    assert_eq!(texts[0], texts[1]);
+    assert!(texts.windows(2).all(|both| both[0] == both[1]));
 }
 
 /// memcached sends 72 datagrams.
