@@ -63,8 +63,9 @@ fn touch_all_memory(server: &Server) -> Result<()> {
     let value = vec![b'f'; 10_000];
     let mut stream = talk::connect(server)?;
     for batch in (0..VALUES).collect::<Vec<_>>().chunks(100) {
-        let sets: Vec<u8> = batch.iter().flat_map(|n| talk::set(&format!("fill{n}"), &value)).collect();
-        talk::ask(&mut stream, &sets, &b"STORED\r\n".repeat(batch.len()))?;
+        // Slices: byte by byte this takes seconds without optimisation.
+        let sets: Vec<_> = batch.iter().map(|n| talk::set(&format!("fill{n}"), &value)).collect();
+        talk::ask(&mut stream, &sets.concat(), &b"STORED\r\n".repeat(batch.len()))?;
     }
     // Some were evicted; mn tells that the others are deleted.
     let deletes: String = (0..VALUES).map(|n| format!("delete fill{n} noreply\r\n")).collect();
