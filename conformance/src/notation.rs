@@ -114,12 +114,16 @@ impl Notation {
                 _ => None,
             };
             if let Some(literal) = known {
-                let common = literal.iter().zip(rest).take_while(|(a, b)| a == b).count();
-                if common == literal.len() {
-                    at += common;
+                // What fits is compared at once: values of megabytes take seconds byte by byte.
+                if rest.starts_with(literal) {
+                    at += literal.len();
                     continue;
                 }
-                return if common == rest.len() { Match::Prefix } else { Match::Differs { at: at + common } };
+                if literal.starts_with(rest) {
+                    return Match::Prefix;
+                }
+                let common = literal.iter().zip(rest).take_while(|(a, b)| a == b).count();
+                return Match::Differs { at: at + common };
             }
             let Part::Hole { kind, name } = part else { continue };
             let len = kind.len(rest);
@@ -245,9 +249,7 @@ fn parse_hex(text: &str, literal: &mut Vec<u8>) -> Result<()> {
 fn parse_repeat<'t>(text: &'t str, literal: &mut Vec<u8>) -> Result<&'t str> {
     let (repeat, rest) = text.split_once('>').ok_or("a < without >")?;
     let (count, unit) = repeat.split_once('*').ok_or("a <...> without *")?;
-    for _ in 0..count.parse::<usize>()? {
-        literal.extend_from_slice(unit.as_bytes());
-    }
+    literal.extend_from_slice(unit.repeat(count.parse()?).as_bytes());
     Ok(rest)
 }
 

@@ -145,7 +145,7 @@ fn run_one(program: &Path, side: Side, path: &Path, delivery: Delivery) -> Resul
 const DELIVERIES: [Delivery; 5] =
     [Delivery::Whole, Delivery::Bytes, Delivery::Split(1), Delivery::Split(2), Delivery::Split(3)];
 
-const THREADS: usize = 8;
+const THREADS: usize = 16;
 
 #[cfg(test)]
 mod tests {
