@@ -137,6 +137,15 @@ fn archive(archive: &Path, name: &str) -> Result<()> {
     if !unit.contains("\nExecStart=/usr/local/bin/larderd ") || unit.contains("/usr/bin/larder") {
         return Err("the unit of the archive starts another larderd".into());
     }
+    let mut licences = Command::new("gzip");
+    licences.args(["--decompress", "--stdout"]).arg(tree.join("share/doc/larder/third-party-licences.gz"));
+    let licences = shell::output(&mut licences)?;
+    // A library, and what none of them depends on.
+    for heading in ["\nrustls ", &format!("\n{}:\n", package::STANDARD_LIBRARY)] {
+        if !licences.contains(heading) {
+            return Err(format!("the licences have no line {heading:?}").into());
+        }
+    }
     serves(&tree.join("bin/larderd"))?;
     shell::output(Command::new(tree.join("bin/larder")).arg("--version")).map(drop)
 }
