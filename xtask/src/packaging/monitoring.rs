@@ -175,10 +175,7 @@ fn exported() -> Result<Vec<Sample>> {
     let larderd = server::larderd()?;
     let folder = Folder::create();
     let (key, certificate) = (folder.file("key.pem"), folder.file("certificate.pem"));
-    let mut openssl = Command::new("openssl");
-    openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
-    openssl.args(["-days", "2", "-subj", "/CN=localhost", "-keyout"]).arg(&key).arg("-out").arg(&certificate);
-    shell::output(&mut openssl)?;
+    shell::output(&mut shell::certificate("localhost", &certificate, &key))?;
     shell::run(Command::new("chmod").arg("644").arg(&key))?;
     let files = format!("ssl_key={},ssl_chain_cert={}", key.display(), certificate.display());
     let admin = ["--admin-listen", "127.0.0.1:0"];
