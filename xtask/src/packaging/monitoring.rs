@@ -211,6 +211,8 @@ fn samples_of(server: &Server) -> Result<Vec<Sample>> {
 /// Stores more than its memory holds, and reads all of it twice.
 fn fill(server: &Server) -> Result<()> {
     let mut stream = server.connect()?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let value = "v".repeat(VALUE_BYTES);
     for key in 0..KEYS {
         write!(stream, "set {key} 0 0 {VALUE_BYTES} noreply\r\n{value}\r\n")?;
