@@ -10,7 +10,9 @@ mod binary;
 mod script;
 mod ways;
 
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use larder_client::Address;
@@ -64,7 +66,7 @@ struct Feature {
     attempt: Attempt,
 }
 
-type Attempt = Box<dyn Fn(&Subject) -> Result<Finding, Failure>>;
+type Attempt = Box<dyn Fn(&Subject) -> Result<Finding, Failure> + Send + Sync>;
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let target = args.target.or(args.host.as_deref())?;
@@ -81,35 +83,46 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     });
 
     let mut object = Map::new();
-    let mut group = "";
-    for feature in &features {
-        let finding = match (feature.attempt)(&subject) {
-            Ok(finding) => finding,
-            // It disconnected or does not answer: the feature is missing.
-            Err(failure) => Finding { can: false, note: failure.message().to_owned() },
-        };
-        if args.json {
-            let entry = object.entry(feature.group).or_insert_with(|| Value::Object(Map::new()));
-            if let Value::Object(entry) = entry {
-                entry.insert(feature.name.clone(), json!({"can": finding.can, "note": finding.note}));
-            }
-            continue;
+    for (number, group) in features.chunk_by(|one, next| one.group == next.group).enumerate() {
+        let name = group[0].group;
+        if !args.json {
+            let begin = if number == 0 { "" } else { "\n" };
+            output::write(|out| writeln!(out, "{begin}{name}").map_err(Failure::of_output))?;
         }
-        output::write(|out| {
-            if group != feature.group {
-                writeln!(out, "{}{}", if group.is_empty() { "" } else { "\n" }, feature.group)
-                    .map_err(Failure::of_output)?;
+        let at_once = if ALONE.contains(&name) { 1 } else { AT_ONCE };
+        for features in group.chunks(at_once) {
+            for (feature, finding) in features.iter().zip(find(features, &subject)) {
+                if args.json {
+                    let entry = object.entry(name).or_insert_with(|| Value::Object(Map::new()));
+                    if let Value::Object(entry) = entry {
+                        let finding = json!({"can": finding.can, "note": finding.note});
+                        entry.insert(feature.name.clone(), finding);
+                    }
+                    continue;
+                }
+                let word = if finding.can { "yes" } else { "no " };
+                let line = format!("  {word} {:<32} {}", feature.name, finding.note);
+                output::write(|out| writeln!(out, "{}", line.trim_end()).map_err(Failure::of_output))?;
             }
-            let word = if finding.can { "yes" } else { "no " };
-            let line = format!("  {word} {:<32} {}", feature.name, finding.note);
-            writeln!(out, "{}", line.trim_end()).map_err(Failure::of_output)
-        })?;
-        group = feature.group;
+        }
     }
     if args.json {
         output::write_json(&Value::Object(object))?;
     }
     Ok(())
+}
+
+/// Tries features, each on its own connection and with its own keys, at the same time: some wait until a key expires.
+fn find(features: &[Feature], subject: &Subject) -> Vec<Finding> {
+    // If it disconnects or does not answer, the feature is missing.
+    let attempt = |feature: &Feature| match (feature.attempt)(subject) {
+        Ok(finding) => finding,
+        Err(failure) => Finding::no(failure.message()),
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = features.iter().map(|feature| scope.spawn(move || attempt(feature))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    })
 }
 
 impl Finding {
@@ -126,7 +139,7 @@ impl Feature {
     fn new(
         group: &'static str,
         name: impl Into<String>,
-        attempt: impl Fn(&Subject) -> Result<Finding, Failure> + 'static,
+        attempt: impl Fn(&Subject) -> Result<Finding, Failure> + Send + Sync + 'static,
     ) -> Self {
         Self { group, name: name.into(), attempt: Box::new(attempt) }
     }
@@ -152,5 +165,9 @@ impl Subject {
     }
 }
 
+/// Connections at once.
+const AT_ONCE: usize = 8;
+/// Groups whose features are tried one by one: a server makes one dump at a time, and large values take memory.
+const ALONE: [&str; 2] = ["administration", "large values"];
 /// Longer than any server takes for a small reply.
 const PATIENCE_MAX: Duration = Duration::from_millis(500);

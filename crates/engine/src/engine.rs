@@ -3,7 +3,7 @@
 //! Its parts do the work: the arena for memory, the index for keys, the policy for what is kept.
 
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::epoch::limbo::Limbo;
@@ -33,6 +33,8 @@ const BUCKETS_STEP: usize = 16;
 const GROWTH_FACTOR: u64 = 4;
 /// With fewer segments a cache is crowded: see [`Engine::is_crowded`].
 const SEGMENTS_PER_HANDLE: usize = 16;
+/// There are at least so many, whatever the limit.
+const LIMIT_SEGMENTS_MIN: usize = 8;
 /// A handle keeps at most this part of its share of the segments open, as long as items can go to those that are open.
 /// On average an open segment is half empty, so that is a sixteenth of the memory.
 const OPEN_PART: usize = 8;
@@ -82,8 +84,10 @@ pub struct Engine {
     pub(crate) item_bytes_max: u32,
     pub(crate) evict: bool,
     pub(crate) large_pages: LargePages,
+    /// As it was asked for. The arena has room for a few segments under any.
+    memory_limit: AtomicU64,
     /// Segments of the log that the limit allows, beside what was charged for other things when it was set.
-    segments_max: AtomicUsize,
+    limit_segments: AtomicUsize,
     pub(crate) parked: CachePadded<Parked>,
     pub(crate) watermarks: Watermarks,
     pub(crate) over_provisioning: CachePadded<OverProvisioning>,
@@ -203,7 +207,8 @@ impl Engine {
             item_bytes_max: config.item_bytes_max,
             evict: config.evict,
             large_pages: config.large_pages,
-            segments_max: AtomicUsize::new(log_segments),
+            memory_limit: AtomicU64::new(config.memory_bytes),
+            limit_segments: AtomicUsize::new(log_segments),
             parked: CachePadded::default(),
             watermarks,
             over_provisioning: CachePadded::default(),
@@ -252,33 +257,39 @@ impl Engine {
     }
 
     /// Changes [`Config::memory_bytes`] while the cache is in use. Under a lower limit, stores and background steps
-    /// evict and give memory back; without eviction nothing can be stored until enough is deleted. Idle handles may
-    /// hold segments that others need now: look at [`Handle::is_holding`] again. False: the limit exceeds
+    /// evict and give memory back; without eviction nothing can be stored until enough is deleted. Index and ghost keep
+    /// their size, and beside them the cache keeps room for a few segments, also under a limit that is lower. Idle
+    /// handles may hold segments that others need now: look at [`Handle::is_holding`] again. False: the limit exceeds
     /// [`Engine::memory_limit_max`], and nothing has changed.
     pub fn set_memory_limit(&self, memory_bytes: u64) -> bool {
         if memory_bytes > self.memory_limit_max() {
             return false;
         }
-        self.arena.set_limit_bytes(memory_bytes);
-        self.watermarks.set_limit(memory_bytes);
-        let log_bytes = memory_bytes.saturating_sub(self.index.bytes() + self.policy.ghost.bytes());
-        self.segments_max.store(log_bytes as usize / self.arena.segments.segment_bytes, Relaxed);
+        self.memory_limit.store(memory_bytes, Relaxed);
+        let segment_bytes = self.arena.segments.segment_bytes;
+        let fixed_bytes = self.index.bytes() + self.policy.ghost.bytes();
+        let log_bytes = memory_bytes.saturating_sub(fixed_bytes) as usize;
+        let log_bytes = log_bytes.max(LIMIT_SEGMENTS_MIN * segment_bytes);
+        let limit_bytes = fixed_bytes + log_bytes as u64;
+        self.arena.set_limit_bytes(limit_bytes);
+        self.watermarks.set_limit(limit_bytes);
+        self.limit_segments.store(log_bytes / segment_bytes, Relaxed);
         true
     }
 
     /// True if there are so few segments that idle handles may hold all of them open.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.segments_max.load(Relaxed) < SEGMENTS_PER_HANDLE * self.counters.len()
+        self.limit_segments.load(Relaxed) < SEGMENTS_PER_HANDLE * self.counters.len()
     }
 
     /// Segments that a handle keeps open, one for each write stream. On average they are half empty.
     pub(crate) fn open_max(&self) -> usize {
-        (self.segments_max.load(Relaxed) / self.counters.len() / OPEN_PART).max(2)
+        (self.limit_segments.load(Relaxed) / self.counters.len() / OPEN_PART).max(2)
     }
 
-    /// The current limit.
+    /// The limit that was set last.
     pub fn memory_limit(&self) -> u64 {
-        self.arena.budget.limit_bytes()
+        self.memory_limit.load(Relaxed)
     }
 
     /// The highest limit for which addresses are reserved: see [`Engine::new_within`].

@@ -245,6 +245,51 @@ fn handles_share_the_few_segments_of_a_much_lower_limit() {
     });
 }
 
+/// The ghost and the index keep the size that the first limit gave them.
+#[test]
+fn a_limit_below_what_index_and_ghost_take_still_stores() {
+    for (memory_mib, limit_mib, value_bytes) in
+        [(512, 8, 900_000), (1024, 16, 100_000), (1024, 16, 100), (4096, 8, 1), (4096, 64, 300_000)]
+    {
+        let engine = Engine::new(Config {
+            memory_bytes: memory_mib * MIB,
+            item_bytes_max: 1 << 20,
+            evict: true,
+            handles_max: 4,
+            index_power: None,
+            large_pages: LargePages::Never,
+            hash_key: [1, 2],
+        })
+        .unwrap();
+        let mut handle = engine.handle().unwrap();
+        let mut store = |keys: u32, value_bytes: usize| {
+            let value = vec![7; value_bytes];
+            for key in 0..keys {
+                let key = key.to_be_bytes();
+                let store = Store::set(&key, &value);
+                let stored = (0..10_000).any(|_| {
+                    let guard = handle.pin(NOW);
+                    let stored = guard.store(guard.prepare(&key), &store);
+                    drop(guard);
+                    if handle.is_holding() {
+                        handle.release();
+                    }
+                    assert!(!matches!(stored, Stored::OutOfMemory), "{memory_mib} to {limit_mib}: refused");
+                    matches!(stored, Stored::Stored { .. })
+                });
+                assert!(stored, "{memory_mib} to {limit_mib}: tried again for ever");
+            }
+        };
+        store(200, value_bytes);
+        assert!(engine.set_memory_limit(limit_mib * MIB));
+        assert_eq!(engine.memory_limit(), limit_mib * MIB);
+        for value_bytes in [1, 1000, 100_000, 1] {
+            store(300, value_bytes);
+        }
+        assert!(engine.stats().memory_bytes < (memory_mib / 64 + limit_mib + 32) * MIB);
+    }
+}
+
 #[test]
 fn the_largest_limit_can_be_asked_for() {
     let config = |memory_bytes| Config {

@@ -105,7 +105,8 @@ fn take(pieces: &impl Pieces, from: usize, bytes_max: usize, to: &mut Vec<u8>) -
     let mut slices = [IoSlice::new(&[]); 2];
     let filled = pieces.slices(from, &mut slices).expect("the values are there");
     let before = to.len();
-    to.extend(slices[..filled].iter().flat_map(|slice| slice.iter()).take(bytes_max));
+    slices[..filled].iter().for_each(|slice| to.extend_from_slice(slice));
+    to.truncate(before.saturating_add(bytes_max));
     assert!(to.len() > before, "nothing of what is left");
     to.len() - before
 }

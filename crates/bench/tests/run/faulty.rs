@@ -10,7 +10,7 @@ use larder_bench::outcome::{Failure, Outcome};
 use larder_bench::scenario::Kind;
 
 use self::server::{Fault, FaultyServer};
-use super::{failures, run_toml, try_run};
+use super::{check_each, failures, run_toml, try_run};
 
 const DIALECTS: [&str; 3] = ["text", "meta", "binary"];
 
@@ -84,38 +84,37 @@ fn assert_caught_in_a_crowd(fault: Fault, kind: Failure) {
 
 #[test]
 fn a_right_server_passes_every_check() {
-    for transport in ["tcp", "udp"] {
-        for dialect in DIALECTS {
-            let server = FaultyServer::start(Fault::None, 1);
-            let outcome = run_toml(
-                &server.address,
-                &format!(
-                    "fill = true
-                    threads = 2
-                    until.secs = 3.0
-                    truth = {{ verify = 1.0, verify_expiry = 1.0, expiry_slack_secs = 0.5, misses_fail = true }}
-                    [[group]]
-                    connections = 6
-                    pipeline = 4
-                    protocol = \"{dialect}\"
-                    transport = \"{transport}\"
-                    arrival = {{ loop = \"paced\", rate_per_sec = 2000.0 }}
-                    keys.count = 500
-                    command = [
-                        {{ kind = \"get\", weight = 10.0 }},
-                        {{ kind = \"get\", keys = 5, weight = 4.0 }},
-                        {{ kind = \"set\", ttl = [{{ secs = 1, weight = 2.0 }}, {{ secs = 0, weight = 1.0 }}] }},
-                        {{ kind = \"set\", noreply = true }},
-                        {{ kind = \"delete\", weight = 0.2 }},
-                    ]"
-                ),
-            );
-            assert_only(&outcome, &[], &format!("{transport}, {dialect}"));
-            let total = &outcome.total;
-            assert!(total.verified > 1000 && total.expiry_verified > 500, "{transport}, {dialect}");
-            assert!(total.commands[&Kind::Get].misses > 100, "{transport}, {dialect}");
-        }
-    }
+    let cases = DIALECTS.into_iter().flat_map(|dialect| [("tcp", dialect), ("udp", dialect)]);
+    check_each(cases, |(transport, dialect)| {
+        let server = FaultyServer::start(Fault::None, 1);
+        let outcome = run_toml(
+            &server.address,
+            &format!(
+                "fill = true
+                threads = 2
+                until.requests = 6000
+                truth = {{ verify = 1.0, verify_expiry = 1.0, expiry_slack_secs = 0.5, misses_fail = true }}
+                [[group]]
+                connections = 6
+                pipeline = 4
+                protocol = \"{dialect}\"
+                transport = \"{transport}\"
+                arrival = {{ loop = \"paced\", rate_per_sec = 2000.0 }}
+                keys.count = 500
+                command = [
+                    {{ kind = \"get\", weight = 10.0 }},
+                    {{ kind = \"get\", keys = 5, weight = 4.0 }},
+                    {{ kind = \"set\", ttl = [{{ secs = 1, weight = 2.0 }}, {{ secs = 0, weight = 1.0 }}] }},
+                    {{ kind = \"set\", noreply = true }},
+                    {{ kind = \"delete\", weight = 0.2 }},
+                ]"
+            ),
+        );
+        assert_only(&outcome, &[], &format!("{transport}, {dialect}"));
+        let total = &outcome.total;
+        assert!(total.verified > 1000 && total.expiry_verified > 500, "{transport}, {dialect}");
+        assert!(total.commands[&Kind::Get].misses > 100, "{transport}, {dialect}");
+    });
 }
 
 #[test]
@@ -173,37 +172,35 @@ fn lost_keys_are_caught() {
 
 #[test]
 fn wrong_expiry_is_caught() {
-    for (fault, failure) in
-        [(Fault::ExpireLate, Failure::ExpiredLate), (Fault::ExpireEarly, Failure::ExpiredEarly)]
-    {
-        for dialect in DIALECTS {
-            let server = FaultyServer::start(fault, 10);
-            let outcome = run_toml(
-                &server.address,
-                &format!(
-                    "until.secs = 4.0
-                    truth = {{ verify = 1.0, verify_expiry = 1.0, expiry_slack_secs = 0.5, misses_fail = true }}
-                    [[group]]
-                    connections = 1
-                    protocol = \"{dialect}\"
-                    keys = {{ count = 1000, popularity = {{ spread = \"sequential\" }} }}
-                    requests = 1000
-                    command = [{{ kind = \"set\", ttl = [{{ secs = 1, weight = 1.0 }}, {{ secs = 3600, weight = 1.0 }}] }}]
-                    [[group]]
-                    connections = 1
-                    protocol = \"{dialect}\"
-                    keys.count = 1000
-                    arrival = {{ loop = \"paced\", rate_per_sec = 1000.0 }}
-                    command = [{{ kind = \"get\" }}, {{ kind = \"get\", keys = 3 }}]"
-                ),
-            );
-            assert_only(&outcome, &[failure], &format!("{fault:?}, {dialect}"));
-            let (caught, committed) = (failures(&outcome, failure), server.committed());
-            // In doubt: an hour's key that is just being stored, a second's key in its last moments.
-            assert!(committed > 50, "{fault:?}, {dialect}: {committed}");
-            assert!((committed * 3 / 4..=committed).contains(&caught), "{dialect}: {caught} of {committed}");
-        }
-    }
+    let faults = [(Fault::ExpireLate, Failure::ExpiredLate), (Fault::ExpireEarly, Failure::ExpiredEarly)];
+    let cases = DIALECTS.into_iter().flat_map(|dialect| faults.map(|fault| (fault, dialect)));
+    check_each(cases, |((fault, failure), dialect)| {
+        let server = FaultyServer::start(fault, 10);
+        let outcome = run_toml(
+            &server.address,
+            &format!(
+                "until.secs = 4.0
+                truth = {{ verify = 1.0, verify_expiry = 1.0, expiry_slack_secs = 0.5, misses_fail = true }}
+                [[group]]
+                connections = 1
+                protocol = \"{dialect}\"
+                keys = {{ count = 1000, popularity = {{ spread = \"sequential\" }} }}
+                requests = 1000
+                command = [{{ kind = \"set\", ttl = [{{ secs = 1, weight = 1.0 }}, {{ secs = 3600, weight = 1.0 }}] }}]
+                [[group]]
+                connections = 1
+                protocol = \"{dialect}\"
+                keys.count = 1000
+                arrival = {{ loop = \"paced\", rate_per_sec = 1000.0 }}
+                command = [{{ kind = \"get\" }}, {{ kind = \"get\", keys = 3 }}]"
+            ),
+        );
+        assert_only(&outcome, &[failure], &format!("{fault:?}, {dialect}"));
+        let (caught, committed) = (failures(&outcome, failure), server.committed());
+        // In doubt: an hour's key that is just being stored, a second's key in its last moments.
+        assert!(committed > 50, "{fault:?}, {dialect}: {committed}");
+        assert!((committed * 3 / 4..=committed).contains(&caught), "{dialect}: {caught} of {committed}");
+    });
 }
 
 #[test]
@@ -271,26 +268,27 @@ fn closed_connections_are_caught() {
 /// Each of these costs a timeout. A server that gets no CPU for so long may add one of its own.
 #[test]
 fn silence_is_caught() {
-    for (fault, dialects) in [
+    let faults = [
         (Fault::Hang, &DIALECTS[..]),
         (Fault::HangMidway, &DIALECTS),
         (Fault::AnswerLate, &DIALECTS),
         (Fault::CutOut(50), &DIALECTS),
         // In text the end of the answer is taken for the end of the value, which it does not look like.
         (Fault::CutOut(3), &["meta", "binary"]),
-    ] {
-        for dialect in dialects {
-            let server = FaultyServer::start(fault, 30);
-            let more = format!("connections = 1\nprotocol = \"{dialect}\"\n{SINGLE_GETS}");
-            let outcome = run_checked(&server, 250, &more);
-            assert_only(&outcome, &[Failure::Timeout], &format!("{fault:?}, {dialect}"));
-            let (caught, committed) = (failures(&outcome, Failure::Timeout), server.committed());
-            assert!(committed >= 2, "{fault:?}, {dialect}: {committed}");
-            assert!(caught >= committed, "{fault:?}, {dialect}: {caught} of {committed}");
-            assert!(outcome.total.reconnects >= caught, "{fault:?}, {dialect}");
-            assert_eq!(outcome.total.all().requests + caught, 250, "{fault:?}, {dialect}");
-        }
-    }
+    ];
+    let cases =
+        faults.into_iter().flat_map(|(fault, dialects)| dialects.iter().map(move |dialect| (fault, dialect)));
+    check_each(cases, |(fault, dialect)| {
+        let server = FaultyServer::start(fault, 30);
+        let more = format!("connections = 1\nprotocol = \"{dialect}\"\n{SINGLE_GETS}");
+        let outcome = run_checked(&server, 250, &more);
+        assert_only(&outcome, &[Failure::Timeout], &format!("{fault:?}, {dialect}"));
+        let (caught, committed) = (failures(&outcome, Failure::Timeout), server.committed());
+        assert!(committed >= 2, "{fault:?}, {dialect}: {committed}");
+        assert!(caught >= committed, "{fault:?}, {dialect}: {caught} of {committed}");
+        assert!(outcome.total.reconnects >= caught, "{fault:?}, {dialect}");
+        assert_eq!(outcome.total.all().requests + caught, 250, "{fault:?}, {dialect}");
+    });
     let (caught, committed) = caught_in_turn(Fault::CutOut(3), Failure::Protocol, SINGLE_GETS);
     assert_eq!(caught, committed);
 }
@@ -298,7 +296,7 @@ fn silence_is_caught() {
 /// An answer that comes when its request has been given up is not taken for that to the next.
 #[test]
 fn late_datagrams_are_lost_and_harm_nothing() {
-    for dialect in DIALECTS {
+    check_each(DIALECTS, |dialect| {
         let server = FaultyServer::start(Fault::AnswerLate, 30);
         let more = format!("connections = 1\nprotocol = \"{dialect}\"\ntransport = \"udp\"\n{SINGLE_GETS}");
         let outcome = run_checked(&server, 250, &more);
@@ -306,12 +304,12 @@ fn late_datagrams_are_lost_and_harm_nothing() {
         let (lost, committed) = (outcome.total.datagrams_lost, server.committed());
         assert!(lost >= committed && committed >= 2, "{dialect}: {lost} of {committed}");
         assert_eq!(outcome.total.all().requests + lost, 250, "{dialect}");
-    }
+    });
 }
 
 #[test]
 fn a_server_that_stops_reading_is_caught() {
-    for dialect in DIALECTS {
+    check_each(DIALECTS, |dialect| {
         let server = FaultyServer::start(Fault::StopReading, 10);
         let outcome = run_toml(
             &server.address,
@@ -329,7 +327,7 @@ fn a_server_that_stops_reading_is_caught() {
         assert_only(&outcome, &[Failure::Timeout], dialect);
         assert!(failures(&outcome, Failure::Timeout) > 0, "{dialect}");
         assert_eq!(outcome.total.all().requests, 40, "{dialect}");
-    }
+    });
 }
 
 /// It takes connections, and says nothing ever.
@@ -341,15 +339,16 @@ fn a_server_that_never_says_a_word_is_caught() {
     let outcome = run_toml(&address, scenario);
     assert_only(&outcome, &[Failure::Timeout], "asked");
     assert!(failures(&outcome, Failure::Timeout) >= 2);
-    for first in [
+    let firsts = [
         "fill = true",
         "flush = true",
         "target.tls = {}",
         "target.login = { user = \"a\", password = \"b\" }",
-    ] {
+    ];
+    check_each(firsts, |first| {
         let error = try_run(&address, &format!("{first}\n{scenario}")).unwrap_err();
         assert!(matches!(error, RunError::Server { .. }), "{first}: {error}");
-    }
+    });
 }
 
 #[test]

@@ -28,6 +28,16 @@ fn failures(outcome: &Outcome, failure: Failure) -> u64 {
     outcome.total.failures.get(&failure).copied().unwrap_or(0)
 }
 
+/// Checks all cases at the same time: most of a run is waiting.
+fn check_each<T: Send>(cases: impl IntoIterator<Item = T>, check: impl Fn(T) + Sync) {
+    let check = &check;
+    std::thread::scope(|scope| {
+        for case in cases {
+            scope.spawn(move || check(case));
+        }
+    });
+}
+
 /// Looks away.
 struct Nobody;
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use larder_bench::Outcome;
 
-use super::run_toml;
+use super::{check_each, run_toml};
 
 /// Answers each `get` by `END` after `delay`, except that it does nothing during the `stall`, counted from the first
 /// byte. Requests that arrive on one connection while it waits are answered together.
@@ -126,7 +126,7 @@ fn an_open_loop_charges_a_stall_to_every_request_that_it_kept_waiting() {
 #[test]
 fn a_closed_loop_sees_a_stall_once_for_each_request_on_its_way() {
     let stall = (Duration::from_millis(500), Duration::from_secs(3));
-    for (connections, pipeline) in [(1, 1), (10, 1), (2, 4)] {
+    check_each([(1, 1), (10, 1), (2, 4)], |(connections, pipeline)| {
         let outcome = run_toml(
             &slow_server(Duration::from_millis(1), Some(stall)),
             &format!(
@@ -141,7 +141,7 @@ fn a_closed_loop_sees_a_stall_once_for_each_request_on_its_way() {
         let waited = slower_than(&outcome, 1500);
         assert_eq!(waited, connections * pipeline, "{connections} connections, {pipeline} in flight");
         assert_eq!(outcome.total.all().latency_nanos.len(), outcome.total.all().requests);
-    }
+    });
 }
 
 /// Of an even schedule of R requests a second, a stall of S seconds makes R (S - t) wait longer than t.
@@ -230,7 +230,7 @@ fn the_rate_of_an_open_loop_is_held_within_one_percent() {
 #[test]
 fn the_rate_is_held() {
     let address = slow_server(Duration::ZERO, None);
-    for (arrival, expected) in [
+    let arrivals = [
         ("loop = \"open\", rate_per_sec = 2000.0, spacing = \"even\"", 3998..=4002),
         // Poisson: 4000 with a standard deviation of 63.
         ("loop = \"open\", rate_per_sec = 2000.0", 3680..=4320),
@@ -241,7 +241,8 @@ fn the_rate_is_held() {
             "loop = \"open\", rate_per_sec = 1000.0, rate_end_per_sec = 3000.0, spacing = \"even\"",
             3998..=4002,
         ),
-    ] {
+    ];
+    check_each(arrivals, |(arrival, expected)| {
         let outcome = run_toml(
             &address,
             &format!(
@@ -255,7 +256,7 @@ fn the_rate_is_held() {
         );
         let asked = outcome.total.all().requests + outcome.total.unsent;
         assert!(expected.contains(&asked), "{arrival}: {asked}");
-    }
+    });
 }
 
 /// Rates are told by period: the last one must not be said to be longer than it was. Here it would be ten seconds.

@@ -54,6 +54,9 @@ fn options_show() {
 /// larderd stands where memcached stood.
 #[test]
 fn larderd_can_what_memcached_can() {
+    if reference().is_none() {
+        return;
+    }
     let (reference, report) = (capable(&start_memcached(&[])), capable(&start_larderd(&[])));
     for (group, features) in reference.as_object().expect("it is an object") {
         for (name, feature) in features.as_object().expect("it is a group") {
