@@ -13,7 +13,8 @@ pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     read_from(File::open(path)?, bytes_max)
 }
 
-/// The same of a regular file. It waits for nobody; what is no regular file is an error ([`io::ErrorKind::InvalidInput`]).
+/// The same of a regular file. It waits for nobody; what is no regular file is an error
+/// ([`io::ErrorKind::InvalidInput`]).
 pub(crate) fn read_regular(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));

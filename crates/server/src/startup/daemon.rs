@@ -51,8 +51,8 @@ impl PidFile {
     }
 }
 
-/// Writes a file beside `path` and renames it to `path`, so that no reader sees half of it. Where a FIFO lies beside it,
-/// this does not wait for a reader.
+/// Writes a file beside `path` and renames it to `path`, so that no reader sees half of it. A FIFO beside it is an
+/// error, and not waited for.
 pub(crate) fn write_whole(path: &Path, ending: &str, text: &str) -> io::Result<()> {
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(ending);
