@@ -67,7 +67,7 @@ impl Server {
         self.addresses[0]
     }
 
-    /// Every address of 127.0.0.1 where it listens for connections, in the order of its `-l`.
+    /// The port of every listener for connections, as of 127.0.0.1, in the order of its `-l`.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -286,6 +286,7 @@ fn is_root() -> bool {
 pub const STILL_REFERENCE: [&str; 4] = ["-t", "1", "-o", "no_lru_maintainer,no_lru_crawler"];
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Waits until `is_so`, for a minute at most, with room for a busy machine; then it panics.
 #[track_caller]
 pub fn eventually(mut is_so: impl FnMut() -> bool) {

@@ -18,6 +18,7 @@ use std::process::Command;
 use larder_conformance::Result;
 use lexopt::{Arg, Parser, ValueExt as _};
 
+pub(crate) use self::notices::STANDARD_LIBRARY;
 use self::tree::Tree;
 use crate::{needs, shell};
 

@@ -10,11 +10,10 @@ use crate::shell;
 /// Threads, model, corner cases and units under AddressSanitizer, which the engine tells what memory nobody may read.
 pub(crate) fn address() -> Result<()> {
     need(&["--version"], "rustup toolchain install nightly")?;
-    let rustc = shell::output(Command::new("rustc").arg("-vV").env("RUSTUP_TOOLCHAIN", "nightly"))?;
-    let host = rustc.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc names no host")?;
+    let host = shell::host(Command::new("rustc").env("RUSTUP_TOOLCHAIN", "nightly"))?;
     // With a target given, build scripts and macros are built without it.
     let mut test = nightly(&["test", "--quiet", "--no-fail-fast", "--package", "larder-engine"]);
-    test.args(["--lib", "--tests", "--target", host]);
+    test.args(["--lib", "--tests", "--target", &host]);
     test.env("RUSTFLAGS", "-Zsanitizer=address --cfg asan");
     shell::run(test.env("CARGO_TARGET_DIR", shell::root().join("target/asan")))
 }

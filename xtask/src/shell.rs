@@ -40,6 +40,22 @@ pub(crate) fn python(environment: &Path, requirements: &Path) -> Result<PathBuf>
     Ok(python)
 }
 
+/// The target that a compiler, `rustc` in some environment, builds for if none is named.
+pub(crate) fn host(rustc: &mut Command) -> Result<String> {
+    let version = output(rustc.arg("-vV"))?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.ok_or("rustc does not tell its host")?.to_owned())
+}
+
+/// openssl, making a key and a certificate for it that is valid for two days; arguments that follow say more about it.
+pub(crate) fn certificate(name: &str, certificate: &Path, key: &Path) -> Command {
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
+    openssl.args(["-days", "2", "-subj", &format!("/CN={name}")]);
+    openssl.arg("-keyout").arg(key).arg("-out").arg(certificate);
+    openssl
+}
+
 /// Cargo, the one that runs us.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

@@ -13,6 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_conformance::folder::Folder;
+use larder_conformance::server::eventually;
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
@@ -138,9 +139,7 @@ impl Endpoint {
         // the server has been told to end.
         for mut later in later {
             write(&mut *later, b"version\r\nversion\r\nversion\r\n");
-            while later.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
-                thread::sleep(Duration::from_millis(2));
-            }
+            eventually(|| !later.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock));
         }
         thread::sleep(SILENCE);
         streams.iter_mut().map(|stream| read_all(&mut **stream)).collect()

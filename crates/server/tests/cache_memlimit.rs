@@ -30,7 +30,7 @@ impl Client {
 
     fn line(&mut self) -> String {
         let mut line = String::new();
-        self.stream.read_line(&mut line).expect("it answers");
+        assert_ne!(self.stream.read_line(&mut line).expect("it answers"), 0, "closed");
         line.trim_end().to_owned()
     }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,6 +11,8 @@ use std::time::Duration;
 use larder_conformance::folder::Folder;
 use larder_conformance::server::{Server, eventually};
 use larder_conformance::stats::Stats;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 /// A server on a Unix socket, killed when dropped.
@@ -31,6 +33,7 @@ impl UnixServer {
     /// The first bytes of the reply; `None` if nobody listens.
     fn ask(&self, request: &str, reply_bytes: usize) -> Option<String> {
         let mut stream = UnixStream::connect(&self.path).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
         stream.write_all(request.as_bytes()).ok()?;
         let mut reply = vec![0; reply_bytes];
         stream.read_exact(&mut reply).ok()?;
@@ -146,6 +149,24 @@ fn a_pid_file_is_written_and_left_in_the_foreground() {
     assert_eq!(fs::read_to_string(&path).expect("it is there"), expected);
     server.end(Signal::TERM);
     assert!(path.exists());
+}
+
+/// Opening a FIFO waits for its other end, which may never come. Whatever lies there is not replaced.
+#[test]
+fn a_pid_file_that_is_no_regular_file_is_left_alone() {
+    let folder = Folder::create();
+    for (name, said_of_it) in [("pid", "not a regular file"), ("pid.tmp", "No such device or address")] {
+        let path = folder.file(name);
+        mkfifo(&path, Mode::S_IRWXU).expect("the folder is ours");
+        // Root opens it as nobody.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("it is ours");
+        let mut server = UnixServer::start(folder.file("socket"), &["-P", &folder.arg("pid")]);
+        let (_, said) = server.end(Signal::TERM);
+        let expected = format!("Could not write the pid file {}: {said_of_it}", folder.arg("pid"));
+        assert!(said.contains(&expected), "{said}");
+        assert!(fs::symlink_metadata(&path).expect("it is still there").file_type().is_fifo());
+        fs::remove_file(path).expect("the folder is ours");
+    }
 }
 
 #[test]

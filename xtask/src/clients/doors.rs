@@ -105,29 +105,14 @@ impl Doors {
 
     /// An authority that nobody knows but the clients that are told, and a certificate from it.
     fn make_certificates(&self) -> Result<()> {
-        let base = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
-        let mut authority = Command::new("openssl");
-        authority
-            .args(base)
-            .args(["-days", "2", "-subj", "/CN=larder tests", "-addext", "basicConstraints=critical,CA:TRUE"])
-            .arg("-keyout")
-            .arg(self.folder.file(AUTHORITY_KEY))
-            .arg("-out")
-            .arg(self.folder.file(AUTHORITY));
-        shell::output(&mut authority)?;
+        let file = |name| self.folder.file(name);
+        let mut authority = shell::certificate("larder tests", &file(AUTHORITY), &file(AUTHORITY_KEY));
+        shell::output(authority.args(["-addext", "basicConstraints=critical,CA:TRUE"]))?;
 
-        let mut server = Command::new("openssl");
-        server
-            .args(base)
-            .args(["-days", "2", "-subj", "/CN=localhost", "-addext", "basicConstraints=critical,CA:FALSE"])
-            .args(["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-CA"])
-            .arg(self.folder.file(AUTHORITY))
-            .arg("-CAkey")
-            .arg(self.folder.file(AUTHORITY_KEY))
-            .arg("-keyout")
-            .arg(self.folder.file(SERVER_KEY))
-            .arg("-out")
-            .arg(self.folder.file(SERVER_CERTIFICATE));
+        let mut server = shell::certificate("localhost", &file(SERVER_CERTIFICATE), &file(SERVER_KEY));
+        server.args(["-addext", "basicConstraints=critical,CA:FALSE"]);
+        server.args(["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]);
+        server.arg("-CA").arg(file(AUTHORITY)).arg("-CAkey").arg(file(AUTHORITY_KEY));
         shell::output(&mut server).map(drop)
     }
 }

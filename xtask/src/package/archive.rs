@@ -32,7 +32,5 @@ pub(super) fn make(content: &Content) -> Result<PathBuf> {
 
 /// The target that the programs are for.
 pub(super) fn target() -> Result<String> {
-    let version = shell::output(Command::new("rustc").arg("-vV"))?;
-    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host.ok_or("rustc does not tell its host")?.to_owned())
+    shell::host(&mut Command::new("rustc"))
 }

@@ -31,8 +31,12 @@ pub(super) fn check() -> Result<()> {
             format!("{} rules are read here, but promtool says {told}", rules.expressions.len()).into()
         );
     }
-    let dashboard =
-        dashboard(&serde_json::from_str(&fs::read_to_string(packaging.join("grafana/larder.json"))?)?);
+    let json = serde_json::from_str(&fs::read_to_string(packaging.join("grafana/larder.json"))?)?;
+    let unbounded = unbounded_variables(&json);
+    if !unbounded.is_empty() {
+        return Err(format!("allValue: All of {unbounded:?} selects the series of others").into());
+    }
+    let dashboard = dashboard(&json);
     read_by_promtool(&dashboard)?;
 
     let mut known = exported()?;
@@ -108,6 +112,14 @@ fn collect(json: &Value, found: &mut Vec<String>) {
     }
 }
 
+/// The variables of a dashboard whose "All" is a pattern (`allValue`) instead of the values that were found.
+fn unbounded_variables(json: &Value) -> Vec<&str> {
+    let variables = json["templating"]["list"].as_array().into_iter().flatten();
+    let unbounded =
+        variables.filter(|variable| variable["allValue"].as_str().is_some_and(|all| !all.is_empty()));
+    unbounded.map(|variable| variable["name"].as_str().unwrap_or_default()).collect()
+}
+
 /// Lets promtool read the expressions of the dashboard, as rules.
 fn read_by_promtool(dashboard: &[String]) -> Result<()> {
     let expressions = dashboard.iter().map(|expression| expression.replace("$__rate_interval", "5m"));
@@ -163,10 +175,7 @@ fn exported() -> Result<Vec<Sample>> {
     let larderd = server::larderd()?;
     let folder = Folder::create();
     let (key, certificate) = (folder.file("key.pem"), folder.file("certificate.pem"));
-    let mut openssl = Command::new("openssl");
-    openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
-    openssl.args(["-days", "2", "-subj", "/CN=localhost", "-keyout"]).arg(&key).arg("-out").arg(&certificate);
-    shell::output(&mut openssl)?;
+    shell::output(&mut shell::certificate("localhost", &certificate, &key))?;
     shell::run(Command::new("chmod").arg("644").arg(&key))?;
     let files = format!("ssl_key={},ssl_chain_cert={}", key.display(), certificate.display());
     let admin = ["--admin-listen", "127.0.0.1:0"];
@@ -202,6 +211,8 @@ fn samples_of(server: &Server) -> Result<Vec<Sample>> {
 /// Stores more than its memory holds, and reads all of it twice.
 fn fill(server: &Server) -> Result<()> {
     let mut stream = server.connect()?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let value = "v".repeat(VALUE_BYTES);
     for key in 0..KEYS {
         write!(stream, "set {key} 0 0 {VALUE_BYTES} noreply\r\n{value}\r\n")?;
@@ -227,8 +238,8 @@ mod tests {
 
     #[test]
     fn expressions_of_rules_are_read_in_both_forms() {
-        let text = "groups:\n  - rules:\n      - record: a:b\n        expr: |\n          sum(c)\n            / d\n      - \
-                    alert: E\n        expr: f > 1\n        for: 2m\n";
+        let text = "groups:\n  - rules:\n      - record: a:b\n        expr: |\n          sum(c)\n            / d\n\
+            \x20     - alert: E\n        expr: f > 1\n        for: 2m\n";
         let rules = Rules::read(text);
         assert_eq!(rules.expressions, ["sum(c) / d", "f > 1"]);
         assert_eq!(rules.recorded, ["a:b"]);
@@ -255,5 +266,14 @@ mod tests {
         let mut found = dashboard(&json);
         found.sort_unstable();
         assert_eq!(found, ["a", "b", "count by (f) (c{d=\"e\"})"]);
+    }
+
+    #[test]
+    fn all_is_what_was_found_and_no_pattern() {
+        let json = serde_json::json!({"templating": {"list": [
+            {"name": "a"}, {"name": "b", "allValue": null}, {"name": "c", "allValue": ""},
+            {"name": "d", "allValue": ".*"}, {"name": "e", "allValue": ".+"},
+        ]}});
+        assert_eq!(unbounded_variables(&json), ["d", "e"]);
     }
 }

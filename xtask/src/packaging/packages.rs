@@ -51,7 +51,8 @@ pub(super) fn test() -> Result<()> {
     rpm(&packages, &version)?;
     archive(&packages.archive, &name)?;
     life(&packages)?;
-    beside_memcached(&packages)
+    beside_memcached(&packages)?;
+    user_who_logs_in(&packages)
 }
 
 fn listed(program: &str, args: &[&str], package: &Path) -> Result<String> {
@@ -137,6 +138,15 @@ fn archive(archive: &Path, name: &str) -> Result<()> {
     if !unit.contains("\nExecStart=/usr/local/bin/larderd ") || unit.contains("/usr/bin/larder") {
         return Err("the unit of the archive starts another larderd".into());
     }
+    let mut licences = Command::new("gzip");
+    licences.args(["--decompress", "--stdout"]).arg(tree.join("share/doc/larder/third-party-licences.gz"));
+    let licences = shell::output(&mut licences)?;
+    // A library, and what none of them depends on.
+    for heading in ["\nrustls ", &format!("\n{}:\n", package::STANDARD_LIBRARY)] {
+        if !licences.contains(heading) {
+            return Err(format!("the licences have no line {heading:?}").into());
+        }
+    }
     serves(&tree.join("bin/larderd"))?;
     shell::output(Command::new(tree.join("bin/larder")).arg("--version")).map(drop)
 }
@@ -144,7 +154,10 @@ fn archive(archive: &Path, name: &str) -> Result<()> {
 /// Installed, started, installed anew, and purged.
 fn life(packages: &Packages) -> Result<()> {
     let system = System::create()?;
-    system.dpkg(&["--install"], &[&packages.deb])?;
+    let told = system.dpkg(&["--install"], &[&packages.deb, &packages.deb_memcached])?;
+    tells(&told, LOGIN, false)?;
+    tells(&told, DISABLED, false)?;
+    system.dpkg(&["--purge"], &["larder-memcached"])?;
     system.expect(ENABLED, true)?;
     let users = fs::read_to_string(system.path("etc/passwd"))?;
     if !users.lines().any(|line| line.starts_with("larder:")) {
@@ -155,7 +168,8 @@ fn life(packages: &Packages) -> Result<()> {
     // What the administrator has changed stays.
     fs::write(system.path(DEFAULT), "OPTIONS=-m 1024\n")?;
     fs::remove_file(system.path(ENABLED))?;
-    system.dpkg(&["--install"], &[&packages.deb, &packages.deb_memcached])?;
+    let told = system.dpkg(&["--install"], &[&packages.deb, &packages.deb_memcached])?;
+    tells(&told, DISABLED, true)?;
     system.expect(ENABLED, false)?;
     if fs::read_to_string(system.path(DEFAULT))? != "OPTIONS=-m 1024\n" {
         return Err("an upgrade has changed the options".into());
@@ -189,6 +203,28 @@ fn beside_memcached(packages: &Packages) -> Result<()> {
     }
 }
 
+/// Somebody has the service's name already: the service's user only if nobody logs in as it.
+fn user_who_logs_in(packages: &Packages) -> Result<()> {
+    for (shell, can_log_in) in
+        [("/bin/bash", true), ("", true), ("/usr/sbin/nologin", false), ("/bin/false", false)]
+    {
+        let system = System::create()?;
+        fs::write(system.path("etc/passwd"), format!("larder:x:1000:1000::/home/larder:{shell}\n"))?;
+        fs::write(system.path("etc/group"), "larder:x:1000:\n")?;
+        let told = system.dpkg(&["--install"], &[&packages.deb])?;
+        tells(&told, LOGIN, can_log_in)?;
+    }
+    Ok(())
+}
+
+/// Whether what a package printed names something.
+fn tells(told: &str, what: &str, expected: bool) -> Result<()> {
+    if told.contains(what) == expected {
+        return Ok(());
+    }
+    Err(format!("{what:?} is {}: {told}", if expected { "missing" } else { "there" }).into())
+}
+
 /// Starts it, and asks what every client asks.
 fn serves(larderd: &Path) -> Result<()> {
     let server = server::Server::start::<&str>(larderd, &[])?;
@@ -217,14 +253,16 @@ impl System {
     }
 
     /// dpkg with the maintainer scripts as for an image (`DPKG_ROOT`): with the tools of this system.
-    fn dpkg<P: AsRef<std::ffi::OsStr>>(&self, action: &[&str], packages: &[P]) -> Result<()> {
-        let mut dpkg = Command::new("fakeroot");
-        dpkg.args(["dpkg", "--force-script-chrootless", "--force-depends", "--log=/dev/null"]);
+    /// Returns what they print, errors among it.
+    fn dpkg<P: AsRef<std::ffi::OsStr>>(&self, action: &[&str], packages: &[P]) -> Result<String> {
+        let mut dpkg = Command::new("sh");
+        dpkg.args(["-c", "exec fakeroot dpkg \"$@\" 2>&1", "dpkg"]);
+        dpkg.args(["--force-script-chrootless", "--force-depends", "--log=/dev/null"]);
         dpkg.arg("--root").arg(self.0.path()).args(action).args(packages);
         // An ordinary user's path may lack what dpkg asks for.
         let path = std::env::var("PATH").unwrap_or_default();
         dpkg.env("PATH", format!("{path}:/usr/sbin:/sbin"));
-        shell::output(&mut dpkg).map(drop)
+        shell::output(&mut dpkg)
     }
 
     fn expect(&self, path: &str, is_there: bool) -> Result<()> {
@@ -250,6 +288,9 @@ impl System {
     }
 }
 
+/// What the packages print of a user who can log in, and where no server is enabled.
+const LOGIN: &str = "the user larder can log in";
+const DISABLED: &str = "larderd is not enabled";
 /// The level of compression, from 0 to 9.
 const FAST: u8 = 0;
 

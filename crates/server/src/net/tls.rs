@@ -7,6 +7,7 @@
 mod channel;
 mod ciphers;
 mod contexts;
+mod files;
 pub mod harness;
 mod sessions;
 mod settings;
@@ -20,7 +21,7 @@ use rustls::server::ServerConfig;
 pub(crate) use channel::{Buffers, Channel};
 pub use ciphers::Ciphers;
 use contexts::Contexts;
-pub use contexts::LoadError;
+pub use files::LoadError;
 pub use settings::{TlsSettings, Version};
 
 use crate::startup::options::{EXIT_USAGE, Refusal};

@@ -91,6 +91,7 @@ mod tests {
         assert_eq!(mapped_bytes(1, Some(100)), 0);
         assert_eq!(mapped_bytes(1, None), mapped_bytes(1, Some(65_530)));
     }
+
     /// Debug builds commit memory on every system.
     #[test]
     fn a_cache_that_commits_memory_reserves_what_there_are_mappings_for() {

@@ -1,13 +1,31 @@
 //! Files that options name and that are read whole: none is read without a bound, whatever its name leads to.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// The content of a file. Errors: it cannot be read, or has more than `bytes_max`.
+use nix::fcntl::OFlag;
+
+/// The content of a file; of a FIFO, what its other end writes until it is closed. Errors: it cannot be read, or has
+/// more than `bytes_max`.
 pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    read_from(File::open(path)?, bytes_max)
+}
+
+/// The same of a regular file. It waits for nobody; what is no regular file is an error
+/// ([`io::ErrorKind::InvalidInput`]).
+pub(crate) fn read_regular(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    // Another file may have taken its name since.
+    read_from(File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?, bytes_max)
+}
+
+fn read_from(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
-    File::open(path)?.take(bytes_max + 1).read_to_end(&mut content)?;
+    file.take(bytes_max + 1).read_to_end(&mut content)?;
     if content.len() as u64 > bytes_max {
         let reason = format!("has more than {bytes_max} bytes");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
@@ -24,5 +42,7 @@ mod tests {
         let refused = read(Path::new("/dev/zero"), 1000).expect_err("it has no end");
         assert_eq!(refused.to_string(), "has more than 1000 bytes");
         assert_eq!(read(Path::new("/dev/null"), 0).expect("it is empty"), b"");
+        let refused = read_regular(Path::new("/dev/zero"), 1000).expect_err("it is a device");
+        assert_eq!(refused.to_string(), "not a regular file");
     }
 }

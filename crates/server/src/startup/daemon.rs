@@ -1,7 +1,11 @@
 //! Running in the background (`-d`) and the file with the process id (`-P`).
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
 
 use crate::startup::bounded_file;
 use crate::startup::options::{EXIT_FAILURE, Refusal};
@@ -27,7 +31,7 @@ impl PidFile {
     /// memcached.
     pub fn write(path: &Path, user: Option<&Target>) -> Option<Self> {
         let written = privileges::at_path(user, path, |path, _| {
-            if let Some(pid) = running(path) {
+            if let Some(pid) = running(path)? {
                 tracing::warn!("The pid file contained the following (running) pid: {pid}");
             }
             write_whole(path, ".tmp", &format!("{}\n", std::process::id()))
@@ -47,19 +51,25 @@ impl PidFile {
     }
 }
 
-/// Writes a file beside `path` and renames it to `path`, so that no reader sees half of it.
+/// Writes a file beside `path` and renames it to `path`, so that no reader sees half of it. A FIFO beside it is an
+/// error, and not waited for.
 pub(crate) fn write_whole(path: &Path, ending: &str, text: &str) -> io::Result<()> {
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(ending);
-    std::fs::write(&unfinished, text)?;
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true).custom_flags(OFlag::O_NONBLOCK.bits());
+    options.open(&unfinished)?.write_all(text.as_bytes())?;
     std::fs::rename(&unfinished, path)
 }
 
-/// The process that an old pid file names, if it runs.
-fn running(path: &Path) -> Option<u32> {
-    let content = bounded_file::read(path, FILE_BYTES_MAX).ok()?;
-    let pid = str::from_utf8(&content).ok()?.trim().parse().ok()?;
-    Path::new("/proc").join(format!("{pid}")).exists().then_some(pid)
+/// The process that an old pid file names, if it runs. Errors: what is there is not a regular file.
+fn running(path: &Path) -> io::Result<Option<u32>> {
+    let content = match bounded_file::read_regular(path, FILE_BYTES_MAX) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Err(error),
+        content => content.unwrap_or_default(),
+    };
+    let pid: Option<u32> = str::from_utf8(&content).ok().and_then(|text| text.trim().parse().ok());
+    Ok(pid.filter(|pid| Path::new("/proc").join(format!("{pid}")).exists()))
 }
 
 /// A number and a line end take less.

@@ -128,6 +128,7 @@ impl Client {
         let mut part = [0; 4096];
         while !got.ends_with(b"END\r\n") {
             let n = self.0.read(&mut part).expect("the server answers");
+            assert_ne!(n, 0, "closed after {:?}", String::from_utf8_lossy(&got));
             got.extend_from_slice(&part[..n]);
         }
         String::from_utf8_lossy(&got).lines().map(str::to_owned).collect()

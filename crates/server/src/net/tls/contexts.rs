@@ -1,23 +1,20 @@
 //! rustls configurations, made from the files of the command line.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, ServerConfig, ServerSessionMemoryCache, WebPkiClientVerifier};
-use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme, version,
-};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, SignatureScheme, version};
 
 use super::ClientCertificates;
+use super::files::{self, LoadError};
 use super::sessions::Short;
 use super::settings::{TlsSettings, Version};
-use crate::startup::bounded_file;
 
 /// One context for each kind of listener.
 ///
@@ -28,14 +25,6 @@ pub(super) struct Contexts {
     ignored: Arc<ServerConfig>,
     requested: Arc<ServerConfig>,
     required: Arc<ServerConfig>,
-}
-
-/// Why certificates could not be loaded. It names files, so it is for the operator and not for clients.
-#[derive(Debug)]
-pub struct LoadError {
-    what: &'static str,
-    file: PathBuf,
-    reason: String,
 }
 
 impl Contexts {
@@ -63,7 +52,7 @@ fn verifiers(settings: &TlsSettings) -> Result<[Arc<dyn ClientCertVerifier>; 2],
     let Some(file) = &settings.ca_file else {
         return Ok([false, true].map(|is_required| NoAuthorities::verifier(settings, is_required)));
     };
-    let authorities = Arc::new(authorities(file)?);
+    let authorities = Arc::new(files::authorities(file)?);
     let verifier =
         || WebPkiClientVerifier::builder_with_provider(Arc::clone(&authorities), provider(settings));
     let refuse = |error: &dyn fmt::Display| LoadError::new("the CA certificates", file, error);
@@ -83,10 +72,7 @@ impl<'s> Identity<'s> {
     fn read(settings: &'s TlsSettings) -> Result<Self, LoadError> {
         let chain_file = settings.chain_file.as_deref().unwrap_or_else(|| Path::new(""));
         let key_file = settings.key_file.as_deref().unwrap_or(chain_file);
-        let chain = certificates("the certificate chain", chain_file)?;
-        let key = PrivateKeyDer::from_pem_slice(&content("the key", key_file)?)
-            .map_err(|error| LoadError::new("the key", key_file, &reason(error, "no private key in it")))?;
-        Ok(Self { chain_file, chain, key })
+        Ok(Self { chain_file, chain: files::chain(chain_file)?, key: files::key(key_file)? })
     }
 
     fn context(
@@ -179,52 +165,6 @@ impl ClientCertVerifier for NoAuthorities {
         self.schemes.clone()
     }
 }
-
-fn authorities(file: &Path) -> Result<RootCertStore, LoadError> {
-    let what = "the CA certificates";
-    let mut store = RootCertStore::empty();
-    for certificate in certificates(what, file)? {
-        store.add(certificate).map_err(|error| LoadError::new(what, file, &error))?;
-    }
-    Ok(store)
-}
-
-/// All certificates in a file; at least one.
-fn certificates(what: &'static str, file: &Path) -> Result<Vec<CertificateDer<'static>>, LoadError> {
-    let refuse = |error| LoadError::new(what, file, &reason(error, "no certificate in it"));
-    let content = content(what, file)?;
-    let certificates: Vec<_> =
-        CertificateDer::pem_slice_iter(&content).collect::<Result<_, _>>().map_err(refuse)?;
-    if certificates.is_empty() { Err(refuse(pem::Error::NoItemsFound)) } else { Ok(certificates) }
-}
-
-fn content(what: &'static str, file: &Path) -> Result<Vec<u8>, LoadError> {
-    bounded_file::read(file, FILE_BYTES_MAX).map_err(|error| LoadError::new(what, file, &error))
-}
-
-fn reason(error: pem::Error, nothing_found: &str) -> String {
-    match error {
-        pem::Error::NoItemsFound => nothing_found.to_owned(),
-        error => error.to_string(),
-    }
-}
-
-impl LoadError {
-    fn new(what: &'static str, file: &Path, reason: &dyn fmt::Display) -> Self {
-        Self { what, file: file.to_owned(), reason: reason.to_string() }
-    }
-}
-
-impl fmt::Display for LoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Error loading {}: {}: {}", self.what, self.file.display(), self.reason)
-    }
-}
-
-impl std::error::Error for LoadError {}
-
-/// The certificate authorities of a whole system take less than 1 MiB.
-const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Sessions that clients without tickets may resume, for each kind of listener; memcached (OpenSSL) keeps 20480. A
 /// session's size grows with the client's certificates, so this is lower.

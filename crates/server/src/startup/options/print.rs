@@ -77,7 +77,8 @@ pub(super) fn manual(_: Program) -> String {
                read passwords, certificates and the token of \\-\\-admin\\-token\\-file again.\n\
                .SH EXIT STATUS\n\
                0 after a stop or a printing option, 1 for a bad value, 64 for options that exclude each other, that\n\
-               this version refuses, or words that are no options, 67 for an unknown user, 71 when an address cannot be listened on.\n";
+               this version refuses, or words that are no options, 67 for an unknown user, 71 when an address\n\
+               cannot be listened on.\n";
     manual
 }
 

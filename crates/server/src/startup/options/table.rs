@@ -390,7 +390,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "io",
         Needed("<way>"),
         "epoll",
-        "how workers wait for sockets: epoll, or uring (io_uring, Linux 5.19 or later; docs/scaling.md)",
+        "how workers wait: epoll, or uring (Linux 5.19 or later; docs/scaling.md)",
         |d, v| {
             d.settings.io = Io::of_name(v)
                 .ok_or_else(|| Refusal::new(EXIT_USAGE, format!("larderd: --io={v}: epoll or uring")))?;
@@ -402,7 +402,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "log-level",
         Needed("<level>"),
         "warn",
-        "lowest severity to log on stderr: error, warn, info or debug (docs/logs.md)",
+        "lowest severity on stderr: error, warn, info or debug (docs/logs.md)",
         |d, v| {
             let level = journal::level(v).ok_or_else(|| {
                 Refusal::new(EXIT_USAGE, format!("larderd: --log-level={v}: error, warn, info or debug"))

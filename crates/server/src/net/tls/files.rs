@@ -1,0 +1,150 @@
+//! The files with certificates and keys, in PEM.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use memchr::memmem;
+use rustls::RootCertStore;
+use rustls::pki_types::pem::{self, PemObject as _};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::startup::bounded_file;
+
+/// Why certificates could not be loaded. It names files, so it is for the operator and not for clients.
+#[derive(Debug)]
+pub struct LoadError {
+    what: &'static str,
+    file: PathBuf,
+    reason: String,
+}
+
+/// The server's certificate and the intermediate ones; at least one.
+pub(super) fn chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, LoadError> {
+    certificates("the certificate chain", file, IDENTITY_BYTES_MAX)
+}
+
+/// The first private key.
+pub(super) fn key(file: &Path) -> Result<PrivateKeyDer<'static>, LoadError> {
+    let what = "the key";
+    let content = content(what, file, IDENTITY_BYTES_MAX)?;
+    PrivateKeyDer::from_pem_slice(&content).map_err(|error| {
+        let is_encrypted = has(&content, "-----BEGIN ENCRYPTED PRIVATE KEY-----");
+        let nothing_found = if is_encrypted { ENCRYPTED } else { "no private key in it" };
+        LoadError::new(what, file, &reason(error, &content, nothing_found))
+    })
+}
+
+pub(super) fn authorities(file: &Path) -> Result<RootCertStore, LoadError> {
+    let what = "the CA certificates";
+    let mut store = RootCertStore::empty();
+    for certificate in certificates(what, file, AUTHORITIES_BYTES_MAX)? {
+        store.add(certificate).map_err(|error| LoadError::new(what, file, &error))?;
+    }
+    Ok(store)
+}
+
+/// All certificates in a file; at least one.
+fn certificates(
+    what: &'static str,
+    file: &Path,
+    bytes_max: u64,
+) -> Result<Vec<CertificateDer<'static>>, LoadError> {
+    let content = content(what, file, bytes_max)?;
+    // Left out, it would be missed by clients, or they by us.
+    if has(&content, "-----BEGIN TRUSTED CERTIFICATE-----") {
+        return Err(LoadError::new(what, file, &TRUSTED));
+    }
+    let refuse = |error| LoadError::new(what, file, &reason(error, &content, "no certificate in it"));
+    let certificates: Vec<_> =
+        CertificateDer::pem_slice_iter(&content).collect::<Result<_, _>>().map_err(refuse)?;
+    if certificates.is_empty() { Err(refuse(pem::Error::NoItemsFound)) } else { Ok(certificates) }
+}
+
+/// The text of a file, without the mark that some editors put before it.
+fn content(what: &'static str, file: &Path, bytes_max: u64) -> Result<Vec<u8>, LoadError> {
+    let mut content =
+        bounded_file::read(file, bytes_max).map_err(|error| LoadError::new(what, file, &error))?;
+    if content.starts_with(BYTE_ORDER_MARK) {
+        content.drain(..BYTE_ORDER_MARK.len());
+    }
+    Ok(content)
+}
+
+fn reason(error: pem::Error, content: &[u8], nothing_found: &str) -> String {
+    match error {
+        pem::Error::NoItemsFound => nothing_found.to_owned(),
+        // RFC 1421, as OpenSSL writes keys in their traditional forms.
+        pem::Error::Base64Decode(_) if has(content, "Proc-Type: 4,ENCRYPTED") => ENCRYPTED.to_owned(),
+        error => error.to_string(),
+    }
+}
+
+fn has(content: &[u8], text: &str) -> bool {
+    memmem::find(content, text.as_bytes()).is_some()
+}
+
+impl LoadError {
+    pub(super) fn new(what: &'static str, file: &Path, reason: &dyn fmt::Display) -> Self {
+        Self { what, file: file.to_owned(), reason: reason.to_string() }
+    }
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Error loading {}: {}: {}", self.what, self.file.display(), self.reason)
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// UTF-8's.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+const ENCRYPTED: &str = "the key is encrypted (openssl pkey -in OLD -out NEW decrypts it)";
+const TRUSTED: &str = "a TRUSTED CERTIFICATE, OpenSSL's own form (openssl x509 -in OLD -out NEW converts it)";
+/// A chain, or a key: some KiB. What was read stays in the heap's hands at each reload.
+const IDENTITY_BYTES_MAX: u64 = 1 << 20;
+/// The certificate authorities of a whole system take less than 1 MiB.
+const AUTHORITIES_BYTES_MAX: u64 = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use larder_conformance::folder::Folder;
+
+    use super::*;
+
+    #[test]
+    fn a_byte_order_mark_is_left_out() {
+        let folder = Folder::create();
+        let identity = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+        let marked = |name, text: String| folder.write(name, [BYTE_ORDER_MARK, text.as_bytes()].concat());
+        let certificate = marked("certificate", identity.cert.pem());
+        assert_eq!(chain(&certificate).expect("it is one"), [identity.cert.der().clone()]);
+        assert_eq!(authorities(&certificate).expect("it is one").len(), 1);
+        key(&marked("key", identity.signing_key.serialize_pem())).expect("it is one");
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        let folder = Folder::create();
+        let pem = |label: &str, head: &str| {
+            folder.write("pem", format!("-----BEGIN {label}-----\n{head}AAAA\n-----END {label}-----\n"))
+        };
+        let trusted = pem("TRUSTED CERTIFICATE", "");
+        for refused in [chain(&trusted).err(), authorities(&trusted).err()] {
+            let said = refused.expect("it is no CERTIFICATE").to_string();
+            assert!(said.contains("TRUSTED CERTIFICATE") && said.contains("openssl x509"), "{said}");
+        }
+        let proc_type = "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00112233445566778899AABBCCDDEEFF\n\n";
+        for (label, head) in
+            [("ENCRYPTED PRIVATE KEY", ""), ("EC PRIVATE KEY", proc_type), ("RSA PRIVATE KEY", proc_type)]
+        {
+            let said = key(&pem(label, head)).expect_err("nobody gives a passphrase").to_string();
+            assert!(said.contains("is encrypted"), "{label}: {said}");
+        }
+        // In one file, the chain is read first.
+        let said = chain(&pem("EC PRIVATE KEY", proc_type)).expect_err("nothing else is there").to_string();
+        assert!(said.contains("is encrypted"), "{said}");
+        let said = key(&pem("CERTIFICATE", "")).expect_err("it is no key").to_string();
+        assert!(said.ends_with("no private key in it"), "{said}");
+    }
+}
