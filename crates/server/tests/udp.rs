@@ -110,7 +110,8 @@ fn while_stopped(server: &Server, act: impl FnOnce()) {
     let pid = Pid::from_raw(server.pid() as i32).expect("it is not 0");
     kill_process(pid, Signal::STOP).expect("it runs");
     // All threads have stopped once the kernel says so.
-    let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).expect("it is ours").expect("it was waited for");
+    let (_, status) =
+        waitpid(Some(pid), WaitOptions::UNTRACED).expect("it is ours").expect("it was waited for");
     assert!(status.stopped(), "{status:?}");
     act();
     kill_process(pid, Signal::CONT).expect("it is there");
