@@ -41,6 +41,7 @@ use crate::conn::session::{Next, Session};
 use crate::conn::waiter::Waiting;
 use crate::net::socket::WorkerContext;
 use crate::net::worker::yield_core;
+use crate::observe::counters::Counters;
 use crate::observe::measure::Transport;
 use crate::startup::random;
 use crate::startup::settings::Settings;
@@ -162,7 +163,7 @@ impl SocketInbox {
         while !share.is_used() {
             cx.received = Moment::now();
             while let Some(work) = backlog.drop_late(cx.received, buffers) {
-                responder.give_up(work, cx);
+                responder.give_up(work, cx.counters);
             }
             let Some(Turn { source, datagram, work }) = backlog.begin_turn() else { return };
             let work = work.or_else(|| responder.admit(datagram, source, socket, cx));
@@ -208,7 +209,7 @@ impl SocketInbox {
                     has_yielded |= rest.is_some();
                     let pushed = backlog.push(source, datagram, *received, rest, &cx.shared.buffers);
                     if let Err(rest) = pushed {
-                        responder.give_up(rest, cx);
+                        responder.give_up(rest, cx.counters);
                     }
                 }
                 if responder.outbox.is_full() {
@@ -389,8 +390,8 @@ impl Responder {
     }
 
     /// Drops a datagram, or what is left of one that was begun.
-    fn give_up(&mut self, rest: Option<Work>, cx: &WorkerContext<'_>) {
-        cx.counters.udp_dropped.add(1);
+    fn give_up(&mut self, rest: Option<Work>, counters: &Counters) {
+        counters.udp_dropped.add(1);
         if let Some(work) = rest {
             self.gate.keep(&work.allowance);
         }
@@ -490,6 +491,29 @@ mod tests {
             assert!(reply.bytes.len() <= 10, "{}", reply.bytes.len());
         }
         assert!(reply.is_too_large);
+    }
+
+    /// What a source has earned it may spend on its next datagram.
+    #[test]
+    fn what_is_left_of_the_allowance_of_a_datagram_is_kept_when_it_is_dropped() {
+        let mut responder = Responder {
+            gate: Gate::new([1, 2], false, 4 << 20),
+            reply: Message::default(),
+            outbox: Outbox::default(),
+        };
+        let counters = Counters::default();
+        let source = "192.0.2.1:5000".parse().expect("an address and a port");
+        let begin = |responder: &mut Responder| {
+            let datagram = &b"\0\x07\0\0\0\x01\0\0mn\r\n"[..];
+            let asked = responder.gate.admit(datagram, source, 4000, 5).expect("let in");
+            Work::of(datagram, asked, None)
+        };
+        let work = begin(&mut responder);
+        let bytes = work.allowance.bytes();
+        responder.give_up(Some(work), &counters);
+        responder.give_up(None, &counters);
+        assert_eq!(begin(&mut responder).allowance.bytes(), 2 * bytes);
+        assert_eq!(counters.udp_dropped.get(), 2);
     }
 
     /// A client that sends the shortest get must get the advice to use TCP.
