@@ -674,6 +674,25 @@ fn a_flood_of_one_host_cuts_no_datagram_of_another() {
     assert!((2..7).any(is_whole), "cut each time");
 }
 
+/// Else each port would have a new datagram begun before what others send.
+#[test]
+fn many_ports_of_one_host_come_before_no_other_host() {
+    let server = start(&larderd(), ONE_WORKER);
+    store(&server, "large", &[b'x'; 262_000]);
+    let gets = "get large\r\n".repeat(16);
+    let hasty: Vec<_> = (0..150).map(|_| Client::from("127.0.0.9:0", &server)).collect();
+    let other = Client::of(&server);
+    while_stopped(&server, || {
+        for client in &hasty {
+            client.send(1, gets.as_bytes());
+        }
+        let last = Client::from("127.0.0.9:0", &server);
+        last.send(2, b"set done 5 0 1 noreply\r\n1\r\n");
+        other.send(3, b"get done\r\n");
+    });
+    assert_eq!(other.receive(PATIENCE).expect("an answer").payload, b"END\r\n");
+}
+
 /// A client that has given up may have written something else meanwhile.
 #[test]
 fn a_datagram_that_has_waited_for_a_second_is_not_executed() {

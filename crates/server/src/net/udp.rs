@@ -198,7 +198,7 @@ impl SocketInbox {
                 let prefetched = prefetched.next().flatten();
                 *served += 1;
                 cx.counters.bytes_read.add(datagram.len() as u64);
-                let is_behind = backlog.has(source);
+                let is_behind = backlog.is_ahead_of(source);
                 let rest = if is_behind {
                     None
                 } else {

@@ -23,6 +23,8 @@ use crate::heap;
 pub(super) struct Backlog {
     /// The first has the next turn.
     hosts: VecDeque<HostQueue>,
+    /// Of all hosts.
+    clients: usize,
     bytes: usize,
     charge: BufferCharge,
 }
@@ -60,9 +62,13 @@ impl Backlog {
         self.hosts.is_empty()
     }
 
-    /// True if datagrams of this client are waiting.
-    pub(super) fn has(&self, source: SocketAddr) -> bool {
-        !self.is_empty() && self.find(source).is_some_and(|(_, client)| client.is_some())
+    /// True if a new datagram of this client has to join: if others of the client are waiting, or, once many clients
+    /// are, others of its host. Else a host could begin a datagram from each of its ports before those of others.
+    pub(super) fn is_ahead_of(&self, source: SocketAddr) -> bool {
+        !self.is_empty()
+            && self
+                .find(source)
+                .is_some_and(|(_, client)| client.is_some() || self.clients >= CLIENTS_BEGUN_MAX)
     }
 
     /// Adds a copy of a datagram behind those of its client. `work`: what is left of it, if it was begun; then none of
@@ -105,7 +111,10 @@ impl Backlog {
         host.bytes = host_bytes;
         match found.and_then(|(_, client)| client) {
             Some(client) => host.clients[client].datagrams.push_back(datagram),
-            None => host.clients.push_back(ClientQueue { source, datagrams: [datagram].into(), work }),
+            None => {
+                host.clients.push_back(ClientQueue { source, datagrams: [datagram].into(), work });
+                self.clients += 1;
+            }
         }
         Ok(())
     }
@@ -154,6 +163,7 @@ impl Backlog {
         let mut freed_bytes = client.datagrams.pop_front().map_or(0, |datagram| cost(&datagram.bytes));
         if client.datagrams.is_empty() {
             host.clients.pop_front();
+            self.clients -= 1;
             freed_bytes += CLIENT_BYTES;
             shorten(&mut host.clients);
         } else {
@@ -193,6 +203,8 @@ const HOST_BYTES_MAX: usize = 256 << 10;
 const BYTES_MAX: usize = 4 << 20;
 /// Few enough to look for a host among all.
 const HOSTS_MAX: usize = 256;
+/// While so many clients are waiting, no host that is waiting begins another datagram out of turn.
+const CLIENTS_BEGUN_MAX: usize = 64;
 /// What a client costs besides its datagrams, and its host if it is the only one.
 const CLIENT_BYTES: usize = 1 << 10;
 const _: () =
@@ -257,7 +269,7 @@ mod tests {
         #[track_caller]
         fn assert_is_empty(&self) {
             assert!(self.backlog.is_empty());
-            assert_eq!((self.backlog.bytes, self.buffers.used_bytes()), (0, 0));
+            assert_eq!((self.backlog.clients, self.backlog.bytes, self.buffers.used_bytes()), (0, 0, 0));
         }
     }
 
@@ -296,12 +308,28 @@ mod tests {
             ("192.0.2.2:5000", b'2'),
             ("192.0.2.2:5000", b'3'),
         ] {
-            assert!(!fixture.backlog.has(address(source)) || byte.is_ascii_alphanumeric());
+            assert!(!fixture.backlog.is_ahead_of(address(source)) || byte.is_ascii_alphanumeric());
             assert!(fixture.push(source, byte));
-            assert!(fixture.backlog.has(address(source)));
+            assert!(fixture.backlog.is_ahead_of(address(source)));
         }
-        assert!(!fixture.backlog.has(address("192.0.2.1:5003")));
+        assert!(!fixture.backlog.is_ahead_of(address("192.0.2.1:5003")));
         assert_eq!(String::from_utf8_lossy(&fixture.served()), "a16A2x+3bB");
+        fixture.assert_is_empty();
+    }
+
+    #[test]
+    fn once_many_clients_are_waiting_their_hosts_begin_nothing_out_of_turn() {
+        let mut fixture = Fixture::new();
+        let (one, other) = (address("192.0.2.1:5000"), address("192.0.2.2:5000"));
+        for port in 1..=CLIENTS_BEGUN_MAX {
+            assert!(!fixture.backlog.is_ahead_of(one) && !fixture.backlog.is_ahead_of(other));
+            assert!(fixture.push(&format!("192.0.2.1:{}", 5000 + port), b'1'));
+        }
+        assert!(fixture.backlog.is_ahead_of(one) && !fixture.backlog.is_ahead_of(other));
+        assert!(fixture.push("192.0.2.2:5001", b'2') && fixture.backlog.is_ahead_of(other));
+        assert!(fixture.serve().is_some() && fixture.serve().is_some());
+        assert!(!fixture.backlog.is_ahead_of(one) && !fixture.backlog.is_ahead_of(other));
+        assert_eq!(fixture.served().len(), CLIENTS_BEGUN_MAX - 1);
         fixture.assert_is_empty();
     }
 
@@ -320,7 +348,7 @@ mod tests {
             backlog.end_turn((turns.len() < 3).then(|| work(from)), buffers);
         }
         assert_eq!(turns, [(one, Some(3)), (other, None), (one, Some(4))]);
-        assert!(!backlog.has(one) && backlog.has(other));
+        assert!(!backlog.is_ahead_of(one) && backlog.is_ahead_of(other));
         assert_eq!(fixture.served(), b"2");
         fixture.assert_is_empty();
     }
