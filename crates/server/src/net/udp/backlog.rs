@@ -4,9 +4,9 @@
 //! for more than one turn of each other host, whatever that sends and from however many ports. A host has room of its
 //! own, and no host has more than it leaves free for others (as in [`crate::conn::buffer_budget`]).
 //!
-//! A datagram that has waited for too long is dropped when its turn comes: its client has given up by then, and may have
-//! written something newer. What is to be begun must be younger than what is to be finished. Otherwise a client that
-//! always sends too much would have each datagram begun at the last moment, and none finished.
+//! A datagram that has waited for too long is dropped when its turn comes: its client has given up by then, and may
+//! have written something newer. What is to be begun must be younger than what is to be finished. Otherwise a client
+//! that always sends too much would have each datagram begun at the last moment, and few finished.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -462,7 +462,7 @@ mod tests {
         fixture.assert_is_empty();
     }
 
-    /// Else those who always send too much would have everything begun, and nothing finished.
+    /// Else those who always send too much would have everything begun, and little finished.
     #[test]
     fn what_was_begun_may_take_a_second() {
         let mut fixture = Fixture::new();
