@@ -615,9 +615,9 @@ fn a_datagram_may_copy_only_so_much() {
 /// Commands by the thousand in datagrams of others do not come before a command that was sent after them.
 #[test]
 fn long_datagrams_are_served_beside_new_ones() {
-    let server = start(&larderd(), ONE_WORKER);
+    let server = start(&larderd(), &["-t", "1", "-R", "20"]);
     let (hasty, patient) = (Client::of(&server), Client::of(&server));
-    let long = "mg k\r\n".repeat(4000) + "set done 5 0 1 noreply\r\n1\r\n";
+    let long = "mg k\r\n".repeat(1000) + "set done 5 0 1 noreply\r\n1\r\n";
     while_stopped(&server, || {
         for _ in 0..4 {
             hasty.send(1, long.as_bytes());
@@ -677,14 +677,13 @@ fn a_flood_of_one_host_cuts_no_datagram_of_another() {
 /// Else each port would have a new datagram begun before what others send.
 #[test]
 fn many_ports_of_one_host_come_before_no_other_host() {
-    let server = start(&larderd(), ONE_WORKER);
-    store(&server, "large", &[b'x'; 262_000]);
-    let gets = "get large\r\n".repeat(16);
+    let server = start(&larderd(), &["-t", "1", "-R", "1"]);
+    let long = "mg k\r\n".repeat(50);
     let hasty: Vec<_> = (0..150).map(|_| Client::from("127.0.0.9:0", &server)).collect();
     let other = Client::of(&server);
     while_stopped(&server, || {
         for client in &hasty {
-            client.send(1, gets.as_bytes());
+            client.send(1, long.as_bytes());
         }
         let last = Client::from("127.0.0.9:0", &server);
         last.send(2, b"set done 5 0 1 noreply\r\n1\r\n");
