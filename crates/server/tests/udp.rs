@@ -710,8 +710,10 @@ fn a_datagram_that_has_waited_for_a_second_is_not_executed() {
     while_stopped(&server, || thread::sleep(Duration::from_millis(1100)));
     store(&server, "key", b"newer");
     // A client's datagrams are served in order, so what came before this one is done or dropped.
-    hasty.send(4, b"set done 5 0 1 noreply\r\n1\r\n");
-    eventually(|| other.text(b"get done\r\n") == "VALUE done 5 1\r\n1\r\nEND\r\n");
+    eventually(|| {
+        hasty.send(4, b"set done 5 0 1 noreply\r\n1\r\n");
+        other.text(b"get done\r\n") == "VALUE done 5 1\r\n1\r\nEND\r\n"
+    });
     assert_eq!(other.text(b"get key\r\n"), "VALUE key 5 5\r\nnewer\r\nEND\r\n");
     let stats = Stats::of(server.address()).expect("stats");
     assert!(stats.get("udp_dropped").expect("a line") > 0);
