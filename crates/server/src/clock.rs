@@ -30,6 +30,12 @@ impl Moment {
     pub fn nanos_since(self, earlier: Self) -> u64 {
         self.nanos.saturating_sub(earlier.nanos)
     }
+
+    /// A later moment.
+    #[cfg(test)]
+    pub(crate) fn after(self, nanos: u64) -> Self {
+        Self { nanos: self.nanos + nanos }
+    }
 }
 
 /// The server's clock. Ticks in whole seconds, the first of which is [`FIRST_SEC`].

@@ -3,11 +3,13 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
 use larder_conformance::server::{self, Server, eventually};
 use larder_conformance::stats::Stats;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 /// A server with UDP.
 fn start(program: &Path, args: &[&str]) -> Server {
@@ -103,11 +105,24 @@ fn set(key: &str, value: &[u8]) -> Vec<u8> {
     [format!("set {key} 5 0 {}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat()
 }
 
+/// Does something while the server is stopped, so that it finds all at once that is sent meanwhile.
+fn while_stopped(server: &Server, act: impl FnOnce()) {
+    let pid = Pid::from_raw(server.pid() as i32).expect("it is not 0");
+    kill_process(pid, Signal::STOP).expect("it runs");
+    // All threads have stopped once the kernel says so.
+    let (_, status) =
+        waitpid(Some(pid), WaitOptions::UNTRACED).expect("it is ours").expect("it was waited for");
+    assert!(status.stopped(), "{status:?}");
+    act();
+    kill_process(pid, Signal::CONT).expect("it is there");
+}
+
 /// One worker: memcached's have one socket in common, and would answer out of order.
 const ONE_WORKER: &[&str] = &["-t", "1"];
 const LAST: u16 = 0xffff;
 const PATIENCE: Duration = Duration::from_secs(60);
 const A_MOMENT: Duration = Duration::from_millis(200);
+const A_WHILE: Duration = Duration::from_secs(2);
 
 #[test]
 fn by_uring() {
@@ -600,24 +615,108 @@ fn a_datagram_may_copy_only_so_much() {
 /// Commands by the thousand in datagrams of others do not come before a command that was sent after them.
 #[test]
 fn long_datagrams_are_served_beside_new_ones() {
-    let server = start(&larderd(), &["-t", "1"]);
+    let server = start(&larderd(), &["-t", "1", "-R", "20"]);
     let (hasty, patient) = (Client::of(&server), Client::of(&server));
-    let stats = || Stats::of(server.address()).expect("stats");
-    let misses = || stats().get("get_misses").expect("a line");
-    let gets = "get k\r\n".repeat(8000);
-    for _ in 0..4 {
-        hasty.send(1, gets.as_bytes());
-    }
+    let long = "mg k\r\n".repeat(1000) + "set done 5 0 1 noreply\r\n1\r\n";
+    while_stopped(&server, || {
+        for _ in 0..4 {
+            hasty.send(1, long.as_bytes());
+        }
+        patient.send(2, b"get done\r\n");
+    });
+    assert_eq!(patient.receive(PATIENCE).expect("an answer").payload, b"END\r\n");
+    eventually(|| patient.text(b"get done\r\n") == "VALUE done 5 1\r\n1\r\nEND\r\n");
+}
+
+/// More than a host's room: as many as fit into a socket's receive buffer by default are too many, if all are long.
+#[test]
+fn what_a_host_sends_beyond_its_room_is_dropped() {
+    let server = start(&larderd(), ONE_WORKER);
+    let (hasty, patient) = (Client::of(&server), Client::of(&server));
+    let stat = |name: &str| Stats::of(server.address()).and_then(|stats| stats.get(name)).expect("a line");
+    // The kernel's default has room for six of them at least.
+    let long = "mg k\r\n".repeat(10_000);
+    while_stopped(&server, || {
+        for _ in 0..40 {
+            hasty.send(1, long.as_bytes());
+        }
+    });
+    eventually(|| stat("udp_dropped") > 0);
     assert_eq!(patient.text(b"mn\r\n"), "MN\r\n");
-    let before = misses();
-    assert!(before < 4 * 8000 / 2, "{before} gets before a command that came later");
-    eventually(|| misses() == 4 * 8000);
-    // No more than so many at a time.
-    for _ in 0..40 {
-        hasty.send(1, gets.as_bytes());
-    }
-    eventually(|| stats().get("udp_dropped").expect("a line") > 0);
-    assert_eq!(patient.text(b"mn\r\n"), "MN\r\n");
+}
+
+/// Short datagrams that ask for megabytes each: few bytes a second keep as much waiting as a host may.
+#[test]
+fn a_flood_of_one_host_cuts_no_datagram_of_another() {
+    let server = start(&larderd(), &["-t", "1", "-R", "20"]);
+    store(&server, "large", &[b'x'; 262_000]);
+    let stat = |name: &str| Stats::of(server.address()).and_then(|stats| stats.get(name)).expect("a line");
+    let hasty = Client::from("127.0.0.9:0", &server);
+    let flood = || {
+        for _ in 0..300 {
+            hasty.send(1, "get large\r\n".repeat(16).as_bytes());
+        }
+    };
+    eventually(|| {
+        flood();
+        stat("udp_dropped") > 0
+    });
+    let victim = Client::of(&server);
+    // Ten turns, which could take more than a second on a machine that stands still meanwhile.
+    let is_whole = |id| {
+        while_stopped(&server, || {
+            flood();
+            victim.send(id, "mn\r\n".repeat(200).as_bytes());
+        });
+        let mut replies = std::iter::from_fn(|| victim.receive(A_WHILE)).filter(|reply| reply.id == id);
+        replies.by_ref().take(200).count() == 200
+    };
+    assert!((2..7).any(is_whole), "cut each time");
+}
+
+/// Else each port would have a new datagram begun before what others send.
+#[test]
+fn many_ports_of_one_host_come_before_no_other_host() {
+    let server = start(&larderd(), &["-t", "1", "-R", "1"]);
+    let long = "mg k\r\n".repeat(50);
+    let hasty: Vec<_> = (0..150).map(|_| Client::from("127.0.0.9:0", &server)).collect();
+    let other = Client::of(&server);
+    while_stopped(&server, || {
+        for client in &hasty {
+            client.send(1, long.as_bytes());
+        }
+        let last = Client::from("127.0.0.9:0", &server);
+        last.send(2, b"set done 5 0 1 noreply\r\n1\r\n");
+        other.send(3, b"get done\r\n");
+    });
+    assert_eq!(other.receive(PATIENCE).expect("an answer").payload, b"END\r\n");
+}
+
+/// A client that has given up may have written something else meanwhile.
+#[test]
+fn a_datagram_that_has_waited_for_a_second_is_not_executed() {
+    let server = start(&larderd(), ONE_WORKER);
+    store(&server, "large", &[b'x'; 262_000]);
+    let (hasty, other) = (Client::from("127.0.0.9:0", &server), Client::of(&server));
+    while_stopped(&server, || {
+        for _ in 0..250 {
+            hasty.send(1, "get large\r\n".repeat(16).as_bytes());
+        }
+        hasty.send(2, b"set key 5 0 5 noreply\r\nstale\r\n");
+        other.send(3, b"mn\r\n");
+    });
+    // The server has received what was sent before this.
+    assert_eq!(other.receive(PATIENCE).expect("an answer").payload, b"MN\r\n");
+    while_stopped(&server, || thread::sleep(Duration::from_millis(1100)));
+    store(&server, "key", b"newer");
+    // A client's datagrams are served in order, so what came before this one is done or dropped.
+    eventually(|| {
+        hasty.send(4, b"set done 5 0 1 noreply\r\n1\r\n");
+        other.text(b"get done\r\n") == "VALUE done 5 1\r\n1\r\nEND\r\n"
+    });
+    assert_eq!(other.text(b"get key\r\n"), "VALUE key 5 5\r\nnewer\r\nEND\r\n");
+    let stats = Stats::of(server.address()).expect("stats");
+    assert!(stats.get("udp_dropped").expect("a line") > 0);
 }
 
 /// As a connection does after so many bytes of replies.

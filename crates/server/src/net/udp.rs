@@ -5,7 +5,7 @@
 //! executes it ([`Session::feed`]); the replies of the whole batch are sent together ([`outbox`]). Nothing of a
 //! datagram outlives its reply. New datagrams of a socket have a connection's share of a round ([`Share`]). One that
 //! needs more joins the [`backlog`], which has a share of its own: a client does not wait until the long datagrams of
-//! others are served.
+//! others are served. There hosts have their turns, a bounded room each, and a second.
 //!
 //! Each command's reply is a message of its own, numbered from 0, as in memcached. A get of many keys is one command:
 //! its hits and END are one message, as doc/protocol.txt says and memcached did up to 1.5. Threat model, defaults and
@@ -15,6 +15,7 @@ mod backlog;
 mod budget;
 mod cookie;
 mod gate;
+mod host;
 mod inbox;
 mod outbox;
 mod socket;
@@ -26,7 +27,7 @@ use arrayvec::ArrayVec;
 use larder_engine::{Handle, Now};
 use larder_protocol::{Dialect, Error, Reply, udp};
 
-use self::backlog::Backlog;
+use self::backlog::{Backlog, Turn};
 use self::budget::Allowance;
 use self::gate::{Admitted, Gate};
 use self::inbox::{BATCH_DATAGRAMS_MAX, Inbox};
@@ -40,6 +41,7 @@ use crate::conn::session::{Next, Session};
 use crate::conn::waiter::Waiting;
 use crate::net::socket::WorkerContext;
 use crate::net::worker::yield_core;
+use crate::observe::counters::Counters;
 use crate::observe::measure::Transport;
 use crate::startup::random;
 use crate::startup::settings::Settings;
@@ -56,6 +58,8 @@ pub(crate) struct UdpEndpoint {
 struct SocketInbox {
     socket: Socket,
     inbox: Inbox,
+    /// When the inbox was filled.
+    received: Moment,
     /// Datagrams of the inbox that were served.
     served: usize,
     backlog: Backlog,
@@ -107,8 +111,14 @@ impl UdpEndpoint {
             reply: Message::default(),
             outbox: Outbox::default(),
         };
-        let socket =
-            |socket| SocketInbox { socket, inbox: Inbox::new(), served: 0, backlog: Backlog::default() };
+        let received = Moment::now();
+        let socket = |socket| SocketInbox {
+            socket,
+            inbox: Inbox::new(),
+            received,
+            served: 0,
+            backlog: Backlog::default(),
+        };
         let sockets = sockets.into_iter().map(socket).collect();
         Ok(Self { sockets, client: Client::of_datagrams(), responder })
     }
@@ -147,23 +157,25 @@ impl SocketInbox {
 
     /// Serves the backlog.
     fn serve_backlog(&mut self, client: &Client, responder: &mut Responder, cx: &mut WorkerContext<'_>) {
+        let Self { socket, backlog, .. } = self;
+        let buffers = &cx.shared.buffers;
         let mut share = Share::of_round(cx);
-        while !share.is_used()
-            && let Some(mut waiting) = self.backlog.take()
-        {
+        while !share.is_used() {
             cx.received = Moment::now();
-            let source = waiting.source;
-            let (datagram, work) = waiting.first();
-            let work = work.or_else(|| responder.admit(datagram, source, &self.socket, cx));
+            while let Some(work) = backlog.drop_late(cx.received, buffers) {
+                responder.give_up(work, cx.counters);
+            }
+            let Some(Turn { source, datagram, work }) = backlog.begin_turn() else { return };
+            let work = work.or_else(|| responder.admit(datagram, source, socket, cx));
             let rest = work.and_then(|work| responder.answer(client, datagram, work, None, &mut share, cx));
             cx.counters.conn_yields.add(u64::from(rest.is_some()));
-            self.backlog.put_back(waiting, rest, &cx.shared.buffers);
-            cx.counters.bytes_written.add(responder.outbox.send(&self.socket) as u64);
+            backlog.end_turn(rest, buffers);
+            cx.counters.bytes_written.add(responder.outbox.send(socket) as u64);
         }
     }
 
     fn serve_new(&mut self, client: &Client, responder: &mut Responder, cx: &mut WorkerContext<'_>) {
-        let Self { socket, inbox, served, backlog } = self;
+        let Self { socket, inbox, received, served, backlog } = self;
         let mut share = Share::of_round(cx);
         let mut has_yielded = false;
         for _ in 0..BATCHES_PER_EVENT {
@@ -173,6 +185,9 @@ impl SocketInbox {
                 *served = 0;
             }
             cx.received = Moment::now();
+            if is_new {
+                *received = cx.received;
+            }
             let now = cx.shared.clock.at(cx.received);
             let mut prefetched = if is_new {
                 first_key(inbox, socket.dialect(), cx.handle, now).into_iter()
@@ -183,16 +198,19 @@ impl SocketInbox {
                 let prefetched = prefetched.next().flatten();
                 *served += 1;
                 cx.counters.bytes_read.add(datagram.len() as u64);
-                let buffers = &cx.shared.buffers;
-                if backlog.has(source) {
-                    let is_kept = backlog.push(source, datagram, None, buffers);
-                    cx.counters.udp_dropped.add(u64::from(!is_kept));
-                } else if let Some(work) = responder.admit(datagram, source, socket, cx)
-                    && let Some(rest) = responder.answer(client, datagram, work, prefetched, &mut share, cx)
-                {
-                    has_yielded = true;
-                    let is_kept = backlog.push(source, datagram, Some(rest), &cx.shared.buffers);
-                    cx.counters.udp_dropped.add(u64::from(!is_kept));
+                let is_behind = backlog.is_ahead_of(source);
+                let rest = if is_behind {
+                    None
+                } else {
+                    let work = responder.admit(datagram, source, socket, cx);
+                    work.and_then(|work| responder.answer(client, datagram, work, prefetched, &mut share, cx))
+                };
+                if is_behind || rest.is_some() {
+                    has_yielded |= rest.is_some();
+                    let pushed = backlog.push(source, datagram, *received, rest, &cx.shared.buffers);
+                    if let Err(rest) = pushed {
+                        responder.give_up(rest, cx.counters);
+                    }
                 }
                 if responder.outbox.is_full() {
                     cx.counters.bytes_written.add(responder.outbox.send(socket) as u64);
@@ -371,6 +389,14 @@ impl Responder {
         None
     }
 
+    /// Drops a datagram, or what is left of one that was begun.
+    fn give_up(&mut self, rest: Option<Work>, counters: &Counters) {
+        counters.udp_dropped.add(1);
+        if let Some(work) = rest {
+            self.gate.keep(&work.allowance);
+        }
+    }
+
     /// Sends the reply. False if it may not be sent.
     fn send(&mut self, asked: &mut Work) -> bool {
         let Message { bytes, is_too_large } = &self.reply;
@@ -465,6 +491,29 @@ mod tests {
             assert!(reply.bytes.len() <= 10, "{}", reply.bytes.len());
         }
         assert!(reply.is_too_large);
+    }
+
+    /// What a source has earned it may spend on its next datagram.
+    #[test]
+    fn what_is_left_of_the_allowance_of_a_datagram_is_kept_when_it_is_dropped() {
+        let mut responder = Responder {
+            gate: Gate::new([1, 2], false, 4 << 20),
+            reply: Message::default(),
+            outbox: Outbox::default(),
+        };
+        let counters = Counters::default();
+        let source = "192.0.2.1:5000".parse().expect("an address and a port");
+        let begin = |responder: &mut Responder| {
+            let datagram = &b"\0\x07\0\0\0\x01\0\0mn\r\n"[..];
+            let asked = responder.gate.admit(datagram, source, 4000, 5).expect("let in");
+            Work::of(datagram, asked, None)
+        };
+        let work = begin(&mut responder);
+        let bytes = work.allowance.bytes();
+        responder.give_up(Some(work), &counters);
+        responder.give_up(None, &counters);
+        assert_eq!(begin(&mut responder).allowance.bytes(), 2 * bytes);
+        assert_eq!(counters.udp_dropped.get(), 2);
     }
 
     /// A client that sends the shortest get must get the advice to use TCP.

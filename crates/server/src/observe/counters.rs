@@ -120,7 +120,7 @@ counters! {
     conn_yields,
     /// Datagrams served.
     udp_requests,
-    /// Datagrams dropped: no request, or from a port that no client uses.
+    /// Datagrams dropped, or cut: no request, from a port that no client uses, or too much work.
     udp_dropped,
     /// Replies not sent over UDP: too large, or beyond the budget of their source.
     udp_withheld,

@@ -5,11 +5,13 @@
 //! constant: a table of slots, which sources share by chance. A source that loses its slot to another loses credit, and
 //! never gains any.
 
-use std::hash::Hasher as _;
+use std::hash::{Hash as _, Hasher as _};
 use std::mem;
 use std::net::IpAddr;
 
 use siphasher::sip::SipHasher13;
+
+use super::host::Host;
 
 /// The credit of sources.
 pub(super) struct Budget {
@@ -23,8 +25,8 @@ pub(super) struct Budget {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Allowance {
     bytes: usize,
-    /// The slot that keeps the rest.
-    slot: Option<usize>,
+    /// Hash of the source whose slot keeps the rest.
+    source: Option<u64>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -49,8 +51,7 @@ impl Budget {
             return self.known();
         }
         let source = self.hash(source);
-        let index = source as usize % SLOTS;
-        let slot = &mut self.slots[index];
+        let slot = self.slot(source);
         if slot.source != source {
             *slot = Slot { source, credit_bytes: 0, since_secs: now_secs };
         }
@@ -61,29 +62,33 @@ impl Budget {
         // A grant takes all credit: another datagram of the source may come before the rest is kept.
         let credit_bytes = mem::take(&mut slot.credit_bytes);
         let bytes = (credit_bytes as usize).saturating_add(earned).min(CREDIT_BYTES_MAX as usize);
-        Allowance { bytes, slot: Some(index) }
+        Allowance { bytes, source: Some(source) }
     }
 
     /// The allowance of a source whose address is verified: bounded only so that one datagram cannot occupy a worker
     /// for long.
     pub(super) fn known(&self) -> Allowance {
-        Allowance { bytes: self.known_bytes, slot: None }
+        Allowance { bytes: self.known_bytes, source: None }
     }
 
-    /// Keeps the rest of an allowance as credit.
+    /// Keeps the rest of an allowance as credit of its source, unless another has its slot by now.
     pub(super) fn keep(&mut self, rest: &Allowance) {
-        if let Some(index) = rest.slot {
-            self.slots[index].credit_bytes = rest.bytes as u32;
+        let Some(source) = rest.source else { return };
+        let slot = self.slot(source);
+        if slot.source == source {
+            // Others of its allowances may have been kept since it was granted.
+            let credit_bytes = slot.credit_bytes as usize + rest.bytes;
+            slot.credit_bytes = credit_bytes.min(CREDIT_BYTES_MAX as usize) as u32;
         }
     }
 
-    /// All addresses that share the first 64 bits of an IPv6 address mostly belong to one host.
+    fn slot(&mut self, source: u64) -> &mut Slot {
+        &mut self.slots[source as usize % SLOTS]
+    }
+
     fn hash(&self, source: IpAddr) -> u64 {
         let mut hasher = self.hasher;
-        match source {
-            IpAddr::V4(ip) => hasher.write(&ip.octets()),
-            IpAddr::V6(ip) => hasher.write(&ip.octets()[..8]),
-        }
+        Host::of(source).hash(&mut hasher);
         hasher.finish()
     }
 }
@@ -91,7 +96,7 @@ impl Budget {
 impl Allowance {
     /// As much as came in, and no more.
     pub(super) fn even(bytes_in: usize) -> Self {
-        Self { bytes: bytes_in, slot: None }
+        Self { bytes: bytes_in, source: None }
     }
 
     /// Bytes left.
@@ -174,6 +179,32 @@ mod tests {
         budget.keep(&second);
         budget.keep(&first);
         assert_eq!(budget.grant(FAR, 0, 5).bytes, 300);
+    }
+
+    /// A datagram may be dropped after another of its source was served.
+    #[test]
+    fn credit_is_kept_in_any_order() {
+        let mut budget = budget();
+        let (first, second) = (budget.grant(FAR, 100, 5), budget.grant(FAR, 10, 5));
+        budget.keep(&first);
+        budget.keep(&second);
+        assert_eq!(budget.grant(FAR, 0, 5).bytes, 330);
+        for _ in 0..3 {
+            budget.keep(&Allowance { bytes: CREDIT_BYTES_MAX as usize, ..first });
+        }
+        assert_eq!(budget.grant(FAR, 0, 5).bytes, CREDIT_BYTES_MAX as usize);
+    }
+
+    #[test]
+    fn no_source_is_given_the_rest_of_another() {
+        let mut budget = budget();
+        let slot = |ip: &IpAddr| budget.hash(*ip) as usize % SLOTS;
+        let mut others = (0..1_000_000).map(|n| IpAddr::from(Ipv4Addr::from_bits(10 << 24 | n)));
+        let other = others.find(|ip| slot(ip) == slot(&FAR)).expect("one of so many shares the slot");
+        let rest = budget.grant(FAR, 100, 5);
+        assert_eq!(budget.grant(other, 0, 5).bytes, 0);
+        budget.keep(&rest);
+        assert_eq!(budget.grant(other, 0, 5).bytes, 0);
     }
 
     /// The sum is bounded however many addresses are forged, and however they share slots.
