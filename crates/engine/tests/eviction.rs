@@ -49,17 +49,6 @@ fn is_there(handle: &mut Handle, key: u64) -> bool {
 }
 
 #[test]
-fn room_that_lacks_part_of_a_page_is_not_waited_for() {
-    let engine = engine(8 * MIB);
-    let mut handle = engine.handle().unwrap();
-    // A large value takes whole pages: this one fits by its bytes, and not by its five pages.
-    assert!(engine.set_memory_limit(engine.stats().memory_used_bytes + 5 * 4096 - 100));
-    let guard = handle.pin(NOW);
-    let stored = guard.store(guard.prepare(b"key"), &Store::set(b"key", &[7; 5 * 4096 - 200]));
-    assert_eq!(stored, Stored::OutOfMemory, "there is nothing to evict, and nothing on its way");
-}
-
-#[test]
 fn of_two_items_that_are_read_alike_the_smaller_stays() {
     let engine = engine(16 * MIB);
     let mut handle = engine.handle().unwrap();

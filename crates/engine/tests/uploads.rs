@@ -98,6 +98,20 @@ fn finish(handle: &mut Handle, now: Now, key: &[u8], upload: Upload) -> Stored {
 }
 
 #[test]
+fn room_that_lacks_part_of_a_page_is_not_waited_for() {
+    let engine = engine_that(true, 8 << 20, 1 << 20);
+    let mut handle = engine.handle().unwrap();
+    // Nothing can be evicted.
+    let _held: Vec<_> =
+        (0..4).map(|_| begin(&mut handle, at(2), b"held", 900_000, 900_000).unwrap()).collect();
+    // A large value takes whole pages: this one fits by its bytes, and not by its five pages.
+    assert!(engine.set_memory_limit(engine.stats().memory_used_bytes + 5 * 4096 - 100));
+    let guard = handle.pin(at(2));
+    let stored = guard.store(guard.prepare(b"key"), &Store::set(b"key", &[7; 5 * 4096 - 200]));
+    assert_eq!(stored, Stored::OutOfMemory, "there is nothing to evict, and nothing on its way");
+}
+
+#[test]
 fn announced_values_evict_nothing() {
     for (item_bytes_max, value_bytes, count) in [(34 << 20, 33_000_000, 50), (1 << 20, 1_000_000, 400)] {
         let engine = engine(item_bytes_max);
