@@ -83,7 +83,7 @@ fn check_mix(address: &str, protocol: &str, more: &str) {
             "threads = 2
             fill = true
             flush = true
-            until.requests = 20000
+            until.requests = 8000
             truth = {{ verify = 1.0, verify_expiry = 1.0, misses_fail = true }}
             {more}
             [[group]]
@@ -94,8 +94,8 @@ fn check_mix(address: &str, protocol: &str, more: &str) {
         ),
     );
     assert_right(&outcome);
-    assert_eq!(outcome.total.all().requests, 20000);
-    assert!(outcome.total.verified > 5000, "{}", outcome.total.verified);
+    assert_eq!(outcome.total.all().requests, 8000);
+    assert!(outcome.total.verified > 2000, "{}", outcome.total.verified);
     let kinds: Vec<Kind> = outcome.total.commands.keys().copied().collect();
     assert_eq!(kinds.len(), 13, "{kinds:?}");
 }

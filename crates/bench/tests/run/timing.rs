@@ -206,7 +206,7 @@ fn more_than_a_server_can_take_waits_ever_longer() {
 
 #[test]
 fn the_rate_of_an_open_loop_is_held_within_one_percent() {
-    for (rate, secs) in [(1000, 4), (5000, 3)] {
+    check_each([(1000, 4), (5000, 3)], |(rate, secs)| {
         let address = slow_server(Duration::ZERO, None);
         let outcome = run_toml(
             &address,
@@ -224,7 +224,7 @@ fn the_rate_of_an_open_loop_is_held_within_one_percent() {
         let late = (outcome.total.sent_late + outcome.total.unsent) as f64;
         assert!(off <= 0.01 || late > planned * 0.01, "{asked} in {} s", outcome.elapsed_secs);
         assert!((asked + outcome.total.unsent as f64 - planned).abs() <= 2.0, "{asked} of {planned}");
-    }
+    });
 }
 
 #[test]
