@@ -48,6 +48,7 @@ fn run(args: &[String]) -> Result<()> {
         "diff" => diff::run(rest),
         "bench" => bench::run(rest),
         "browser" => browser::run(rest),
+        "screenshots" => browser::screenshots(rest),
         "package" => package::run(rest),
         "packaging" => packaging::run(rest),
         "experiments" => experiments::run(rest),
@@ -72,6 +73,7 @@ const USAGE: &str = "usage: cargo xtask CHORE [--help]
   conform   golden wire scripts: play or record them
   clients   real clients: run them, through every door
   browser   the live page in Chromium: click through it
+  screenshots  the pictures of README.md
   package   a Debian package, an RPM and an archive, in target/package
   packaging packages, Dockerfile, Helm chart, dashboard and alerts: check them
   diff      random requests to larderd and memcached, side by side
