@@ -1,5 +1,5 @@
-//! The programs of `docs/guides/clients.md`. They run as they stand on the page, but for the addresses of the servers and
-//! the place of the authority's certificate.
+//! The programs of `docs/guides/clients.md`. They run as they stand on the page, but for the addresses of the servers
+//! and the place of the authority's certificate.
 
 use std::collections::HashMap;
 use std::fs;
