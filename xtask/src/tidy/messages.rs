@@ -1,4 +1,5 @@
-//! docs/troubleshooting.md explains each message that larderd writes to its log or to standard error, and no other.
+//! docs/troubleshooting.md explains each message that larderd writes to its log, to standard error or to clients, and
+//! no other.
 
 use super::File;
 
@@ -22,7 +23,8 @@ pub(super) fn check_messages(files: &[File], wrong: &mut Vec<String>) {
 
 fn is_scanned(path: &str) -> bool {
     let is_source = path.starts_with("crates/server/src/") && path.ends_with(".rs");
-    (is_source && !path.ends_with("/tests.rs")) || path == "crates/auth/src/file.rs"
+    let is_other = ["crates/auth/src/file.rs", "crates/protocol/src/error.rs"].contains(&path);
+    (is_source && !path.ends_with("/tests.rs")) || is_other
 }
 
 /// A message as the source has it, with `{...}` where a value stands.
@@ -114,7 +116,7 @@ fn strings(code: &str) -> Vec<String> {
             while let Some(c) = chars.next().filter(|c| *c != '"') {
                 match c {
                     '\\' => match chars.next() {
-                        Some('n') => text.push(' '),
+                        Some('n' | 'r') => text.push(' '),
                         Some('\n') => while chars.next_if(|c| c.is_whitespace()).is_some() {},
                         other => text.extend(other),
                     },
@@ -171,7 +173,7 @@ const MAKERS: [&str; 8] = [
     "refuse_connection(",
 ];
 /// The same, where the path of a source has this part.
-const MAKERS_OF: [(&str, &str); 11] = [
+const MAKERS_OF: [(&str, &str); 13] = [
     ("startup/options/", "number_in("),
     ("startup/options/", "number("),
     ("startup/options/", "number::<u32>("),
@@ -183,6 +185,8 @@ const MAKERS_OF: [(&str, &str); 11] = [
     ("web/token.rs", "Err("),
     ("web/endpoint.rs", "ok_or("),
     ("auth/src/file.rs", "Malformed("),
+    ("protocol/src/error.rs", "=> "),
+    ("net/accept.rs", "const REFUSAL: &[u8] ="),
 ];
 const BEGINNINGS: [&str; 5] = ["ERROR: ", "Cannot ", "larderd: ", "Error loading ", "failed to "];
 /// Fewer letters join other messages.
