@@ -4,6 +4,7 @@ mod capable;
 mod doors;
 pub(crate) mod install;
 mod operators;
+mod page;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,6 +17,7 @@ use lexopt::prelude::*;
 
 use crate::{needs, shell};
 use doors::{Door, Doors};
+use page::Snippet;
 
 /// `cargo xtask clients`: runs the clients against larderd, another larder (`--server`) or the installed memcached
 /// (`--reference`).
@@ -56,6 +58,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 /// The clients, installed.
 pub(crate) struct Clients {
     programs: Vec<Program>,
+    /// The programs of the page about clients.
+    snippets: Vec<Snippet>,
     doors: Doors,
     /// memcached_exporter.
     exporter: PathBuf,
@@ -81,6 +85,7 @@ impl Clients {
     pub(crate) fn install() -> Result<Self> {
         Ok(Self {
             programs: install::programs()?,
+            snippets: Snippet::all()?,
             doors: Doors::make()?,
             exporter: install::exporter()?,
             filter: String::new(),
@@ -91,15 +96,21 @@ impl Clients {
     /// Then memccapable and the operators' tools.
     pub(crate) fn run(&self, server: &Path, side: Side) -> Result<Tally> {
         let wanted = |name: &str| name.contains(&self.filter);
-        let programs: Vec<&Program> =
-            self.programs.iter().filter(|program| wanted(&program.title())).collect();
+        let programs = self.programs.iter().map(|program| {
+            let run: Box<dyn Fn() -> Result<String> + Sync> = Box::new(|| self.run_one(program, server));
+            (program.title(), run)
+        });
+        let snippets = self.snippets.iter().map(|snippet| {
+            let run: Box<dyn Fn() -> Result<String> + Sync> = Box::new(|| snippet.run(&self.doors, server));
+            (snippet.title(), run)
+        });
+        let runs: Vec<_> = programs.chain(snippets).filter(|(title, _)| wanted(title)).collect();
         let next = AtomicUsize::new(0);
         let work = || {
             let mut results = Vec::new();
-            while let Some(program) = programs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let result = suite::again(ATTEMPTS, || self.run_one(program, server));
-                let result = result.map_err(|error| error.to_string());
-                results.push((program.title(), result));
+            while let Some((title, run)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let result = suite::again(ATTEMPTS, run).map_err(|error| error.to_string());
+                results.push((title, result));
             }
             results
         };
@@ -108,7 +119,7 @@ impl Clients {
             let threads: Vec<_> = (0..AT_A_TIME).map(|_| scope.spawn(work)).collect();
             for thread in threads {
                 for (title, result) in thread.join().map_err(|_| "a thread that runs clients panicked")? {
-                    tally.add(&title, result.map_err(Into::into));
+                    tally.add(title, result.map_err(Into::into));
                 }
             }
             Result::Ok(())

@@ -2,6 +2,7 @@
 
 mod documents;
 mod lines;
+mod messages;
 mod names;
 
 use std::fs;
@@ -30,6 +31,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     names::check_names(&files, &mut wrong);
     documents::check_links(&files, &mut wrong);
     documents::check_figures(&files, &mut wrong);
+    messages::check_messages(&files, &mut wrong);
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
 }
 

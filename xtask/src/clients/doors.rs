@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{fs, io::Write as _};
 
@@ -71,13 +71,18 @@ impl Doors {
         Server::start_command(command)
     }
 
+    /// The certificate of the authority that vouches for servers with TLS.
+    pub(super) fn authority(&self) -> PathBuf {
+        self.folder.file(AUTHORITY)
+    }
+
     /// What a client is told after host and port.
     pub(super) fn words(&self, door: Door) -> Vec<OsString> {
         match door {
             Door::Plain | Door::Udp => Vec::new(),
             Door::Sasl => vec!["sasl".into(), USER.into(), PASSWORD.into()],
             Door::Token => vec!["token".into(), USER.into(), PASSWORD.into()],
-            Door::Tls => vec!["tls".into(), self.folder.file(AUTHORITY).into()],
+            Door::Tls => vec!["tls".into(), self.authority().into()],
         }
     }
 
@@ -118,7 +123,7 @@ impl Doors {
 }
 
 const USER: &str = "larder";
-const PASSWORD: &str = "secret";
+pub(super) const PASSWORD: &str = "secret";
 const PASSWORDS: &str = "passwords";
 const AUTHORITY: &str = "authority.pem";
 const AUTHORITY_KEY: &str = "authority.key";
