@@ -168,19 +168,19 @@ fn a_look_aside_cache_stores_what_it_misses() {
         let outcome = run_toml(
             &server.address().to_string(),
             "flush = true
-            until.requests = 4000
+            until.requests = 800
             [[group]]
             connections = 1
             look_aside = true
-            keys = { count = 500, popularity = { spread = \"sequential\" } }
+            keys = { count = 100, popularity = { spread = \"sequential\" } }
             command = [{ kind = \"get\", keys = 5 }]",
         );
         assert_right(&outcome);
         let [get, set] = [Kind::Get, Kind::Set].map(|kind| &outcome.total.commands[&kind]);
-        // One round misses all 500, and stores them; all others hit.
-        assert_eq!((get.misses, set.requests), (500, 500));
-        assert_eq!(get.hits, get.keys - 500);
-        assert_eq!(get.requests + set.requests, 4000);
+        // One round misses all 100, and stores them; all others hit.
+        assert_eq!((get.misses, set.requests), (100, 100));
+        assert_eq!(get.hits, get.keys - 100);
+        assert_eq!(get.requests + set.requests, 800);
     });
 }
 
@@ -292,7 +292,7 @@ fn a_unix_socket_is_a_road_as_well() {
 fn a_trace_is_played_to_its_end() {
     each_server(&[], |server| {
         let folder = Folder::create();
-        let lines: String = (0..300)
+        let lines: String = (0..60)
             .map(|n| format!("{n} get key{n} 50\n{n} get key{n} 50\n{n} set other{n} 10 60\n"))
             .collect();
         let path = folder.write("trace", lines);
@@ -310,8 +310,8 @@ fn a_trace_is_played_to_its_end() {
         assert_right(&outcome);
         let [get, set] = [Kind::Get, Kind::Set].map(|kind| &outcome.total.commands[&kind]);
         // Each key misses once, is stored, and is found three times.
-        assert_eq!((get.requests, get.misses, get.hits, set.requests), (1200, 300, 900, 900));
-        assert_eq!(set.value_bytes, 300 * 50 + 600 * 10);
+        assert_eq!((get.requests, get.misses, get.hits, set.requests), (240, 60, 180, 180));
+        assert_eq!(set.value_bytes, 60 * 50 + 120 * 10);
     });
 }
 

@@ -174,7 +174,7 @@ pub(super) const EXTENDED: &[Row] = &[
             Ok(())
         },
     ),
-    honoured("watcher_logbuf_size", Needed("<KiB>"), "256", "what may wait for a watcher to read", |d, v| {
+    honoured("watcher_logbuf_size", Needed("<KiB>"), "256", "what may wait for a watcher", |d, v| {
         d.settings.watcher_logbuf_bytes = kibibytes(v, 1..=1 << 20, "watcher_logbuf_size takes a number")?;
         Ok(())
     }),
@@ -295,7 +295,7 @@ pub(super) const EXTENDED: &[Row] = &[
         "ssl_chain_cert",
         Needed("<file>"),
         "",
-        "the server's certificate and those between it and an authority, in PEM",
+        "the server's certificate and the intermediate certificates, in PEM",
         tls::chain_file,
     ),
     honoured("ssl_key", Needed("<file>"), "", "its private key, in PEM, if not in that file", tls::key_file),
@@ -303,14 +303,14 @@ pub(super) const EXTENDED: &[Row] = &[
         "ssl_keyformat",
         Needed("<num>"),
         "1",
-        "format of the key; only 1, PEM, is taken",
+        "format of the key; only 1 (PEM) is accepted",
         tls::key_format,
     ),
     honoured(
         "ssl_verify_mode",
         Needed("<num>"),
         "0",
-        "certificates of clients: 0 not asked for, 1 asked for, 2 required, 3 as 2",
+        "certificates of clients: 0 not requested, 1 requested, 2 required, 3 same as 2",
         tls::verify_mode,
     ),
     honoured(
@@ -357,7 +357,7 @@ pub(super) const EXTENDED: &[Row] = &[
         "ssl_min_version",
         Needed("<num>"),
         "2",
-        "oldest version of TLS: 2 is 1.2, 3 is 1.3; there is none older",
+        "oldest version of TLS: 2 is 1.2, 3 is 1.3",
         tls::version_min,
     ),
     refused("ext_path", Needed("<file:size>"), STORAGE_OPTION, NO_STORAGE),

@@ -157,7 +157,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "verbose",
         Possible("<num>"),
         "0",
-        "say more: -v is --log-level=info, -vv is --log-level=debug",
+        "log more: -v is --log-level=info, -vv is --log-level=debug",
         |d, v| {
             d.settings.verbosity = match v {
                 "" => d.settings.verbosity.saturating_add(1),
@@ -206,7 +206,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "enable-largepages",
         NoValue,
         "",
-        "items on large memory pages from the start, not only when those are full: rare pauses of milliseconds",
+        "large memory pages from the start, not only once pages are full; rarely pauses for milliseconds",
         |d, _| {
             d.settings.large_pages = LargePages::FromTheStart;
             Ok(())
@@ -217,7 +217,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "stat-key-prefix",
         Needed("<char>"),
         ":",
-        "what ends the prefix of a key, and \"stats detail\" on from the start",
+        "character that ends a key's prefix; turns on \"stats detail\"",
         |d, v| {
             // Of several characters memcached takes the first, too.
             d.settings.prefix_delimiter = v.bytes().next().unwrap_or(b':');
@@ -247,7 +247,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
             Ok(())
         },
     ),
-    Row::honoured(Some('C'), "disable-cas", NoValue, "", "hand out no CAS values", |d, _| {
+    Row::honoured(Some('C'), "disable-cas", NoValue, "", "assign no CAS values", |d, _| {
         d.settings.cas = false;
         Ok(())
     }),
@@ -302,7 +302,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "enable-sasl",
         NoValue,
         "",
-        "let in only who logs in by SASL (PLAIN, SCRAM-SHA-256), by the binary protocol",
+        "require a SASL login (PLAIN, SCRAM-SHA-256); binary protocol only",
         |d, _| {
             d.settings.sasl = true;
             Ok(())
@@ -325,7 +325,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "auth-file",
         Needed("<file>"),
         "",
-        "let in only who logs in with a password of this file, by the text protocol",
+        "require a login with a password of this file; text protocol only",
         |d, v| {
             d.settings.auth_file = Some(v.into());
             Ok(())
@@ -338,7 +338,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "keep the cache in a file",
         "restarting from a memory file is not in this version",
     ),
-    Row::honoured(Some('Z'), "enable-ssl", NoValue, "", "speak TLS on TCP (docs/tls.md)", |d, _| {
+    Row::honoured(Some('Z'), "enable-ssl", NoValue, "", "use TLS on TCP (docs/tls.md)", |d, _| {
         d.settings.tls.is_enabled = true;
         Ok(())
     }),
@@ -416,7 +416,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "log-format",
         Needed("<form>"),
         "text",
-        "format of the log: text, or json, one object a line",
+        "format of the log: text, or json, one object per line",
         |d, v| {
             d.settings.journal.form = match v {
                 "text" => journal::Form::Text,
