@@ -7,6 +7,7 @@
 //! - [`server`]: starts a server of either kind on a port of its own, for every test that needs one.
 //! - [`folder`]: a directory that is gone when dropped, likewise.
 
+pub mod cargo;
 pub mod diff;
 pub mod folder;
 pub mod notation;

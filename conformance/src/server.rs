@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs, io, thread};
 
 use crate::Result;
+use crate::cargo::cargo;
 
 /// A running server. Dropping it kills the process.
 pub struct Server {
@@ -223,7 +224,7 @@ fn build_larderd() -> Result<PathBuf> {
     }
     let target_dir = profile_dir.parent().ok_or("no target directory")?;
 
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut cargo = cargo();
     cargo
         .args(["build", "--quiet", "--package", "larder-server", "--bin", "larderd", "--target-dir"])
         .arg(target_dir);

@@ -58,7 +58,7 @@ pub(crate) fn certificate(name: &str, certificate: &Path, key: &Path) -> Command
 
 /// Cargo, the one that runs us.
 pub(crate) fn cargo(args: &[&str]) -> Command {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut cargo = larder_conformance::cargo::cargo();
     cargo.args(args).current_dir(root());
     cargo
 }

@@ -1,7 +1,6 @@
 //! The engine's own benches: no server, no socket.
 
-use std::env;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use larder_conformance::Result;
 use serde_json::json;
@@ -9,12 +8,12 @@ use serde_json::json;
 use super::Measured;
 use super::rows::Row;
 use super::summary::Line;
+use crate::shell;
 
 /// Runs the bench of this name and passes on what it prints. Its last line is `figure: <number>`, larderd's for the
 /// table.
 pub(super) fn measure(name: &str, row: &Row) -> Result<Measured> {
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["bench", "--quiet", "--package", "larder-engine", "--bench", name]);
+    let mut cargo = shell::cargo(&["bench", "--quiet", "--package", "larder-engine", "--bench", name]);
     let output = cargo.stderr(Stdio::inherit()).output()?;
     if !output.status.success() {
         return Err(format!("the engine's bench {name} ended with {}", output.status).into());
