@@ -177,7 +177,6 @@ impl Engine {
                 "the index would take most of the memory",
             ));
         }
-        let reserve = if config.evict { 0 } else { config.handles_max.min(log_segments / 8).max(1) };
         let needed_bytes = (reserved_segments + run_segments) * segment_bytes
             + Index::reserved_bytes(memory_bytes_max, buckets);
         if needed_bytes as u64 > address_space_bytes {
@@ -186,14 +185,12 @@ impl Engine {
             return Err(io::Error::new(io::ErrorKind::OutOfMemory, error));
         }
         let watermarks =
-            Watermarks::new(config.evict, config.memory_bytes, segment_bytes, reserve, config.handles_max);
+            Watermarks::new(config.evict, log_segments as u32, segment_bytes, config.handles_max);
         let arena = Arena::new(&ArenaConfig {
             memory_bytes: config.memory_bytes,
             segment_bytes,
             segments: reserved_segments as u32,
             run_segments: run_segments as u32,
-            reserve,
-            ready_min: if config.evict { watermarks.kept_segments() } else { reserve },
             handles_max: config.handles_max,
         })?;
         if config.large_pages == LargePages::FromTheStart {
@@ -203,6 +200,7 @@ impl Engine {
         let streams = Streams::new(log_segments / config.handles_max, config.evict);
         let policy = Policy::new(streams, if config.evict { memory_bytes / 64 } else { 0 })?;
         arena.budget.force(policy.ghost.bytes());
+        arena.set_reserve(watermarks.reserve(), watermarks.ready_min());
         Ok(Arc::new(Self {
             item_bytes_max: config.item_bytes_max,
             evict: config.evict,
@@ -272,8 +270,10 @@ impl Engine {
         let log_bytes = log_bytes.max(LIMIT_SEGMENTS_MIN * segment_bytes);
         let limit_bytes = fixed_bytes + log_bytes as u64;
         self.arena.set_limit_bytes(limit_bytes);
-        self.watermarks.set_limit(limit_bytes);
-        self.limit_segments.store(log_bytes / segment_bytes, Relaxed);
+        let log_segments = log_bytes / segment_bytes;
+        self.watermarks.set_log_segments(log_segments as u32);
+        self.arena.set_reserve(self.watermarks.reserve(), self.watermarks.ready_min());
+        self.limit_segments.store(log_segments, Relaxed);
         true
     }
 

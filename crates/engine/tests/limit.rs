@@ -13,13 +13,25 @@ const MIB: u64 = 1 << 20;
 const NOW: Now = Now { secs: 1, micros: 1 };
 
 fn fill(handle: &mut Handle, bytes: u64) {
-    let value = [7; 1000];
     for number in 0..bytes / 1000 {
-        // A turn each, so that memory comes back.
-        let guard = handle.pin(NOW);
-        let key = number.to_be_bytes();
-        assert!(matches!(guard.store(guard.prepare(&key), &Store::set(&key, &value)), Stored::Stored { .. }));
+        set(handle, &number.to_be_bytes(), &[7; 1000]);
     }
+}
+
+/// Stores, and tries again as a worker does.
+fn set(handle: &mut Handle, key: &[u8], value: &[u8]) {
+    let stored = (0..10_000).any(|_| {
+        // A guard each, so that memory comes back.
+        let guard = handle.pin(NOW);
+        let stored = guard.store(guard.prepare(key), &Store::set(key, value));
+        drop(guard);
+        if handle.is_holding() {
+            handle.release();
+        }
+        assert!(!matches!(stored, Stored::OutOfMemory), "refused");
+        matches!(stored, Stored::Stored { .. })
+    });
+    assert!(stored, "tried again for ever");
 }
 
 #[test]
@@ -265,19 +277,7 @@ fn a_limit_below_what_index_and_ghost_take_still_stores() {
         let mut store = |keys: u32, value_bytes: usize| {
             let value = vec![7; value_bytes];
             for key in 0..keys {
-                let key = key.to_be_bytes();
-                let store = Store::set(&key, &value);
-                let stored = (0..10_000).any(|_| {
-                    let guard = handle.pin(NOW);
-                    let stored = guard.store(guard.prepare(&key), &store);
-                    drop(guard);
-                    if handle.is_holding() {
-                        handle.release();
-                    }
-                    assert!(!matches!(stored, Stored::OutOfMemory), "{memory_mib} to {limit_mib}: refused");
-                    matches!(stored, Stored::Stored { .. })
-                });
-                assert!(stored, "{memory_mib} to {limit_mib}: tried again for ever");
+                set(&mut handle, &key.to_be_bytes(), &value);
             }
         };
         store(200, value_bytes);
@@ -303,4 +303,49 @@ fn the_largest_limit_can_be_asked_for() {
     };
     assert!(Engine::new(config(1 << 41)).is_ok());
     assert!(Engine::new(config((1 << 41) + 1)).is_err());
+}
+
+fn crowd(memory_mib: u64, handles_max: usize, evict: bool) -> Arc<Engine> {
+    let config = Config {
+        memory_bytes: memory_mib * MIB,
+        item_bytes_max: 1 << 20,
+        evict,
+        handles_max,
+        index_power: None,
+        large_pages: LargePages::Never,
+        hash_key: [1, 2],
+    };
+    Engine::new(config).unwrap()
+}
+
+#[test]
+fn without_eviction_a_low_limit_leaves_room_for_stores_beside_the_reserve() {
+    for (memory_mib, handles_max, limit_mib) in [(1024, 17, 8), (1024, 65, 8), (1024, 65, 32), (512, 65, 8)] {
+        let engine = crowd(memory_mib, handles_max, false);
+        let mut handle = engine.handle().unwrap();
+        assert!(engine.set_memory_limit(limit_mib * MIB));
+        fill(&mut handle, 100_000);
+        assert_eq!(engine.stats().items, 100, "{memory_mib} MiB to {limit_mib}, {handles_max} handles");
+    }
+}
+
+#[test]
+fn under_a_low_limit_for_many_handles_most_of_the_memory_is_items() {
+    for (memory_mib, handles_max) in [(512, 65), (1024, 65), (1024, 129)] {
+        let engine = crowd(memory_mib, handles_max, true);
+        let mut handle = engine.handle().unwrap();
+        let mut background = engine.handle().unwrap();
+        assert!(engine.set_memory_limit(8 * MIB));
+        fill(&mut handle, 16 * MIB);
+        for secs in 1..200 {
+            background.maintain(Now { secs, micros: 1 }, 4096);
+        }
+        // There is room for eight segments beside index and ghost.
+        let room_bytes = 8 * engine.large_value_bytes() as u64 * 2;
+        let items = engine.stats().items;
+        assert!(
+            items * 1000 > room_bytes / 2,
+            "{memory_mib} MiB, {handles_max} handles: {items} of {room_bytes} B"
+        );
+    }
 }

@@ -35,10 +35,6 @@ pub(crate) struct ArenaConfig {
     pub(crate) segments: u32,
     /// Address space for runs, in segments.
     pub(crate) run_segments: u32,
-    /// See [`Arena::reserve`].
-    pub(crate) reserve: usize,
-    /// See [`Arena::ready_min`].
-    pub(crate) ready_min: usize,
     pub(crate) handles_max: usize,
 }
 
@@ -52,9 +48,9 @@ pub(crate) struct Arena {
     limbo: CachePadded<Limbo<Retired>>,
     /// Free segments that only compaction may take. Without eviction, garbage comes back by moving live items, which
     /// needs free memory first: one segment for each handle, as each has its own open segments. None with eviction.
-    pub(crate) reserve: usize,
+    reserve: AtomicUsize,
     /// Below this number of free segments a retired one stays free, even if the budget is overdrawn.
-    ready_min: usize,
+    ready_min: AtomicUsize,
     /// The last commit failed: the system has less memory than the limit says.
     is_refused: AtomicBool,
     /// Runs in limbo.
@@ -84,8 +80,8 @@ impl Arena {
             budget: CachePadded::new(budget),
             epochs: Epochs::new(config.handles_max),
             limbo: CachePadded::default(),
-            reserve: config.reserve,
-            ready_min: config.ready_min,
+            reserve: AtomicUsize::new(0),
+            ready_min: AtomicUsize::new(0),
             is_refused: AtomicBool::new(false),
             runs_retired: AtomicUsize::new(0),
         };
@@ -105,6 +101,16 @@ impl Arena {
             let part_bytes = (part_bytes as usize).next_multiple_of(self.segments.segment_bytes);
             self.region.set_dumped(start..end.min(start + part_bytes), true);
         }
+    }
+
+    /// Sets how many free segments only compaction may take, and below how many a retired one stays free.
+    pub(crate) fn set_reserve(&self, reserve: usize, ready_min: usize) {
+        self.reserve.store(reserve, Relaxed);
+        self.ready_min.store(ready_min, Relaxed);
+    }
+
+    fn reserve(&self) -> usize {
+        self.reserve.load(Relaxed)
     }
 
     /// The queue, of [`crate::Stats::queues`], that counts an item at this offset.
@@ -128,7 +134,7 @@ impl Arena {
 
     /// Takes a free segment that has memory and no readers. Leaves the reserve to compaction.
     pub(crate) fn take_segment(&self, for_compaction: bool) -> Option<FreeSegment> {
-        let kept = if for_compaction { 0 } else { self.reserve };
+        let kept = if for_compaction { 0 } else { self.reserve() };
         let ready = || self.segments.with_pool(|pool| pool.take_ready(kept));
         if let Some(free) = ready() {
             return Some(free);
@@ -150,7 +156,7 @@ impl Arena {
     /// Without eviction: true if compaction has its reserve. If not, compaction also gets the room in open segments: if
     /// stores filled that, it would find none until some segment is entirely dead.
     pub(crate) fn has_reserve(&self) -> bool {
-        if self.reserve == 0 || !self.is_reserve_low() {
+        if self.reserve() == 0 || !self.is_reserve_low() {
             return true;
         }
         self.drain_limbo();
@@ -162,7 +168,7 @@ impl Arena {
     }
 
     fn is_reserve_low(&self) -> bool {
-        (self.segments.ready_count.load(Relaxed) as usize) < self.reserve
+        (self.segments.ready_count.load(Relaxed) as usize) < self.reserve()
     }
 
     /// Gives memory to one more segment, if the budget allows.
@@ -208,7 +214,7 @@ impl Arena {
                 return true;
             }
             self.drain_limbo();
-            match self.segments.with_pool(|pool| pool.take_ready(self.reserve)) {
+            match self.segments.with_pool(|pool| pool.take_ready(self.reserve())) {
                 Some(free) => self.decommit_segment(free),
                 None => return self.take_budget(bytes),
             }
@@ -327,7 +333,7 @@ impl Arena {
 
     /// True if there are free segments for the next stores.
     fn has_ready(&self) -> bool {
-        self.segments.ready_count.load(Relaxed) as usize >= self.ready_min
+        self.segments.ready_count.load(Relaxed) as usize >= self.ready_min.load(Relaxed)
     }
 
     /// Gives free memory beyond the limit back to the system, up to so many segments and runs. True: there is more.
@@ -337,7 +343,7 @@ impl Arena {
             if exceeding_bytes == 0 {
                 return false;
             }
-            match self.segments.with_pool(|pool| pool.take_ready(self.reserve)) {
+            match self.segments.with_pool(|pool| pool.take_ready(self.reserve())) {
                 Some(free) => self.decommit_segment(free),
                 None if self.decommit_run(exceeding_bytes) => {}
                 None => return false,
@@ -373,8 +379,6 @@ mod tests {
             segment_bytes: SEGMENT_BYTES,
             segments: 8,
             run_segments: 4,
-            reserve: 0,
-            ready_min: 0,
             handles_max: 1,
         })
         .expect("address space")

@@ -334,8 +334,6 @@ mod tests {
             segment_bytes: SEGMENT_BYTES,
             segments: 8,
             run_segments: 8,
-            reserve: 0,
-            ready_min: 0,
             handles_max: 1,
         })
         .expect("address space");

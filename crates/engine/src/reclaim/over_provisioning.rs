@@ -18,7 +18,7 @@ use crate::reclaim::victim::{RECLAIM_STEP_BYTES, ReclaimScope};
 use crate::request::WriteError;
 
 /// The part of the memory that is reserved for garbage. At worst sixteen bytes are moved for each byte stored.
-const OVER_PROVISIONING_PART: u64 = 16;
+const OVER_PROVISIONING_PART: u32 = 16;
 
 /// How full the cache has been since memory was last plenty.
 #[derive(Default)]
@@ -54,9 +54,9 @@ impl OverProvisioning {
     }
 }
 
-/// The number of segments that are reserved for garbage and for compaction, for so much memory.
-pub(crate) fn kept_segments(memory_bytes: u64, segment_bytes: usize, reserve: usize) -> u32 {
-    (memory_bytes / segment_bytes as u64 / OVER_PROVISIONING_PART) as u32 + reserve as u32
+/// The number of segments that are reserved for garbage and for compaction, of so many.
+pub(crate) fn kept_segments(log_segments: u32, reserve: u32) -> u32 {
+    log_segments / OVER_PROVISIONING_PART + reserve
 }
 
 impl Guard<'_> {

@@ -24,7 +24,7 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::engine::Engine;
-use crate::reclaim::over_provisioning::kept_segments;
+use crate::reclaim::over_provisioning;
 
 /// A watermark of free memory. See the table above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,40 +39,47 @@ pub(crate) enum Pressure {
     Short,
 }
 
-/// The watermarks.
+/// The watermarks. They change with the limit.
 pub(crate) struct Watermarks {
     evict: bool,
     segment_bytes: usize,
+    handles: u32,
     /// Free segments that only compaction may take: see `Arena::reserve`.
-    reserve: usize,
+    reserve: AtomicU32,
     /// Free segments to keep ready, so that a store need not wait for readers to leave an evicted one. Without eviction
-    /// this includes the memory reserved for garbage (`over_provisioning.rs`). Changes with the limit.
+    /// this includes the memory reserved for garbage (`over_provisioning.rs`).
     kept_segments: AtomicU32,
 }
 
 impl Watermarks {
-    pub(crate) fn new(
-        evict: bool,
-        memory_bytes: u64,
-        segment_bytes: usize,
-        reserve: usize,
-        handles: usize,
-    ) -> Self {
-        let log_segments = memory_bytes / segment_bytes as u64;
-        let kept = if evict {
-            (2 + handles as u32 / 8).min(log_segments as u32 / 16)
-        } else {
-            kept_segments(memory_bytes, segment_bytes, reserve)
-        };
-        Self { evict, segment_bytes, reserve, kept_segments: AtomicU32::new(kept) }
+    /// For a log of so many segments.
+    pub(crate) fn new(evict: bool, log_segments: u32, segment_bytes: usize, handles: usize) -> Self {
+        let (reserve, kept_segments) = Default::default();
+        let watermarks = Self { evict, segment_bytes, handles: handles as u32, reserve, kept_segments };
+        watermarks.set_log_segments(log_segments);
+        watermarks
     }
 
-    /// Adapts the watermarks to a new limit.
-    pub(crate) fn set_limit(&self, memory_bytes: u64) {
-        if !self.evict {
-            let kept = kept_segments(memory_bytes, self.segment_bytes, self.reserve);
-            self.kept_segments.store(kept, Relaxed);
-        }
+    /// Adapts the watermarks to a new limit. What they keep free is a part of it: what is left has to be of use.
+    pub(crate) fn set_log_segments(&self, log_segments: u32) {
+        let (reserve, kept) = if self.evict {
+            (0, (2 + self.handles / 8).min(log_segments / 16).max(1))
+        } else {
+            let reserve = self.handles.min(log_segments / 8).max(1);
+            (reserve, over_provisioning::kept_segments(log_segments, reserve))
+        };
+        self.reserve.store(reserve, Relaxed);
+        self.kept_segments.store(kept, Relaxed);
+    }
+
+    /// Free segments that only compaction may take.
+    pub(crate) fn reserve(&self) -> usize {
+        self.reserve.load(Relaxed) as usize
+    }
+
+    /// Free segments that are not given back to the system when the budget is exceeded by little.
+    pub(crate) fn ready_min(&self) -> usize {
+        if self.evict { self.kept_segments() } else { self.reserve() }
     }
 
     /// The number of free segments to keep ready.
@@ -89,7 +96,7 @@ impl Watermarks {
         let segments_bytes = |segments: usize| (segments * self.segment_bytes) as u64;
         match level {
             Pressure::Nearing => self.kept_bytes() + segments_bytes(2),
-            Pressure::Short if !self.evict => segments_bytes(2 * self.reserve),
+            Pressure::Short if !self.evict => segments_bytes(2 * self.reserve()),
             Pressure::Growing | Pressure::Low | Pressure::Short => self.kept_bytes(),
         }
     }
@@ -112,6 +119,6 @@ impl Engine {
     /// when more is freed than becomes available.
     pub(crate) fn is_coming(&self, bytes: usize) -> bool {
         self.arena.unused_bytes() + self.arena.spare_bytes()
-            >= (bytes + self.arena.reserve * self.arena.segments.segment_bytes) as u64
+            >= (bytes + self.watermarks.reserve() * self.arena.segments.segment_bytes) as u64
     }
 }
