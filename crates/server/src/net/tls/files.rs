@@ -57,17 +57,38 @@ fn certificates(
     let refuse = |error| LoadError::new(what, file, &reason(error, &content, "no certificate in it"));
     let certificates: Vec<_> =
         CertificateDer::pem_slice_iter(&content).collect::<Result<_, _>>().map_err(refuse)?;
+    let begun = memmem::find_iter(&content, "-----BEGIN CERTIFICATE-----").count();
+    if certificates.len() < begun {
+        let reason =
+            format!("{begun} certificates begin in it, and {} can be read: {OWN_LINE}", certificates.len());
+        return Err(LoadError::new(what, file, &reason));
+    }
     if certificates.is_empty() { Err(refuse(pem::Error::NoItemsFound)) } else { Ok(certificates) }
 }
 
-/// The text of a file, without the mark that some editors put before it.
+/// The text of a file, in today's form: without byte order marks, which editors put before it and `cat` into it, and
+/// with the present name of certificates.
 fn content(what: &'static str, file: &Path, bytes_max: u64) -> Result<Vec<u8>, LoadError> {
-    let mut content =
-        bounded_file::read(file, bytes_max).map_err(|error| LoadError::new(what, file, &error))?;
-    if content.starts_with(BYTE_ORDER_MARK) {
-        content.drain(..BYTE_ORDER_MARK.len());
+    let content = bounded_file::read(file, bytes_max).map_err(|error| LoadError::new(what, file, &error))?;
+    let content = replace(content, BYTE_ORDER_MARK, b"");
+    let content = replace(content, b"-----BEGIN X509 CERTIFICATE-----", b"-----BEGIN CERTIFICATE-----");
+    Ok(replace(content, b"-----END X509 CERTIFICATE-----", b"-----END CERTIFICATE-----"))
+}
+
+fn replace(content: Vec<u8>, old: &[u8], new: &[u8]) -> Vec<u8> {
+    let mut found = memmem::find_iter(&content, old).peekable();
+    if found.peek().is_none() {
+        return content;
     }
-    Ok(content)
+    let mut replaced = Vec::with_capacity(content.len());
+    let mut start = 0;
+    for at in found {
+        replaced.extend_from_slice(&content[start..at]);
+        replaced.extend_from_slice(new);
+        start = at + old.len();
+    }
+    replaced.extend_from_slice(&content[start..]);
+    replaced
 }
 
 fn reason(error: pem::Error, content: &[u8], nothing_found: &str) -> String {
@@ -75,6 +96,9 @@ fn reason(error: pem::Error, content: &[u8], nothing_found: &str) -> String {
         pem::Error::NoItemsFound => nothing_found.to_owned(),
         // RFC 1421, as OpenSSL writes keys in their traditional forms.
         pem::Error::Base64Decode(_) if has(content, "Proc-Type: 4,ENCRYPTED") => ENCRYPTED.to_owned(),
+        pem::Error::MissingSectionEnd { end_marker } => {
+            format!("no line \"-----END {}-----\"", String::from_utf8_lossy(&end_marker))
+        }
         error => error.to_string(),
     }
 }
@@ -100,6 +124,7 @@ impl std::error::Error for LoadError {}
 /// UTF-8's.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 const ENCRYPTED: &str = "the key is encrypted (openssl pkey -in OLD -out NEW decrypts it)";
+const OWN_LINE: &str = "each \"-----BEGIN CERTIFICATE-----\" needs a line of its own";
 const TRUSTED: &str = "a TRUSTED CERTIFICATE, OpenSSL's own form (openssl x509 -in OLD -out NEW converts it)";
 /// A chain, or a key: some KiB. What was read stays in the heap's hands at each reload.
 const IDENTITY_BYTES_MAX: u64 = 1 << 20;
@@ -120,7 +145,39 @@ mod tests {
         let certificate = marked("certificate", identity.cert.pem());
         assert_eq!(chain(&certificate).expect("it is one"), [identity.cert.der().clone()]);
         assert_eq!(authorities(&certificate).expect("it is one").len(), 1);
+        let mark = String::from_utf8_lossy(BYTE_ORDER_MARK);
+        let both = marked("both", format!("{0}{mark}{0}", identity.cert.pem()));
+        assert_eq!(chain(&both).expect("they are two").len(), 2);
         key(&marked("key", identity.signing_key.serialize_pem())).expect("it is one");
+    }
+
+    /// As `cat` joins files whose last line has no end, among others. What is left out would be missed.
+    #[test]
+    fn no_certificate_is_left_out_in_silence() {
+        let folder = Folder::create();
+        let identity = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+        let pem = identity.cert.pem();
+        let old_name = pem.replace(" CERTIFICATE-", " X509 CERTIFICATE-");
+        for (is_served, second) in [
+            (true, format!("\n{pem}")),
+            (true, format!("\n{old_name}")),
+            (true, format!("\nsubject=x\n{}", pem.replace('\n', "\r\n"))),
+            (false, pem.clone()),
+            (false, format!("\n {pem}")),
+            (false, format!("\n\u{a0}{pem}")),
+        ] {
+            let file = folder.write("pem", format!("{}{second}", pem.trim_end()));
+            match chain(&file) {
+                Ok(certificates) => assert!(is_served && certificates.len() == 2, "{second:?}"),
+                Err(error) => {
+                    let said = error.to_string();
+                    assert!(!is_served && said.contains("a line of its own"), "{second:?}: {said}");
+                }
+            }
+        }
+        let cut = folder.write("cut", pem.split("-----END").next().expect("its head"));
+        let said = chain(&cut).expect_err("it has no end").to_string();
+        assert!(said.ends_with("no line \"-----END CERTIFICATE-----\""), "{said}");
     }
 
     #[test]

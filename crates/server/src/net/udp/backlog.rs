@@ -197,7 +197,7 @@ fn cost(datagram: &[u8]) -> usize {
     datagram.len() + DATAGRAM_BYTES
 }
 
-/// Four of the longest datagrams, or hundreds of short ones. Includes what its clients cost, so they are bounded.
+/// Three of the longest datagrams, or hundreds of short ones. Includes what its clients cost, so they are bounded.
 const HOST_BYTES_MAX: usize = 256 << 10;
 /// Sixteen times a host's.
 const BYTES_MAX: usize = 4 << 20;
