@@ -3,7 +3,9 @@
 FROM rust:1.88-slim-bookworm AS build
 WORKDIR /src
 COPY . .
-RUN cargo build --release --locked --package larder-server --package larder-cli \
+# Dependencies are downloaded and built once; the mounts are no part of an image.
+RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
+    cargo build --release --locked --package larder-server --package larder-cli \
     && install -D --strip --target-directory=image/usr/bin target/release/larderd target/release/larder \
     && install -D --mode=644 --target-directory=image/usr/share/doc/larder LICENSE-MIT LICENSE-APACHE
 

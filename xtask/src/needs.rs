@@ -65,6 +65,8 @@ const NEEDS: &[Need] = &[
     Need { package: "rpm", probe: Probe::Runs(&["rpmbuild", "--version"]) },
     Need { package: "fakeroot", probe: Probe::Runs(&["fakeroot", "--version"]) },
     Need { package: "lintian", probe: Probe::Runs(&["lintian", "--version"]) },
+    // The scripts in the workflows of a release.
+    Need { package: "shellcheck", probe: Probe::Runs(&["shellcheck", "--version"]) },
     // The reference's users for SASL, and the mechanism PLAIN of those clients that use Cyrus SASL.
     Need { package: "sasl2-bin", probe: Probe::File("/usr/sbin/saslpasswd2") },
     Need { package: "libsasl2-modules", probe: Probe::File("/usr/share/doc/libsasl2-modules") },

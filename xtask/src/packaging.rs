@@ -1,7 +1,7 @@
 //! What larder is shipped in: the packages by their formats' own tools, the Dockerfile by hadolint, the Helm chart by
 //! Helm's own library (`packaging/helm/check`), and the options in both by larderd; the rules of Prometheus by
-//! promtool, and their metrics, and those of the dashboard, by what larderd exports. The units of systemd are checked
-//! by larderd's own tests.
+//! promtool, and their metrics, and those of the dashboard, by what larderd exports; the workflows that build and
+//! publish a release by actionlint. The units of systemd are checked by larderd's own tests.
 
 mod monitoring;
 mod packages;
@@ -29,6 +29,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 pub(crate) fn test() -> Result<()> {
     packages::test()?;
     dockerfile()?;
+    workflows()?;
     monitoring::check()?;
     chart()
 }
@@ -52,6 +53,19 @@ fn dockerfile() -> Result<()> {
     Ok(())
 }
 
+fn workflows() -> Result<()> {
+    let folder = shell::target_dir()?.join("actionlint");
+    let actionlint = folder.join("actionlint");
+    if !actionlint.exists() {
+        let module = format!("github.com/rhysd/actionlint/cmd/actionlint@{ACTIONLINT_VERSION}");
+        shell::run(Command::new("go").args(["install", &module]).env("GOBIN", &folder))?;
+    }
+    // It has shellcheck read the scripts.
+    shell::run(Command::new(actionlint).arg("-no-color").current_dir(shell::root()))
+}
+
+const ACTIONLINT_VERSION: &str = "v1.7.12";
+
 fn chart() -> Result<()> {
     let helm = shell::root().join("packaging/helm");
     let check = shell::target_dir()?.join("chart-check");
@@ -63,6 +77,6 @@ fn chart() -> Result<()> {
 }
 
 const USAGE: &str = "usage: cargo xtask packaging
-Packages larder, and compares, installs and removes the packages; lints the Dockerfile; lints and renders the Helm
-chart; and lets larderd read the options that stand in them. Tests the rules of Prometheus, and looks for the metrics of
-rules and dashboard among those that larderd exports.";
+Packages larder, and compares, installs and removes the packages; lints the Dockerfile and the workflows of a release;
+lints and renders the Helm chart; and lets larderd read the options in them. Tests the rules of Prometheus, and looks
+for the metrics of rules and dashboard among those that larderd exports.";
