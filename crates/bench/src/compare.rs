@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::contestant::Contestant;
 use crate::contestant::launch::Launch;
 use crate::outcome::{Outcome, Tally};
+use crate::report::units;
 use crate::scenario::Scenario;
 use crate::statistics::paired_ratio;
 
@@ -60,7 +61,7 @@ pub struct Comparison {
 pub struct Standing {
     /// The server.
     pub contestant: Contestant,
-    /// The version that it reports.
+    /// The program and its version: see [`crate::outcome::ServerCost::software`].
     pub version: String,
     /// Round by round; the same round of every server was measured within the same few seconds.
     pub rounds: Vec<Figures>,
@@ -140,13 +141,26 @@ impl Metric {
     /// The heading in tables.
     pub fn heading(self) -> &'static str {
         match self {
-            Self::OperationsPerSec => "operations / s",
-            Self::LatencyP50Micros => "p50, us",
-            Self::LatencyP99Micros => "p99, us",
-            Self::LatencyP999Micros => "p99.9, us",
-            Self::ServerCpuSecsPerMillion => "server CPU s / M",
-            Self::ServerResidentBytes => "resident bytes",
+            Self::OperationsPerSec => "operations",
+            Self::LatencyP50Micros => "p50",
+            Self::LatencyP99Micros => "p99",
+            Self::LatencyP999Micros => "p99.9",
+            Self::ServerCpuSecsPerMillion => "CPU per million",
+            Self::ServerResidentBytes => "resident memory",
             Self::HitRatio => "hit ratio",
+        }
+    }
+
+    /// A value with three digits and its unit: `456 k/s`, `12.3 µs`, `64.0 MiB`.
+    pub fn figure(self, value: f64) -> String {
+        match self {
+            Self::OperationsPerSec => format!("{}/s", units::short(value)),
+            Self::LatencyP50Micros | Self::LatencyP99Micros | Self::LatencyP999Micros => {
+                units::latency(value * 1e3)
+            }
+            Self::ServerCpuSecsPerMillion => format!("{value:.2} s"),
+            Self::ServerResidentBytes => units::memory(value),
+            Self::HitRatio => units::percent(value),
         }
     }
 
@@ -264,6 +278,21 @@ mod tests {
             let more = verdict(metric, &[1.0, 1.0], &[1.5, 1.5]);
             let fits = matches!(metric, Metric::OperationsPerSec | Metric::HitRatio);
             assert_eq!(more, if fits { Verdict::Better } else { Verdict::Worse }, "{metric:?}");
+        }
+    }
+
+    #[test]
+    fn figures_have_units() {
+        let told = [
+            (Metric::OperationsPerSec, 456_123.0, "456 k/s"),
+            (Metric::LatencyP50Micros, 12.34, "12.3 µs"),
+            (Metric::LatencyP999Micros, 4_560.0, "4.56 ms"),
+            (Metric::ServerCpuSecsPerMillion, 1.234, "1.23 s"),
+            (Metric::ServerResidentBytes, 67_108_864.0, "64.0 MiB"),
+            (Metric::HitRatio, 0.25, "25.0 %"),
+        ];
+        for (metric, value, text) in told {
+            assert_eq!(metric.figure(value), text);
         }
     }
 

@@ -79,6 +79,7 @@ pub(crate) fn search() -> Search {
         Step { rate_per_sec, probes: vec![probe], holds }
     };
     Search {
+        software: "memcached 1.6.18".into(),
         scenario: super::outcome("etc", 1, 900, super::open(10_000.0)).scenario,
         contestant: Contestant {
             name: "memcached".into(),
