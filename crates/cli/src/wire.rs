@@ -40,6 +40,11 @@ impl Wire {
         &self.address
     }
 
+    /// True if it is open, and the server has sent nothing that was not read.
+    pub(crate) fn is_silent(&mut self) -> bool {
+        self.stream.buffer().is_empty() && self.stream.get_mut().is_silent()
+    }
+
     /// Limits the time of a read.
     pub(crate) fn set_timeout(&mut self, timeout: Duration) -> Result<(), Failure> {
         self.stream
@@ -65,6 +70,24 @@ impl Wire {
             _ => return Err(Failure::of_io(&self.address, &io::ErrorKind::UnexpectedEof.into())),
         }
         Ok(())
+    }
+
+    /// Continues reading a line. False if its end did not come within the timeout; `line` then has its beginning.
+    pub(crate) fn poll_line(&mut self, line: &mut Vec<u8>) -> Result<bool, Failure> {
+        let room = LINE_BYTES_MAX.saturating_sub(line.len() as u64);
+        match (&mut self.stream).take(room).read_until(b'\n', line) {
+            Ok(_) if line.ends_with(b"\n") => {
+                line.pop();
+                line.pop_if(|byte| *byte == b'\r');
+                Ok(true)
+            }
+            Ok(_) => Err(Failure::of_io(&self.address, &io::ErrorKind::UnexpectedEof.into())),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                Ok(false)
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+            Err(error) => Err(Failure::of_io(&self.address, &error)),
+        }
     }
 
     /// A value of so many bytes, and its CR LF. Memory grows with the received bytes.

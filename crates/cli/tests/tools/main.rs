@@ -2,9 +2,11 @@
 
 mod capable;
 mod doors;
+mod events;
 mod keys;
 mod look;
 mod screen;
+mod shell;
 mod transfer;
 
 use std::io::Write as _;
