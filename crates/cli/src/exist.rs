@@ -5,7 +5,7 @@ use crate::{Failure, each};
 
 /// Test whether keys exist
 ///
-/// Prints only the keys that do not. Exit code 0: all exist; 1: a key was not found.
+/// Names those that do not. Exit code 0: all exist; 1: a key was not found.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[arg(required = true, value_name = "KEY")]

@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader, IsTerminal as _};
 use std::path::PathBuf;
 
 use indicatif::ProgressBar;
+use larder_bench::report::units::count;
 
 use crate::Failure;
 use crate::target::Target;
@@ -120,6 +121,7 @@ pub(crate) fn report(tool: &str, summary: &Summary, counts: &Counts, quiet: bool
     let Counts { stored, kept, expired, refused, first_refusal } = counts;
     if !quiet {
         eprintln!("larder {tool}: {summary}");
+        let [stored, kept, expired, refused] = [stored, kept, expired, refused].map(|&number| count(number));
         eprintln!(
             "larder {tool}: {stored} stored, {kept} kept as they were, {expired} had expired, {refused} refused"
         );
