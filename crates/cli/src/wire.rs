@@ -90,8 +90,11 @@ impl Wire {
         }
     }
 
-    /// A value of so many bytes, and its CR LF. Memory grows with the received bytes.
+    /// A value of so many bytes, at most a GiB, and its CR LF. Memory grows with the received bytes.
     pub(crate) fn value(&mut self, value_bytes: u64) -> Result<Vec<u8>, Failure> {
+        if value_bytes > VALUE_BYTES_MAX {
+            return Err(self.broken(format!("a value of {value_bytes} bytes").as_bytes()));
+        }
         let mut value = Vec::new();
         let read = (&mut self.stream).take(value_bytes + 2).read_to_end(&mut value);
         read.map_err(|error| Failure::of_io(&self.address, &error))?;
@@ -109,5 +112,7 @@ impl Wire {
 }
 
 const READ_BYTES: usize = 64 << 10;
+/// The largest -I of memcached.
+const VALUE_BYTES_MAX: u64 = 1 << 30;
 /// More than any line of a reply but a value.
 const LINE_BYTES_MAX: u64 = 64 << 10;

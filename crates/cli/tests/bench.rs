@@ -171,8 +171,10 @@ fn an_old_report_stays_until_there_is_a_new_one() {
     assert!(!fs::exists(&new).expect("a folder"));
     // Nothing is asked if a report could not be written.
     let floor = Floor::start();
-    let refused = bench(&[&floor.address, "--secs", "1h", "--html", &folder.arg("none/page.html")]);
+    let page = folder.arg("none/page.html");
+    let refused = bench(&[&floor.address, "--secs", "1", "--no-screen", "--html", &page]);
     assert_eq!(refused.status.code(), Some(1), "{}", words(&refused.stderr));
+    assert_eq!(words(&refused.stderr).lines().count(), 1, "{}", words(&refused.stderr));
 }
 
 #[test]

@@ -1,9 +1,13 @@
 //! `larder shell`, from standard input and on a terminal.
 
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::net::{Ipv4Addr, TcpListener};
+use std::thread;
+
 use larder_conformance::folder::Folder;
 
 use crate::screen::Tmux;
-use crate::{both, command, ended, larder_fed, ok, start_larderd};
+use crate::{both, command, ended, fed, larder_fed, ok, start_larderd};
 
 #[test]
 fn commands_of_a_script_are_executed_in_order() {
@@ -52,6 +56,39 @@ fn every_form_of_a_reply_is_read_to_its_end() {
         let [.., missing, version, noop] = lines[..] else { panic!("{told:?}") };
         assert!(version.starts_with("VERSION "), "{told:?}");
         assert_eq!((missing, noop), ("n: not found", "MN"));
+    }
+}
+
+/// A server that answers each line with this. It ends with the process.
+fn answering(reply: &'static [u8]) -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let address = listener.local_addr().expect("an address").to_string();
+    thread::spawn(move || -> io::Result<()> {
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream?);
+            while stream.read_line(&mut String::new()).is_ok_and(|bytes| bytes > 0) {
+                stream.get_mut().write_all(reply)?;
+            }
+        }
+        Ok(())
+    });
+    address
+}
+
+#[test]
+fn a_server_that_makes_no_sense_is_survived() {
+    for (line, reply, code, out) in [
+        ("stats", &b"STAT\r\nSTAT \r\nSTAT a\r\nEND\r\n"[..], 0, "   \n   \na  \n"),
+        ("get a", b"VALUE a 0 18446744073709551615\r\n", 1, ""),
+        ("get a", b"VALUE a 0 5\r\nhello!\r\n", 1, ""),
+        ("get a", b"VALUE\r\n", 0, "VALUE\n"),
+        ("mg a v", b"VA x\r\n", 1, ""),
+        ("mg a v", b"VA\r\n", 0, "VA\n"),
+        ("version", b"VERSION \x1b[2J\r\n", 0, "VERSION \\x1b[2J\n"),
+        ("version", b"\xff\r\n", 0, "\u{fffd}\n"),
+    ] {
+        let told = fed(&answering(reply), &["shell"], format!("{line}\n").as_bytes());
+        assert_eq!((told.code, &told.out[..]), (code, out), "{line}: {told:?}");
     }
 }
 
