@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 use larder_bench::compare::{Comparison, Metric, Ratio, Verdict};
+use larder_bench::report::columns::Columns;
 use larder_bench::report::{units, words};
 use larder_bench::search::Search;
 use larder_bench::sweep::Sweep;
@@ -59,33 +60,26 @@ fn warn(warnings: &[String], indent: &str, out: &mut dyn Write) -> io::Result<()
 /// A line for each value and server.
 pub(super) fn sweep(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
     let metrics = [Metric::OperationsPerSec, Metric::LatencyP50Micros, Metric::LatencyP99Micros];
-    write!(out, "{:>14} {:<20}", sweep.axis.name(), "server")?;
-    for metric in metrics {
-        write!(out, " {:>16}", metric.heading())?;
-    }
-    writeln!(out, "   ratio of operations")?;
+    let mut heading = vec![sweep.axis.name(), "server"];
+    heading.extend(metrics.map(Metric::heading));
+    heading.push("ratio of operations");
+    let mut columns = Columns::headed(&heading);
     for step in &sweep.steps {
         for standing in &step.comparison.standings {
-            write!(out, "{:>14} {:<20}", units::count(step.value), standing.contestant.name)?;
-            for metric in metrics {
+            let mut cells = vec![units::count(step.value), standing.contestant.name.clone()];
+            cells.extend(metrics.map(|metric| {
                 let figures = standing.rounds.iter().filter_map(|figures| figures.get(&metric));
                 let (sum, count) = figures.fold((0.0, 0), |(sum, count), figure| (sum + figure, count + 1));
-                write!(
-                    out,
-                    " {:>16}",
-                    if count == 0 { "-".into() } else { metric.figure(sum / f64::from(count)) }
-                )?;
-            }
+                if count == 0 { "-".into() } else { metric.figure(sum / f64::from(count)) }
+            }));
             let ratio = standing.ratios.iter().find(|ratio| ratio.metric == Metric::OperationsPerSec);
-            match ratio {
-                Some(ratio) => {
-                    writeln!(out, "   {:.3} ({:.3} to {:.3})", ratio.ratio, ratio.low, ratio.high)?
-                }
-                None => writeln!(out)?,
-            }
+            cells.push(ratio.map_or_else(String::new, |ratio| {
+                format!("{:.3} ({:.3} to {:.3})", ratio.ratio, ratio.low, ratio.high)
+            }));
+            columns.row(cells);
         }
     }
-    Ok(())
+    columns.print(out)
 }
 
 /// A line for each rate.
