@@ -62,7 +62,7 @@ pub struct Standing {
     /// The server.
     pub contestant: Contestant,
     /// The program and its version: see [`crate::outcome::ServerCost::software`].
-    pub version: String,
+    pub software: String,
     /// Round by round; the same round of every server was measured within the same few seconds.
     pub rounds: Vec<Figures>,
     /// Ratios to the first server, for every metric that both have. Empty for the first.
@@ -345,7 +345,7 @@ mod tests {
     fn a_comparison_is_read_as_it_was_written() {
         let mut standing = Standing {
             contestant: "new=larderd -t 1".parse().expect("a contestant"),
-            version: "1.6".into(),
+            software: "memcached 1.6".into(),
             rounds: rounds(Metric::HitRatio, &[0.5, 0.25]),
             ratios: Vec::new(),
             failures: 3,

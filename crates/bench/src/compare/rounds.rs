@@ -73,7 +73,7 @@ fn settle(target: &Target, secs_max: f64, stop: &AtomicBool) {
 struct Entrant<'a> {
     contestant: &'a Contestant,
     server: Option<Running>,
-    version: String,
+    software: String,
     rounds: Vec<Figures>,
     failures: u64,
     warnings: Vec<String>,
@@ -85,7 +85,7 @@ impl<'a> Entrant<'a> {
         Self {
             contestant,
             server: None,
-            version: String::new(),
+            software: String::new(),
             rounds: Vec::new(),
             failures: 0,
             warnings: Vec::new(),
@@ -137,7 +137,7 @@ impl<'a> Entrant<'a> {
             }
         }
         if let Some(server) = outcome.servers.into_iter().next() {
-            self.version = server.software;
+            self.software = server.software;
         }
     }
 
@@ -145,7 +145,7 @@ impl<'a> Entrant<'a> {
         self.rounds.truncate(rounds);
         Standing {
             contestant: self.contestant.clone(),
-            version: self.version,
+            software: self.software,
             rounds: self.rounds,
             ratios: Vec::new(),
             failures: self.failures,

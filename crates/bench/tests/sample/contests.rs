@@ -20,7 +20,7 @@ fn standing(name: &str, operations: f64, ratios: Vec<Ratio>) -> Standing {
     });
     Standing {
         contestant: Contestant { name: name.into(), place: Place::Contacted(vec!["127.0.0.1:11211".into()]) },
-        version: "1.6.18".into(),
+        software: "memcached 1.6.18".into(),
         rounds: rounds.collect(),
         ratios,
         failures: 0,

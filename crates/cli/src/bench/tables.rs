@@ -19,7 +19,7 @@ pub(super) fn comparison(comparison: &Comparison, out: &mut dyn Write) -> io::Re
         comparison.confidence * 100.0
     )?;
     for standing in &comparison.standings {
-        let server = words::server(&standing.contestant.name, &standing.version);
+        let server = words::server(&standing.contestant.name, &standing.software);
         writeln!(out, "\n{BOLD}{server}{BOLD:#}")?;
         for metric in Metric::ALL {
             let figures: Vec<f64> =

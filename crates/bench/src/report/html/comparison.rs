@@ -16,7 +16,7 @@ pub(super) fn title(comparison: &Comparison) -> String {
     let names: Vec<_> = comparison
         .standings
         .iter()
-        .map(|standing| words::server(&standing.contestant.name, &standing.version))
+        .map(|standing| words::server(&standing.contestant.name, &standing.software))
         .collect();
     let name = &comparison.scenario.name;
     let under = if name.is_empty() { String::new() } else { format!(": {name}") };
@@ -121,11 +121,11 @@ fn metrics(comparison: &Comparison) -> impl Iterator<Item = Metric> {
 }
 
 fn figures(comparison: &Comparison) -> Columns {
-    let mut heading = vec!["", "version"];
+    let mut heading = vec!["", "program"];
     heading.extend(metrics(comparison).map(noun));
     let mut columns = Columns::headed(&heading);
     for standing in &comparison.standings {
-        let mut cells = vec![standing.contestant.name.clone(), standing.version.clone()];
+        let mut cells = vec![standing.contestant.name.clone(), standing.software.clone()];
         let cell = |metric| {
             middle(&standing.rounds, metric).map_or_else(|| "-".into(), |value| metric.figure(value))
         };

@@ -18,7 +18,7 @@ pub(super) fn title(sweep: &Sweep) -> String {
     let name = if name.is_empty() { "larder bench" } else { name };
     let servers = first(sweep).into_iter().flat_map(|comparison| &comparison.standings);
     let servers: Vec<_> =
-        servers.map(|standing| words::server(&standing.contestant.name, &standing.version)).collect();
+        servers.map(|standing| words::server(&standing.contestant.name, &standing.software)).collect();
     format!("{name} {what}: {}", servers.join(" and "))
 }
 
