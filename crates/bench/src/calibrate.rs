@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use crate::contestant::launch::{Launch, Pinned};
 use crate::contestant::{Contestant, Place};
-use crate::outcome::Outcome;
+use crate::outcome::{ClientCost, Outcome};
 use crate::scenario::{Arrival, Scenario, Until};
 use crate::{Error, run};
 
@@ -61,10 +61,25 @@ pub(crate) fn busy_warning(busiest_thread_share: f64) -> Option<String> {
     })
 }
 
+/// A warning about a rate that was not kept, if the machine of the load, or one of its threads, had no CPU time left.
+pub(crate) fn exhausted_warning(client: &ClientCost) -> Option<String> {
+    let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+    let what = match client.host_cpu_share.filter(|&share| share > HOST_SHARE_MAX) {
+        Some(share) => format!("its machine used {} of its CPU", percent(share)),
+        None if client.busiest_thread_share > BUSY_SHARE_MAX => {
+            format!("a load thread was busy for {} of the run", percent(client.busiest_thread_share))
+        }
+        None => return None,
+    };
+    Some(format!("the load, not the server, may be the limit: at the lowest rate that failed {what}"))
+}
+
 /// Beyond this share of the client's limit, the client's own cost shows in every figure.
 const FLOOR_SHARE_MAX: f64 = 0.8;
 /// Beyond this share of a core, requests wait for the client.
 const BUSY_SHARE_MAX: f64 = 0.9;
+/// Beyond this share of all processors, threads wait for one.
+const HOST_SHARE_MAX: f64 = 0.95;
 const CALIBRATION_SECS: f64 = 1.0;
 const WARM_UP_SECS: f64 = 0.2;
 
@@ -87,5 +102,20 @@ mod tests {
         assert_eq!((client.floor_requests_per_sec, client.warnings.len()), (Some(1000.0), 1));
         assert_eq!(busy_warning(0.9), None);
         assert!(busy_warning(0.91).is_some());
+    }
+
+    #[test]
+    fn a_machine_without_cpu_left_is_named() {
+        let client = |host_cpu_share, busiest_thread_share| ClientCost {
+            host_cpu_share,
+            busiest_thread_share,
+            ..ClientCost::default()
+        };
+        let told = |client| exhausted_warning(&client).unwrap_or_default();
+        assert!(told(client(Some(0.99), 0.5)).ends_with("its machine used 99 % of its CPU"));
+        assert!(told(client(Some(0.5), 0.95)).ends_with("a load thread was busy for 95 % of the run"));
+        assert!(told(client(None, 0.95)).contains("a load thread"));
+        assert_eq!(told(client(Some(0.95), 0.9)), "");
+        assert_eq!(told(client(None, 0.0)), "");
     }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::contestant::Contestant;
 use crate::contestant::launch::Launch;
 use crate::outcome::{Outcome, Tally};
+use crate::report::units;
 use crate::scenario::Scenario;
 use crate::statistics::paired_ratio;
 
@@ -60,8 +61,8 @@ pub struct Comparison {
 pub struct Standing {
     /// The server.
     pub contestant: Contestant,
-    /// The version that it reports.
-    pub version: String,
+    /// The program and its version: see [`crate::outcome::ServerCost::software`].
+    pub software: String,
     /// Round by round; the same round of every server was measured within the same few seconds.
     pub rounds: Vec<Figures>,
     /// Ratios to the first server, for every metric that both have. Empty for the first.
@@ -140,13 +141,26 @@ impl Metric {
     /// The heading in tables.
     pub fn heading(self) -> &'static str {
         match self {
-            Self::OperationsPerSec => "operations / s",
-            Self::LatencyP50Micros => "p50, us",
-            Self::LatencyP99Micros => "p99, us",
-            Self::LatencyP999Micros => "p99.9, us",
-            Self::ServerCpuSecsPerMillion => "server CPU s / M",
-            Self::ServerResidentBytes => "resident bytes",
+            Self::OperationsPerSec => "operations",
+            Self::LatencyP50Micros => "p50",
+            Self::LatencyP99Micros => "p99",
+            Self::LatencyP999Micros => "p99.9",
+            Self::ServerCpuSecsPerMillion => "CPU per million",
+            Self::ServerResidentBytes => "resident memory",
             Self::HitRatio => "hit ratio",
+        }
+    }
+
+    /// A value with three digits and its unit: `456 k/s`, `12.3 µs`, `64.0 MiB`.
+    pub fn figure(self, value: f64) -> String {
+        match self {
+            Self::OperationsPerSec => format!("{}/s", units::short(value)),
+            Self::LatencyP50Micros | Self::LatencyP99Micros | Self::LatencyP999Micros => {
+                units::latency(value * 1e3)
+            }
+            Self::ServerCpuSecsPerMillion => format!("{value:.2} s"),
+            Self::ServerResidentBytes => units::memory(value),
+            Self::HitRatio => units::percent(value),
         }
     }
 
@@ -268,6 +282,21 @@ mod tests {
     }
 
     #[test]
+    fn figures_have_units() {
+        let told = [
+            (Metric::OperationsPerSec, 456_123.0, "456 k/s"),
+            (Metric::LatencyP50Micros, 12.34, "12.3 µs"),
+            (Metric::LatencyP999Micros, 4_560.0, "4.56 ms"),
+            (Metric::ServerCpuSecsPerMillion, 1.234, "1.23 s"),
+            (Metric::ServerResidentBytes, 67_108_864.0, "64.0 MiB"),
+            (Metric::HitRatio, 0.25, "25.0 %"),
+        ];
+        for (metric, value, text) in told {
+            assert_eq!(metric.figure(value), text);
+        }
+    }
+
+    #[test]
     fn what_is_rounded_is_no_difference() {
         assert_eq!(
             verdict(Metric::LatencyP50Micros, &[1000.0, 1000.0], &[1000.5, 1000.5]),
@@ -316,7 +345,7 @@ mod tests {
     fn a_comparison_is_read_as_it_was_written() {
         let mut standing = Standing {
             contestant: "new=larderd -t 1".parse().expect("a contestant"),
-            version: "1.6".into(),
+            software: "memcached 1.6".into(),
             rounds: rounds(Metric::HitRatio, &[0.5, 0.25]),
             ratios: Vec::new(),
             failures: 3,

@@ -5,6 +5,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::str::FromStr;
 
+use larder_client::Address;
 use serde::{Deserialize, Serialize};
 
 use crate::scenario::{Scenario, Truth};
@@ -80,6 +81,10 @@ impl FromStr for Contestant {
         }
         let words = shlex::split(place).ok_or_else(|| format!("{place:?}: a quotation mark has no end"))?;
         let program = words.first().ok_or_else(|| format!("{text:?} names no server"))?;
+        if words.len() == 1 && program.contains(':') && !program.contains('/') {
+            let bad = addresses.iter().find_map(|address| address.parse::<Address>().err());
+            return Err(bad.map_or_else(|| format!("{place}: this is no HOST:PORT"), |bad| bad.to_string()));
+        }
         let program_name = Path::new(program).file_name().unwrap_or_default().to_string_lossy().into_owned();
         let name = name.map_or(program_name, str::to_owned);
         Ok(Self { name, place: Place::Started(words) })
@@ -108,9 +113,9 @@ fn is_name(text: &str) -> bool {
 
 /// `host:port`, or the path of an existing socket.
 fn is_address(text: &str) -> bool {
-    let is_host_and_port = text.rsplit_once(':').is_some_and(|(host, port)| {
-        !host.is_empty() && !host.contains(char::is_whitespace) && port.parse::<u16>().is_ok()
-    });
+    let is_host_and_port = text.contains(':')
+        && !text.contains(char::is_whitespace)
+        && matches!(text.parse(), Ok(Address::Inet { .. }));
     is_host_and_port || fs::metadata(text).is_ok_and(|file| file.file_type().is_socket())
 }
 
@@ -173,7 +178,7 @@ mod tests {
 
     #[test]
     fn what_names_no_server_is_refused() {
-        for text in ["", "   ", "larderd 'one"] {
+        for text in ["", "   ", "larderd 'one", "cache-1:99999", "cache-1:x", "a:1,b:0"] {
             assert!(text.parse::<Contestant>().is_err(), "{text:?}");
         }
     }

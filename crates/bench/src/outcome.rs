@@ -142,6 +142,9 @@ pub struct ServerCost {
     pub address: String,
     /// Its reply to `version`.
     pub version: String,
+    /// The program and its version, `larderd 0.1.0`; what it replies to `version` if the program is not known.
+    #[serde(default)]
+    pub software: String,
     /// User and system CPU seconds of the run without its warm-up. From /proc if it runs here, else from `stats`.
     pub cpu_user_secs: Option<f64>,
     /// See `cpu_user_secs`.
@@ -164,6 +167,10 @@ pub struct ClientCost {
     pub cpu_secs: f64,
     /// The busiest thread's CPU seconds divided by the run's length: near 1, the client was the limit.
     pub busiest_thread_share: f64,
+    /// CPU time that everything on this machine used, as a share of all of its processors: at 1, nothing was left.
+    /// `None`: not known.
+    #[serde(default)]
+    pub host_cpu_share: Option<f64>,
     /// Requests a second that this client reached against the floor server with the same scenario, if measured.
     pub floor_requests_per_sec: Option<f64>,
     /// Warnings, if the client was the limit.

@@ -2,6 +2,7 @@
 //!
 //! | module | output |
 //! |---|---|
+//! | [`columns`] | rows of text in columns |
 //! | [`table`] | the tables at the end of a run |
 //! | [`memaslap`] | memaslap's tables, to compare with old ones |
 //! | [`mod@json`] | a complete outcome, which can be read again |
@@ -9,7 +10,7 @@
 //! | [`hdr`] | a log for HdrHistogram's tools |
 //! | [`mod@html`] | one page with charts |
 
-mod columns;
+pub mod columns;
 pub mod csv;
 pub mod hdr;
 pub mod histogram;

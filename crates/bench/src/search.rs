@@ -11,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use crate::calibrate::exhausted_warning;
 use crate::contestant::launch::{Launch, Pinned};
 use crate::contestant::{Contestant, ask_again};
 use crate::outcome::{LATENCY_MAX_NANOS, Outcome, Watcher};
@@ -69,6 +70,9 @@ pub struct Search {
     pub scenario: Scenario,
     /// The server.
     pub contestant: Contestant,
+    /// The program and its version: see [`crate::outcome::ServerCost::software`].
+    #[serde(default)]
+    pub software: String,
     /// Wall clock at the start, seconds since 1970.
     pub started_unix_secs: u64,
     /// The goal.
@@ -121,6 +125,9 @@ pub fn search(plan: &Plan, watcher: &mut dyn Watcher, stop: &AtomicBool) -> Resu
     let _pinned = Pinned::to(&plan.load_cores)?;
     let mut scenario = plan.contestant.asked(&plan.scenario, &server.addresses);
     let mut warnings: Vec<String> = Vec::new();
+    // By the rate that failed.
+    let mut exhausted: Vec<(f64, String)> = Vec::new();
+    let mut software = String::new();
     let mut number = 0;
     let found = find(&plan.bounds, &plan.goal, |rate_per_sec| {
         number += 1;
@@ -132,6 +139,12 @@ pub fn search(plan: &Plan, watcher: &mut dyn Watcher, stop: &AtomicBool) -> Resu
         }
         ask_again(&mut scenario);
         let probe = plan.goal.probe(rate_per_sec, &outcome);
+        if !probe.holds {
+            exhausted.extend(exhausted_warning(&outcome.client).map(|warning| (rate_per_sec, warning)));
+        }
+        if let Some(server) = outcome.servers.first() {
+            software.clone_from(&server.software);
+        }
         if probe.holds {
             // At a rate that fails, warnings about the client are expected.
             let new = outcome.client.warnings.into_iter().filter(|warning| !warnings.contains(warning));
@@ -142,9 +155,12 @@ pub fn search(plan: &Plan, watcher: &mut dyn Watcher, stop: &AtomicBool) -> Resu
     if found.steps.is_empty() {
         return Err("stopped before a rate was measured".into());
     }
+    let limit = exhausted.into_iter().find(|(rate_per_sec, _)| Some(*rate_per_sec) == found.failed_per_sec);
+    warnings.extend(limit.map(|(_, warning)| warning));
     Ok(Search {
         scenario: plan.scenario.clone(),
         contestant: plan.contestant.clone(),
+        software,
         started_unix_secs: started.as_secs(),
         goal: plan.goal,
         tolerance: plan.bounds.tolerance,

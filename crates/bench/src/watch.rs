@@ -98,6 +98,7 @@ impl Server {
             }
         };
         cost.version = before.answers.version.clone();
+        cost.software = before.answers.software();
         if let Some((process, cpu)) = &before.process {
             cost.resident_bytes = process.resident_bytes();
             match process.cpu() {

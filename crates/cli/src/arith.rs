@@ -13,10 +13,10 @@ pub(crate) struct Args {
     key: String,
     #[arg(default_value_t = 1)]
     delta: u64,
-    /// If the key is not there, store this number
+    /// Store this number if the key does not exist
     #[arg(long, value_name = "N")]
     initial: Option<u64>,
-    /// The time to live of what --initial stores
+    /// Time to live of the number that --initial stores
     #[arg(long, value_name = "TIME", default_value = "0", requires = "initial")]
     ttl: Ttl,
     #[command(flatten)]

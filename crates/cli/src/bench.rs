@@ -18,62 +18,69 @@ mod tables;
 mod versus;
 
 use std::ffi::OsString;
+use std::net::ToSocketAddrs as _;
 
 use clap::Subcommand;
 use larder_bench::presets::PRESETS;
+use larder_client::address::DEFAULT_PORT;
 
 use crate::Failure;
 
 const AFTER_HELP: &str = "\
 Examples:
   larder bench                                            90 % gets, 10 % sets at 127.0.0.1:11211 for 10 seconds
-  larder bench --preset cache -s cache-1 --rate 50k       a published workload, at a fixed rate
+  larder bench cache-1 --preset cache --rate 50k          a published workload, at a fixed rate
   larder bench --mix get=99,set=1 --value-bytes 100-4000 --zipf 0.99 --verify -c 200
   larder bench --preset olio-2048 --print-scenario > mine.toml;  larder bench --scenario mine.toml
   larder bench compare larderd /usr/bin/memcached --rounds 9
   larder bench memaslap -s 127.0.0.1 -S 1s -T 8 -c 64 -U --win_size=1k
 
-Without --rate each connection asks again when it is answered: as fast as the server goes. With --rate requests keep to a
-schedule, and latency counts from the scheduled time, so a stall counts for every request that it delays.
+Without --rate each connection sends its next request when the reply has come: as fast as the server goes. With --rate
+requests keep to a schedule, and latency counts from the scheduled time, so a stall counts for every request that it delays.
 
-Exit codes: 0 success; 1 a check failed, or nothing could be measured; 64 invalid command line.";
+With --preset or --scenario its values are the defaults. A scenario file also names the servers: MEMCACHED_SERVERS is ignored.
+
+Exit codes: 0 success; 1 a check failed, or nothing could be measured; 64 invalid command line; 69 a server cannot be reached.";
 
 /// Measure a memcached-compatible server
 ///
-/// Puts the load of a scenario on a server, checks the replies if asked to, and reports latency, throughput and cost. A
-/// scenario is a TOML file, a preset, or what these options make; options change what a file or a preset says.
+/// Puts the load of a scenario on servers, checks the replies if asked to, and reports latency, throughput and cost. A
+/// scenario is a TOML file, a preset, or made by these options; options override a file or a preset.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = AFTER_HELP)]
 pub(crate) struct Args {
     #[command(subcommand)]
     word: Option<Word>,
+    /// Servers, instead of --servers
+    #[arg(conflicts_with = "servers")]
+    host: Option<String>,
     #[command(flatten)]
     load: load::LoadArgs,
     #[command(flatten)]
     output: output::OutputArgs,
-    /// Write the scenario as TOML, and ask nothing
+    /// Print the scenario as TOML, and send no load
     #[arg(long, help_heading = "Output")]
     print_scenario: bool,
-    /// Be the floor server, that answers without a cache (first of all options; -p PORT, -s PATH, --value-bytes N)
+    /// Run the floor server, which replies without a cache; the first option, before -p PORT, -s PATH, --value-bytes N
     #[arg(long, help_heading = "Output")]
     floor: bool,
 }
 
 #[derive(Subcommand)]
 enum Word {
-    /// Several servers under the same load, in turns, with ratios and verdicts
+    /// Compare several servers under the same load, in turns, with ratios and verdicts
     Compare(versus::CompareArgs),
-    /// The same load with one thing changed step by step
+    /// Change one property of the load step by step
     Sweep(versus::SweepArgs),
-    /// The highest rate at which a latency is kept
+    /// Find the highest rate at which a latency is kept
     Search(versus::SearchArgs),
-    /// Send load when a collector says so
+    /// Send load on behalf of a collector
     Agent(machines::AgentArgs),
     /// Run a scenario on many agents at once
     Collect(machines::CollectArgs),
     /// List the presets
     Presets {
-        /// Show this one's file
+        /// Print the file of this one
         name: Option<String>,
     },
     /// Run a command line of memaslap
@@ -93,7 +100,7 @@ enum Word {
 /// Words of another tool.
 #[derive(clap::Args)]
 struct Words {
-    /// As that tool takes them; --help tells. With --print-scenario first, the scenarios are written as TOML
+    /// As that tool takes them; see --help. With --print-scenario first, the scenarios are printed as TOML
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<OsString>,
 }
@@ -126,14 +133,29 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Some(Word::Brutis(words)) => frontend::run(Tool::Brutis, words.words),
         None if args.floor => Err(Failure::Usage("--floor must be the first option".into())),
         None => {
-            let scenario = args.load.scenario()?;
+            let load = match &args.host {
+                Some(list) => args.load.for_servers(list)?,
+                None => args.load,
+            };
+            let scenario = load.scenario()?;
             if args.print_scenario {
                 print!("{}", scenario.to_toml());
                 return Ok(());
             }
+            args.host.as_deref().map_or(Ok(()), expect_host)?;
             live::measure(&scenario, &args.output, &live::stop_on_signals()?)
         }
     }
+}
+
+/// Fails if a word that could be a misspelt sub-command names no host.
+fn expect_host(word: &str) -> Result<(), Failure> {
+    let is_bare = word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    if is_bare && (word, DEFAULT_PORT).to_socket_addrs().is_err() {
+        let why = format!("{word}: no host of this name, and no sub-command of larder bench");
+        return Err(Failure::Usage(why));
+    }
+    Ok(())
 }
 
 fn presets(name: Option<&str>) -> Result<(), Failure> {

@@ -23,9 +23,9 @@ use crate::{Failure, output};
 
 const AFTER_HELP: &str = "\
 Stores keys that begin with `larder-capable-`, for a minute at most, and deletes them; changes nothing else. With --flush it also
-tries flush_all, which makes the server forget everything. Exit code 0, whatever the server can do; 69 if it does not answer.";
+tries flush_all, which deletes all items. Exit code 0, whatever the server can do; 69 if it does not answer.";
 
-/// Tell what a memcached-compatible server can and cannot do
+/// Try each feature of a server
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -34,10 +34,10 @@ pub(crate) struct Args {
     /// Only features whose group or name contains this
     #[arg(long, value_name = "TEXT")]
     grep: Option<String>,
-    /// Try flush_all as well: THE SERVER FORGETS EVERYTHING
+    /// Try flush_all as well: DELETES ALL ITEMS
     #[arg(long)]
     flush: bool,
-    /// An object: groups of features, each with `can` and what was answered
+    /// Print an object: groups of features, each with `can` and the reply
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -4,9 +4,9 @@ use crate::target::Target;
 use crate::troubles::Troubles;
 use crate::{Failure, output};
 
-/// Write the values of keys to standard output, byte by byte as they are
+/// Write values to standard output exactly as they are stored
 ///
-/// Nothing comes between the values, nor behind the last. Exit code 1: a key was not found.
+/// Nothing is written between the values, nor after the last. Exit code 1: a key was not found.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[arg(required = true, value_name = "KEY")]

@@ -19,16 +19,16 @@ use crate::ttl::Ttl;
 pub(crate) struct Args {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The key is the path as it is given
+    /// Use the path as the key, as it is given
     #[arg(short = 'A', long)]
     absolute: bool,
-    /// The key begins with this
+    /// Begin each key with this
     #[arg(long, value_name = "TEXT", default_value = "")]
     prefix: String,
-    /// Store always, only if the key is not there, or only if it is
+    /// Store always, only if the key does not exist, or only if it does
     #[arg(long, value_enum, default_value_t)]
     mode: Means,
-    /// Forget them after this time: seconds, or 5m, 2h, 90d; 0 is for ever
+    /// Time to live: seconds, or 5m, 2h, 90d; 0 means no expiry
     #[arg(long, value_name = "TIME", default_value = "0")]
     ttl: Ttl,
     /// Client flags

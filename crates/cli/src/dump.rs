@@ -4,7 +4,6 @@ use std::fs::OpenOptions;
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
-use indicatif::ProgressBar;
 use larder_client::Address;
 
 use crate::Failure;
@@ -16,16 +15,17 @@ use crate::transfer::record::{Record, Writer};
 use crate::transfer::resume::Kept;
 use crate::transfer::sink::{Mode, Sink};
 use crate::transfer::source::Source;
+use crate::transfer::tally::{Summary, Tally};
 
 const AFTER_HELP: &str = "\
 Examples:
   larder dump cache-1 --file cache-1.dump          all items of cache-1; after an interruption: with --resume
   larder dump cache-1 | ssh host larder load       from one to the other
   larder dump old-1,old-2 --to new-1,new-2,new-3   to other servers, each key to where it belongs
-  larder dump old --to new --progress moved        the same again goes on after an interruption
+  larder dump old --to new --progress moved        run it again to continue after an interruption
 
-The servers go on serving. What is stored, changed or deleted while the dump is under way may be in it or not; all else is,
-with value, client flags and expiry. The form of the file is described in docs/tools.md.";
+The servers keep serving. Items that are stored, changed or deleted meanwhile may be in the dump or not; all others are, with
+value, client flags and expiry. docs/tools.md describes the format of the file.";
 
 /// Write all items of servers to a file, to standard output, or to other servers
 #[derive(clap::Args)]
@@ -33,22 +33,22 @@ with value, client flags and expiry. The form of the file is described in docs/t
 pub(crate) struct Args {
     /// Servers, instead of --servers
     host: Option<String>,
-    /// Write here instead of to standard output
+    /// Write to this file instead of standard output
     #[arg(short, long, conflicts_with = "to")]
     file: Option<PathBuf>,
-    /// Go on with a file in which a dump was interrupted
+    /// Continue an interrupted dump to a file
     #[arg(long, requires = "file")]
     resume: bool,
     /// Store the items on these servers
     #[arg(long, value_name = "LIST")]
     to: Option<String>,
-    /// With --to: note in this file what has been moved, and go on where it says; removed in the end
+    /// With --to: record in this file what has been moved, and continue from it; removed at the end
     #[arg(long, value_name = "FILE", requires = "to")]
     progress: Option<PathBuf>,
-    /// With --to: keep what is there
+    /// With --to: keep existing keys
     #[arg(long, requires = "to")]
     add: bool,
-    /// No progress bar, no summary
+    /// Print no progress bar and no summary
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match &args.file {
         Some(file) => to_file(args, &target, file),
         None if io::stdout().is_terminal() => {
-            Err(Failure::Usage("a dump is nothing to look at: --file, --to, or a pipe takes it".into()))
+            Err(Failure::Usage("a dump is not for a terminal: use --file, --to or a pipe".into()))
         }
         None => {
             let out = BufWriter::new(io::stdout().lock());
@@ -82,8 +82,8 @@ fn to_servers(args: &Args, target: &Target, list: &str) -> Result<(), Failure> {
         sink.write_receipt(receipt);
         moved = kept;
     }
-    walk(args, target, &moved, &mut |record| sink.store(&record))?;
-    load::summary("dump", &sink.finish()?, args.quiet)
+    let summary = walk(args, target, &moved, &mut |record| sink.store(&record))?;
+    load::report("dump", &summary, &sink.finish()?, args.quiet)
 }
 
 fn to_file(args: &Args, target: &Target, path: &Path) -> Result<(), Failure> {
@@ -112,30 +112,38 @@ fn write<W: Write>(
     mut writer: Writer<W>,
     refuse: &dyn Fn(io::Error) -> Failure,
 ) -> Result<(), Failure> {
-    walk(args, target, kept, &mut |record| writer.write(&record).map_err(refuse))?;
+    let summary = walk(args, target, kept, &mut |record| writer.write(&record).map_err(refuse))?;
     let records = writer.end().map_err(refuse)?;
     if !args.quiet {
-        eprintln!("larder dump: {records} items");
+        eprintln!("larder dump: {summary}");
+        if kept.records > 0 {
+            eprintln!("larder dump: {records} items in all, with those of the interrupted dump");
+        }
     }
     Ok(())
 }
 
-/// Dumps one server after the other.
+/// Dumps one server after the other. Returns what was dumped now.
 fn walk(
     args: &Args,
     target: &Target,
     kept: &Kept,
     take: &mut dyn FnMut(Record) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+) -> Result<Summary, Failure> {
     let bar = progress::items(count(target)?, args.quiet);
     bar.set_position(kept.records);
+    let mut tally = Tally::begin();
     let mut unaskable = 0;
     for server in target.servers()? {
-        unaskable += walk_server(target, &server.address, kept, &bar, take)?;
+        unaskable += walk_server(target, &server.address, kept, &mut |record| {
+            bar.inc(1);
+            tally.add(&record.value);
+            take(record)
+        })?;
     }
     bar.finish_and_clear();
     match unaskable {
-        0 => Ok(()),
+        0 => Ok(tally.end()),
         keys => Err(Failure::Failed(format!(
             "{keys} keys can be read by the meta protocol only, which is not there"
         ))),
@@ -146,15 +154,10 @@ fn walk_server(
     target: &Target,
     address: &Address,
     kept: &Kept,
-    bar: &ProgressBar,
     take: &mut dyn FnMut(Record) -> Result<(), Failure>,
 ) -> Result<u64, Failure> {
     let mut source = Source::open(target, address)?;
-    let mut take = |record| {
-        bar.inc(1);
-        take(record)
-    };
-    while source.read(&mut |key| !kept.has(key), &mut take)? {}
+    while source.read(&mut |key| !kept.has(key), take)? {}
     Ok(source.unaskable)
 }
 

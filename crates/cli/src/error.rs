@@ -4,10 +4,10 @@ use std::io::Write;
 
 use crate::{Failure, output};
 
-/// Tell what an error means
+/// Explain an error
 ///
-/// Of a number: the text of libmemcached's `memcached_return_t`, as memerror prints it. Of a line that a server has
-/// sent: when it is sent, and what helps. Without either: all of them.
+/// For a number: the text of libmemcached's `memcached_return_t`, as memerror prints it. For a line of a server: when
+/// it is sent, and what helps. Without either: all of them.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A number, or an error line
@@ -23,15 +23,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         let text = match error.parse::<usize>() {
             Ok(code) => CODES.get(code).map(|text| (*text).to_owned()),
-            Err(_) => {
-                let wanted = error.trim().to_ascii_lowercase();
-                let line = LINES.iter().find(|(line, _)| wanted.starts_with(&line.to_ascii_lowercase()));
-                line.map(|(_, meaning)| (*meaning).to_owned())
-            }
+            Err(_) => meaning(&error).map(str::to_owned),
         };
         let text = text.ok_or_else(|| Failure::Failed(format!("{error}: no such error is known")))?;
         writeln!(out, "{text}").map_err(Failure::of_output)
     })
+}
+
+/// What an error line of a server means; `None`: not known.
+pub(crate) fn meaning(line: &str) -> Option<&'static str> {
+    let wanted = line.trim().to_ascii_lowercase();
+    LINES.iter().find(|(line, _)| wanted.starts_with(&line.to_ascii_lowercase())).map(|(_, meaning)| *meaning)
 }
 
 fn all(out: &mut dyn Write) -> std::io::Result<()> {
@@ -112,6 +114,10 @@ const LINES: &[(&str, &str)] = &[
         "The server has no memory for the answer or the connection. Raise -m, or read answers faster.",
     ),
     (
+        "SERVER_ERROR too large for UDP",
+        "The reply is larger than may be sent to this address over UDP: ask over TCP, or see docs/udp.md.",
+    ),
+    (
         "SERVER_ERROR",
         "The server failed, for the reason it gives; the connection can go on unless it closes.",
     ),
@@ -131,9 +137,17 @@ const LINES: &[(&str, &str)] = &[
     ("CLIENT_ERROR invalid numeric delta argument", "What is to be added is no number from 0 to 2^64-1."),
     ("CLIENT_ERROR unauthenticated", "The server wants a login first: --user and --password-file."),
     ("CLIENT_ERROR authentication failure", "Name or password is wrong."),
+    (
+        "CLIENT_ERROR not over UDP",
+        "larderd answers commands about the server itself over TCP and unix sockets only.",
+    ),
     ("CLIENT_ERROR line too long", "A line of more than 2048 bytes that is no get."),
     ("CLIENT_ERROR", "The request is wrong, for the reason that the server gives; nothing was changed."),
     ("BUSY", "Another dump of keys, or crawl, is under way: try again later."),
+    (
+        "ERROR Too many open connections",
+        "The server has as many connections as it takes, and closes this one: raise its -c, or open fewer.",
+    ),
     ("ERROR", "The server does not know this command, or it is turned off."),
     ("NOT_STORED", "No error: the condition of add, replace, append or prepend did not hold."),
     ("EXISTS", "No error: somebody has changed the item since it was read for cas."),

@@ -3,9 +3,9 @@
 use crate::target::Target;
 use crate::{Failure, each};
 
-/// Tell by the exit code whether keys are there
+/// Test whether keys exist
 ///
-/// 0: all of them are; 1: one is not.
+/// Names those that do not. Exit code 0: all exist; 1: a key was not found.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[arg(required = true, value_name = "KEY")]

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
+use larder_bench::RunError;
 use larder_client::Error;
 use larder_client::codec::ErrorKind;
 
@@ -47,6 +48,21 @@ impl Failure {
             }
             _ => Self::Unreachable(format!("{whom}: {error}")),
         }
+    }
+
+    /// A run of the benchmark that could not be made.
+    pub(crate) fn of_run(error: &RunError) -> Self {
+        let message = error.to_string();
+        match error {
+            RunError::Scenario { .. } => Self::Usage(message),
+            RunError::Server { .. } => Self::Unreachable(message),
+            RunError::File { .. } | RunError::System(_) => Self::Failed(message),
+        }
+    }
+
+    /// A comparison, search or collection that could not be made.
+    pub(crate) fn of_bench(error: &larder_bench::Error) -> Self {
+        error.downcast_ref().map_or_else(|| Self::Failed(error.to_string()), Self::of_run)
     }
 
     /// Standard output could not be written.

@@ -3,10 +3,10 @@
 use crate::Failure;
 use crate::target::{Target, answers};
 
-/// Let every server forget everything
+/// Delete all items on every server
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Do it in so many seconds
+    /// Delete them after so many seconds
     #[arg(long, value_name = "SECS", default_value_t = 0)]
     delay: u32,
     #[command(flatten)]

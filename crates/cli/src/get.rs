@@ -14,10 +14,10 @@ use crate::{Failure, output};
 pub(crate) struct Args {
     #[arg(required = true, value_name = "KEY")]
     keys: Vec<String>,
-    /// Before each value a line: key, client flags, bytes, CAS value
+    /// Print a line before each value: key, client flags, bytes, CAS value
     #[arg(short, long)]
     long: bool,
-    /// An array of objects; values that are no text are in base64
+    /// Print an array of objects; values that are not text are in base64
     #[arg(long)]
     json: bool,
     /// Set a new expiry

@@ -5,19 +5,21 @@ use std::io::{self, BufRead, BufReader, IsTerminal as _};
 use std::path::PathBuf;
 
 use indicatif::ProgressBar;
+use larder_bench::report::units::count;
 
 use crate::Failure;
 use crate::target::Target;
 use crate::transfer::progress;
 use crate::transfer::record::{Reader, Unreadable};
 use crate::transfer::sink::{Counts, Mode, Sink};
+use crate::transfer::tally::{Summary, Tally};
 
 const AFTER_HELP: &str = "\
-Each key goes to the server that it belongs to among all that are named: --distribution must be that of the clients. Items
-keep their expiry as an absolute time; what has expired since the dump is left out.
+Each key goes to its server among all that are named: --distribution must be that of the clients. Items keep their expiry as an
+absolute time; items that have expired since the dump are left out.
 
-Exit codes: 0 all items of a complete dump have been dealt with; 1 some were refused; 65 the dump is broken, or is not complete:
-what is there has been loaded; 69 a server cannot be reached. After an interruption, --skip with the number that was told.";
+Exit codes: 0 all items of a complete dump were loaded; 1 some were refused; 65 the dump is damaged or incomplete: the items
+before that were loaded; 69 a server cannot be reached: continue with --skip and the number that is printed.";
 
 /// Store the items of a dump on servers
 #[derive(clap::Args)]
@@ -25,16 +27,16 @@ what is there has been loaded; 69 a server cannot be reached. After an interrupt
 pub(crate) struct Args {
     /// Servers, instead of --servers
     host: Option<String>,
-    /// Read this instead of standard input
+    /// Read this file instead of standard input
     #[arg(short, long)]
     file: Option<PathBuf>,
-    /// Keep what is there
+    /// Keep existing keys
     #[arg(long)]
     add: bool,
-    /// Pass over so many items
+    /// Skip so many items
     #[arg(long, value_name = "N", default_value_t = 0)]
     skip: u64,
-    /// No progress bar, no summary
+    /// Print no progress bar and no summary
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
@@ -53,7 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             load(args, &path.display().to_string(), BufReader::new(file), &bar, &mut sink)
         }
         None if io::stdin().is_terminal() => {
-            Err(Failure::Usage("where is the dump? --file names it, or a pipe brings it".into()))
+            Err(Failure::Usage("no dump to read: use --file or a pipe".into()))
         }
         None => {
             let bar = progress::bytes(None, args.quiet);
@@ -77,12 +79,14 @@ fn load(
         Unreadable::Io(error) => Failure::Failed(format!("{name}: {error}")),
     };
     let mut reader = Reader::begin(input).map_err(refuse)?;
+    let mut tally = Tally::begin();
     // Items that were certainly processed.
     let mut flushed = 0;
     let loaded = loop {
         match reader.read() {
             Ok(Some(_)) if reader.records <= args.skip => {}
             Ok(Some(record)) => {
+                tally.add(&record.value);
                 if let Err(failure) = sink.store(&record) {
                     break Err(failure);
                 }
@@ -101,21 +105,23 @@ fn load(
     bar.finish_and_clear();
     match loaded {
         Err(failure @ Failure::Unreachable(_)) => {
-            eprintln!("larder load: go on with --skip {flushed}");
+            eprintln!("larder load: continue with --skip {flushed}");
             Err(failure)
         }
         loaded => {
             sink.flush()?;
-            let told = summary("load", &sink.counts, args.quiet);
+            let told = report("load", &tally.end(), &sink.counts, args.quiet);
             loaded.and(told)
         }
     }
 }
 
-/// Prints the numbers of items; fails if some were refused.
-pub(crate) fn summary(tool: &str, counts: &Counts, quiet: bool) -> Result<(), Failure> {
+/// Prints how much was moved and what became of it; fails if some items were refused.
+pub(crate) fn report(tool: &str, summary: &Summary, counts: &Counts, quiet: bool) -> Result<(), Failure> {
     let Counts { stored, kept, expired, refused, first_refusal } = counts;
     if !quiet {
+        eprintln!("larder {tool}: {summary}");
+        let [stored, kept, expired, refused] = [stored, kept, expired, refused].map(|&number| count(number));
         eprintln!(
             "larder {tool}: {stored} stored, {kept} kept as they were, {expired} had expired, {refused} refused"
         );

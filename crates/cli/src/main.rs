@@ -11,10 +11,13 @@ mod cp;
 mod dump;
 mod each;
 mod error;
+mod events;
 mod exist;
 mod failure;
 mod flush;
 mod get;
+mod hotkeys;
+mod latency;
 mod load;
 mod man;
 mod output;
@@ -22,6 +25,8 @@ mod parse;
 mod passwd;
 mod ping;
 mod rm;
+mod service_times;
+mod shell;
 mod slab;
 mod stat;
 mod store;
@@ -32,6 +37,7 @@ mod transfer;
 mod troubles;
 mod ttl;
 mod version;
+mod watch;
 mod wire;
 
 use std::process::ExitCode;
@@ -45,12 +51,12 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0   done
   1   not found, not stored, or failed
-  64  the command line cannot be understood
-  65  a file is not what it should be
+  64  invalid command line
+  65  invalid file
   69  a server cannot be reached, or does not answer
-  77  a server does not let in";
+  77  a server requires a login, or refuses it";
 
-/// The tools of those who run larderd.
+/// Tools for operators of larderd and memcached
 #[derive(Parser)]
 #[command(
     name = "larder",
@@ -69,15 +75,15 @@ enum Tool {
     Get(get::Args),
     /// Store a value
     Set(store::Args),
-    /// Store a value if the key is not there
+    /// Store a value if the key does not exist
     Add(store::Args),
-    /// Store a value if the key is there
+    /// Store a value if the key exists
     Replace(store::Args),
-    /// Put bytes behind a value
+    /// Append bytes to a value
     Append(store::PartArgs),
-    /// Put bytes before a value
+    /// Prepend bytes to a value
     Prepend(store::PartArgs),
-    /// Store a value if nobody has changed it since
+    /// Store a value if it has not changed since it was read
     Cas(store::CasArgs),
     /// Add to a number, and print the sum
     Incr(arith::Args),
@@ -96,6 +102,10 @@ enum Tool {
     Load(load::Args),
     Capable(capable::Args),
     Top(top::Args),
+    Watch(watch::Args),
+    Hotkeys(hotkeys::Args),
+    Latency(latency::Args),
+    Shell(shell::Args),
     Slab(slab::Args),
     Parse(parse::Args),
     Error(error::Args),
@@ -143,6 +153,10 @@ fn main() -> ExitCode {
         Tool::Load(args) => ending("load", load::run(&args)),
         Tool::Capable(args) => ending("capable", capable::run(&args)),
         Tool::Top(args) => ending("top", top::run(&args)),
+        Tool::Watch(args) => ending("watch", watch::run(&args)),
+        Tool::Hotkeys(args) => ending("hotkeys", hotkeys::run(&args)),
+        Tool::Latency(args) => ending("latency", latency::run(&args)),
+        Tool::Shell(args) => ending("shell", shell::run(&args)),
         Tool::Slab(args) => ending("slab", slab::run(&args)),
         Tool::Parse(args) => ending("parse", parse::run(&args)),
         Tool::Error(args) => ending("error", error::run(&args)),

@@ -9,10 +9,10 @@ use crate::{Failure, Larder};
 
 /// Write man pages into a directory
 ///
-/// larder.1 and larder-TOOL.1 for each tool. Then: man -l DIR/larder.1
+/// Writes larder.1, and larder-TOOL.1 for each tool. To read one: man -l DIR/larder.1
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Made if it is not there
+    /// Created if it does not exist
     directory: PathBuf,
 }
 

@@ -21,6 +21,16 @@ pub(crate) fn write_json(value: &Value) -> Result<(), Failure> {
     write(|out| writeln!(out, "{value:#}").map_err(Failure::of_output))
 }
 
+/// Bytes for a terminal: text as it is, with its line feeds and tabs; all else with escapes, so that no byte controls
+/// the terminal.
+pub(crate) fn readable(bytes: &[u8]) -> String {
+    let is_plain = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
+    match std::str::from_utf8(bytes) {
+        Ok(text) if text.chars().all(is_plain) => text.to_owned(),
+        _ => bytes.escape_ascii().to_string(),
+    }
+}
+
 /// Bytes in JSON: as text under `name`, or in base64 under `name_base64` if they are not text.
 pub(crate) fn insert_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
     match std::str::from_utf8(bytes) {
@@ -35,4 +45,17 @@ pub(crate) fn stat_value(text: &str) -> Value {
     let is_plain =
         text == "0" || text.trim_start_matches('-').starts_with(|first| matches!(first, '1'..='9'));
     serde_json::from_str::<Number>(text).ok().filter(|_| is_plain).map_or_else(|| text.into(), Value::Number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_byte_commands_the_terminal() {
+        assert_eq!(readable("na\u{ef}ve\n\ttext".as_bytes()), "na\u{ef}ve\n\ttext");
+        assert_eq!(readable(b"\x1b[2J"), r"\x1b[2J");
+        assert_eq!(readable("\u{9b}2J".as_bytes()), r"\xc2\x9b2J");
+        assert_eq!(readable(&[0, 255]), r"\x00\xff");
+    }
 }

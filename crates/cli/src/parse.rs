@@ -7,7 +7,7 @@ use crate::{Failure, output};
 
 /// Check a server list or a configuration string of libmemcached
 ///
-/// Prints the servers with their weights, and which key belongs to which. Exit code 64: it cannot be understood.
+/// Prints the servers with their weights and shares of the keys. Exit code 64: invalid.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// `a:11211,b:11211:3`, or `--SERVER=a:11211/?3 --DISTRIBUTION=consistent`

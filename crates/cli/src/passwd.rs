@@ -17,7 +17,7 @@ use crate::Failure;
 
 /// Set or delete a user's password in a password file
 ///
-/// Sets the user's password in a password file of larderd (-Y, MEMCACHED_SASL_PWDB), and makes the file if there is
+/// Sets the user's password in a password file of larderd (-Y, MEMCACHED_SASL_PWDB), and creates the file if there is
 /// none. The password is read from the terminal, or else as the first line of standard input. It is kept as a
 /// SCRAM-SHA-256 verifier, from which it cannot be read, and which every way to log in takes. The file is replaced in
 /// one step, readable by its owner only; larderd reads it again on SIGHUP.
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// Delete the user
     #[arg(long)]
     delete: bool,
-    /// Keep the password as it is (memcached reads no other files)
+    /// Store the password as plain text (memcached reads no other files)
     #[arg(long)]
     plain: bool,
     /// Hashes that a guess costs; a login may cost them, too

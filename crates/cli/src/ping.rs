@@ -9,12 +9,12 @@ use crate::target::Target;
 use crate::troubles::Troubles;
 use crate::{Failure, output};
 
-/// Ask every server for a sign of life
+/// Test whether every server answers
 ///
-/// Prints how long the answer took, over a connection that was open already. Exit code 69: a server does not answer.
+/// Prints how long the answer took, over an open connection. Exit code 69: a server does not answer.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// An array of objects
+    /// Print an array of objects
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -15,7 +15,7 @@ use crate::{Failure, output};
 pub(crate) struct Args {
     /// Servers, instead of --servers
     host: Option<String>,
-    /// An object for each server: all statistics of each class
+    /// Print an object for each server: all statistics of each class
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -16,13 +16,13 @@ const GROUPS: &str = "Groups: general (without a name), settings, items, slabs, 
 #[derive(clap::Args)]
 #[command(after_help = GROUPS)]
 pub(crate) struct Args {
-    /// Which statistics
+    /// The group of statistics
     #[arg(value_name = "GROUP")]
     group: Vec<String>,
     /// Only those whose name contains this
     #[arg(long, value_name = "TEXT")]
     grep: Option<String>,
-    /// An object for each server, with numbers as numbers
+    /// Print an object for each server, with numbers as numbers
     #[arg(long)]
     json: bool,
     #[command(flatten)]

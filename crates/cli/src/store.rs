@@ -1,7 +1,7 @@
 //! `larder set`, `add`, `replace`, `append`, `prepend`, `cas`: one value under one key.
 
 use std::ffi::OsString;
-use std::io::{self, Read as _};
+use std::io::{self, IsTerminal as _, Read as _};
 use std::os::unix::ffi::OsStringExt as _;
 
 use larder_client::client::StoreOutcome;
@@ -15,9 +15,9 @@ use crate::ttl::Ttl;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     key: String,
-    /// Without it, all of standard input
+    /// The value; without it, all of standard input
     value: Option<OsString>,
-    /// Forget it after this time: seconds, or 5m, 2h, 90d; 0 is for ever
+    /// Time to live: seconds, or 5m, 2h, 90d; 0 means no expiry
     #[arg(long, value_name = "TIME", default_value = "0")]
     ttl: Ttl,
     /// Client flags
@@ -31,7 +31,7 @@ pub(crate) struct Args {
 #[derive(clap::Args)]
 pub(crate) struct PartArgs {
     key: String,
-    /// Without it, all of standard input
+    /// The value; without it, all of standard input
     value: Option<OsString>,
     #[command(flatten)]
     target: Target,
@@ -41,11 +41,11 @@ pub(crate) struct PartArgs {
 #[derive(clap::Args)]
 pub(crate) struct CasArgs {
     key: String,
-    /// The CAS value that `larder get --long` has shown
+    /// The CAS value that `larder get --long` prints
     cas: u64,
-    /// Without it, all of standard input
+    /// The value; without it, all of standard input
     value: Option<OsString>,
-    /// Forget it after this time: seconds, or 5m, 2h, 90d; 0 is for ever
+    /// Time to live: seconds, or 5m, 2h, 90d; 0 means no expiry
     #[arg(long, value_name = "TIME", default_value = "0")]
     ttl: Ttl,
     /// Client flags
@@ -97,7 +97,7 @@ fn store(
     let mut client = target.client()?;
     let value = match value {
         Some(value) => value.into_vec(),
-        None => read_stdin()?,
+        None => read_stdin(tool)?,
     };
     let outcome = client
         .store(&request(key.as_bytes(), &[&value]))
@@ -111,9 +111,13 @@ fn store(
     Err(Failure::Failed(format!("{key}: {why}")))
 }
 
-fn read_stdin() -> Result<Vec<u8>, Failure> {
+fn read_stdin(tool: &str) -> Result<Vec<u8>, Failure> {
     let mut value = Vec::new();
-    io::stdin()
+    let stdin = io::stdin();
+    if stdin.is_terminal() {
+        eprintln!("larder {tool}: reading the value from standard input until Ctrl-D");
+    }
+    stdin
         .lock()
         .read_to_end(&mut value)
         .map_err(|error| Failure::Failed(format!("standard input: {error}")))?;

@@ -22,31 +22,31 @@ pub(crate) struct Target {
     #[arg(short, long, env = "MEMCACHED_SERVERS", default_value = "127.0.0.1:11211")]
     #[arg(value_name = "LIST", help = SERVERS_HELP)]
     servers: Servers,
-    /// How keys are spread over the servers, as libmemcached does it
+    /// How keys are distributed over the servers, as in libmemcached
     #[arg(long, value_enum, default_value_t)]
     distribution: Spread,
-    /// What to speak
+    /// The protocol
     #[arg(long, value_enum, default_value_t)]
     protocol: Dialect,
-    /// Wait this long for a connection, and for an answer
+    /// Limit for connecting, and for each reply
     #[arg(long, value_name = "SECS", default_value_t = 5.0, value_parser = seconds)]
     timeout: f64,
-    /// Log in under this name (ASCII authentication; with --protocol binary SASL PLAIN)
+    /// Log in as this user (ASCII authentication; with --protocol binary SASL PLAIN)
     #[arg(long, value_name = "NAME", requires = "password_file")]
     user: Option<String>,
     /// The file whose first line is the password
     #[arg(long, value_name = "FILE", requires = "user")]
     password_file: Option<PathBuf>,
-    /// Speak TLS; whatever the server shows is accepted, unless there is a --tls-ca
+    /// Use TLS; without --tls-ca any certificate is accepted
     #[arg(long)]
     tls: bool,
     /// Trust the certificates of this PEM file only (implies --tls)
     #[arg(long, value_name = "FILE")]
     tls_ca: Option<PathBuf>,
-    /// Show the certificate of this PEM file (implies --tls)
+    /// Present the certificate of this PEM file (implies --tls)
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
-    /// Its key
+    /// The key of --tls-cert
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
     /// The name that the server's certificate must have, instead of its address (implies --tls)
@@ -85,7 +85,7 @@ impl Target {
 
     pub(crate) fn servers(&self) -> Result<&[Server], Failure> {
         match &self.servers.0[..] {
-            [] => Err(Failure::Usage("there is no server: --servers or MEMCACHED_SERVERS names some".into())),
+            [] => Err(Failure::Usage("no server: name one with --servers or MEMCACHED_SERVERS".into())),
             servers => Ok(servers),
         }
     }
@@ -94,7 +94,7 @@ impl Target {
     pub(crate) fn only_server(&self) -> Result<&Address, Failure> {
         match self.servers()? {
             [server] => Ok(&server.address),
-            _ => Err(Failure::Usage("this asks one server: name it alone".into())),
+            _ => Err(Failure::Usage("this needs exactly one server".into())),
         }
     }
 

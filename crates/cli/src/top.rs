@@ -2,12 +2,12 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`latency`] | service times |
+//! | [`hot`] | the hot keys of the fleet, while they are shown |
 //! | [`sample`] | statistics of a server, and rates between two samples |
 //! | [`table`] | columns, order, text |
 //! | [`screen`] | the terminal |
 
-mod latency;
+mod hot;
 mod sample;
 mod screen;
 mod table;
@@ -23,8 +23,8 @@ use sample::{Fleet, Rates};
 use table::Column;
 
 const AFTER_HELP: &str = "\
-On the screen: < and > choose the column to sort by, r turns the order round, q ends.
-With --once: two looks, one interval apart, then a table for scripts. Exit code 69: no server answers.";
+On the screen: < and > choose the column to sort by, r reverses the order, k shows hot keys, ? explains, q quits.
+With --once: two samples, one interval apart, then a table for scripts. Exit code 69: no server answers.";
 
 /// Watch a fleet of servers: rates, hit ratio, evictions, memory
 #[derive(clap::Args)]
@@ -32,17 +32,17 @@ With --once: two looks, one interval apart, then a table for scripts. Exit code 
 pub(crate) struct Args {
     /// Servers, instead of --servers
     host: Option<String>,
-    /// Seconds between two looks
+    /// Seconds between two samples
     #[arg(short, long, value_name = "SECS", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=3600))]
     interval: u16,
     /// Sort by this column
     #[arg(long, value_enum, default_value_t)]
     sort: Column,
-    /// No screen: print the table once
+    /// Print the table once, without a screen
     #[arg(long)]
     once: bool,
-    /// With --once: an array of objects
+    /// With --once: print an array of objects
     #[arg(long, requires = "once")]
     json: bool,
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let interval = Duration::from_secs(args.interval.into());
     let mut fleet = Fleet::of(&target)?;
     if !args.once {
-        return screen::watch(&mut fleet, interval, args.sort);
+        return screen::watch(&mut fleet, &target, interval, args.sort);
     }
     fleet.look();
     thread::sleep(interval);

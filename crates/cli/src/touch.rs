@@ -11,7 +11,7 @@ use crate::{Failure, each};
 pub(crate) struct Args {
     #[arg(required = true, value_name = "KEY")]
     keys: Vec<String>,
-    /// From now on: seconds, or 5m, 2h, 90d; 0 is for ever
+    /// Time to live from now: seconds, or 5m, 2h, 90d; 0 means no expiry
     #[arg(long, value_name = "TIME", default_value = "0")]
     ttl: Ttl,
     #[command(flatten)]

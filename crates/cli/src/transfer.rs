@@ -8,6 +8,7 @@
 //! | [`receipt`] | the file of items moved so far |
 //! | [`resume`] | the file of an interrupted dump |
 //! | [`progress`] | progress bars |
+//! | [`tally`] | how much was moved, how long it took, how fast it was |
 
 pub(crate) mod progress;
 pub(crate) mod receipt;
@@ -15,6 +16,7 @@ pub(crate) mod record;
 pub(crate) mod resume;
 pub(crate) mod sink;
 pub(crate) mod source;
+pub(crate) mod tally;
 
 use larder_client::Address;
 

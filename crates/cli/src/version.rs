@@ -7,10 +7,10 @@ use crate::{Failure, output};
 
 /// Print the version of every server
 ///
-/// larder's own version is told by `larder --version`.
+/// `larder --version` prints the version of larder itself.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// An object: versions by server
+    /// Print an object: versions by server
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -40,6 +40,11 @@ impl Wire {
         &self.address
     }
 
+    /// True if it is open, and the server has sent nothing that was not read.
+    pub(crate) fn is_silent(&mut self) -> bool {
+        self.stream.buffer().is_empty() && self.stream.get_mut().is_silent()
+    }
+
     /// Limits the time of a read.
     pub(crate) fn set_timeout(&mut self, timeout: Duration) -> Result<(), Failure> {
         self.stream
@@ -67,8 +72,29 @@ impl Wire {
         Ok(())
     }
 
-    /// A value of so many bytes, and its CR LF. Memory grows with the received bytes.
+    /// Continues reading a line. False if its end did not come within the timeout; `line` then has its beginning.
+    pub(crate) fn poll_line(&mut self, line: &mut Vec<u8>) -> Result<bool, Failure> {
+        let room = LINE_BYTES_MAX.saturating_sub(line.len() as u64);
+        match (&mut self.stream).take(room).read_until(b'\n', line) {
+            Ok(_) if line.ends_with(b"\n") => {
+                line.pop();
+                line.pop_if(|byte| *byte == b'\r');
+                Ok(true)
+            }
+            Ok(_) => Err(Failure::of_io(&self.address, &io::ErrorKind::UnexpectedEof.into())),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                Ok(false)
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+            Err(error) => Err(Failure::of_io(&self.address, &error)),
+        }
+    }
+
+    /// A value of so many bytes, at most a GiB, and its CR LF. Memory grows with the received bytes.
     pub(crate) fn value(&mut self, value_bytes: u64) -> Result<Vec<u8>, Failure> {
+        if value_bytes > VALUE_BYTES_MAX {
+            return Err(self.broken(format!("a value of {value_bytes} bytes").as_bytes()));
+        }
         let mut value = Vec::new();
         let read = (&mut self.stream).take(value_bytes + 2).read_to_end(&mut value);
         read.map_err(|error| Failure::of_io(&self.address, &error))?;
@@ -86,5 +112,7 @@ impl Wire {
 }
 
 const READ_BYTES: usize = 64 << 10;
+/// The largest -I of memcached.
+const VALUE_BYTES_MAX: u64 = 1 << 30;
 /// More than any line of a reply but a value.
 const LINE_BYTES_MAX: u64 = 64 << 10;

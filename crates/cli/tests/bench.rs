@@ -79,6 +79,12 @@ fn words_that_are_not_understood_end_with_64() {
         (&["sweep", "size=1", "floor"], "value-bytes"),
         (&["search", "p99"], "p99<1ms"),
         (&["compare"], "SERVER"),
+        (&["compare", "a:99999", "floor"], "a:99999: the port must be"),
+        (&["-s", "a:99999"], "a:99999: the port must be"),
+        (&["a:x"], "a:x: the port must be"),
+        (&["memaslap", "-s", "a:99999"], "a:99999: the port must be"),
+        (&["brutis", "-x", "a:99999"], "a:99999: the port must be"),
+        (&["colect"], "no sub-command of larder bench"),
     ] {
         let output = bench(args);
         assert_eq!(output.status.code(), Some(64), "{args:?}: {}", words(&output.stderr));
@@ -103,17 +109,87 @@ fn help_is_no_error() {
 }
 
 #[test]
-fn what_cannot_be_done_ends_with_1() {
-    for args in [
-        &["-s", "127.0.0.1:1"][..],
-        &["--scenario", "/nonexistent"],
-        &["mc-crusher", "--conf", "/nonexistent"],
-        &["memaslap", "-s", "127.0.0.1:1", "-t", "1s"],
+fn what_cannot_be_done_is_told_by_the_exit_code() {
+    for (code, args) in [
+        (69, &["-s", "127.0.0.1:1"][..]),
+        (69, &["127.0.0.1:1"]),
+        (69, &["search", "p99<1ms", "127.0.0.1:1"]),
+        (69, &["compare", "127.0.0.1:1", "127.0.0.1:2"]),
+        (69, &["memaslap", "-s", "127.0.0.1:1", "-t", "1s"]),
+        (1, &["--scenario", "/nonexistent"]),
+        (1, &["mc-crusher", "--conf", "/nonexistent"]),
+        (1, &["127.0.0.1:1", "--json", "/nonexistent/run.json"]),
     ] {
         let output = bench(args);
-        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", words(&output.stderr));
         assert!(words(&output.stderr).contains("larder bench: "), "{args:?}");
     }
+}
+
+#[test]
+fn servers_are_named_by_argument_option_or_variable() {
+    let servers = |args: &[&str]| {
+        let mut command = larder(&[args, &["--print-scenario"]].concat());
+        let output = command.env("MEMCACHED_SERVERS", "a,b:5:3,/run/c.sock").output().expect("larder runs");
+        assert!(output.status.success(), "{}", words(&output.stderr));
+        let text = words(&output.stdout).replace(['\n', ' '], "");
+        let (_, list) = text.split_once("servers=[").expect("servers");
+        list.split_once(']').expect("an end").0.trim_end_matches(',').to_owned()
+    };
+    assert_eq!(servers(&[]), r#""a:11211","b:5","/run/c.sock""#);
+    assert_eq!(servers(&["-s", "d"]), r#""d:11211""#);
+    assert_eq!(servers(&["d:1,e"]), r#""d:1","e:11211""#);
+    // A file says what it means.
+    let folder = Folder::create();
+    folder.write("scenario.toml", "target.servers = [\"f:1\"]\n");
+    assert_eq!(servers(&["--scenario", &folder.arg("scenario.toml")]), r#""f:1""#);
+}
+
+#[test]
+fn a_report_on_standard_output_is_alone_there() {
+    let floor = Floor::start();
+    let output =
+        bench(&[&floor.address, "--requests", "2000", "-c", "2", "-t", "1", "--keys", "100", "--json", "-"]);
+    assert!(output.status.success(), "{}", words(&output.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    assert_eq!(json["scenario"]["until"]["requests"], 2000);
+    let title =
+        format!("plain: {} at {}\n", json["servers"][0]["software"].as_str().expect("text"), floor.address);
+    assert!(words(&output.stderr).contains(&title), "{}", words(&output.stderr));
+    let both = bench(&[&floor.address, "--json", "-", "--csv", "-"]);
+    assert_eq!(both.status.code(), Some(64));
+}
+
+#[test]
+fn an_old_report_stays_until_there_is_a_new_one() {
+    let folder = Folder::create();
+    folder.write("old.json", "old");
+    let (old, new) = (folder.arg("old.json"), folder.arg("new.csv"));
+    let failed = bench(&["127.0.0.1:1", "--json", &old, "--csv", &new]);
+    assert_eq!(failed.status.code(), Some(69));
+    assert_eq!(fs::read_to_string(&old).expect("it is there"), "old");
+    assert!(!fs::exists(&new).expect("a folder"));
+    // Nothing is asked if a report could not be written.
+    let floor = Floor::start();
+    let page = folder.arg("none/page.html");
+    let refused = bench(&[&floor.address, "--secs", "1", "--no-screen", "--html", &page]);
+    assert_eq!(refused.status.code(), Some(1), "{}", words(&refused.stderr));
+    assert_eq!(words(&refused.stderr).lines().count(), 1, "{}", words(&refused.stderr));
+}
+
+#[test]
+fn a_comparison_has_units_and_no_colours_in_a_pipe() {
+    let floor = Floor::start();
+    let server = format!("one={}", floor.address);
+    let again = format!("two={}", floor.address);
+    let output =
+        bench(&["compare", &server, &again, "--rounds", "2", "--secs", "0.2", "-c", "2", "--keys", "100"]);
+    assert!(output.status.success(), "{}", words(&output.stderr));
+    let text = words(&output.stdout);
+    for part in [" k/s", " µs", " MiB", "p50  ", " to "] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert!(!text.contains('\x1b'), "{text:?}");
 }
 
 #[test]

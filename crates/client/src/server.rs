@@ -4,6 +4,7 @@ use std::str::FromStr;
 use std::{env, error, fmt};
 
 use crate::Address;
+use crate::address::BadAddress;
 
 /// A server of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,34 +22,40 @@ pub struct Server {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Servers(pub Vec<Server>);
 
-/// A weight that is not a positive number.
+/// An entry of a list that names no server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadWeight(String);
+#[non_exhaustive]
+pub enum BadServer {
+    /// Its address is invalid.
+    Address(BadAddress),
+    /// Its weight is not a number from 1: the entry.
+    Weight(String),
+}
 
 impl Servers {
     /// The list in the environment variable `MEMCACHED_SERVERS`, which libmemcached's tools also use; empty if it is
     /// not set.
     ///
     /// # Errors
-    /// A weight is invalid.
-    pub fn from_env() -> Result<Self, BadWeight> {
+    /// An address or a weight is invalid.
+    pub fn from_env() -> Result<Self, BadServer> {
         env::var("MEMCACHED_SERVERS").map_or_else(|_| Ok(Self::default()), |list| list.parse())
     }
 }
 
 impl FromStr for Servers {
-    type Err = BadWeight;
+    type Err = BadServer;
 
-    fn from_str(list: &str) -> Result<Self, BadWeight> {
+    fn from_str(list: &str) -> Result<Self, BadServer> {
         let entries = list.split(',').map(str::trim).filter(|entry| !entry.is_empty());
         entries.map(str::parse).collect::<Result<_, _>>().map(Self)
     }
 }
 
 impl FromStr for Server {
-    type Err = BadWeight;
+    type Err = BadServer;
 
-    fn from_str(entry: &str) -> Result<Self, BadWeight> {
+    fn from_str(entry: &str) -> Result<Self, BadServer> {
         let (address, weight) = match entry.split_once(char::is_whitespace) {
             Some((address, weight)) => (address, Some(weight.trim())),
             None => match split_weight(entry) {
@@ -58,12 +65,13 @@ impl FromStr for Server {
         };
         let weight = match weight {
             None => 1,
-            Some(text) => {
-                text.parse().ok().filter(|weight| *weight > 0).ok_or_else(|| BadWeight(entry.to_owned()))?
-            }
+            Some(text) => text
+                .parse()
+                .ok()
+                .filter(|weight| *weight > 0)
+                .ok_or_else(|| BadServer::Weight(entry.to_owned()))?,
         };
-        let Ok(address) = address.parse::<Address>();
-        Ok(Self { address, weight })
+        Ok(Self { address: address.parse().map_err(BadServer::Address)?, weight })
     }
 }
 
@@ -81,13 +89,16 @@ fn split_weight(entry: &str) -> Option<(&str, &str)> {
         .then_some((address, weight))
 }
 
-impl fmt::Display for BadWeight {
+impl fmt::Display for BadServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a weight is a number from 1: {}", self.0)
+        match self {
+            Self::Address(bad) => bad.fmt(f),
+            Self::Weight(entry) => write!(f, "{entry}: the weight must be a number from 1"),
+        }
     }
 }
 
-impl error::Error for BadWeight {}
+impl error::Error for BadServer {}
 
 #[cfg(test)]
 mod tests {
@@ -98,7 +109,7 @@ mod tests {
     #[test]
     fn lists_are_as_libmemcached_writes_them() {
         let servers = |list: &str| {
-            let Servers(servers) = list.parse().expect("its weights are numbers");
+            let Servers(servers) = list.parse().expect("a list");
             servers.iter().map(|server| format!("{} {}", server.address, server.weight)).collect::<Vec<_>>()
         };
         assert_eq!(servers("localhost"), ["localhost:11211 1"]);
@@ -111,7 +122,7 @@ mod tests {
         );
         assert_eq!(servers("a,,b,"), ["a:11211 1", "b:11211 1"]);
         assert_eq!(servers(""), [""; 0]);
-        for wrong in ["a:1:0", "a:1:x", "a 0", "a -1", "a:1:"] {
+        for wrong in ["a:1:0", "a:1:x", "a 0", "a -1", "a:1:", "a:99999", "a:x", "a,b:99999:2"] {
             assert!(wrong.parse::<Servers>().is_err(), "{wrong}");
         }
     }

@@ -17,7 +17,8 @@ fn server(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> Client {
 /// The same, with a client that waits for so long.
 fn impatient(timeout: Duration, serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> Client {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let Ok(address) = listener.local_addr().expect("it is bound").to_string().parse::<Address>();
+    let address =
+        listener.local_addr().expect("it is bound").to_string().parse::<Address>().expect("an address");
     thread::spawn(move || {
         for (number, stream) in listener.incoming().enumerate() {
             serve(number, stream.expect("somebody connects"));
@@ -144,7 +145,8 @@ fn a_server_of_another_protocol_is_found_out() {
         (Protocol::Binary, "ERROR\r\n"),
     ] {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let Ok(address) = listener.local_addr().expect("it is bound").to_string().parse::<Address>();
+        let address =
+            listener.local_addr().expect("it is bound").to_string().parse::<Address>().expect("an address");
         thread::spawn(move || answer(&mut listener.accept().expect("somebody connects").0, said));
         let mut client = Client::builder().server(address).protocol(protocol).build();
         let error = client.get("a").expect_err("that is no memcached");

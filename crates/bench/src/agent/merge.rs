@@ -78,6 +78,8 @@ fn add_client(whole: &mut ClientCost, agent: &str, part: ClientCost, is_first: b
     whole.threads += part.threads;
     whole.cpu_secs += part.cpu_secs;
     whole.busiest_thread_share = whole.busiest_thread_share.max(part.busiest_thread_share);
+    // The busiest machine.
+    whole.host_cpu_share = [whole.host_cpu_share, part.host_cpu_share].into_iter().flatten().reduce(f64::max);
     whole.floor_requests_per_sec = match (whole.floor_requests_per_sec, part.floor_requests_per_sec) {
         (None, floor) if is_first => floor,
         (Some(others), Some(floor)) => Some(others + floor),
@@ -136,6 +138,7 @@ mod tests {
                 threads: 2,
                 cpu_secs: 1.0,
                 busiest_thread_share: micros.len() as f64 / 10.0,
+                host_cpu_share: Some(micros.len() as f64 / 10.0),
                 floor_requests_per_sec: Some(100.0),
                 warnings: vec![warning.into()],
             };
@@ -158,6 +161,7 @@ mod tests {
         assert_eq!((whole.servers.len(), whole.servers[0].resident_bytes), (1, Some(7)));
         assert_eq!(whole.client.threads, 4);
         assert!((whole.client.busiest_thread_share - 0.3).abs() < f64::EPSILON);
+        assert_eq!(whole.client.host_cpu_share, Some(whole.client.busiest_thread_share));
         assert_eq!(whole.client.floor_requests_per_sec, Some(200.0));
         assert_eq!(whole.client.warnings, ["one: x", "two: y"]);
     }

@@ -9,7 +9,7 @@ use crate::contestant::{Contestant, ask_again};
 use crate::outcome::{Tally, Watcher};
 use crate::scenario::{Scenario, Target, Until};
 use crate::watch::Watch;
-use crate::{Error, Outcome, run};
+use crate::{Error, Outcome, RunError, run};
 
 /// Measures every server in every round. The order moves on by one each round, so that nobody is always first after a
 /// pause. If `stop` is set, the rounds until then count.
@@ -24,7 +24,7 @@ pub fn compare(plan: &Plan, watcher: &mut dyn Watcher, stop: &AtomicBool) -> Res
         for turn in 0..entrants.len() {
             let entrant = &mut entrants[(round + turn) % plan.contestants.len()];
             watcher.turn(&entrant.contestant.name, round + 1, plan.rounds);
-            entrant.measure(plan, watcher, stop).map_err(|error| entrant.blame(&error))?;
+            entrant.measure(plan, watcher, stop).map_err(|error| entrant.blame(error))?;
             if stop.load(Ordering::Relaxed) {
                 break 'rounds;
             }
@@ -73,7 +73,7 @@ fn settle(target: &Target, secs_max: f64, stop: &AtomicBool) {
 struct Entrant<'a> {
     contestant: &'a Contestant,
     server: Option<Running>,
-    version: String,
+    software: String,
     rounds: Vec<Figures>,
     failures: u64,
     warnings: Vec<String>,
@@ -85,7 +85,7 @@ impl<'a> Entrant<'a> {
         Self {
             contestant,
             server: None,
-            version: String::new(),
+            software: String::new(),
             rounds: Vec::new(),
             failures: 0,
             warnings: Vec::new(),
@@ -137,7 +137,7 @@ impl<'a> Entrant<'a> {
             }
         }
         if let Some(server) = outcome.servers.into_iter().next() {
-            self.version = server.version;
+            self.software = server.software;
         }
     }
 
@@ -145,7 +145,7 @@ impl<'a> Entrant<'a> {
         self.rounds.truncate(rounds);
         Standing {
             contestant: self.contestant.clone(),
-            version: self.version,
+            software: self.software,
             rounds: self.rounds,
             ratios: Vec::new(),
             failures: self.failures,
@@ -154,8 +154,19 @@ impl<'a> Entrant<'a> {
         }
     }
 
-    fn blame(&self, error: &Error) -> Error {
-        format!("{}: {error}", self.contestant.name).into()
+    /// The error with the name of the contestant.
+    fn blame(&self, error: Error) -> Error {
+        let name = &self.contestant.name;
+        match error.downcast::<RunError>() {
+            Ok(error) => match *error {
+                RunError::Server { address, reason } if address != *name => {
+                    RunError::Server { address: format!("{name} ({address})"), reason }.into()
+                }
+                error => error.into(),
+            },
+            Err(error) if error.to_string().starts_with(&format!("{name}: ")) => error,
+            Err(error) => format!("{name}: {error}").into(),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Starting a contestant and stopping it.
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
@@ -103,7 +104,14 @@ impl Launch {
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let program = command.get_program().to_string_lossy().into_owned();
         let pinned = Pinned::to(&self.cores)?;
-        let mut child = command.spawn().map_err(|error| format!("cannot start {program}: {error}"))?;
+        let mut child = command.spawn().map_err(|error| match error.kind() {
+            ErrorKind::NotFound if !program.contains('/') => {
+                format!(
+                    "{program}: no such program; a running server is named by its port, as {program}:11211"
+                )
+            }
+            _ => format!("cannot start {program}: {error}"),
+        })?;
         drop(pinned);
 
         let deadline = Instant::now() + START_TIMEOUT;

@@ -9,7 +9,7 @@ mod xml;
 use std::ffi::OsString;
 
 use super::words::{self, Given, Known};
-use super::{Refusal, Surroundings, Translation, WITHOUT_END_SECS};
+use super::{Refusal, Surroundings, Translation, WITHOUT_END_SECS, servers};
 
 const fn flag(letter: char) -> Known {
     Known { short: Some(letter), long: "", has_value: false }
@@ -150,8 +150,8 @@ fn servers_of(list: &str) -> Result<Vec<String>, Refusal> {
         .map(str::trim)
         .filter(|server| !server.is_empty())
         .map(|server| match server.split(':').collect::<Vec<_>>()[..] {
-            [host] => Ok(format!("{host}:11211")),
-            [host, port] | [host, port, "0"] => Ok(format!("{host}:{port}")),
+            [host] => servers::with_port(host),
+            [host, port] | [host, port, "0"] => servers::with_port(&format!("{host}:{port}")),
             [_, tcp, udp] if tcp == udp => Err(Refusal::Words(format!(
                 "-x {server}: a UDP port of 0 is needed; larder bench --udp asks over UDP"
             ))),

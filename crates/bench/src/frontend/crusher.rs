@@ -119,7 +119,7 @@ fn the_server(file: &str, lines: &[Line], host: &str, port: &str) -> Result<Stri
             format!("{host}:{port}")
         })
     };
-    let mut servers: Vec<String> = lines.iter().map(server_of).collect();
+    let mut servers: Vec<String> = lines.iter().map(server_of).collect::<Result<_, _>>()?;
     servers.dedup();
     match servers.len() {
         1 => Ok(servers.remove(0)),

@@ -1,8 +1,8 @@
 //! Lists of servers.
 
-use super::{Refusal, Surroundings};
+use larder_client::Address;
 
-const PORT_DEFAULT: &str = "11211";
+use super::{Refusal, Surroundings};
 
 /// libmemcached's: hosts with or without a port, paths of unix sockets, between commas or spaces; from `given`, or else
 /// from the variable MEMCACHED_SERVERS.
@@ -21,25 +21,20 @@ pub(super) fn libmemcached(
             "--servers={list}: weights (/?) are not supported; keys are shared out evenly"
         )));
     }
-    let servers: Vec<String> =
-        list.split([',', ' ', '\t']).filter(|word| !word.is_empty()).map(with_port).collect();
+    let words = list.split([',', ' ', '\t']).filter(|word| !word.is_empty());
+    let servers: Vec<String> = words.map(with_port).collect::<Result<_, _>>()?;
     match servers.is_empty() {
         true => Err(Refusal::Words("--servers: the list is empty".into())),
         false => Ok(servers),
     }
 }
 
-/// `host`, `host:port`, `[v6]:port`, or a path.
-pub(super) fn with_port(word: &str) -> String {
-    let is_bare_v6 = word.matches(':').count() > 1 && !word.starts_with('[');
-    if word.starts_with('/') {
-        word.to_owned()
-    } else if is_bare_v6 {
-        format!("[{word}]:{PORT_DEFAULT}")
-    } else if word.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']')) {
-        word.to_owned()
-    } else {
-        format!("{word}:{PORT_DEFAULT}")
+/// `host`, `host:port`, `[v6]:port`, or a path. Errors: a bad port.
+pub(super) fn with_port(word: &str) -> Result<String, Refusal> {
+    match word.parse::<Address>() {
+        Ok(Address::Unix(_)) => Ok(word.to_owned()),
+        Ok(address) => Ok(address.to_string()),
+        Err(bad) => Err(Refusal::Words(bad.to_string())),
     }
 }
 
@@ -57,7 +52,8 @@ mod tests {
             ("[::1]", "[::1]:11211"),
             ("[::1]:5", "[::1]:5"),
         ] {
-            assert_eq!(with_port(word), server);
+            assert_eq!(with_port(word), Ok(server.to_owned()));
         }
+        assert!(with_port("cache-1:99999").is_err());
     }
 }

@@ -4,25 +4,28 @@ use std::io::{self, Write};
 
 /// A table that is as wide as its cells.
 #[derive(Debug, Default)]
-pub(crate) struct Columns {
+pub struct Columns {
     rows: Vec<Vec<String>>,
 }
 
 impl Columns {
     /// With its first row.
-    pub(crate) fn headed(heading: &[&str]) -> Self {
+    pub fn headed(heading: &[&str]) -> Self {
         let mut columns = Self::default();
         columns.row(heading.iter().map(|&cell| cell.to_owned()).collect());
         columns
     }
 
     /// Adds a row.
-    pub(crate) fn row(&mut self, cells: Vec<String>) {
+    pub fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
 
     /// Writes it, two spaces between columns.
-    pub(crate) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         for row in &self.rows {
             let mut line = String::new();
             for (place, cell) in row.iter().enumerate() {

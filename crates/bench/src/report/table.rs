@@ -32,9 +32,7 @@ pub fn print(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
 
 fn heading(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
     let scenario = &outcome.scenario;
-    if !scenario.name.is_empty() {
-        writeln!(out, "{}", scenario.name)?;
-    }
+    writeln!(out, "{}", words::title(outcome))?;
     let load = words::load(scenario, outcome.client.threads);
     writeln!(out, "{load}, {}", duration(outcome.elapsed_secs))
 }
@@ -131,8 +129,8 @@ pub(super) fn client_line(client: &ClientCost) -> String {
 /// What a server used, in a line. `operations`: all that it did, where that is known.
 pub(super) fn server_line(server: &ServerCost, secs: f64, operations: Option<u64>) -> String {
     let mut parts = vec![server.address.clone()];
-    if !server.version.is_empty() {
-        parts[0] += &format!(" ({})", server.version);
+    if !server.software.is_empty() {
+        parts[0] += &format!(" ({})", server.software);
     }
     if let (Some(user), Some(system)) = (server.cpu_user_secs, server.cpu_system_secs) {
         let cpu = user + system;

@@ -101,6 +101,30 @@ pub fn headline(outcome: &Outcome) -> String {
     text
 }
 
+/// The name of a run and its servers: `etc: larderd 0.1.0 at 127.0.0.1:11211`, `etc: 3 servers, a:11211 to c:11211`.
+pub fn title(outcome: &Outcome) -> String {
+    let name = if outcome.scenario.name.is_empty() { "larder bench" } else { &outcome.scenario.name };
+    match outcome.servers.as_slice() {
+        [] => name.to_owned(),
+        [server] if server.software.is_empty() => format!("{name}: {}", server.address),
+        [server] => format!("{name}: {} at {}", server.software, server.address),
+        [first, .., last] => {
+            format!("{name}: {} servers, {} to {}", outcome.servers.len(), first.address, last.address)
+        }
+    }
+}
+
+/// A server by its name and its program: `new (larderd 0.1.0)`; once where one says the other.
+pub fn server(name: &str, software: &str) -> String {
+    if software.is_empty() || software == name {
+        name.to_owned()
+    } else if software.strip_prefix(name).is_some_and(|version| version.starts_with(' ')) {
+        software.to_owned()
+    } else {
+        format!("{name} ({software})")
+    }
+}
+
 /// How a scenario asks, in a line: `50 connections, closed loop, text over TCP, 1 thread`. 0 threads: not known.
 pub fn load(scenario: &Scenario, threads: usize) -> String {
     let connections: usize = scenario.groups.iter().map(|group| group.connections).sum();
@@ -161,5 +185,32 @@ pub fn phase(phase: Phase) -> &'static str {
         Phase::WarmingUp => "warming up",
         Phase::Running => "running",
         Phase::Checking => "comparing what must agree",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::ServerCost;
+
+    #[test]
+    fn a_title_names_the_servers() {
+        let cost = |address: &str, software: &str| ServerCost {
+            address: address.into(),
+            software: software.into(),
+            ..ServerCost::default()
+        };
+        let title = |servers: &[ServerCost]| {
+            let mut outcome = Outcome { servers: servers.to_vec(), ..Outcome::default() };
+            outcome.scenario.name = "etc".into();
+            super::title(&outcome)
+        };
+        assert_eq!(title(&[]), "etc");
+        assert_eq!(title(&[cost("a:1", "memcached 1.6.18")]), "etc: memcached 1.6.18 at a:1");
+        assert_eq!(title(&[cost("a:1", "")]), "etc: a:1");
+        assert_eq!(title(&[cost("a:1", "x"), cost("b:1", "")]), "etc: 2 servers, a:1 to b:1");
+        assert_eq!(server("larderd", "larderd 0.1.0"), "larderd 0.1.0");
+        assert_eq!(server("new", "larderd 0.1.0"), "new (larderd 0.1.0)");
+        assert_eq!(server("floor", ""), "floor");
     }
 }

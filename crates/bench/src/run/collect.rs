@@ -11,7 +11,7 @@ use super::replicas;
 use super::tally::ThreadTally;
 use crate::Outcome;
 use crate::calibrate::busy_warning;
-use crate::environment::Environment;
+use crate::environment::{Environment, HostCpu};
 use crate::outcome::{ClientCost, Period, Phase, Tally, Watcher};
 use crate::watch::Watch;
 
@@ -81,8 +81,10 @@ impl<'a> Collector<'a> {
             self.fill(watcher)?;
         }
         let mut watch = self.load(watcher)?;
+        let host_cpu = HostCpu::now();
         watcher.phase(Phase::Running);
         self.merge(watcher, &mut watch)?;
+        let host_cpu_share = host_cpu.and_then(|before| HostCpu::now()?.share_since(before));
         let servers = watch.end(&scenario.target);
         if scenario.truth.compare_replicas {
             watcher.phase(Phase::Checking);
@@ -96,7 +98,7 @@ impl<'a> Collector<'a> {
             environment: Environment::here(),
             elapsed_secs,
             servers,
-            client: self.client_cost(elapsed_secs),
+            client: ClientCost { host_cpu_share, ..self.client_cost(elapsed_secs) },
             total: self.total,
             periods: self.periods,
         })

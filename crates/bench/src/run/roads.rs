@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 
+use larder_client::address::BadAddress;
 use larder_client::codec::{Event, Outcome, Pipeline, Protocol};
 use larder_client::{Address, Client, Login, Stream, Tls};
 
@@ -23,12 +24,14 @@ impl Roads {
     /// Reads certificates, if there are any.
     pub(crate) fn new(target: &Target) -> Result<Self, RunError> {
         let addresses = target.servers.iter().map(|server| {
-            let Ok(address) = server.parse();
-            address
+            server.parse().map_err(|bad: BadAddress| RunError::Scenario {
+                field: "target.servers".into(),
+                reason: bad.to_string(),
+            })
         });
         let login = target.login.as_ref();
         Ok(Self {
-            addresses: addresses.collect(),
+            addresses: addresses.collect::<Result<_, _>>()?,
             tls: target.tls.as_ref().map(tls).transpose()?,
             login: login.map(|login| Login { user: login.user.clone(), password: login.password.clone() }),
         })

@@ -41,6 +41,16 @@ impl Answers {
     pub(super) fn number(&self, name: &str) -> Option<f64> {
         self.stats.get(name)?.parse().ok()
     }
+
+    /// See [`crate::outcome::ServerCost::software`].
+    pub(super) fn software(&self) -> String {
+        match self.stats.get("larder_version") {
+            Some(version) => format!("larderd {version}"),
+            // Only memcached itself tells of its library.
+            None if self.stats.contains_key("libevent") => format!("memcached {}", self.version),
+            None => self.version.clone(),
+        }
+    }
 }
 
 /// Asks a server in the text protocol. The error says in words why it could not be asked.

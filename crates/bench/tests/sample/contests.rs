@@ -20,7 +20,7 @@ fn standing(name: &str, operations: f64, ratios: Vec<Ratio>) -> Standing {
     });
     Standing {
         contestant: Contestant { name: name.into(), place: Place::Contacted(vec!["127.0.0.1:11211".into()]) },
-        version: "1.6.18".into(),
+        software: "memcached 1.6.18".into(),
         rounds: rounds.collect(),
         ratios,
         failures: 0,
@@ -79,6 +79,7 @@ pub(crate) fn search() -> Search {
         Step { rate_per_sec, probes: vec![probe], holds }
     };
     Search {
+        software: "memcached 1.6.18".into(),
         scenario: super::outcome("etc", 1, 900, super::open(10_000.0)).scenario,
         contestant: Contestant {
             name: "memcached".into(),

@@ -66,6 +66,7 @@ pub(crate) fn outcome(name: &str, secs: u64, gets: u64, arrival: Arrival) -> Out
         servers: vec![ServerCost {
             address: "127.0.0.1:11211".into(),
             version: "1.6.18".into(),
+            software: "memcached 1.6.18".into(),
             cpu_user_secs: Some(0.25 * secs as f64),
             cpu_system_secs: Some(0.5 * secs as f64),
             resident_bytes: Some(64 << 20),
@@ -76,6 +77,7 @@ pub(crate) fn outcome(name: &str, secs: u64, gets: u64, arrival: Arrival) -> Out
             threads: 1,
             cpu_secs: 0.6 * secs as f64,
             busiest_thread_share: 0.6,
+            host_cpu_share: Some(0.7),
             floor_requests_per_sec: Some(250_000.0),
             warnings: Vec::new(),
         },

@@ -11,7 +11,7 @@ use larder_bench::frontend::{Refusal, Style, Surroundings, Tool, Translation};
 use larder_bench::report::{self, memaslap};
 use larder_bench::{Scenario, run as run_scenario};
 
-use super::live::{cannot_print, judge, stop_on_signals, watcher};
+use super::live::{judge, stop_on_signals, watcher};
 use super::output::OutputArgs;
 use crate::Failure;
 
@@ -79,26 +79,26 @@ fn run_one(
     output: &OutputArgs,
     stop: &Arc<AtomicBool>,
 ) -> Result<(), Failure> {
-    let failed = |error: larder_bench::RunError| Failure::Failed(error.to_string());
+    let failed = |error: larder_bench::RunError| Failure::of_run(&error);
     let begun = Instant::now();
     match style {
         Style::Plain => super::live::measure(scenario, output, stop),
         Style::Memaslap { stat_freq_secs } => {
             let form = memaslap::Form::of(scenario, *stat_freq_secs);
-            memaslap::heading(scenario, scenario.threads, &mut io::stdout()).map_err(cannot_print)?;
+            memaslap::heading(scenario, scenario.threads, &mut io::stdout()).map_err(Failure::of_output)?;
             let mut tables = memaslap::Tables::new(form, io::stdout());
             let outcome = run_scenario(scenario, &mut tables, stop).map_err(failed)?;
-            memaslap::print(&form, &outcome, &mut io::stdout().lock()).map_err(cannot_print)?;
+            memaslap::print(&form, &outcome, &mut io::stdout().lock()).map_err(Failure::of_output)?;
             warn(&outcome);
             judge(&outcome)
         }
         Style::Memslap { test, threads } => {
             let outcome =
                 run_scenario(scenario, watcher(scenario, output, stop).as_mut(), stop).map_err(failed)?;
-            report::print(&outcome, &mut io::stdout().lock()).map_err(cannot_print)?;
+            report::print(&outcome, &mut io::stdout().lock()).map_err(Failure::of_output)?;
             let keys = outcome.total.all().keys;
             print_memslap(test, keys, *threads, outcome.elapsed_secs, begun.elapsed().as_secs_f64())
-                .map_err(cannot_print)?;
+                .map_err(Failure::of_output)?;
             judge(&outcome)
         }
     }

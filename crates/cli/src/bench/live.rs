@@ -12,14 +12,15 @@ use larder_bench::{Scenario, report, run, screen};
 use super::output::OutputArgs;
 use crate::Failure;
 
-/// Runs, displays and writes. Fails if a check failed.
+/// Runs, displays and writes. Fails before the run if a file cannot be written, and after it if a check failed.
 pub(super) fn measure(
     scenario: &Scenario,
     output: &OutputArgs,
     stop: &Arc<AtomicBool>,
 ) -> Result<(), Failure> {
+    output.check()?;
     let mut outcome = run(scenario, watcher(scenario, output, stop).as_mut(), stop)
-        .map_err(|error| Failure::Failed(error.to_string()))?;
+        .map_err(|error| Failure::of_run(&error))?;
     // A shorter run is inaccurate anyway.
     if !output.no_calibration && outcome.elapsed_secs >= CALIBRATED_FROM_SECS {
         calibrate(&mut outcome, output, stop);
@@ -38,9 +39,7 @@ fn calibrate(outcome: &mut Outcome, output: &OutputArgs, stop: &AtomicBool) {
 
 /// Prints and writes the results. Fails if a check failed.
 pub(super) fn show(outcome: &Outcome, output: &OutputArgs) -> Result<(), Failure> {
-    if !output.quiet {
-        report::print(outcome, &mut io::stdout().lock()).map_err(cannot_print)?;
-    }
+    output.print(|out| report::print(outcome, out))?;
     output.write_files(outcome)?;
     judge(outcome)
 }
@@ -64,18 +63,10 @@ pub(super) fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
 
 /// The live display.
 pub(super) fn watcher(scenario: &Scenario, output: &OutputArgs, stop: &Arc<AtomicBool>) -> Box<dyn Watcher> {
-    match (output.quiet, output.no_screen) {
+    match (output.quiet, output.no_screen || output.has_stdout()) {
         (true, _) => Box::new(()),
         (_, true) => Box::new(screen::Lines::new(io::stderr())),
         _ => screen::watcher(scenario, stop),
-    }
-}
-
-pub(super) fn cannot_print(error: io::Error) -> Failure {
-    match error.kind() {
-        // The reader has closed the pipe.
-        io::ErrorKind::BrokenPipe => Failure::Reported,
-        _ => Failure::Failed(format!("standard output: {error}")),
     }
 }
 

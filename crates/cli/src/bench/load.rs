@@ -12,155 +12,159 @@ use larder_bench::scenario::{
     Arrival, Command, Content, Group, Kind, Login, Popularity, Protocol, Sizes, Spacing, Tls, Trace,
     TraceFormat, Transport,
 };
+use larder_client::Servers;
 
 use crate::Failure;
 
 // Not comments of the fields: brackets would be links there.
-const POPULARITY_HELP: &str = "Which keys are asked for: uniform, zipf:0.99, gaussian:0.1, sequential, reverse, \
-                               hotspot:KEYS:REQUESTS[:SECS], window:KEYS[:OVERWRITE]";
-const SERVERS_HELP: &str = "Servers: HOST[:PORT] or the path of a unix socket; several between commas";
+const POPULARITY_HELP: &str = "How keys are chosen: uniform, zipf:0.99, gaussian:0.1, sequential, reverse, \
+                               hotspot:KEYS:REQUESTS[:SECS], window:KEYS[:OVERWRITE] [default: uniform]";
+const SERVERS_HELP: &str = "HOST[:PORT] or the path of a unix socket, with commas between \
+                            [default: MEMCACHED_SERVERS, or else 127.0.0.1:11211]";
 const TRACE_HELP: &str = "Replay a trace: FILE.kv, FILE.kv.xz, or lines of MICROS COMMAND KEY [BYTES [TTL]]";
 
 /// Each option is absent unless given, so that it changes only what it names.
 #[derive(Args)]
 pub(crate) struct LoadArgs {
-    /// A scenario with a name; `larder bench presets` lists them
-    #[arg(long, value_name = "NAME", conflicts_with = "scenario", help_heading = "What to ask")]
+    /// Use a published workload; `larder bench presets` lists them
+    #[arg(long, value_name = "NAME", conflicts_with = "scenario", help_heading = "Workload")]
     preset: Option<String>,
-    /// A scenario in a TOML file (see docs/bench.md)
-    #[arg(long, value_name = "FILE", help_heading = "What to ask")]
+    /// Use the scenario of a TOML file (see docs/bench.md)
+    #[arg(long, value_name = "FILE", help_heading = "Workload")]
     scenario: Option<PathBuf>,
     /// Commands by weight: get=90,set=10 (get gets gat set add replace append prepend cas delete incr decr touch)
-    #[arg(long, value_name = "MIX", value_parser = parse::mix, help_heading = "What to ask")]
+    /// [default: get=90,set=10]
+    #[arg(long, value_name = "MIX", value_parser = parse::mix, help_heading = "Workload")]
     mix: Option<parse::Mix>,
-    /// Keys in every get
-    #[arg(long, value_name = "N", value_parser = parse::count, help_heading = "What to ask")]
+    /// Keys in every get [default: 1]
+    #[arg(long, value_name = "N", value_parser = parse::count, help_heading = "Workload")]
     multiget: Option<u64>,
-    /// Ask for no reply where there need not be one
-    #[arg(long, help_heading = "What to ask")]
+    /// Ask for no reply where the protocol allows it
+    #[arg(long, help_heading = "Workload")]
     noreply: bool,
-    /// What is stored lives so long: 60, or by weight 60=50,3600=50 (0: for ever)
-    #[arg(long, value_name = "SECS", value_parser = parse::ttls, help_heading = "What to ask")]
+    /// Time to live of stored values in seconds: 60, or by weight 60=50,3600=50; 0: no expiry [default: 0]
+    #[arg(long, value_name = "SECS", value_parser = parse::ttls, help_heading = "Workload")]
     ttl: Option<parse::Ttls>,
-    /// Store a key that a get missed, as a cache beside a database is used
-    #[arg(long, help_heading = "What to ask")]
+    /// Store a key after a get missed it, as a cache beside a database is used
+    #[arg(long, help_heading = "Workload")]
     look_aside: bool,
-    #[arg(long, value_name = "FILE", help_heading = "What to ask", help = TRACE_HELP)]
+    #[arg(long, value_name = "FILE", help_heading = "Workload", help = TRACE_HELP)]
     trace: Option<String>,
-    /// Number of keys
-    #[arg(long, value_name = "N", value_parser = parse::count, help_heading = "What to ask")]
+    /// Number of keys [default: 100000]
+    #[arg(long, value_name = "N", value_parser = parse::count, help_heading = "Workload")]
     keys: Option<u64>,
-    /// What every key begins with
-    #[arg(long, value_name = "TEXT", help_heading = "What to ask")]
+    /// First characters of every key [default: key:]
+    #[arg(long, value_name = "TEXT", help_heading = "Workload")]
     key_prefix: Option<String>,
-    /// Length of keys: 32, 16-64, by weight 16-32=80,33-250=20, or a file of `bytes weight` lines
-    #[arg(long, value_name = "BYTES", value_parser = parse::sizes, help_heading = "What to ask")]
+    /// Length of keys: 32, 16-64, by weight 16-32=80,33-250=20, or a file of `bytes weight` lines [default: 24]
+    #[arg(long, value_name = "BYTES", value_parser = parse::sizes, help_heading = "Workload")]
     key_bytes: Option<Sizes>,
-    /// Length of values, as of keys; k is 1024
-    #[arg(long, value_name = "BYTES", value_parser = parse::sizes, help_heading = "What to ask")]
+    /// Length of values, in the same form; k is 1024 [default: 100]
+    #[arg(long, value_name = "BYTES", value_parser = parse::sizes, help_heading = "Workload")]
     value_bytes: Option<Sizes>,
-    /// What is in values
-    #[arg(long, value_enum, help_heading = "What to ask")]
+    /// Content of values [default: random]
+    #[arg(long, value_enum, help_heading = "Workload")]
     content: Option<ContentArg>,
     #[arg(long, value_name = "SPREAD", value_parser = parse::popularity)]
-    #[arg(help_heading = "What to ask", help = POPULARITY_HELP)]
+    #[arg(help_heading = "Workload", help = POPULARITY_HELP)]
     popularity: Option<Popularity>,
     /// Short for --popularity zipf:EXPONENT
-    #[arg(long, value_name = "EXPONENT", conflicts_with = "popularity", help_heading = "What to ask")]
+    #[arg(long, value_name = "EXPONENT", conflicts_with = "popularity", help_heading = "Workload")]
     zipf: Option<f64>,
-    /// Store every key before the clock starts (as without preset and scenario)
-    #[arg(long, help_heading = "What to ask")]
+    /// Store every key before the measurement (the default without --preset and --scenario)
+    #[arg(long, help_heading = "Workload")]
     fill: bool,
-    /// Do not
-    #[arg(long, conflicts_with = "fill", help_heading = "What to ask")]
+    /// Do not store every key before the measurement
+    #[arg(long, conflicts_with = "fill", help_heading = "Workload")]
     no_fill: bool,
     /// Flush the servers first
-    #[arg(long, help_heading = "What to ask")]
+    #[arg(long, help_heading = "Workload")]
     flush: bool,
-    /// What is drawn at random begins from this number
-    #[arg(long, value_name = "N", help_heading = "What to ask")]
+    /// Seed of the random numbers: the same seed sends the same requests [default: 0]
+    #[arg(long, value_name = "N", help_heading = "Workload")]
     seed: Option<u64>,
 
-    #[arg(short, long, value_name = "LIST", value_delimiter = ',', help_heading = "Whom to ask", help = SERVERS_HELP)]
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = parse::server)]
+    #[arg(help_heading = "Servers", help = SERVERS_HELP)]
     servers: Vec<String>,
-    /// Dialect
-    #[arg(short, long, value_enum, help_heading = "Whom to ask")]
+    /// Protocol [default: text]
+    #[arg(short, long, value_enum, help_heading = "Servers")]
     protocol: Option<ProtocolArg>,
-    /// UDP for everything
-    #[arg(long, conflicts_with_all = ["udp_gets", "tls"], help_heading = "Whom to ask")]
+    /// Use UDP for everything
+    #[arg(long, conflicts_with_all = ["udp_gets", "tls"], help_heading = "Servers")]
     udp: bool,
-    /// UDP for gets, TCP for the rest
-    #[arg(long, help_heading = "Whom to ask")]
+    /// Use UDP for gets, TCP for the rest
+    #[arg(long, help_heading = "Servers")]
     udp_gets: bool,
-    /// TLS; whatever the server shows is accepted, unless there is a --tls-ca
-    #[arg(long, help_heading = "Whom to ask")]
+    /// Use TLS; without --tls-ca any certificate is accepted
+    #[arg(long, help_heading = "Servers")]
     tls: bool,
     /// Trust the certificates of this PEM file only (implies --tls)
-    #[arg(long, value_name = "FILE", help_heading = "Whom to ask")]
+    #[arg(long, value_name = "FILE", help_heading = "Servers")]
     tls_ca: Option<String>,
-    /// Show the certificate of this PEM file (implies --tls)
-    #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = "Whom to ask")]
+    /// Present the certificate of this PEM file (implies --tls)
+    #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = "Servers")]
     tls_cert: Option<String>,
-    /// Its key
-    #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "Whom to ask")]
+    /// The key of --tls-cert
+    #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "Servers")]
     tls_key: Option<String>,
-    /// The name to ask for, instead of the server's address (implies --tls)
-    #[arg(long, value_name = "NAME", help_heading = "Whom to ask")]
+    /// The name that the server's certificate must have, instead of its address (implies --tls)
+    #[arg(long, value_name = "NAME", help_heading = "Servers")]
     tls_name: Option<String>,
     /// Log in as USER:PASSWORD, or with such a line in a file: @FILE
-    #[arg(long, value_name = "USER:PASSWORD", help_heading = "Whom to ask")]
+    #[arg(long, value_name = "USER:PASSWORD", help_heading = "Servers")]
     login: Option<String>,
 
-    /// Load threads (a core each, but for the first core)
-    #[arg(short, long, value_name = "N", help_heading = "How hard")]
+    /// Load threads [default: one for each core but the first]
+    #[arg(short, long, value_name = "N", help_heading = "Load")]
     threads: Option<usize>,
-    /// Connections, over all threads
-    #[arg(short, long, value_name = "N", help_heading = "How hard")]
+    /// Connections, over all threads [default: 50]
+    #[arg(short, long, value_name = "N", help_heading = "Load")]
     connections: Option<usize>,
-    /// Requests in flight on each connection
-    #[arg(short = 'P', long, value_name = "N", help_heading = "How hard")]
+    /// Requests in flight on each connection [default: 1]
+    #[arg(short = 'P', long, value_name = "N", help_heading = "Load")]
     pipeline: Option<usize>,
-    /// Requests a second on a fixed schedule (open loop); k is 1000
-    #[arg(long, value_name = "N", value_parser = parse::rate, help_heading = "How hard")]
+    /// Requests a second on a fixed schedule (open loop); k is 1000 [default: as fast as replies come]
+    #[arg(long, value_name = "N", value_parser = parse::rate, help_heading = "Load")]
     rate: Option<f64>,
     /// The rate at the end: it changes evenly over the run
-    #[arg(long, value_name = "N", value_parser = parse::rate, requires = "rate", help_heading = "How hard")]
+    #[arg(long, value_name = "N", value_parser = parse::rate, requires = "rate", help_heading = "Load")]
     ramp: Option<f64>,
-    /// Even gaps between requests, instead of those of independent clients
-    #[arg(long, requires = "rate", help_heading = "How hard")]
+    /// Make the gaps between requests equal, instead of random as of independent clients
+    #[arg(long, requires = "rate", help_heading = "Load")]
     even: bool,
-    /// At most so many requests a second, each after an answer (closed loop)
-    #[arg(long, value_name = "N", value_parser = parse::rate, conflicts_with = "rate", help_heading = "How hard")]
+    /// At most so many requests a second, each after a reply (closed loop)
+    #[arg(long, value_name = "N", value_parser = parse::rate, conflicts_with = "rate", help_heading = "Load")]
     pace: Option<f64>,
     /// Reopen a connection after so many requests on it
-    #[arg(long, value_name = "N", value_parser = parse::count, help_heading = "How hard")]
+    #[arg(long, value_name = "N", value_parser = parse::count, help_heading = "Load")]
     churn: Option<u64>,
-    /// How long: 30, 30s, 2m (10 s, if nothing else ends the run)
-    #[arg(long, value_name = "TIME", value_parser = parse::secs, help_heading = "How hard")]
+    /// Length of the run: 30, 30s, 2m [default: 10s, if nothing else ends the run]
+    #[arg(long, value_name = "TIME", value_parser = parse::secs, help_heading = "Load")]
     secs: Option<f64>,
-    /// How many requests
-    #[arg(long, value_name = "N", value_parser = parse::count, help_heading = "How hard")]
+    /// Number of requests
+    #[arg(long, value_name = "N", value_parser = parse::count, help_heading = "Load")]
     requests: Option<u64>,
-    /// Ask so long without counting
-    #[arg(long, value_name = "TIME", value_parser = parse::secs, help_heading = "How hard")]
+    /// Send load for this long before the measurement begins [default: 0]
+    #[arg(long, value_name = "TIME", value_parser = parse::secs, help_heading = "Load")]
     warm_up: Option<f64>,
 
-    /// Check the values of this share of the gets (all, without a share)
+    /// Check the values of this share of the gets; of all, without a share [default: 0]
     #[arg(long, value_name = "SHARE", value_parser = parse::share, num_args = 0..=1, default_missing_value = "1",
-        help_heading = "Truth")]
+        help_heading = "Checks")]
     verify: Option<f64>,
-    /// Check for this share of the gets whether a key has lived as long as its TTL
+    /// Check for this share of the gets that keys live as long as their TTL; of all, without a share [default: 0]
     #[arg(long, value_name = "SHARE", value_parser = parse::share, num_args = 0..=1, default_missing_value = "1",
-        help_heading = "Truth")]
+        help_heading = "Checks")]
     verify_expiry: Option<f64>,
-    /// A key that was stored and is missing is a failure
-    #[arg(long, help_heading = "Truth")]
+    /// Count a stored key that is missing as a failure
+    #[arg(long, help_heading = "Checks")]
     misses_fail: bool,
-    /// No answer for so long is a failure
-    #[arg(long, value_name = "TIME", value_parser = parse::secs, help_heading = "Truth")]
+    /// Count a reply that does not come in this time as a failure [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = parse::secs, help_heading = "Checks")]
     timeout: Option<f64>,
 
-    /// Length of a period, the step of tables and charts (1 s)
+    /// Length of a period, the step of tables and charts [default: 1s]
     #[arg(short = 'S', long, value_name = "TIME", value_parser = parse::secs, help_heading = "Output")]
     period: Option<f64>,
 }
@@ -183,6 +187,13 @@ enum ContentArg {
 }
 
 impl LoadArgs {
+    /// The same load for other servers: a list as of --servers. Errors: a bad port.
+    pub(crate) fn for_servers(mut self, list: &str) -> Result<Self, Failure> {
+        let servers = list.split(',').map(str::trim).filter(|server| !server.is_empty()).map(parse::server);
+        self.servers = servers.collect::<Result<_, _>>().map_err(|bad| Failure::Usage(bad.to_string()))?;
+        Ok(self)
+    }
+
     /// The scenario of a file, of a preset, or of nothing, changed by the other options.
     pub(crate) fn scenario(&self) -> Result<Scenario, Failure> {
         let mut scenario = self.beginning()?;
@@ -217,7 +228,11 @@ impl LoadArgs {
     fn change_target(&self, scenario: &mut Scenario) -> Result<(), Failure> {
         let target = &mut scenario.target;
         if !self.servers.is_empty() {
-            target.servers = self.servers.iter().map(|server| parse::server(server)).collect();
+            target.servers.clone_from(&self.servers);
+        } else if self.scenario.is_none()
+            && let Some(servers) = servers_of_environment()?
+        {
+            target.servers = servers;
         }
         let wants_tls =
             self.tls || self.tls_ca.is_some() || self.tls_cert.is_some() || self.tls_name.is_some();
@@ -309,6 +324,16 @@ impl LoadArgs {
     }
 }
 
+/// The servers of MEMCACHED_SERVERS, if it names any. Weights do not matter: a run spreads its keys evenly.
+fn servers_of_environment() -> Result<Option<Vec<String>>, Failure> {
+    let Servers(servers) =
+        Servers::from_env().map_err(|bad| Failure::Usage(format!("MEMCACHED_SERVERS: {bad}")))?;
+    let servers = servers.iter().map(|server| parse::server(&server.address.to_string()));
+    let servers: Vec<String> =
+        servers.collect::<Result<_, _>>().map_err(|bad| Failure::Usage(bad.to_string()))?;
+    Ok((!servers.is_empty()).then_some(servers))
+}
+
 /// 90 % gets of 100,000 keys that are stored beforehand.
 fn plain() -> Scenario {
     let command = |kind, weight| Command { kind, weight, ..Command::default() };
@@ -373,5 +398,40 @@ impl From<ContentArg> for Content {
             ContentArg::Text => Self::Text,
             ContentArg::Number => Self::Number,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `larder bench --help` names the values of a run without options.
+    #[test]
+    fn the_defaults_of_the_help_are_those_of_the_scenario() {
+        let command = LoadArgs::augment_args(clap::Command::new("bench"));
+        let default = |option: &str| {
+            let argument = command.get_arguments().find(|argument| argument.get_id() == option);
+            let help = argument.and_then(|argument| argument.get_help()).expect(option).to_string();
+            let (_, default) = help.rsplit_once("[default: ").expect(option);
+            default.trim_end_matches(']').to_owned()
+        };
+        let scenario = plain();
+        let [group] = &scenario.groups[..] else { panic!("one group") };
+        let of = |sizes: &Sizes| match sizes {
+            Sizes::Fixed(bytes) => bytes.to_string(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(parse::mix(&default("mix")).map(|mix| mix.commands()), Ok(group.commands.clone()));
+        assert_eq!(default("multiget"), group.commands[0].keys.to_string());
+        assert_eq!(default("keys"), group.keys.count.to_string());
+        assert_eq!(default("key_prefix"), group.keys.prefix);
+        assert_eq!(default("key_bytes"), of(&group.keys.bytes));
+        assert_eq!(default("value_bytes"), of(&group.values.bytes));
+        assert_eq!(parse::popularity(&default("popularity")), Ok(group.keys.popularity));
+        assert_eq!(default("connections"), group.connections.to_string());
+        assert_eq!(default("pipeline"), group.pipeline.to_string());
+        assert_eq!(default("seed"), scenario.seed.to_string());
+        assert_eq!(parse::secs(&default("timeout")), Ok(scenario.truth.timeout_secs));
+        assert_eq!(default("servers").rsplit(' ').next(), Some(&scenario.target.servers[0][..]));
     }
 }

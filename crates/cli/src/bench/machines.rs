@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use larder_bench::agent::{Agent, Token, collect as collect_outcomes};
+use larder_client::Address;
+use larder_client::address::BadAddress;
 
 use super::live::{show, stop_on_signals, watcher};
 use super::load::LoadArgs;
@@ -26,7 +28,7 @@ pub(super) struct AgentArgs {
 #[derive(Args)]
 pub(super) struct CollectArgs {
     /// Agents: HOST:PORT, several between commas
-    #[arg(long, value_name = "LIST", value_delimiter = ',', required = true)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', required = true, value_parser = agent_address)]
     agents: Vec<String>,
     /// The file with their secret
     #[arg(long, value_name = "FILE")]
@@ -35,6 +37,10 @@ pub(super) struct CollectArgs {
     load: LoadArgs,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+fn agent_address(text: &str) -> Result<String, BadAddress> {
+    text.parse::<Address>().map(|_| text.to_owned())
 }
 
 pub(super) fn agent(args: AgentArgs) -> Result<(), Failure> {
@@ -49,6 +55,7 @@ pub(super) fn agent(args: AgentArgs) -> Result<(), Failure> {
 
 pub(super) fn collect(args: CollectArgs) -> Result<(), Failure> {
     let failed = |error: larder_bench::Error| Failure::Failed(error.to_string());
+    args.output.check()?;
     let scenario = args.load.scenario()?;
     let token = Token::read(&args.token_file).map_err(failed)?;
     let stop = stop_on_signals()?;

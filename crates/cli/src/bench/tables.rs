@@ -2,8 +2,10 @@
 
 use std::io::{self, Write};
 
-use larder_bench::compare::{Comparison, Metric};
-use larder_bench::report::units;
+use anstyle::{AnsiColor, Style};
+use larder_bench::compare::{Comparison, Metric, Ratio, Verdict};
+use larder_bench::report::columns::Columns;
+use larder_bench::report::{units, words};
 use larder_bench::search::Search;
 use larder_bench::sweep::Sweep;
 
@@ -12,12 +14,13 @@ pub(super) fn comparison(comparison: &Comparison, out: &mut dyn Write) -> io::Re
     let rounds = comparison.standings.first().map_or(0, |standing| standing.rounds.len());
     writeln!(
         out,
-        "{} rounds; intervals hold the true ratio with {:.0} %",
+        "{} rounds; ratios to the first server, with their intervals at {:.0} %",
         rounds,
         comparison.confidence * 100.0
     )?;
     for standing in &comparison.standings {
-        writeln!(out, "\n{} ({})", standing.contestant.name, standing.version)?;
+        let server = words::server(&standing.contestant.name, &standing.software);
+        writeln!(out, "\n{BOLD}{server}{BOLD:#}")?;
         for metric in Metric::ALL {
             let figures: Vec<f64> =
                 standing.rounds.iter().filter_map(|figures| figures.get(&metric).copied()).collect();
@@ -25,65 +28,72 @@ pub(super) fn comparison(comparison: &Comparison, out: &mut dyn Write) -> io::Re
                 continue;
             }
             let mean = figures.iter().sum::<f64>() / figures.len() as f64;
-            write!(out, "  {:<28} {:>14}", metric.heading(), figure(mean))?;
+            write!(out, "  {:<15} {:>10}", metric.heading(), metric.figure(mean))?;
             if let Some(ratio) = standing.ratios.iter().find(|ratio| ratio.metric == metric) {
+                let style = verdict_style(ratio.verdict);
                 let verdict = metric.verdict_word(ratio.verdict);
-                write!(
-                    out,
-                    "   {:.3} of the first's ({:.3} to {:.3}): {verdict}",
-                    ratio.ratio, ratio.low, ratio.high
-                )?;
+                let Ratio { ratio, low, high, .. } = ratio;
+                write!(out, "   {ratio:.3} ({low:.3} to {high:.3})  {style}{verdict}{style:#}")?;
             }
             writeln!(out)?;
         }
         if standing.failures > 0 {
-            writeln!(out, "  {} ANSWERS WERE WRONG", units::count(standing.failures))?;
+            writeln!(out, "  {RED}{} ANSWERS WERE WRONG{RED:#}", units::count(standing.failures))?;
         }
-        for warning in &standing.warnings {
-            writeln!(out, "  warning: {warning}")?;
-        }
+        warn(&standing.warnings, "  ", out)?;
     }
     Ok(())
+}
+
+fn verdict_style(verdict: Verdict) -> Style {
+    match verdict {
+        Verdict::Better => GREEN,
+        Verdict::Worse => RED,
+        Verdict::NoDifferenceShown => Style::new().dimmed(),
+    }
+}
+
+fn warn(warnings: &[String], indent: &str, out: &mut dyn Write) -> io::Result<()> {
+    warnings.iter().try_for_each(|warning| writeln!(out, "{indent}{YELLOW}warning: {warning}{YELLOW:#}"))
 }
 
 /// A line for each value and server.
 pub(super) fn sweep(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
     let metrics = [Metric::OperationsPerSec, Metric::LatencyP50Micros, Metric::LatencyP99Micros];
-    write!(out, "{:>14} {:<20}", sweep.axis.name(), "server")?;
-    for metric in metrics {
-        write!(out, " {:>16}", metric.heading())?;
-    }
-    writeln!(out, "   ratio of operations")?;
+    let mut heading = vec![sweep.axis.name(), "server"];
+    heading.extend(metrics.map(Metric::heading));
+    heading.push("ratio of operations");
+    let mut columns = Columns::headed(&heading);
     for step in &sweep.steps {
         for standing in &step.comparison.standings {
-            write!(out, "{:>14} {:<20}", units::count(step.value), standing.contestant.name)?;
-            for metric in metrics {
+            let mut cells = vec![units::count(step.value), standing.contestant.name.clone()];
+            cells.extend(metrics.map(|metric| {
                 let figures = standing.rounds.iter().filter_map(|figures| figures.get(&metric));
                 let (sum, count) = figures.fold((0.0, 0), |(sum, count), figure| (sum + figure, count + 1));
-                write!(out, " {:>16}", if count == 0 { "-".into() } else { figure(sum / f64::from(count)) })?;
-            }
+                if count == 0 { "-".into() } else { metric.figure(sum / f64::from(count)) }
+            }));
             let ratio = standing.ratios.iter().find(|ratio| ratio.metric == Metric::OperationsPerSec);
-            match ratio {
-                Some(ratio) => {
-                    writeln!(out, "   {:.3} ({:.3} to {:.3})", ratio.ratio, ratio.low, ratio.high)?
-                }
-                None => writeln!(out)?,
-            }
+            cells.push(ratio.map_or_else(String::new, |ratio| {
+                format!("{:.3} ({:.3} to {:.3})", ratio.ratio, ratio.low, ratio.high)
+            }));
+            columns.row(cells);
         }
     }
-    Ok(())
+    columns.print(out)
 }
 
 /// A line for each rate.
 pub(super) fn search(search: &Search, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{:>14} {:>14} {:>12}", "rate", "answered/s", format!("p{}", search.goal.percentile))?;
+    let server = words::server(&search.contestant.name, &search.software);
+    writeln!(out, "{BOLD}{server}{BOLD:#}")?;
+    writeln!(out, "{:>12} {:>12} {:>10}", "rate", "answered", format!("p{}", search.goal.percentile))?;
     for step in &search.steps {
         for probe in &step.probes {
             writeln!(
                 out,
-                "{:>14} {:>14} {:>12}   {}",
-                units::count(step.rate_per_sec as u64),
-                units::count(probe.answered_per_sec as u64),
+                "{:>12} {:>12} {:>10}   {}",
+                format!("{}/s", units::short(step.rate_per_sec)),
+                format!("{}/s", units::short(probe.answered_per_sec)),
                 units::latency(probe.latency_micros * 1000.0),
                 if probe.holds { "holds" } else { "fails" }
             )?;
@@ -93,26 +103,16 @@ pub(super) fn search(search: &Search, out: &mut dyn Write) -> io::Result<()> {
     match search.rate_per_sec {
         Some(rate) => writeln!(
             out,
-            "{}: p{} stays below {limit} up to {} requests/s",
-            search.contestant.name,
+            "{server}: p{} stays below {limit} up to {} requests/s",
             search.goal.percentile,
-            units::count(rate as u64)
+            units::short(rate)
         )?,
-        None => {
-            writeln!(out, "{}: p{} is never below {limit}", search.contestant.name, search.goal.percentile)?
-        }
+        None => writeln!(out, "{server}: p{} is never below {limit}", search.goal.percentile)?,
     }
-    for warning in &search.warnings {
-        writeln!(out, "warning: {warning}")?;
-    }
-    Ok(())
+    warn(&search.warnings, "", out)
 }
 
-/// At least three digits, and not many more.
-fn figure(figure: f64) -> String {
-    match figure.abs() {
-        size if size >= 1000.0 => units::count(figure.round() as u64),
-        size if size >= 10.0 => format!("{figure:.1}"),
-        _ => format!("{figure:.3}"),
-    }
-}
+const BOLD: Style = Style::new().bold();
+const GREEN: Style = AnsiColor::Green.on_default();
+const RED: Style = AnsiColor::Red.on_default().bold();
+const YELLOW: Style = AnsiColor::Yellow.on_default();

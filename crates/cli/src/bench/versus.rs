@@ -9,7 +9,7 @@ use larder_bench::report::html;
 use larder_bench::search::{self, Bounds, Goal};
 use larder_bench::sweep::{self, Range};
 
-use super::live::{cannot_print, stop_on_signals, watcher};
+use super::live::{stop_on_signals, watcher};
 use super::load::LoadArgs;
 use super::output::{OutputArgs, write, write_json};
 use super::tables;
@@ -50,7 +50,7 @@ struct CoreArgs {
 #[derive(Args)]
 pub(super) struct CompareArgs {
     /// Servers: [NAME=]HOST:PORT, [NAME=]'COMMAND LINE', or `floor`; the first is what others are measured by
-    #[arg(required = true, num_args = 1.., value_name = "SERVER")]
+    #[arg(required = true, num_args = 1.., value_name = "SERVER", conflicts_with = "servers")]
     contestants: Vec<String>,
     #[command(flatten)]
     rounds: RoundArgs,
@@ -67,7 +67,7 @@ pub(super) struct SweepArgs {
     #[arg(value_name = "AXIS=VALUES", value_parser = range)]
     range: Range,
     /// Servers, as of `compare`
-    #[arg(required = true, num_args = 1.., value_name = "SERVER")]
+    #[arg(required = true, num_args = 1.., value_name = "SERVER", conflicts_with = "servers")]
     contestants: Vec<String>,
     #[command(flatten)]
     rounds: RoundArgs,
@@ -82,9 +82,9 @@ pub(super) struct SearchArgs {
     /// What must hold: 'p99<1ms'
     #[arg(value_parser = goal)]
     goal: Goal,
-    /// The server, as of `compare`
-    #[arg(value_name = "SERVER", default_value = "127.0.0.1:11211")]
-    contestant: String,
+    /// The server, as of `compare`; without it, --servers
+    #[arg(value_name = "SERVER", conflicts_with = "servers")]
+    contestant: Option<String>,
     /// The first rate that is tried
     #[arg(long, value_name = "N", default_value_t = Bounds::default().start_per_sec)]
     start: f64,
@@ -104,10 +104,8 @@ pub(super) fn compare(args: CompareArgs) -> Result<(), Failure> {
     let plan = plan(&args.contestants, &args.rounds, &args.load)?;
     let stop = stop_on_signals()?;
     let comparison = compare::compare(&plan, watcher(&plan.scenario, &args.output, &stop).as_mut(), &stop)
-        .map_err(failed)?;
-    if !args.output.quiet {
-        tables::comparison(&comparison, &mut std::io::stdout().lock()).map_err(cannot_print)?;
-    }
+        .map_err(|error| Failure::of_bench(&error))?;
+    args.output.print(|out| tables::comparison(&comparison, out))?;
     write_all(&args.output, &comparison, || html::comparison(&comparison))?;
     judge([&comparison])
 }
@@ -118,17 +116,20 @@ pub(super) fn sweep(args: SweepArgs) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
     let sweep =
         sweep::sweep(&plan, &args.range, watcher(&plan.scenario, &args.output, &stop).as_mut(), &stop)
-            .map_err(failed)?;
-    if !args.output.quiet {
-        tables::sweep(&sweep, &mut std::io::stdout().lock()).map_err(cannot_print)?;
-    }
+            .map_err(|error| Failure::of_bench(&error))?;
+    args.output.print(|out| tables::sweep(&sweep, out))?;
     write_all(&args.output, &sweep, || html::sweep(&sweep))?;
     judge(sweep.steps.iter().map(|step| &step.comparison))
 }
 
 pub(super) fn search(args: SearchArgs) -> Result<(), Failure> {
     check_files(&args.output)?;
-    let contestant: Contestant = args.contestant.parse().map_err(Failure::Usage)?;
+    let contestant = match &args.contestant {
+        Some(contestant) => contestant.clone(),
+        // As for a single run: --servers, a file, the environment, or the default.
+        None => args.load.scenario()?.target.servers.join(","),
+    };
+    let contestant: Contestant = contestant.parse().map_err(Failure::Usage)?;
     let (launch, load_cores) = args.cores.places();
     let plan = search::Plan {
         contestant,
@@ -140,10 +141,8 @@ pub(super) fn search(args: SearchArgs) -> Result<(), Failure> {
     };
     let stop = stop_on_signals()?;
     let search = search::search(&plan, watcher(&plan.scenario, &args.output, &stop).as_mut(), &stop)
-        .map_err(failed)?;
-    if !args.output.quiet {
-        tables::search(&search, &mut std::io::stdout().lock()).map_err(cannot_print)?;
-    }
+        .map_err(|error| Failure::of_bench(&error))?;
+    args.output.print(|out| tables::search(&search, out))?;
     write_all(&args.output, &search, || html::search(&search))?;
     match search.rate_per_sec {
         Some(_) => Ok(()),
@@ -193,7 +192,7 @@ fn check_files(output: &OutputArgs) -> Result<(), Failure> {
     let files = [("--csv", &output.csv), ("--hdr", &output.hdr)];
     match files.iter().find(|(_, file)| file.is_some()) {
         Some((option, _)) => Err(Failure::Usage(format!("{option} is for single runs"))),
-        None => Ok(()),
+        None => output.check(),
     }
 }
 
@@ -204,10 +203,6 @@ fn judge<'c>(comparisons: impl IntoIterator<Item = &'c Comparison>) -> Result<()
         0 => Ok(()),
         _ => Err(Failure::Failed(format!("not all was well: {failures} answers were wrong"))),
     }
-}
-
-fn failed(error: larder_bench::Error) -> Failure {
-    Failure::Failed(error.to_string())
 }
 
 fn range(text: &str) -> Result<Range, String> {

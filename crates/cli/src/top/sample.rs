@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use larder_client::{Client, Server};
 
-use super::latency::Latency;
 use crate::Failure;
+use crate::service_times::{self, ServiceTimes};
 use crate::target::Target;
 
 /// Servers that are sampled together.
@@ -25,7 +25,7 @@ struct Member {
 struct Sample {
     at: Instant,
     stats: HashMap<String, String>,
-    latency: Option<Latency>,
+    service: Option<ServiceTimes>,
 }
 
 /// A server between two samples. Per second, unless the field says otherwise.
@@ -37,8 +37,8 @@ pub(super) struct Rates {
     pub trouble: Option<String>,
     pub gets: f64,
     pub sets: f64,
-    /// 0 to 1; `None`: no gets.
-    pub hit_ratio: Option<f64>,
+    pub hits: f64,
+    pub misses: f64,
     pub evictions: f64,
     pub read_bytes: f64,
     pub written_bytes: f64,
@@ -46,11 +46,46 @@ pub(super) struct Rates {
     pub items: u64,
     pub used_bytes: u64,
     pub limit_bytes: u64,
-    /// Median and 99th percentile of service times; `None`: not reported, or no requests.
-    pub p50_micros: Option<f64>,
-    pub p99_micros: Option<f64>,
+    /// Of the requests since the last sample; `None`: not reported.
+    pub service: Option<ServiceTimes>,
     /// Time until `stats` was answered, over an open connection.
     pub answer_millis: f64,
+}
+
+impl Rates {
+    /// 0 to 1; `None`: no gets.
+    pub(super) fn hit_ratio(&self) -> Option<f64> {
+        let gets = self.hits + self.misses;
+        (gets > 0.0).then(|| self.hits / gets)
+    }
+
+    /// A percentile of the service times; `None`: not reported, or no requests.
+    pub(super) fn quantile_micros(&self, share: f64) -> Option<f64> {
+        Some(self.service.as_ref()?.quantile_nanos(share)? / 1000.0)
+    }
+
+    /// All servers that answer, as one; the answer is the slowest.
+    pub(super) fn total(servers: &[Self]) -> Self {
+        let mut total = Self { server: "TOTAL".to_owned(), ..Self::default() };
+        for server in servers.iter().filter(|server| server.trouble.is_none()) {
+            total.gets += server.gets;
+            total.sets += server.sets;
+            total.hits += server.hits;
+            total.misses += server.misses;
+            total.evictions += server.evictions;
+            total.read_bytes += server.read_bytes;
+            total.written_bytes += server.written_bytes;
+            total.connections += server.connections;
+            total.items += server.items;
+            total.used_bytes += server.used_bytes;
+            total.limit_bytes += server.limit_bytes;
+            total.answer_millis = total.answer_millis.max(server.answer_millis);
+            if let Some(service) = &server.service {
+                total.service.get_or_insert_default().add(service);
+            }
+        }
+        total
+    }
 }
 
 impl Fleet {
@@ -86,8 +121,8 @@ impl Member {
         };
         let answer_millis = begin.elapsed().as_secs_f64() * 1000.0;
         let is_larder = stats.contains_key("larder_version");
-        let latency = if is_larder { self.latency() } else { None };
-        let sample = Sample { at: Instant::now(), stats, latency };
+        let service = if is_larder { self.service_times() } else { None };
+        let sample = Sample { at: Instant::now(), stats, service };
         let mut rates = sample.rates(self.before.as_ref());
         rates.server = server;
         rates.answer_millis = answer_millis;
@@ -98,9 +133,9 @@ impl Member {
 
 impl Member {
     /// Statistics that larderd has and memcached does not.
-    fn latency(&mut self) -> Option<Latency> {
+    fn service_times(&mut self) -> Option<ServiceTimes> {
         let (_, stats) = self.client.stats("latency").pop()?;
-        Latency::read(&stats.ok()?)
+        service_times::all(&stats.ok()?)
     }
 }
 
@@ -117,17 +152,16 @@ impl Sample {
             now.checked_sub(then).unwrap_or(now)
         };
         let per_sec = |name: &str| if secs > 0.0 { grown(name) as f64 / secs } else { 0.0 };
-        let service = match (&self.latency, before.and_then(|before| before.latency.as_ref())) {
+        let service = match (&self.service, before.and_then(|before| before.service.as_ref())) {
             (Some(now), Some(then)) => Some(now.since(then)),
             _ => None,
         };
-        let micros = |share| service.as_ref().and_then(|service| service.quantile_micros(share));
-        let (hits, misses) = (grown("get_hits") as f64, grown("get_misses") as f64);
         Rates {
             version: self.stats.get("version").cloned().unwrap_or_default(),
             gets: per_sec("cmd_get"),
             sets: per_sec("cmd_set"),
-            hit_ratio: (hits + misses > 0.0).then(|| hits / (hits + misses)),
+            hits: per_sec("get_hits"),
+            misses: per_sec("get_misses"),
             evictions: per_sec("evictions"),
             read_bytes: per_sec("bytes_read"),
             written_bytes: per_sec("bytes_written"),
@@ -135,8 +169,7 @@ impl Sample {
             items: self.number("curr_items"),
             used_bytes: self.number("bytes"),
             limit_bytes: self.number("limit_maxbytes"),
-            p50_micros: micros(0.5),
-            p99_micros: micros(0.99),
+            service,
             ..Rates::default()
         }
     }
@@ -150,7 +183,7 @@ mod tests {
 
     fn sample(at: Instant, stats: &[(&str, &str)]) -> Sample {
         let stats = stats.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Sample { at, stats: stats.collect(), latency: None }
+        Sample { at, stats: stats.collect(), service: None }
     }
 
     #[test]
@@ -165,9 +198,27 @@ mod tests {
             &[("cmd_get", "300"), ("get_hits", "200"), ("get_misses", "100"), ("evictions", "4")],
         );
         let rates = after.rates(Some(&before));
-        assert_eq!((rates.gets, rates.hit_ratio), (100.0, Some(0.75)));
+        assert_eq!((rates.gets, rates.hit_ratio()), (100.0, Some(0.75)));
         // Reset in between.
         assert_eq!(rates.evictions, 2.0);
         assert_eq!(before.rates(None).gets, 0.0);
+    }
+
+    #[test]
+    fn a_total_is_of_the_servers_that_answer() {
+        let server = |gets, hits, misses, answer_millis| Rates {
+            gets,
+            hits,
+            misses,
+            answer_millis,
+            connections: 3,
+            ..Rates::default()
+        };
+        let mut one = server(10.0, 9.0, 1.0, 0.5);
+        one.service.get_or_insert_default().record(1000);
+        let gone = Rates { trouble: Some("gone".into()), ..server(7.0, 7.0, 7.0, 7.0) };
+        let total = Rates::total(&[one, server(30.0, 1.0, 29.0, 0.2), gone]);
+        assert_eq!((total.gets, total.connections, total.answer_millis), (40.0, 6, 0.5));
+        assert_eq!((total.hit_ratio(), total.quantile_micros(0.5)), (Some(0.25), Some(1.0)));
     }
 }

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::io::{self, Write};
 
 use clap::ValueEnum;
+use larder_bench::report::units;
 use serde_json::{Value, json};
 
 use super::sample::Rates;
@@ -65,8 +66,8 @@ impl Column {
     fn width(self, names: usize) -> usize {
         match self {
             Self::Server => names,
-            Self::Memory => 15,
-            Self::Answer => 10,
+            Self::Memory => 17,
+            Self::Answer | Self::In | Self::Out => 10,
             _ => 8,
         }
     }
@@ -87,18 +88,16 @@ impl Column {
             Self::Gets => short(rates.gets),
             Self::Sets => short(rates.sets),
             Self::Hits => {
-                rates.hit_ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{:.1}", ratio * 100.0))
+                rates.hit_ratio().map_or_else(|| "-".to_owned(), |ratio| format!("{:.1}", ratio * 100.0))
             }
             Self::Evictions => short(rates.evictions),
-            Self::In => short(rates.read_bytes),
-            Self::Out => short(rates.written_bytes),
+            Self::In => units::memory(rates.read_bytes),
+            Self::Out => units::memory(rates.written_bytes),
             Self::Connections => rates.connections.to_string(),
             Self::Items => short(rates.items as f64),
-            Self::Memory => {
-                format!("{} of {}", short(rates.used_bytes as f64), short(rates.limit_bytes as f64))
-            }
-            Self::P50 => micros(rates.p50_micros),
-            Self::P99 => micros(rates.p99_micros),
+            Self::Memory => share_of(rates.used_bytes as f64, rates.limit_bytes as f64),
+            Self::P50 => micros(rates.quantile_micros(0.5)),
+            Self::P99 => micros(rates.quantile_micros(0.99)),
             Self::Answer => format!("{:.2} ms", rates.answer_millis),
         }
     }
@@ -109,15 +108,15 @@ impl Column {
             Self::Server => 0.0,
             Self::Gets => rates.gets,
             Self::Sets => rates.sets,
-            Self::Hits => rates.hit_ratio.unwrap_or(-1.0),
+            Self::Hits => rates.hit_ratio().unwrap_or(-1.0),
             Self::Evictions => rates.evictions,
             Self::In => rates.read_bytes,
             Self::Out => rates.written_bytes,
             Self::Connections => rates.connections as f64,
             Self::Items => rates.items as f64,
             Self::Memory => rates.used_bytes as f64,
-            Self::P50 => rates.p50_micros.unwrap_or(-1.0),
-            Self::P99 => rates.p99_micros.unwrap_or(-1.0),
+            Self::P50 => rates.quantile_micros(0.5).unwrap_or(-1.0),
+            Self::P99 => rates.quantile_micros(0.99).unwrap_or(-1.0),
             Self::Answer => rates.answer_millis,
         };
         key(b).total_cmp(&key(a)).then_with(|| a.server.cmp(&b.server))
@@ -152,6 +151,7 @@ pub(super) fn names(rates: &[Rates]) -> usize {
     names.chain([Column::Server.heading().len()]).max().unwrap_or_default()
 }
 
+/// A line for each server; with several, one for all of them.
 pub(super) fn print(out: &mut dyn Write, rates: &[Rates]) -> io::Result<()> {
     let names = names(rates);
     let mut line = |text: fn(Column, &Rates) -> String, server: &Rates| {
@@ -160,7 +160,11 @@ pub(super) fn print(out: &mut dyn Write, rates: &[Rates]) -> io::Result<()> {
         writeln!(out, "{cells}{}", trouble.unwrap_or_default())
     };
     line(|column, _| column.heading().to_owned(), &Rates::default())?;
-    rates.iter().try_for_each(|server| line(Column::text, server))
+    rates.iter().try_for_each(|server| line(Column::text, server))?;
+    match rates {
+        [] | [_] => Ok(()),
+        several => line(Column::text, &Rates::total(several)),
+    }
 }
 
 pub(super) fn json(rates: &Rates) -> Value {
@@ -170,7 +174,7 @@ pub(super) fn json(rates: &Rates) -> Value {
         "trouble": rates.trouble,
         "gets_per_sec": rates.gets,
         "sets_per_sec": rates.sets,
-        "hit_ratio": rates.hit_ratio,
+        "hit_ratio": rates.hit_ratio(),
         "evictions_per_sec": rates.evictions,
         "read_bytes_per_sec": rates.read_bytes,
         "written_bytes_per_sec": rates.written_bytes,
@@ -178,8 +182,8 @@ pub(super) fn json(rates: &Rates) -> Value {
         "items": rates.items,
         "used_bytes": rates.used_bytes,
         "limit_bytes": rates.limit_bytes,
-        "p50_micros": rates.p50_micros,
-        "p99_micros": rates.p99_micros,
+        "p50_micros": rates.quantile_micros(0.5),
+        "p99_micros": rates.quantile_micros(0.99),
         "answer_millis": rates.answer_millis,
     })
 }
@@ -187,9 +191,7 @@ pub(super) fn json(rates: &Rates) -> Value {
 fn micros(micros: Option<f64>) -> String {
     match micros {
         None => "-".to_owned(),
-        Some(micros) if micros < 9.95 => format!("{micros:.1} us"),
-        Some(micros) if micros < 9999.5 => format!("{micros:.0} us"),
-        Some(micros) => format!("{:.0} ms", micros / 1000.0),
+        Some(micros) => units::latency(micros * 1000.0),
     }
 }
 
@@ -207,6 +209,20 @@ const SPARE_FIRST: [Column; 11] = [
     Column::Memory,
     Column::Hits,
 ];
+
+/// Memory in the unit of its limit: `1.25 of 64.0 MiB`.
+fn share_of(used_bytes: f64, limit_bytes: f64) -> String {
+    let limit = units::memory(limit_bytes);
+    let unit_bytes = match limit.rsplit_once(' ') {
+        Some((_, "GiB")) => 1024.0 * 1024.0 * 1024.0,
+        Some((_, "MiB")) => 1024.0 * 1024.0,
+        Some((_, "KiB")) => 1024.0,
+        _ => 1.0,
+    };
+    let used = used_bytes / unit_bytes;
+    let decimals = if used < 9.995 { 2 } else { usize::from(used < 99.95) };
+    format!("{used:.decimals$} of {limit}")
+}
 
 /// Three digits and a unit.
 fn short(number: f64) -> String {
@@ -241,6 +257,15 @@ mod tests {
     }
 
     #[test]
+    fn memory_has_one_unit() {
+        let mib = f64::from(1 << 20);
+        assert_eq!(share_of(0.0, 64.0 * mib), "0.00 of 64.0 MiB");
+        assert_eq!(share_of(61.26 * mib, 64.0 * mib), "61.3 of 64.0 MiB");
+        assert_eq!(share_of(512.0 * mib, 8192.0 * mib), "0.50 of 8.00 GiB");
+        assert_eq!(share_of(100.0 * mib, 100.0 * mib), "100 of 100 MiB");
+    }
+
+    #[test]
     fn the_busiest_come_first() {
         let server = |name: &str, gets| Rates { server: name.into(), gets, ..Rates::default() };
         let mut rates = vec![server("b", 1.0), server("a", 1.0), server("c", 5.0)];
@@ -261,9 +286,9 @@ mod tests {
         assert_eq!(fitting(all.len(), 15, Column::Server).len(), Column::ALL.len());
         assert_eq!(
             heading(80, Column::Server),
-            "SERVER            GET/s   SET/s   HIT % EVICT/s   CONNS         MEMORY     P99"
+            "SERVER            GET/s   SET/s   HIT % EVICT/s   CONNS           MEMORY     P99"
         );
-        assert_eq!(heading(40, Column::In), "SERVER            GET/s   HIT %    IN/s");
+        assert_eq!(heading(41, Column::In), "SERVER            GET/s   HIT %      IN/s");
         assert_eq!(heading(1, Column::Server), "SERVER            GET/s");
     }
 }

@@ -166,6 +166,36 @@ fn whoever_cannot_be_reached_is_named() {
     assert_eq!(told.code, 64);
 }
 
+/// Wherever a server is named: by option, argument and variable.
+#[test]
+fn a_bad_port_is_refused() {
+    for bad in ["127.0.0.1:99999", "127.0.0.1:abc", "127.0.0.1:0", "127.0.0.1:", "a:1,127.0.0.1:65536:2"] {
+        let wrong = bad.rsplit(',').next().expect("there is one").trim_end_matches(":2");
+        let refused = format!("{wrong}: the port must be a number from 1 to 65535");
+        for args in [
+            &["get", "a", "-s", bad][..],
+            &["ping", "-s", bad],
+            &["dump", bad],
+            &["dump", "127.0.0.1:1", "--to", bad],
+            &["load", bad],
+            &["top", "--once", bad],
+            &["slab", bad],
+            &["capable", bad],
+            &["shell", bad],
+            &["latency", bad],
+            &["hotkeys", bad],
+            &["watch", "-s", bad],
+            &["parse", bad],
+        ] {
+            let told = ended(&command("127.0.0.1:1", args).output().expect("larder runs"));
+            assert_eq!(told.code, 64, "{args:?}: {told:?}");
+            assert!(told.err.contains(&refused), "{args:?}: {told:?}");
+        }
+        let told = ended(&command(bad, &["get", "a"]).output().expect("larder runs"));
+        assert!(told.code == 64 && told.err.contains(&refused), "{told:?}");
+    }
+}
+
 #[test]
 fn logins_work() {
     let folder = Folder::create();

@@ -113,7 +113,8 @@ fn every_server_is_asked() {
     assert_eq!(json.as_array().map(Vec::len), Some(2));
     assert_eq!(json[0]["limit_bytes"], 64 << 20);
     let table = ended(&command(&list, &["top", "--once"]).output().expect("larder runs"));
-    assert_eq!(table.out.lines().count(), 3);
+    assert_eq!(table.out.lines().count(), 4);
+    assert!(table.out.lines().last().is_some_and(|line| line.starts_with("TOTAL ")), "{table:?}");
 }
 
 /// memcached does not tell how long requests take.
@@ -159,6 +160,10 @@ fn errors_are_explained() {
     assert_eq!(error(&["16"]).out, "NOT FOUND\n");
     assert_eq!(error(&["48"]).out, "SERVER FAILED TO ALLOCATE OBJECT\n");
     assert!(error(&["SERVER_ERROR", "object", "too", "large", "for", "cache"]).out.contains("-I"));
+    let line = |line: &str| error(&line.split(' ').collect::<Vec<_>>()).out;
+    assert!(line("ERROR Too many open connections").contains("-c"));
+    assert!(line("CLIENT_ERROR not over UDP").contains("TCP"));
+    assert!(line("SERVER_ERROR too large for UDP").contains("docs/udp.md"));
     assert_eq!(error(&["49"]).code, 1);
     assert!(error(&[]).out.lines().count() > 49);
 }

@@ -2,9 +2,11 @@
 
 mod capable;
 mod doors;
+mod events;
 mod keys;
 mod look;
 mod screen;
+mod shell;
 mod transfer;
 
 use std::io::Write as _;
@@ -59,7 +61,11 @@ fn ok(server: &Server, args: &[&str]) -> String {
 }
 
 fn larder_fed(server: &Server, args: &[&str], stdin: &[u8]) -> Ended {
-    let mut child = command(&server.address().to_string(), args)
+    fed(&server.address().to_string(), args, stdin)
+}
+
+fn fed(servers: &str, args: &[&str], stdin: &[u8]) -> Ended {
+    let mut child = command(servers, args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

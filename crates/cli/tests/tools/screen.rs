@@ -1,6 +1,7 @@
-//! `larder top` on a terminal, where tmux lends one.
+//! Tools on a terminal, where tmux lends one.
 
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -8,11 +9,10 @@ use crate::{command, ok, start_larderd, start_memcached};
 
 #[test]
 fn a_fleet_is_watched_of_which_one_server_goes_and_comes_back() {
-    let Some(terminal) = Tmux::new() else { return };
+    let Some(terminal) = Tmux::new(80, 10) else { return };
     let (larderd, memcached) = (start_larderd(&[]), start_memcached(&[]));
     ok(&larderd, &["set", "a", "b"]);
     let servers = format!("{},{}", larderd.address(), memcached.address());
-    // The terminal has an environment of its own.
     terminal.run(&command("", &["top", "--servers", &servers]));
 
     let (larderd_name, memcached_name) = (larderd.address().to_string(), memcached.address().to_string());
@@ -27,8 +27,9 @@ fn a_fleet_is_watched_of_which_one_server_goes_and_comes_back() {
     // Whole columns, and those that matter most.
     let heading: Vec<&str> = screen.lines().nth(1).unwrap_or_default().split_whitespace().collect();
     assert_eq!(heading, ["SERVER", "GET/s", "SET/s", "HIT", "%", "EVICT/s", "CONNS", "MEMORY", "P99"]);
-    // The memory is three words: so much of so much.
-    assert_eq!(row(&screen, &larderd_name).len(), heading.len() - 1 + 2, "{screen}");
+    // The memory is four words: so much of so much, and its unit.
+    assert_eq!(row(&screen, &larderd_name).len(), heading.len() - 1 + 3, "{screen}");
+    assert!(screen.lines().nth(2).is_some_and(|line| line.starts_with("TOTAL ")), "{screen}");
 
     let port = memcached.address().port().to_string();
     drop(memcached);
@@ -42,16 +43,61 @@ fn a_fleet_is_watched_of_which_one_server_goes_and_comes_back() {
     terminal.until_over();
 }
 
-/// A terminal of 80 columns, gone when dropped.
-struct Tmux {
+#[test]
+fn help_trends_and_hot_keys_are_shown_on_demand() {
+    let Some(terminal) = Tmux::new(160, 40) else { return };
+    let server = start_larderd(&[]);
+    ok(&server, &["set", "warm", "x"]);
+    terminal.run(&command("", &["top", "--servers", &server.address().to_string()]));
+    let screen = terminal.until("a server is shown", |screen| screen.contains("gets and sets a second"));
+    assert!(!screen.contains("TOTAL"), "{screen}");
+    let heading: Vec<&str> = screen.lines().nth(1).unwrap_or_default().split_whitespace().collect();
+    assert_eq!(heading.len(), 14, "{screen}");
+    terminal.keys("?");
+    terminal.until("help is shown", |screen| screen.contains("choose the column to sort by"));
+    terminal.keys("?");
+    terminal.until("help is gone", |screen| !screen.contains("choose the column to sort by"));
+    terminal.keys("k");
+    terminal.until("hot keys are awaited", |screen| screen.contains("waiting for look-ups"));
+    terminal.until("the hot key is shown", |screen| {
+        ok(&server, &["get", "warm"]);
+        screen.lines().any(|line| line.ends_with("%  warm"))
+    });
+    terminal.keys("k");
+    terminal.until("hot keys are hidden", |screen| !screen.contains("HOT KEY"));
+    terminal.keys("q");
+    terminal.until_over();
+}
+
+#[test]
+fn a_value_is_typed_after_a_word_about_it() {
+    let Some(terminal) = Tmux::new(80, 10) else { return };
+    let server = start_larderd(&[]);
+    terminal.run(&command("", &["set", "a", "--servers", &server.address().to_string()]));
+    terminal.until("it says so", |screen| {
+        screen.contains("larder set: reading the value from standard input until Ctrl-D")
+    });
+    terminal.keys("hello");
+    terminal.keys("Enter");
+    terminal.keys("C-d");
+    terminal.until_over();
+    assert_eq!(ok(&server, &["cat", "a"]), "hello\n");
+}
+
+/// A terminal, gone when dropped.
+pub(crate) struct Tmux {
     socket: String,
+    columns: u32,
+    lines: u32,
 }
 
 impl Tmux {
     /// `None`: there is no tmux here.
-    fn new() -> Option<Self> {
+    pub(crate) fn new(columns: u32, lines: u32) -> Option<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
         Command::new("tmux").arg("-V").output().ok()?;
-        Some(Self { socket: format!("larder-{}", std::process::id()) })
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        Some(Self { socket: format!("larder-{}-{n}", std::process::id()), columns, lines })
     }
 
     fn tmux(&self, args: &[&str]) -> Output {
@@ -63,21 +109,28 @@ impl Tmux {
     }
 
     fn run(&self, command: &Command) {
+        self.run_in(&[], command);
+    }
+
+    /// The terminal has an environment of its own: these `NAME=VALUE` are added.
+    pub(crate) fn run_in(&self, environment: &[&str], command: &Command) {
         let words = [command.get_program()].into_iter().chain(command.get_args());
-        let mut args = vec!["new-session", "-d", "-x", "80", "-y", "10"];
+        let (columns, lines) = (self.columns.to_string(), self.lines.to_string());
+        let mut args = vec!["new-session", "-d", "-x", &columns, "-y", &lines];
+        args.extend(environment.iter().flat_map(|variable| ["-e", variable]));
         let words: Vec<&str> = words.map(|word| word.to_str().expect("it is text")).collect();
         args.extend(words);
         let started = self.tmux(&args);
         assert!(started.status.success(), "{started:?}");
     }
 
-    fn keys(&self, keys: &str) {
+    pub(crate) fn keys(&self, keys: &str) {
         self.tmux(&["send-keys", keys]);
     }
 
     /// The screen, once it shows this.
     #[track_caller]
-    fn until(&self, what: &str, is_shown: impl Fn(&str) -> bool) -> String {
+    pub(crate) fn until(&self, what: &str, is_shown: impl Fn(&str) -> bool) -> String {
         let deadline = Instant::now() + TIMEOUT;
         loop {
             let screen = String::from_utf8_lossy(&self.tmux(&["capture-pane", "-p"]).stdout).into_owned();
@@ -90,7 +143,7 @@ impl Tmux {
     }
 
     #[track_caller]
-    fn until_over(&self) {
+    pub(crate) fn until_over(&self) {
         let deadline = Instant::now() + TIMEOUT;
         while self.tmux(&["has-session"]).status.success() {
             assert!(Instant::now() < deadline, "it does not end");

@@ -125,8 +125,10 @@ fn moves(items: usize, memory_mib: &str) {
         let dump = larder(&first, &["dump", "--file", &file, "--timeout", "60"]);
         assert_eq!(dump.code, 0, "{}", dump.err);
         // What the clients store meanwhile may be among them.
-        let told = dump.err.trim().strip_prefix("larder dump: ").and_then(|text| text.strip_suffix(" items"));
-        assert!(told.and_then(|n| n.parse::<usize>().ok()).is_some_and(|n| n >= items), "{}", dump.err);
+        let told = dump.err.strip_prefix("larder dump: ").and_then(|text| text.split_once(" items, "));
+        let (number, rest) = told.expect("a summary");
+        assert!(number.replace(',', "").parse::<usize>().is_ok_and(|n| n >= items), "{}", dump.err);
+        assert!(rest.contains("of values in ") && rest.contains(" items/s, "), "{}", dump.err);
         ok(&second, &["load", "--file", &file, "--timeout", "60"]);
     });
     expect_filled(&second, items, now_secs);
@@ -329,7 +331,9 @@ fn what_is_there_is_kept_if_wanted_and_what_has_expired_is_left_out() {
     ok(&to, &["set", "a", "new"]);
     let dump = b"larder-dump 1\nitem a 0 0 3\nold\nitem b 0 1000000000 1\nx\nitem c 1 0 1\ny\nend 3\n";
     let told = larder_fed(&to, &["load", "--add"], dump);
-    assert_eq!(told.err, "larder load: 1 stored, 1 kept as they were, 1 had expired, 0 refused\n");
+    let (summary, counts) = told.err.split_once('\n').expect("two lines");
+    assert!(summary.starts_with("larder load: 3 items, "), "{told:?}");
+    assert_eq!(counts, "larder load: 1 stored, 1 kept as they were, 1 had expired, 0 refused\n");
     assert_eq!(ok(&to, &["cat", "a", "c"]), "newy");
     assert_eq!(larder_fed(&to, &["load", "-q"], dump).code, 0);
     assert_eq!(ok(&to, &["cat", "a"]), "old");

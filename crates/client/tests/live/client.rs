@@ -8,8 +8,7 @@ use larder_conformance::server::Server;
 use crate::server::start;
 
 fn address(server: &Server) -> Address {
-    let Ok(address) = server.address().to_string().parse::<Address>();
-    address
+    server.address().to_string().parse().expect("an address")
 }
 
 /// Three servers and a client of them.

@@ -16,8 +16,7 @@ fn start_larderd(args: &[&str]) -> Server {
 }
 
 fn address(server: &Server) -> Address {
-    let Ok(address) = server.address().to_string().parse::<Address>();
-    address
+    server.address().to_string().parse().expect("an address")
 }
 
 #[track_caller]
@@ -32,7 +31,7 @@ fn expect_service(mut stream: Stream) {
 #[test]
 fn tcp_and_unix_sockets_lead_to_memcached() {
     let server = Server::start(&any().expect("it builds"), &[] as &[&str]).expect("it starts");
-    let Ok(by_name) = format!("localhost:{}", server.address().port()).parse::<Address>();
+    let by_name = format!("localhost:{}", server.address().port()).parse::<Address>().expect("an address");
     for address in [address(&server), by_name] {
         expect_service(Stream::connect(&address, None, TIMEOUT).expect("it listens"));
     }
@@ -46,7 +45,7 @@ fn tcp_and_unix_sockets_lead_to_memcached() {
         .arg(&path)
         .spawn()
         .expect("it starts");
-    let Ok(address) = path.display().to_string().parse::<Address>();
+    let address = path.display().to_string().parse::<Address>().expect("an address");
     let stream = (0..6000).find_map(|_| {
         std::thread::sleep(Duration::from_millis(10));
         Stream::connect(&address, None, TIMEOUT).ok()
@@ -60,7 +59,7 @@ fn tcp_and_unix_sockets_lead_to_memcached() {
 fn connecting_fails_where_nobody_listens() {
     let port = free_port();
     for text in [&format!("127.0.0.1:{port}"), "/nonexistent/socket"] {
-        let Ok(address) = text.parse::<Address>();
+        let address = text.parse::<Address>().expect("an address");
         assert!(Stream::connect(&address, None, TIMEOUT).is_err(), "{text}");
     }
 }
@@ -108,7 +107,7 @@ fn tls_trusts_whom_it_is_told_to() {
 
     let ca_option = format!("ssl_ca_cert={}", ca_file.display());
     let server = start_larderd(&["-Z", "-o", &chain, "-o", "ssl_verify_mode=2", "-o", &ca_option]);
-    let Ok(address) = server.address().to_string().parse::<Address>();
+    let address = server.address().to_string().parse::<Address>().expect("an address");
     let tls = named().with_certificate(&client_file, &client_file).expect("certificate and key");
     expect_service(Stream::connect(&address, Some(&tls), TIMEOUT).expect("both are trusted"));
 

@@ -8,13 +8,16 @@ use super::time::utc;
 use crate::compare::{Comparison, Figures, Metric, Ratio, Standing, Verdict};
 use crate::outcome::CommandTally;
 use crate::report::columns::Columns;
-use crate::report::units::{count, latency, memory, percent, short};
+use crate::report::units::{count, percent, short};
 use crate::report::words;
 use crate::statistics::median;
 
 pub(super) fn title(comparison: &Comparison) -> String {
-    let names: Vec<_> =
-        comparison.standings.iter().map(|standing| standing.contestant.name.as_str()).collect();
+    let names: Vec<_> = comparison
+        .standings
+        .iter()
+        .map(|standing| words::server(&standing.contestant.name, &standing.software))
+        .collect();
     let name = &comparison.scenario.name;
     let under = if name.is_empty() { String::new() } else { format!(": {name}") };
     format!("{}{under}", names.join(" and "))
@@ -40,19 +43,6 @@ pub(super) fn section(comparison: &Comparison) -> String {
     html += "<h2>Round by round</h2>\n";
     html += &parts::charts(&charts(comparison));
     html + "<h2>What was asked</h2>\n" + &parts::scenario(scenario)
-}
-
-/// A metric's value as people read it.
-pub(super) fn figure(metric: Metric, value: f64) -> String {
-    match metric {
-        Metric::OperationsPerSec => short(value),
-        Metric::LatencyP50Micros | Metric::LatencyP99Micros | Metric::LatencyP999Micros => {
-            latency(value * 1000.0)
-        }
-        Metric::ServerCpuSecsPerMillion => format!("{value:.2} s"),
-        Metric::ServerResidentBytes => memory(value),
-        Metric::HitRatio => percent(value),
-    }
 }
 
 /// Median of what the rounds measured.
@@ -131,13 +121,13 @@ fn metrics(comparison: &Comparison) -> impl Iterator<Item = Metric> {
 }
 
 fn figures(comparison: &Comparison) -> Columns {
-    let mut heading = vec!["", "version"];
+    let mut heading = vec!["", "program"];
     heading.extend(metrics(comparison).map(noun));
     let mut columns = Columns::headed(&heading);
     for standing in &comparison.standings {
-        let mut cells = vec![standing.contestant.name.clone(), standing.version.clone()];
+        let mut cells = vec![standing.contestant.name.clone(), standing.software.clone()];
         let cell = |metric| {
-            middle(&standing.rounds, metric).map_or_else(|| "-".into(), |value| figure(metric, value))
+            middle(&standing.rounds, metric).map_or_else(|| "-".into(), |value| metric.figure(value))
         };
         cells.extend(metrics(comparison).map(cell));
         columns.row(cells);

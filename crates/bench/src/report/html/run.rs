@@ -16,7 +16,7 @@ use crate::report::{table, words};
 const POINTS_MAX: usize = 300;
 
 pub(super) fn title(outcome: &Outcome) -> String {
-    if outcome.scenario.name.is_empty() { "larder bench".into() } else { outcome.scenario.name.clone() }
+    words::title(outcome)
 }
 
 pub(super) fn section(outcome: &Outcome) -> String {

@@ -7,17 +7,18 @@ use super::scale::{Axis, Kind};
 use super::time::utc;
 use crate::report::columns::Columns;
 use crate::report::units::{count, latency, percent, short};
+use crate::report::words;
 use crate::search::{Goal, Probe, Search};
 use crate::statistics::median;
 
 pub(super) fn title(search: &Search) -> String {
     let name = &search.scenario.name;
     let under = if name.is_empty() { String::new() } else { format!(": {name}") };
-    format!("How much {} bears{under}", search.contestant.name)
+    format!("How much {} bears{under}", words::server(&search.contestant.name, &search.software))
 }
 
 pub(super) fn section(search: &Search) -> String {
-    let goal = words(search.goal);
+    let goal = goal_words(search.goal);
     let headline = match (search.rate_per_sec, search.failed_rate_per_sec) {
         (Some(held), Some(failed)) => {
             format!(
@@ -47,7 +48,7 @@ pub(super) fn section(search: &Search) -> String {
     html + "<h2>What was asked</h2>\n" + &parts::scenario(&search.scenario)
 }
 
-fn words(goal: Goal) -> String {
+fn goal_words(goal: Goal) -> String {
     format!("A p{} below {}", goal.percentile, latency(goal.latency_micros * 1000.0))
 }
 

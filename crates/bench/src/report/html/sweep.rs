@@ -1,7 +1,7 @@
 //! The same load with one thing changed step by step.
 
 use super::chart::{Chart, Series};
-use super::comparison::{figure, middle, noun};
+use super::comparison::{middle, noun};
 use super::escape::escape;
 use super::parts;
 use super::scale::{Axis, Kind};
@@ -15,7 +15,11 @@ use crate::sweep::{self, Sweep};
 pub(super) fn title(sweep: &Sweep) -> String {
     let name = first(sweep).map_or("", |comparison| comparison.scenario.name.as_str());
     let what = format!("by {}", axis(sweep.axis));
-    if name.is_empty() { format!("larder bench {what}") } else { format!("{name} {what}") }
+    let name = if name.is_empty() { "larder bench" } else { name };
+    let servers = first(sweep).into_iter().flat_map(|comparison| &comparison.standings);
+    let servers: Vec<_> =
+        servers.map(|standing| words::server(&standing.contestant.name, &standing.software)).collect();
+    format!("{name} {what}: {}", servers.join(" and "))
 }
 
 pub(super) fn section(sweep: &Sweep) -> String {
@@ -128,7 +132,7 @@ fn table(sweep: &Sweep) -> Columns {
     for (value, standing) in standings(sweep) {
         let mut cells = vec![value.to_string(), standing.contestant.name.clone()];
         let cell = |&metric: &Metric| {
-            middle(&standing.rounds, metric).map_or_else(|| "-".into(), |value| figure(metric, value))
+            middle(&standing.rounds, metric).map_or_else(|| "-".into(), |value| metric.figure(value))
         };
         cells.extend(metrics.iter().map(cell));
         cells.push(verdict(standing));

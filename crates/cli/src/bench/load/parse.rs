@@ -1,6 +1,8 @@
 //! Values of options.
 
 use larder_bench::scenario::{Command, Kind, Popularity, SizeRange, Sizes, Ttl};
+use larder_client::Address;
+use larder_client::address::BadAddress;
 use serde::Deserialize as _;
 use serde::de::value::{Error as NameError, StrDeserializer};
 
@@ -118,10 +120,11 @@ pub(super) fn share(text: &str) -> Result<f64, String> {
 }
 
 /// `HOST` gets memcached's port.
-pub(super) fn server(text: &str) -> String {
-    let is_path = text.starts_with('/');
-    let has_port = text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    if is_path || has_port { text.into() } else { format!("{text}:11211") }
+pub(super) fn server(text: &str) -> Result<String, BadAddress> {
+    text.parse().map(|address| match address {
+        Address::Unix(_) => text.to_owned(),
+        Address::Inet { .. } => address.to_string(),
+    })
 }
 
 fn bytes(text: &str) -> Result<u64, String> {
@@ -184,8 +187,9 @@ mod tests {
             (rate("50k"), count("1_000_000"), count("2m")),
             (Ok(50_000.0), Ok(1_000_000), Ok(2_000_000))
         );
-        assert_eq!(server("cache-1"), "cache-1:11211");
-        assert_eq!(server("/run/mc.sock"), "/run/mc.sock");
+        assert_eq!(server("cache-1").as_deref(), Ok("cache-1:11211"));
+        assert_eq!(server("/run/mc.sock").as_deref(), Ok("/run/mc.sock"));
+        assert!(server("cache-1:99999").is_err());
     }
 
     #[test]
