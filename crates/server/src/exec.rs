@@ -199,6 +199,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             {
                 Done::Close(CloseReason::Error)
             }
+            _ if form.ends_with(reply) => Done::Close(CloseReason::Normal),
             _ => Done::Answered,
         }
     }
@@ -229,10 +230,6 @@ impl<'t> Executor<'_, '_, '_, 't> {
 
     fn expiry(&self, exptime: i64) -> Expiry {
         self.cx.shared.clock.expiry(exptime, self.guard.now())
-    }
-
-    fn hash(&self, key: &[u8], hash: Option<Hash>) -> Hash {
-        hash.unwrap_or_else(|| self.guard.prepare(key))
     }
 
     #[inline]
