@@ -42,17 +42,22 @@ fn find_head(input: &[u8], scanned: usize) -> Option<Result<Range<usize>, (Refus
     // One empty line before a request is skipped (RFC 9112, section 2.2).
     let start = if input.starts_with(b"\r\n") { 2 } else { 0 };
     let window = &input[..input.len().min(HEAD_BYTES_MAX)];
-    let mut from = scanned.max(start);
-    while let Some(at) = window.get(from..).and_then(|rest| memchr::memchr(b'\n', rest)) {
+    let mut from = scanned.max(start).min(window.len());
+    let mut is_first = memchr::memchr(b'\n', &window[start..from]).is_none();
+    while let Some(at) = memchr::memchr(b'\n', &window[from..]) {
         let line_feed = from + at;
         let line = &window[start..line_feed];
         if !line.ends_with(b"\r") {
             return Some(Err((Refusal::BareLineFeed, line_feed + 1)));
         }
-        if line == b"\r" || line.ends_with(b"\n\r") {
+        // At once, so that a client of another protocol is not kept waiting for more.
+        if is_first && let Err(refusal) = RequestLine::parse(&line[..line.len() - 1]) {
+            return Some(Err((refusal, line_feed + 1)));
+        }
+        if line.ends_with(b"\n\r") {
             return Some(Ok(start..line_feed - 1));
         }
-        from = line_feed + 1;
+        (from, is_first) = (line_feed + 1, false);
     }
     (window.len() == HEAD_BYTES_MAX).then_some(Err((Refusal::HeadTooLong, HEAD_BYTES_MAX)))
 }
@@ -310,3 +315,100 @@ pub(super) fn is_host(host: &[u8]) -> bool {
 const PREFIX: &[u8] = b"/v1/items/";
 /// A method, the prefix and a key.
 const FIRST_KEY_BYTES: usize = 280;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_whole(input: &[u8]) -> Option<usize> {
+        match parse(input, 0) {
+            Parsed::Request { head_bytes, .. } => Some(head_bytes),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_head_ends_with_its_empty_line_however_it_arrives() {
+        for head in ["GET / HTTP/1.1\r\nHost: a\r\n\r\n", "\r\nGET / HTTP/1.1\r\n\r\n", "\r\n\r\n"] {
+            let input = format!("{head}GET");
+            assert_eq!(is_whole(input.as_bytes()), Some(head.len()), "{head:?}");
+            for cut in 0..head.len() {
+                assert_eq!(parse(&input.as_bytes()[..cut], 0), Parsed::NeedInput, "{head:?} {cut}");
+                assert_eq!(parse(input.as_bytes(), cut), parse(input.as_bytes(), 0), "{head:?} {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_head_is_refused_where_that_is_seen() {
+        assert_eq!(is_whole(b"\x16\x03\x01"), Some(1));
+        assert_eq!(is_whole(b"\rG"), Some(1));
+        assert_eq!(is_whole(b"GET / HTTP/1.1\nHost: a\r\n\r\n"), Some(15));
+        let long = [b'x'; HEAD_BYTES_MAX + 1];
+        assert_eq!(is_whole(&long[..HEAD_BYTES_MAX - 1]), None);
+        assert_eq!(is_whole(&long[..HEAD_BYTES_MAX]), Some(HEAD_BYTES_MAX));
+        assert_eq!(is_whole(&long), Some(HEAD_BYTES_MAX));
+        // The longest one.
+        let mut head = b"GET / HTTP/1.1\r\nX: ".to_vec();
+        head.resize(HEAD_BYTES_MAX - 4, b'x');
+        head.extend_from_slice(b"\r\n\r\n");
+        assert_eq!(is_whole(&head), Some(HEAD_BYTES_MAX));
+        head.insert(20, b'x');
+        let Parsed::Request { request, .. } = parse(&head, 0) else { panic!("it is refused") };
+        assert!(request.form.ends_with::<()>(&crate::Reply::End));
+    }
+
+    #[test]
+    fn the_key_that_is_fetched_ahead_is_the_one_of_the_request() {
+        let of = |input: &'static str| first_key(input.as_bytes()).map(|key| &input[key]);
+        assert_eq!(of("GET /v1/items/abc HTTP/1.1\r\n"), Some("abc"));
+        assert_eq!(of("DELETE /v1/items/a HTTP/1.1\r\n"), Some("a"));
+        for none in [
+            "",
+            "GET",
+            "GET /v1/items/",
+            "GET /v1/items/a",
+            "GET /v1/items/ HTTP",
+            "GET /v1/items/%61 ",
+            "GET /v1/items?key=a ",
+            "POST /v1/items/a?op=incr ",
+            "GET http://h/v1/items/a ",
+        ] {
+            assert_eq!(of(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn requests_mean_the_commands_of_other_dialects() {
+        let command = |first: &str, headers: &str| {
+            let head = format!("{first} HTTP/1.1\r\nHost: a\r\n{headers}\r\n");
+            match parse(head.as_bytes(), 0) {
+                Parsed::Request { request, .. } => format!("{:?}", request.command),
+                other => panic!("{other:?}"),
+            }
+        };
+        let key = Key::new(b"k").expect("a key");
+        let is = |command: Command<'_>| format!("{command:?}");
+        assert_eq!(command("GET /v1/items/k", ""), is(Command::Fetch(Fetch::get(key))));
+        assert_eq!(command("HEAD /v1/items/k", ""), is(Command::Fetch(Fetch::get(key))));
+        let set = Store::set(key, 7, 100, 5);
+        let headers = "Content-Length: 5\r\nLarder-Flags: 7\r\nLarder-TTL: 100\r\n";
+        let put = |condition: &str| command("PUT /v1/items/k", &format!("{headers}{condition}"));
+        assert_eq!(put(""), is(Command::Store(set)));
+        let kept = Store { removes_on_refusal: false, ..set };
+        assert_eq!(put("If-None-Match: *\r\n"), is(Command::Store(Store { mode: Mode::Add, ..kept })));
+        assert_eq!(put("If-Match: *\r\n"), is(Command::Store(Store { mode: Mode::Replace, ..kept })));
+        assert_eq!(put("If-Match: \"9\"\r\n"), is(Command::Store(Store { compare: Some(9), ..kept })));
+        let delete = Delete { key, compare: Some(9) };
+        assert_eq!(command("DELETE /v1/items/k", "If-Match: \"9\"\r\n"), is(Command::Delete(delete)));
+        let post = |query: &str, headers: &str| command(&format!("POST /v1/items/k?{query}"), headers);
+        let append = Store { mode: Mode::Append, ..Store::set(key, 0, 0, 0) };
+        assert_eq!(post("op=append", ""), is(Command::Store(Store { removes_on_refusal: false, ..append })));
+        let arith =
+            Arith { key, delta: 2, decrement: true, compare: None, initial: None, exptime: None, cas: None };
+        assert_eq!(post("op=decr&delta=2", ""), is(Command::Arith(arith)));
+        let created = Arith { initial: Some((5, 30)), exptime: Some(30), ..arith };
+        assert_eq!(post("op=decr&delta=2&initial=5", "Larder-TTL: 30\r\n"), is(Command::Arith(created)));
+        assert_eq!(post("op=touch", "Larder-TTL: 0\r\n"), is(Command::Touch(Touch { key, exptime: 0 })));
+    }
+}

@@ -456,7 +456,7 @@ fn refusals_skip_the_content_of_their_request() {
         let (input, mut replies) = (request + &get("a"), refusal(status) + &refusal("404 Not Found"));
         if status.starts_with("405") {
             let allow = if input.starts_with("PUT") { "GET, HEAD" } else { "GET, HEAD, PUT, DELETE, POST" };
-            replies = replies.replacen("Content-Type", &format!("Allow: {allow}\r\nContent-Type"), 1);
+            replies = replies.replacen("\r\nContent-Type", &format!("\r\nAllow: {allow}\r\nContent-Type"), 1);
         }
         converse(&input, &replies);
     }
@@ -524,7 +524,7 @@ fn uncertain_requests_end_the_connection() {
     }
     // The answer says which methods there are, even to this one.
     let allow = closing("405 Method Not Allowed")
-        .replace("Content-Type", "Allow: GET, HEAD, PUT, DELETE, POST\r\nContent-Type");
+        .replace("\r\nContent-Type", "\r\nAllow: GET, HEAD, PUT, DELETE, POST\r\nContent-Type");
     let input = format!("CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n{}", get("a"));
     converse_with(&small(), &input, &allow, true);
 }
