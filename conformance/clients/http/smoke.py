@@ -40,7 +40,8 @@ def start_nginx(larderd, folder):
     temporary = "".join(
         f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
-    main = f"daemon off; pid {folder}/pid; error_log stderr; events {{}} http {{ access_log off; {temporary} {config} }}"
+    http = f"access_log off; {temporary} {config}"
+    main = f"daemon off; pid {folder}/pid; error_log stderr; events {{}} http {{ {http} }}"
     pathlib.Path(folder, "nginx.conf").write_text(main)
     nginx = subprocess.Popen(["/usr/sbin/nginx", "-p", folder, "-c", f"{folder}/nginx.conf"], stderr=subprocess.DEVNULL)
     for _ in range(600):
@@ -95,7 +96,8 @@ def exercise(address):
         same(f"get of {key!r}", s.get(url(key)).content, key.encode())
     same("a key that is too long", s.put(url("k" * 251), data=b"x").status_code, 400)
     r = s.get(base + "?" + "&".join("key=" + quote(key, safe="") for key in ("a", "missing", "a b")))
-    same("many keys", re.sub(rb" \d+\r\n", b"\r\n", r.content), b"VALUE a 7 3\r\n<3>\r\nVALUE a%20b 0 3\r\na b\r\nEND\r\n")
+    records = re.sub(rb" \d+\r\n", b"\r\n", r.content)
+    same("many keys", records, b"VALUE a 0 3\r\n<3>\r\nVALUE a%20b 0 3\r\na b\r\nEND\r\n")
 
     large = bytes(range(256)) * 2000
     same("a large value", s.put(url("large"), data=large).status_code, 201)

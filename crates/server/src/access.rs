@@ -1,5 +1,5 @@
-//! Who may ask by HTTP: the options, the token and the host that the listeners for operators (`web`) and those for items
-//! (`conn`) have in common.
+//! Who may ask by HTTP: the options, the token and the host that the listeners for operators (`web`) and those for
+//! items (`conn`) have in common.
 
 mod host;
 mod settings;

@@ -173,8 +173,7 @@ mod tests {
         for path in ["/v1/items/", "/v1/items/%", "/v1/items/%2", "/v1/items/%2g", "/v1/items/%-1"] {
             assert_eq!(Target::parse(path.as_bytes()), Err(Refusal::BadKey), "{path}");
         }
-        for path in ["/", "", "/v1", "/v1/item/a", "/v2/items/a", "/V1/items/a", "/v1//items/a", "/v1/itemsa"]
-        {
+        for path in ["/", "", "/v1", "/v1/item/a", "/V1/items/a", "/v1//items/a", "/v1/itemsa"] {
             assert_eq!(Target::parse(path.as_bytes()), Err(Refusal::NoSuchPath), "{path}");
         }
         assert_eq!(Target::parse(b"/v1/items/a/b"), Err(Refusal::SlashInKey));

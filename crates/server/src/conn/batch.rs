@@ -286,7 +286,6 @@ impl<'i> Batch<FramedRequest<'i>> {
         &mut self,
         executor: &Executor<'_, '_, '_, '_>,
         dialect: Dialect,
-        hosts: Hosts,
         input: &'i [u8],
         requests_max: usize,
         mut scanned_bytes: usize,
@@ -296,7 +295,7 @@ impl<'i> Batch<FramedRequest<'i>> {
         while self.requests.len() < requests_max && start < input.len() {
             let mut frame = Frame::of(dialect, &input[start..], std::mem::take(&mut scanned_bytes));
             if dialect == Dialect::Http {
-                frame = frame.admitted(executor.cx.shared, hosts);
+                frame = frame.admitted(executor.cx.shared, executor.hosts);
             }
             let Frame::Whole { request, value, bytes } = frame else {
                 return Tail::Partial { at: start, frame };

@@ -155,6 +155,7 @@ impl Session {
             cx,
             guard,
             out,
+            hosts: self.hosts,
             key_buffer: [0; KEY_BYTES_MAX],
             deadline_passed,
             dump: None,
@@ -307,7 +308,7 @@ impl Session {
         }
         let scanned_bytes = std::mem::take(&mut self.scanned_bytes);
         let mut batch = Batch::empty();
-        let tail = batch.frame(executor, dialect, self.hosts, input, batch_max, scanned_bytes, prefetched);
+        let tail = batch.frame(executor, dialect, input, batch_max, scanned_bytes, prefetched);
         let next = batch.serve(executor, input, self.is_datagram, progress);
         if let Some(dump) = executor.dump.take() {
             self.state = State::Dump(dump);

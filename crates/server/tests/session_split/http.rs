@@ -409,7 +409,7 @@ fn too_much_is_refused() {
         hit("x", 0, 0),
         too_large.clone(),
         refusal("404 Not Found"),
-        too_large.clone(),
+        too_large,
     ];
     converse_with(&settings, &input.concat(), &replies.concat(), false);
     // Whether the content follows is not known.
