@@ -42,6 +42,8 @@ def start_nginx(larderd, folder):
     )
     http = f"access_log off; {temporary} {config}"
     main = f"daemon off; pid {folder}/pid; error_log stderr; events {{}} http {{ {http} }}"
+    # Started by root, it serves as another user.
+    pathlib.Path(folder).chmod(0o755)
     pathlib.Path(folder, "nginx.conf").write_text(main)
     nginx = subprocess.Popen(["/usr/sbin/nginx", "-p", folder, "-c", f"{folder}/nginx.conf"], stderr=subprocess.DEVNULL)
     for _ in range(600):
