@@ -103,6 +103,8 @@ pub enum CloseReason {
     Normal,
     /// The client broke the protocol, or missed an error (`--noreply-close-on-error`).
     Error,
+    /// The client broke the rules of HTTP, and may still be sending: it gets time to read why.
+    Refused,
     /// The server is shutting down.
     Shutdown,
     /// The client was idle for too long.
@@ -114,7 +116,7 @@ impl CloseReason {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Normal => "normal",
-            Self::Error => "error",
+            Self::Error | Self::Refused => "error",
             Self::Shutdown => "shutdown",
             Self::Idle => "idle_timeout",
         }
@@ -194,6 +196,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
     pub fn answer(&mut self, form: &Form<'_>, reply: &Reply<'_, Item<'t>>) -> Done {
         form.encode(reply, self.out);
         match reply {
+            Reply::Error(_) if form.ends_with(reply) => Done::Close(CloseReason::Refused),
             Reply::Error(error) if error.is_fatal() => Done::Close(CloseReason::Error),
             Reply::Error(error)
                 if error.is_server_side()

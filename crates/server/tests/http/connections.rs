@@ -141,6 +141,23 @@ fn whoever_expects_to_be_told_is_told_before_the_content() {
     assert!(client.receive().is_none());
 }
 
+/// A program that sends everything before it reads must not meet a closed connection.
+#[test]
+fn a_client_that_sends_on_reads_why_it_is_refused() {
+    let server = Larderd::start(&[]);
+    let mut client = server.connect();
+    client.send("PUT /v1/items/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
+    // It has been refused by now.
+    client.0.get_mut().peek(&mut [0]).expect("an answer");
+    for _ in 0..20 {
+        client.send(&format!("1000\r\n{}\r\n", "v".repeat(4096)));
+        // So that a reset would have arrived before the next write.
+        assert_eq!(server.ask("GET /v1/items/a", "", "").status, 404);
+    }
+    assert_eq!(client.receive().expect("an answer").status, 411);
+    assert!(client.receive().is_none());
+}
+
 #[test]
 fn a_graceful_end_finishes_requests() {
     let server = Larderd::start(&["-A"]);
