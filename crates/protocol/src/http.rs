@@ -3,7 +3,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `request` | a head: where it ends, where the next one begins, and its [`Command`](crate::Command) |
+//! | `request` | a head: where it ends, where the next one begins, and its [`Command`] |
 //! | `headers` | the lines of a head |
 //! | `target` | the path and the query |
 //! | `tags` | entity tags, and the conditions made of them |
