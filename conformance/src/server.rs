@@ -21,6 +21,7 @@ pub struct Server {
     addresses: Vec<SocketAddr>,
     udp_address: Option<SocketAddr>,
     admin_address: Option<SocketAddr>,
+    http_address: Option<SocketAddr>,
 }
 
 impl Server {
@@ -49,7 +50,8 @@ impl Server {
             if !addresses.is_empty() {
                 let udp_address = port_file.addresses("UDP").first().copied();
                 let admin_address = port_file.addresses("ADMIN").first().copied();
-                return Ok(Self { child, addresses, udp_address, admin_address });
+                let http_address = port_file.addresses("HTTP").first().copied();
+                return Ok(Self { child, addresses, udp_address, admin_address, http_address });
             }
             if let Some(status) = child.try_wait()? {
                 return Err(format!("{} did not start: {status}", program.display()).into());
@@ -81,6 +83,11 @@ impl Server {
     /// Where larderd listens for operators, if it was started with `--admin-listen`.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin_address
+    }
+
+    /// Where larderd serves items by HTTP, if it was started with `--http-listen`.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http_address
     }
 
     /// A new connection, with Nagle's algorithm off so that each write travels alone.

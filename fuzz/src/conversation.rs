@@ -17,16 +17,31 @@ use larder_server::startup::settings::Settings;
 /// A conversation. The first byte selects its kind, the next four where the input is split.
 pub fn session(input: &[u8]) {
     let Some(([kind, cuts @ ..], input)) = input.split_first_chunk::<5>() else { return };
-    let whole = converse(*kind, &[input]);
-    let mut ends: Vec<usize> = cuts.iter().map(|cut| (input.len() * usize::from(*cut)) >> 8).collect();
-    ends.extend([0, input.len()]);
-    ends.sort_unstable();
-    let pieces: Vec<&[u8]> = ends.windows(2).map(|ends| &input[ends[0]..ends[1]]).collect();
-    let cut = converse(*kind, &pieces);
+    let dialect = [None, None, Some(Dialect::Text), Some(Dialect::Binary)][usize::from(kind >> 6)];
+    let whole = converse(*kind, dialect, &[input]);
+    let cut = converse(*kind, dialect, &split(input, cuts));
     if !tells_statistics(input) && !has_long_line(input) {
         assert_eq!(whole.replies.escape_ascii().to_string(), cut.replies.escape_ascii().to_string());
         assert_eq!(whole.is_closed, cut.is_closed);
     }
+}
+
+/// A conversation by HTTP, split at four points. Whether a client is told to go on depends on them.
+pub(crate) fn http(input: &[u8]) {
+    let told = |client: Client| client.replies.escape_ascii().to_string().replace(CONTINUE, "");
+    for kind in [0, 0b01_1011] {
+        let whole = converse(kind, Some(Dialect::Http), &[input]);
+        let cut = converse(kind, Some(Dialect::Http), &split(input, &[30, 90, 100, 200]));
+        assert_eq!(whole.is_closed, cut.is_closed);
+        assert_eq!(told(whole), told(cut));
+    }
+}
+
+fn split<'i>(input: &'i [u8], cuts: &[u8]) -> Vec<&'i [u8]> {
+    let mut ends: Vec<usize> = cuts.iter().map(|cut| (input.len() * usize::from(*cut)) >> 8).collect();
+    ends.extend([0, input.len()]);
+    ends.sort_unstable();
+    ends.windows(2).map(|ends| &input[ends[0]..ends[1]]).collect()
 }
 
 /// A client, and the replies to it.
@@ -46,9 +61,8 @@ struct Server {
     uses_windows: bool,
 }
 
-fn converse(kind: u8, pieces: &[&[u8]]) -> Client {
+fn converse(kind: u8, dialect: Option<Dialect>, pieces: &[&[u8]]) -> Client {
     let mut server = Server::new(kind);
-    let dialect = [None, None, Some(Dialect::Text), Some(Dialect::Binary)][usize::from(kind >> 6)];
     let session = Session::new(dialect);
     let mut client = Client { session, unconsumed: Vec::new(), replies: Vec::new(), is_closed: false };
     for piece in pieces {
@@ -161,6 +175,8 @@ fn has_long_line(input: &[u8]) -> bool {
     input.split(|byte| *byte == b'\n').any(|line| line.len() > 2000)
 }
 
+/// As it is shown when it is compared.
+const CONTINUE: &str = r"HTTP/1.1 100 Continue\r\n\r\n";
 const NOW: Now = Now { secs: 100, micros: 1 << 40 };
 const ITEM_BYTES_MAX: u32 = 64 << 10;
 const FEEDS_MAX: u32 = 100_000;

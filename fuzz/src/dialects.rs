@@ -3,6 +3,8 @@
 use larder_protocol::command::Parsed;
 use larder_protocol::{Command, Dialect, Error, KEY_BYTES_MAX, Key, Reply, Request, Sink};
 
+use crate::conversation;
+
 /// Any bytes, as requests of the text dialect and of the binary one.
 pub fn text(input: &[u8]) {
     at_every_cut(Dialect::Text, input);
@@ -22,6 +24,12 @@ pub fn binary(input: &[u8]) {
     at_every_cut(Dialect::Binary, &[&[0x80], rest].concat());
 }
 
+/// Any bytes, as requests by HTTP; and as a conversation.
+pub fn http(input: &[u8]) {
+    at_every_cut(Dialect::Http, input);
+    conversation::http(input);
+}
+
 /// A request that is found in a part of the input is also found in the whole input.
 fn at_every_cut(dialect: Dialect, input: &[u8]) {
     let whole = dialect.parse(input, 0);
@@ -35,8 +43,12 @@ fn at_every_cut(dialect: Dialect, input: &[u8]) {
             assert!(head_bytes <= cut);
             assert_eq!(dialect.parse(part, 0), whole, "cut at {cut}");
         }
-        if !part.contains(&b'\n') {
-            assert_eq!(dialect.parse(input, cut), whole, "{cut} bytes known to hold no line feed");
+        let is_scanned = match dialect {
+            Dialect::Http => dialect.parse(part, 0) == Parsed::NeedInput,
+            _ => !part.contains(&b'\n'),
+        };
+        if is_scanned {
+            assert_eq!(dialect.parse(input, cut), whole, "{cut} bytes that were looked at before");
         }
     }
 }
@@ -48,7 +60,7 @@ fn answer(request: &Request<'_>, request_bytes: usize) {
     }
     let number = Reply::Number { number: u64::MAX, cas: 1, ttl_before_secs: None, ttl_secs: Some(1) };
     for reply in [
-        Reply::Stored { cas: u64::MAX, value_bytes: u32::MAX },
+        Reply::Stored { cas: u64::MAX, value_bytes: u32::MAX, is_new: true },
         Reply::Miss,
         Reply::End,
         Reply::NotStored,

@@ -12,7 +12,7 @@ mod tls;
 mod udp;
 
 pub use conversation::session;
-pub use dialects::{binary, meta, text};
+pub use dialects::{binary, http, meta, text};
 pub use logins::{passwords, sasl};
 pub use tls::tls;
 pub use udp::udp;
@@ -21,8 +21,9 @@ pub use udp::udp;
 pub type Target = fn(&[u8]);
 
 /// All targets, by the names of their directories in `corpus/`.
-pub const TARGETS: [(&str, Target); 8] = [
+pub const TARGETS: [(&str, Target); 9] = [
     ("binary", binary),
+    ("http", http),
     ("meta", meta),
     ("passwords", passwords),
     ("sasl", sasl),

@@ -96,7 +96,8 @@ impl Clients {
     /// Then memccapable and the operators' tools.
     pub(crate) fn run(&self, server: &Path, side: Side) -> Result<Tally> {
         let wanted = |name: &str| name.contains(&self.filter);
-        let programs = self.programs.iter().map(|program| {
+        let has_door = |door| side == Side::Larder || !matches!(door, Door::Http | Door::Nginx);
+        let programs = self.programs.iter().filter(|program| has_door(program.door)).map(|program| {
             let run: Box<dyn Fn() -> Result<String> + Sync> = Box::new(|| self.run_one(program, server));
             (program.title(), run)
         });
@@ -135,7 +136,10 @@ impl Clients {
 
     fn run_one(&self, program: &Program, server: &Path) -> Result<String> {
         let server = self.doors.start(server, program.door)?;
-        let address = server.address();
+        let address = match program.door {
+            Door::Http | Door::Nginx => server.http_address().ok_or("no listener for HTTP")?,
+            _ => server.address(),
+        };
         let mut command = Command::new(&program.command[0]);
         command.args(&program.command[1..]).arg(address.ip().to_string()).arg(address.port().to_string());
         command.args(self.doors.words(program.door));

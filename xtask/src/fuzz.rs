@@ -56,6 +56,6 @@ fn cargo_fuzz(verb: &str, target: &str) -> Result<Command> {
 const LEN_MAX: &str = "-max_len=4096";
 
 const USAGE: &str =
-    "usage: cargo xtask fuzz binary|meta|passwords|sasl|session|text|tls|udp [--secs N | --minimise]
+    "usage: cargo xtask fuzz binary|http|meta|passwords|sasl|session|text|tls|udp [--secs N | --minimise]
 Fuzzes one target for N seconds (60), beginning with fuzz/corpus; or removes from there what adds nothing.
 Needs the nightly toolchain, and cargo-fuzz: cargo install --locked cargo-fuzz";

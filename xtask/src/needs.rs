@@ -28,6 +28,9 @@ const NEEDS: &[Need] = &[
         package: "libcache-memcached-perl",
         probe: Probe::Runs(&["perl", "-MCache::Memcached", "-e", "1"]),
     },
+    // The examples of docs/http.md, and a proxy before larderd.
+    Need { package: "curl", probe: Probe::Runs(&["curl", "--version"]) },
+    Need { package: "nginx-light", probe: Probe::File("/usr/sbin/nginx") },
     Need { package: "python3", probe: Probe::Runs(&["python3", "--version"]) },
     Need { package: "python3-venv", probe: Probe::Runs(&["python3", "-c", "import ensurepip, venv"]) },
     // pylibmc is built from source.

@@ -259,7 +259,7 @@ const SOCKETS: [&str; 8] =
     ["crate::net", "rustix", "nix::", "std::os", "TcpStream", "TcpListener", "UdpSocket", "UnixStream"];
 
 /// Directories that every machine has, those that examples use, and the root of our JSON.
-const SYSTEM_ROOTS: [&str; 16] = [
+const SYSTEM_ROOTS: [&str; 17] = [
     "api",
     "bin",
     "dev",
@@ -275,6 +275,8 @@ const SYSTEM_ROOTS: [&str; 16] = [
     "sys",
     "tmp",
     "usr",
+    // Items by HTTP.
+    "v1",
     "var",
 ];
 

@@ -69,6 +69,8 @@ pub struct Fetch {
     pub binary_key: bool,
     /// Do not count as a use: no access bits, no access time (`mg u`).
     pub unnoticed: bool,
+    /// Leave the token to others: the caller does not know of it (`get`).
+    pub leaves_token: bool,
 }
 
 /// Who holds the right to recompute an item's value.

@@ -254,6 +254,7 @@ fn step(
                 recache_after_touch: random.chance(2),
                 binary_key: random.chance(2),
                 unnoticed: random.chance(4),
+                leaves_token: random.chance(4),
             };
             let fetched = guard.fetch_hinted(&key, hash, hint, &how);
             let evicted = match &fetched {
@@ -269,7 +270,7 @@ fn step(
                     let due = how
                         .recache_below_secs
                         .is_some_and(|below| judged != 0 && judged.saturating_sub(now.secs) < below);
-                    let token = match (old.token, old.stale || due) {
+                    let token = match (old.token, (old.stale || due) && !how.leaves_token) {
                         (true, _) => Token::Held,
                         (false, true) => Token::Won,
                         (false, false) => Token::None,

@@ -101,6 +101,24 @@ pub struct Fetch<'a> {
     pub recache_after_touch: bool,
     /// Not a use of the item.
     pub unnoticed: bool,
+    /// The right to recompute is left to others: the client does not know of it.
+    pub leaves_token: bool,
+}
+
+impl<'a> Fetch<'a> {
+    /// A look-up as by get, with all that can be told of the item.
+    pub fn get(key: Key<'a>) -> Self {
+        Self {
+            key,
+            touch: None,
+            vivify: None,
+            vivify_cas: None,
+            recache: None,
+            recache_after_touch: false,
+            unnoticed: false,
+            leaves_token: true,
+        }
+    }
 }
 
 /// Any store. The value follows the command and is handed over apart from it.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::{Parsed, binary, text};
+use crate::{Parsed, binary, http, text};
 
 /// What a connection speaks, from its first byte on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub enum Dialect {
     Text,
     /// Packets.
     Binary,
+    /// HTTP/1.1. No first byte tells: it has listeners of its own.
+    Http,
 }
 
 impl Dialect {
@@ -19,11 +21,13 @@ impl Dialect {
         if byte == binary::REQUEST_MAGIC { Self::Binary } else { Self::Text }
     }
 
-    /// Parses the request at the head of `input`, whose first `scanned` bytes are known to hold no line feed.
+    /// Parses the request at the head of `input`, whose first `scanned` bytes were passed before and are no request; in
+    /// the text dialect they hold no line feed.
     pub fn parse(self, input: &[u8], scanned: usize) -> Parsed<'_> {
         match self {
             Self::Text => text::parse(input, scanned),
             Self::Binary => binary::parse(input),
+            Self::Http => http::parse(input, scanned),
         }
     }
 
@@ -33,6 +37,7 @@ impl Dialect {
         match self {
             Self::Text => text::first_key(input),
             Self::Binary => binary::first_key(input),
+            Self::Http => http::first_key(input),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What goes wrong, and the exact line that says so.
 
+use crate::http::Refusal;
+
 /// An error a client is told of. The line's first word says whose fault it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
@@ -125,10 +127,12 @@ pub enum Error {
     OutOfMemoryReading,
     /// Anything else found no memory.
     OutOfMemory,
+    /// HTTP: a request that is refused.
+    Http(Refusal),
 }
 
 impl Error {
-    /// The line, without its end.
+    /// The line, without its end. What HTTP answers is in `http/refusal.rs`.
     pub fn line(self) -> &'static str {
         match self {
             Self::UnknownCommand | Self::UnknownStatistics => "ERROR",
@@ -191,12 +195,17 @@ impl Error {
             Self::OutOfMemoryStoring => "SERVER_ERROR out of memory storing object",
             Self::OutOfMemoryReading => "SERVER_ERROR out of memory reading request",
             Self::OutOfMemory => "SERVER_ERROR out of memory",
+            Self::Http(refusal) => refusal.told().1,
         }
     }
 
     /// Where the next request begins cannot be known: close, once the error is told.
     pub fn is_fatal(self) -> bool {
-        matches!(self, Self::BadShape | Self::BadLengths)
+        match self {
+            Self::BadShape | Self::BadLengths => true,
+            Self::Http(refusal) => refusal.closes(),
+            _ => false,
+        }
     }
 
     /// The server failed, not the client.

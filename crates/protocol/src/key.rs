@@ -12,23 +12,51 @@ pub const KEY_BYTES_MAX: usize = 250;
 /// Room for a decoded key.
 pub type KeyBuffer = [u8; KEY_BYTES_MAX];
 
-/// A key as the client wrote it: plain, or in base64 (the meta commands' flag `b`).
+/// A key as the client wrote it: plain, in base64 (the meta commands' flag `b`), or percent-encoded (HTTP).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key<'a> {
     written: &'a [u8],
-    base64: bool,
+    encoding: Encoding,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Encoding {
+    Plain,
+    Base64,
+    /// Percent-encoded; the text dialects can name the decoded key ...
+    Percent,
+    /// ... or only in base64.
+    BinaryPercent,
 }
 
 impl<'a> Key<'a> {
     /// A plain key; `None` if it is empty or too long.
     pub fn new(written: &'a [u8]) -> Option<Self> {
-        (1..=KEY_BYTES_MAX).contains(&written.len()).then_some(Self { written, base64: false })
+        (1..=KEY_BYTES_MAX).contains(&written.len()).then_some(Self { written, encoding: Encoding::Plain })
     }
 
     /// A key in base64; `None` unless it decodes to at least one byte.
     pub fn base64(written: &'a [u8]) -> Option<Self> {
-        let key = Self { base64: true, ..Self::new(written)? };
+        let key = Self { encoding: Encoding::Base64, ..Self::new(written)? };
         decode(written, &mut [0; KEY_BYTES_MAX]).map(|_| key)
+    }
+
+    /// A percent-encoded key (RFC 3986, section 2.1); `None` unless it decodes to at least one byte, and to no key that
+    /// the other dialects could not name: of those with spaces or control characters their base64 must fit.
+    pub fn percent(written: &'a [u8]) -> Option<Self> {
+        let mut buffer = [0; KEY_BYTES_MAX];
+        let bytes = decode_percent(written, &mut buffer)?;
+        let key = &buffer[..bytes];
+        let is_binary = key.iter().any(|byte| byte.is_ascii_control() || *byte == b' ');
+        if is_binary && key.len() > BINARY_KEY_BYTES_MAX {
+            return None;
+        }
+        let encoding = match is_binary {
+            true => Encoding::BinaryPercent,
+            false if written.contains(&b'%') => Encoding::Percent,
+            false => Encoding::Plain,
+        };
+        Some(Self { written, encoding })
     }
 
     /// The bytes as written.
@@ -38,7 +66,17 @@ impl<'a> Key<'a> {
 
     /// Written in base64?
     pub fn is_base64(self) -> bool {
-        self.base64
+        self.encoding == Encoding::Base64
+    }
+
+    /// Written as it is?
+    pub fn is_plain(self) -> bool {
+        self.encoding == Encoding::Plain
+    }
+
+    /// Shown in base64 by the meta commands: it was written so, or can be written in no other way.
+    pub fn is_binary(self) -> bool {
+        matches!(self.encoding, Encoding::Base64 | Encoding::BinaryPercent)
     }
 
     /// The bytes that the item is stored under.
@@ -47,27 +85,39 @@ impl<'a> Key<'a> {
     where
         'a: 'b,
     {
-        if !self.base64 {
-            return self.written;
-        }
-        // Checked in `Key::base64`: it does decode.
-        let bytes = decode(self.written, buffer).unwrap_or(0);
-        &buffer[..bytes]
+        // It does decode: that was checked in `Key::base64` and `Key::percent`.
+        let bytes = match self.encoding {
+            Encoding::Plain => return self.written,
+            Encoding::Base64 => decode(self.written, buffer),
+            Encoding::Percent | Encoding::BinaryPercent => decode_percent(self.written, buffer),
+        };
+        &buffer[..bytes.unwrap_or(0)]
     }
 }
 
-/// Keys of a multi-key command: the rest of its line, all checked to be 1 to 250 bytes long. Or one key of any bytes.
+/// Keys of a multi-key command: the rest of its line, all checked to be 1 to 250 bytes long. Or one key of any bytes,
+/// or the parameters `key` of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys<'a> {
     rest: &'a [u8],
+    list: List,
+}
+
+/// How keys are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum List {
+    /// With spaces between.
+    Words,
     /// The rest is one key: spaces belong to it.
-    is_one: bool,
+    One,
+    /// `key=<key>&key=<key>`, percent-encoded.
+    Query,
 }
 
 impl<'a> Keys<'a> {
     /// The keys in the rest of a line, which may have spaces around. `None`: none, or one is too long.
     pub fn new(rest: &'a [u8]) -> Option<Self> {
-        let keys = Self { rest: trim_start(rest), is_one: false };
+        let keys = Self { rest: trim_start(rest), list: List::Words };
         // From a word's start on there must be a space within reach; the words before the last of these spaces are no
         // longer.
         let mut ahead = keys.rest;
@@ -80,12 +130,17 @@ impl<'a> Keys<'a> {
 
     /// One key, which may have spaces. `None`: it is empty or too long.
     pub fn one(key: &'a [u8]) -> Option<Self> {
-        Key::new(key).map(|key| Self { rest: key.written, is_one: true })
+        Key::new(key).map(|key| Self { rest: key.written, list: List::One })
+    }
+
+    /// The keys of a query, each of which has been checked by [`Key::percent`]; or what [`Keys::rest`] gave of it.
+    pub fn query(rest: &'a [u8]) -> Self {
+        Self { rest, list: List::Query }
     }
 
     /// What [`Keys::rest`] gave, later.
     pub fn resume(rest: &'a [u8]) -> Self {
-        Self { rest: trim_start(rest), is_one: false }
+        Self { rest: trim_start(rest), list: List::Words }
     }
 
     /// What is left of the line.
@@ -104,7 +159,15 @@ impl<'a> Iterator for Keys<'a> {
     type Item = Key<'a>;
 
     fn next(&mut self) -> Option<Key<'a>> {
-        let (word, rest) = if self.is_one { (self.rest, &[][..]) } else { split_word(self.rest) };
+        let (word, rest) = match self.list {
+            List::Words => split_word(self.rest),
+            List::One => (self.rest, &[][..]),
+            List::Query => {
+                let (parameter, rest) = split_parameter(self.rest);
+                self.rest = rest;
+                return Key::percent(parameter.strip_prefix(b"key=")?);
+            }
+        };
         self.rest = rest;
         Key::new(word)
     }
@@ -115,6 +178,14 @@ pub(crate) fn split_word(line: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memchr(b' ', line) {
         Some(end) => (&line[..end], trim_start(&line[end..])),
         None => (line, &[]),
+    }
+}
+
+/// The first parameter of a query, and those after it.
+fn split_parameter(query: &[u8]) -> (&[u8], &[u8]) {
+    match memchr::memchr(b'&', query) {
+        Some(end) => (&query[..end], &query[end + 1..]),
+        None => (query, &[]),
     }
 }
 
@@ -143,6 +214,26 @@ fn decode(written: &[u8], buffer: &mut KeyBuffer) -> Option<usize> {
     }
     BASE64.decode_slice(&letters[..count], buffer).ok().filter(|length| *length > 0)
 }
+
+/// The number of decoded bytes.
+fn decode_percent(written: &[u8], buffer: &mut KeyBuffer) -> Option<usize> {
+    let hex = |digit: &u8| char::from(*digit).to_digit(16);
+    let (mut rest, mut count) = (written, 0);
+    while let Some((first, after)) = rest.split_first() {
+        let (byte, after) = match (first, after) {
+            (b'%', [high, low, after @ ..]) => ((hex(high)? << 4 | hex(low)?) as u8, after),
+            (b'%', _) => return None,
+            (byte, after) => (*byte, after),
+        };
+        *buffer.get_mut(count)? = byte;
+        count += 1;
+        rest = after;
+    }
+    Some(count).filter(|count| *count > 0)
+}
+
+/// The longest key whose base64 has at most 250 characters.
+const BINARY_KEY_BYTES_MAX: usize = KEY_BYTES_MAX / 4 * 3;
 
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,

@@ -1,4 +1,4 @@
-//! Bytes to [`Request`]s and [`Reply`]s to bytes, for the dialects that memcached speaks.
+//! Bytes to [`Request`]s and [`Reply`]s to bytes, for the dialects that memcached speaks, and for HTTP.
 //!
 //! All dialects meet in one [`Command`]. A request borrows from the bytes it was read from, and carries the [`Form`]
 //! its reply has to take; the module that parses a dialect also encodes its replies. No I/O, no clock, no heap.
@@ -13,6 +13,7 @@ pub mod command;
 pub mod dialect;
 pub mod dump;
 pub mod error;
+pub mod http;
 pub mod key;
 pub mod meta;
 pub mod number;

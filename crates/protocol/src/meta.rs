@@ -52,6 +52,7 @@ pub(crate) fn get(rest: &[u8]) -> Request<'_> {
         recache: flags.recache,
         recache_after_touch: flags.recache_after_touch,
         unnoticed: flags.unnoticed,
+        leaves_token: false,
     });
     Request {
         command,
@@ -300,7 +301,7 @@ pub(crate) fn encode<S: Sink>(form: &MetaForm<'_>, reply: &Reply<'_, S::Value>, 
             form.number(*number, *cas, *ttl_before_secs, *ttl_secs, sink);
         }
         // HD <flags>*
-        Reply::Stored { cas, value_bytes } => {
+        Reply::Stored { cas, value_bytes, .. } => {
             if !form.quiet {
                 form.status(b"HD", *cas, *value_bytes, sink);
             }

@@ -1,9 +1,10 @@
 //! What a server answers, whatever the dialect.
 
 use crate::binary::BinaryForm;
+use crate::http::HttpForm;
 use crate::meta::MetaForm;
 use crate::text::TextForm;
-use crate::{Error, binary, meta, text};
+use crate::{Error, binary, http, meta, text};
 
 /// Where replies are written to.
 pub trait Sink {
@@ -34,6 +35,8 @@ pub enum Form<'a> {
     Meta(MetaForm<'a>),
     /// Packets of the binary dialect.
     Binary(BinaryForm<'a>),
+    /// Responses of HTTP.
+    Http(HttpForm<'a>),
 }
 
 /// What became of a command.
@@ -55,6 +58,8 @@ pub enum Reply<'v, V> {
         cas: u64,
         /// Size of the whole value, appended parts included.
         value_bytes: u32,
+        /// There was no item before.
+        is_new: bool,
     },
     /// The mode's condition did not hold.
     NotStored,
@@ -179,6 +184,7 @@ impl Form<'_> {
             Form::Text(form) => text::encode(*form, reply, sink),
             Form::Meta(form) => meta::encode(form, reply, sink),
             Form::Binary(form) => binary::encode(form, reply, sink),
+            Form::Http(form) => http::encode(form, reply, sink),
         }
     }
 
@@ -188,6 +194,7 @@ impl Form<'_> {
             Form::Text(form) => Form::Text(*form),
             Form::Meta(_) => Form::Text(TextForm::default()),
             Form::Binary(form) => Form::Binary(form.without_request()),
+            Form::Http(form) => Form::Http(form.without_request()),
         }
     }
 
@@ -195,7 +202,7 @@ impl Form<'_> {
     pub fn terminator(&self) -> &'static [u8] {
         match self {
             Form::Text(_) | Form::Meta(_) => b"\r\n",
-            Form::Binary(_) => b"",
+            Form::Binary(_) | Form::Http(_) => b"",
         }
     }
 
@@ -207,6 +214,12 @@ impl Form<'_> {
     /// The value in such a block; `None` if another than its terminator stands there.
     pub fn split_value<'b>(&self, block: &'b [u8]) -> Option<&'b [u8]> {
         block.strip_suffix(self.terminator())
+    }
+
+    /// The connection is closed after this reply.
+    #[inline]
+    pub fn ends_with<V>(&self, reply: &Reply<'_, V>) -> bool {
+        matches!(self, Form::Http(form) if form.ends_with(reply))
     }
 
     /// The client will not read an answer, not even to an error.

@@ -196,7 +196,7 @@ fn errors_are_told_by_status_and_text() {
         (0x1e, Reply::Miss),
         (0x24, Reply::Miss),
         (0x00, Reply::End),
-        (0x11, Reply::Stored { cas: 1, value_bytes: 1 }),
+        (0x11, Reply::Stored { cas: 1, value_bytes: 1, is_new: false }),
         (0x14, Reply::Deleted),
         (0x17, Reply::Bye),
         (0x18, Reply::Ok),

@@ -109,7 +109,7 @@ fn reload(shared: &Shared) {
     if let Some(authenticator) = &shared.authenticator {
         authenticator.reload();
     }
-    if let Some(token) = &shared.admin_token {
+    for token in shared.admin_token.iter().chain(&shared.http_token) {
         token.reload();
     }
     if let Some(tls) = &shared.tls {

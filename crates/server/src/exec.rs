@@ -16,6 +16,7 @@ use larder_protocol::command::{Command, Sasl};
 use larder_protocol::{Error, Form, KeyBuffer, Reply, Request};
 
 use crate::MEMCACHED_VERSION;
+use crate::access::Hosts;
 use crate::conn::client::Client;
 use crate::conn::output::{COPIED_BYTES_MAX, OUTPUT_BYTES_MAX, Output};
 use crate::conn::waiter::{Turns, Waiting};
@@ -57,6 +58,8 @@ pub struct Executor<'e, 'c, 'h, 't> {
     pub guard: &'t Guard<'h>,
     /// Receives the replies.
     pub out: &'e mut Output<'t>,
+    /// By HTTP: the hosts that requests may be for.
+    pub hosts: Hosts,
     /// Room for a key that is decoded from base64.
     pub key_buffer: KeyBuffer,
     /// The request has waited for memory long enough: the engine's `TryAgain` now means out of memory.
@@ -100,6 +103,8 @@ pub enum CloseReason {
     Normal,
     /// The client broke the protocol, or missed an error (`--noreply-close-on-error`).
     Error,
+    /// The client broke the rules of HTTP, and may still be sending: it gets time to read why.
+    Refused,
     /// The server is shutting down.
     Shutdown,
     /// The client was idle for too long.
@@ -111,7 +116,7 @@ impl CloseReason {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Normal => "normal",
-            Self::Error => "error",
+            Self::Error | Self::Refused => "error",
             Self::Shutdown => "shutdown",
             Self::Idle => "idle_timeout",
         }
@@ -191,6 +196,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
     pub fn answer(&mut self, form: &Form<'_>, reply: &Reply<'_, Item<'t>>) -> Done {
         form.encode(reply, self.out);
         match reply {
+            Reply::Error(_) if form.ends_with(reply) => Done::Close(CloseReason::Refused),
             Reply::Error(error) if error.is_fatal() => Done::Close(CloseReason::Error),
             Reply::Error(error)
                 if error.is_server_side()
@@ -199,6 +205,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             {
                 Done::Close(CloseReason::Error)
             }
+            _ if form.ends_with(reply) => Done::Close(CloseReason::Normal),
             _ => Done::Answered,
         }
     }
@@ -229,10 +236,6 @@ impl<'t> Executor<'_, '_, '_, 't> {
 
     fn expiry(&self, exptime: i64) -> Expiry {
         self.cx.shared.clock.expiry(exptime, self.guard.now())
-    }
-
-    fn hash(&self, key: &[u8], hash: Option<Hash>) -> Hash {
-        hash.unwrap_or_else(|| self.guard.prepare(key))
     }
 
     #[inline]

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod clock;
 pub mod conn;
 pub mod control;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use larder_engine::{Config, Engine};
+use larder_server::access::TokenFile;
 use larder_server::clock::Clock;
 use larder_server::conn::authenticator::Authenticator;
 use larder_server::control::{self, Stop};
@@ -31,7 +32,6 @@ use larder_server::startup::sandbox;
 use larder_server::startup::settings::Settings;
 use larder_server::startup::signals::Signals;
 use larder_server::startup::systemd::Supervisor;
-use larder_server::web::TokenFile;
 
 fn main() -> ExitCode {
     let outcome = options::parse(std::env::args_os()).and_then(|outcome| match outcome {
@@ -124,18 +124,20 @@ struct Secrets {
     authenticator: Option<Authenticator>,
     tls: Option<Tls>,
     admin_token: Option<TokenFile>,
+    http_token: Option<TokenFile>,
 }
 
 impl Secrets {
     fn read(settings: &Settings) -> Result<Self, Refusal> {
         let (authenticator, tls) = (Authenticator::new(settings)?, Tls::load(&settings.tls)?);
-        Ok(Self { authenticator, tls, admin_token: TokenFile::read(&settings.web)? })
+        let (admin_token, http_token) = (TokenFile::read(&settings.web)?, TokenFile::read(&settings.http)?);
+        Ok(Self { authenticator, tls, admin_token, http_token })
     }
 
     fn files(&self) -> Vec<PathBuf> {
         let passwords = self.authenticator.iter().map(|authenticator| authenticator.path().to_owned());
-        let token = self.admin_token.iter().map(|token| token.path().to_owned());
-        passwords.chain(token).chain(self.tls.iter().flat_map(Tls::files)).collect()
+        let tokens = self.admin_token.iter().chain(&self.http_token).map(|token| token.path().to_owned());
+        passwords.chain(tokens).chain(self.tls.iter().flat_map(Tls::files)).collect()
     }
 }
 
@@ -169,7 +171,8 @@ fn work(
     let shared = Shared::new(engine, settings, Clock::start())?
         .with_authenticator(secrets.authenticator)
         .with_tls(secrets.tls)
-        .with_admin_token(secrets.admin_token);
+        .with_admin_token(secrets.admin_token)
+        .with_http_token(secrets.http_token);
     let shared = Arc::new(shared);
     shared.connection_table.add_sockets(&listeners, &udp);
     let pool = Arc::new(WorkerPool::new(threads, listeners)?);

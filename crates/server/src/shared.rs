@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use larder_engine::{Engine, Handle};
 use larder_protocol::admin::Streams;
 
+use crate::access::TokenFile;
 use crate::clock::Clock;
 use crate::conn::authenticator::Authenticator;
 use crate::conn::buffer_budget::BufferBudget;
@@ -24,7 +25,6 @@ use crate::observe::observer_flags::ObserverFlags;
 use crate::observe::prefixes::Prefixes;
 use crate::observe::watch::{Event, Log};
 use crate::startup::settings::Settings;
-use crate::web::TokenFile;
 
 /// The server as its workers see it.
 pub struct Shared {
@@ -46,6 +46,8 @@ pub struct Shared {
     pub tls: Option<Tls>,
     /// The token of operators' HTTP requests, if one is required.
     pub(crate) admin_token: Option<TokenFile>,
+    /// The token of requests for items by HTTP, if one is required.
+    pub(crate) http_token: Option<TokenFile>,
     /// The search for expired items that clients may start.
     pub crawler: Crawler,
     /// Measurements beyond counters.
@@ -101,6 +103,7 @@ impl Shared {
             authenticator: None,
             tls: None,
             admin_token: None,
+            http_token: None,
             engine,
             settings,
             clock,
@@ -120,6 +123,11 @@ impl Shared {
     /// Adds a token for operators.
     pub fn with_admin_token(self, admin_token: Option<TokenFile>) -> Self {
         Self { admin_token, ..self }
+    }
+
+    /// Adds the token of requests for items by HTTP.
+    pub fn with_http_token(self, http_token: Option<TokenFile>) -> Self {
+        Self { http_token, ..self }
     }
 
     /// The verbosity: 1 logs what happens to the server (`-v`), 2 also connections and commands (`-vv`).

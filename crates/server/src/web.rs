@@ -6,7 +6,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`settings`], [`token`], [`endpoint`] | options, access, listeners |
+//! | [`endpoint`] | listeners; options and access are in [`crate::access`] |
 //! | [`serve`] | connections: their number, their time, TLS |
 //! | [`router`] | a request and its response |
 //! | [`renderer`] | one page at a time |
@@ -23,17 +23,12 @@ mod page;
 mod renderer;
 mod router;
 mod serve;
-mod settings;
 mod state;
-mod token;
 
 use std::io;
 use std::sync::Arc;
 
-pub use settings::WebSettings;
-pub use token::TokenFile;
-
-use crate::net::listeners::Listener;
+use crate::net::listeners::{self, Listener};
 use crate::net::worker_pool::WorkerPool;
 use crate::observe::process::ProcessFiles;
 use crate::shared::Shared;
@@ -63,7 +58,7 @@ impl Web {
             return Err(Refusal::new(EXIT_USAGE, "larderd: --admin-tls has no certificates without -Z"));
         }
         let mut listeners = passed;
-        listeners.extend(endpoint::bind(settings, user)?);
+        listeners.extend(listeners::bind_http("--admin-listen", &settings.web.listen, settings, user)?);
         let needs_login = settings.web.token_file.is_some();
         Ok(Some(Self { listeners, needs_login, process_files: ProcessFiles::default() }))
     }

@@ -24,6 +24,10 @@ pub(super) enum Door {
     Tls,
     /// UDP at the number of the TCP port (`-U`).
     Udp,
+    /// HTTP (`--http-listen`), which memcached has not.
+    Http,
+    /// The same, through an nginx that the client starts.
+    Nginx,
 }
 
 /// Passwords and certificates for one run, in a folder that a server can read after it dropped its rights.
@@ -63,6 +67,9 @@ impl Doors {
                 let files = format!("ssl_chain_cert={},ssl_key={}", chain.display(), key.display());
                 command.args(["-Z", "-o", &files]);
             }
+            Door::Http | Door::Nginx => {
+                command.args(["--http-listen", "127.0.0.1:0"]);
+            }
             Door::Udp => {
                 let port = server::free_port().to_string();
                 command.args(["-p", &port, "-U", &port]);
@@ -79,7 +86,8 @@ impl Doors {
     /// What a client is told after host and port.
     pub(super) fn words(&self, door: Door) -> Vec<OsString> {
         match door {
-            Door::Plain | Door::Udp => Vec::new(),
+            Door::Plain | Door::Udp | Door::Http => Vec::new(),
+            Door::Nginx => vec!["nginx".into()],
             Door::Sasl => vec!["sasl".into(), USER.into(), PASSWORD.into()],
             Door::Token => vec!["token".into(), USER.into(), PASSWORD.into()],
             Door::Tls => vec!["tls".into(), self.authority().into()],

@@ -8,7 +8,7 @@ use std::process::Command;
 use larder_conformance::Result;
 
 use super::Program;
-use super::doors::Door::{self, Plain, Sasl, Tls, Token, Udp};
+use super::doors::Door::{self, Http, Nginx, Plain, Sasl, Tls, Token, Udp};
 use crate::shell;
 
 /// Lays the jars of the Java clients, and all that they need, into one folder.
@@ -75,6 +75,9 @@ impl Install {
         self.add("pylibmc text", &[Plain], smoke.clone().into_iter().chain(["text".into()]));
         self.add("pylibmc binary", &[Plain, Sasl], smoke.into_iter().chain(["binary".into()]));
         self.add("pylibmc over UDP", &[Udp], [python, self.source("udp/sets.py")]);
+
+        let python = self.environment("http")?;
+        self.add("requests", &[Http, Nginx], [python, self.source("http/smoke.py")]);
         self.add("gets over UDP", &[Udp], ["python3".into(), self.source("udp/multiget.py")]);
         Ok(())
     }

@@ -75,7 +75,7 @@ impl Guard<'_> {
                 lookup = touched;
                 fetched.item = self.item(&lookup);
             }
-            if fetched.token == Token::None && (fetched.stale || due(expiry)) {
+            if fetched.token == Token::None && !how.leaves_token && (fetched.stale || due(expiry)) {
                 fetched.token = self.take_token(key, hash, &lookup);
             }
             if !how.unnoticed {

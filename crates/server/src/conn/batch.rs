@@ -9,14 +9,17 @@ use std::ops::Range;
 
 use arrayvec::ArrayVec;
 use larder_engine::{Guard, Hash};
-use larder_protocol::command::{Command, Get, Sasl, Store};
-use larder_protocol::{Dialect, Error, Form, Key, Parsed, Reply, Request, text};
+use larder_protocol::command::{Command, Get, Malformed, Sasl, Store};
+use larder_protocol::http::{self, HttpForm};
+use larder_protocol::{Dialect, Error, Form, Key, Keys, Parsed, Reply, Request, text};
 
+use crate::access::Hosts;
 use crate::conn::session::{Next, Progress};
 use crate::conn::waiter::Waiting;
 use crate::exec::{Done, Executor, Prepared, Value};
 use crate::observe::measure::Class;
 use crate::observe::trace;
+use crate::shared::Shared;
 
 /// A key of the input whose memory is being fetched already.
 #[derive(Clone, Copy)]
@@ -73,6 +76,8 @@ pub(crate) enum Tail<'i> {
     None,
     /// A get of many keys, which begin at byte `keys_at` of its line.
     List { range: Range<usize>, get: Get<'i>, form: text::TextForm, keys_at: usize },
+    /// A get of the keys of a query, by HTTP.
+    Query { range: Range<usize>, keys: Keys<'i>, form: HttpForm<'i> },
     /// A message of a login.
     Login,
     /// A request that has not arrived whole, or cannot be served.
@@ -288,10 +293,16 @@ impl<'i> Batch<FramedRequest<'i>> {
     ) -> Tail<'i> {
         let mut start = 0;
         while self.requests.len() < requests_max && start < input.len() {
-            let frame = Frame::of(dialect, &input[start..], std::mem::take(&mut scanned_bytes));
+            let mut frame = Frame::of(dialect, &input[start..], std::mem::take(&mut scanned_bytes));
+            if dialect == Dialect::Http {
+                frame = frame.admitted(executor.cx.shared, executor.hosts);
+            }
             let Frame::Whole { request, value, bytes } = frame else {
                 return Tail::Partial { at: start, frame };
             };
+            if let (Command::Get(get), Form::Http(form)) = (&request.command, &request.form) {
+                return Tail::Query { range: start..start + bytes, keys: get.keys, form: *form };
+            }
             let key = single_key(&request.command);
             if let Some(key) = key {
                 self.hashes.push(hash(executor.guard, key, prefetched));
@@ -429,6 +440,33 @@ impl<'a> Frame<'a> {
     }
 }
 
+impl<'a> Frame<'a> {
+    /// The same, with the request refused if its client may not ask: it shows no token where one is required, or names
+    /// another host.
+    fn admitted(self, shared: &Shared, hosts: Hosts) -> Self {
+        let admitted = |request: Request<'a>| {
+            let Form::Http(form) = request.form else { return request };
+            let is_broken =
+                matches!(request.command, Command::Malformed(Malformed { error, .. }) if error.is_fatal());
+            let token = shared.http_token.as_ref();
+            if is_broken {
+                request
+            } else if !hosts.admit(std::str::from_utf8(form.host()).ok()) {
+                form.refuse(http::Refusal::Misdirected)
+            } else if token.is_some_and(|token| !token.is_named_in(form.authorization())) {
+                form.refuse(http::Refusal::Unauthorized)
+            } else {
+                request
+            }
+        };
+        match self {
+            Self::Whole { request, value, bytes } => Self::Whole { request: admitted(request), value, bytes },
+            Self::Head { request, head_bytes } => Self::Head { request: admitted(request), head_bytes },
+            other => other,
+        }
+    }
+}
+
 /// The key to prefetch and to count, of commands with a single plain key.
 pub(crate) fn single_key<'a>(command: &Command<'a>) -> Option<&'a [u8]> {
     let key = match command {
@@ -443,7 +481,7 @@ pub(crate) fn single_key<'a>(command: &Command<'a>) -> Option<&'a [u8]> {
         Command::Arith(arith) => arith.key,
         _ => return None,
     };
-    (!key.is_base64()).then(|| key.written())
+    key.is_plain().then(|| key.written())
 }
 
 /// Size of the LF or CRLF that a line ends in.

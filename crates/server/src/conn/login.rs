@@ -65,7 +65,7 @@ impl Login {
             Token::Login { user, password, bytes } => {
                 match self.check(executor, authenticator, user, password) {
                     Err(when) => return Some(Next::Wait(Waiting::Until(when))),
-                    Ok(true) => (Reply::Stored { cas: 0, value_bytes: 0 }, bytes),
+                    Ok(true) => (Reply::Stored { cas: 0, value_bytes: 0, is_new: false }, bytes),
                     Ok(false) => (Reply::Error(Error::AuthFailure), bytes),
                 }
             }

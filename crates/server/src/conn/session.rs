@@ -19,13 +19,15 @@ use std::ops::Range;
 use larder_engine::{Guard, WriteError};
 use larder_protocol::admin::Streams;
 use larder_protocol::command::{Command, Get};
-use larder_protocol::{Dialect, Form, KEY_BYTES_MAX, Keys, text};
+use larder_protocol::{Dialect, Form, KEY_BYTES_MAX, Keys, http, text};
 
+use crate::access::Hosts;
 pub use crate::conn::batch::Prefetched;
 use crate::conn::batch::{self, BATCH_REQUESTS_MAX, Batch, Frame, Tail};
 use crate::conn::login::Login;
 pub use crate::conn::output::OUTPUT_BYTES_MAX;
 use crate::conn::output::Output;
+use crate::conn::query::Query;
 use crate::conn::upload::{Arrival, Arrived, Begun};
 use crate::conn::waiter::{RetryDeadline, Waiting};
 use crate::exec::dump::Dump;
@@ -44,6 +46,8 @@ pub struct Session {
     /// Bytes at the head of the input that are known to hold no line feed.
     scanned_bytes: usize,
     retry_deadline: RetryDeadline,
+    /// By HTTP: the hosts that requests may be for.
+    hosts: Hosts,
     /// The session serves one datagram: all its input comes at once, and its source may be forged.
     is_datagram: bool,
 }
@@ -55,6 +59,8 @@ enum State {
     Command,
     /// More keys of a [`Command::Get`] are next, up to the end of the line.
     Keys { form: text::TextForm, exptime: Option<i64> },
+    /// More keys of a query are next. Its request has been read.
+    Query(Box<Query>),
     /// More of a value is next.
     Value(Box<Arrival>),
     /// A long reply is in progress; nothing is read before it is complete.
@@ -114,6 +120,11 @@ impl Session {
         Self { dialect, ..Self::default() }
     }
 
+    /// The same, for requests by HTTP that may be for these hosts.
+    pub fn of_hosts(self, hosts: Hosts) -> Self {
+        Self { hosts, ..self }
+    }
+
     /// A conversation of one datagram. It waits for no further bytes and refuses administrative commands.
     pub(crate) fn of_datagram(dialect: Option<Dialect>) -> Self {
         Self { is_datagram: true, ..Self::new(dialect) }
@@ -144,6 +155,7 @@ impl Session {
             cx,
             guard,
             out,
+            hosts: self.hosts,
             key_buffer: [0; KEY_BYTES_MAX],
             deadline_passed,
             dump: None,
@@ -218,7 +230,7 @@ impl Session {
                 Some(Next::Wait(Waiting::Yield))
             }
             State::Command => match &executor.cx.shared.authenticator {
-                Some(authenticator) if !self.login.is_done() => {
+                Some(authenticator) if !self.login.is_done() && self.dialect != Some(Dialect::Http) => {
                     self.dialect = Some(authenticator.scheme().dialect());
                     self.login.serve(executor, authenticator, input, progress)
                 }
@@ -227,6 +239,19 @@ impl Session {
             State::Keys { form, exptime } => {
                 let (form, exptime) = (*form, *exptime);
                 self.resume_keys(executor, input, form, exptime, progress)
+            }
+            State::Query(query) => {
+                if executor.out.len_bytes() >= OUTPUT_BYTES_MAX {
+                    return Some(Next::Wait(Waiting::Yield));
+                }
+                let done = query.look_up(executor);
+                if done == Done::Begun {
+                    return Some(Next::Wait(Waiting::Yield));
+                }
+                self.state = State::Command;
+                progress.requests += 1;
+                executor.cx.recorder.count(Class::Get, 1);
+                close_if(done)
             }
             State::Value(_) => self.receive(executor, input, progress),
             State::Dump(dump) => {
@@ -294,6 +319,20 @@ impl Session {
         }
         match tail {
             Tail::None => None,
+            Tail::Query { range, keys, form } => {
+                if executor.cx.shared.observers.is_verbose() {
+                    trace::request(executor.cx.client.fd, &input[range.clone()], false);
+                }
+                progress.consumed += range.len();
+                match Query::begin(executor, keys, &form) {
+                    Ok(query) => self.state = State::Query(Box::new(query)),
+                    Err(done) => {
+                        progress.requests += 1;
+                        return close_if(done);
+                    }
+                }
+                None
+            }
             Tail::Login => {
                 self.login.begin_again();
                 None
@@ -339,7 +378,12 @@ impl Session {
                 }
                 let mut next = None;
                 match Arrival::begin(executor, dialect, head, &request) {
-                    Begun::Arriving(arrival) => self.state = State::Value(Box::new(arrival)),
+                    Begun::Arriving(arrival) => {
+                        self.state = State::Value(Box::new(arrival));
+                        if matches!(request.form, Form::Http(form) if form.is_expecting()) {
+                            http::write_continue(executor.out);
+                        }
+                    }
                     Begun::TryAgain => return Some(Next::Wait(Waiting::Memory)),
                     Begun::Refused { reply, bytes } => {
                         self.state = State::Refused { bytes };

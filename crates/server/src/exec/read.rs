@@ -121,7 +121,8 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 .map(|exptime| ttl_secs(self.expiry(exptime), now.secs).unwrap_or(0)),
             recache_after_touch: fetch.recache_after_touch,
             unnoticed: fetch.unnoticed,
-            binary_key: fetch.key.is_base64(),
+            leaves_token: fetch.leaves_token,
+            binary_key: fetch.key.is_binary(),
         };
         let key = fetch.key.bytes(&mut self.key_buffer);
         let (hash, hint) = prepared.unwrap_or_else(|| (guard.prepare(key), LookupHint::default()));

@@ -62,7 +62,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
                     tap.tell(Access::Write { key: key_hash, item, is_new });
                 }
                 let cas = if self.cx.shared.settings.cas { cas } else { 0 };
-                Reply::Stored { cas, value_bytes }
+                Reply::Stored { cas, value_bytes, is_new }
             }
             Stored::NotStored => Reply::NotStored,
             Stored::Exists => Reply::Exists,
@@ -206,8 +206,10 @@ impl<'t> Executor<'_, '_, '_, 't> {
     // touch
     pub(super) fn touch(&mut self, touch: command::Touch<'_>, hash: Option<Hash>) -> Answered<'t> {
         let counters = self.cx.counters;
-        let key = touch.key.written();
-        match self.guard.touch(key, self.hash(key, hash), self.expiry(touch.exptime)) {
+        let guard = self.guard;
+        let expiry = self.expiry(touch.exptime);
+        let key = touch.key.bytes(&mut self.key_buffer);
+        match guard.touch(key, hash.unwrap_or_else(|| guard.prepare(key)), expiry) {
             Ok(item) => {
                 counters.cmd_touch.add(1);
                 counters.touch_hits.add(1);
@@ -237,7 +239,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 .map(|(number, exptime)| (number, touch.unwrap_or_else(|| self.expiry(exptime)))),
             expiry: touch,
             cas: arith.cas,
-            binary_key: arith.key.is_base64(),
+            binary_key: arith.key.is_binary(),
         };
         let (hits, misses) = if arith.decrement {
             (&counters.decr_hits, &counters.decr_misses)
@@ -317,6 +319,6 @@ fn terms<'a>(
         }),
         cas: store.cas,
         vivify: expiry.vivify,
-        binary_key: store.key.is_base64(),
+        binary_key: store.key.is_binary(),
     }
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 
+use larder_protocol::Dialect;
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
@@ -44,13 +45,14 @@ impl Worker {
                 }
                 return self.stop_listening();
             }
-            let Listener { fd, .. } = &self.pool.listeners()[listener];
+            let Listener { fd, dialect, .. } = &self.pool.listeners()[listener];
             match rustix::net::acceptfrom_with(fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok((fd, _)) if refuses && !connection_limiter.admit(limit) => {
                     self.counters.rejected_connections.add(1);
                     self.refuse_connection("-c is reached");
                     // The socket is new: if it does not take one line at once, its client has gone.
-                    let _ = rustix::io::write(&fd, REFUSAL);
+                    let refusal = if *dialect == Some(Dialect::Http) { HTTP_REFUSAL } else { REFUSAL };
+                    let _ = rustix::io::write(&fd, refusal);
                 }
                 Ok((fd, address)) => {
                     self.counters.total_connections.add(1);
@@ -106,7 +108,7 @@ impl Worker {
             self.refuse_connection("no memory left");
             return self.forget();
         }
-        let Listener { dialect, tls, .. } = &self.pool.listeners()[listener];
+        let Listener { dialect, tls, hosts, .. } = &self.pool.listeners()[listener];
         if self.shared.observers.is_verbose() {
             trace::arrival(fd.as_raw_fd(), *dialect);
         }
@@ -117,7 +119,7 @@ impl Worker {
         let client = Arc::new(Client::new(fd.as_raw_fd(), peer, listener, now_secs));
         self.shared.connection_table.enter(Arc::clone(&client));
         self.shared.tell(self.index, &Event::Arrival { client: &client });
-        let connection = Connection::new(Session::new(*dialect));
+        let connection = Connection::new(Session::new(*dialect).of_hosts(*hosts));
         let socket = Box::new(ClientSocket::new(Wire::new(fd, channel), client, connection));
         let Ok(index) = usize::try_from(socket.as_fd().as_raw_fd()) else { return };
         let is_watched = self.poller.admit(&*socket, index, socket.interest).is_ok();
@@ -162,4 +164,7 @@ impl Worker {
 
 /// memcached's words to a client beyond `-c`.
 const REFUSAL: &[u8] = b"ERROR Too many open connections\r\n";
+/// The same for a client by HTTP.
+const HTTP_REFUSAL: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 const ACCEPTS_PER_EVENT: u32 = 64;

@@ -16,6 +16,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockop
 
 pub(crate) use self::entry::{ListenSpec, host_and_port, listen_specs};
 use self::entry::{TlsPrefix, listen_spec};
+use crate::access::Hosts;
 use crate::conn::client;
 use crate::net::tls::ClientCertificates;
 use crate::startup::daemon;
@@ -34,6 +35,8 @@ pub struct Listener {
     pub dialect: Option<Dialect>,
     /// Whether it asks clients for certificates. `None`: it does not speak TLS.
     pub tls: Option<ClientCertificates>,
+    /// By HTTP: the hosts that requests may be for.
+    pub hosts: Hosts,
     /// It was opened by another process, which set its owner.
     pub is_passed: bool,
 }
@@ -53,7 +56,7 @@ impl Listener {
         };
         let has_tls = settings.tls.is_enabled && matches!(address, Address::Tcp(_));
         let tls = has_tls.then(|| settings.tls.client_certificates());
-        Ok(Self { fd, address, dialect: settings.dialect, tls, is_passed: true })
+        Ok(Self { fd, address, dialect: settings.dialect, tls, hosts: Hosts::Any, is_passed: true })
     }
 }
 
@@ -64,6 +67,16 @@ pub enum Address {
     Tcp(SocketAddr),
     /// A Unix socket. Its file stays when the server ends, and the next server replaces it.
     Unix(PathBuf),
+}
+
+impl Address {
+    /// True if only this machine can reach it.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Tcp(address) => address.ip().to_canonical().is_loopback(),
+            Self::Unix(_) => true,
+        }
+    }
 }
 
 /// In memcached's notation.
@@ -124,8 +137,51 @@ pub fn bind(settings: &Settings, user: Option<&Target>) -> Result<Vec<Listener>,
     Ok(listeners)
 }
 
+/// Binds the addresses of `--http-listen`. Errors: exit code 71.
+pub fn bind_items(settings: &Settings, user: Option<&Target>) -> Result<Vec<Listener>, Refusal> {
+    let bound = bind_http("--http-listen", &settings.http.listen, settings, user)?;
+    let listener = |listener: Listener| {
+        // The mode of a Unix socket decides who may open it; TLS would add nothing.
+        let has_tls = settings.http.tls && matches!(listener.address, Address::Tcp(_));
+        let tls = has_tls.then(|| settings.tls.client_certificates());
+        let is_known = settings.http.token_file.is_some() || tls == Some(ClientCertificates::Required);
+        let hosts = Hosts::of(&listener.address, is_known);
+        Listener { dialect: Some(Dialect::Http), tls, hosts, ..listener }
+    };
+    Ok(bound.into_iter().map(listener).collect())
+}
+
+/// Binds the addresses of an option for HTTP: `host:port`, or the path of a Unix socket. Errors: exit code 71.
+pub(crate) fn bind_http(
+    option: &str,
+    entries: &[String],
+    settings: &Settings,
+    user: Option<&Target>,
+) -> Result<Vec<Listener>, Refusal> {
+    let mut listeners = Vec::new();
+    for entry in entries {
+        let bound = if entry.starts_with('/') {
+            bind_unix(entry.as_ref(), settings, user)
+                .map(|listener| vec![listener])
+                .map_err(|error| error.to_string())
+        } else {
+            host_and_port(entry).and_then(|(host, port)| {
+                let port = port.ok_or("a port is missing")?;
+                bind_host(host, port, None, settings.backlog).map_err(|error| error.to_string())
+            })
+        };
+        listeners.extend(
+            bound.map_err(|error| {
+                Refusal::new(EXIT_OS_ERROR, format!("larderd: {option} {entry}: {error}"))
+            })?,
+        );
+    }
+    Ok(listeners)
+}
+
 /// Writes one line for each TCP and UDP address to `path`, with the rights of [`privileges::at_path`]. The file appears
-/// complete: `TCP INET: <port>`, `TCP INET6: <port>`, the same with UDP, and with ADMIN for `--admin-listen`.
+/// complete: `TCP INET: <port>`, `TCP INET6: <port>`, the same with UDP, with HTTP for `--http-listen`, and with ADMIN
+/// for `--admin-listen`.
 ///
 /// memcached, environment variable MEMCACHED_PORT_FILENAME.
 pub fn write_port_file(
@@ -136,9 +192,10 @@ pub fn write_port_file(
     user: Option<&Target>,
 ) -> io::Result<()> {
     let tcp = |name| {
-        move |listener: &Listener| match listener.address {
-            Address::Tcp(address) => Some((name, address)),
-            Address::Unix(_) => None,
+        move |listener: &Listener| match (&listener.address, listener.dialect) {
+            (Address::Tcp(address), Some(Dialect::Http)) => Some(("HTTP", *address)),
+            (Address::Tcp(address), _) => Some((name, *address)),
+            (Address::Unix(_), _) => None,
         }
     };
     let udp = udp.iter().map(|address| ("UDP", *address));
@@ -200,7 +257,7 @@ fn bind_tcp(address: SocketAddr, dialect: Option<Dialect>, backlog: i32) -> io::
     rustix::net::bind(&fd, &address)?;
     rustix::net::listen(&fd, backlog)?;
     let bound = SocketAddr::try_from(rustix::net::getsockname(&fd)?)?;
-    Ok(Listener { fd, address: Address::Tcp(bound), dialect, tls: None, is_passed: false })
+    Ok(Listener { fd, address: Address::Tcp(bound), dialect, tls: None, hosts: Hosts::Any, is_passed: false })
 }
 
 /// Sets options of TCP connections on the listener, from which Linux copies them to those that are accepted.
@@ -237,7 +294,7 @@ pub(crate) fn bind_unix(path: &Path, settings: &Settings, user: Option<&Target>)
     })?;
     rustix::net::listen(&fd, settings.backlog)?;
     let address = Address::Unix(path.to_owned());
-    Ok(Listener { fd, address, dialect: settings.dialect, tls: None, is_passed: false })
+    Ok(Listener { fd, address, dialect: settings.dialect, tls: None, hosts: Hosts::Any, is_passed: false })
 }
 
 fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {

@@ -38,6 +38,8 @@ pub(crate) struct ClientSocket {
     pub(crate) is_queued: bool,
     /// Waits for something other than its socket. The poller does not watch the socket meanwhile.
     pub(crate) is_parked: bool,
+    /// Everything is sent, and the client knows that; it may read and send for a little longer.
+    is_lingering: bool,
     /// What the poller watches the socket for.
     pub(crate) interest: Interest,
 }
@@ -96,7 +98,7 @@ pub(crate) enum Received {
 impl ClientSocket {
     pub(crate) fn new(wire: Wire, client: Arc<Client>, connection: Connection) -> Self {
         let interest = Interest::Readable;
-        Self { wire, client, connection, is_queued: false, is_parked: false, interest }
+        Self { wire, client, connection, is_queued: false, is_parked: false, is_lingering: false, interest }
     }
 
     /// The client.
@@ -239,7 +241,17 @@ impl ClientSocket {
 
     /// Call before dropping it.
     pub(crate) fn close_notify(&mut self) {
-        self.wire.close_notify();
+        if !self.is_lingering {
+            self.wire.close_notify();
+        }
+    }
+
+    /// Tells the client that nothing more will be sent. False: it has been told before.
+    pub(crate) fn end_output(&mut self) -> bool {
+        self.close_notify();
+        // An error means that the client has gone, which is found out when it is closed.
+        let _ = rustix::net::shutdown(self.as_fd(), rustix::net::Shutdown::Write);
+        !mem::replace(&mut self.is_lingering, true)
     }
 
     /// What the connection wants.

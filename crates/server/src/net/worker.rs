@@ -337,8 +337,20 @@ impl Worker {
                 self.park(fd);
             }
             Next::Watch(streams) => self.hand_over(fd, streams),
+            Next::Close(CloseReason::Refused) if self.linger(fd) => {}
             Next::Close(reason) => self.close(fd, reason),
         }
+    }
+
+    /// Gives a client time to read why its connection ends (RFC 9112, section 9.6): closed while it sends, the
+    /// connection would be reset, and its next write would fail. False: it has had that time.
+    fn linger(&mut self, fd: usize) -> bool {
+        let socket = self.connections.get_mut(fd).and_then(Option::as_deref_mut);
+        let begins = socket.is_some_and(ClientSocket::end_output);
+        if begins && self.park(fd) {
+            self.deadlines.push(Reverse((Instant::now() + LINGER, fd)));
+        }
+        begins
     }
 
     /// Makes the poller watch a connection's socket.
@@ -496,5 +508,7 @@ pub(crate) fn yield_core() {
     std::thread::yield_now();
 }
 
+/// How long a client by HTTP may read why it is refused. What it sends meanwhile stays in the kernel's buffer.
+const LINGER: Duration = Duration::from_secs(1);
 /// A core cannot fetch more lines at once, and the first member waits until the last is received.
 const MEMBERS_MAX: usize = 16;

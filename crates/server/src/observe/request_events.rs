@@ -63,10 +63,14 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 value_bytes: before.found.map_or(0, |item| item.value().len()),
             });
         }
-        if shared.observers.counts_prefixes() && matches!(form, Form::Text(_) | Form::Binary(_)) {
+        if shared.observers.counts_prefixes() && !matches!(form, Form::Meta(_)) {
             match command {
                 Command::Store(_) => shared.prefixes.count(self.cx.worker, key, Operation::Set),
                 Command::Delete(_) => shared.prefixes.count(self.cx.worker, key, Operation::Delete),
+                Command::Fetch(_) => {
+                    let is_hit = matches!(reply, Reply::Fetched(..));
+                    shared.prefixes.count(self.cx.worker, key, Operation::Get { is_hit });
+                }
                 _ => {}
             }
         }

@@ -35,6 +35,7 @@ fn protocol(dialect: Option<Dialect>, negotiated: &'static str) -> &'static str 
         None => negotiated,
         Some(Dialect::Text) => "ascii",
         Some(Dialect::Binary) => "binary",
+        Some(Dialect::Http) => "http",
     }
 }
 
@@ -44,7 +45,7 @@ pub(crate) fn dialect(fd: RawFd, is_binary: bool) {
     journal::wire(format!("{fd}: Client using the {name} protocol").as_bytes());
 }
 
-/// A command line, or the header of a binary request.
+/// A command line, the first line of a request by HTTP, or the header of a binary request.
 pub(crate) fn request(fd: RawFd, head: &[u8], is_binary: bool) {
     if is_binary {
         return packet(&format!("<{fd} Read binary protocol data:"), &format!("<{fd}   "), head);
@@ -71,6 +72,12 @@ pub(crate) fn reply(fd: RawFd, form: &Form<'_>, reply: &Reply<'_, Item<'_>>) {
         Form::Text(_) => form.encode(reply, &mut line),
         Form::Meta(_) if matches!(reply, Reply::Error(_) | Reply::Noop) => form.encode(reply, &mut line),
         Form::Meta(_) => return,
+        // Its first line.
+        Form::Http(_) => {
+            form.encode(reply, &mut line);
+            let end = line.bytes.iter().position(|byte| *byte == b'\r');
+            line.bytes.truncate(end.unwrap_or(0));
+        }
         Form::Binary(_) => {
             form.encode(reply, &mut line);
             return packet(&format!(">{fd} Writing bin response:"), &format!(">{fd}  "), &line.bytes);

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::Path;
 
+use larder_protocol::Dialect;
+
 use crate::net::listeners::{self, Listener};
 use crate::startup::options::{EXIT_FAILURE, Refusal};
 use crate::startup::privileges::Target;
@@ -27,12 +29,13 @@ impl Endpoints {
     /// settings then describe the passed ones. Errors: exit code 71, 64.
     pub fn open(settings: &mut Settings, user: Option<&Target>) -> Result<Self, Refusal> {
         let passed = Sockets::take(settings)?;
-        let (listeners, udp) = if passed.serve_clients() {
+        let (mut listeners, udp) = if passed.serve_clients() {
             passed.describe(settings);
             (passed.listeners, udp::share(passed.udp, settings.threads))
         } else {
             (listeners::bind(settings, user)?, udp::bind(settings)?)
         };
+        listeners.extend(listeners::bind_items(settings, user)?);
         Ok(Self { listeners, udp, web: Web::bind(settings, passed.admin, user)? })
     }
 
@@ -52,7 +55,11 @@ impl Endpoints {
     pub fn announce(&self, settings: &Settings, needs_login: bool) {
         let is_verbose = settings.journal.is_verbose(settings.verbosity);
         for listener in &self.listeners {
-            tracing::info!(address = %listener.address, tls = listener.tls.is_some(), "listening");
+            let (address, tls) = (&listener.address, listener.tls.is_some());
+            match listener.dialect {
+                Some(Dialect::Http) => tracing::info!(%address, tls, "listening for HTTP"),
+                _ => tracing::info!(%address, tls, "listening"),
+            }
             if is_verbose {
                 trace::listening(listener.fd.as_raw_fd(), listener.dialect);
             }
@@ -69,7 +76,9 @@ impl Endpoints {
             tracing::info!(address = %listener.address, tls = settings.web.tls, "listening for admin HTTP");
         }
         let warnings = exposure::warnings(&self.listeners, &datagrams, needs_login);
-        let warnings = warnings.into_iter().chain(self.web.iter().flat_map(exposure::admin_warnings));
+        let http = exposure::http_warnings(&self.listeners, settings.http.token_file.is_some());
+        let admin = self.web.iter().flat_map(exposure::admin_warnings);
+        let warnings = warnings.into_iter().chain(http).chain(admin);
         for warning in warnings.chain(exposure::certificate_warnings(&self.listeners, &settings.tls)) {
             tracing::warn!("{warning}");
         }

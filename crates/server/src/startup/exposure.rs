@@ -2,9 +2,26 @@
 
 use std::net::SocketAddr;
 
+use larder_protocol::Dialect;
+
 use crate::net::listeners::{Address, Listener};
 use crate::net::tls::{ClientCertificates, TlsSettings};
 use crate::web::Web;
+
+/// One line for each listener for items by HTTP that other machines can reach without a token and TLS.
+pub fn http_warnings(listeners: &[Listener], needs_token: bool) -> Vec<String> {
+    let open = listeners.iter().filter(|listener| {
+        let is_closed = needs_token || listener.tls.is_some() || listener.address.is_local();
+        listener.dialect == Some(Dialect::Http) && !is_closed
+    });
+    open.map(|Listener { address, .. }| {
+        format!(
+            "HTTP at {address} is open to everybody: no --http-token-file, no --http-tls; \
+             127.0.0.1 keeps it to this machine"
+        )
+    })
+    .collect()
+}
 
 /// One line for each admin listener that other machines can reach and that shows metrics without a token.
 pub fn admin_warnings(web: &Web) -> Vec<String> {
@@ -50,7 +67,7 @@ pub fn warnings(listeners: &[Listener], udp: &[SocketAddr], needs_login: bool) -
         )
     });
     let open = listeners.iter().filter_map(|listener| match listener.address {
-        _ if needs_login || listener.tls.is_some() => None,
+        _ if needs_login || listener.tls.is_some() || listener.dialect == Some(Dialect::Http) => None,
         Address::Tcp(address) if !address.ip().to_canonical().is_loopback() => Some(address),
         _ => None,
     });

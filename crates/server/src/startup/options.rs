@@ -190,6 +190,7 @@ impl Draft {
     /// The checks that need all options.
     fn finish(mut self) -> Result<Settings, Refusal> {
         self.settle_login()?;
+        self.settle_http()?;
         let mut settings = self.settings;
         if settings.udp_port != Port::Off && !self.tcp_port_given {
             settings.tcp_port = settings.udp_port;
@@ -221,6 +222,21 @@ impl Draft {
         Ok(settings)
     }
 
+    /// HTTP has no logins but the token, and no certificates but those of `-Z`.
+    fn settle_http(&self) -> Result<(), Refusal> {
+        let Settings { http, tls, .. } = &self.settings;
+        if http.tls && !tls.is_enabled {
+            return Err(Refusal::new(EXIT_USAGE, "larderd: --http-tls has no certificates without -Z"));
+        }
+        let needs_login = self.settings.login_dialect().is_some();
+        if needs_login && !http.listen.is_empty() && http.token_file.is_none() {
+            let message = "larderd: --http-listen would let in clients without a login (-Y, -S): \
+                           it needs --http-token-file";
+            return Err(Refusal::new(EXIT_USAGE, message));
+        }
+        Ok(())
+    }
+
     /// If clients have to log in, they must use the one dialect that has a login, on every listener.
     fn settle_login(&mut self) -> Result<(), Refusal> {
         let settings = &mut self.settings;
@@ -230,7 +246,7 @@ impl Draft {
                 "ERROR: You cannot allow the BINARY protocol while using ascii authentication tokens.",
                 "Cannot use UDP with ascii authentication enabled (-U 0 to disable)",
             ),
-            Dialect::Binary => (
+            Dialect::Binary | Dialect::Http => (
                 "ERROR: You cannot allow the ASCII protocol while using SASL.",
                 "ERROR: Cannot enable UDP while using binary SASL authentication.",
             ),

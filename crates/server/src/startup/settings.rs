@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use larder_engine::LargePages;
 use larder_protocol::Dialect;
 
+use crate::access::HttpSettings;
 use crate::net::tls::TlsSettings;
 use crate::observe::journal::JournalSettings;
 use crate::observe::measure::Measured;
-use crate::web::WebSettings;
 
 /// The server's settings. Defaults are memcached's.
 #[derive(Clone, Debug)]
@@ -41,7 +41,10 @@ pub struct Settings {
     pub tls: TlsSettings,
 
     /// HTTP for operators (`--admin-*`).
-    pub web: WebSettings,
+    pub web: HttpSettings,
+
+    /// HTTP for items (`--http-*`).
+    pub http: HttpSettings,
 
     // Connections and workers.
     /// Open connections at most (`-c`).
@@ -238,7 +241,8 @@ impl Default for Settings {
             auth_file: None,
             sasl: false,
             tls: TlsSettings::default(),
-            web: WebSettings::default(),
+            web: HttpSettings::default(),
+            http: HttpSettings::default(),
             connections_max: 1024,
             maxconns_fast: true,
             threads: 4,

@@ -24,7 +24,7 @@ pub(super) fn answer_at_once<B>(
         refusal.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
         return Some(refusal);
     }
-    if !endpoint.is_meant(host(request.uri(), request.headers())) {
+    if !endpoint.hosts.admit(host(request.uri(), request.headers())) {
         let advice = "ask for this listener by its address, or as localhost; with a token any name will do\n";
         return Some(plain(StatusCode::MISDIRECTED_REQUEST, advice));
     }
@@ -42,7 +42,8 @@ pub(super) fn answer_at_once<B>(
     if let Some((content_type, content)) = page::file(path) {
         return Some(found(content_type, Bytes::from_static(content.as_bytes())));
     }
-    if state.shared.admin_token.as_ref().is_some_and(|token| !token.is_named_in(request.headers())) {
+    let authorization = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+    if state.shared.admin_token.as_ref().is_some_and(|token| !token.is_named_in(authorization)) {
         let mut refusal = plain(StatusCode::UNAUTHORIZED, "a bearer token is needed\n");
         refusal.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         return Some(refusal);

@@ -31,6 +31,7 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) {
         None => "auto-negotiate",
         Some(Dialect::Text) => "ascii",
         Some(Dialect::Binary) => "binary",
+        Some(Dialect::Http) => "http",
     };
     lines.add("binding_protocol", protocol);
     lines.add("auth_enabled_sasl", yes_no(settings.sasl));

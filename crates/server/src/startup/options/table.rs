@@ -461,6 +461,39 @@ pub(super) const COMMAND_LINE: &[Row] = &[
             Ok(())
         },
     ),
+    Row::honoured(
+        None,
+        "http-listen",
+        Needed("<addr>"),
+        "",
+        "serve items over HTTP on this host:port or Unix socket; may be repeated (docs/http.md)",
+        |d, v| {
+            d.settings.http.listen.push(v.to_owned());
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
+        "http-token-file",
+        Needed("<file>"),
+        "",
+        "require the token in this file for items over HTTP",
+        |d, v| {
+            d.settings.http.token_file = Some(v.into());
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
+        "http-tls",
+        NoValue,
+        "",
+        "use TLS for items over HTTP, with the certificates of -Z",
+        |d, _| {
+            d.settings.http.tls = true;
+            Ok(())
+        },
+    ),
     printing(None, "man", "print the manual page (roff) and exit", print::manual),
     printing(None, "options-markdown", "print these tables in Markdown and exit", print::markdown),
 ];

@@ -1,13 +1,12 @@
-//! The bearer token (RFC 6750) of `--admin-token-file`.
+//! The bearer token (RFC 6750) of `--admin-token-file` and of `--http-token-file`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
-use hyper::header::{AUTHORIZATION, HeaderMap};
 use subtle::ConstantTimeEq as _;
 
-use super::WebSettings;
+use super::HttpSettings;
 use crate::startup::bounded_file;
 use crate::startup::options::{EXIT_FAILURE, Refusal};
 
@@ -21,7 +20,7 @@ pub struct TokenFile {
 impl TokenFile {
     /// Reads the file, if there is one. Call it before privileges are dropped, because only root may be able to read
     /// it. Errors: exit code 1.
-    pub fn read(settings: &WebSettings) -> Result<Option<Self>, Refusal> {
+    pub fn read(settings: &HttpSettings) -> Result<Option<Self>, Refusal> {
         let Some(path) = &settings.token_file else { return Ok(None) };
         let refuse =
             |reason| Refusal::new(EXIT_FAILURE, format!("larderd: token file {}: {reason}", path.display()));
@@ -41,7 +40,7 @@ impl TokenFile {
         match Token::read(&self.path) {
             Ok(token) => {
                 *self.token.write().unwrap_or_else(PoisonError::into_inner) = token;
-                tracing::info!(file = %self.path.display(), "admin token read again");
+                tracing::info!(file = %self.path.display(), "token read again");
             }
             Err(reason) => {
                 tracing::error!("token file {}: {reason}; the old token stays", self.path.display());
@@ -49,9 +48,9 @@ impl TokenFile {
         }
     }
 
-    /// True if the request contains the token.
-    pub(super) fn is_named_in(&self, headers: &HeaderMap) -> bool {
-        self.token.read().unwrap_or_else(PoisonError::into_inner).is_named_in(headers)
+    /// True if a request with this value of `Authorization` contains the token.
+    pub(crate) fn is_named_in(&self, authorization: Option<&[u8]>) -> bool {
+        self.token.read().unwrap_or_else(PoisonError::into_inner).is_named_in(authorization)
     }
 }
 
@@ -75,9 +74,8 @@ impl Token {
 
     /// True if the request contains the token. Takes constant time, so a client can learn the length of the token at
     /// most.
-    fn is_named_in(&self, headers: &HeaderMap) -> bool {
-        let Some((scheme, token)) =
-            headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().split_at_checked(SCHEME.len()))
+    fn is_named_in(&self, authorization: Option<&[u8]>) -> bool {
+        let Some((scheme, token)) = authorization.and_then(|value| value.split_at_checked(SCHEME.len()))
         else {
             return false;
         };
@@ -106,11 +104,7 @@ mod tests {
     #[test]
     fn the_whole_token_and_nothing_else_opens() {
         let token = Token(b"correct-horse-battery".to_vec());
-        let opens = |value: &'static str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(AUTHORIZATION, value.parse().expect("it is a header's value"));
-            token.is_named_in(&headers)
-        };
+        let opens = |value: &'static str| token.is_named_in(Some(value.as_bytes()));
         assert!(opens("Bearer correct-horse-battery"));
         assert!(opens("bearer correct-horse-battery"));
         for value in [
@@ -125,6 +119,6 @@ mod tests {
         ] {
             assert!(!opens(value), "{value}");
         }
-        assert!(!token.is_named_in(&HeaderMap::new()));
+        assert!(!token.is_named_in(None));
     }
 }

@@ -1,10 +1,10 @@
-//! The options of the operators' HTTP.
+//! The options of listeners for HTTP.
 
 use std::path::PathBuf;
 
-/// Settings of `--admin-*`.
+/// Settings of `--admin-*`, or of `--http-*`.
 #[derive(Clone, Debug, Default)]
-pub struct WebSettings {
+pub struct HttpSettings {
     /// Addresses as given: `host:port`, or the path of a Unix socket; empty: none.
     pub listen: Vec<String>,
     /// The file with the required token.

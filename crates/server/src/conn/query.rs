@@ -1,0 +1,53 @@
+//! The keys of a query by HTTP (`GET /v1/items?key=a&key=b`). The session keeps them apart from the input, for as long
+//! as their replies are sent: a list of 100 large values takes many rounds.
+
+use larder_engine::LookupHint;
+use larder_protocol::http::{self, HttpForm, Refusal};
+use larder_protocol::{Error, Form, KEY_BYTES_MAX, Key, Keys, Reply};
+
+use crate::exec::{Done, Executor};
+use crate::heap;
+
+/// The keys of a query whose reply has begun.
+pub(crate) struct Query {
+    /// No longer than a head, which a connection may keep at any time.
+    parameters: Vec<u8>,
+    /// Parameters before this are looked up.
+    from: usize,
+    form: HttpForm<'static>,
+}
+
+impl Query {
+    /// Begins the reply. Errors: there is no memory for the keys, and the client has been told.
+    pub(crate) fn begin(
+        executor: &mut Executor<'_, '_, '_, '_>,
+        keys: Keys<'_>,
+        form: &HttpForm<'_>,
+    ) -> Result<Self, Done> {
+        let form = form.without_request();
+        let Some(parameters) = heap::copy(keys.rest()) else {
+            return Err(executor.answer(&Form::Http(form), &Reply::Error(Error::Http(Refusal::OutOfMemory))));
+        };
+        http::begin_list(&form, executor.out);
+        Ok(Self { parameters, from: 0, form })
+    }
+
+    /// Looks up keys until the connection has used its share of the round: [`Done::Begun`]. Else all are done.
+    pub(crate) fn look_up(&mut self, executor: &mut Executor<'_, '_, '_, '_>) -> Done {
+        let form = Form::Http(self.form);
+        let mut keys = Keys::query(&self.parameters[self.from..]);
+        while let Some(key) = keys.next() {
+            let mut buffer = [0; KEY_BYTES_MAX];
+            if let Some(key) = Key::new(key.bytes(&mut buffer)) {
+                let hash = executor.guard.prepare(key.written());
+                executor.get(key, hash, LookupHint::default(), &form);
+                executor.cx.recorder.key(key.written());
+            }
+            self.from = self.parameters.len() - keys.rest().len();
+            if executor.has_used_its_share() && !keys.rest().is_empty() {
+                return Done::Begun;
+            }
+        }
+        executor.answer(&form, &Reply::End)
+    }
+}
