@@ -85,7 +85,8 @@ impl Watcher for Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
-        if let Some(painter) = self.painter.take() {
+        // At the end of its input, crossterm reads for ever.
+        if let Some(painter) = self.painter.take().filter(|_| !signals::is_hung_up()) {
             let _ = painter.join();
         }
         ratatui::restore();

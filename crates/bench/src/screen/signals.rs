@@ -10,6 +10,13 @@ use signal_hook::iterator::Signals;
 /// As shells have it: 128 and the signal's number.
 pub(super) const EXIT_INTERRUPTED: i32 = 128 + SIGINT;
 
+static HUNG_UP: AtomicBool = AtomicBool::new(false);
+
+/// True after SIGHUP: the terminal is gone.
+pub(super) fn is_hung_up() -> bool {
+    HUNG_UP.load(Ordering::Relaxed)
+}
+
 /// From now on SIGINT, SIGTERM and SIGHUP set `stop`, so that a run ends and its tables are printed; a second one ends
 /// the program at once.
 pub fn stop_on_signals(stop: &Arc<AtomicBool>) -> io::Result<()> {
@@ -17,6 +24,7 @@ pub fn stop_on_signals(stop: &Arc<AtomicBool>) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let wait = move || {
         for signal in signals.forever() {
+            HUNG_UP.fetch_or(signal == SIGHUP, Ordering::Relaxed);
             if stop.swap(true, Ordering::Relaxed) {
                 give_up(128 + signal);
             }

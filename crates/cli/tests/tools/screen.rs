@@ -1,5 +1,6 @@
 //! Tools on a terminal, where tmux lends one.
 
+use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -82,6 +83,23 @@ fn a_value_is_typed_after_a_word_about_it() {
     terminal.keys("C-d");
     terminal.until_over();
     assert_eq!(ok(&server, &["cat", "a"]), "hello\n");
+}
+
+#[test]
+fn a_run_whose_terminal_goes_away_ends() {
+    let Some(terminal) = Tmux::new(80, 24) else { return };
+    let server = start_larderd(&[]);
+    terminal.run(&command("", &["bench", &server.address().to_string(), "--secs", "3600", "--keys", "10"]));
+    terminal.until("the run is shown", |screen| screen.contains("q: stop"));
+    let pid = terminal.tmux(&["list-panes", "-F", "#{pane_pid}"]).stdout;
+    let process = format!("/proc/{}", String::from_utf8_lossy(&pid).trim());
+    assert!(Path::new(&process).exists());
+    drop(terminal);
+    let deadline = Instant::now() + TIMEOUT;
+    while Path::new(&process).exists() {
+        assert!(Instant::now() < deadline, "it goes on");
+        thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// A terminal, gone when dropped.
