@@ -1,22 +1,28 @@
 // Numbers as people read them, and elements as browsers do.
 
 const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
 export function count(number) {
   if (number == null) return "–";
-  if (number >= 100000) return short.format(number);
+  if (number >= 100000) return compact.format(number);
   return number > 0 && number < 10 && number % 1 ? number.toFixed(1) : grouped.format(number);
 }
 
+/** At most two decimal places. */
+export function short(number) {
+  return number == null ? "–" : String(+number.toFixed(2));
+}
+
 export function bytes(number) {
+  if (number == null) return "–";
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let unit = 0;
   while (number >= 1024 && unit < units.length - 1) {
     number /= 1024;
     unit += 1;
   }
-  return `${number >= 100 || unit === 0 || number % 1 === 0 ? Math.round(number) : number.toFixed(1)} ${units[unit]}`;
+  return `${number >= 100 || unit === 0 || Math.abs(number % 1) < 0.05 ? Math.round(number) : number.toFixed(1)} ${units[unit]}`;
 }
 
 export function micros(number) {
@@ -26,7 +32,7 @@ export function micros(number) {
 }
 
 export function percent(share, digits = 1) {
-  return share == null ? "–" : `${(share * 100).toFixed(digits)} %`;
+  return share == null ? "–" : `${+(share * 100).toFixed(digits)} %`;
 }
 
 export function duration(secs) {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
-use hyper::header::{AUTHORIZATION, HeaderMap};
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use subtle::ConstantTimeEq as _;
 
 use super::WebSettings;
@@ -47,6 +47,14 @@ impl TokenFile {
                 tracing::error!("token file {}: {reason}; the old token stays", self.path.display());
             }
         }
+    }
+
+    /// The header with the token, for another server. `None`: never, since a token is printable ASCII.
+    pub(super) fn header(&self) -> Option<HeaderValue> {
+        let token = self.token.read().unwrap_or_else(PoisonError::into_inner);
+        let mut value = HeaderValue::from_bytes(&[SCHEME, &token.0].concat()).ok()?;
+        value.set_sensitive(true);
+        Some(value)
     }
 
     /// True if the request contains the token.

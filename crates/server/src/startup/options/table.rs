@@ -441,6 +441,14 @@ pub(super) const COMMAND_LINE: &[Row] = &[
     ),
     Row::honoured(
         None,
+        "admin-peers",
+        Needed("<addr,...>"),
+        "",
+        "show these servers on the page, too: host:port of their --admin-listen; may be repeated (docs/admin.md)",
+        |d, v| d.settings.web.add_peers(v),
+    ),
+    Row::honoured(
+        None,
         "admin-token-file",
         Needed("<file>"),
         "",
