@@ -7,7 +7,7 @@ const HEIGHT = 168;
 const LEFT = 56;
 const BOTTOM = 20;
 const TOP = 20;
-const TIME_LABEL_PIXELS = 84;
+const TIME_LABEL_PIXELS = 64;
 const VALUE_LABEL_PIXELS = 64;
 const DRAG_PIXELS_MIN = 6;
 
@@ -63,7 +63,7 @@ export class Chart {
     const values = this.points.map(of);
     if (this.scale === "share") {
       const all = values.flat();
-      return shares(this.isWhole ? Math.min(1, ...all) : quantile(all, 0.05) ?? 1);
+      return shares(this.isWhole && all.length ? Math.min(1, ...all) : quantile(all, 0.05) ?? 0);
     }
     const tops = values.map((of) => Math.max(0, ...of));
     if (this.scale === "log") return decades(this.least, Math.max(...tops, this.least * 10));

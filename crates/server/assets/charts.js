@@ -4,6 +4,8 @@ import { Chart } from "./chart.js";
 import { bytes, clock, count, micros, percent, short } from "./format.js";
 
 const RANGE_SECS_MIN = 10;
+/** There is a mouse, and probably a keyboard. */
+const CAN_HOVER = matchMedia("(hover: hover)").matches;
 
 export class Charts {
   constructor() {
@@ -23,7 +25,7 @@ export class Charts {
   definitions() {
     return {
       ratio: {
-        title: "Hit ratio", format: (share) => percent(share), scale: "share",
+        title: "Hit ratio", format: (share) => percent(share, Math.round(share * 1000) % 10 ? 1 : 0), scale: "share",
         series: [{ name: "hit ratio", colour: "hit", of: ratio }],
       },
       requests: {
@@ -154,7 +156,7 @@ export class Charts {
     document.getElementById("zoom-reset").hidden = !this.range;
     const range = this.range ? `From ${clock(from)} to ${clock(to)}, a` : "A";
     document.getElementById("zoom-note").textContent =
-      `${range} point each ${step}. ${this.range ? "" : "Drag over a chart to zoom, or press + and − in it."}`;
+      `${range} point each ${step}. ${this.range || !CAN_HOVER ? "" : "Drag over a chart to zoom, or press + and − in it."}`;
   }
 }
 

@@ -15,7 +15,7 @@ export function showFleet(own, peers) {
   const down = others.filter((peer) => peer.reason);
   const note = document.getElementById("fleet-note");
   note.textContent = down.length
-    ? `${count(down.length)} of ${count(rows.length)} servers cannot be reached. Figures of the others are of the last seconds.`
+    ? `${count(down.length)} of ${count(rows.length)} servers cannot be reached. The figures are without them.`
     : "Figures of the last seconds. A name leads to the page of its server.";
   note.className = down.length ? "bad" : "muted";
   const table = document.getElementById("servers");
@@ -29,7 +29,8 @@ function row({ address, url, figures, reason, isThis }) {
   const name = isThis ? element("th", "", address, element("span", "muted", " this server")) : element("th", "", link);
   name.scope = "row";
   if (!figures) {
-    const why = element("td", reason ? "bad" : "muted", reason ? `unreachable: ${reason}` : "being asked");
+    const text = element("span", "reason", reason ? `unreachable: ${reason}` : "being asked");
+    const why = element("td", reason ? "bad" : "muted", text);
     why.colSpan = COLUMNS - 1;
     return element("tr", "", name, why);
   }

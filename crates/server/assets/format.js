@@ -3,9 +3,10 @@
 const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
-export function count(number) {
+/** `digits` is the number of digits up to which none is left out. */
+export function count(number, digits = 5) {
   if (number == null) return "–";
-  if (number >= 100000) return compact.format(number);
+  if (number >= 10 ** digits) return compact.format(number);
   return number > 0 && number < 10 && number % 1 ? number.toFixed(1) : grouped.format(number);
 }
 
@@ -22,7 +23,8 @@ export function bytes(number) {
     number /= 1024;
     unit += 1;
   }
-  return `${number >= 100 || unit === 0 || Math.abs(number % 1) < 0.05 ? Math.round(number) : number.toFixed(1)} ${units[unit]}`;
+  const isWhole = number >= 100 || unit === 0 || number % 1 === 0;
+  return `${isWhole ? Math.round(number) : number.toFixed(1)} ${units[unit]}`;
 }
 
 export function micros(number) {
@@ -32,7 +34,7 @@ export function micros(number) {
 }
 
 export function percent(share, digits = 1) {
-  return share == null ? "–" : `${+(share * 100).toFixed(digits)} %`;
+  return share == null ? "–" : `${(share * 100).toFixed(digits)} %`;
 }
 
 export function duration(secs) {

@@ -14,7 +14,7 @@ const $ = (id) => document.getElementById(id);
 const charts = new Charts();
 const map = new MemoryMap();
 
-const state = { seconds: [], minutes: [], overview: null, heard: null, turn: 0 };
+const state = { seconds: [], minutes: [], overview: null, curve: null, heard: null, turn: 0 };
 
 /** Asks for JSON. Throws if there is no answer in time, or none of use. */
 async function ask(path) {
@@ -55,9 +55,10 @@ async function refresh() {
   if (state.turn % 3 === 0) {
     const [keys, curve, slow] = await Promise.all([ask("keys"), ask("curve"), ask("slow")]);
     showKeys(keys);
-    showCurve(curve);
+    state.curve = curve;
     showSlow(slow);
   }
+  showCurve(state.curve);
   showConnections(connections);
   state.turn += 1;
 }
@@ -105,17 +106,18 @@ function showOverview(overview, connections) {
   const ever = requests.get_hits + requests.get_misses;
   const figures = [
     ["Hit ratio", percent(now ?? (ever ? requests.get_hits / ever : null)),
-      now !== null ? `of reads, last ${count(recent.window_secs)} s` : ever ? "of reads, since the start" : "no reads yet"],
-    ["Requests", `${count(total(recent))} /s`,
+      now !== null ? `of reads, last ${count(recent.window_secs)} s`
+        : ever ? "of reads, since the start" : "no reads yet"],
+    ["Requests", `${count(total(recent), 4)} /s`,
       `${count(recent.hits + recent.misses)} reads, ${count(recent.stores)} stores`],
     ["Service time", micros(recent.p50_micros),
       !overview.is_latency_measured ? "not measured"
         : recent.p50_micros === null ? "no requests" : `median; p99 ${micros(recent.p99_micros)}`],
-    ["Items", count(overview.items), `${compactBytes(overview)} each`],
+    ["Items", count(overview.items), overview.items ? `${bytes(memory.used_bytes / overview.items)} of memory each` : ""],
     ["Memory", bytes(memory.used_bytes), `of ${bytes(memory.limit_bytes)}`],
-    ["Evicted", `${count(recent.evicted)} /s`, `${count(evictions.evicted)} since the start`],
-    ["CPU", recent.cpu_cores === null ? "–" : `${short(recent.cpu_cores)} cores`,
-      `${count(overview.workers)} worker${overview.workers === 1 ? "" : "s"}`],
+    ["Evicted", `${count(recent.evicted, 4)} /s`, `${count(evictions.evicted)} since the start`],
+    ["CPU", short(recent.cpu_cores),
+      `cores; ${count(overview.workers)} worker${overview.workers === 1 ? "" : "s"}`],
     ["Connections", count(connections.open), `of ${count(connections.open_max)} at most`],
   ];
   $("figures").replaceChildren(...figures.map(([name, value, note]) =>
@@ -130,11 +132,6 @@ function showOverview(overview, connections) {
     ? ` Before that, sockets waited for their worker ${micros(waited.p50_micros)}, `
       + `1 in 100 more than ${micros(waited.p99_micros)}.`
     : ""}`;
-}
-
-/** The memory of a mean item, with its share of the index and of free memory. */
-function compactBytes({ items, memory }) {
-  return items ? bytes(memory.used_bytes / items) : "0 B";
 }
 
 function total(point) {
@@ -157,7 +154,7 @@ function room(share, evicts, recent) {
   if (recent.refused > 0) return " Memory is full, and stores fail.";
   if (recent.evicted > 0) return " Memory is full, so new items push out old ones.";
   if (share <= 0.97) return ` ${percent(share, 0)} of the memory is used.`;
-  return evicts ? " Memory is full; no item is evicted at the moment." : " Memory is full (-M): new items will not fit.";
+  return ` Memory is full${evicts ? "; nothing is evicted at the moment" : " (-M), and new items will not fit"}.`;
 }
 
 function example(listeners) {

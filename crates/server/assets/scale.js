@@ -40,7 +40,7 @@ export function times(fromSecs, toSecs, count) {
   return { step, ticks };
 }
 
-/** The value that this share of the values does not exceed. */
+/** The value that this share of the values does not exceed; undefined: there are none. */
 export function quantile(values, share) {
   const sorted = [...values].sort((a, b) => a - b);
   return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))];

@@ -96,12 +96,7 @@ impl Web {
     pub fn descriptors(&self) -> usize {
         // The runtime has an epoll, an eventfd, and duplicates of both.
         let look_ups = 2 * LOOKUPS_MAX;
-        self.listeners.len()
-            + serve::CONNECTIONS_MAX
-            + ProcessFiles::DESCRIPTORS
-            + self.peers
-            + look_ups
-            + 8
+        self.listeners.len() + serve::CONNECTIONS_MAX + ProcessFiles::DESCRIPTORS + self.peers + look_ups + 8
     }
 
     /// Serves on a thread of its own until the process ends. Errors: no thread or no descriptor left.

@@ -173,7 +173,7 @@ const MAKERS: [&str; 8] = [
     "refuse_connection(",
 ];
 /// The same, where the path of a source has this part.
-const MAKERS_OF: [(&str, &str); 13] = [
+const MAKERS_OF: [(&str, &str); 14] = [
     ("startup/options/", "number_in("),
     ("startup/options/", "number("),
     ("startup/options/", "number::<u32>("),
@@ -183,6 +183,7 @@ const MAKERS_OF: [(&str, &str); 13] = [
     ("net/listeners/entry.rs", "Err("),
     ("net/listeners/entry.rs", "ok_or("),
     ("web/token.rs", "Err("),
+    ("web/settings.rs", "Err("),
     ("web/endpoint.rs", "ok_or("),
     ("auth/src/file.rs", "Malformed("),
     ("protocol/src/error.rs", "=> "),

@@ -66,7 +66,15 @@ impl Forecaster {
             let curve = Curve::new(&FACTORS.map(|factor| size(&shared.settings, factor)), KEYS_MAX);
             shared.measures.sample_tap.begin(curve.threshold(), ACCESSES_MAX as u32);
             let now = Instant::now();
-            Self { curve, played: 0, begun: now, reads: 0, is_cut: false, faded: now, measured: Measured::default() }
+            Self {
+                curve,
+                played: 0,
+                begun: now,
+                reads: 0,
+                is_cut: false,
+                faded: now,
+                measured: Measured::default(),
+            }
         })
     }
 

@@ -48,17 +48,22 @@ pub(super) fn check(settings: &Settings) -> Result<(), Refusal> {
         return Ok(());
     }
     if settings.drop_privileges {
-        return refuse("larderd: --admin-peers connects to other servers, and -o drop_privileges forbids that");
+        return refuse(
+            "larderd: --admin-peers connects to other servers, and -o drop_privileges forbids that",
+        );
     }
     if settings.web.tls && settings.tls.ca_file.is_none() {
-        return refuse("larderd: --admin-peers with --admin-tls needs -o ssl_ca_cert, to check their certificates");
+        return refuse(
+            "larderd: --admin-peers with --admin-tls needs -o ssl_ca_cert, to check their certificates",
+        );
     }
     Ok(())
 }
 
 impl Peers {
     pub(super) fn new(settings: &Settings) -> Self {
-        let peer = |address: &PeerAddress| Arc::new(Peer { address: address.clone(), answer: Mutex::default() });
+        let peer =
+            |address: &PeerAddress| Arc::new(Peer { address: address.clone(), answer: Mutex::default() });
         Self { all: settings.web.peers.iter().map(peer).collect(), wanted: Notify::new() }
     }
 

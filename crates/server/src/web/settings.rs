@@ -84,9 +84,18 @@ mod tests {
         settings.add_peers("[2001:db8::1]:9150,cache-1:9150").expect("they are");
         let found: Vec<_> = settings.peers.iter().map(|peer| (peer.host.as_str(), peer.port)).collect();
         assert_eq!(found, [("cache-1", 9150), ("192.0.2.1", 80), ("2001:db8::1", 9150)]);
-        for entry in
-            ["", "cache-1", "cache-1:", "cache-1:0", ":9150", "a:b:9150", "http://a:80", "a b:1", "a@b:1", "/a"]
-        {
+        for entry in [
+            "",
+            "cache-1",
+            "cache-1:",
+            "cache-1:0",
+            ":9150",
+            "a:b:9150",
+            "http://a:80",
+            "a b:1",
+            "a@b:1",
+            "/a",
+        ] {
             let refusal = settings.add_peers(entry).expect_err(entry);
             assert_eq!(refusal.exit_code, EXIT_USAGE, "{entry}");
         }

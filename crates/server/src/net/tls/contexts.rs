@@ -11,7 +11,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, ServerConfig, ServerSessionMemoryCache, WebPkiClientVerifier};
 use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, SignatureScheme, SupportedProtocolVersion, version,
+    CertificateError, DigitallySignedStruct, DistinguishedName, SignatureScheme, SupportedProtocolVersion,
+    version,
 };
 
 use super::ClientCertificates;

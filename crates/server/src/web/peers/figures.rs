@@ -64,9 +64,14 @@ mod tests {
     #[test]
     fn an_answer_is_read_or_refused() {
         let figures = Figures::read(overview("1.2.3").as_bytes()).expect("it is one");
-        assert_eq!((figures.version.as_str(), figures.uptime_secs, figures.recent.connections), ("1.2.3", 2, 6));
+        assert_eq!(
+            (figures.version.as_str(), figures.uptime_secs, figures.recent.connections),
+            ("1.2.3", 2, 6)
+        );
         let deep = "[".repeat(10_000);
-        for answer in ["", "{}", "null", &deep, &overview(&"v".repeat(65)), &overview("1").replace("3,", "-3,")] {
+        for answer in
+            ["", "{}", "null", &deep, &overview(&"v".repeat(65)), &overview("1").replace("3,", "-3,")]
+        {
             assert_eq!(Figures::read(answer.as_bytes()).expect_err("it is none"), NO_FIGURES);
         }
     }

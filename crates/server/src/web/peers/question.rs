@@ -28,7 +28,10 @@ pub(super) async fn ask(peer: &PeerAddress, shared: &Shared) -> Result<Figures, 
     // A look-up runs on a thread and cannot be stopped. Waiting for its end keeps it to one per peer.
     let addresses = match lookup_host((peer.host.as_str(), peer.port)).await {
         Ok(addresses) => addresses.collect::<Vec<_>>(),
-        Err(error) => return Err(reason("its name cannot be looked up", &error)),
+        Err(error) => {
+            let error = error.to_string();
+            return Err(reason("its name cannot be looked up", &error.rsplit(": ").next().unwrap_or(&error)));
+        }
     };
     let answer = timeout(ANSWER_MAX, connect(peer, &addresses, shared)).await;
     answer.unwrap_or_else(|_| Err(format!("no answer within {} seconds", ANSWER_MAX.as_secs())))
@@ -66,7 +69,9 @@ where
             StatusCode::OK => {}
             StatusCode::UNAUTHORIZED => return Err("it refuses this server's token".to_owned()),
             StatusCode::MISDIRECTED_REQUEST => {
-                return Err("it shows its data to its own machine only: name it by a loopback address".to_owned());
+                return Err(
+                    "it shows its data to its own machine only: name it by a loopback address".to_owned()
+                );
             }
             status => return Err(format!("it answers with HTTP status {}", status.as_u16())),
         }
@@ -84,6 +89,8 @@ where
 
 /// What failed, and why, in bounded length: a peer has a say in the text of an error.
 fn reason(what: &str, error: &dyn Display) -> String {
+    let error = error.to_string();
+    let error = error.split_once(" (os error").map_or(error.as_str(), |(error, _)| error);
     format!("{what}: {error}").chars().take(REASON_CHARS_MAX).collect()
 }
 
