@@ -155,8 +155,8 @@ export class Charts {
   tell(from, to, step) {
     document.getElementById("zoom-reset").hidden = !this.range;
     const range = this.range ? `From ${clock(from)} to ${clock(to)}, a` : "A";
-    document.getElementById("zoom-note").textContent =
-      `${range} point each ${step}. ${this.range || !CAN_HOVER ? "" : "Drag over a chart to zoom, or press + and − in it."}`;
+    const hint = this.range || !CAN_HOVER ? "" : " Drag over a chart to zoom, or press + and − in it.";
+    document.getElementById("zoom-note").textContent = `${range} point each ${step}.${hint}`;
   }
 }
 

@@ -7,7 +7,7 @@ const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFracti
 export function count(number, digits = 5) {
   if (number == null) return "–";
   if (number >= 10 ** digits) return compact.format(number);
-  return number > 0 && number < 10 && number % 1 ? number.toFixed(1) : grouped.format(number);
+  return number > 0 && number < 9.95 && number % 1 ? number.toFixed(1) : grouped.format(number);
 }
 
 /** At most two decimal places. */

@@ -113,7 +113,8 @@ function showOverview(overview, connections) {
     ["Service time", micros(recent.p50_micros),
       !overview.is_latency_measured ? "not measured"
         : recent.p50_micros === null ? "no requests" : `median; p99 ${micros(recent.p99_micros)}`],
-    ["Items", count(overview.items), overview.items ? `${bytes(memory.used_bytes / overview.items)} of memory each` : ""],
+    ["Items", count(overview.items),
+      overview.items ? `${bytes(memory.used_bytes / overview.items)} of memory each` : "none stored"],
     ["Memory", bytes(memory.used_bytes), `of ${bytes(memory.limit_bytes)}`],
     ["Evicted", `${count(recent.evicted, 4)} /s`, `${count(evictions.evicted)} since the start`],
     ["CPU", short(recent.cpu_cores),
