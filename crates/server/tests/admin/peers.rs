@@ -1,8 +1,8 @@
 //! `--admin-peers`: what a server shows of others, and how little a bad one can do to it.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
@@ -167,18 +167,27 @@ fn peers_are_asked_over_tls_and_must_be_of_our_authorities() {
 
 #[test]
 fn peers_that_could_not_be_asked_refuse_the_start() {
+    let folder = Folder::create();
+    folder.write("pem", Authority::new().identity());
+    let certificate = format!("ssl_chain_cert={}", folder.arg("pem"));
     let listen = ["--admin-listen", "127.0.0.1:0"];
     let peers = ["--admin-peers", "127.0.0.1:9"];
+    let tls = ["-Z", "-o", &certificate, "--admin-tls"];
     for (options, named) in [
         (vec![&peers[..]], "--admin-listen"),
         (vec![&listen[..], &peers, &["-o", "drop_privileges"]], "-o drop_privileges"),
+        (vec![&listen[..], &peers, &tls], "ssl_ca_cert"),
         (vec![&listen[..], &["--admin-peers", "nobody"]], "a port is missing"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_larderd"));
-        command.args(["-l", "127.0.0.1", "-p", "-1", "-u", "root"]).args(options.concat());
-        let output = command.output().expect("larderd is built");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() == Some(64) && said.contains(named), "{named}: {said}");
+        command.args(["-l", "127.0.0.1", "-p", "-1", "-v"]).args(options.concat()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("larderd is built");
+        let lines = BufReader::new(child.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
+        let said = lines.take_while(|line| !line.contains("Serving pid=")).collect::<Vec<_>>().join("\n");
+        // One that serves would not end.
+        let _ = child.kill();
+        let code = child.wait().expect("it ends").code();
+        assert!(code == Some(64) && said.contains(named), "{named}: {said}");
     }
 }
 
