@@ -215,8 +215,8 @@ function comparison(points, measured) {
   const predicted = points.find((point) => point.factor === 1)?.hit_ratio;
   const now = ratio(state.overview.recent);
   const why = measured !== null && predicted !== undefined && Math.abs(predicted - measured) > 0.03
-    ? " They differ because the prediction follows a sample of the keys: it can miss a few keys that are read very often"
-      + " and never found. The differences between its bars are more exact than the bars."
+    ? " They differ because the prediction follows a sample of the keys: it can miss a few keys that are read very"
+      + " often and never found. The differences between its bars are more exact than the bars."
     : "";
   const other = now !== null && measured !== null && Math.abs(now - measured) > 0.03
     ? ` The hit ratio of the last seconds alone, ${percent(now)}, differs because the load or the cache has changed.`
