@@ -34,6 +34,16 @@ export async function start(program, options = [], ports = { cache: -1, admin: 0
   return { ports: found, url: `http://127.0.0.1:${found.admin}/`, stop };
 }
 
+/** A port that is free now. */
+export function freePort() {
+  return new Promise((done) => {
+    const server = net.createServer().listen(0, "127.0.0.1", () => {
+      const { port } = server.address();
+      server.close(() => done(port));
+    });
+  });
+}
+
 /** A key of a workload that a shop might have: some keys are asked for far more often than others. */
 function key() {
   const rank = Math.floor(40000 ** Math.random());
@@ -41,7 +51,7 @@ function key() {
   return [`${prefix}:${rank}`, ttl];
 }
 
-/** Reads, and stores what is missing, over a few connections, until `stop` is called. */
+/** Reads, and stores what is missing, over a few connections, until what it returns is called. */
 export function load(port, { pauseMillis = 0, connections = 4 } = {}) {
   let isStopped = false;
   const sockets = Array.from({ length: connections }, () => net.connect(port, "127.0.0.1"));

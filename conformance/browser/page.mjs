@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { chromium } from "playwright-core";
 
-import { converse, load, start } from "./larderd.mjs";
+import { converse, freePort, load, start } from "./larderd.mjs";
 
 const [larderd, executablePath, folder] = process.argv.slice(2);
 mkdirSync(folder, { recursive: true });
@@ -63,6 +63,10 @@ function flaws() {
     const name = node.getAttribute("aria-label") || node.textContent.trim() || node.labels?.[0]?.textContent;
     if (!name && node.checkVisibility()) found.push(`${node.tagName} has no name`);
   }
+  for (const tile of document.querySelectorAll("#figures div, #figures dd, .switch button, th, .legend li")) {
+    const isCut = tile.scrollWidth > tile.clientWidth + 1 && tile.clientWidth > 0;
+    if (isCut && tile.checkVisibility()) found.push(`"${tile.textContent.trim()}" is cut`);
+  }
   const width = document.documentElement.clientWidth;
   if (document.documentElement.scrollWidth > width) found.push(`the page is wider than ${width}`);
   return found;
@@ -78,7 +82,8 @@ const page = await open(server.url);
 
 // Empty.
 await until(page, () => document.body.classList.contains("is-up"));
-assert.match(await text(page, "#summary"), /Nobody asks/);
+assert.match(await text(page, "#summary"), /No requests/);
+assert.equal(await page.locator("#fleet").isVisible(), false);
 assert.match(await text(page, "#empty"), new RegExp(`nc 127.0.0.1 ${server.ports.cache}`));
 await sleep(3000);
 await check(page, "empty");
@@ -87,12 +92,15 @@ await check(page, "empty");
 let rest = load(server.ports.cache);
 await sleep(12000);
 rest();
-await until(page, () => document.querySelector("#summary").textContent.includes("Nobody asks"));
+await until(page, () => document.querySelector("#summary").textContent.includes("No requests"));
+// Memory may be full, and nothing is evicted now.
+assert.doesNotMatch(await text(page, "#summary"), /push out/);
 assert.equal(await page.locator("#empty").isVisible(), false);
 await until(page, () => document.querySelectorAll("#keys li:not(.nothing)").length > 5);
 assert.ok((await text(page, "#prefixes")).includes("product"));
-await until(page, () => document.querySelectorAll("#curve li").length === 5);
+await until(page, () => document.querySelectorAll("#curve li").length === 6);
 assert.ok((await text(page, "#curve-words")).includes("memory"));
+assert.match(await text(page, "#curve"), /as now: predicted[\s\S]+as now: measured/);
 await check(page, "loaded");
 
 // Under load.
@@ -103,14 +111,20 @@ await until(page, () =>
 await sleep(9000);
 assert.equal(await text(page, "#status"), "serving");
 assert.ok(await page.locator("#commands tbody tr").count() >= 2);
+await until(page, () => document.querySelector("#summary").textContent.includes("push out"));
 await check(page, "load");
+for (const name of ["ratio", "requests", "latency", "leaving", "cpu", "memory", "network", "connections"]) {
+  const labels = await page.locator(`#chart-${name} text`).allTextContents();
+  assert.ok(labels.filter((label) => /^\d\d:\d\d/.test(label)).length > 2, `times of ${name}: ${labels}`);
+  assert.match(await text(page, `#chart-${name} .legend`), /\d/, name);
+}
 
 // What can be clicked, pointed at and reached by keys.
 const pressed = (group) => page.locator(`${group} [aria-pressed=true]`).innerText();
-for (const name of ["15 minutes", "day", "5 minutes"]) {
+for (const name of ["15 min", "1 h", "24 h", "5 min"]) {
   await page.getByRole("button", { name, exact: true }).click();
   assert.equal(await pressed("#span"), name);
-  if (name === "day") await shot(page, "load-day");
+  if (name === "24 h") await shot(page, "load-day");
 }
 for (const name of ["Age", "Lifetime"]) {
   await page.getByRole("button", { name, exact: true }).click();
@@ -128,18 +142,68 @@ const chart = page.locator("#chart-requests svg");
 await chart.focus();
 await page.keyboard.press("ArrowLeft");
 assert.match(await page.textContent("#chart-requests"), /\d\d:\d\d:\d\d/);
+// The cursor is in all charts.
+assert.equal(await page.locator(".chart .cursor").count(), 8);
 await page.keyboard.press("Escape");
+assert.equal(await page.locator(".chart .cursor").count(), 0);
 await page.locator("#chart-latency svg").hover();
-assert.match(await page.textContent("#chart-latency"), /\d\d:\d\d:\d\d/);
+assert.match(await page.textContent("#chart-latency .when"), /\d\d:\d\d:\d\d/);
+
+// Zoomed by dragging, by keys, and back.
+const zoomed = () => page.locator("#zoom-reset").isVisible();
+const range = async () => {
+  const [from, to] = (await text(page, "#zoom-note")).match(/\d\d:\d\d:\d\d/g)
+    .map((time) => time.split(":").reduce((secs, part) => secs * 60 + Number(part), 0));
+  return (to - from + 86400) % 86400;
+};
+assert.equal(await zoomed(), false);
+const box = await chart.boundingBox();
+await page.mouse.move(box.x + box.width * 0.3, box.y + 50);
+await page.mouse.down();
+await page.mouse.move(box.x + box.width * 0.9, box.y + 60, { steps: 3 });
+await shot(page, "dragged");
+await page.mouse.up();
+assert.equal(await zoomed(), true);
+const wide = await range();
+await chart.focus();
+await page.keyboard.press("+");
+const narrow = await range();
+assert.ok(narrow >= 9 && narrow < wide, `${narrow} of ${wide} seconds`);
+await shot(page, "zoomed");
+await page.keyboard.press("-");
+assert.ok(await range() > narrow);
+await page.keyboard.press("Escape");
+if (await zoomed()) await page.keyboard.press("Escape");
+assert.equal(await zoomed(), false);
+await page.keyboard.press("+");
+assert.equal(await zoomed(), true);
+await page.getByRole("button", { name: "End the zoom" }).click();
+assert.equal(await zoomed(), false);
+await chart.hover();
 await shot(page, "pointed");
 await page.keyboard.press("Tab");
 
-// Dark, and narrow, and both.
+// A spike does not flatten what is usual: it is cut off, and its value stands there.
+const burst = net.connect(server.ports.cache, "127.0.0.1");
+await converse(burst, `${`get ${"x ".repeat(90)}\r\n`.repeat(4000)}mn\r\n`, "MN\r\n");
+burst.destroy();
+await until(page, () => document.querySelector("#chart-requests path.cut"));
+await check(page, "spike");
+await page.getByRole("button", { name: "whole" }).click();
+assert.equal(await page.locator("path.cut").count(), 0);
+await shot(page, "spike-whole");
+await page.getByRole("button", { name: "cut off" }).click();
+
+// Dark, and narrow, and wide.
 const dark = await open(server.url, { colorScheme: "dark" });
+const screen = { viewport: { width: 1920, height: 1080 } };
+const large = await open(server.url, screen);
+const largeDark = await open(server.url, { ...screen, colorScheme: "dark" });
 const handheld = { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2 };
 const phone = await open(server.url, { ...handheld, hasTouch: true, isMobile: true });
 const night = await open(server.url, { ...handheld, colorScheme: "dark" });
-for (const [tab, name] of [[dark, "dark"], [phone, "phone"], [night, "phone-dark"]]) {
+const tabs = [[dark, "dark"], [large, "large"], [largeDark, "large-dark"], [phone, "phone"], [night, "phone-dark"]];
+for (const [tab, name] of tabs) {
   await until(tab, () => document.querySelectorAll("#keys li:not(.nothing)").length > 5);
   await check(tab, name);
   // As it is seen first.
@@ -188,6 +252,35 @@ await locked.fill("#token", "correct-horse-battery");
 await locked.getByRole("button", { name: "Show the page" }).click();
 await until(locked, () => document.body.classList.contains("is-up"));
 assert.equal(await locked.locator("#token-form").isVisible(), false);
+await server.stop();
+
+// A fleet: one that serves, one that is down, and itself under the name that the others use.
+const other = await start(larderd, ["-m", "64"]);
+const self = await freePort();
+const peers = `127.0.0.1:${self},127.0.0.1:${other.ports.admin},127.0.0.1:${await freePort()}`;
+server = await start(larderd, ["-m", "32", "--admin-peers", peers], { cache: -1, admin: self });
+const loads = [load(server.ports.cache, { pauseMillis: 20 }), load(other.ports.cache, { pauseMillis: 20 })];
+for (const [name, options] of [["fleet", {}], ["fleet-large", screen], ["fleet-phone", handheld],
+  ["fleet-dark", { colorScheme: "dark" }], ["fleet-phone-dark", { ...handheld, colorScheme: "dark" }]]) {
+  const fleet = await open(server.url, options);
+  await until(fleet, () => /^All\t2 of 3 answer\t[\d.]+ %/.test(document.querySelector("#servers tfoot").innerText));
+  assert.equal(await fleet.locator("#servers tbody tr").count(), 3);
+  assert.match(await text(fleet, "#servers"), /unreachable: no connection: Connection refused/);
+  assert.match(await text(fleet, "#fleet-note"), /1 of 3 servers/);
+  await check(fleet, name);
+  if (name === "fleet") {
+    await fleet.getByRole("link", { name: `127.0.0.1:${other.ports.admin}` }).click();
+    await fleet.waitForURL(other.url);
+    await until(fleet, () => document.body.classList.contains("is-up"));
+    assert.equal(await fleet.locator("#fleet").isVisible(), false);
+    // The step to the other server's page is the one request that leaves this one's.
+    const left = complaints.filter((complaint) => !complaint.startsWith(`asks for ${other.url}`));
+    complaints.splice(0, complaints.length, ...left);
+  }
+  await fleet.context().close();
+}
+loads.forEach((stop) => stop());
+await other.stop();
 await server.stop();
 
 assert.deepEqual(complaints, []);

@@ -1,22 +1,30 @@
 // Numbers as people read them, and elements as browsers do.
 
 const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
-export function count(number) {
+/** `digits` is the number of digits up to which none is left out. */
+export function count(number, digits = 5) {
   if (number == null) return "–";
-  if (number >= 100000) return short.format(number);
-  return number > 0 && number < 10 && number % 1 ? number.toFixed(1) : grouped.format(number);
+  if (number >= 10 ** digits) return compact.format(number);
+  return number > 0 && number < 9.95 && number % 1 ? number.toFixed(1) : grouped.format(number);
+}
+
+/** At most two decimal places. */
+export function short(number) {
+  return number == null ? "–" : String(+number.toFixed(2));
 }
 
 export function bytes(number) {
+  if (number == null) return "–";
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let unit = 0;
   while (number >= 1024 && unit < units.length - 1) {
     number /= 1024;
     unit += 1;
   }
-  return `${number >= 100 || unit === 0 || number % 1 === 0 ? Math.round(number) : number.toFixed(1)} ${units[unit]}`;
+  const isWhole = number >= 100 || unit === 0 || number % 1 === 0;
+  return `${isWhole ? Math.round(number) : number.toFixed(1)} ${units[unit]}`;
 }
 
 export function micros(number) {

@@ -1,57 +1,20 @@
 // The page: asks the server, shows what it says, and says so when it does not answer.
 
-import { Chart } from "./chart.js";
-import { bytes, clock, count, duration, element, micros, percent } from "./format.js";
+import { Charts, ratio } from "./charts.js";
+import { showFleet } from "./fleet.js";
+import { bytes, clock, count, duration, element, micros, percent, short } from "./format.js";
 import { MemoryMap } from "./memory.js";
 
 const PAUSE_MILLIS = 1000;
 const RETRY_MILLIS = 2000;
 const PATIENCE_MILLIS = 4000;
-const POINTS_MAX = { seconds: 900, day: 1440 };
+const POINTS_MAX = { seconds: 900, minutes: 1440 };
 
 const $ = (id) => document.getElementById(id);
-const total = (point) => point.hits + point.misses + point.stores + point.others;
-
-const charts = {
-  requests: new Chart($("chart-requests"), {
-    title: "Requests a second",
-    format: count,
-    series: [
-      { name: "hits", colour: "hit", of: (point) => point.hits, area: true },
-      { name: "misses", colour: "miss", of: (point) => point.misses },
-      { name: "stores", colour: "store", of: (point) => point.stores },
-      { name: "others", colour: "other", of: (point) => point.others },
-    ],
-  }),
-  latency: new Chart($("chart-latency"), {
-    title: "Service time",
-    format: micros,
-    log: true,
-    least: 1,
-    series: [
-      { name: "p50", colour: "hit", of: (point) => point.p50_micros },
-      { name: "p90", colour: "store", of: (point) => point.p90_micros },
-      { name: "p99", colour: "other", of: (point) => point.p99_micros },
-      { name: "p99.9", colour: "miss", of: (point) => point.p999_micros },
-    ],
-  }),
-  leaving: new Chart($("chart-leaving"), {
-    title: "Items that leave the cache, a second",
-    format: count,
-    series: [
-      { name: "evicted", colour: "miss", of: (point) => point.evicted, area: true },
-      { name: "expired", colour: "other", of: (point) => point.expired },
-    ],
-  }),
-  connections: new Chart($("chart-connections"), {
-    title: "Open connections",
-    format: count,
-    series: [{ name: "open", colour: "hit", of: (point) => point.connections, area: true }],
-  }),
-};
+const charts = new Charts();
 const map = new MemoryMap();
 
-const state = { span: "300", seconds: [], day: [], overview: null, heard: null, turn: 0 };
+const state = { seconds: [], minutes: [], overview: null, curve: null, heard: null, turn: 0 };
 
 /** Asks for JSON. Throws if there is no answer in time, or none of use. */
 async function ask(path) {
@@ -78,20 +41,24 @@ async function refresh() {
   if (document.hidden && state.overview) return;
   const overview = await ask("overview");
   // Another process than before: what it did begins anew.
-  if (state.overview && state.overview.pid !== overview.pid) Object.assign(state, { seconds: [], day: [], turn: 0 });
+  if (state.overview && state.overview.process_id !== overview.process_id) {
+    Object.assign(state, { seconds: [], minutes: [], turn: 0 });
+  }
   state.overview = overview;
   await extend("seconds", "history?");
-  if (state.turn % 30 === 0 || !state.day.length) await extend("day", "history?span=day&");
+  if (state.turn % 30 === 0 || !state.minutes.length) await extend("minutes", "history?span=day&");
   const connections = await ask("connections");
   showOverview(overview, connections);
-  showCharts();
+  charts.show(state, overview);
+  if (state.turn % 2 === 0) showFleet(overview, (await ask("peers")).peers);
   if (state.turn % 2 === 0) map.show(await ask("memory"));
   if (state.turn % 3 === 0) {
     const [keys, curve, slow] = await Promise.all([ask("keys"), ask("curve"), ask("slow")]);
     showKeys(keys);
-    showCurve(curve);
+    state.curve = curve;
     showSlow(slow);
   }
+  showCurve(state.curve);
   showConnections(connections);
   state.turn += 1;
 }
@@ -128,31 +95,30 @@ function askForToken() {
 }
 
 function showOverview(overview, connections) {
-  const { memory, requests, evictions } = overview;
+  const { memory, requests, evictions, recent } = overview;
   $("about").textContent = `${location.host} · larderd ${overview.version} · up ${duration(overview.uptime_secs)}`;
-  const recent = state.seconds.slice(-10);
-  const mean = (of) => recent.reduce((sum, point) => sum + of(point), 0) / Math.max(1, recent.length);
-  const [hits, misses] = [mean((point) => point.hits), mean((point) => point.misses)];
-  const ever = requests.get_hits + requests.get_misses;
-  const ratio = hits + misses > 0 ? hits / (hits + misses) : ever ? requests.get_hits / ever : null;
-  const rate = mean(total);
-  const medians = recent.filter((point) => point.p50_micros != null);
-  const last = medians.at(-1);
-
-  $("summary").textContent = summary(overview, { rate, ratio: hits + misses > 0 ? ratio : null, last });
+  $("summary").textContent = summary(overview);
   const isEmpty = overview.items === 0 && overview.items_stored === 0;
   $("empty").hidden = !isEmpty;
   if (isEmpty) $("empty-example").textContent = example(connections.listeners);
 
+  const now = ratio(recent);
+  const ever = requests.get_hits + requests.get_misses;
   const figures = [
-    ["Requests", `${count(rate)} /s`,
-      `${count(mean((point) => point.hits + point.misses))} reads, ${count(mean((point) => point.stores))} stores`],
-    ["Hit ratio", percent(ratio),
-      hits + misses > 0 ? "of reads, last 10 s" : ever ? "of reads, since the start" : "no reads yet"],
-    ["Service time", last ? micros(last.p50_micros) : "–",
-      overview.is_latency_measured ? (last ? `p99 ${micros(last.p99_micros)}` : "no requests") : "not measured"],
-    ["Items", count(overview.items), `${bytes(memory.used_bytes)} of ${bytes(memory.limit_bytes)}`],
-    ["Evicted", `${count(mean((point) => point.evicted))} /s`, `${count(evictions.evicted)} since the start`],
+    ["Hit ratio", percent(now ?? (ever ? requests.get_hits / ever : null)),
+      now !== null ? `of reads, last ${count(recent.window_secs)} s`
+        : ever ? "of reads, since the start" : "no reads yet"],
+    ["Requests", `${count(total(recent), 4)} /s`,
+      `${count(recent.hits + recent.misses)} reads, ${count(recent.stores)} stores`],
+    ["Service time", micros(recent.p50_micros),
+      !overview.is_latency_measured ? "not measured"
+        : recent.p50_micros === null ? "no requests" : `median; p99 ${micros(recent.p99_micros)}`],
+    ["Items", count(overview.items),
+      overview.items ? `${bytes(memory.used_bytes / overview.items)} of memory each` : "none stored"],
+    ["Memory", bytes(memory.used_bytes), `of ${bytes(memory.limit_bytes)}`],
+    ["Evicted", `${count(recent.evicted, 4)} /s`, `${count(evictions.evicted)} since the start`],
+    ["CPU", short(recent.cpu_cores),
+      `cores; ${count(overview.workers)} worker${overview.workers === 1 ? "" : "s"}`],
     ["Connections", count(connections.open), `of ${count(connections.open_max)} at most`],
   ];
   $("figures").replaceChildren(...figures.map(([name, value, note]) =>
@@ -169,19 +135,27 @@ function showOverview(overview, connections) {
     : ""}`;
 }
 
-/** What there is to know, in a sentence or two. */
-function summary(overview, { rate, ratio, last }) {
-  const { used_bytes: used, limit_bytes: limit } = overview.memory;
-  const share = used / limit;
-  const now = rate < 0.05
-    ? "Nobody asks for anything at the moment."
-    : `Serving ${count(rate)} requests a second${last ? `, half of them within ${micros(last.p50_micros)}` : ""}.`;
-  const found = ratio === null ? "" : ` ${Math.round(ratio * 100)} of 100 reads find what they ask for.`;
-  const room = !overview.evicts && share > 0.97
-    ? " Memory is full, and stores fail."
-    : share > 0.97 ? " Memory is full, so new items push out old ones."
-    : ` ${percent(share, 0)} of the memory is taken.`;
-  return now + found + room;
+function total(point) {
+  return point.hits + point.misses + point.stores + point.others;
+}
+
+/** The state of the server, in a sentence or two. */
+function summary({ memory, evicts, recent }) {
+  const share = memory.used_bytes / memory.limit_bytes;
+  const [rate, now] = [total(recent), ratio(recent)];
+  const requests = rate < 0.05
+    ? "No requests at the moment."
+    : `Serving ${count(rate)} requests a second${
+      recent.p50_micros === null ? "" : `, half of them within ${micros(recent.p50_micros)}`}.`;
+  const found = now === null ? "" : ` ${Math.round(now * 100)} of 100 reads hit.`;
+  return requests + found + room(share, evicts, recent);
+}
+
+function room(share, evicts, recent) {
+  if (recent.refused > 0) return " Memory is full, and stores fail.";
+  if (recent.evicted > 0) return " Memory is full, so new items push out old ones.";
+  if (share <= 0.97) return ` ${percent(share, 0)} of the memory is used.`;
+  return ` Memory is full${evicts ? "; nothing is evicted at the moment" : " (-M), and new items will not fit"}.`;
 }
 
 function example(listeners) {
@@ -193,25 +167,14 @@ function example(listeners) {
   return `printf 'set greeting 0 0 5\\r\\nhello\\r\\nget greeting\\r\\nquit\\r\\n' | nc ${target}`;
 }
 
-function showCharts() {
-  const isDay = state.span === "day";
-  const to = state.overview.now_secs;
-  // A server that has just started does not leave most of the chart empty.
-  const startSecs = to - Math.max(60, state.overview.uptime_secs);
-  const from = Math.max(to - (isDay ? 86400 : Number(state.span)), startSecs);
-  // As long as the seconds reach back to the start, they tell more.
-  const points = isDay && state.overview.uptime_secs > POINTS_MAX.seconds ? state.day : state.seconds;
-  for (const chart of Object.values(charts)) chart.show(points, from, to);
-}
-
 function showConnections(connections) {
   const most = Math.max(1, ...connections.workers);
-  $("connections-note").textContent = `Open at a time. ${count(connections.accepted)} accepted since the start`
+  $("connections-note").textContent = `${count(connections.accepted)} accepted since the start`
     + (connections.rejected
       ? `, ${count(connections.rejected)} refused at the limit of ${count(connections.open_max)}` : "")
     + `${connections.logins_failed ? `, ${count(connections.logins_failed)} logins failed` : ""}.`;
   bars($("workers"), connections.workers.map((open, worker) => [`worker ${worker}`, count(open), open / most]));
-  $("listeners-note").textContent = connections.listeners.length ? "Where clients come in." : "There is none for TCP.";
+  $("listeners-note").textContent = connections.listeners.length ? "For clients." : "None for TCP.";
   $("listeners").replaceChildren(...connections.listeners.map((listener) =>
     element("li", "", element("code", "", listener.address), listener.has_tls ? " with TLS" : "")));
 }
@@ -219,9 +182,9 @@ function showConnections(connections) {
 function showKeys({ is_measured: isMeasured, is_withheld: isWithheld, prefix_delimiter: delimiter, keys, prefixes }) {
   const why = !isMeasured
     ? "Not measured: -o no_hot_keys."
-    : isWithheld ? "Keys are shown on a loopback listener, or to those who name a token." : null;
-  $("keys-note").textContent = why ?? "How often they were asked for of late, about.";
-  $("prefixes-note").textContent = why ?? `What stands before the first “${delimiter}” of a key.`;
+    : isWithheld ? "Keys are shown on a loopback listener, or with a token." : null;
+  $("keys-note").textContent = why ?? "Estimated requests of late.";
+  $("prefixes-note").textContent = why ?? `The part of a key before its first “${delimiter}”.`;
   for (const [place, entries] of [[$("keys"), keys], [$("prefixes"), prefixes]]) {
     const most = Math.max(1, ...entries.map((entry) => entry.requests));
     const shown = entries.slice(0, 12)
@@ -230,31 +193,48 @@ function showKeys({ is_measured: isMeasured, is_withheld: isWithheld, prefix_del
   }
 }
 
-function showCurve({ is_measured: isMeasured, memory_bytes: memory, points }) {
+function showCurve({ is_measured: isMeasured, memory_bytes: memory, measured_hit_ratio: measured, points }) {
   const known = points.filter((point) => point.hit_ratio !== null);
   $("curve-words").textContent = !isMeasured
     ? "This is not measured: -o no_hit_ratio_curve, or no eviction (-M)."
     : known.length ? advice(known, memory)
     : "After some thousand reads this tells what other amounts of memory would do to the hit ratio.";
-  bars($("curve"), known.map((point) => [
-    `${bytes(memory * point.factor)}${point.factor === 1 ? ", as now" : ""}`,
-    percent(point.hit_ratio),
-    point.hit_ratio,
-    point.factor === 1 ? "is-now" : "",
-  ]));
+  bars($("curve"), known.flatMap((point) => {
+    const isNow = point.factor === 1;
+    const bar = [`${bytes(memory * point.factor)}${isNow ? ", as now: predicted" : ""}`, percent(point.hit_ratio),
+      point.hit_ratio, isNow ? "is-now" : ""];
+    return isNow && measured !== null
+      ? [bar, [`${bytes(memory)}, as now: measured`, percent(measured), measured, "is-measured"]]
+      : [bar];
+  }));
+  $("curve-check").textContent = isMeasured && known.length ? comparison(known, measured) : "";
 }
 
-/** What the curve means for whoever pays for the memory. */
+/** Why the hit ratios of the page differ. */
+function comparison(points, measured) {
+  const predicted = points.find((point) => point.factor === 1)?.hit_ratio;
+  const now = ratio(state.overview.recent);
+  const why = measured !== null && predicted !== undefined && Math.abs(predicted - measured) > 0.03
+    ? " They differ because the prediction follows a sample of the keys: it can miss a few keys that are read very"
+      + " often and never found. The differences between its bars are more exact than the bars."
+    : "";
+  const other = now !== null && measured !== null && Math.abs(now - measured) > 0.03
+    ? ` The hit ratio of the last seconds alone, ${percent(now)}, differs because the load or the cache has changed.`
+    : "";
+  return `Both weigh the last ten minutes most, and older reads less.${why}${other}`;
+}
+
+/** What more or less memory would change. */
 function advice(points, memory) {
   const at = (factor) => points.find((point) => point.factor === factor)?.hit_ratio;
   const [half, now, twice, four] = [0.5, 1, 2, 4].map(at);
   const more = (to) => Math.round((to - now) * 100);
   const reads = (number) => `${Math.abs(number)} more of every 100 reads`;
   const up = more(twice) >= 1
-    ? `With twice the memory (${bytes(memory * 2)}), about ${reads(more(twice))} would find what they ask for.`
+    ? `With twice the memory (${bytes(memory * 2)}), about ${reads(more(twice))} would hit.`
     : more(four) >= 1
       ? `Twice the memory would change little; four times as much would let about ${reads(more(four))} hit.`
-      : "More memory would bring next to nothing.";
+      : "More memory would change next to nothing.";
   const down = more(half) <= -1
     ? `With half of it (${bytes(memory / 2)}), about ${reads(more(half))} would miss.`
     : `Half of it (${bytes(memory / 2)}) would do as well.`;
@@ -263,7 +243,7 @@ function advice(points, memory) {
 
 function showSlow({ is_measured: isMeasured, batches }) {
   $("slow-note").textContent =
-    "Those that took a millisecond and more, with the requests that were served together with them.";
+    "A millisecond and more, with the requests that were served in the same batch.";
   $("slow").querySelector("tbody").replaceChildren(...rows(batches.slice(0, 12), (batch) => [
     clock(batch.at_secs), batch.command, batch.transport, count(batch.requests), micros(batch.took_micros),
   ], 3, isMeasured ? "None. Every request took less than a millisecond." : "Not measured: -o no_latency_histograms."));
@@ -303,10 +283,8 @@ function onSwitch(id, choose) {
   }
 }
 
-onSwitch("span", (span) => {
-  state.span = span;
-  if (state.overview) showCharts();
-});
+onSwitch("span", (secs) => charts.setSpan(Number(secs)));
+onSwitch("spikes", (show) => charts.setWhole(show === "whole"));
 onSwitch("map-mode", (mode) => map.setMode(mode));
 $("token-form").addEventListener("submit", (event) => {
   event.preventDefault();

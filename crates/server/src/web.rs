@@ -11,6 +11,7 @@
 //! | [`router`] | a request and its response |
 //! | [`renderer`] | one page at a time |
 //! | [`state`], [`history`] | the data, now and over the last day |
+//! | [`peers`] | the other servers of `--admin-peers` |
 //! | [`metrics`] | `/metrics`, for Prometheus |
 //! | [`api`] | `/api/...`, in JSON |
 //! | [`page`] | `/`, for people |
@@ -20,6 +21,7 @@ mod endpoint;
 mod history;
 mod metrics;
 mod page;
+mod peers;
 mod renderer;
 mod router;
 mod serve;
@@ -27,6 +29,8 @@ mod state;
 
 use std::io;
 use std::sync::Arc;
+
+pub use peers::PeerAddress;
 
 use crate::net::listeners::{self, Listener};
 use crate::net::worker_pool::WorkerPool;
@@ -40,6 +44,8 @@ use crate::startup::settings::Settings;
 pub struct Web {
     listeners: Vec<Listener>,
     needs_login: bool,
+    /// The number of other servers that it asks.
+    peers: usize,
     process_files: ProcessFiles,
 }
 
@@ -52,15 +58,20 @@ impl Web {
         user: Option<&Target>,
     ) -> Result<Option<Self>, Refusal> {
         if settings.web.listen.is_empty() && passed.is_empty() {
+            if !settings.admin_peers.is_empty() {
+                return Err(Refusal::new(EXIT_USAGE, "larderd: --admin-peers needs --admin-listen"));
+            }
             return Ok(None);
         }
+        peers::check(settings)?;
         if settings.web.tls && !settings.tls.is_enabled {
             return Err(Refusal::new(EXIT_USAGE, "larderd: --admin-tls has no certificates without -Z"));
         }
         let mut listeners = passed;
         listeners.extend(listeners::bind_http("--admin-listen", &settings.web.listen, settings, user)?);
         let needs_login = settings.web.token_file.is_some();
-        Ok(Some(Self { listeners, needs_login, process_files: ProcessFiles::default() }))
+        let (peers, process_files) = (settings.admin_peers.len(), ProcessFiles::default());
+        Ok(Some(Self { listeners, needs_login, peers, process_files }))
     }
 
     /// Opens the files of /proc that metrics are read from. Call it in the process that serves, before its sandbox.
@@ -81,16 +92,21 @@ impl Web {
     /// Descriptors that it needs at most.
     pub fn descriptors(&self) -> usize {
         // The runtime has an epoll, an eventfd, and duplicates of both.
-        self.listeners.len() + serve::CONNECTIONS_MAX + ProcessFiles::DESCRIPTORS + 8
+        let look_ups = 2 * LOOKUPS_MAX;
+        self.listeners.len() + serve::CONNECTIONS_MAX + ProcessFiles::DESCRIPTORS + self.peers + look_ups + 8
     }
 
     /// Serves on a thread of its own until the process ends. Errors: no thread or no descriptor left.
     pub fn start(self, shared: Arc<Shared>, pool: Arc<WorkerPool>) -> io::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_io().enable_time().max_blocking_threads(LOOKUPS_MAX).build()?;
         let endpoints = endpoint::open(self.listeners, self.needs_login, &shared.settings);
-        let state = Arc::new(state::State::new(shared, pool, self.process_files));
+        let state = Arc::new(state::State::new(shared, pool, self.process_files)?);
         let thread = std::thread::Builder::new().name("larder-admin".to_owned());
         thread.spawn(move || runtime.block_on(serve::run(endpoints, state)))?;
         Ok(())
     }
 }
+
+/// Threads that look up names of peers. The runtime starts them when there is a name to look up.
+const LOOKUPS_MAX: usize = 2;

@@ -175,7 +175,7 @@ const MAKERS: [&str; 8] = [
     "refuse_connection(",
 ];
 /// The same, where the path of a source has this part.
-const MAKERS_OF: [(&str, &str); 14] = [
+const MAKERS_OF: [(&str, &str); 15] = [
     ("startup/options/", "number_in("),
     ("startup/options/", "number("),
     ("startup/options/", "number::<u32>("),
@@ -186,6 +186,7 @@ const MAKERS_OF: [(&str, &str); 14] = [
     ("net/listeners/entry.rs", "ok_or("),
     ("access/token.rs", "Err("),
     ("net/listeners.rs", "ok_or("),
+    ("web/peers/address.rs", "Err("),
     ("auth/src/file.rs", "Malformed("),
     ("protocol/src/error.rs", "=> "),
     ("protocol/src/http/refusal.rs", "=> "),

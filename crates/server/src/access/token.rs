@@ -48,6 +48,11 @@ impl TokenFile {
         }
     }
 
+    /// The value of `Authorization` that contains the token, for another server.
+    pub(crate) fn authorization(&self) -> Vec<u8> {
+        [SCHEME, &self.token.read().unwrap_or_else(PoisonError::into_inner).0].concat()
+    }
+
     /// True if a request with this value of `Authorization` contains the token.
     pub(crate) fn is_named_in(&self, authorization: Option<&[u8]>) -> bool {
         self.token.read().unwrap_or_else(PoisonError::into_inner).is_named_in(authorization)

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::Instant;
 
+use rustls::client::ClientConfig;
 use rustls::server::ServerConfig;
 
 pub(crate) use channel::{Buffers, Channel};
@@ -103,5 +104,10 @@ impl Tls {
     /// The configuration for a new connection of such a listener.
     pub(crate) fn context(&self, certificates: ClientCertificates) -> Arc<ServerConfig> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).contexts.get(certificates)
+    }
+
+    /// The configuration for a new connection to another server, with our certificate; `None`: no `ssl_ca_cert`.
+    pub(crate) fn outgoing(&self) -> Option<Arc<ClientConfig>> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).contexts.outgoing()
     }
 }

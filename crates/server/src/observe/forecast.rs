@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use larder_measure::Curve;
 use larder_measure::curve::{Point, Size};
 
+use crate::observe::counters::Totals;
 use crate::observe::sample_tap::ACCESSES_MAX;
 use crate::shared::Shared;
 use crate::startup::settings::Settings;
@@ -22,6 +23,8 @@ pub struct Prediction {
     pub points: Vec<Point>,
     /// The fraction of the keys that is sampled, 0 to 1.
     pub share: f64,
+    /// The server's hit ratio, with older reads weighed as the curve weighs them. `None`: no reads.
+    pub measured: Option<f64>,
 }
 
 impl Forecast {
@@ -43,6 +46,16 @@ pub(crate) struct Forecaster {
     /// Workers had more accesses in it than they may report.
     is_cut: bool,
     faded: Instant,
+    measured: Measured,
+}
+
+/// The reads of the server, older ones with less weight.
+#[derive(Default)]
+struct Measured {
+    /// The counters when they were last read.
+    seen: (u64, u64),
+    hits: f64,
+    misses: f64,
 }
 
 impl Forecaster {
@@ -53,7 +66,15 @@ impl Forecaster {
             let curve = Curve::new(&FACTORS.map(|factor| size(&shared.settings, factor)), KEYS_MAX);
             shared.measures.sample_tap.begin(curve.threshold(), ACCESSES_MAX as u32);
             let now = Instant::now();
-            Self { curve, played: 0, begun: now, reads: 0, is_cut: false, faded: now }
+            Self {
+                curve,
+                played: 0,
+                begun: now,
+                reads: 0,
+                is_cut: false,
+                faded: now,
+                measured: Measured::default(),
+            }
         })
     }
 
@@ -68,15 +89,21 @@ impl Forecaster {
             self.curve.play(access, now_secs);
         }
 
+        self.measured.count(&shared.totals());
         let now = Instant::now();
         if now - self.faded > FADE_EVERY {
             self.curve.fade();
+            self.measured.fade();
             self.faded = now;
         }
         if self.played < ACCESSES_AT_FIRST || now - self.begun > BURST_EVERY {
             self.begin_burst(shared, now);
         }
-        let prediction = Prediction { points: self.curve.points(), share: self.curve.share() };
+        let prediction = Prediction {
+            points: self.curve.points(),
+            share: self.curve.share(),
+            measured: self.measured.hit_ratio(),
+        };
         *shared.forecast.0.lock().unwrap_or_else(PoisonError::into_inner) = prediction;
     }
 
@@ -94,6 +121,27 @@ impl Forecaster {
         let accesses_max =
             if is_learning { ACCESSES_MAX as u32 } else { (wanted / shared.settings.threads as f64) as u32 };
         shared.measures.sample_tap.begin(self.curve.threshold(), accesses_max.max(1));
+    }
+}
+
+impl Measured {
+    /// Adds the reads since the last call. Counters may have been reset in between.
+    fn count(&mut self, totals: &Totals) {
+        let (hits, misses) = self.seen;
+        self.hits += totals.get_hits.saturating_sub(hits) as f64;
+        self.misses += totals.get_misses.saturating_sub(misses) as f64;
+        self.seen = (totals.get_hits, totals.get_misses);
+    }
+
+    /// As [`Curve::fade`].
+    fn fade(&mut self) {
+        self.hits /= 2.0;
+        self.misses /= 2.0;
+    }
+
+    fn hit_ratio(&self) -> Option<f64> {
+        let reads = self.hits + self.misses;
+        (reads > 0.0).then(|| self.hits / reads)
     }
 }
 

@@ -9,6 +9,7 @@ use crate::access::HttpSettings;
 use crate::net::tls::TlsSettings;
 use crate::observe::journal::JournalSettings;
 use crate::observe::measure::Measured;
+use crate::web::PeerAddress;
 
 /// The server's settings. Defaults are memcached's.
 #[derive(Clone, Debug)]
@@ -42,6 +43,8 @@ pub struct Settings {
 
     /// HTTP for operators (`--admin-*`).
     pub web: HttpSettings,
+    /// Admin listeners of other servers, which the page shows beside this one (`--admin-peers`).
+    pub admin_peers: Vec<PeerAddress>,
 
     /// HTTP for items (`--http-*`).
     pub http: HttpSettings,
@@ -242,6 +245,7 @@ impl Default for Settings {
             sasl: false,
             tls: TlsSettings::default(),
             web: HttpSettings::default(),
+            admin_peers: Vec::new(),
             http: HttpSettings::default(),
             connections_max: 1024,
             maxconns_fast: true,

@@ -3,6 +3,7 @@
 mod keys;
 mod memory;
 mod overview;
+mod peers;
 mod traffic;
 
 use serde::Serialize;
@@ -24,6 +25,7 @@ pub(super) fn answer(
         "slow" => json(&traffic::slow(state)),
         "memory" => json(&memory::memory(state)),
         "curve" => json(&memory::curve(state)),
+        "peers" => json(&peers::peers(state)),
         "keys" => json(&keys::keys(state, endpoint)),
         _ => return None,
     };

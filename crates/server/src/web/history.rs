@@ -12,7 +12,7 @@ use super::state::Reading;
 pub(super) struct History {
     pub(super) seconds: Ring,
     pub(super) minutes: Ring,
-    /// Two readings, at most [`WINDOW`] apart, for current latencies.
+    /// Two readings, at most [`WINDOW`] apart, for current figures.
     window: [Reading; 2],
     latest: Reading,
 }
@@ -39,6 +39,8 @@ pub(super) struct Point {
     bytes_in: f32,
     bytes_out: f32,
     accepted: f32,
+    /// Stores that failed because memory was full.
+    refused: f32,
     /// Live items that were evicted.
     evicted: f32,
     /// Expired and flushed items that were removed.
@@ -50,10 +52,22 @@ pub(super) struct Point {
     p999_micros: Option<f32>,
     /// How long readable sockets waited for their worker.
     wait_p99_micros: Option<f32>,
+    /// Processor time of all threads, in cores: 1.5 is one and a half; null: unknown.
+    cpu_cores: Option<f32>,
     // At the end:
     connections: usize,
     items: u64,
     used_bytes: u64,
+    /// Of the process; null: unknown.
+    resident_bytes: Option<u64>,
+}
+
+/// The changes of the last seconds.
+#[derive(Serialize)]
+pub(super) struct Recent {
+    window_secs: u64,
+    #[serde(flatten)]
+    figures: Point,
 }
 
 impl History {
@@ -82,6 +96,15 @@ impl History {
     /// The latest reading, and one from up to [`WINDOW`] before.
     pub(super) fn window(&self) -> (&Reading, &Reading) {
         (&self.latest, &self.window[0])
+    }
+
+    /// The changes in the window: what the server does now.
+    pub(super) fn recent(&self) -> Recent {
+        let (latest, earlier) = self.window();
+        Recent {
+            window_secs: (latest.taken - earlier.taken).as_secs(),
+            figures: Point::between(earlier, latest),
+        }
     }
 }
 
@@ -125,6 +148,7 @@ impl Point {
             bytes_in: rate(now.bytes_read, then.bytes_read),
             bytes_out: rate(now.bytes_written, then.bytes_written),
             accepted: rate(now.total_connections, then.total_connections),
+            refused: rate(now.store_no_memory, then.store_no_memory),
             evicted: rate(engine.evictions, before.evictions),
             expired: rate(engine.reclaimed, before.reclaimed),
             p50_micros: micros(&service, 0.5),
@@ -132,9 +156,11 @@ impl Point {
             p99_micros: micros(&service, 0.99),
             p999_micros: micros(&service, 0.999),
             wait_p99_micros: micros(&later.wait.since(&earlier.wait), 0.99),
+            cpu_cores: later.cpu_secs.zip(earlier.cpu_secs).map(|(now, then)| rounded((now - then) / secs)),
             connections: later.connections,
             items: engine.items,
             used_bytes: engine.memory_used_bytes,
+            resident_bytes: later.resident_bytes,
         }
     }
 }
@@ -160,5 +186,5 @@ fn rounded(number: f64) -> f32 {
 const SECONDS_MAX: usize = 15 * 60;
 const MINUTES_MAX: usize = 24 * 60;
 const MINUTE: Duration = Duration::from_secs(60);
-/// Current latencies are those of the last 10 to 20 seconds.
-const WINDOW: Duration = Duration::from_secs(20);
+/// Current figures are those of the last 5 to 10 seconds.
+const WINDOW: Duration = Duration::from_secs(10);

@@ -5,11 +5,14 @@ pub(super) fn file(path: &str) -> Option<(&'static str, &'static str)> {
     FILES.iter().find(|(name, ..)| *name == path).map(|(_, content_type, content)| (*content_type, *content))
 }
 
-const FILES: [(&str, &str, &str); 7] = [
+const FILES: [(&str, &str, &str); 10] = [
     ("/", "text/html; charset=utf-8", include_str!("../../assets/page.html")),
     ("/page.css", "text/css; charset=utf-8", include_str!("../../assets/page.css")),
     ("/page.js", SCRIPT, include_str!("../../assets/page.js")),
     ("/chart.js", SCRIPT, include_str!("../../assets/chart.js")),
+    ("/charts.js", SCRIPT, include_str!("../../assets/charts.js")),
+    ("/fleet.js", SCRIPT, include_str!("../../assets/fleet.js")),
+    ("/scale.js", SCRIPT, include_str!("../../assets/scale.js")),
     ("/format.js", SCRIPT, include_str!("../../assets/format.js")),
     ("/memory.js", SCRIPT, include_str!("../../assets/memory.js")),
     ("/icon.svg", "image/svg+xml", include_str!("../../assets/icon.svg")),

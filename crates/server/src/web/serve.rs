@@ -20,6 +20,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::endpoint::AdminEndpoint;
+use super::peers::Peers;
 use super::router;
 use super::state::State;
 use crate::net::listeners::Address;
@@ -82,8 +83,11 @@ pub(super) async fn run(endpoints: Vec<AdminEndpoint>, state: Arc<State>) {
             }
         });
     }
+    Peers::ask_all(&state);
     let mut seconds = interval(Duration::from_secs(1));
     seconds.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    // The first tick comes at once, and a rate over no time would be a spike.
+    seconds.tick().await;
     loop {
         seconds.tick().await;
         state.take_reading();

@@ -1,5 +1,6 @@
 //! The data behind all paths.
 
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -7,12 +8,14 @@ use larder_engine::Stats;
 use larder_measure::Snapshot;
 
 use super::history::History;
+use super::peers::Peers;
 use super::renderer::Renderer;
 use crate::net::worker_pool::WorkerPool;
 use crate::observe::counters::Totals;
 use crate::observe::measure::{Class, Transport};
-use crate::observe::process::ProcessFiles;
+use crate::observe::process::{self, ProcessFiles};
 use crate::shared::Shared;
+use crate::startup::random;
 
 /// The state that all requests share.
 pub(super) struct State {
@@ -20,6 +23,10 @@ pub(super) struct State {
     pub(super) pool: Arc<WorkerPool>,
     pub(super) renderer: Renderer,
     pub(super) process_files: ProcessFiles,
+    /// The other servers.
+    pub(super) peers: Peers,
+    /// Random; tells one process from another at the same address.
+    pub(super) process_id: String,
     history: Mutex<History>,
 }
 
@@ -35,17 +42,27 @@ pub(super) struct Reading {
     /// By transport and class.
     pub(super) service: Vec<Snapshot>,
     pub(super) wait: Snapshot,
+    /// Processor time of all threads.
+    pub(super) cpu_secs: Option<f64>,
+    pub(super) resident_bytes: Option<u64>,
 }
 
 impl State {
-    pub(super) fn new(shared: Arc<Shared>, pool: Arc<WorkerPool>, process_files: ProcessFiles) -> Self {
-        let history = Mutex::new(History::new(Reading::take(&shared)));
-        Self { shared, pool, renderer: Renderer::default(), process_files, history }
+    /// Errors: the system gives no random numbers.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        pool: Arc<WorkerPool>,
+        process_files: ProcessFiles,
+    ) -> io::Result<Self> {
+        let history = Mutex::new(History::new(Reading::take(&shared, &process_files)));
+        let peers = Peers::new(&shared.settings);
+        let process_id = format!("{:016x}", u64::from_ne_bytes(random::bytes()?));
+        Ok(Self { shared, pool, renderer: Renderer::default(), process_files, peers, process_id, history })
     }
 
     /// Takes a reading, once a second.
     pub(super) fn take_reading(&self) {
-        let reading = Reading::take(&self.shared);
+        let reading = Reading::take(&self.shared, &self.process_files);
         self.history().add(reading);
     }
 
@@ -60,7 +77,7 @@ impl State {
 }
 
 impl Reading {
-    fn take(shared: &Shared) -> Self {
+    fn take(shared: &Shared, process_files: &ProcessFiles) -> Self {
         let measures = &shared.measures;
         Self {
             taken: Instant::now(),
@@ -72,6 +89,8 @@ impl Reading {
                 .map(|(transport, class)| measures.service(transport, class))
                 .collect(),
             wait: measures.wait(),
+            cpu_secs: process::cpu_secs(),
+            resident_bytes: process_files.status().map(|status| status.resident_bytes),
         }
     }
 

@@ -12,7 +12,7 @@ use larder_conformance::server::eventually;
 
 use crate::server::{Larderd, converse};
 
-const PATHS: [&str; 8] = [
+const PATHS: [&str; 9] = [
     "/metrics",
     "/api/overview",
     "/api/history",
@@ -21,6 +21,7 @@ const PATHS: [&str; 8] = [
     "/api/curve",
     "/api/slow",
     "/api/connections",
+    "/api/peers",
 ];
 
 #[test]

@@ -20,6 +20,21 @@ fn a_fresh_server_has_something_to_say() {
     assert_eq!(json(&server, "/api/curve")["hit_ratio"], Value::Null);
 }
 
+#[test]
+fn the_figures_of_now_follow_the_requests() {
+    let server = Larderd::start(&["-m", "32"]);
+    server.cache("set a 0 0 1\r\nx\r\nget a\r\nget a\r\nget a\r\nget nobody\r\n");
+    let recent = || json(&server, "/api/overview")["recent"].clone();
+    eventually(|| recent()["misses"].as_f64().is_some_and(|misses| misses > 0.0));
+    let figures = recent();
+    let of = |name: &str| figures[name].as_f64().unwrap_or_else(|| panic!("no {name}"));
+    // Three hits, a miss and a store in the same seconds; rates are rounded to a hundredth.
+    assert!((of("hits") - 3.0 * of("misses")).abs() < 0.05, "{figures}");
+    assert!((of("stores") - of("misses")).abs() < 0.05, "{figures}");
+    assert!(of("resident_bytes") > 0.0 && of("cpu_cores") >= 0.0, "{figures}");
+    eventually(|| json(&server, "/api/curve")["measured_hit_ratio"] == 0.75);
+}
+
 /// What the crawler reclaims is in `reclaimed` and in `crawler_reclaimed`.
 #[test]
 fn an_expired_item_is_counted_once() {
@@ -92,7 +107,7 @@ fn values_are_told_nowhere_and_keys_in_one_place() {
         for path in
             ["/metrics", "/", "/healthz", "/api/overview", "/api/history", "/api/memory", "/api/curve"]
                 .into_iter()
-                .chain(["/api/slow", "/api/connections", "/api/keys"])
+                .chain(["/api/slow", "/api/connections", "/api/peers", "/api/keys"])
         {
             let body = server.get(path).body;
             assert!(!body.contains("secretvalue"), "{path}");

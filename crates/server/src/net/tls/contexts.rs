@@ -4,12 +4,16 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use rustls::client::ClientConfig;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, ServerConfig, ServerSessionMemoryCache, WebPkiClientVerifier};
-use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, SignatureScheme, version};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, SignatureScheme, SupportedProtocolVersion,
+    version,
+};
 
 use super::ClientCertificates;
 use super::files::{self, LoadError};
@@ -25,6 +29,8 @@ pub(super) struct Contexts {
     ignored: Arc<ServerConfig>,
     requested: Arc<ServerConfig>,
     required: Arc<ServerConfig>,
+    /// For connections to other servers; `None`: no authorities to check their certificates against.
+    outgoing: Option<Arc<ClientConfig>>,
 }
 
 impl Contexts {
@@ -35,7 +41,12 @@ impl Contexts {
             ignored: identity.context(settings, WebPkiClientVerifier::no_client_auth())?,
             requested: identity.context(settings, requested)?,
             required: identity.context(settings, required)?,
+            outgoing: settings.ca_file.as_ref().map(|file| identity.outgoing(settings, file)).transpose()?,
         })
+    }
+
+    pub(super) fn outgoing(&self) -> Option<Arc<ClientConfig>> {
+        self.outgoing.clone()
     }
 
     pub(super) fn get(&self, certificates: ClientCertificates) -> Arc<ServerConfig> {
@@ -81,12 +92,8 @@ impl<'s> Identity<'s> {
         verifier: Arc<dyn ClientCertVerifier>,
     ) -> Result<Arc<ServerConfig>, LoadError> {
         let refuse = |error| LoadError::new("the certificate chain and its key", self.chain_file, &error);
-        let versions: &[_] = match settings.version_min {
-            Version::Tls12 => &[&version::TLS13, &version::TLS12],
-            Version::Tls13 => &[&version::TLS13],
-        };
         let mut context = ServerConfig::builder_with_provider(provider(settings))
-            .with_protocol_versions(versions)
+            .with_protocol_versions(versions(settings))
             .map_err(refuse)?
             .with_client_cert_verifier(verifier)
             .with_single_cert(self.chain.clone(), self.key.clone_key())
@@ -99,6 +106,26 @@ impl<'s> Identity<'s> {
             context.send_tls13_tickets = 0;
         }
         Ok(Arc::new(context))
+    }
+
+    /// For a connection to another server, which may require our certificate.
+    fn outgoing(&self, settings: &TlsSettings, ca_file: &Path) -> Result<Arc<ClientConfig>, LoadError> {
+        let refuse = |error| LoadError::new("the certificate chain and its key", self.chain_file, &error);
+        let context = ClientConfig::builder_with_provider(provider(settings))
+            .with_protocol_versions(versions(settings))
+            .map_err(refuse)?
+            .with_root_certificates(files::authorities(ca_file)?)
+            .with_client_auth_cert(self.chain.clone(), self.key.clone_key())
+            .map_err(refuse)?;
+        Ok(Arc::new(context))
+    }
+}
+
+fn versions(settings: &TlsSettings) -> &'static [&'static SupportedProtocolVersion] {
+    static NEWEST_FIRST: [&SupportedProtocolVersion; 2] = [&version::TLS13, &version::TLS12];
+    match settings.version_min {
+        Version::Tls12 => &NEWEST_FIRST,
+        Version::Tls13 => &NEWEST_FIRST[..1],
     }
 }
 

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::observe::journal;
 use crate::startup::settings::Io;
+use crate::web::PeerAddress;
 
 /// Finds an option by its letter.
 pub(super) fn by_short(short: char) -> Result<&'static Row, Refusal> {
@@ -438,6 +439,14 @@ pub(super) const COMMAND_LINE: &[Row] = &[
             d.settings.web.listen.push(v.to_owned());
             Ok(())
         },
+    ),
+    Row::honoured(
+        None,
+        "admin-peers",
+        Needed("<addr,...>"),
+        "",
+        "show these servers on the page, too: host:port of their --admin-listen; may be repeated (docs/admin.md)",
+        |d, v| PeerAddress::add(&mut d.settings.admin_peers, v),
     ),
     Row::honoured(
         None,

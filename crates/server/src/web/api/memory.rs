@@ -153,6 +153,8 @@ pub(super) struct Curve {
     sampled_share: f64,
     /// The hit ratio since the start, or the last `stats reset`.
     hit_ratio: Option<f64>,
+    /// The hit ratio with older reads weighed as in the points: half for each ten minutes.
+    measured_hit_ratio: Option<f64>,
     points: Vec<Point>,
 }
 
@@ -174,6 +176,7 @@ pub(super) fn curve(state: &State) -> Curve {
         memory_bytes: shared.engine.stats().memory_bytes,
         sampled_share: prediction.share,
         hit_ratio: (reads > 0).then(|| totals.get_hits as f64 / reads as f64),
+        measured_hit_ratio: prediction.measured,
         points: prediction
             .points
             .iter()

@@ -3,6 +3,7 @@
 use larder_measure::Snapshot;
 use serde::Serialize;
 
+use crate::web::history::Recent;
 use crate::web::state::State;
 
 /// Counters count from the start, or from the last `stats reset`.
@@ -10,6 +11,8 @@ use crate::web::state::State;
 pub(super) struct Overview {
     version: &'static str,
     pid: u32,
+    /// Another one after each start.
+    process_id: String,
     uptime_secs: u32,
     /// Unix time.
     now_secs: i64,
@@ -22,7 +25,9 @@ pub(super) struct Overview {
     memory: Memory,
     requests: Requests,
     evictions: Evictions,
-    /// Service times of the last 10 to 20 seconds, for classes with requests.
+    /// The last 5 to 10 seconds.
+    recent: Recent,
+    /// Service times of the same seconds, for classes with requests.
     latency: Vec<Latency>,
     /// How long readable sockets waited for their worker, in the same time.
     wait: Option<Quantiles>,
@@ -88,6 +93,7 @@ pub(super) fn overview(state: &State) -> Overview {
     Overview {
         version: crate::LARDER_VERSION,
         pid: std::process::id(),
+        process_id: state.process_id.clone(),
         uptime_secs: now_secs.saturating_sub(crate::clock::FIRST_SEC),
         now_secs: shared.clock.wall_secs(now_secs),
         workers: shared.settings.threads,
@@ -114,6 +120,7 @@ pub(super) fn overview(state: &State) -> Overview {
             moved_to_main: engine.moves_to_main,
             compacted: engine.compacted,
         },
+        recent: history.recent(),
         latency: latency.collect(),
         wait: Quantiles::of(&latest.wait.since(&earlier.wait)),
         is_latency_measured: shared.measures.measured().latency,
