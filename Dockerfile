@@ -1,10 +1,10 @@
 # larderd and larder in a small image, without a shell and without root. docs/operations.md tells how to use it.
 
 FROM rust:1.88-slim-bookworm AS build
-WORKDIR /src
+WORKDIR /usr/src/larder
 COPY . .
 # Dependencies are downloaded and built once; the mounts are no part of an image.
-RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
+RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/usr/src/larder/target \
     cargo build --release --locked --package larder-server --package larder-cli \
     && install -D --strip --target-directory=image/usr/bin target/release/larderd target/release/larder \
     && install -D --mode=644 --target-directory=image/usr/share/doc/larder LICENSE-MIT LICENSE-APACHE
@@ -14,7 +14,7 @@ FROM gcr.io/distroless/cc-debian12:nonroot
 LABEL org.opencontainers.image.title="larder" \
       org.opencontainers.image.description="An in-memory cache in the place of memcached" \
       org.opencontainers.image.licenses="MIT OR Apache-2.0"
-COPY --from=build src/image /
+COPY --from=build /usr/src/larder/image /
 # nonroot, as a number, so that orchestrators can tell that it is not root.
 USER 65532:65532
 # Clients, and operators' HTTP if --admin-listen=*:9150 asks for it.
