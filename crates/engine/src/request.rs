@@ -183,8 +183,10 @@ pub enum Stored {
         /// There was no item, or only an expired or flushed one.
         is_new: bool,
     },
-    /// The mode's condition did not hold (also: an append that would be too large or found no memory).
+    /// The mode's condition did not hold.
     NotStored,
+    /// An append or prepend whose result would be too large, or found no memory. Nothing changed.
+    NotExtended(WriteError),
     /// CAS mismatch.
     Exists,
     /// CAS given, no item.

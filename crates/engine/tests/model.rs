@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use larder_engine::{
     Arith, Compare, Config, Counted, Deleted, Engine, Expiry, Fetch, FetchError, Guard, Handle, Invalidate,
-    LargePages, LookupHint, Mode, Now, Store, Stored, Token,
+    LargePages, LookupHint, Mode, Now, Store, Stored, Token, WriteError,
 };
 
 /// Steps per run; `LARDER_MODEL_STEPS` for more.
@@ -505,16 +505,22 @@ fn model_store(
             };
             (new.client_flags, new.expiry, new.binary_key) = (old.client_flags, old.expiry, old.binary_key);
             if !model.fits(store.key, new.value.len(), new.client_flags) {
-                assert_eq!(stored, Stored::NotStored);
+                assert_eq!(stored, Stored::NotExtended(WriteError::TooLarge));
                 return;
             }
-            if stored == Stored::NotStored && model.refuses {
+            // Without memory, or with the old item evicted for it.
+            if matches!(stored, Stored::NotExtended(WriteError::OutOfMemory) | Stored::NotStored)
+                && model.refuses
+            {
                 return;
             }
         }
         (None, Mode::Append | Mode::Prepend) => {
             new.expiry = store.vivify.unwrap().secs().unwrap_or(0);
-            if stored == Stored::NotStored && model.refuses {
+            // Without memory, or with the old item evicted for it.
+            if matches!(stored, Stored::NotExtended(WriteError::OutOfMemory) | Stored::NotStored)
+                && model.refuses
+            {
                 return;
             }
         }

@@ -162,6 +162,7 @@ impl Header {
                 cas: None,
                 vivify: None,
                 removes_on_refusal: mode == Mode::Set,
+                explains_refusal: false,
             }),
             (Verb::Delete, Some(key), _) => Command::Delete(Delete { key, compare }),
             (Verb::Arith { decrement }, Some(key), _) => Command::Arith(Arith {

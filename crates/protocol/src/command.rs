@@ -145,6 +145,9 @@ pub struct Store<'a> {
     /// A store refused as too large or for want of memory removes what it would have replaced, so that nobody reads a
     /// value that its owner meant to be gone: `set` and `ms` do.
     pub removes_on_refusal: bool,
+    /// An append or prepend whose result would be too large, or finds no memory, says so. In memcached's protocols it is
+    /// answered as if there were no item.
+    pub explains_refusal: bool,
 }
 
 impl<'a> Store<'a> {
@@ -162,6 +165,7 @@ impl<'a> Store<'a> {
             cas: None,
             vivify: None,
             removes_on_refusal: true,
+            explains_refusal: false,
         }
     }
 }

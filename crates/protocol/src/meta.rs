@@ -96,6 +96,7 @@ pub(crate) fn store(rest: &[u8]) -> Request<'_> {
         cas: flags.cas,
         vivify: flags.vivify.filter(|_| matches!(mode, Mode::Append | Mode::Prepend)),
         removes_on_refusal: true,
+        explains_refusal: false,
     });
     Request { command, form: Form::Meta(MetaForm { value_bytes, ..form(Verb::Store, key, &flags) }) }
 }

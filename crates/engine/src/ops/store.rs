@@ -424,7 +424,9 @@ fn stored(outcome: Outcome<'_, Stored>, mode: Mode) -> Stored {
             is_new,
         },
         Outcome::WriteError(WriteError::TryAgain) => Stored::TryAgain,
-        Outcome::WriteError(_) if matches!(mode, Mode::Append | Mode::Prepend) => Stored::NotStored,
+        Outcome::WriteError(error) if matches!(mode, Mode::Append | Mode::Prepend) => {
+            Stored::NotExtended(error)
+        }
         Outcome::WriteError(WriteError::TooLarge) => Stored::TooLarge,
         Outcome::WriteError(WriteError::OutOfMemory) => Stored::OutOfMemory,
     }

@@ -94,7 +94,12 @@ impl<'a> RequestLine<'a> {
         else {
             return Err(Refusal::BadRequestLine);
         };
-        if method.is_empty() || !method.iter().all(|byte| is_token_byte(*byte)) || target.is_empty() {
+        // Others may take a control character for the end of the line.
+        if method.is_empty()
+            || !method.iter().all(|byte| is_token_byte(*byte))
+            || target.is_empty()
+            || target.iter().any(u8::is_ascii_control)
+        {
             return Err(Refusal::BadRequestLine);
         }
         let is_1_1 = match version {
@@ -243,7 +248,13 @@ impl<'a> HttpForm<'a> {
         let append = |mode| -> Result<Command<'a>, Refusal> {
             check_content(headers)?;
             let set = Store::set(key, 0, 0, self.content_bytes);
-            Ok(Command::Store(Store { mode, compare, removes_on_refusal: false, ..set }))
+            Ok(Command::Store(Store {
+                mode,
+                compare,
+                removes_on_refusal: false,
+                explains_refusal: true,
+                ..set
+            }))
         };
         match operation {
             Operation::Append => append(Mode::Append),
@@ -253,7 +264,10 @@ impl<'a> HttpForm<'a> {
                 delta,
                 decrement,
                 compare,
-                initial: initial.map(|number| (number, exptime.unwrap_or(0))),
+                // With If-Match there has to be an item.
+                initial: initial
+                    .filter(|_| headers.if_match.is_none())
+                    .map(|number| (number, exptime.unwrap_or(0))),
                 exptime,
                 cas: None,
             })),
@@ -403,7 +417,8 @@ mod tests {
         assert_eq!(command("DELETE /v1/items/k", "If-Match: \"9\"\r\n"), is(Command::Delete(delete)));
         let post = |query: &str, headers: &str| command(&format!("POST /v1/items/k?{query}"), headers);
         let append = Store { mode: Mode::Append, ..Store::set(key, 0, 0, 0) };
-        assert_eq!(post("op=append", ""), is(Command::Store(Store { removes_on_refusal: false, ..append })));
+        let append = Store { removes_on_refusal: false, explains_refusal: true, ..append };
+        assert_eq!(post("op=append", ""), is(Command::Store(append)));
         let arith =
             Arith { key, delta: 2, decrement: true, compare: None, initial: None, exptime: None, cas: None };
         assert_eq!(post("op=decr&delta=2", ""), is(Command::Arith(arith)));

@@ -81,6 +81,11 @@ impl Connection {
         self.session.is_waiting()
     }
 
+    /// [`Session::may_be_idle`].
+    pub fn may_be_idle(&self) -> bool {
+        self.session.may_be_idle()
+    }
+
     /// The place for the next bytes of a value: [`Session::window`]. Only while [`Connection::is_receiving_value`].
     pub fn window<'u>(&'u mut self, guard: &'u Guard<'_>) -> Window<'u> {
         self.session.window(guard)

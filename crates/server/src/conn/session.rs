@@ -208,9 +208,14 @@ impl Session {
         }
     }
 
-    /// True between commands: the client may be idle.
+    /// True between commands.
     pub fn is_waiting(&self) -> bool {
         matches!(self.state, State::Command)
+    }
+
+    /// True between commands, and while a refused value is skipped: the client may be idle.
+    pub fn may_be_idle(&self) -> bool {
+        matches!(self.state, State::Command | State::Refused { .. })
     }
 
     /// Continues with `input` behind what was consumed. `None`: call it again.

@@ -65,11 +65,15 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 Reply::Stored { cas, value_bytes, is_new }
             }
             Stored::NotStored => Reply::NotStored,
+            Stored::NotExtended(_) if !store.explains_refusal => Reply::NotStored,
+            Stored::NotExtended(WriteError::TooLarge) => {
+                return Ok(self.refuse(store, hash, Error::TooLarge));
+            }
             Stored::Exists => Reply::Exists,
             Stored::NotFound => Reply::NotFound,
             Stored::TooLarge => return Ok(self.refuse(store, hash, Error::TooLarge)),
             Stored::TryAgain if !self.deadline_passed => return Err(Done::Wait(Waiting::Memory)),
-            Stored::TryAgain | Stored::OutOfMemory => {
+            Stored::TryAgain | Stored::OutOfMemory | Stored::NotExtended(_) => {
                 return Ok(self.refuse(store, hash, Error::OutOfMemoryStoring));
             }
         };

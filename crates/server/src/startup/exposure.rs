@@ -8,16 +8,16 @@ use crate::net::listeners::{Address, Listener};
 use crate::net::tls::{ClientCertificates, TlsSettings};
 use crate::web::Web;
 
-/// One line for each listener for items by HTTP that other machines can reach without a token and TLS.
+/// One line for each listener for items by HTTP that other machines can reach without a token or a certificate.
 pub fn http_warnings(listeners: &[Listener], needs_token: bool) -> Vec<String> {
     let open = listeners.iter().filter(|listener| {
-        let is_closed = needs_token || listener.tls.is_some() || listener.address.is_local();
+        let is_known = listener.tls == Some(ClientCertificates::Required);
+        let is_closed = needs_token || is_known || listener.address.is_local();
         listener.dialect == Some(Dialect::Http) && !is_closed
     });
     open.map(|Listener { address, .. }| {
         format!(
-            "HTTP at {address} is open to everybody: no --http-token-file, no --http-tls; \
-             127.0.0.1 keeps it to this machine"
+            "HTTP at {address} is open to everybody: no --http-token-file; 127.0.0.1 keeps it to this machine"
         )
     })
     .collect()

@@ -169,3 +169,59 @@ fn a_graceful_end_finishes_requests() {
     text.write_all(b"shutdown graceful\r\n").expect("larderd reads");
     assert!(client.receive().is_none());
 }
+
+/// "Append; if there is no such item, store" must not overwrite one that is there.
+#[test]
+fn an_append_that_cannot_be_made_is_told_from_one_to_no_item() {
+    let server = Larderd::start(&[]);
+    assert_eq!(server.ask("PUT /v1/items/large", "", &"a".repeat(1_000_000)).status, 201);
+    for headers in ["", "If-Match: *\r\n"] {
+        for operation in ["append", "prepend"] {
+            let first = format!("POST /v1/items/large?op={operation}");
+            assert_eq!(
+                server.ask(&first, headers, &"b".repeat(60_000)).status,
+                413,
+                "{operation} {headers:?}"
+            );
+        }
+    }
+    assert_eq!(server.ask("GET /v1/items/large", "", "").content.len(), 1_000_000);
+    assert_eq!(server.ask("POST /v1/items/none?op=append", "", "b").status, 404);
+}
+
+#[test]
+fn a_number_is_not_created_where_one_is_expected() {
+    let server = Larderd::start(&[]);
+    for tag in ["*", "\"5\""] {
+        let answer = server.ask("POST /v1/items/n?op=incr&initial=3", &format!("If-Match: {tag}\r\n"), "");
+        assert_eq!(answer.status, 404, "{tag}");
+    }
+    assert_eq!(server.ask("GET /v1/items/n", "", "").status, 404);
+    assert_eq!(server.ask("POST /v1/items/n?op=incr&initial=3", "", "").status, 200);
+}
+
+/// What follows may be taken for another request by what stands in front.
+#[test]
+fn a_control_character_in_the_target_ends_the_connection() {
+    let server = Larderd::start(&[]);
+    for control in ["\r", "\0", "\t", "\x0b", "\x1b[2J", "\x7f"] {
+        let mut client = server.connect();
+        client.send(&request(&format!("GET /v1/items/a{control}X:"), "", ""));
+        client.send(&request("PUT /v1/items/smuggled", "", "x"));
+        assert_eq!(client.receive().expect("an answer").status, 400, "{control:?}");
+        assert!(client.receive().is_none(), "{control:?}");
+    }
+    assert_eq!(server.ask("GET /v1/items/smuggled", "", "").status, 404);
+}
+
+#[test]
+fn a_refused_client_that_sends_no_more_is_idle() {
+    let folder = larder_conformance::folder::Folder::create();
+    let token = folder.write("token", "0123456789abcdef0123456789abcdef");
+    let server =
+        Larderd::start(&["-o", "idle_timeout=1", "--http-token-file", token.to_str().expect("it is text")]);
+    let mut client = server.connect();
+    client.send("PUT /v1/items/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n");
+    assert_eq!(client.receive().expect("an answer").status, 401);
+    assert!(client.receive().is_none());
+}
