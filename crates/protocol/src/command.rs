@@ -145,8 +145,8 @@ pub struct Store<'a> {
     /// A store refused as too large or for want of memory removes what it would have replaced, so that nobody reads a
     /// value that its owner meant to be gone: `set` and `ms` do.
     pub removes_on_refusal: bool,
-    /// An append or prepend whose result would be too large, or finds no memory, says so. In memcached's protocols it is
-    /// answered as if there were no item.
+    /// An append or prepend whose result would be too large, or finds no memory, says so. In memcached's protocols it
+    /// is answered as if there were no item.
     pub explains_refusal: bool,
 }
 

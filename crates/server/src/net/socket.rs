@@ -111,7 +111,8 @@ impl ClientSocket {
         self.wire.is_plain()
     }
 
-    /// True if it has been waiting for a command, or for the rest of a refused value, for longer than `timeout_secs`. Unix sockets have no timeout.
+    /// True if it has been waiting for a command, or for the rest of a refused value, for longer than `timeout_secs`.
+    /// Unix sockets have no timeout.
     pub(crate) fn is_idle(&self, now_secs: u32, timeout_secs: u32) -> bool {
         matches!(self.client.peer, Peer::Tcp(_))
             && !self.is_queued

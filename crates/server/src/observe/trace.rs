@@ -1,5 +1,6 @@
 //! The verbose log (`-vv`): connections, commands and replies, in memcached's words.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::marker::PhantomData;
 use std::os::fd::RawFd;
@@ -52,12 +53,12 @@ pub(crate) fn request(fd: RawFd, head: &[u8], is_binary: bool) {
     }
     let line = head.split(|byte| *byte == b'\n').next().unwrap_or(head);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    write(&[format!("<{fd} ").as_bytes(), line]);
+    write(&[format!("<{fd} ").as_bytes(), &printable(line)]);
 }
 
 /// A key was found and its value is sent.
 pub(crate) fn hit(fd: RawFd, key: &[u8]) {
-    write(&[format!(">{fd} sending key ").as_bytes(), key]);
+    write(&[format!(">{fd} sending key ").as_bytes(), &printable(key)]);
 }
 
 /// A reply of one line. Statistics and the output of meta commands are left out, as in memcached.
@@ -84,7 +85,7 @@ pub(crate) fn reply(fd: RawFd, form: &Form<'_>, reply: &Reply<'_, Item<'_>>) {
         }
     }
     if !line.bytes.is_empty() {
-        write(&[format!(">{fd} ").as_bytes(), line.bytes.trim_ascii_end()]);
+        write(&[format!(">{fd} ").as_bytes(), &printable(line.bytes.trim_ascii_end())]);
     }
 }
 
@@ -98,6 +99,18 @@ fn packet(title: &str, margin: &str, bytes: &[u8]) {
         let _ = write!(text, " 0x{byte:02x}");
     }
     write(&[text.as_bytes()]);
+}
+
+/// With control characters as `\xNN`: a client must not write lines of its own into the log, nor steer a terminal.
+fn printable(bytes: &[u8]) -> Cow<'_, [u8]> {
+    if !bytes.iter().any(u8::is_ascii_control) {
+        return bytes.into();
+    }
+    let escaped = bytes.iter().flat_map(|&byte| match byte {
+        _ if byte.is_ascii_control() => format!("\\x{byte:02x}").into_bytes(),
+        _ => vec![byte],
+    });
+    escaped.collect::<Vec<u8>>().into()
 }
 
 fn write(parts: &[&[u8]]) {
@@ -118,4 +131,15 @@ impl<'t> Sink for Line<'t> {
     }
 
     fn value(&mut self, _: &Item<'t>) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn a_client_writes_no_line_of_its_own_into_the_log() {
+        assert_eq!(*printable("get ä".as_bytes()), *"get ä".as_bytes());
+        assert_eq!(*printable(b"a\r\nVALUE x\x1b[2J\x7f"), *b"a\\x0d\\x0aVALUE x\\x1b[2J\\x7f");
+    }
 }
