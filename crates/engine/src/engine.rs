@@ -184,8 +184,6 @@ impl Engine {
             let error = format!("it needs {needed_mib} MiB of addresses, and {left_mib} MiB are left");
             return Err(io::Error::new(io::ErrorKind::OutOfMemory, error));
         }
-        let watermarks =
-            Watermarks::new(config.evict, log_segments as u32, segment_bytes, config.handles_max);
         let arena = Arena::new(&ArenaConfig {
             memory_bytes: config.memory_bytes,
             segment_bytes,
@@ -200,7 +198,7 @@ impl Engine {
         let streams = Streams::new(log_segments / config.handles_max, config.evict);
         let policy = Policy::new(streams, if config.evict { memory_bytes / 64 } else { 0 })?;
         arena.budget.force(policy.ghost.bytes());
-        arena.set_reserve(watermarks.reserve(), watermarks.ready_min());
+        let watermarks = Watermarks::new(config.evict, &arena, log_segments as u32, config.handles_max);
         Ok(Arc::new(Self {
             item_bytes_max: config.item_bytes_max,
             evict: config.evict,
@@ -271,8 +269,7 @@ impl Engine {
         let limit_bytes = fixed_bytes + log_bytes as u64;
         self.arena.set_limit_bytes(limit_bytes);
         let log_segments = log_bytes / segment_bytes;
-        self.watermarks.set_log_segments(log_segments as u32);
-        self.arena.set_reserve(self.watermarks.reserve(), self.watermarks.ready_min());
+        self.watermarks.set_log_segments(&self.arena, log_segments as u32);
         self.limit_segments.store(log_segments, Relaxed);
         true
     }

@@ -1,23 +1,24 @@
-//! The larder engine: an in-memory cache of small items, kept in a log of segments.
+//! A concurrent in-memory cache with a limit in bytes: the engine of larder, for Rust programs.
 //!
-//! It knows items but no wires, is told the time, never blocks on I/O and never reads a clock. A read takes no lock,
-//! memory stays within its budget, and the index grows step by step. `ARCHITECTURE.md` has the walk of a get and of a
-//! store.
+//! ```
+//! use larder_engine::Cache;
 //!
-//! Modules, from the outside in. Each knows those below it, and none above:
+//! let cache: Cache<String, u64> = Cache::new(64 << 20)?; // 64 MiB
+//! cache.insert("answer", &42);
+//! assert_eq!(cache.get("answer"), Some(42));
+//! # Ok::<(), std::io::Error>(())
+//! ```
 //!
-//! | module | what it knows | what it must not know |
-//! |---|---|---|
-//! | `request` | what one can ask, and the answers | how any of it is done |
-//! | `handle`, `engine` | the state of a thread ([`Handle`], [`Guard`]), and the shared state | |
-//! | `ops` | look-ups (`get`); changes of items (`change`), uploads | which segment comes next |
-//! | `inspect` | counters, scans, segment reports | how to change what it sees |
-//! | `reclaim` | how memory comes back, and who gets it | requests |
-//! | `policy` | what is kept, in which order it goes | items, how they are moved |
-//! | `index` | key hash -> offset of the item | what an item is |
-//! | `log` | the arena: segments, runs, items, limbo; the allocator | keys, policy, reclaiming, handles |
-//! | `epoch` | which guards may still read unlinked memory | what is in that memory |
-//! | `mem` | address space, pages, tables, the budget | items |
+//! [`Cache`] has all that most programs need: typed entries, times to live ([`CacheBuilder::ttl`]), a value that is
+//! computed once for all threads that miss it ([`Cache::get_or_insert_with`]), and counters ([`Cache::stats`]). The
+//! limit holds for all memory: keys, values, and what the cache adds to them. Look-ups of different threads do not wait
+//! for each other, and what is read often for its size stays. It runs on Linux.
+//!
+//! # The engine
+//!
+//! [`Engine`] is the layer below, on which larderd is built: keys and values are bytes, each thread has a [`Handle`], a
+//! [`Guard`] lends what it found, and the caller tells the time. It never blocks on I/O, and its index grows step by
+//! step. Use it where many look-ups share one guard, or for what memcached offers: CAS, counters, appends, touches.
 //!
 //! ```
 //! use larder_engine::{Config, Engine, LargePages, Now, Store};
@@ -39,6 +40,8 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+// The order of the modules, and what each may use, is in ARCHITECTURE.md.
+mod cache;
 mod engine;
 mod epoch;
 mod handle;
@@ -52,7 +55,10 @@ mod reclaim;
 mod request;
 mod sync;
 
-pub use engine::{Config, Engine, Reservation, segment_bytes};
+#[cfg(feature = "postcard")]
+pub use cache::Postcard;
+pub use cache::{Buffer, Cache, CacheBuilder, CacheStats, Decode, Encode, EncodeError, InsertError, Plain};
+pub use engine::{Config, Engine, Reservation};
 pub use handle::{Guard, Handle};
 pub use index::hash::Hash;
 pub use inspect::eviction_log::Evicted;
@@ -60,8 +66,6 @@ pub use inspect::index_scan::{IndexScan, ScanStep};
 pub use inspect::segment_report::{Queue, SegmentInfo, SegmentReport, TtlGroup};
 pub use inspect::stats::{QueueStats, Stats};
 pub use log::large_pages::LargePages;
-pub use mem::heap::share_heap;
-pub use mem::region::commits_memory;
 pub use ops::get::Item;
 pub use ops::prefetch::{BATCH_MAX, LookupHint, LookupHints};
 pub use ops::upload::{UPLOAD_BYTES_MIN, Upload, ValueRef};
@@ -69,6 +73,15 @@ pub use request::{
     Arith, Compare, Counted, Deleted, Expiry, Fetch, FetchError, Fetched, Invalidate, Miss, Mode, Now, Store,
     Stored, Token, WriteError,
 };
+
+/// For larderd, which limits its own address space. Not part of the interface.
+#[doc(hidden)]
+pub use {engine::segment_bytes, mem::heap::share_heap, mem::region::commits_memory};
+
+/// The programs of the README run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
 
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 250;

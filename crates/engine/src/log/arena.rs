@@ -47,7 +47,8 @@ pub(crate) struct Arena {
     pub(crate) epochs: Epochs,
     limbo: CachePadded<Limbo<Retired>>,
     /// Free segments that only compaction may take. Without eviction, garbage comes back by moving live items, which
-    /// needs free memory first: one segment for each handle, as each has its own open segments. None with eviction.
+    /// needs free memory first: one segment for each handle, as each has its own open segments, but at most an eighth
+    /// of the log. None with eviction.
     reserve: AtomicUsize,
     /// Below this number of free segments a retired one stays free, even if the budget is overdrawn.
     ready_min: AtomicUsize,
@@ -109,7 +110,8 @@ impl Arena {
         self.ready_min.store(ready_min, Relaxed);
     }
 
-    fn reserve(&self) -> usize {
+    /// The free segments that only compaction may take.
+    pub(crate) fn reserve(&self) -> usize {
         self.reserve.load(Relaxed)
     }
 

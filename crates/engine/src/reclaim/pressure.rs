@@ -24,6 +24,7 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::engine::Engine;
+use crate::log::arena::Arena;
 use crate::reclaim::over_provisioning;
 
 /// A watermark of free memory. See the table above.
@@ -39,13 +40,11 @@ pub(crate) enum Pressure {
     Short,
 }
 
-/// The watermarks. They change with the limit.
+/// The watermarks. They change with the limit. The reserve is the arena's.
 pub(crate) struct Watermarks {
     evict: bool,
     segment_bytes: usize,
     handles: u32,
-    /// Free segments that only compaction may take: see `Arena::reserve`.
-    reserve: AtomicU32,
     /// Free segments to keep ready, so that a store need not wait for readers to leave an evicted one. Without eviction
     /// this includes the memory reserved for garbage (`over_provisioning.rs`).
     kept_segments: AtomicU32,
@@ -53,33 +52,27 @@ pub(crate) struct Watermarks {
 
 impl Watermarks {
     /// For a log of so many segments.
-    pub(crate) fn new(evict: bool, log_segments: u32, segment_bytes: usize, handles: usize) -> Self {
-        let (reserve, kept_segments) = Default::default();
-        let watermarks = Self { evict, segment_bytes, handles: handles as u32, reserve, kept_segments };
-        watermarks.set_log_segments(log_segments);
+    pub(crate) fn new(evict: bool, arena: &Arena, log_segments: u32, handles: usize) -> Self {
+        let segment_bytes = arena.segments.segment_bytes;
+        let watermarks =
+            Self { evict, segment_bytes, handles: handles as u32, kept_segments: AtomicU32::new(0) };
+        watermarks.set_log_segments(arena, log_segments);
         watermarks
     }
 
-    /// Adapts the watermarks to a new limit. What they keep free is a part of it: what is left has to be of use.
-    pub(crate) fn set_log_segments(&self, log_segments: u32) {
+    /// Adapts the watermarks, and the arena's reserve, to a new limit. What they keep free is a part of it: what is
+    /// left has to be of use.
+    pub(crate) fn set_log_segments(&self, arena: &Arena, log_segments: u32) {
         let (reserve, kept) = if self.evict {
             (0, (2 + self.handles / 8).min(log_segments / 16).max(1))
         } else {
             let reserve = self.handles.min(log_segments / 8).max(1);
             (reserve, over_provisioning::kept_segments(log_segments, reserve))
         };
-        self.reserve.store(reserve, Relaxed);
         self.kept_segments.store(kept, Relaxed);
-    }
-
-    /// Free segments that only compaction may take.
-    pub(crate) fn reserve(&self) -> usize {
-        self.reserve.load(Relaxed) as usize
-    }
-
-    /// Free segments that are not given back to the system when the budget is exceeded by little.
-    pub(crate) fn ready_min(&self) -> usize {
-        if self.evict { self.kept_segments() } else { self.reserve() }
+        // Free segments that are not given back to the system when the budget is exceeded by little.
+        let ready_min = if self.evict { kept } else { reserve };
+        arena.set_reserve(reserve as usize, ready_min as usize);
     }
 
     /// The number of free segments to keep ready.
@@ -92,11 +85,11 @@ impl Watermarks {
         (self.kept_segments() * self.segment_bytes) as u64
     }
 
-    fn bytes(&self, level: Pressure) -> u64 {
+    fn bytes(&self, level: Pressure, arena: &Arena) -> u64 {
         let segments_bytes = |segments: usize| (segments * self.segment_bytes) as u64;
         match level {
             Pressure::Nearing => self.kept_bytes() + segments_bytes(2),
-            Pressure::Short if !self.evict => segments_bytes(2 * self.reserve()),
+            Pressure::Short if !self.evict => segments_bytes(2 * arena.reserve()),
             Pressure::Growing | Pressure::Low | Pressure::Short => self.kept_bytes(),
         }
     }
@@ -106,7 +99,8 @@ impl Engine {
     /// True if memory is below this watermark. Memory in limbo counts as free.
     #[inline]
     pub(crate) fn is_under(&self, level: Pressure) -> bool {
-        let (spare_bytes, wanted_bytes) = (self.arena.spare_bytes(), self.watermarks.bytes(level));
+        let (spare_bytes, wanted_bytes) =
+            (self.arena.spare_bytes(), self.watermarks.bytes(level, &self.arena));
         match level {
             Pressure::Growing => spare_bytes < wanted_bytes,
             _ => {
@@ -119,6 +113,6 @@ impl Engine {
     /// when more is freed than becomes available.
     pub(crate) fn is_coming(&self, bytes: usize) -> bool {
         self.arena.unused_bytes() + self.arena.spare_bytes()
-            >= (bytes + self.watermarks.reserve() * self.arena.segments.segment_bytes) as u64
+            >= (bytes + self.arena.reserve() * self.arena.segments.segment_bytes) as u64
     }
 }
