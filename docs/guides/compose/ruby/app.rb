@@ -1,0 +1,5 @@
+require 'dalli'
+
+cache = Dalli::Client.new(ENV.fetch('LARDER'))
+cache.set('greeting', 'hello', 60)
+puts cache.get('greeting')
