@@ -85,7 +85,7 @@ impl Server {
         self.admin_address
     }
 
-    /// Where larderd serves items by HTTP, if it was started with `--http-listen`.
+    /// Where larderd serves items over HTTP, if it was started with `--http-listen`.
     pub fn http_address(&self) -> Option<SocketAddr> {
         self.http_address
     }
@@ -105,13 +105,18 @@ impl Server {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Resident memory of the process in bytes (`VmRSS` of /proc/PID/status).
+    /// [`resident_bytes`] of the process.
     pub fn resident_bytes(&self) -> Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS line")?;
-        let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
-        Ok(kib * 1024)
+        resident_bytes(self.pid())
     }
+}
+
+/// Resident memory of any process in bytes (`VmRSS` of /proc/PID/status).
+pub fn resident_bytes(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS line")?;
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
+    Ok(kib * 1024)
 }
 
 impl Drop for Server {

@@ -24,7 +24,7 @@ pub fn binary(input: &[u8]) {
     at_every_cut(Dialect::Binary, &[&[0x80], rest].concat());
 }
 
-/// Any bytes, as requests by HTTP; and as a conversation.
+/// Any bytes, as requests over HTTP; and as a conversation.
 pub fn http(input: &[u8]) {
     at_every_cut(Dialect::Http, input);
     conversation::http(input);

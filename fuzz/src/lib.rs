@@ -7,6 +7,8 @@
 
 mod conversation;
 mod dialects;
+#[path = "../../crates/server/tests/session_split/harness.rs"]
+mod harness;
 mod logins;
 mod tls;
 mod udp;

@@ -3,7 +3,9 @@
 With nginx, every request goes through one, set up as docs/http.md says.
 """
 
+import contextlib
 import http.client
+import io
 import pathlib
 import re
 import socket
@@ -56,10 +58,26 @@ def start_nginx(larderd, folder):
     sys.exit("nginx does not start")
 
 
+class Session(requests.Session):
+    """Waits for no reply for ever."""
+
+    def request(self, *args, **options):
+        return super().request(*args, **{"timeout": 10, **options})
+
+
+def run_example(address):
+    """Runs the program of the page."""
+    (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(program.replace("127.0.0.1:8080", "%s:%d" % address), {})
+    same("the page's program", printed.getvalue(), "hello\n")
+
+
 def exercise(address):
+    run_example(address)
     base = "http://%s:%d/v1/items" % address
-    s = requests.Session()
-    s.timeout = 10
+    s = Session()
 
     def url(key):
         return f"{base}/{quote(key, safe='')}"

@@ -36,7 +36,7 @@ pub enum Parsed<'a> {
 pub enum Command<'a> {
     /// Look up keys, one reply each, then [`crate::Reply::End`] (get, gets, gat, gats).
     Get(Get<'a>),
-    /// Look up one key with all options (mg).
+    /// Look up one key with all options (mg, GET over HTTP).
     Fetch(Fetch<'a>),
     /// Look at an item without leaving a trace (me).
     Peek(Key<'a>),
@@ -84,7 +84,7 @@ pub struct Get<'a> {
     pub exptime: Option<i64>,
 }
 
-/// mg.
+/// mg, and GET of one key over HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetch<'a> {
     /// The key.
@@ -106,7 +106,7 @@ pub struct Fetch<'a> {
 }
 
 impl<'a> Fetch<'a> {
-    /// A look-up as by get, with all that can be told of the item.
+    /// A look-up like get's, with all details of the item.
     pub fn get(key: Key<'a>) -> Self {
         Self {
             key,

@@ -1,6 +1,6 @@
 //! What goes wrong, and the exact line that says so.
 
-use crate::http::Refusal;
+use crate::http::HttpRefusal;
 
 /// An error a client is told of. The line's first word says whose fault it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,8 +128,11 @@ pub enum Error {
     /// Anything else found no memory.
     OutOfMemory,
     /// HTTP: a request that is refused.
-    Http(Refusal),
+    Http(HttpRefusal),
 }
+
+/// The line, with its end, to a connection beyond the limit, of which nothing is read; in every dialect but HTTP.
+pub const TOO_MANY_CONNECTIONS: &str = "ERROR Too many open connections\r\n";
 
 impl Error {
     /// The line, without its end. What HTTP answers is in `http/refusal.rs`.
@@ -195,7 +198,7 @@ impl Error {
             Self::OutOfMemoryStoring => "SERVER_ERROR out of memory storing object",
             Self::OutOfMemoryReading => "SERVER_ERROR out of memory reading request",
             Self::OutOfMemory => "SERVER_ERROR out of memory",
-            Self::Http(refusal) => refusal.told().1,
+            Self::Http(refusal) => refusal.status_and_text().1,
         }
     }
 

@@ -5,6 +5,7 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use crate::Sink;
+use crate::http::Parameter;
 
 /// The longest key, in bytes. It holds for the base64 form too.
 pub const KEY_BYTES_MAX: usize = 250;
@@ -163,9 +164,9 @@ impl<'a> Iterator for Keys<'a> {
             List::Words => split_word(self.rest),
             List::One => (self.rest, &[][..]),
             List::Query => {
-                let (parameter, rest) = split_parameter(self.rest);
-                self.rest = rest;
-                return Key::percent(parameter.strip_prefix(b"key=")?);
+                let (parameter, rest) = Parameter::split_first(self.rest);
+                self.rest = rest.unwrap_or_default();
+                return Key::percent(parameter.value).filter(|_| parameter.name == b"key");
             }
         };
         self.rest = rest;
@@ -178,14 +179,6 @@ pub(crate) fn split_word(line: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memchr(b' ', line) {
         Some(end) => (&line[..end], trim_start(&line[end..])),
         None => (line, &[]),
-    }
-}
-
-/// The first parameter of a query, and those after it.
-fn split_parameter(query: &[u8]) -> (&[u8], &[u8]) {
-    match memchr::memchr(b'&', query) {
-        Some(end) => (&query[..end], &query[end + 1..]),
-        None => (query, &[]),
     }
 }
 

@@ -327,7 +327,7 @@ pub(crate) fn encode<S: Sink>(form: &MetaForm<'_>, reply: &Reply<'_, S::Value>, 
         // MN
         Reply::Noop => sink.bytes(b"MN\r\n"),
         Reply::Error(error) => line(&[error.line().as_bytes()], sink),
-        // No meta command is answered so.
+        // No meta command gets these replies.
         Reply::End
         | Reply::Touched { .. }
         | Reply::Ok

@@ -227,3 +227,6 @@ impl Form<'_> {
         matches!(self, Form::Text(TextForm { noreply: true, .. }))
     }
 }
+
+/// Each request of a batch has one, whatever it speaks.
+const _: () = assert!(size_of::<Form<'_>>() <= 64);

@@ -16,7 +16,6 @@ use larder_protocol::command::{Command, Sasl};
 use larder_protocol::{Error, Form, KeyBuffer, Reply, Request};
 
 use crate::MEMCACHED_VERSION;
-use crate::access::Hosts;
 use crate::conn::client::Client;
 use crate::conn::output::{COPIED_BYTES_MAX, OUTPUT_BYTES_MAX, Output};
 use crate::conn::waiter::{Turns, Waiting};
@@ -58,9 +57,7 @@ pub struct Executor<'e, 'c, 'h, 't> {
     pub guard: &'t Guard<'h>,
     /// Receives the replies.
     pub out: &'e mut Output<'t>,
-    /// By HTTP: the hosts that requests may be for.
-    pub hosts: Hosts,
-    /// Room for a key that is decoded from base64.
+    /// Room for a key that is decoded from base64 or percent-encoding.
     pub key_buffer: KeyBuffer,
     /// The request has waited for memory long enough: the engine's `TryAgain` now means out of memory.
     pub deadline_passed: bool,

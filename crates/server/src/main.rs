@@ -130,7 +130,7 @@ struct Secrets {
 impl Secrets {
     fn read(settings: &Settings) -> Result<Self, Refusal> {
         let (authenticator, tls) = (Authenticator::new(settings)?, Tls::load(&settings.tls)?);
-        let (admin_token, http_token) = (TokenFile::read(&settings.web)?, TokenFile::read(&settings.http)?);
+        let (admin_token, http_token) = (TokenFile::read(&settings.admin)?, TokenFile::read(&settings.http)?);
         Ok(Self { authenticator, tls, admin_token, http_token })
     }
 
@@ -208,14 +208,6 @@ fn work(
 fn config(settings: &Settings) -> Result<Config, Refusal> {
     let hash_key =
         random::key().map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("no random numbers: {error}")))?;
-    Ok(Config {
-        memory_bytes: settings.memory_bytes,
-        item_bytes_max: settings.item_bytes_max,
-        evict: settings.evict,
-        // One for each worker, one for background work.
-        handles_max: settings.threads + 1,
-        index_power: settings.index_power(),
-        large_pages: large_pages::allowed(settings.large_pages),
-        hash_key,
-    })
+    let large_pages = large_pages::allowed(settings.large_pages);
+    Ok(Config { large_pages, ..settings.engine_config(hash_key) })
 }

@@ -46,7 +46,7 @@ pub struct Shared {
     pub tls: Option<Tls>,
     /// The token of operators' HTTP requests, if one is required.
     pub(crate) admin_token: Option<TokenFile>,
-    /// The token of requests for items by HTTP, if one is required.
+    /// The token of requests for items over HTTP, if one is required.
     pub(crate) http_token: Option<TokenFile>,
     /// The search for expired items that clients may start.
     pub crawler: Crawler,
@@ -125,7 +125,7 @@ impl Shared {
         Self { admin_token, ..self }
     }
 
-    /// Adds the token of requests for items by HTTP.
+    /// Adds the token of requests for items over HTTP.
     pub fn with_http_token(self, http_token: Option<TokenFile>) -> Self {
         Self { http_token, ..self }
     }

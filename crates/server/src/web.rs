@@ -43,7 +43,6 @@ use crate::startup::settings::Settings;
 /// Bound listeners. They must be bound before privileges are dropped.
 pub struct Web {
     listeners: Vec<Listener>,
-    needs_login: bool,
     /// The number of other servers that it asks.
     peers: usize,
     process_files: ProcessFiles,
@@ -51,27 +50,23 @@ pub struct Web {
 
 impl Web {
     /// Binds the addresses of `--admin-listen`, in addition to the `passed` listeners. `None`: there are none. Errors:
-    /// exit code 71 for an address, 64 for TLS without certificates.
+    /// exit code 71 for an address, 64 for peers that cannot be asked.
     pub fn bind(
         settings: &Settings,
         passed: Vec<Listener>,
         user: Option<&Target>,
     ) -> Result<Option<Self>, Refusal> {
-        if settings.web.listen.is_empty() && passed.is_empty() {
+        if settings.admin.listen.is_empty() && passed.is_empty() {
             if !settings.admin_peers.is_empty() {
                 return Err(Refusal::new(EXIT_USAGE, "larderd: --admin-peers needs --admin-listen"));
             }
             return Ok(None);
         }
         peers::check(settings)?;
-        if settings.web.tls && !settings.tls.is_enabled {
-            return Err(Refusal::new(EXIT_USAGE, "larderd: --admin-tls has no certificates without -Z"));
-        }
         let mut listeners = passed;
-        listeners.extend(listeners::bind_http("--admin-listen", &settings.web.listen, settings, user)?);
-        let needs_login = settings.web.token_file.is_some();
+        listeners.extend(listeners::bind_http("--admin-listen", &settings.admin.listen, settings, user)?);
         let (peers, process_files) = (settings.admin_peers.len(), ProcessFiles::default());
-        Ok(Some(Self { listeners, needs_login, peers, process_files }))
+        Ok(Some(Self { listeners, peers, process_files }))
     }
 
     /// Opens the files of /proc that metrics are read from. Call it in the process that serves, before its sandbox.
@@ -82,11 +77,6 @@ impl Web {
     /// The listeners.
     pub fn listeners(&self) -> &[Listener] {
         &self.listeners
-    }
-
-    /// True if a token is required.
-    pub fn needs_login(&self) -> bool {
-        self.needs_login
     }
 
     /// Descriptors that it needs at most.
@@ -100,7 +90,7 @@ impl Web {
     pub fn start(self, shared: Arc<Shared>, pool: Arc<WorkerPool>) -> io::Result<()> {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_io().enable_time().max_blocking_threads(LOOKUPS_MAX).build()?;
-        let endpoints = endpoint::open(self.listeners, self.needs_login, &shared.settings);
+        let endpoints = endpoint::open(self.listeners, &shared.settings);
         let state = Arc::new(state::State::new(shared, pool, self.process_files)?);
         let thread = std::thread::Builder::new().name("larder-admin".to_owned());
         thread.spawn(move || runtime.block_on(serve::run(endpoints, state)))?;

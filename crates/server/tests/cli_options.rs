@@ -10,9 +10,18 @@ fn larderd(args: &str) -> Output {
 
 #[test]
 fn options_that_print_exit_with_0() {
-    for args in
-        ["-h", "--help", "-V", "--version", "-i", "--license", "--man", "--options-markdown", "-h -c 0"]
-    {
+    for args in [
+        "-h",
+        "--help",
+        "--help-all",
+        "-V",
+        "--version",
+        "-i",
+        "--license",
+        "--man",
+        "--options-markdown",
+        "-h -c 0",
+    ] {
         let output = larderd(args);
         assert_eq!(output.status.code(), Some(0), "{args}");
         assert!(!output.stdout.is_empty() && output.stderr.is_empty(), "{args}");

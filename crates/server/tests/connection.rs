@@ -4,13 +4,13 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
-use std::io::{IoSlice, Write as _};
+use std::io::IoSlice;
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
 use larder_conformance::folder::Folder;
-use larder_engine::{Config, Engine, Handle, LargePages, UPLOAD_BYTES_MIN};
+use larder_engine::{Engine, Handle, UPLOAD_BYTES_MIN};
 use larder_protocol::Dialect;
 use larder_server::clock::Clock;
 use larder_server::conn::authenticator::Authenticator;
@@ -44,16 +44,7 @@ struct Peer {
 
 impl Server {
     fn new(settings: Settings) -> Self {
-        let engine = Engine::new(Config {
-            memory_bytes: settings.memory_bytes,
-            item_bytes_max: settings.item_bytes_max,
-            evict: settings.evict,
-            handles_max: 4,
-            index_power: None,
-            large_pages: LargePages::Filled,
-            hash_key: [1, 2],
-        })
-        .unwrap();
+        let engine = Engine::new(settings.engine_config([1, 2])).unwrap();
         let authenticator = Authenticator::new(&settings).unwrap();
         let tls = Tls::load(&settings.tls).unwrap();
         let shared = Shared::new(Arc::clone(&engine), settings, Clock::start()).unwrap();
@@ -113,6 +104,21 @@ fn take(pieces: &impl Pieces, from: usize, bytes_max: usize, to: &mut Vec<u8>) -
 
 fn small() -> Settings {
     Settings { memory_bytes: 8 << 20, item_bytes_max: 1 << 20, threads: 1, ..Settings::default() }
+}
+
+/// Its client may have a second to read the last reply, and many may have that second at once.
+#[test]
+fn a_connection_that_is_to_be_closed_keeps_no_input() {
+    let mut server = Server::new(small());
+    for reply_bytes in [usize::MAX, 5] {
+        let mut peer = Peer::new();
+        let asked = format!("version\r\nquit\r\n{}", "get a\r\n".repeat(5_000));
+        server.execute(&mut peer, asked.as_bytes(), 20, reply_bytes);
+        peer.drain(&mut server, 1_000);
+        assert_eq!(peer.connection.next(), Next::Close(CloseReason::Normal));
+        assert!(!peer.connection.has_requests(), "{reply_bytes}");
+        assert!(peer.sent.starts_with(b"VERSION "));
+    }
 }
 
 #[test]
@@ -298,22 +304,9 @@ fn a_login_waits_until_it_may_be_checked() {
 #[test]
 fn certificates_that_are_being_read_are_waited_for() {
     let folder = Folder::create();
-    let identity = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let chain_file = folder.write("chain.pem", identity.cert.pem());
-    let key_file = folder.write("key.pem", identity.signing_key.serialize_pem());
-    let tls = TlsSettings {
-        is_enabled: true,
-        chain_file: Some(chain_file.clone()),
-        key_file: Some(key_file),
-        ..TlsSettings::default()
-    };
-    let mut server = Server::new(Settings { tls, ..small() });
-    // A read of it lasts until somebody has written it.
-    fs::remove_file(&chain_file).unwrap();
-    mkfifo(&chain_file, Mode::S_IRWXU).unwrap();
+    let mut server = Server::new(Settings { tls: certified(&folder), ..small() });
     let shared = Arc::clone(&server.shared);
-    let reader = thread::spawn(move || shared.tls.as_ref().map(Tls::reload));
-    let mut writer = fs::File::options().write(true).open(&chain_file).unwrap();
+    let reading = shared.tls.as_ref().map(Tls::hold_reading);
 
     let mut peer = Peer::new();
     for received in [&b"mn\r\nrefresh_certs\r\n"[..], b""] {
@@ -323,10 +316,35 @@ fn certificates_that_are_being_read_are_waited_for() {
         assert!(matches!(next, Next::Wait(Waiting::Until(when)) if when > begin), "{next:?}");
         assert_eq!(peer.sent, b"MN\r\n");
     }
-    folder.write("chain.pem", identity.cert.pem());
-    writer.write_all(identity.cert.pem().as_bytes()).unwrap();
-    drop(writer);
-    assert!(reader.join().unwrap().is_some_and(|read| read.is_ok()));
+    drop(reading);
     server.execute(&mut peer, b"", 20, usize::MAX);
     assert_eq!(peer.sent, b"MN\r\nOK\r\n");
+}
+
+/// Nobody may ever write into a FIFO: a worker, and the thread that signals wait for, would be gone.
+#[test]
+fn nobody_waits_for_a_fifo_in_the_place_of_a_certificate() {
+    let folder = Folder::create();
+    let tls = certified(&folder);
+    let chain_file = tls.chain_file.clone().unwrap();
+    let mut server = Server::new(Settings { tls, ..small() });
+    fs::remove_file(&chain_file).unwrap();
+    mkfifo(&chain_file, Mode::S_IRWXU).unwrap();
+    let refused = server.shared.tls.as_ref().map(Tls::reload).unwrap().unwrap_err();
+    assert!(refused.to_string().ends_with("not a regular file"), "{refused}");
+    let mut peer = Peer::new();
+    server.execute(&mut peer, b"refresh_certs\r\n", 20, usize::MAX);
+    let sent = String::from_utf8(peer.sent).unwrap();
+    assert!(sent.contains("the old ones stay in use"), "{sent}");
+}
+
+/// TLS with a certificate and a key in this folder.
+fn certified(folder: &Folder) -> TlsSettings {
+    let identity = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    TlsSettings {
+        is_enabled: true,
+        chain_file: Some(folder.write("chain.pem", identity.cert.pem())),
+        key_file: Some(folder.write("key.pem", identity.signing_key.serialize_pem())),
+        ..TlsSettings::default()
+    }
 }

@@ -1,6 +1,6 @@
 //! The lines of a head after the first (RFC 9112, section 5).
 
-use super::Refusal;
+use super::HttpRefusal;
 
 /// The headers that mean something here. All others are checked for their form, and ignored.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,7 +25,7 @@ pub(super) struct Headers<'a> {
 
 impl<'a> Headers<'a> {
     /// Reads the lines, each without its CR LF.
-    pub(super) fn parse(lines: impl Iterator<Item = &'a [u8]>) -> Result<Self, Refusal> {
+    pub(super) fn parse(lines: impl Iterator<Item = &'a [u8]>) -> Result<Self, HttpRefusal> {
         let mut headers = Self::default();
         for line in lines {
             let (name, value) = split(line)?;
@@ -34,7 +34,7 @@ impl<'a> Headers<'a> {
         Ok(headers)
     }
 
-    fn set(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), Refusal> {
+    fn set(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), HttpRefusal> {
         let mut lower = [0; NAME_BYTES_MAX];
         let Some(lower) = lower.get_mut(..name.len()) else { return Ok(()) };
         lower.copy_from_slice(name);
@@ -71,24 +71,24 @@ impl<'a> Headers<'a> {
         };
         match place.replace(value) {
             None => Ok(()),
-            Some(_) => Err(Refusal::RepeatedHeader),
+            Some(_) => Err(HttpRefusal::RepeatedHeader),
         }
     }
 }
 
 /// The name and the value of a line.
-fn split(line: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
+fn split(line: &[u8]) -> Result<(&[u8], &[u8]), HttpRefusal> {
     if line.starts_with(b" ") || line.starts_with(b"\t") {
-        return Err(Refusal::FoldedHeader);
+        return Err(HttpRefusal::FoldedHeader);
     }
-    let colon = memchr::memchr(b':', line).ok_or(Refusal::BadHeader)?;
+    let colon = memchr::memchr(b':', line).ok_or(HttpRefusal::BadHeader)?;
     let (name, value) = (&line[..colon], &line[colon + 1..]);
     // A space before the colon is no part of a name (RFC 9112, section 5.1).
     if name.is_empty() || !name.iter().all(|byte| is_token_byte(*byte)) {
-        return Err(Refusal::BadHeader);
+        return Err(HttpRefusal::BadHeader);
     }
     if value.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
-        return Err(Refusal::BadHeader);
+        return Err(HttpRefusal::BadHeader);
     }
     Ok((name, value.trim_ascii()))
 }
@@ -105,7 +105,7 @@ const NAME_BYTES_MAX: usize = b"transfer-encoding".len();
 mod tests {
     use super::*;
 
-    fn parse<'a>(lines: &[&'a str]) -> Result<Headers<'a>, Refusal> {
+    fn parse<'a>(lines: &[&'a str]) -> Result<Headers<'a>, HttpRefusal> {
         Headers::parse(lines.iter().map(|line| line.as_bytes()))
     }
 
@@ -133,14 +133,14 @@ mod tests {
             "X: a\rb",
             "X: \u{7f}",
         ] {
-            assert_eq!(parse(&[line]).map(|_| ()), Err(Refusal::BadHeader), "{line:?}");
+            assert_eq!(parse(&[line]).map(|_| ()), Err(HttpRefusal::BadHeader), "{line:?}");
         }
         for line in [" x", "\tx", " Host: a"] {
-            assert_eq!(parse(&["Host: a", line]).map(|_| ()), Err(Refusal::FoldedHeader), "{line:?}");
+            assert_eq!(parse(&["Host: a", line]).map(|_| ()), Err(HttpRefusal::FoldedHeader), "{line:?}");
         }
         for name in ["Host", "content-length", "Authorization", "Larder-TTL"] {
             let line = format!("{name}: 1");
-            assert_eq!(parse(&[&line, &line]).map(|_| ()), Err(Refusal::RepeatedHeader), "{name}");
+            assert_eq!(parse(&[&line, &line]).map(|_| ()), Err(HttpRefusal::RepeatedHeader), "{name}");
         }
     }
 

@@ -1,8 +1,11 @@
-//! Requests that are refused before they are executed.
+//! Why a request has no success: it is refused before it is executed, or fails then. The status and the words of each
+//! reason.
+
+use crate::Error;
 
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum HttpRefusal {
     /// A line ends in LF without CR.
     BareLineFeed,
     /// The head is longer than [`super::HEAD_BYTES_MAX`].
@@ -57,9 +60,9 @@ pub enum Refusal {
     BadQuery,
     /// More keys than [`super::KEYS_MAX`].
     TooManyKeys,
-    /// Larder-Flags is no number of 32 bits.
+    /// Larder-Flags is not a number of 32 bits.
     BadFlags,
-    /// Larder-TTL is no number up to [`super::TTL_SECS_MAX`].
+    /// Larder-TTL is not a number up to [`super::TTL_SECS_MAX`].
     BadTtl,
     /// If-Match or If-None-Match is not what this method takes.
     BadCondition,
@@ -73,9 +76,9 @@ pub enum Refusal {
     OutOfMemory,
 }
 
-impl Refusal {
+impl HttpRefusal {
     /// The status code, and what the response says to people.
-    pub fn told(self) -> (u16, &'static str) {
+    pub fn status_and_text(self) -> (u16, &'static str) {
         match self {
             Self::BareLineFeed => (400, "lines end in CR LF"),
             Self::HeadTooLong => (431, "a head has at most 16 KiB"),
@@ -90,7 +93,7 @@ impl Refusal {
             Self::LengthNeeded => (411, "content needs a Content-Length; chunks are not taken"),
             Self::BadTransferCoding => (501, "no transfer coding is taken"),
             Self::FarTooLarge => (413, "larger than any item"),
-            Self::BadExpectation => (417, "no expectation but 100-continue is met"),
+            Self::BadExpectation => (417, "only 100-continue is supported"),
             Self::NeedlessContent => (400, "this request has no content"),
             Self::CrossSite => (403, "web pages are not served"),
             Self::Unauthorized => (401, "a bearer token is needed"),
@@ -99,9 +102,9 @@ impl Refusal {
             }
             Self::BadTarget => (400, "the target is not a path of visible ASCII characters"),
             Self::NoSuchPath => (404, "there is nothing here; items are below /v1/items/"),
-            Self::BadMethod => (405, "items know GET, HEAD, PUT, DELETE and POST"),
-            Self::BadListMethod => (405, "lists of items know GET and HEAD"),
-            Self::Connect => (405, "this is no proxy"),
+            Self::BadMethod => (405, "items accept GET, HEAD, PUT, DELETE and POST"),
+            Self::BadListMethod => (405, "lists of items accept GET and HEAD"),
+            Self::Connect => (405, "larderd is not a proxy"),
             Self::BadKey => {
                 (400, "a key has 1 to 250 bytes, percent-encoded; 186 with spaces or control characters")
             }
@@ -143,3 +146,23 @@ impl Refusal {
         )
     }
 }
+
+/// The status code of an error, and what the response says to people.
+pub(super) fn status_and_text(error: Error) -> (u16, &'static str) {
+    match error {
+        Error::Http(refusal) => refusal.status_and_text(),
+        Error::TooLarge => (413, "larger than the largest item (-I)"),
+        Error::OutOfMemoryStoring | Error::OutOfMemory => (507, "out of memory"),
+        Error::OutOfMemoryReading => (503, "out of memory"),
+        Error::NonNumeric => (409, "the value is not a number"),
+        other => (400, other.line()),
+    }
+}
+
+/// With 404.
+pub(super) const NO_SUCH_ITEM: &str = "no such item";
+/// With 412: If-Match or If-None-Match does not hold.
+pub(super) const CONDITION_FAILS: &str = "the condition does not hold";
+/// The whole response to a connection beyond the limit, of which nothing is read.
+pub const TOO_MANY_CONNECTIONS: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";

@@ -1,29 +1,32 @@
 //! Replies (RFC 9110, section 15).
 
+use super::refusal::{self, CONDITION_FAILS, NO_SUCH_ITEM};
 use super::tags::{Condition, is_listed};
-use super::{HttpForm, Method};
+use super::{HttpForm, Method, Subject};
 use crate::reply::Hit;
 use crate::{Error, Reply, Sink, number};
 
-/// Writes a reply to a request by HTTP.
+/// Writes a reply to a request over HTTP.
 pub(crate) fn encode<S: Sink>(form: &HttpForm<'_>, reply: &Reply<'_, S::Value>, sink: &mut S) {
     let mut response = Response { form, closes: form.ends_with(reply), sink };
     match reply {
         Reply::Fetched(hit, detail) => response.item(hit, detail.ttl_secs),
         Reply::Hit(hit) => response.record(hit),
-        Reply::Miss if form.is_list => {}
-        Reply::End if form.is_list => response.end_list(),
+        Reply::Miss if form.is_list() => {}
+        Reply::End if form.is_list() => response.end_list(),
         Reply::Miss => response.text(404, NO_SUCH_ITEM),
         Reply::Stored { cas, is_new: true, .. } => response.empty(201, *cas),
         Reply::Stored { cas, .. } | Reply::Touched { cas, .. } => response.empty(204, *cas),
         Reply::Deleted => response.empty(204, 0),
         Reply::Number { number, cas, ttl_secs, .. } => response.number(*number, *cas, *ttl_secs),
         // A PUT without a condition would have stored it. What others need is not there (RFC 9110, section 13.2.1).
-        Reply::NotStored | Reply::NotFound if form.method == Method::Put => response.text(412, CONDITION),
+        Reply::NotStored | Reply::NotFound if form.method == Method::Put => {
+            response.text(412, CONDITION_FAILS)
+        }
         Reply::NotStored | Reply::NotFound => response.text(404, NO_SUCH_ITEM),
-        Reply::Exists => response.text(412, CONDITION),
+        Reply::Exists => response.text(412, CONDITION_FAILS),
         Reply::Error(error) => response.error(*error),
-        // No request by HTTP is answered so.
+        // No request over HTTP gets these replies.
         Reply::Peeked(_)
         | Reply::End
         | Reply::Ok
@@ -40,10 +43,10 @@ pub(crate) fn encode<S: Sink>(form: &HttpForm<'_>, reply: &Reply<'_, S::Value>, 
 
 /// Begins the reply to a request for several keys. The replies to its keys follow, and [`Reply::End`].
 pub fn begin_list<S: Sink>(form: &HttpForm<'_>, sink: &mut S) {
-    let mut response = Response { form, closes: !form.is_kept, sink };
+    let mut response = Response { form, closes: !form.is_persistent(), sink };
     response.head(200);
     response.sink.bytes(b"Content-Type: application/octet-stream\r\n");
-    if form.has_chunks {
+    if form.has_chunks() {
         response.sink.bytes(b"Transfer-Encoding: chunked\r\n");
     }
     response.sink.bytes(b"\r\n");
@@ -62,9 +65,13 @@ struct Response<'r, 'f, S> {
 
 impl<S: Sink> Response<'_, '_, S> {
     fn item(&mut self, hit: &Hit<'_, S::Value>, ttl_secs: Option<u32>) {
-        match self.form.condition {
-            Condition::Match(tags) if !is_listed(tags, hit.cas, false) => return self.text(412, CONDITION),
-            Condition::NoneMatch(tags) if is_listed(tags, hit.cas, true) => return self.empty(304, hit.cas),
+        match self.form.subject {
+            Subject::Item(Condition::Match) if !is_listed(self.form.tags, hit.cas, false) => {
+                return self.text(412, CONDITION_FAILS);
+            }
+            Subject::Item(Condition::NoneMatch) if is_listed(self.form.tags, hit.cas, true) => {
+                return self.empty(304, hit.cas);
+            }
             _ => {}
         }
         self.head(200);
@@ -91,7 +98,7 @@ impl<S: Sink> Response<'_, '_, S> {
         tail.prepend(hit.cas);
         tail.prepend(hit.value_bytes as u64);
         tail.prepend(hit.client_flags.into());
-        if self.form.has_chunks {
+        if self.form.has_chunks() {
             let key_bytes: usize = hit.key.iter().map(|byte| if is_unreserved(*byte) { 1 } else { 3 }).sum();
             let record_bytes = b"VALUE ".len() + key_bytes + tail.bytes().len() + hit.value_bytes + 2;
             write_hex(record_bytes, self.sink);
@@ -109,14 +116,14 @@ impl<S: Sink> Response<'_, '_, S> {
         }
         self.sink.bytes(tail.bytes());
         self.sink.value(&hit.value);
-        self.sink.bytes(if self.form.has_chunks { b"\r\n\r\n" } else { b"\r\n" });
+        self.sink.bytes(if self.form.has_chunks() { b"\r\n\r\n" } else { b"\r\n" });
     }
 
     fn end_list(&mut self) {
         if self.form.is_head() {
             return;
         }
-        self.sink.bytes(if self.form.has_chunks { b"5\r\nEND\r\n\r\n0\r\n\r\n" } else { b"END\r\n" });
+        self.sink.bytes(if self.form.has_chunks() { b"5\r\nEND\r\n\r\n0\r\n\r\n" } else { b"END\r\n" });
     }
 
     fn number(&mut self, number: u64, cas: u64, ttl_secs: Option<u32>) {
@@ -133,31 +140,24 @@ impl<S: Sink> Response<'_, '_, S> {
     }
 
     fn error(&mut self, error: Error) {
-        let (status, told) = match error {
-            Error::Http(refusal) => refusal.told(),
-            Error::TooLarge => (413, "larger than the largest item (-I)"),
-            Error::OutOfMemoryStoring | Error::OutOfMemory => (507, "out of memory"),
-            Error::OutOfMemoryReading => (503, "out of memory"),
-            Error::NonNumeric => (409, "the value is no number"),
-            other => (400, other.line()),
-        };
-        self.text(status, told);
+        let (status, text) = refusal::status_and_text(error);
+        self.text(status, text);
     }
 
     /// A response for people.
-    fn text(&mut self, status: u16, told: &str) {
+    fn text(&mut self, status: u16, text: &str) {
         self.head(status);
         self.sink.bytes(match status {
             401 => b"WWW-Authenticate: Bearer\r\n",
-            405 if self.form.is_list => b"Allow: GET, HEAD\r\n",
+            405 if self.form.is_list() => b"Allow: GET, HEAD\r\n",
             405 => b"Allow: GET, HEAD, PUT, DELETE, POST\r\n",
             _ => b"",
         });
         self.sink.bytes(b"Content-Type: text/plain\r\nContent-Length: ");
-        number::write(told.len() + 1, self.sink);
+        number::write(text.len() + 1, self.sink);
         self.sink.bytes(b"\r\n\r\n");
         if !self.form.is_head() {
-            self.sink.bytes(told.as_bytes());
+            self.sink.bytes(text.as_bytes());
             self.sink.bytes(b"\n");
         }
     }
@@ -173,8 +173,8 @@ impl<S: Sink> Response<'_, '_, S> {
         self.sink.bytes(b"\r\n");
     }
 
-    /// The first line, and the headers of every response: who keeps it asks before showing it again, and no page of
-    /// another site may show it.
+    /// The first line, and the headers of every response. Caches must revalidate, and no page of another origin may
+    /// embed it.
     fn head(&mut self, status: u16) {
         self.sink.bytes(status_line(status));
         self.sink.bytes(
@@ -246,5 +246,3 @@ fn is_unreserved(byte: u8) -> bool {
 }
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
-const NO_SUCH_ITEM: &str = "no such item";
-const CONDITION: &str = "the condition does not hold";

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::headers::{Headers, is_token_byte};
 use super::tags::{Condition, Tag};
 use super::target::{self, Operation, Target};
-use super::{HEAD_BYTES_MAX, HttpForm, Method, Refusal, TTL_SECS_MAX};
+use super::{HEAD_BYTES_MAX, HttpForm, HttpRefusal, Method, Persistence, Subject, TTL_SECS_MAX};
 use crate::command::{Arith, Command, Delete, Fetch, Get, Mode, Parsed, Store, Touch, VALUE_BYTES_MAX};
 use crate::{Form, Key, Request, number};
 
@@ -14,9 +14,7 @@ use crate::{Form, Key, Request, number};
 pub(crate) fn parse(input: &[u8], scanned: usize) -> Parsed<'_> {
     match find_head(input, scanned) {
         None => Parsed::NeedInput,
-        Some(Ok(head)) => {
-            Parsed::Request { head_bytes: head.end + b"\r\n".len(), request: understand(&input[head]) }
-        }
+        Some(Ok(head)) => Parsed::Request { head_bytes: head.bytes, request: parse_head(&head) },
         Some(Err((refusal, head_bytes))) => {
             Parsed::Request { request: HttpForm::UNKNOWN.refuse(refusal), head_bytes }
         }
@@ -32,45 +30,62 @@ pub(crate) fn first_key(input: &[u8]) -> Option<Range<usize>> {
     (bytes > 0 && key[bytes] == b' ').then_some(start..start + bytes)
 }
 
-/// The lines of the head, each with its CR LF, without the empty line. `None`: it has not arrived whole. Errors: what
-/// is wrong, and where that was found. However the head is cut into packets, the result is the same.
-fn find_head(input: &[u8], scanned: usize) -> Option<Result<Range<usize>, (Refusal, usize)>> {
+/// A head that has arrived whole.
+struct Head<'a> {
+    first: RequestLine<'a>,
+    /// The lines after the first, each with its CR LF, without the empty line.
+    lines: &'a [u8],
+    /// All of it, with the empty line.
+    bytes: usize,
+}
+
+/// Finds the head. `None`: it has not arrived whole. Errors: what is wrong, and where that was found. However the head
+/// is cut into packets, the result is the same.
+fn find_head(input: &[u8], scanned: usize) -> Option<Result<Head<'_>, (HttpRefusal, usize)>> {
     // At once: nobody who begins like this will send an empty line.
     if !is_token_byte(*input.first()?) && !b"\r\n".starts_with(&input[..input.len().min(2)]) {
-        return Some(Err((Refusal::BadRequestLine, 1)));
+        return Some(Err((HttpRefusal::BadRequestLine, 1)));
     }
     // One empty line before a request is skipped (RFC 9112, section 2.2).
     let start = if input.starts_with(b"\r\n") { 2 } else { 0 };
     let window = &input[..input.len().min(HEAD_BYTES_MAX)];
     let mut from = scanned.max(start).min(window.len());
-    let mut is_first = memchr::memchr(b'\n', &window[start..from]).is_none();
+    // Where the lines after the first begin, and the first, unless an earlier call has seen it.
+    let mut lines_at = memchr::memchr(b'\n', &window[start..from]).map(|at| start + at + 1);
+    let mut first = None;
     while let Some(at) = memchr::memchr(b'\n', &window[from..]) {
         let line_feed = from + at;
         let line = &window[start..line_feed];
         if !line.ends_with(b"\r") {
-            return Some(Err((Refusal::BareLineFeed, line_feed + 1)));
+            return Some(Err((HttpRefusal::BareLineFeed, line_feed + 1)));
         }
+        let lines_at = *lines_at.get_or_insert(line_feed + 1);
         // At once, so that a client of another protocol is not kept waiting for more.
-        if is_first && let Err(refusal) = RequestLine::parse(&line[..line.len() - 1]) {
-            return Some(Err((refusal, line_feed + 1)));
+        if first.is_none() {
+            let line = window[start..lines_at].strip_suffix(b"\r\n").unwrap_or_default();
+            match RequestLine::parse(line) {
+                Ok(line) => first = Some(line),
+                Err(refusal) => return Some(Err((refusal, lines_at))),
+            }
         }
-        if line.ends_with(b"\n\r") {
-            return Some(Ok(start..line_feed - 1));
+        if line.ends_with(b"\n\r")
+            && let Some(first) = first
+        {
+            let lines = &window[lines_at..line_feed - 1];
+            return Some(Ok(Head { first, lines, bytes: line_feed + 1 }));
         }
-        (from, is_first) = (line_feed + 1, false);
+        from = line_feed + 1;
     }
-    (window.len() == HEAD_BYTES_MAX).then_some(Err((Refusal::HeadTooLong, HEAD_BYTES_MAX)))
+    (window.len() == HEAD_BYTES_MAX).then_some(Err((HttpRefusal::HeadTooLong, HEAD_BYTES_MAX)))
 }
 
-fn understand(head: &[u8]) -> Request<'_> {
-    let mut lines =
-        head.split_inclusive(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r\n").unwrap_or(line));
-    let mut form = HttpForm::UNKNOWN;
-    let command = RequestLine::parse(lines.next().unwrap_or_default()).and_then(|first| {
-        form.method = first.method;
-        let headers = Headers::parse(lines)?;
-        form.frame(&first, &headers)?;
-        form.command(&first, &headers)
+fn parse_head<'a>(Head { first, lines, .. }: &Head<'a>) -> Request<'a> {
+    let lines = lines.split_inclusive(|byte| *byte == b'\n');
+    let lines = lines.map(|line| line.strip_suffix(b"\r\n").unwrap_or(line));
+    let mut form = HttpForm { method: first.method, ..HttpForm::UNKNOWN };
+    let command = Headers::parse(lines).and_then(|headers| {
+        form.frame(first, &headers)?;
+        form.command(first, &headers)
     });
     match command {
         Ok(command) => Request { command, form: Form::Http(form) },
@@ -79,6 +94,7 @@ fn understand(head: &[u8]) -> Request<'_> {
 }
 
 /// `<method> <target> HTTP/1.1`
+#[derive(Clone, Copy)]
 struct RequestLine<'a> {
     method: Method,
     is_connect: bool,
@@ -87,12 +103,12 @@ struct RequestLine<'a> {
 }
 
 impl<'a> RequestLine<'a> {
-    fn parse(line: &'a [u8]) -> Result<Self, Refusal> {
+    fn parse(line: &'a [u8]) -> Result<Self, HttpRefusal> {
         let mut words = line.split(|byte| *byte == b' ');
         let (Some(method), Some(target), Some(version), None) =
             (words.next(), words.next(), words.next(), words.next())
         else {
-            return Err(Refusal::BadRequestLine);
+            return Err(HttpRefusal::BadRequestLine);
         };
         // Others may take a control character for the end of the line.
         if method.is_empty()
@@ -100,15 +116,15 @@ impl<'a> RequestLine<'a> {
             || target.is_empty()
             || target.iter().any(u8::is_ascii_control)
         {
-            return Err(Refusal::BadRequestLine);
+            return Err(HttpRefusal::BadRequestLine);
         }
         let is_1_1 = match version {
             // RFC 9110, section 2.5: a higher minor version is served as the highest that is known.
             [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor @ b'0'..=b'9'] => *minor != b'0',
             [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'] => {
-                return Err(Refusal::BadVersion);
+                return Err(HttpRefusal::BadVersion);
             }
-            _ => return Err(Refusal::BadRequestLine),
+            _ => return Err(HttpRefusal::BadRequestLine),
         };
         let is_connect = method == b"CONNECT";
         let method = match method {
@@ -127,55 +143,61 @@ impl<'a> HttpForm<'a> {
     /// Before anything is known of the request.
     const UNKNOWN: Self = Self {
         method: Method::Other,
-        is_list: false,
-        has_chunks: false,
-        is_kept: false,
-        is_expecting: false,
+        subject: Subject::Item(Condition::None),
+        persistence: Persistence::None,
+        expects_continue: false,
         content_bytes: 0,
-        condition: Condition::None,
+        tags: &[],
         host: &[],
         authorization: None,
     };
 
     /// Finds out where the request ends and whether another may follow, before its meaning is looked at. Errors: that
     /// is not certain.
-    fn frame(&mut self, first: &RequestLine<'a>, headers: &Headers<'a>) -> Result<(), Refusal> {
+    fn frame(&mut self, first: &RequestLine<'a>, headers: &Headers<'a>) -> Result<(), HttpRefusal> {
         self.authorization = headers.authorization;
         let content_bytes = content_bytes(headers, first.is_1_1)?;
         match headers.host {
             Some(host) if is_host(host) => self.host = host,
             None if !first.is_1_1 => {}
-            _ => return Err(Refusal::BadHost),
+            _ => return Err(HttpRefusal::BadHost),
         }
         // HTTP/1.0 has no expectations (RFC 9110, section 10.1.1).
         let expect = headers.expect.filter(|_| first.is_1_1);
         if expect.is_some_and(|expect| !expect.eq_ignore_ascii_case(b"100-continue")) {
-            return Err(Refusal::BadExpectation);
+            return Err(HttpRefusal::BadExpectation);
         }
         if first.is_connect {
-            return Err(Refusal::Connect);
+            return Err(HttpRefusal::Connect);
         }
         let has_content = content_bytes.is_some_and(|bytes| bytes > 0);
         match self.method {
             Method::Get | Method::Head | Method::Delete if has_content => {
-                return Err(Refusal::NeedlessContent);
+                return Err(HttpRefusal::NeedlessContent);
             }
-            Method::Put if content_bytes.is_none() => return Err(Refusal::LengthNeeded),
+            Method::Put if content_bytes.is_none() => return Err(HttpRefusal::LengthNeeded),
             _ => {}
         }
         self.content_bytes = content_bytes.unwrap_or(0);
-        self.is_expecting = expect.is_some() && has_content;
-        self.has_chunks = first.is_1_1;
-        self.is_kept = first.is_1_1 && !headers.closes;
+        self.expects_continue = expect.is_some() && has_content;
+        self.persistence = match first.is_1_1 {
+            false => Persistence::None,
+            true if headers.closes => Persistence::Ends,
+            true => Persistence::Persistent,
+        };
         Ok(())
     }
 
-    fn command(&mut self, first: &RequestLine<'a>, headers: &Headers<'a>) -> Result<Command<'a>, Refusal> {
+    fn command(
+        &mut self,
+        first: &RequestLine<'a>,
+        headers: &Headers<'a>,
+    ) -> Result<Command<'a>, HttpRefusal> {
         if headers.is_cross_site {
-            return Err(Refusal::CrossSite);
+            return Err(HttpRefusal::CrossSite);
         }
         if self.method == Method::Other {
-            return Err(Refusal::BadMethod);
+            return Err(HttpRefusal::BadMethod);
         }
         let (host, path) = target::split(first.target)?;
         // RFC 9112, section 3.2.2: a host in the target replaces that of the header.
@@ -183,9 +205,9 @@ impl<'a> HttpForm<'a> {
         let (key, query) = match Target::parse(path)? {
             Target::Item(key, query) => (key, query.unwrap_or_default()),
             Target::List(keys) => {
-                self.is_list = true;
+                self.subject = Subject::List;
                 if !matches!(self.method, Method::Get | Method::Head) {
-                    return Err(Refusal::BadListMethod);
+                    return Err(HttpRefusal::BadListMethod);
                 }
                 return Ok(Command::Get(Get { keys, exptime: None }));
             }
@@ -194,27 +216,28 @@ impl<'a> HttpForm<'a> {
             return self.post(key, Operation::parse(query)?, headers);
         }
         if !query.is_empty() {
-            return Err(Refusal::BadQuery);
+            return Err(HttpRefusal::BadQuery);
         }
         match self.method {
             Method::Put => self.put(key, headers),
             Method::Delete => Ok(Command::Delete(Delete { key, compare: compare(headers)? })),
             _ => {
-                self.condition = match (headers.if_match, headers.if_none_match) {
-                    (None, None) => Condition::None,
-                    (Some(tags), None) => Condition::Match(tags),
-                    (None, Some(tags)) => Condition::NoneMatch(tags),
-                    (Some(_), Some(_)) => return Err(Refusal::BadCondition),
+                let (condition, tags) = match (headers.if_match, headers.if_none_match) {
+                    (None, None) => (Condition::None, &[][..]),
+                    (Some(tags), None) => (Condition::Match, tags),
+                    (None, Some(tags)) => (Condition::NoneMatch, tags),
+                    (Some(_), Some(_)) => return Err(HttpRefusal::BadCondition),
                 };
+                (self.subject, self.tags) = (Subject::Item(condition), tags);
                 Ok(Command::Fetch(Fetch::get(key)))
             }
         }
     }
 
-    fn put(&self, key: Key<'a>, headers: &Headers<'a>) -> Result<Command<'a>, Refusal> {
+    fn put(&self, key: Key<'a>, headers: &Headers<'a>) -> Result<Command<'a>, HttpRefusal> {
         check_content(headers)?;
         let client_flags = match headers.client_flags {
-            Some(flags) => number::parse_u32(flags).ok_or(Refusal::BadFlags)?,
+            Some(flags) => number::parse_u32(flags).ok_or(HttpRefusal::BadFlags)?,
             None => 0,
         };
         let exptime = ttl_secs(headers)?.unwrap_or(0);
@@ -225,7 +248,7 @@ impl<'a> HttpForm<'a> {
                 Tag::Any => (Mode::Replace, None),
                 Tag::Cas(cas) => (Mode::Set, Some(cas)),
             },
-            _ => return Err(Refusal::BadCondition),
+            _ => return Err(HttpRefusal::BadCondition),
         };
         Ok(Command::Store(Store {
             mode,
@@ -240,12 +263,12 @@ impl<'a> HttpForm<'a> {
         key: Key<'a>,
         operation: Operation,
         headers: &Headers<'a>,
-    ) -> Result<Command<'a>, Refusal> {
+    ) -> Result<Command<'a>, HttpRefusal> {
         if !operation.has_content() && self.content_bytes > 0 {
-            return Err(Refusal::NeedlessContent);
+            return Err(HttpRefusal::NeedlessContent);
         }
-        let (compare, exptime) = (compare(headers)?, ttl_secs(headers)?);
-        let append = |mode| -> Result<Command<'a>, Refusal> {
+        let compare = compare(headers)?;
+        let append = |mode| -> Result<Command<'a>, HttpRefusal> {
             check_content(headers)?;
             let set = Store::set(key, 0, 0, self.content_bytes);
             Ok(Command::Store(Store {
@@ -259,54 +282,52 @@ impl<'a> HttpForm<'a> {
         match operation {
             Operation::Append => append(Mode::Append),
             Operation::Prepend => append(Mode::Prepend),
-            Operation::Arith { decrement, delta, initial } => Ok(Command::Arith(Arith {
-                key,
-                delta,
-                decrement,
-                compare,
+            Operation::Arith { decrement, delta, initial } => {
+                let exptime = ttl_secs(headers)?;
                 // With If-Match there has to be an item.
-                initial: initial
-                    .filter(|_| headers.if_match.is_none())
-                    .map(|number| (number, exptime.unwrap_or(0))),
-                exptime,
-                cas: None,
-            })),
-            Operation::Touch if compare.is_some() => Err(Refusal::BadCondition),
-            Operation::Touch => Ok(Command::Touch(Touch { key, exptime: exptime.ok_or(Refusal::BadTtl)? })),
+                let initial = initial.filter(|_| headers.if_match.is_none());
+                let initial = initial.map(|number| (number, exptime.unwrap_or(0)));
+                Ok(Command::Arith(Arith { key, delta, decrement, compare, initial, exptime, cas: None }))
+            }
+            Operation::Touch if compare.is_some() => Err(HttpRefusal::BadCondition),
+            Operation::Touch => {
+                let exptime = ttl_secs(headers)?.ok_or(HttpRefusal::BadTtl)?;
+                Ok(Command::Touch(Touch { key, exptime }))
+            }
         }
     }
 }
 
 /// The length of the content (RFC 9112, section 6.3). `None`: none is given, so there is none.
-fn content_bytes(headers: &Headers<'_>, is_1_1: bool) -> Result<Option<u32>, Refusal> {
+fn content_bytes(headers: &Headers<'_>, is_1_1: bool) -> Result<Option<u32>, HttpRefusal> {
     match (headers.transfer_encoding, headers.content_length) {
         (None, None) => Ok(None),
         (None, Some(length)) => {
             if length.is_empty() || !length.iter().all(u8::is_ascii_digit) {
-                return Err(Refusal::BadLength);
+                return Err(HttpRefusal::BadLength);
             }
             let bytes = number::parse_u32(length).filter(|bytes| *bytes <= VALUE_BYTES_MAX);
-            bytes.map(Some).ok_or(Refusal::FarTooLarge)
+            bytes.map(Some).ok_or(HttpRefusal::FarTooLarge)
         }
-        (Some(_), Some(_)) => Err(Refusal::AmbiguousLength),
-        (Some(_), None) if !is_1_1 => Err(Refusal::AmbiguousLength),
-        (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => Err(Refusal::LengthNeeded),
-        (Some(_), None) => Err(Refusal::BadTransferCoding),
+        (Some(_), Some(_)) => Err(HttpRefusal::AmbiguousLength),
+        (Some(_), None) if !is_1_1 => Err(HttpRefusal::AmbiguousLength),
+        (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => Err(HttpRefusal::LengthNeeded),
+        (Some(_), None) => Err(HttpRefusal::BadTransferCoding),
     }
 }
 
 /// The values of items are what the content says, and all of it.
-fn check_content(headers: &Headers<'_>) -> Result<(), Refusal> {
+fn check_content(headers: &Headers<'_>) -> Result<(), HttpRefusal> {
     if headers.content_encoding.is_some_and(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
-        return Err(Refusal::BadContentCoding);
+        return Err(HttpRefusal::BadContentCoding);
     }
-    if headers.content_range.is_some() { Err(Refusal::PartialContent) } else { Ok(()) }
+    if headers.content_range.is_some() { Err(HttpRefusal::PartialContent) } else { Ok(()) }
 }
 
 /// The CAS value that a change of an item that must be there is made for.
-fn compare(headers: &Headers<'_>) -> Result<Option<u64>, Refusal> {
+fn compare(headers: &Headers<'_>) -> Result<Option<u64>, HttpRefusal> {
     match (headers.if_match, headers.if_none_match) {
-        (_, Some(_)) => Err(Refusal::BadCondition),
+        (_, Some(_)) => Err(HttpRefusal::BadCondition),
         (None, None) => Ok(None),
         (Some(tag), None) => Ok(match Tag::parse(tag)? {
             Tag::Any => None,
@@ -315,10 +336,10 @@ fn compare(headers: &Headers<'_>) -> Result<Option<u64>, Refusal> {
     }
 }
 
-fn ttl_secs(headers: &Headers<'_>) -> Result<Option<i64>, Refusal> {
+fn ttl_secs(headers: &Headers<'_>) -> Result<Option<i64>, HttpRefusal> {
     let Some(digits) = headers.ttl else { return Ok(None) };
     let secs = number::parse_u32(digits).filter(|secs| *secs <= TTL_SECS_MAX);
-    secs.map(|secs| Some(secs.into())).ok_or(Refusal::BadTtl)
+    secs.map(|secs| Some(secs.into())).ok_or(HttpRefusal::BadTtl)
 }
 
 /// A host and port by their characters (RFC 3986, section 3.2.2), without a user. May be empty.
@@ -419,6 +440,8 @@ mod tests {
         let append = Store { mode: Mode::Append, ..Store::set(key, 0, 0, 0) };
         let append = Store { removes_on_refusal: false, explains_refusal: true, ..append };
         assert_eq!(post("op=append", ""), is(Command::Store(append)));
+        // The expiry of an item stays, so its header means nothing here.
+        assert_eq!(post("op=append", "Larder-TTL: soon\r\n"), is(Command::Store(append)));
         let arith =
             Arith { key, delta: 2, decrement: true, compare: None, initial: None, exptime: None, cas: None };
         assert_eq!(post("op=decr&delta=2", ""), is(Command::Arith(arith)));

@@ -1,16 +1,17 @@
 //! Entity tags: the CAS value of an item in quotes (RFC 9110, sections 8.8.3 and 13.1).
 
-use super::Refusal;
+use super::HttpRefusal;
 use crate::number;
 
-/// What has to hold of the item that a GET or HEAD finds.
+/// What has to hold of the item that a GET or HEAD finds. The list of tags is kept beside it, which takes less room in
+/// [`super::HttpForm`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Condition<'a> {
+pub(super) enum Condition {
     None,
-    /// If-Match: the item has one of these tags, or the list is `*`.
-    Match(&'a [u8]),
+    /// If-Match: the item has one of the tags, or the list is `*`.
+    Match,
     /// If-None-Match: it has none of them.
-    NoneMatch(&'a [u8]),
+    NoneMatch,
 }
 
 /// The one tag that a change may name in If-Match.
@@ -24,18 +25,18 @@ pub(super) enum Tag {
 
 impl Tag {
     /// Errors: more than one tag, or one that no item has.
-    pub(super) fn parse(value: &[u8]) -> Result<Self, Refusal> {
+    pub(super) fn parse(value: &[u8]) -> Result<Self, HttpRefusal> {
         if value == b"*" {
             return Ok(Self::Any);
         }
         let is_weak = value.starts_with(b"W/");
         let quoted = value.strip_prefix(b"W/").unwrap_or(value);
         let opaque = quoted.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
-        let opaque = opaque.filter(|opaque| !opaque.contains(&b'"')).ok_or(Refusal::BadCondition)?;
+        let opaque = opaque.filter(|opaque| !opaque.contains(&b'"')).ok_or(HttpRefusal::BadCondition)?;
         match number::parse_u64(opaque) {
             // Each number is written in one way. A weak tag never matches (RFC 9110, section 8.8.3.2).
             Some(cas) if cas != 0 && !is_weak && !opaque.starts_with(b"0") => Ok(Self::Cas(cas)),
-            _ => Err(Refusal::ForeignTag),
+            _ => Err(HttpRefusal::ForeignTag),
         }
     }
 }
@@ -63,10 +64,10 @@ mod tests {
         assert_eq!(Tag::parse(b"\"18446744073709551615\""), Ok(Tag::Cas(u64::MAX)));
         for foreign in [&b"W/\"7\""[..], b"\"07\"", b"\"0\"", b"\"\"", b"\"x\"", b"\"18446744073709551616\""]
         {
-            assert_eq!(Tag::parse(foreign), Err(Refusal::ForeignTag), "{}", foreign.escape_ascii());
+            assert_eq!(Tag::parse(foreign), Err(HttpRefusal::ForeignTag), "{}", foreign.escape_ascii());
         }
         for bad in [&b""[..], b"7", b"\"7", b"\"", b"\"7\", \"8\"", b"*, \"7\"", b"w/\"7\""] {
-            assert_eq!(Tag::parse(bad), Err(Refusal::BadCondition), "{}", bad.escape_ascii());
+            assert_eq!(Tag::parse(bad), Err(HttpRefusal::BadCondition), "{}", bad.escape_ascii());
         }
     }
 

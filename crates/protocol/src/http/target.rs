@@ -1,6 +1,7 @@
 //! What a request is for: the path and the query (RFC 9112, section 3.2; RFC 3986).
 
-use super::{Refusal, request};
+use super::query::{Parameter, Parameters};
+use super::{HttpRefusal, request};
 use crate::{Key, Keys, number};
 
 /// The most keys of one request.
@@ -30,9 +31,9 @@ pub(super) enum Operation {
 
 /// Splits the target: the host, if it names one, and the path with its query. Errors: it is neither a path nor an http
 /// URI (`*` and `host:port` belong to methods that are refused).
-pub(super) fn split(target: &[u8]) -> Result<(Option<&[u8]>, &[u8]), Refusal> {
+pub(super) fn split(target: &[u8]) -> Result<(Option<&[u8]>, &[u8]), HttpRefusal> {
     if !target.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'#') {
-        return Err(Refusal::BadTarget);
+        return Err(HttpRefusal::BadTarget);
     }
     if target.starts_with(b"/") {
         return Ok((None, target));
@@ -41,45 +42,45 @@ pub(super) fn split(target: &[u8]) -> Result<(Option<&[u8]>, &[u8]), Refusal> {
         let (head, rest) = target.split_at_checked(scheme.len())?;
         head.eq_ignore_ascii_case(scheme).then_some(rest)
     });
-    let rest = rest.ok_or(Refusal::BadTarget)?;
+    let rest = rest.ok_or(HttpRefusal::BadTarget)?;
     let end = rest.iter().position(|byte| b"/?".contains(byte)).unwrap_or(rest.len());
     let (host, path) = rest.split_at(end);
     if host.is_empty() || !request::is_host(host) {
-        return Err(Refusal::BadTarget);
+        return Err(HttpRefusal::BadTarget);
     }
     Ok((Some(host), path))
 }
 
 impl<'a> Target<'a> {
     /// Reads a path with its query.
-    pub(super) fn parse(path: &'a [u8]) -> Result<Self, Refusal> {
+    pub(super) fn parse(path: &'a [u8]) -> Result<Self, HttpRefusal> {
         let (path, query) = match memchr::memchr(b'?', path) {
             Some(at) => (&path[..at], Some(&path[at + 1..])),
             None => (path, None),
         };
         if path == b"/v1/items" {
-            return Self::list(query.ok_or(Refusal::BadQuery)?);
+            return Self::list(query.ok_or(HttpRefusal::BadQuery)?);
         }
-        let key = path.strip_prefix(b"/v1/items/").ok_or(Refusal::NoSuchPath)?;
+        let key = path.strip_prefix(b"/v1/items/").ok_or(HttpRefusal::NoSuchPath)?;
         if key.contains(&b'/') {
-            return Err(Refusal::SlashInKey);
+            return Err(HttpRefusal::SlashInKey);
         }
-        Ok(Self::Item(Key::percent(key).ok_or(Refusal::BadKey)?, query))
+        Ok(Self::Item(Key::percent(key).ok_or(HttpRefusal::BadKey)?, query))
     }
 
-    fn list(query: &'a [u8]) -> Result<Self, Refusal> {
+    fn list(query: &'a [u8]) -> Result<Self, HttpRefusal> {
         let mut count = 0;
-        for (name, value) in parameters(query) {
+        for Parameter { name, value } in Parameters::of(query) {
             if name != b"key" {
-                return Err(Refusal::BadQuery);
+                return Err(HttpRefusal::BadQuery);
             }
             // In a query a plus is a space to some and a plus to others.
             if value.contains(&b'+') || Key::percent(value).is_none() {
-                return Err(Refusal::BadKey);
+                return Err(HttpRefusal::BadKey);
             }
             count += 1;
             if count > KEYS_MAX {
-                return Err(Refusal::TooManyKeys);
+                return Err(HttpRefusal::TooManyKeys);
             }
         }
         Ok(Self::List(Keys::query(query)))
@@ -88,21 +89,21 @@ impl<'a> Target<'a> {
 
 impl Operation {
     /// Reads the parameters of a POST.
-    pub(super) fn parse(query: &[u8]) -> Result<Self, Refusal> {
+    pub(super) fn parse(query: &[u8]) -> Result<Self, HttpRefusal> {
         let (mut op, mut delta, mut initial) = (None, None, None);
-        for (name, value) in parameters(query) {
+        for Parameter { name, value } in Parameters::of(query) {
             let place = match name {
                 b"op" => &mut op,
                 b"delta" => &mut delta,
                 b"initial" => &mut initial,
-                _ => return Err(Refusal::BadQuery),
+                _ => return Err(HttpRefusal::BadQuery),
             };
             if place.replace(value).is_some() {
-                return Err(Refusal::BadQuery);
+                return Err(HttpRefusal::BadQuery);
             }
         }
         let number = |value: Option<&[u8]>| match value {
-            Some(digits) => number::parse_u64(digits).map(Some).ok_or(Refusal::BadQuery),
+            Some(digits) => number::parse_u64(digits).map(Some).ok_or(HttpRefusal::BadQuery),
             None => Ok(None),
         };
         let (delta, initial) = (number(delta)?, number(initial)?);
@@ -114,7 +115,7 @@ impl Operation {
             Some(b"touch") if is_plain => Ok(Self::Touch),
             Some(b"incr") => Ok(arith(false)),
             Some(b"decr") => Ok(arith(true)),
-            _ => Err(Refusal::BadQuery),
+            _ => Err(HttpRefusal::BadQuery),
         }
     }
 
@@ -122,14 +123,6 @@ impl Operation {
     pub(super) fn has_content(self) -> bool {
         matches!(self, Self::Append | Self::Prepend)
     }
-}
-
-/// The parameters of a query, each as its name and its value; one without `=` has an empty value.
-fn parameters(query: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    query.split(|byte| *byte == b'&').map(|parameter| match memchr::memchr(b'=', parameter) {
-        Some(at) => (&parameter[..at], &parameter[at + 1..]),
-        None => (parameter, &[][..]),
-    })
 }
 
 #[cfg(test)]
@@ -154,7 +147,7 @@ mod tests {
             b"/a\tb",
             b"",
         ] {
-            assert_eq!(split(bad), Err(Refusal::BadTarget), "{}", bad.escape_ascii());
+            assert_eq!(split(bad), Err(HttpRefusal::BadTarget), "{}", bad.escape_ascii());
         }
     }
 
@@ -171,12 +164,12 @@ mod tests {
             assert_eq!(item.bytes(&mut [0; KEY_BYTES_MAX]), key, "{path}");
         }
         for path in ["/v1/items/", "/v1/items/%", "/v1/items/%2", "/v1/items/%2g", "/v1/items/%-1"] {
-            assert_eq!(Target::parse(path.as_bytes()), Err(Refusal::BadKey), "{path}");
+            assert_eq!(Target::parse(path.as_bytes()), Err(HttpRefusal::BadKey), "{path}");
         }
         for path in ["/", "", "/v1", "/v1/item/a", "/V1/items/a", "/v1//items/a", "/v1/itemsa"] {
-            assert_eq!(Target::parse(path.as_bytes()), Err(Refusal::NoSuchPath), "{path}");
+            assert_eq!(Target::parse(path.as_bytes()), Err(HttpRefusal::NoSuchPath), "{path}");
         }
-        assert_eq!(Target::parse(b"/v1/items/a/b"), Err(Refusal::SlashInKey));
+        assert_eq!(Target::parse(b"/v1/items/a/b"), Err(HttpRefusal::SlashInKey));
     }
 
     #[test]
@@ -204,11 +197,11 @@ mod tests {
         for query in ["", "key", "key=", "key=a&", "&key=a", "key=a+b", "key=%zz"] {
             assert!(keys(query).is_err(), "{query}");
         }
-        assert_eq!(keys("Key=a"), Err(Refusal::BadQuery));
+        assert_eq!(keys("Key=a"), Err(HttpRefusal::BadQuery));
         let many = |count: usize| vec!["key=a"; count].join("&");
         assert!(keys(&many(KEYS_MAX)).is_ok());
-        assert_eq!(keys(&many(KEYS_MAX + 1)), Err(Refusal::TooManyKeys));
-        assert_eq!(Target::parse(b"/v1/items"), Err(Refusal::BadQuery));
+        assert_eq!(keys(&many(KEYS_MAX + 1)), Err(HttpRefusal::TooManyKeys));
+        assert_eq!(Target::parse(b"/v1/items"), Err(HttpRefusal::BadQuery));
     }
 
     #[test]
@@ -229,7 +222,7 @@ mod tests {
             "op=incr&x=1",
             "delta=1",
         ] {
-            assert_eq!(Operation::parse(bad.as_bytes()), Err(Refusal::BadQuery), "{bad}");
+            assert_eq!(Operation::parse(bad.as_bytes()), Err(HttpRefusal::BadQuery), "{bad}");
         }
     }
 }

@@ -17,10 +17,10 @@ pub enum Hosts {
 }
 
 impl Hosts {
-    /// Those of a listener at this address. `is_known`: its clients show a token or a certificate.
-    pub fn of(address: &Address, is_known: bool) -> Self {
+    /// Those of a listener at this address. `is_authenticated`: its clients show a token or a certificate.
+    pub(super) fn of(address: &Address, is_authenticated: bool) -> Self {
         match address {
-            Address::Tcp(_) if address.is_local() && !is_known => Self::ThisMachine,
+            Address::Tcp(_) if address.is_local() && !is_authenticated => Self::ThisMachine,
             _ => Self::Any,
         }
     }

@@ -24,7 +24,7 @@ impl TokenFile {
         let Some(path) = &settings.token_file else { return Ok(None) };
         let refuse =
             |reason| Refusal::new(EXIT_FAILURE, format!("larderd: token file {}: {reason}", path.display()));
-        let token = Token::read(path).map_err(refuse)?;
+        let token = Token::read(path, bounded_file::read).map_err(refuse)?;
         // The directory changes when the server goes to the background.
         let path = std::path::absolute(path).map_err(|error| refuse(error.to_string()))?;
         Ok(Some(Self { path, token: RwLock::new(token) }))
@@ -37,7 +37,7 @@ impl TokenFile {
 
     /// Reads the file again. If it cannot be used the old token stays, and the journal has the reason.
     pub(crate) fn reload(&self) {
-        match Token::read(&self.path) {
+        match Token::read(&self.path, bounded_file::read_regular) {
             Ok(token) => {
                 *self.token.write().unwrap_or_else(PoisonError::into_inner) = token;
                 tracing::info!(file = %self.path.display(), "token read again");
@@ -64,8 +64,8 @@ struct Token(Vec<u8>);
 
 impl Token {
     /// Reads the token: the file's content without surrounding whitespace. Errors: the reason.
-    fn read(path: &Path) -> Result<Self, String> {
-        let content = bounded_file::read(path, FILE_BYTES_MAX).map_err(|error| error.to_string())?;
+    fn read(path: &Path, read: bounded_file::Read) -> Result<Self, String> {
+        let content = read(path, FILE_BYTES_MAX).map_err(|error| error.to_string())?;
         let token = content.trim_ascii();
         if !(TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX).contains(&token.len()) {
             return Err(format!("a token has {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} characters"));
@@ -99,7 +99,7 @@ const SCHEME: &[u8] = b"Bearer ";
 /// A shorter one could be guessed.
 const TOKEN_BYTES_MIN: usize = 16;
 const TOKEN_BYTES_MAX: usize = 4096;
-/// With blanks around the token.
+/// Including blanks around the token.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ impl Authenticator {
             Refusal::new(EXIT_FAILURE, format!("larderd: password file {}: {error}", path.display()))
         };
         let secret = Arc::new(Secret::new(random_secret()?));
-        let table = read(&path, scheme, &secret).map_err(|error| refuse(&error))?;
+        let table = table_of(&path, scheme, &secret, bounded_file::read).map_err(|error| refuse(&error))?;
         // The directory changes when the server goes to the background.
         let path = std::path::absolute(&path).map_err(|error| refuse(&error))?;
         Ok(Some(Self { scheme, path, secret, table: RwLock::new(Arc::new(table)), queue: Arc::default() }))
@@ -82,7 +82,7 @@ impl Authenticator {
     /// Reads the file again. Clients that are logged in stay so. If the file cannot be used the passwords stay as they
     /// are, and the journal says why.
     pub fn reload(&self) {
-        match read(&self.path, self.scheme, &self.secret) {
+        match table_of(&self.path, self.scheme, &self.secret, bounded_file::read_regular) {
             Ok(table) => {
                 *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
                 tracing::info!(file = %self.path.display(), "passwords read again");
@@ -122,8 +122,13 @@ impl Authenticator {
     }
 }
 
-fn read(path: &Path, scheme: Scheme, secret: &Arc<Secret>) -> Result<Table, Box<dyn std::error::Error>> {
-    let entries = larder_auth::parse(&bounded_file::read(path, FILE_BYTES_MAX)?)?;
+fn table_of(
+    path: &Path,
+    scheme: Scheme,
+    secret: &Arc<Secret>,
+    read: bounded_file::Read,
+) -> Result<Table, Box<dyn std::error::Error>> {
+    let entries = larder_auth::parse(&read(path, FILE_BYTES_MAX)?)?;
     Ok(Table::new(entries, Arc::clone(secret), scheme == Scheme::Sasl))
 }
 

@@ -13,13 +13,11 @@ use larder_protocol::command::{Command, Get, Malformed, Sasl, Store};
 use larder_protocol::http::{self, HttpForm};
 use larder_protocol::{Dialect, Error, Form, Key, Keys, Parsed, Reply, Request, text};
 
-use crate::access::Hosts;
 use crate::conn::session::{Next, Progress};
 use crate::conn::waiter::Waiting;
-use crate::exec::{Done, Executor, Prepared, Value};
+use crate::exec::{Context, Done, Executor, Prepared, Value};
 use crate::observe::measure::Class;
 use crate::observe::trace;
-use crate::shared::Shared;
 
 /// A key of the input whose memory is being fetched already.
 #[derive(Clone, Copy)]
@@ -76,7 +74,7 @@ pub(crate) enum Tail<'i> {
     None,
     /// A get of many keys, which begin at byte `keys_at` of its line.
     List { range: Range<usize>, get: Get<'i>, form: text::TextForm, keys_at: usize },
-    /// A get of the keys of a query, by HTTP.
+    /// A get of the keys of a query, over HTTP.
     Query { range: Range<usize>, keys: Keys<'i>, form: HttpForm<'i> },
     /// A message of a login.
     Login,
@@ -279,8 +277,8 @@ impl<'i> Batch<FramedRequest<'i>> {
         Self::new(true)
     }
 
-    /// Adds the whole requests of any kind at the head of `input`, at most `requests_max`. The first of them has no
-    /// line feed in its first `scanned_bytes`. Returns what follows them.
+    /// Adds the whole requests of any kind at the head of `input`, at most `requests_max`. The first
+    /// `scanned_bytes` of the first were framed before, and are no request. Returns what follows them.
     #[inline]
     pub(crate) fn frame(
         &mut self,
@@ -295,7 +293,7 @@ impl<'i> Batch<FramedRequest<'i>> {
         while self.requests.len() < requests_max && start < input.len() {
             let mut frame = Frame::of(dialect, &input[start..], std::mem::take(&mut scanned_bytes));
             if dialect == Dialect::Http {
-                frame = frame.admitted(executor.cx.shared, executor.hosts);
+                frame = frame.admitted(executor.cx);
             }
             let Frame::Whole { request, value, bytes } = frame else {
                 return Tail::Partial { at: start, frame };
@@ -438,23 +436,21 @@ impl<'a> Frame<'a> {
             None => Frame::Head { request, head_bytes },
         }
     }
-}
 
-impl<'a> Frame<'a> {
     /// The same, with the request refused if its client may not ask: it shows no token where one is required, or names
     /// another host.
-    fn admitted(self, shared: &Shared, hosts: Hosts) -> Self {
+    fn admitted(self, cx: &Context<'_>) -> Self {
         let admitted = |request: Request<'a>| {
             let Form::Http(form) = request.form else { return request };
             let is_broken =
                 matches!(request.command, Command::Malformed(Malformed { error, .. }) if error.is_fatal());
-            let token = shared.http_token.as_ref();
+            let token = cx.shared.http_token.as_ref();
             if is_broken {
                 request
-            } else if !hosts.admit(std::str::from_utf8(form.host()).ok()) {
-                form.refuse(http::Refusal::Misdirected)
+            } else if !cx.client.hosts.admit(std::str::from_utf8(form.host()).ok()) {
+                form.refuse(http::HttpRefusal::Misdirected)
             } else if token.is_some_and(|token| !token.is_named_in(form.authorization())) {
-                form.refuse(http::Refusal::Unauthorized)
+                form.refuse(http::HttpRefusal::Unauthorized)
             } else {
                 request
             }

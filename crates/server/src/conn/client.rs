@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
+use crate::access::Hosts;
+
 /// A client as others see it. Written by its worker, read by anyone.
 #[derive(Debug)]
 pub struct Client {
@@ -13,6 +15,8 @@ pub struct Client {
     pub peer: Peer,
     /// The listener that accepted it: its index among the server's sockets.
     pub listener: u16,
+    /// Over HTTP: the hosts that its requests may be for, those of its listener.
+    pub(crate) hosts: Hosts,
     state: AtomicU8,
     input_secs: AtomicU32,
 }
@@ -56,11 +60,12 @@ pub enum State {
 
 impl Client {
     /// A client that has just connected.
-    pub fn new(fd: i32, peer: Peer, listener: usize, now_secs: u32) -> Self {
+    pub fn new(fd: i32, peer: Peer, listener: usize, hosts: Hosts, now_secs: u32) -> Self {
         Self {
             fd,
             peer,
             listener: listener as u16,
+            hosts,
             state: AtomicU8::new(State::Read as u8),
             input_secs: AtomicU32::new(now_secs),
         }
@@ -68,7 +73,7 @@ impl Client {
 
     /// All sources of datagrams together.
     pub fn of_datagrams() -> Self {
-        Self::new(0, Peer::Udp, 0, 0)
+        Self::new(0, Peer::Udp, 0, Hosts::Any, 0)
     }
 
     pub(crate) fn set_state(&self, state: State) {

@@ -119,7 +119,11 @@ impl Connection {
         }
         let input = if is_kept { &bytes[*from..] } else { *received };
         let fed = self.session.feed(cx, guard, input, prefetched, out, requests_max);
-        if !is_kept {
+        if let Next::Close(_) = fed.next {
+            // Its client may have a second to read the last reply: nothing is kept for that long.
+            *received = &[];
+            self.input = Input::default();
+        } else if !is_kept {
             *received = &received[fed.consumed..];
         } else if *from + fed.consumed == bytes.len() {
             (*bytes, *from) = (Vec::new(), 0);

@@ -1,8 +1,8 @@
-//! The keys of a query by HTTP (`GET /v1/items?key=a&key=b`). The session keeps them apart from the input, for as long
-//! as their replies are sent: a list of 100 large values takes many rounds.
+//! The keys of a query over HTTP (`GET /v1/items?key=a&key=b`). The session keeps them apart from the input, for as
+//! long as their replies are sent: a list of 100 large values takes many rounds.
 
 use larder_engine::LookupHint;
-use larder_protocol::http::{self, HttpForm, Refusal};
+use larder_protocol::http::{self, HttpForm, HttpRefusal};
 use larder_protocol::{Error, Form, KEY_BYTES_MAX, Key, Keys, Reply};
 
 use crate::exec::{Done, Executor};
@@ -26,7 +26,9 @@ impl Query {
     ) -> Result<Self, Done> {
         let form = form.without_request();
         let Some(parameters) = heap::copy(keys.rest()) else {
-            return Err(executor.answer(&Form::Http(form), &Reply::Error(Error::Http(Refusal::OutOfMemory))));
+            return Err(
+                executor.answer(&Form::Http(form), &Reply::Error(Error::Http(HttpRefusal::OutOfMemory)))
+            );
         };
         http::begin_list(&form, executor.out);
         Ok(Self { parameters, from: 0, form })

@@ -21,7 +21,6 @@ use larder_protocol::admin::Streams;
 use larder_protocol::command::{Command, Get};
 use larder_protocol::{Dialect, Form, KEY_BYTES_MAX, Keys, http, text};
 
-use crate::access::Hosts;
 pub use crate::conn::batch::Prefetched;
 use crate::conn::batch::{self, BATCH_REQUESTS_MAX, Batch, Frame, Tail};
 use crate::conn::login::Login;
@@ -43,11 +42,9 @@ pub struct Session {
     /// Unknown before the first byte has arrived, unless the listener sets it.
     dialect: Option<Dialect>,
     login: Login,
-    /// Bytes at the head of the input that are known to hold no line feed.
+    /// Bytes at the head of the input that were passed to [`Dialect::parse`] before, and are no request.
     scanned_bytes: usize,
     retry_deadline: RetryDeadline,
-    /// By HTTP: the hosts that requests may be for.
-    hosts: Hosts,
     /// The session serves one datagram: all its input comes at once, and its source may be forged.
     is_datagram: bool,
 }
@@ -120,11 +117,6 @@ impl Session {
         Self { dialect, ..Self::default() }
     }
 
-    /// The same, for requests by HTTP that may be for these hosts.
-    pub fn of_hosts(self, hosts: Hosts) -> Self {
-        Self { hosts, ..self }
-    }
-
     /// A conversation of one datagram. It waits for no further bytes and refuses administrative commands.
     pub(crate) fn of_datagram(dialect: Option<Dialect>) -> Self {
         Self { is_datagram: true, ..Self::new(dialect) }
@@ -155,7 +147,6 @@ impl Session {
             cx,
             guard,
             out,
-            hosts: self.hosts,
             key_buffer: [0; KEY_BYTES_MAX],
             deadline_passed,
             dump: None,
@@ -175,6 +166,11 @@ impl Session {
                 if is_done && next == Next::Wait(Waiting::Yield) {
                     // Nothing is left to yield for: wait for the socket, not for a round.
                     next = Next::Read;
+                }
+                if !is_done && next == Next::Close(CloseReason::Normal) && self.dialect == Some(Dialect::Http)
+                {
+                    // RFC 9112, section 9.6: a client sends nothing after its last request.
+                    next = Next::Close(CloseReason::Refused);
                 }
                 if next == Next::Wait(Waiting::Memory) {
                     self.retry_deadline.begin(guard);
@@ -385,7 +381,7 @@ impl Session {
                 match Arrival::begin(executor, dialect, head, &request) {
                     Begun::Arriving(arrival) => {
                         self.state = State::Value(Box::new(arrival));
-                        if matches!(request.form, Form::Http(form) if form.is_expecting()) {
+                        if matches!(request.form, Form::Http(form) if form.expects_continue()) {
                             http::write_continue(executor.out);
                         }
                     }

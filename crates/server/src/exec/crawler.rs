@@ -38,7 +38,7 @@ impl Crawler {
         self.is_enabled.load(Relaxed)
     }
 
-    /// Enables or disables it. False: it was so already.
+    /// Enables or disables it. False: it already was.
     pub fn enable(&self, is_enabled: bool) -> bool {
         self.is_enabled.swap(is_enabled, Relaxed) != is_enabled
     }

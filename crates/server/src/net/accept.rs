@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 
-use larder_protocol::Dialect;
+use larder_protocol::{Dialect, error, http};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
@@ -51,7 +51,10 @@ impl Worker {
                     self.counters.rejected_connections.add(1);
                     self.refuse_connection("-c is reached");
                     // The socket is new: if it does not take one line at once, its client has gone.
-                    let refusal = if *dialect == Some(Dialect::Http) { HTTP_REFUSAL } else { REFUSAL };
+                    let refusal = match dialect {
+                        Some(Dialect::Http) => http::TOO_MANY_CONNECTIONS,
+                        _ => error::TOO_MANY_CONNECTIONS.as_bytes(),
+                    };
                     let _ = rustix::io::write(&fd, refusal);
                 }
                 Ok((fd, address)) => {
@@ -116,10 +119,10 @@ impl Worker {
             return self.forget();
         };
         let now_secs = self.shared.clock.now().secs;
-        let client = Arc::new(Client::new(fd.as_raw_fd(), peer, listener, now_secs));
+        let client = Arc::new(Client::new(fd.as_raw_fd(), peer, listener, *hosts, now_secs));
         self.shared.connection_table.enter(Arc::clone(&client));
         self.shared.tell(self.index, &Event::Arrival { client: &client });
-        let connection = Connection::new(Session::new(*dialect).of_hosts(*hosts));
+        let connection = Connection::new(Session::new(*dialect));
         let socket = Box::new(ClientSocket::new(Wire::new(fd, channel), client, connection));
         let Ok(index) = usize::try_from(socket.as_fd().as_raw_fd()) else { return };
         let is_watched = self.poller.admit(&*socket, index, socket.interest).is_ok();
@@ -162,9 +165,4 @@ impl Worker {
     }
 }
 
-/// memcached's words to a client beyond `-c`.
-const REFUSAL: &[u8] = b"ERROR Too many open connections\r\n";
-/// The same for a client by HTTP.
-const HTTP_REFUSAL: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 const ACCEPTS_PER_EVENT: u32 = 64;

@@ -16,7 +16,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockop
 
 pub(crate) use self::entry::{ListenSpec, host_and_port, listen_specs};
 use self::entry::{TlsPrefix, listen_spec};
-use crate::access::Hosts;
+use crate::access::{Hosts, ListenerAccess};
 use crate::conn::client;
 use crate::net::tls::ClientCertificates;
 use crate::startup::daemon;
@@ -35,7 +35,7 @@ pub struct Listener {
     pub dialect: Option<Dialect>,
     /// Whether it asks clients for certificates. `None`: it does not speak TLS.
     pub tls: Option<ClientCertificates>,
-    /// By HTTP: the hosts that requests may be for.
+    /// Over HTTP: the hosts that requests may be for.
     pub hosts: Hosts,
     /// It was opened by another process, which set its owner.
     pub is_passed: bool,
@@ -138,14 +138,11 @@ pub fn bind(settings: &Settings, user: Option<&Target>) -> Result<Vec<Listener>,
 }
 
 /// Binds the addresses of `--http-listen`. Errors: exit code 71.
-pub fn bind_items(settings: &Settings, user: Option<&Target>) -> Result<Vec<Listener>, Refusal> {
+pub fn bind_http_items(settings: &Settings, user: Option<&Target>) -> Result<Vec<Listener>, Refusal> {
     let bound = bind_http("--http-listen", &settings.http.listen, settings, user)?;
     let listener = |listener: Listener| {
-        // The mode of a Unix socket decides who may open it; TLS would add nothing.
-        let has_tls = settings.http.tls && matches!(listener.address, Address::Tcp(_));
-        let tls = has_tls.then(|| settings.tls.client_certificates());
-        let is_known = settings.http.token_file.is_some() || tls == Some(ClientCertificates::Required);
-        let hosts = Hosts::of(&listener.address, is_known);
+        let access = ListenerAccess::of(&listener.address, &settings.http, &settings.tls);
+        let ListenerAccess { tls, hosts, .. } = access;
         Listener { dialect: Some(Dialect::Http), tls, hosts, ..listener }
     };
     Ok(bound.into_iter().map(listener).collect())

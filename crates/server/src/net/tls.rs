@@ -25,6 +25,7 @@ use contexts::Contexts;
 pub use files::LoadError;
 pub use settings::{TlsSettings, Version};
 
+use crate::startup::bounded_file;
 use crate::startup::options::{EXIT_USAGE, Refusal};
 
 /// Whether a listener asks clients for certificates.
@@ -58,15 +59,15 @@ impl Tls {
         if !settings.is_enabled {
             return Ok(None);
         }
-        let contexts =
-            Contexts::load(settings).map_err(|error| Refusal::new(EXIT_USAGE, error.to_string()))?;
+        let contexts = Contexts::load(settings, bounded_file::read)
+            .map_err(|error| Refusal::new(EXIT_USAGE, error.to_string()))?;
         let current = RwLock::new(Loaded { contexts, at: Instant::now() });
         Ok(Some(Self { settings: settings.clone(), current, reading: Mutex::default() }))
     }
 
     /// Reads the certificates again (`refresh_certs`, SIGHUP). New connections use the new ones, open connections keep
-    /// theirs. Errors: as [`Tls::load`]; the old certificates stay, and the journal gives the reason, which names files
-    /// and so is not for clients.
+    /// theirs. Errors: as [`Tls::load`], and for what is no regular file by now; the old certificates stay, and the
+    /// journal gives the reason, which names files and so is not for clients.
     pub fn reload(&self) -> Result<(), LoadError> {
         self.read_again(self.reading.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -81,8 +82,14 @@ impl Tls {
         Some(self.read_again(reading))
     }
 
+    /// Keeps others from reading the certificates, as a read does that takes long. For tests.
+    #[doc(hidden)]
+    pub fn hold_reading(&self) -> impl Drop + '_ {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn read_again(&self, _reading: MutexGuard<'_, ()>) -> Result<(), LoadError> {
-        let contexts = Contexts::load(&self.settings)
+        let contexts = Contexts::load(&self.settings, bounded_file::read_regular)
             .inspect_err(|error| tracing::error!("{error}; the old certificates stay"))?;
         tracing::info!("certificates read again");
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);

@@ -508,7 +508,7 @@ pub(crate) fn yield_core() {
     std::thread::yield_now();
 }
 
-/// How long a client by HTTP may read why it is refused. What it sends meanwhile stays in the kernel's buffer.
+/// How long a client over HTTP may read why it is refused. What it sends meanwhile stays in the kernel's buffer.
 const LINGER: Duration = Duration::from_secs(1);
 /// A core cannot fetch more lines at once, and the first member waits until the last is received.
 const MEMBERS_MAX: usize = 16;

@@ -46,7 +46,7 @@ pub(crate) fn dialect(fd: RawFd, is_binary: bool) {
     journal::wire(format!("{fd}: Client using the {name} protocol").as_bytes());
 }
 
-/// A command line, the first line of a request by HTTP, or the header of a binary request.
+/// A command line, the first line of a request over HTTP, or the header of a binary request.
 pub(crate) fn request(fd: RawFd, head: &[u8], is_binary: bool) {
     if is_binary {
         return packet(&format!("<{fd} Read binary protocol data:"), &format!("<{fd}   "), head);

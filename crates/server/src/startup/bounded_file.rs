@@ -7,6 +7,10 @@ use std::path::Path;
 
 use nix::fcntl::OFlag;
 
+/// [`read`] at the start, [`read_regular`] while the server runs: whoever reads then must not wait for another process,
+/// because its own work and the signals wait meanwhile.
+pub(crate) type Read = fn(&Path, u64) -> io::Result<Vec<u8>>;
+
 /// The content of a file; of a FIFO, what its other end writes until it is closed. Errors: it cannot be read, or has
 /// more than `bytes_max`.
 pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {

@@ -35,7 +35,7 @@ impl Endpoints {
         } else {
             (listeners::bind(settings, user)?, udp::bind(settings)?)
         };
-        listeners.extend(listeners::bind_items(settings, user)?);
+        listeners.extend(listeners::bind_http_items(settings, user)?);
         Ok(Self { listeners, udp, web: Web::bind(settings, passed.admin, user)? })
     }
 
@@ -73,11 +73,11 @@ impl Endpoints {
             sockets.for_each(|socket| trace::listening_for_datagrams(socket.as_fd().as_raw_fd()));
         }
         for listener in self.admin() {
-            tracing::info!(address = %listener.address, tls = settings.web.tls, "listening for admin HTTP");
+            tracing::info!(address = %listener.address, tls = settings.admin.tls, "listening for admin HTTP");
         }
         let warnings = exposure::warnings(&self.listeners, &datagrams, needs_login);
-        let http = exposure::http_warnings(&self.listeners, settings.http.token_file.is_some());
-        let admin = self.web.iter().flat_map(exposure::admin_warnings);
+        let http = exposure::http_warnings(&self.listeners, settings);
+        let admin = exposure::admin_warnings(self.admin(), settings);
         let warnings = warnings.into_iter().chain(http).chain(admin);
         for warning in warnings.chain(exposure::certificate_warnings(&self.listeners, &settings.tls)) {
             tracing::warn!("{warning}");

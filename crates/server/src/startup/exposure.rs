@@ -4,18 +4,16 @@ use std::net::SocketAddr;
 
 use larder_protocol::Dialect;
 
+use crate::access::{HttpSettings, ListenerAccess};
 use crate::net::listeners::{Address, Listener};
 use crate::net::tls::{ClientCertificates, TlsSettings};
-use crate::web::Web;
+use crate::startup::settings::Settings;
 
-/// One line for each listener for items by HTTP that other machines can reach without a token or a certificate.
-pub fn http_warnings(listeners: &[Listener], needs_token: bool) -> Vec<String> {
-    let open = listeners.iter().filter(|listener| {
-        let is_known = listener.tls == Some(ClientCertificates::Required);
-        let is_closed = needs_token || is_known || listener.address.is_local();
-        listener.dialect == Some(Dialect::Http) && !is_closed
-    });
-    open.map(|Listener { address, .. }| {
+/// One line for each listener for items over HTTP that other machines can reach without a token or a certificate.
+pub fn http_warnings(listeners: &[Listener], settings: &Settings) -> Vec<String> {
+    let listeners = listeners.iter().filter(|listener| listener.dialect == Some(Dialect::Http));
+    let open = open_addresses(listeners, &settings.http, &settings.tls);
+    open.map(|address| {
         format!(
             "HTTP at {address} is open to everybody: no --http-token-file; 127.0.0.1 keeps it to this machine"
         )
@@ -23,15 +21,9 @@ pub fn http_warnings(listeners: &[Listener], needs_token: bool) -> Vec<String> {
     .collect()
 }
 
-/// One line for each admin listener that other machines can reach and that shows metrics without a token.
-pub fn admin_warnings(web: &Web) -> Vec<String> {
-    if web.needs_login() {
-        return Vec::new();
-    }
-    let open = web.listeners().iter().filter_map(|listener| match listener.address {
-        Address::Tcp(address) if !address.ip().to_canonical().is_loopback() => Some(address),
-        _ => None,
-    });
+/// One line for each admin listener that other machines can reach without a token or a certificate.
+pub fn admin_warnings(listeners: &[Listener], settings: &Settings) -> Vec<String> {
+    let open = open_addresses(listeners.iter(), &settings.admin, &settings.tls);
     open.map(|address| {
         format!(
             "admin HTTP at {address} is open to everybody: no --admin-token-file; \
@@ -39,6 +31,17 @@ pub fn admin_warnings(web: &Web) -> Vec<String> {
         )
     })
     .collect()
+}
+
+fn open_addresses<'l>(
+    listeners: impl Iterator<Item = &'l Listener>,
+    http: &HttpSettings,
+    tls: &TlsSettings,
+) -> impl Iterator<Item = SocketAddr> {
+    listeners.filter_map(|Listener { address, .. }| match address {
+        Address::Tcp(bound) if ListenerAccess::of(address, http, tls).is_open => Some(*bound),
+        _ => None,
+    })
 }
 
 /// One line for each listener that requests certificates of clients while no authorities are set to check them against.

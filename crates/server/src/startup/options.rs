@@ -224,9 +224,12 @@ impl Draft {
 
     /// HTTP has no logins but the token, and no certificates but those of `-Z`.
     fn settle_http(&self) -> Result<(), Refusal> {
-        let Settings { http, tls, .. } = &self.settings;
-        if http.tls && !tls.is_enabled {
-            return Err(Refusal::new(EXIT_USAGE, "larderd: --http-tls has no certificates without -Z"));
+        let Settings { admin, http, tls, .. } = &self.settings;
+        for (option, needs_tls) in [("--admin-tls", admin.tls), ("--http-tls", http.tls)] {
+            if needs_tls && !tls.is_enabled {
+                let message = format!("larderd: {option} has no certificates without -Z");
+                return Err(Refusal::new(EXIT_USAGE, message));
+            }
         }
         let needs_login = self.settings.login_dialect().is_some();
         if needs_login && !http.listen.is_empty() && http.token_file.is_none() {

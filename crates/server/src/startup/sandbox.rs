@@ -3,7 +3,7 @@
 //!
 //! There are two mechanisms. Seccomp allows the system calls of serving; all others fail with EPERM. Landlock closes
 //! the file system, except reading in the directories of files that SIGHUP reads again (passwords, certificates, the
-//! admin token). Without such files no file can be opened at all.
+//! tokens). Without such files no file can be opened at all.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

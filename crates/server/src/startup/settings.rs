@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use larder_engine::LargePages;
+use larder_engine::{Config, LargePages};
 use larder_protocol::Dialect;
 
 use crate::access::HttpSettings;
@@ -42,7 +42,7 @@ pub struct Settings {
     pub tls: TlsSettings,
 
     /// HTTP for operators (`--admin-*`).
-    pub web: HttpSettings,
+    pub admin: HttpSettings,
     /// Admin listeners of other servers, which the page shows beside this one (`--admin-peers`).
     pub admin_peers: Vec<PeerAddress>,
 
@@ -140,6 +140,20 @@ impl Settings {
     /// log2 of the buckets that the index starts with. memcached counts items, the engine buckets of eight slots.
     pub fn index_power(&self) -> Option<u8> {
         self.hash_power.map(|power| power.saturating_sub(BUCKET_POWER))
+    }
+
+    /// The engine of this server, with the key of its hashes. Large pages are as asked for, allowed or not.
+    pub fn engine_config(&self, hash_key: [u64; 2]) -> Config {
+        Config {
+            memory_bytes: self.memory_bytes,
+            item_bytes_max: self.item_bytes_max,
+            evict: self.evict,
+            // One for each worker, one for background work.
+            handles_max: self.threads + 1,
+            index_power: self.index_power(),
+            large_pages: self.large_pages,
+            hash_key,
+        }
     }
 
     /// Descriptors that the server needs besides those of its connections and listeners: stdio, signals and so on, a
@@ -244,7 +258,7 @@ impl Default for Settings {
             auth_file: None,
             sasl: false,
             tls: TlsSettings::default(),
-            web: HttpSettings::default(),
+            admin: HttpSettings::default(),
             admin_peers: Vec::new(),
             http: HttpSettings::default(),
             connections_max: 1024,

@@ -6,6 +6,7 @@ mod overview;
 mod peers;
 mod traffic;
 
+use larder_protocol::http::Parameters;
 use serde::Serialize;
 
 use super::endpoint::AdminEndpoint;
@@ -36,8 +37,9 @@ fn json(answer: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec(answer)
 }
 
-/// The value of a parameter of a query.
-fn parameter<'q>(query: &'q str, name: &str) -> Option<&'q str> {
-    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    pairs.find(|(found, _)| *found == name).map(|(_, value)| value)
+/// The value of the first parameter of this name in a query.
+fn parameter<'q>(query: &'q str, name: &str) -> Option<&'q [u8]> {
+    Parameters::of(query.as_bytes())
+        .find(|parameter| parameter.name == name.as_bytes())
+        .map(|parameter| parameter.value)
 }

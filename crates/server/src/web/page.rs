@@ -11,7 +11,7 @@ const FILES: [(&str, &str, &str); 10] = [
     ("/page.js", SCRIPT, include_str!("../../assets/page.js")),
     ("/chart.js", SCRIPT, include_str!("../../assets/chart.js")),
     ("/charts.js", SCRIPT, include_str!("../../assets/charts.js")),
-    ("/fleet.js", SCRIPT, include_str!("../../assets/fleet.js")),
+    ("/peers.js", SCRIPT, include_str!("../../assets/peers.js")),
     ("/scale.js", SCRIPT, include_str!("../../assets/scale.js")),
     ("/format.js", SCRIPT, include_str!("../../assets/format.js")),
     ("/memory.js", SCRIPT, include_str!("../../assets/memory.js")),

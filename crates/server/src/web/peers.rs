@@ -24,7 +24,7 @@ use crate::startup::settings::Settings;
 /// All peers, in the order of the command line.
 pub(super) struct Peers {
     all: Vec<Arc<Peer>>,
-    /// Somebody looks.
+    /// Signalled when somebody looks at the page.
     wanted: Notify,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Peer {
     answer: Mutex<Option<Answer>>,
 }
 
-/// What the last question brought.
+/// The result of the last question.
 #[derive(Clone)]
 pub(super) struct Answer {
     at: Instant,
@@ -53,7 +53,7 @@ pub(super) fn check(settings: &Settings) -> Result<(), Refusal> {
             "larderd: --admin-peers connects to other servers, and -o drop_privileges forbids that",
         );
     }
-    if settings.web.tls && settings.tls.ca_file.is_none() {
+    if settings.admin.tls && settings.tls.ca_file.is_none() {
         return refuse(
             "larderd: --admin-peers with --admin-tls needs -o ssl_ca_cert, to check their certificates",
         );
@@ -91,7 +91,7 @@ impl Peers {
 }
 
 impl Peer {
-    /// The latest answer. `None`: none yet, or none of late.
+    /// The latest answer. `None`: none yet, or it is too old.
     pub(super) fn latest(&self) -> Option<Answer> {
         self.answer().clone().filter(|answer| answer.at.elapsed() < AGE_MAX)
     }

@@ -4,6 +4,7 @@ use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use larder_protocol::http::HttpRefusal;
 
 use super::endpoint::AdminEndpoint;
 use super::state::State;
@@ -20,22 +21,21 @@ pub(super) fn answer_at_once<B>(
     state: &State,
 ) -> Option<Reply> {
     if ![Method::GET, Method::HEAD].contains(request.method()) {
-        let mut refusal = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+        let mut refusal = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD");
         refusal.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
         return Some(refusal);
     }
-    if !endpoint.hosts.admit(host(request.uri(), request.headers())) {
-        let advice = "ask for this listener by its address, or as localhost; with a token any name will do\n";
-        return Some(plain(StatusCode::MISDIRECTED_REQUEST, advice));
+    if !endpoint.access.hosts.admit(host(request.uri(), request.headers())) {
+        return Some(refuse(HttpRefusal::Misdirected));
     }
     let path = request.uri().path();
     // Paths without data of the cache need no token: orchestrators probe without one, and the page asks the user for
     // it.
     match path {
-        "/healthz" => return Some(plain(StatusCode::OK, "ok\n")),
-        "/readyz" if state.is_ready() => return Some(plain(StatusCode::OK, "ready\n")),
+        "/healthz" => return Some(plain(StatusCode::OK, "ok")),
+        "/readyz" if state.is_ready() => return Some(plain(StatusCode::OK, "ready")),
         "/readyz" => {
-            return Some(plain(StatusCode::SERVICE_UNAVAILABLE, "not accepting connections\n"));
+            return Some(plain(StatusCode::SERVICE_UNAVAILABLE, "not accepting connections"));
         }
         _ => {}
     }
@@ -44,7 +44,7 @@ pub(super) fn answer_at_once<B>(
     }
     let authorization = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
     if state.shared.admin_token.as_ref().is_some_and(|token| !token.is_named_in(authorization)) {
-        let mut refusal = plain(StatusCode::UNAUTHORIZED, "a bearer token is needed\n");
+        let mut refusal = refuse(HttpRefusal::Unauthorized);
         refusal.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         return Some(refusal);
     }
@@ -60,8 +60,8 @@ pub(super) fn render<B>(request: &Request<B>, endpoint: &AdminEndpoint, state: &
     match api::answer(path, request.uri().query().unwrap_or_default(), endpoint, state) {
         Some(Ok(json)) => found("application/json", json.into()),
         // For instance a number that JSON does not have; no input can cause it.
-        Some(Err(_)) => plain(StatusCode::INTERNAL_SERVER_ERROR, "this cannot be told in JSON\n"),
-        None => plain(StatusCode::NOT_FOUND, "there is nothing here\n"),
+        Some(Err(_)) => plain(StatusCode::INTERNAL_SERVER_ERROR, "this cannot be written as JSON"),
+        None => plain(StatusCode::NOT_FOUND, "there is nothing here"),
     }
 }
 
@@ -72,8 +72,15 @@ fn host<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> Option<&'r str> {
         .or_else(|| headers.get(header::HOST).and_then(|host| host.to_str().ok()))
 }
 
-fn plain(status: StatusCode, text: &'static str) -> Reply {
-    let mut reply = found("text/plain; charset=utf-8", Bytes::from_static(text.as_bytes()));
+/// A refusal that this listener has in common with those for items.
+fn refuse(refusal: HttpRefusal) -> Reply {
+    let (status, text) = refusal.status_and_text();
+    plain(StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST), text)
+}
+
+/// A line for people.
+fn plain(status: StatusCode, text: &str) -> Reply {
+    let mut reply = found("text/plain; charset=utf-8", format!("{text}\n").into());
     *reply.status_mut() = status;
     reply
 }

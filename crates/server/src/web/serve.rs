@@ -95,7 +95,7 @@ pub(super) async fn run(endpoints: Vec<AdminEndpoint>, state: Arc<State>) {
 }
 
 /// Accepts on one listener. Errors: the runtime refuses the listener.
-async fn attend(mut endpoint: AdminEndpoint, places: &Arc<Places>, state: &Arc<State>) -> io::Result<()> {
+async fn attend(endpoint: AdminEndpoint, places: &Arc<Places>, state: &Arc<State>) -> io::Result<()> {
     let fd = endpoint.listener.fd.try_clone()?;
     match &endpoint.listener.address {
         Address::Tcp(_) => {
@@ -107,7 +107,6 @@ async fn attend(mut endpoint: AdminEndpoint, places: &Arc<Places>, state: &Arc<S
             }
         }
         Address::Unix(_) => {
-            endpoint.tls = None;
             let listener = UnixListener::from_std(fd.into())?;
             let endpoint = Arc::new(endpoint);
             loop {
@@ -150,7 +149,9 @@ async fn serve<S>(stream: S, endpoint: Arc<AdminEndpoint>, state: Arc<State>, pl
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let Some(certificates) = endpoint.tls else { return converse(stream, &endpoint, &state, &place).await };
+    let Some(certificates) = endpoint.access.tls else {
+        return converse(stream, &endpoint, &state, &place).await;
+    };
     // Read for each connection, because certificates may have been reloaded.
     let Some(context) = state.shared.tls.as_ref().map(|tls| tls.context(certificates)) else { return };
     let handshake = TlsAcceptor::from(context).accept(stream);
@@ -192,8 +193,8 @@ where
 const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 /// Longest time for the head of a request, including the pause before it.
 const HEAD_MAX: Duration = Duration::from_secs(10);
-/// After this the connection ends with its next response, so a client that does not read cannot keep its place for
-/// ever.
+/// After this the connection ends with its next response, so a client that does not read cannot keep its place
+/// forever.
 const LIFE_MAX: Duration = Duration::from_secs(60);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Greatest head of a request; hyper requires at least 8 KiB.

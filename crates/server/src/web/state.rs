@@ -85,7 +85,7 @@ impl Reading {
             totals: shared.totals(),
             engine: shared.engine.stats(),
             connections: shared.connection_limiter.open_connections(),
-            service: roads_and_classes()
+            service: transports_and_classes()
                 .map(|(transport, class)| measures.service(transport, class))
                 .collect(),
             wait: measures.wait(),
@@ -100,14 +100,14 @@ impl Reading {
         earlier: &'r Self,
     ) -> impl Iterator<Item = (Transport, Class, Snapshot)> + 'r {
         let both = self.service.iter().zip(&earlier.service);
-        roads_and_classes()
+        transports_and_classes()
             .zip(both)
             .map(|((transport, class), (now, then))| (transport, class, now.since(then)))
     }
 }
 
 /// All pairs, in the order of [`Reading::service`].
-fn roads_and_classes() -> impl Iterator<Item = (Transport, Class)> {
+fn transports_and_classes() -> impl Iterator<Item = (Transport, Class)> {
     Transport::ALL
         .into_iter()
         .flat_map(|transport| Class::ALL.into_iter().map(move |class| (transport, class)))

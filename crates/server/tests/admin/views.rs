@@ -95,6 +95,22 @@ fn connections_are_told_by_worker_and_listener() {
     drop(open);
 }
 
+/// The page suggests a first request to one of them.
+#[test]
+fn listeners_are_told_with_their_protocols() {
+    for (options, protocols) in [
+        (&["--http-listen", "127.0.0.1:0"][..], ["auto", "http"]),
+        (&["-B", "ascii", "--http-listen", "127.0.0.1:0"], ["ascii", "http"]),
+        (&["-B", "binary", "--http-listen", "127.0.0.1:0"], ["binary", "http"]),
+    ] {
+        let server = Larderd::start(options);
+        let connections = json(&server, "/api/connections");
+        let listeners = connections["listeners"].as_array().expect("a list");
+        let told: Vec<_> = listeners.iter().map(|listener| &listener["protocol"]).collect();
+        assert_eq!(told, protocols, "{options:?}");
+    }
+}
+
 /// Values leave the cache by the cache's protocol alone; keys are told in one place, and not at all where nobody may
 /// dump them.
 #[test]

@@ -38,11 +38,9 @@ fn nothing_is_done_without_the_token() {
             ("GET /else", ""),
             ("PATCH /v1/items/a", ""),
         ] {
-            if first.starts_with("HEAD") {
-                continue;
-            }
             client.send(&request(first, header, content));
-            let response = client.receive().expect("it is kept");
+            let response = if first.starts_with("HEAD") { client.receive_head() } else { client.receive() };
+            let response = response.expect("it is kept");
             assert_eq!(response.status, 401, "{first} {header}");
             assert!(response.head.contains("\r\nwww-authenticate: bearer\r\n"), "{}", response.head);
         }
@@ -134,7 +132,7 @@ fn a_listener_that_others_can_reach_is_warned_of() {
         let said = lines.take_while(|line| !line.contains("Serving pid=")).collect::<Vec<_>>().join("\n");
         child.kill().expect("it is ours");
         child.wait().expect("it ends");
-        assert_eq!(said.contains(" WARN HTTP at tcp:0.0.0.0:"), is_open, "{said}");
+        assert_eq!(said.contains(" WARN HTTP at 0.0.0.0:"), is_open, "{said}");
         assert!(said.contains("listening for HTTP"), "{said}");
     }
 }

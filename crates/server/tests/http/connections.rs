@@ -158,6 +158,29 @@ fn a_client_that_sends_on_reads_why_it_is_refused() {
     assert!(client.receive().is_none());
 }
 
+/// Nor one that has asked for the end itself, and does not keep to it.
+#[test]
+fn a_client_that_sends_on_after_the_last_request_reads_its_answer() {
+    let server = Larderd::start(&[]);
+    for last in [
+        "GET /v1/items/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+        "GET /v1/items/a HTTP/1.0\r\nHost: localhost\r\n\r\n",
+        "PUT /v1/items/b HTTP/1.0\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx",
+    ] {
+        let mut client = server.connect();
+        client.send(&format!("{last}{}", request("GET /v1/items/a", "", "")));
+        client.0.get_mut().peek(&mut [0]).expect("an answer");
+        for _ in 0..20 {
+            client.send(&request("PUT /v1/items/a", "", &"v".repeat(4096)));
+            assert_eq!(server.ask("GET /v1/items/a", "", "").status, 404);
+        }
+        let response = client.receive().expect("an answer");
+        assert!([201, 404].contains(&response.status), "{last}");
+        assert!(response.head.contains("\r\nconnection: close\r\n"), "{last}");
+        assert!(client.receive().is_none());
+    }
+}
+
 #[test]
 fn a_graceful_end_finishes_requests() {
     let server = Larderd::start(&["-A"]);

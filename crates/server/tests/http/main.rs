@@ -1,4 +1,4 @@
-//! Items by HTTP: who is let in, what becomes of connections, and the examples of docs/http.md. What requests are
+//! Items over HTTP: who is let in, what becomes of connections, and the examples of docs/http.md. What requests are
 //! answered is in `session_split/http.rs`.
 
 mod access;

@@ -1,4 +1,4 @@
-//! A larderd that serves items by HTTP, and what it takes to ask it.
+//! A larderd that serves items over HTTP, and what it takes to ask it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -66,6 +66,15 @@ impl<S: Read + Write> Client<S> {
 
     /// Reads a response with a Content-Length. `None`: larderd has closed the connection.
     pub(crate) fn receive(&mut self) -> Option<Response> {
+        let Response { status, head, .. } = self.receive_head()?;
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let mut content = vec![0; length.map_or(0, |length| length.parse().expect("a number"))];
+        self.0.read_exact(&mut content).expect("all of it");
+        Some(Response { status, head, content })
+    }
+
+    /// The same of a response without content, as that to HEAD, whatever length it names.
+    pub(crate) fn receive_head(&mut self) -> Option<Response> {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
             if self.0.read_line(&mut head).unwrap_or(0) == 0 {
@@ -74,10 +83,7 @@ impl<S: Read + Write> Client<S> {
         }
         let head = head.to_ascii_lowercase();
         let status = head[9..12].parse().expect("a status");
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-        let mut content = vec![0; length.map_or(0, |length| length.parse().expect("a number"))];
-        self.0.read_exact(&mut content).expect("all of it");
-        Some(Response { status, head, content })
+        Some(Response { status, head, content: Vec::new() })
     }
 }
 

@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use larder_protocol::Dialect;
 use larder_server::startup::settings::Settings;
 
-use crate::harness::{Client, Server, assert_same, for_each_split_told};
+use crate::harness::{Client, Server};
 use crate::small;
+use crate::splits::{assert_same, for_each_split_told};
 
 /// The headers of every response.
 const FENCES: &str = "Cache-Control: no-cache\r\nX-Content-Type-Options: nosniff\r\n\
@@ -44,7 +45,8 @@ fn done() -> String {
 
 fn hit(value: &str, flags: u32, ttl_secs: u32) -> String {
     let headers = format!(
-        "Content-Type: application/octet-stream\r\nContent-Length: {}\r\nLarder-Flags: {flags}\r\nLarder-TTL: {ttl_secs}\r\n",
+        "Content-Type: application/octet-stream\r\nContent-Length: {}\r\n\
+         Larder-Flags: {flags}\r\nLarder-TTL: {ttl_secs}\r\n",
         value.len()
     );
     response("200 OK", &headers, value)
@@ -533,7 +535,8 @@ fn uncertain_requests_end_the_connection() {
 fn targets_and_versions_that_are_served() {
     converse(
         &format!(
-            "{}GET http://other:1/v1/items/a HTTP/1.1\r\nHost: a\r\n\r\n\r\n{}GET /v1/items/a HTTP/1.9\r\nHOST:\ta\t\r\n\r\n",
+            "{}GET http://other:1/v1/items/a HTTP/1.1\r\nHost: a\r\n\r\n\r\n\
+             {}GET /v1/items/a HTTP/1.9\r\nHOST:\ta\t\r\n\r\n",
             put("a", "", "x"),
             get("a")
         ),
@@ -618,7 +621,7 @@ fn other_dialects_see_the_same_items() {
     text.replies.clear();
     server.receive(&mut http, format!("{}{}{}", get("b"), get("a%20b"), get("s")).as_bytes());
     let expected = [hit("y", 9, 0), hit("z", 0, 0), hit("x", 0, 100)].concat();
-    assert_same(&told(&http.replies), expected.as_bytes(), "by HTTP");
+    assert_same(&told(&http.replies), expected.as_bytes(), "over HTTP");
     // The key with a space is shown in base64; the right to recompute the stale item is still to be had.
     server.receive(&mut text, b"get a\r\nmg YyBk b k v\r\nmg s\r\n");
     assert_same(&text.replies, b"VALUE a 5 1\r\nx\r\nEND\r\nVA 1 kYyBk b\r\nw\r\nHD X W\r\n", "by text");
@@ -671,13 +674,8 @@ fn no_input_does_harm() {
         b" ",
         b":",
     ];
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    let mut random = |below: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        usize::try_from(state % below as u64).expect("it is small")
-    };
+    let mut rng = fastrand::Rng::with_seed(7);
+    let mut random = |below: usize| rng.usize(..below);
     let mut server = Server::new(Settings { item_bytes_max: 90_000, ..small() });
     for _ in 0..5_000 {
         let mut client = Client { uses_windows: random(2) == 0, ..Client::speaking(Dialect::Http) };

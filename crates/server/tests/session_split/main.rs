@@ -5,6 +5,7 @@
 
 mod harness;
 mod http;
+mod splits;
 
 use std::fmt::Write as _;
 use std::io::IoSlice;
@@ -15,7 +16,8 @@ use larder_server::conn::session::Context;
 use larder_server::conn::waiter::Turns;
 use larder_server::startup::settings::Settings;
 
-use crate::harness::{Client, Server, assert_same, for_each_split};
+use crate::harness::{Client, Server};
+use crate::splits::{assert_same, for_each_split};
 
 fn small() -> Settings {
     Settings { memory_bytes: 8 << 20, threads: 1, ..Settings::default() }
@@ -224,14 +226,8 @@ fn binary_refusals() {
 
 #[test]
 fn no_binary_input_does_harm() {
-    // xorshift, so always the same.
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    let mut random = |below: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        usize::try_from(state % below as u64).unwrap()
-    };
+    let mut rng = fastrand::Rng::with_seed(7);
+    let mut random = |below: usize| rng.usize(..below);
     let mut server = Server::new(Settings { item_bytes_max: 90_000, ..small() });
     for _ in 0..5_000 {
         let mut client = Client { uses_windows: random(2) == 0, ..Client::default() };
@@ -409,7 +405,7 @@ fn counters_move_as_memcached_s_do() {
 
 #[test]
 fn no_input_does_harm() {
-    // Words that lead far into the grammar, put together at random (xorshift, so always the same).
+    // Words that lead far into the grammar, put together at random.
     const WORDS: &[&[u8]] = &[
         b"get ",
         b"gets ",
@@ -454,13 +450,8 @@ fn no_input_does_harm() {
         b"2147483645 ",
         b"99999999999999999999 ",
     ];
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    let mut random = |below: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        usize::try_from(state % below as u64).unwrap()
-    };
+    let mut rng = fastrand::Rng::with_seed(7);
+    let mut random = |below: usize| rng.usize(..below);
     let mut server = Server::new(Settings { item_bytes_max: 90_000, ..small() });
     for _ in 0..5_000 {
         let mut client = Client { uses_windows: random(2) == 0, ..Client::default() };

@@ -19,6 +19,7 @@ use super::ClientCertificates;
 use super::files::{self, LoadError};
 use super::sessions::Short;
 use super::settings::{TlsSettings, Version};
+use crate::startup::bounded_file::Read;
 
 /// One context for each kind of listener.
 ///
@@ -34,14 +35,18 @@ pub(super) struct Contexts {
 }
 
 impl Contexts {
-    pub(super) fn load(settings: &TlsSettings) -> Result<Self, LoadError> {
-        let identity = Identity::read(settings)?;
-        let [requested, required] = verifiers(settings)?;
+    pub(super) fn load(settings: &TlsSettings, read: Read) -> Result<Self, LoadError> {
+        let identity = Identity::read(settings, read)?;
+        let [requested, required] = verifiers(settings, read)?;
         Ok(Self {
             ignored: identity.context(settings, WebPkiClientVerifier::no_client_auth())?,
             requested: identity.context(settings, requested)?,
             required: identity.context(settings, required)?,
-            outgoing: settings.ca_file.as_ref().map(|file| identity.outgoing(settings, file)).transpose()?,
+            outgoing: settings
+                .ca_file
+                .as_ref()
+                .map(|file| identity.outgoing(settings, file, read))
+                .transpose()?,
         })
     }
 
@@ -59,11 +64,11 @@ impl Contexts {
 }
 
 /// The verifiers of client certificates: where they are requested, and where they are required.
-fn verifiers(settings: &TlsSettings) -> Result<[Arc<dyn ClientCertVerifier>; 2], LoadError> {
+fn verifiers(settings: &TlsSettings, read: Read) -> Result<[Arc<dyn ClientCertVerifier>; 2], LoadError> {
     let Some(file) = &settings.ca_file else {
         return Ok([false, true].map(|is_required| NoAuthorities::verifier(settings, is_required)));
     };
-    let authorities = Arc::new(files::authorities(file)?);
+    let authorities = Arc::new(files::authorities(file, read)?);
     let verifier =
         || WebPkiClientVerifier::builder_with_provider(Arc::clone(&authorities), provider(settings));
     let refuse = |error: &dyn fmt::Display| LoadError::new("the CA certificates", file, error);
@@ -80,10 +85,10 @@ struct Identity<'s> {
 }
 
 impl<'s> Identity<'s> {
-    fn read(settings: &'s TlsSettings) -> Result<Self, LoadError> {
+    fn read(settings: &'s TlsSettings, read: Read) -> Result<Self, LoadError> {
         let chain_file = settings.chain_file.as_deref().unwrap_or_else(|| Path::new(""));
         let key_file = settings.key_file.as_deref().unwrap_or(chain_file);
-        Ok(Self { chain_file, chain: files::chain(chain_file)?, key: files::key(key_file)? })
+        Ok(Self { chain_file, chain: files::chain(chain_file, read)?, key: files::key(key_file, read)? })
     }
 
     fn context(
@@ -109,12 +114,17 @@ impl<'s> Identity<'s> {
     }
 
     /// For a connection to another server, which may require our certificate.
-    fn outgoing(&self, settings: &TlsSettings, ca_file: &Path) -> Result<Arc<ClientConfig>, LoadError> {
+    fn outgoing(
+        &self,
+        settings: &TlsSettings,
+        ca_file: &Path,
+        read: Read,
+    ) -> Result<Arc<ClientConfig>, LoadError> {
         let refuse = |error| LoadError::new("the certificate chain and its key", self.chain_file, &error);
         let context = ClientConfig::builder_with_provider(provider(settings))
             .with_protocol_versions(versions(settings))
             .map_err(refuse)?
-            .with_root_certificates(files::authorities(ca_file)?)
+            .with_root_certificates(files::authorities(ca_file, read)?)
             .with_client_auth_cert(self.chain.clone(), self.key.clone_key())
             .map_err(refuse)?;
         Ok(Arc::new(context))

@@ -8,7 +8,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::startup::bounded_file;
+use crate::startup::bounded_file::Read;
 
 /// Why certificates could not be loaded. It names files, so it is for the operator and not for clients.
 #[derive(Debug)]
@@ -19,14 +19,14 @@ pub struct LoadError {
 }
 
 /// The server's certificate and the intermediate ones; at least one.
-pub(super) fn chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, LoadError> {
-    certificates("the certificate chain", file, IDENTITY_BYTES_MAX)
+pub(super) fn chain(file: &Path, read: Read) -> Result<Vec<CertificateDer<'static>>, LoadError> {
+    certificates("the certificate chain", file, IDENTITY_BYTES_MAX, read)
 }
 
 /// The first private key.
-pub(super) fn key(file: &Path) -> Result<PrivateKeyDer<'static>, LoadError> {
+pub(super) fn key(file: &Path, read: Read) -> Result<PrivateKeyDer<'static>, LoadError> {
     let what = "the key";
-    let content = content(what, file, IDENTITY_BYTES_MAX)?;
+    let content = content(what, file, IDENTITY_BYTES_MAX, read)?;
     PrivateKeyDer::from_pem_slice(&content).map_err(|error| {
         let is_encrypted = has(&content, "-----BEGIN ENCRYPTED PRIVATE KEY-----");
         let nothing_found = if is_encrypted { ENCRYPTED } else { "no private key in it" };
@@ -34,10 +34,10 @@ pub(super) fn key(file: &Path) -> Result<PrivateKeyDer<'static>, LoadError> {
     })
 }
 
-pub(super) fn authorities(file: &Path) -> Result<RootCertStore, LoadError> {
+pub(super) fn authorities(file: &Path, read: Read) -> Result<RootCertStore, LoadError> {
     let what = "the CA certificates";
     let mut store = RootCertStore::empty();
-    for certificate in certificates(what, file, AUTHORITIES_BYTES_MAX)? {
+    for certificate in certificates(what, file, AUTHORITIES_BYTES_MAX, read)? {
         store.add(certificate).map_err(|error| LoadError::new(what, file, &error))?;
     }
     Ok(store)
@@ -48,8 +48,9 @@ fn certificates(
     what: &'static str,
     file: &Path,
     bytes_max: u64,
+    read: Read,
 ) -> Result<Vec<CertificateDer<'static>>, LoadError> {
-    let content = content(what, file, bytes_max)?;
+    let content = content(what, file, bytes_max, read)?;
     // Left out, it would be missed by clients, or they by us.
     if has(&content, "-----BEGIN TRUSTED CERTIFICATE-----") {
         return Err(LoadError::new(what, file, &TRUSTED));
@@ -68,8 +69,8 @@ fn certificates(
 
 /// The text of a file, in today's form: without byte order marks, which editors put before it and `cat` into it, and
 /// with the present name of certificates.
-fn content(what: &'static str, file: &Path, bytes_max: u64) -> Result<Vec<u8>, LoadError> {
-    let content = bounded_file::read(file, bytes_max).map_err(|error| LoadError::new(what, file, &error))?;
+fn content(what: &'static str, file: &Path, bytes_max: u64, read: Read) -> Result<Vec<u8>, LoadError> {
+    let content = read(file, bytes_max).map_err(|error| LoadError::new(what, file, &error))?;
     let content = replace(content, BYTE_ORDER_MARK, b"");
     let content = replace(content, b"-----BEGIN X509 CERTIFICATE-----", b"-----BEGIN CERTIFICATE-----");
     Ok(replace(content, b"-----END X509 CERTIFICATE-----", b"-----END CERTIFICATE-----"))
@@ -136,6 +137,7 @@ mod tests {
     use larder_conformance::folder::Folder;
 
     use super::*;
+    use crate::startup::bounded_file::read;
 
     #[test]
     fn a_byte_order_mark_is_left_out() {
@@ -143,12 +145,12 @@ mod tests {
         let identity = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
         let marked = |name, text: String| folder.write(name, [BYTE_ORDER_MARK, text.as_bytes()].concat());
         let certificate = marked("certificate", identity.cert.pem());
-        assert_eq!(chain(&certificate).expect("it is one"), [identity.cert.der().clone()]);
-        assert_eq!(authorities(&certificate).expect("it is one").len(), 1);
+        assert_eq!(chain(&certificate, read).expect("it is one"), [identity.cert.der().clone()]);
+        assert_eq!(authorities(&certificate, read).expect("it is one").len(), 1);
         let mark = String::from_utf8_lossy(BYTE_ORDER_MARK);
         let both = marked("both", format!("{0}{mark}{0}", identity.cert.pem()));
-        assert_eq!(chain(&both).expect("they are two").len(), 2);
-        key(&marked("key", identity.signing_key.serialize_pem())).expect("it is one");
+        assert_eq!(chain(&both, read).expect("they are two").len(), 2);
+        key(&marked("key", identity.signing_key.serialize_pem()), read).expect("it is one");
     }
 
     /// As `cat` joins files whose last line has no end, among others. What is left out would be missed.
@@ -167,7 +169,7 @@ mod tests {
             (false, format!("\n\u{a0}{pem}")),
         ] {
             let file = folder.write("pem", format!("{}{second}", pem.trim_end()));
-            match chain(&file) {
+            match chain(&file, read) {
                 Ok(certificates) => assert!(is_served && certificates.len() == 2, "{second:?}"),
                 Err(error) => {
                     let said = error.to_string();
@@ -176,7 +178,7 @@ mod tests {
             }
         }
         let cut = folder.write("cut", pem.split("-----END").next().expect("its head"));
-        let said = chain(&cut).expect_err("it has no end").to_string();
+        let said = chain(&cut, read).expect_err("it has no end").to_string();
         assert!(said.ends_with("no line \"-----END CERTIFICATE-----\""), "{said}");
     }
 
@@ -187,7 +189,7 @@ mod tests {
             folder.write("pem", format!("-----BEGIN {label}-----\n{head}AAAA\n-----END {label}-----\n"))
         };
         let trusted = pem("TRUSTED CERTIFICATE", "");
-        for refused in [chain(&trusted).err(), authorities(&trusted).err()] {
+        for refused in [chain(&trusted, read).err(), authorities(&trusted, read).err()] {
             let said = refused.expect("it is no CERTIFICATE").to_string();
             assert!(said.contains("TRUSTED CERTIFICATE") && said.contains("openssl x509"), "{said}");
         }
@@ -195,13 +197,14 @@ mod tests {
         for (label, head) in
             [("ENCRYPTED PRIVATE KEY", ""), ("EC PRIVATE KEY", proc_type), ("RSA PRIVATE KEY", proc_type)]
         {
-            let said = key(&pem(label, head)).expect_err("nobody gives a passphrase").to_string();
+            let said = key(&pem(label, head), read).expect_err("nobody gives a passphrase").to_string();
             assert!(said.contains("is encrypted"), "{label}: {said}");
         }
         // In one file, the chain is read first.
-        let said = chain(&pem("EC PRIVATE KEY", proc_type)).expect_err("nothing else is there").to_string();
+        let said =
+            chain(&pem("EC PRIVATE KEY", proc_type), read).expect_err("nothing else is there").to_string();
         assert!(said.contains("is encrypted"), "{said}");
-        let said = key(&pem("CERTIFICATE", "")).expect_err("it is no key").to_string();
+        let said = key(&pem("CERTIFICATE", ""), read).expect_err("it is no key").to_string();
         assert!(said.ends_with("no private key in it"), "{said}");
     }
 }

@@ -17,6 +17,7 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) {
     traffic(shared, lines);
     cache(shared, lines);
     // After memcached's lines, so that those keep their place.
+    lines.add("larder_memory_used_bytes", shared.engine.stats().memory_used_bytes);
     lines.add("larder_version", crate::LARDER_VERSION);
 }
 

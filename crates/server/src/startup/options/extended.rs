@@ -227,7 +227,7 @@ pub(super) const EXTENDED: &[Row] = &[
         "drop_privileges",
         NoValue,
         "",
-        "let the kernel refuse what serving does not need: files, programs, connections outwards",
+        "deny the process files, programs, outward connections",
         |d, _| {
             d.settings.drop_privileges = true;
             Ok(())
@@ -295,7 +295,7 @@ pub(super) const EXTENDED: &[Row] = &[
         "ssl_chain_cert",
         Needed("<file>"),
         "",
-        "the server's certificate and the intermediate certificates, in PEM",
+        "certificate and intermediate certificates, in PEM",
         tls::chain_file,
     ),
     honoured("ssl_key", Needed("<file>"), "", "its private key, in PEM, if not in that file", tls::key_file),
@@ -310,7 +310,7 @@ pub(super) const EXTENDED: &[Row] = &[
         "ssl_verify_mode",
         Needed("<num>"),
         "0",
-        "certificates of clients: 0 not requested, 1 requested, 2 required, 3 same as 2",
+        "certificates of clients: 0 not requested, 1 requested, 2 and 3 required",
         tls::verify_mode,
     ),
     honoured(

@@ -21,9 +21,26 @@ pub(super) fn license(program: Program) -> String {
         + "\nCopyright (c) the larder authors. Licensed under either of MIT or Apache-2.0, at your option.\n"
 }
 
-/// `-h`. Refused options are left out: tools search the help for the names of features (enable-ssl, sasl, ext_path,
-/// proxy_config) to learn what a build has.
+/// `--help`: the options that most servers need, on a screen of 80 columns and 50 lines.
 pub(super) fn help(program: Program) -> String {
+    let mut help = version(program) + "\nUsage: larderd [options]\n";
+    for (title, names) in COMMON {
+        let _ = writeln!(help, "\n{title}:");
+        for name in *names {
+            let on_command_line = COMMAND_LINE.iter().find(|row| row.name == *name);
+            if let Some(row) = on_command_line {
+                common_entry(&mut help, row, &row.spelled("--"));
+            } else if let Some(row) = EXTENDED.iter().find(|row| row.name == *name) {
+                common_entry(&mut help, row, &format!("-o {}", row.spelled("")));
+            }
+        }
+    }
+    help + EXAMPLES
+}
+
+/// `-h` and `--help-all`: every option. Refused options are left out: tools search the text of `-h` for the names of
+/// features (enable-ssl, sasl, ext_path, proxy_config) to learn what a build has.
+pub(super) fn help_all(program: Program) -> String {
     let mut help = version(program);
     for row in COMMAND_LINE.iter().filter(|row| !row.is_refused()) {
         entry(&mut help, row, &row.spelled("--"));
@@ -32,7 +49,7 @@ pub(super) fn help(program: Program) -> String {
     for row in EXTENDED.iter().filter(|row| !row.is_refused()) {
         entry(&mut help, row, &format!("   {}", row.spelled("")));
     }
-    help += "\n[no effect]: taken so that command lines made for memcached work. The manual (--man) says why,\n\
+    help += "\n[no effect]: accepted so that command lines made for memcached work. The manual (--man) says why,\n\
              and which options of memcached this version refuses.\n";
     help
 }
@@ -42,7 +59,7 @@ pub(super) fn manual(_: Program) -> String {
     let mut manual = format!(
         ".TH LARDERD 1 \"\" \"larder {}\" \"User Commands\"\n\
          .SH NAME\n\
-         larderd \\- in\\-memory cache that stands where memcached stood\n\
+         larderd \\- drop\\-in replacement for memcached\n\
          .SH SYNOPSIS\n\
          .B larderd\n\
          [\\fIoptions\\fR]\n\
@@ -122,12 +139,18 @@ impl Row {
         format!("{short}{dashes}{}{value}", self.name)
     }
 
+    /// Help and default.
+    fn described(&self) -> String {
+        let mut text = self.help.to_owned();
+        if !self.default.is_empty() {
+            let _ = write!(text, " (default: {})", self.default);
+        }
+        text
+    }
+
     /// Help, default and status as prose.
     fn sentence(&self) -> String {
-        let mut sentence = self.help.to_owned();
-        if !self.default.is_empty() {
-            let _ = write!(sentence, " (default: {})", self.default);
-        }
+        let mut sentence = self.described();
         match self.status {
             Status::Honoured => sentence.push('.'),
             Status::Accepted(reason) => {
@@ -141,17 +164,51 @@ impl Row {
     }
 }
 
-/// One entry of the help: the option on the left, its effect in a separate column.
+/// The options of `--help` by name, in groups.
+pub(super) const COMMON: &[(&str, &[&str])] = &[
+    ("Listen", &["port", "listen", "unix-socket", "threads", "conn-limit"]),
+    ("Memory", &["memory-limit", "max-item-size", "disable-evictions"]),
+    (
+        "Protect",
+        &["user", "enable-ssl", "ssl_chain_cert", "ssl_key", "auth-file", "enable-sasl", "drop_privileges"],
+    ),
+    ("Watch", &["admin-listen", "verbose", "log-format"]),
+    ("Run", &["daemon", "pidfile", "version", "man", "help-all"]),
+];
+
+const EXAMPLES: &str = "
+Examples:
+  larderd -m 1024 -l 127.0.0.1
+  larderd -m 1024 -l 127.0.0.1 --admin-listen 127.0.0.1:8080
+  larderd -l 10.0.0.5 -Y passwords -Z -o ssl_chain_cert=c.pem,ssl_key=k.pem
+";
+
+/// One entry of `--help-all`: the option on the left, its effect in a separate column.
 fn entry(help: &mut String, row: &Row, spelled: &str) {
-    let mut text = row.help.to_owned();
-    if !row.default.is_empty() {
-        let _ = write!(text, " (default: {})", row.default);
-    }
+    let mut text = row.described();
     if matches!(row.status, Status::Accepted(_)) {
         text += " [no effect]";
     }
     let _ = writeln!(help, "{spelled:<34} {text}");
 }
+
+/// One entry of `--help`, wrapped at [`SCREEN_COLUMNS`].
+fn common_entry(help: &mut String, row: &Row, spelled: &str) {
+    let mut line = format!("  {spelled:<26}");
+    for word in row.described().split_whitespace() {
+        if line.chars().count() + 1 + word.chars().count() > SCREEN_COLUMNS {
+            help.push_str(line.trim_end());
+            help.push('\n');
+            line = " ".repeat(28);
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    help.push_str(&line);
+    help.push('\n');
+}
+
+const SCREEN_COLUMNS: usize = 80;
 
 /// Escapes characters that are special in roff.
 fn roff(text: &str) -> String {

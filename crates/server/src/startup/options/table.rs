@@ -42,7 +42,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "port",
         Needed("<num>"),
         "11211",
-        "TCP port; 0: none, -1: one that is free",
+        "TCP port; 0: none, -1: a free one",
         |d, v| {
             d.settings.tcp_port = port(v)?;
             d.tcp_port_given = true;
@@ -94,7 +94,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "listen",
         Needed("<addr>"),
         "all",
-        "addresses to listen on, as host or host:port, separated by commas",
+        "addresses: host or host:port, separated by commas",
         |d, v| {
             let entries = v.split([',', ';']).filter(|entry| !entry.is_empty());
             d.settings.listen.extend(entries.map(str::to_owned));
@@ -114,7 +114,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "user",
         Needed("<user>"),
         "nobody",
-        "run with this user's rights (only when started as root)",
+        "become this user if started as root",
         |d, v| {
             d.settings.user = Some(v.to_owned());
             Ok(())
@@ -158,7 +158,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "verbose",
         Possible("<num>"),
         "0",
-        "log more: -v is --log-level=info, -vv is --log-level=debug",
+        "log more: -v is level info, -vv is debug",
         |d, v| {
             d.settings.verbosity = match v {
                 "" => d.settings.verbosity.saturating_add(1),
@@ -167,7 +167,8 @@ pub(super) const COMMAND_LINE: &[Row] = &[
             Ok(())
         },
     ),
-    printing(Some('h'), "help", "print this help and exit", print::help),
+    printing(None, "help", "print the most useful options and exit", print::help),
+    printing(Some('h'), "help-all", "print every option and exit", print::help_all),
     printing(Some('i'), "license", "print the licence and exit", print::license),
     printing(Some('V'), "version", "print the version and exit", print::version),
     Row::honoured(Some('P'), "pidfile", Needed("<file>"), "", "write the process id to this file", |d, v| {
@@ -207,7 +208,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "enable-largepages",
         NoValue,
         "",
-        "large memory pages from the start, not only once pages are full; rarely pauses for milliseconds",
+        "large memory pages from the start, not only once they are full; rare pauses",
         |d, _| {
             d.settings.large_pages = LargePages::FromTheStart;
             Ok(())
@@ -303,7 +304,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "enable-sasl",
         NoValue,
         "",
-        "require a SASL login (PLAIN, SCRAM-SHA-256); binary protocol only",
+        "require a SASL login; binary protocol only",
         |d, _| {
             d.settings.sasl = true;
             Ok(())
@@ -326,7 +327,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "auth-file",
         Needed("<file>"),
         "",
-        "require a login with a password of this file; text protocol only",
+        "require a login from this file; text protocol only",
         |d, v| {
             d.settings.auth_file = Some(v.into());
             Ok(())
@@ -417,7 +418,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "log-format",
         Needed("<form>"),
         "text",
-        "format of the log: text, or json, one object per line",
+        "log as text, or as json: one object per line",
         |d, v| {
             d.settings.journal.form = match v {
                 "text" => journal::Form::Text,
@@ -434,9 +435,9 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "admin-listen",
         Needed("<addr>"),
         "",
-        "serve metrics, health and a live page over HTTP on this host:port or Unix socket; may be repeated (docs/admin.md)",
+        "live page, metrics and health over HTTP on this host:port or Unix socket; may be repeated",
         |d, v| {
-            d.settings.web.listen.push(v.to_owned());
+            d.settings.admin.listen.push(v.to_owned());
             Ok(())
         },
     ),
@@ -445,7 +446,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "admin-peers",
         Needed("<addr,...>"),
         "",
-        "show these servers on the page, too: host:port of their --admin-listen; may be repeated (docs/admin.md)",
+        "show these servers on the page, too: their --admin-listen; may be repeated",
         |d, v| PeerAddress::add(&mut d.settings.admin_peers, v),
     ),
     Row::honoured(
@@ -455,7 +456,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "",
         "require the token in this file for metrics and data",
         |d, v| {
-            d.settings.web.token_file = Some(v.into());
+            d.settings.admin.token_file = Some(v.into());
             Ok(())
         },
     ),
@@ -466,7 +467,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "",
         "use TLS on these listeners, with the certificates of -Z",
         |d, _| {
-            d.settings.web.tls = true;
+            d.settings.admin.tls = true;
             Ok(())
         },
     ),
@@ -475,7 +476,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "http-listen",
         Needed("<addr>"),
         "",
-        "serve items over HTTP on this host:port or Unix socket; may be repeated (docs/http.md)",
+        "items over HTTP on this host:port or Unix socket; may be repeated",
         |d, v| {
             d.settings.http.listen.push(v.to_owned());
             Ok(())

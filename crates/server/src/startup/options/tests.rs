@@ -5,12 +5,13 @@ use std::collections::HashSet;
 use larder_engine::LargePages;
 
 use super::extended::EXTENDED;
+use super::print::COMMON;
 use super::table::COMMAND_LINE;
 use super::*;
 use crate::net::tls::Version;
 use crate::startup::settings::Io;
 
-/// The letter, the long name, and whether it takes a value.
+/// The letter, the long name, and whether it takes a value. `-h` and `--help` are two options here.
 const MEMCACHED_OPTIONS: &[(char, &str, bool)] = &[
     ('p', "port", true),
     ('U', "udp-port", true),
@@ -26,7 +27,6 @@ const MEMCACHED_OPTIONS: &[(char, &str, bool)] = &[
     ('c', "conn-limit", true),
     ('k', "lock-memory", false),
     ('v', "verbose", false),
-    ('h', "help", false),
     ('i', "license", false),
     ('V', "version", false),
     ('P', "pidfile", true),
@@ -112,7 +112,7 @@ fn no_name_appears_twice_and_every_row_has_help() {
 fn long_names_may_be_cut_as_far_as_memcached_understands_them() {
     assert_eq!(settings("--udp=5 --po 0").udp_port, Port::Fixed(5));
     assert!(settings("--lo").lock_memory);
-    assert_eq!(settings("--log-l=info --admin-l=/a").web.listen, ["/a"]);
+    assert_eq!(settings("--log-l=info --admin-l=/a").admin.listen, ["/a"]);
     for (line, complaint) in [
         ("--log=info", "ambiguous"),
         ("--enable", "ambiguous"),
@@ -147,7 +147,20 @@ fn help_names_the_features_there_are_and_no_others() {
     for feature in ["ext_path", "proxy_config"] {
         assert!(!help.contains(feature), "{feature}");
     }
-    assert_eq!(printed("--help").lines().next(), printed("-V").lines().next());
+    assert_eq!(help, printed("--help-all"));
+}
+
+#[test]
+fn the_short_help_fits_a_screen_and_has_only_options_that_work() {
+    let help = printed("--help");
+    assert_eq!(help.lines().next(), printed("-V").lines().next());
+    assert!(help.lines().count() <= 50, "{} lines", help.lines().count());
+    assert_eq!(help.lines().find(|line| line.chars().count() > 80), None);
+    for name in COMMON.iter().flat_map(|(_, names)| *names) {
+        let row = COMMAND_LINE.iter().chain(EXTENDED).find(|row| row.name == *name);
+        assert!(row.is_some_and(|row| matches!(row.status, Status::Honoured)), "{name}");
+        assert!(help.contains(name), "{name}");
+    }
 }
 
 #[test]

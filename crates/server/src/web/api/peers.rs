@@ -17,7 +17,7 @@ struct Peer {
     address: String,
     /// Its page.
     url: String,
-    /// This very server, by another way.
+    /// This server itself, under the address that others use.
     is_own: bool,
     /// null: it has not answered yet, or `reason` says why it cannot be asked.
     figures: Option<Figures>,
@@ -26,7 +26,7 @@ struct Peer {
 }
 
 pub(super) fn peers(state: &State) -> Peers {
-    let scheme = if state.shared.settings.web.tls { "https" } else { "http" };
+    let scheme = if state.shared.settings.admin.tls { "https" } else { "http" };
     let peers = state.peers.look().iter().map(|peer| {
         let (figures, reason) = match peer.latest() {
             Some(Answer { figures: Ok(figures), .. }) => (Some(figures), None),

@@ -1,5 +1,6 @@
 //! `/api/history`, `/api/connections`, `/api/slow`: recent activity.
 
+use larder_protocol::{Dialect, number};
 use serde::Serialize;
 
 use super::parameter;
@@ -15,9 +16,10 @@ pub(super) struct History {
 
 /// `?span=day` for minutes instead of seconds; `&after=` and a Unix time for later points only.
 pub(super) fn history(state: &State, query: &str) -> History {
-    let after_secs = parameter(query, "after").and_then(|secs| secs.parse().ok()).unwrap_or(0);
+    let after_secs = parameter(query, "after").and_then(number::parse_u64);
+    let after_secs = after_secs.and_then(|secs| i64::try_from(secs).ok()).unwrap_or(0);
     let history = state.history();
-    if parameter(query, "span") == Some("day") {
+    if parameter(query, "span") == Some(b"day") {
         History { step_secs: 60, points: history.minutes.after(after_secs) }
     } else {
         History { step_secs: 1, points: history.seconds.after(after_secs) }
@@ -43,6 +45,8 @@ pub(super) struct Connections {
 #[derive(Serialize)]
 struct Listener {
     address: String,
+    /// `auto`, `ascii` or `binary`, as `-B` has them, or `http`.
+    protocol: &'static str,
     has_tls: bool,
 }
 
@@ -53,6 +57,12 @@ pub(super) fn connections(state: &State) -> Connections {
         address: match &listener.address {
             Address::Tcp(address) => address.to_string(),
             Address::Unix(path) => path.display().to_string(),
+        },
+        protocol: match listener.dialect {
+            None => "auto",
+            Some(Dialect::Text) => "ascii",
+            Some(Dialect::Binary) => "binary",
+            Some(Dialect::Http) => "http",
         },
         has_tls: listener.tls.is_some(),
     };

@@ -37,7 +37,7 @@ fn latencies(state: &State, text: &mut Text) {
     text.metric(&Metric::histogram("larder_socket_wait_seconds", help)).add_durations(&[], &wait);
 }
 
-/// Transports with a listener: the others would be zero for ever.
+/// Transports with a listener: the others would always be zero.
 fn open_transports(state: &State) -> impl Iterator<Item = Transport> {
     use crate::net::listeners::Address;
 

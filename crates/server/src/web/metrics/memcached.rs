@@ -2,7 +2,7 @@
 //! and which are left out when. Source: github.com/prometheus/memcached_exporter, pkg/exporter/exporter.go.
 //!
 //! Types are correct here. The exporter declares some gauges as counters, such as the uptime, and one or two the other
-//! way round.
+//! way around.
 
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@ use crate::startup::settings::Port;
 /// The admin listener of another server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerAddress {
-    /// As given: `host:port`, IPv6 in brackets.
+    /// `host:port`, IPv6 in brackets.
     pub text: String,
     /// A name or an IP address, without brackets.
     pub host: String,
@@ -46,7 +46,12 @@ impl PeerAddress {
             return Err("not a host name or an IP address".to_owned());
         }
         match port {
-            Some(Port::Fixed(port)) => Ok(Self { text: entry.to_owned(), host: host.to_owned(), port }),
+            // Not as given: `a:+80` and `[a]:080` are no links, and the same peer as `a:80`.
+            Some(Port::Fixed(port)) => {
+                let text =
+                    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+                Ok(Self { text, host: host.to_owned(), port })
+            }
             Some(Port::Ephemeral | Port::Off) => Err("port 0 is no server's".to_owned()),
             None => Err("a port is missing".to_owned()),
         }
@@ -67,6 +72,9 @@ mod tests {
         PeerAddress::add(&mut peers, "[2001:db8::1]:9150,cache-1:9150").expect("they are");
         let found: Vec<_> = peers.iter().map(|peer| (peer.host.as_str(), peer.port)).collect();
         assert_eq!(found, [("cache-1", 9150), ("192.0.2.1", 80), ("2001:db8::1", 9150)]);
+        PeerAddress::add(&mut peers, "cache-1:09150,[cache-1]:+9150").expect("it is there already");
+        assert_eq!(peers.len(), 3);
+        assert_eq!(peers[2].text, "[2001:db8::1]:9150");
         for entry in [
             "",
             "cache-1",

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A row of the page's table. A field that an answer has besides is skipped.
+/// A row of the page's table. Other fields of an answer are ignored.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(in crate::web) struct Figures {
     pub(super) version: String,

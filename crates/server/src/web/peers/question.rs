@@ -39,7 +39,7 @@ pub(super) async fn ask(peer: &PeerAddress, shared: &Shared) -> Result<Figures, 
 
 async fn connect(peer: &PeerAddress, addresses: &[SocketAddr], shared: &Shared) -> Result<Figures, String> {
     let stream = TcpStream::connect(addresses).await.map_err(|error| reason("no connection", &error))?;
-    if !shared.settings.web.tls {
+    if !shared.settings.admin.tls {
         return exchange(stream, peer, shared).await;
     }
     let context = shared.tls.as_ref().and_then(|tls| tls.outgoing()).ok_or("no ssl_ca_cert")?;
@@ -91,7 +91,7 @@ where
     .await
 }
 
-/// What failed, and why, in bounded length: a peer has a say in the text of an error.
+/// What failed, and why, in bounded length: a peer may choose part of the text of an error.
 fn reason(what: &str, error: &dyn Display) -> String {
     let error = error.to_string();
     let error = error.split_once(" (os error").map_or(error.as_str(), |(error, _)| error);
