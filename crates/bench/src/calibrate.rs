@@ -61,6 +61,15 @@ pub(crate) fn busy_warning(busiest_thread_share: f64) -> Option<String> {
     })
 }
 
+/// A warning about a machine of the load that had no CPU time left. No figure in it: `compare` tells each warning once.
+/// A run of less than a second is too short for the kernel's steps of 10 ms.
+pub(crate) fn host_warning(host_cpu_share: Option<f64>, elapsed_secs: f64) -> Option<String> {
+    let is_exhausted = host_cpu_share.is_some_and(|share| share > HOST_SHARE_MAX);
+    (is_exhausted && elapsed_secs >= 1.0).then(|| {
+        "the machine of the load had no CPU time left: it, not the server, may be the limit".to_owned()
+    })
+}
+
 /// A warning about a rate that was not kept, if the machine of the load, or one of its threads, had no CPU time left.
 pub(crate) fn exhausted_warning(client: &ClientCost) -> Option<String> {
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
@@ -102,6 +111,14 @@ mod tests {
         assert_eq!((client.floor_requests_per_sec, client.warnings.len()), (Some(1000.0), 1));
         assert_eq!(busy_warning(0.9), None);
         assert!(busy_warning(0.91).is_some());
+    }
+
+    #[test]
+    fn a_run_on_a_machine_without_cpu_left_is_doubted() {
+        assert!(host_warning(Some(1.0), 10.0).is_some());
+        for (share, secs) in [(None, 10.0), (Some(0.95), 10.0), (Some(1.0), 0.5)] {
+            assert_eq!(host_warning(share, secs), None, "{share:?} {secs}");
+        }
     }
 
     #[test]

@@ -62,6 +62,7 @@ pub struct Standing {
     /// The server.
     pub contestant: Contestant,
     /// The program and its version: see [`crate::outcome::ServerCost::software`].
+    #[serde(default)]
     pub software: String,
     /// Round by round; the same round of every server was measured within the same few seconds.
     pub rounds: Vec<Figures>,
@@ -126,6 +127,16 @@ pub enum Verdict {
     NoDifferenceShown,
 }
 
+impl Ratio {
+    /// Its interval in words, with so many decimals: `0.98 to 1.02`. One that says nothing is not shown in figures.
+    pub fn interval(&self, decimals: usize) -> String {
+        if self.verdict == Verdict::NoDifferenceShown && self.high > self.low * WIDTH_MAX {
+            return "interval too wide: more rounds are needed".to_owned();
+        }
+        format!("{:.decimals$} to {:.decimals$}", self.low, self.high)
+    }
+}
+
 impl Metric {
     /// All of them, in the order of tables.
     pub const ALL: [Self; 7] = [
@@ -145,7 +156,7 @@ impl Metric {
             Self::LatencyP50Micros => "p50",
             Self::LatencyP99Micros => "p99",
             Self::LatencyP999Micros => "p99.9",
-            Self::ServerCpuSecsPerMillion => "CPU per million",
+            Self::ServerCpuSecsPerMillion => "CPU/operation",
             Self::ServerResidentBytes => "resident memory",
             Self::HitRatio => "hit ratio",
         }
@@ -158,7 +169,8 @@ impl Metric {
             Self::LatencyP50Micros | Self::LatencyP99Micros | Self::LatencyP999Micros => {
                 units::latency(value * 1e3)
             }
-            Self::ServerCpuSecsPerMillion => format!("{value:.2} s"),
+            // Seconds for a million operations are microseconds for one.
+            Self::ServerCpuSecsPerMillion => units::latency(value * 1e3),
             Self::ServerResidentBytes => units::memory(value),
             Self::HitRatio => units::percent(value),
         }
@@ -241,6 +253,9 @@ fn ratios(base: &[Figures], rounds: &[Figures], confidence: f64) -> Vec<Ratio> {
 /// does not show in an interval.
 const RESOLUTION: f64 = 0.001;
 
+/// An interval from half to twice as much: beyond that it tells nothing of a difference.
+const WIDTH_MAX: f64 = 4.0;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -282,12 +297,24 @@ mod tests {
     }
 
     #[test]
+    fn an_interval_that_says_nothing_is_not_shown_in_figures() {
+        let told = |low, high, verdict| {
+            Ratio { metric: Metric::HitRatio, ratio: 1.377, low, high, verdict }.interval(2)
+        };
+        assert!(told(0.000_001, 1_263_037.8, Verdict::NoDifferenceShown).ends_with("more rounds are needed"));
+        assert_eq!(told(0.5, 2.0, Verdict::NoDifferenceShown), "0.50 to 2.00");
+        // A verdict stands on its interval, however wide.
+        assert_eq!(told(1.5, 20.0, Verdict::Better), "1.50 to 20.00");
+    }
+
+    #[test]
     fn figures_have_units() {
         let told = [
             (Metric::OperationsPerSec, 456_123.0, "456 k/s"),
             (Metric::LatencyP50Micros, 12.34, "12.3 µs"),
             (Metric::LatencyP999Micros, 4_560.0, "4.56 ms"),
-            (Metric::ServerCpuSecsPerMillion, 1.234, "1.23 s"),
+            (Metric::ServerCpuSecsPerMillion, 1.234, "1.23 µs"),
+            (Metric::ServerCpuSecsPerMillion, 0.5, "500 ns"),
             (Metric::ServerResidentBytes, 67_108_864.0, "64.0 MiB"),
             (Metric::HitRatio, 0.25, "25.0 %"),
         ];

@@ -60,7 +60,9 @@ impl Screen {
         if painter.is_err() {
             ratatui::restore();
         }
-        Ok(Self { state, over, painter: Some(painter?) })
+        let painter = Some(painter?);
+        signals::IS_SHOWN.store(true, Ordering::Relaxed);
+        Ok(Self { state, over, painter })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -90,6 +92,7 @@ impl Drop for Screen {
             let _ = painter.join();
         }
         ratatui::restore();
+        signals::IS_SHOWN.store(false, Ordering::Relaxed);
     }
 }
 

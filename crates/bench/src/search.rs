@@ -15,6 +15,7 @@ use crate::calibrate::exhausted_warning;
 use crate::contestant::launch::{Launch, Pinned};
 use crate::contestant::{Contestant, ask_again};
 use crate::outcome::{LATENCY_MAX_NANOS, Outcome, Watcher};
+use crate::report::units;
 use crate::scenario::Scenario;
 use crate::{Error, run};
 
@@ -103,9 +104,12 @@ pub struct Step {
 /// One short run.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Probe {
+    /// Answered requests.
+    #[serde(default)]
+    pub requests: u64,
     /// Answered requests a second.
     pub answered_per_sec: f64,
-    /// The goal's percentile.
+    /// The goal's percentile; [`LATENCY_MAX_NANOS`] if the request at it was due and never sent.
     pub latency_micros: f64,
     /// Share of the requests that the client sent late because no connection was free.
     pub sent_late: f64,
@@ -157,6 +161,7 @@ pub fn search(plan: &Plan, watcher: &mut dyn Watcher, stop: &AtomicBool) -> Resu
     }
     let limit = exhausted.into_iter().find(|(rate_per_sec, _)| Some(*rate_per_sec) == found.failed_per_sec);
     warnings.extend(limit.map(|(_, warning)| warning));
+    warnings.extend(plan.goal.few_warning(&found));
     Ok(Search {
         scenario: plan.scenario.clone(),
         contestant: plan.contestant.clone(),
@@ -185,6 +190,7 @@ impl Goal {
         let expected = rate_per_sec * secs;
         let rate_is_kept = requests >= expected * (1.0 - RATE_SLACK) - 3.0 * expected.sqrt();
         Probe {
+            requests: all.requests,
             answered_per_sec: requests / secs,
             latency_micros,
             sent_late: outcome.total.sent_late as f64 / requests.max(1.0),
@@ -193,9 +199,42 @@ impl Goal {
         }
     }
 
+    /// The requests that the percentile needs: ten are slower, so one of them more or less hardly moves it. A maximum
+    /// (p100) is what it is.
+    fn requests_min(&self) -> u64 {
+        let slower = 1.0 - self.percentile / 100.0;
+        if slower <= 0.0 { 0 } else { (SLOWER_MIN / slower).round() as u64 }
+    }
+
+    /// A warning if the rate that was found rests on too few requests.
+    fn few_warning(&self, found: &Found) -> Option<String> {
+        let step = found.steps.iter().rfind(|step| step.holds)?;
+        let requests = step.probes.iter().map(|probe| probe.requests).min()?;
+        (requests < self.requests_min()).then(|| {
+            format!(
+                "a p{} of {} requests says little, it needs {} or more: raise --secs",
+                self.percentile,
+                units::count(requests),
+                units::count(self.requests_min())
+            )
+        })
+    }
+
     /// True if one run is enough to accept the rate.
     fn is_clear(&self, probe: &Probe) -> bool {
         probe.holds && probe.latency_micros < self.latency_micros / 2.0
+    }
+}
+
+impl Probe {
+    /// The percentile with its unit; `never sent` if the request at it was due, and no connection was free for it.
+    pub fn latency(&self) -> String {
+        if self.is_sent() { units::latency(self.latency_micros * 1e3) } else { "never sent".to_owned() }
+    }
+
+    /// Whether the request at the percentile was sent.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.latency_micros * 1e3 < LATENCY_MAX_NANOS as f64
     }
 }
 
@@ -286,6 +325,8 @@ fn step(
     }
 }
 
+/// Requests that are slower than a percentile that can be told.
+const SLOWER_MIN: f64 = 10.0;
 /// Share of the rate that may be missing at the end of a run: replies that are still under way.
 const RATE_SLACK: f64 = 0.01;
 

@@ -2,6 +2,7 @@
 
 mod sample;
 
+use larder_bench::compare::Comparison;
 use larder_bench::outcome::{CommandTally, Tally};
 use larder_bench::report::{self, memaslap};
 use larder_bench::scenario::{Arrival, Group, Kind, Scenario, Sizes, Truth, Until};
@@ -40,7 +41,7 @@ fn final_tables_hold_the_figures() {
     assert_eq!(latency[9], "1.00 ms");
     assert!(text.contains("1.00 MB/s sent"), "{text}");
     // 7.5 CPU seconds for 1000 operations.
-    assert!(text.contains("7500.00 s a million operations"), "{text}");
+    assert!(text.contains("7.50 ms per operation"), "{text}");
     assert!(!text.contains("FAILED") && !text.contains("WARNING"), "{text}");
 }
 
@@ -90,6 +91,19 @@ fn json_that_is_cut_short_is_refused() {
     let histogram = &mut value["total"]["commands"]["get"]["latency_nanos"];
     *histogram = histogram.as_str().expect("text")[..40].into();
     assert!(report::json::read(value).is_err());
+}
+
+/// Written before the servers' software was known.
+#[test]
+fn a_comparison_without_software_is_read() {
+    let comparison = sample::contests::comparison(100_000.0);
+    let mut json = serde_json::to_value(&comparison).expect("JSON");
+    for standing in json["standings"].as_array_mut().expect("an array") {
+        standing.as_object_mut().expect("an object").remove("software").expect("it is there");
+    }
+    let read: Comparison = serde_json::from_value(json).expect("a comparison");
+    assert!(read.standings.iter().all(|standing| standing.software.is_empty()));
+    assert_eq!(read.standings.len(), comparison.standings.len());
 }
 
 #[test]

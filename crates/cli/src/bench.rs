@@ -25,29 +25,37 @@ use larder_bench::presets::PRESETS;
 use larder_client::address::DEFAULT_PORT;
 
 use crate::Failure;
+use crate::signals::stop_on_signals;
 
+const SHORT_HELP: &str = "larder bench --help lists all options, with examples.";
+
+// A paragraph is one line: clap wraps it. Lines of examples fit into the 100 columns of a help without a terminal.
 const AFTER_HELP: &str = "\
 Examples:
-  larder bench                                            90 % gets, 10 % sets at 127.0.0.1:11211 for 10 seconds
-  larder bench cache-1 --preset cache --rate 50k          a published workload, at a fixed rate
+  larder bench                            90 % gets, 10 % sets at 127.0.0.1:11211 for 10 seconds
+  larder bench cache-1 --preset cache --rate 50k    a published workload, at a fixed rate
   larder bench --mix get=99,set=1 --value-bytes 100-4000 --zipf 0.99 --verify -c 200
-  larder bench --preset olio-2048 --print-scenario > mine.toml;  larder bench --scenario mine.toml
+  larder bench --preset olio-2048 --print-scenario > mine.toml
+  larder bench --scenario mine.toml
   larder bench compare larderd /usr/bin/memcached --rounds 9
   larder bench memaslap -s 127.0.0.1 -S 1s -T 8 -c 64 -U --win_size=1k
 
-Without --rate each connection sends its next request when the reply has come: as fast as the server goes. With --rate
-requests keep to a schedule, and latency counts from the scheduled time, so a stall counts for every request that it delays.
+Without --rate, each connection sends its next request when the reply has arrived: as fast as the server goes. With \
+--rate, requests keep to a schedule, and latency counts from the scheduled time, so a stall counts for every request \
+that it delays.
 
-With --preset or --scenario its values are the defaults. A scenario file also names the servers: MEMCACHED_SERVERS is ignored.
+With --preset or --scenario, its values are the defaults. A scenario file also names the servers: MEMCACHED_SERVERS \
+is ignored.
 
-Exit codes: 0 success; 1 a check failed, or nothing could be measured; 64 invalid command line; 69 a server cannot be reached.";
+Exit codes: 0 success; 1 a check failed, or nothing could be measured; 64 invalid command line; 69 a server cannot be \
+reached.";
 
 /// Measure a memcached-compatible server
 ///
 /// Puts the load of a scenario on servers, checks the replies if asked to, and reports latency, throughput and cost. A
 /// scenario is a TOML file, a preset, or made by these options; options override a file or a preset.
 #[derive(clap::Args)]
-#[command(args_conflicts_with_subcommands = true, after_help = AFTER_HELP)]
+#[command(args_conflicts_with_subcommands = true, after_help = SHORT_HELP, after_long_help = AFTER_HELP)]
 pub(crate) struct Args {
     #[command(subcommand)]
     word: Option<Word>,
@@ -59,10 +67,10 @@ pub(crate) struct Args {
     #[command(flatten)]
     output: output::OutputArgs,
     /// Print the scenario as TOML, and send no load
-    #[arg(long, help_heading = "Output")]
+    #[arg(long, help_heading = "Output", hide_short_help = true)]
     print_scenario: bool,
     /// Run the floor server, which replies without a cache; the first option, before -p PORT, -s PATH, --value-bytes N
-    #[arg(long, help_heading = "Output")]
+    #[arg(long, help_heading = "Servers", hide_short_help = true)]
     floor: bool,
 }
 
@@ -143,7 +151,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
                 return Ok(());
             }
             args.host.as_deref().map_or(Ok(()), expect_host)?;
-            live::measure(&scenario, &args.output, &live::stop_on_signals()?)
+            live::measure(&scenario, &args.output, &stop_on_signals()?)
         }
     }
 }

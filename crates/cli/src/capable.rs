@@ -10,26 +10,26 @@ mod binary;
 mod script;
 mod ways;
 
-use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use larder_client::Address;
 use serde_json::{Map, Value, json};
 
 use crate::target::Target;
-use crate::{Failure, output};
+use crate::{Failure, output, parallel};
 
 const AFTER_HELP: &str = "\
-Stores keys that begin with `larder-capable-`, for a minute at most, and deletes them; changes nothing else. With --flush it also
-tries flush_all, which deletes all items. Exit code 0, whatever the server can do; 69 if it does not answer.";
+Stores keys that begin with `larder-capable-`, for a minute at most, and deletes them; changes nothing else. With \
+--flush it also tries flush_all, which deletes all items. Exit code 0, whatever the server can do; 69 if it does not \
+answer.";
 
 /// Try each feature of a server
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     /// The server, instead of --servers
+    #[arg(conflicts_with = "servers")]
     host: Option<String>,
     /// Only features whose group or name contains this
     #[arg(long, value_name = "TEXT")]
@@ -119,10 +119,7 @@ fn find(features: &[Feature], subject: &Subject) -> Vec<Finding> {
         Ok(finding) => finding,
         Err(failure) => Finding::no(failure.message()),
     };
-    thread::scope(|scope| {
-        let threads: Vec<_> = features.iter().map(|feature| scope.spawn(move || attempt(feature))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
-    })
+    parallel::map(features, attempt)
 }
 
 impl Finding {

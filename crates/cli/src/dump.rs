@@ -19,19 +19,20 @@ use crate::transfer::tally::{Summary, Tally};
 
 const AFTER_HELP: &str = "\
 Examples:
-  larder dump cache-1 --file cache-1.dump          all items of cache-1; after an interruption: with --resume
+  larder dump cache-1 --file cache-1.dump          all items; after an interruption: with --resume
   larder dump cache-1 | ssh host larder load       from one to the other
   larder dump old-1,old-2 --to new-1,new-2,new-3   to other servers, each key to where it belongs
   larder dump old --to new --progress moved        run it again to continue after an interruption
 
-The servers keep serving. Items that are stored, changed or deleted meanwhile may be in the dump or not; all others are, with
-value, client flags and expiry. docs/tools.md describes the format of the file.";
+The servers keep serving. Items that are stored, changed or deleted meanwhile may be in the dump or not; all others \
+are, with value, client flags and expiry. docs/tools.md describes the format of the file.";
 
 /// Write all items of servers to a file, to standard output, or to other servers
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     /// Servers, instead of --servers
+    #[arg(conflicts_with = "servers")]
     host: Option<String>,
     /// Write to this file instead of standard output
     #[arg(short, long, conflicts_with = "to")]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum as _;
 use larder_client::Address;
 
 use crate::Failure;
@@ -16,7 +17,7 @@ pub(crate) struct Events {
     is_old: bool,
 }
 
-/// What there is to watch.
+/// What there is to watch; the names are the protocol's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Stream {
     /// Look-ups
@@ -33,25 +34,13 @@ pub(crate) enum Stream {
     Sysevents,
 }
 
-impl Stream {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Fetchers => "fetchers",
-            Self::Mutations => "mutations",
-            Self::Deletions => "deletions",
-            Self::Evictions => "evictions",
-            Self::Connevents => "connevents",
-            Self::Sysevents => "sysevents",
-        }
-    }
-}
-
 impl Events {
     /// Connects and begins to watch. Fails if the server does not allow it (`-W`).
     pub(crate) fn open(target: &Target, address: &Address, streams: &[Stream]) -> Result<Self, Failure> {
         let mut wire = Wire::open(target, address)?;
-        let names: String = streams.iter().map(|stream| format!(" {}", stream.name())).collect();
-        wire.send(format!("watch{names}\r\n").as_bytes())?;
+        let names = streams.iter().filter_map(Stream::to_possible_value);
+        let words: String = names.map(|name| format!(" {}", name.get_name())).collect();
+        wire.send(format!("watch{words}\r\n").as_bytes())?;
         let mut line = Vec::new();
         wire.line(&mut line)?;
         if line != b"OK" {

@@ -8,6 +8,8 @@ use larder_bench::RunError;
 use larder_client::Error;
 use larder_client::codec::ErrorKind;
 
+use crate::output::readable;
+
 /// Why a tool failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -21,8 +23,8 @@ pub(crate) enum Failure {
     Unreachable(String),
     /// A server requires a login, or refuses it.
     Denied(String),
-    /// Reported already.
-    Reported,
+    /// Reported already; with its exit code.
+    Reported(u8),
 }
 
 impl Failure {
@@ -69,7 +71,7 @@ impl Failure {
     pub(crate) fn of_output(error: io::Error) -> Self {
         match error.kind() {
             // The reader has closed the pipe.
-            io::ErrorKind::BrokenPipe => Self::Reported,
+            io::ErrorKind::BrokenPipe => Self::Reported(EXIT_FAILURE),
             _ => Self::Failed(format!("standard output: {error}")),
         }
     }
@@ -77,7 +79,7 @@ impl Failure {
     /// The message; none if it was reported.
     pub(crate) fn message(&self) -> &str {
         match self {
-            Self::Reported => "",
+            Self::Reported(_) => "",
             Self::Usage(message)
             | Self::Failed(message)
             | Self::Data(message)
@@ -86,29 +88,31 @@ impl Failure {
         }
     }
 
-    /// Reports it.
+    /// Reports it. The message may have words of a server, or of a file.
     pub(crate) fn report(&self, tool: &str) -> ExitCode {
+        let message = readable(self.message().as_bytes());
         match self {
-            Self::Reported => {}
-            Self::Usage(message) => {
-                eprintln!("larder {tool}: {message}\n\nlarder {tool} --help says more.");
-            }
-            _ => eprintln!("larder {tool}: {}", self.message()),
+            Self::Reported(_) => {}
+            Self::Usage(_) => eprintln!("larder {tool}: {message}\n\nlarder {tool} --help says more."),
+            _ => eprintln!("larder {tool}: {message}"),
         }
-        self.exit_code()
+        ExitCode::from(self.exit_code())
     }
 
     /// As in sysexits.h, but for 1.
-    fn exit_code(&self) -> ExitCode {
-        ExitCode::from(match self {
-            Self::Reported | Self::Failed(_) => 1,
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Reported(code) => *code,
+            Self::Failed(_) => EXIT_FAILURE,
             Self::Usage(_) => EXIT_USAGE,
             Self::Data(_) => 65,
             Self::Unreachable(_) => 69,
             Self::Denied(_) => 77,
-        })
+        }
     }
 }
+
+pub(crate) const EXIT_FAILURE: u8 = 1;
 
 /// sysexits.h: EX_USAGE.
 pub(crate) const EXIT_USAGE: u8 = 64;

@@ -1,5 +1,7 @@
 //! `larder get`: values for people, with their flags, size and CAS value.
 
+use std::io::{self, IsTerminal as _};
+
 use serde_json::{Map, Value, json};
 
 use crate::target::{Target, failure_about};
@@ -9,7 +11,8 @@ use crate::{Failure, output};
 
 /// Print the values of keys
 ///
-/// Prints each value and a line feed. Exit code 1: a key was not found.
+/// Prints each value and a line feed; on a terminal, a value that is not text with escapes. Exit code 1: a key was not
+/// found.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[arg(required = true, value_name = "KEY")]
@@ -31,6 +34,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut client = args.target.client()?;
     let mut troubles = Troubles::of("get");
     let mut objects = Vec::new();
+    let is_terminal = io::stdout().is_terminal();
     output::write(|out| {
         for key in &args.keys {
             let found = match args.touch {
@@ -64,7 +68,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 writeln!(out, "{key} {} {} {cas}", item.client_flags, item.value.len())
                     .map_err(Failure::of_output)?;
             }
-            out.write_all(&item.value).and_then(|()| out.write_all(b"\n")).map_err(Failure::of_output)?;
+            let shown = if is_terminal { output::readable(&item.value).into_bytes() } else { item.value };
+            out.write_all(&shown).and_then(|()| out.write_all(b"\n")).map_err(Failure::of_output)?;
         }
         Ok(())
     })?;

@@ -15,17 +15,20 @@ use crate::transfer::sink::{Counts, Mode, Sink};
 use crate::transfer::tally::{Summary, Tally};
 
 const AFTER_HELP: &str = "\
-Each key goes to its server among all that are named: --distribution must be that of the clients. Items keep their expiry as an
-absolute time; items that have expired since the dump are left out.
+Each key goes to its server among all that are named: --distribution must be
+that of the clients. Items keep their expiry as an absolute time; items that
+have expired since the dump are left out.
 
-Exit codes: 0 all items of a complete dump were loaded; 1 some were refused; 65 the dump is damaged or incomplete: the items
-before that were loaded; 69 a server cannot be reached: continue with --skip and the number that is printed.";
+Exit codes: 0 all items of a complete dump were loaded; 1 some were refused;
+65 the dump is damaged or incomplete: the items before that were loaded;
+69 a server cannot be reached: continue with --skip and the number printed.";
 
 /// Store the items of a dump on servers
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     /// Servers, instead of --servers
+    #[arg(conflicts_with = "servers")]
     host: Option<String>,
     /// Read this file instead of standard input
     #[arg(short, long)]
@@ -81,7 +84,7 @@ fn load(
     let mut reader = Reader::begin(input).map_err(refuse)?;
     let mut tally = Tally::begin();
     // Items that were certainly processed.
-    let mut flushed = 0;
+    let mut flushed = args.skip;
     let loaded = loop {
         match reader.read() {
             Ok(Some(_)) if reader.records <= args.skip => {}
@@ -98,25 +101,24 @@ fn load(
             if let Err(failure) = sink.flush() {
                 break Err(failure);
             }
-            flushed = reader.records;
+            flushed = flushed.max(reader.records);
             bar.set_position(reader.position_bytes);
         }
     };
     bar.finish_and_clear();
-    match loaded {
-        Err(failure @ Failure::Unreachable(_)) => {
-            eprintln!("larder load: continue with --skip {flushed}");
-            Err(failure)
-        }
-        loaded => {
-            sink.flush()?;
-            let told = report("load", &tally.end(), &sink.counts, args.quiet);
-            loaded.and(told)
-        }
+    let loaded = match loaded {
+        Err(Failure::Unreachable(_)) => loaded,
+        loaded => sink.flush().and(loaded),
+    };
+    if let Err(Failure::Unreachable(_)) = loaded {
+        eprintln!("larder load: continue with --skip {flushed}");
+        return loaded;
     }
+    let told = report("load", &tally.end(), &sink.counts, args.quiet);
+    loaded.and(told)
 }
 
-/// Prints how much was moved and what became of it; fails if some items were refused.
+/// Prints how much was read and what became of it; fails if some items were refused.
 pub(crate) fn report(tool: &str, summary: &Summary, counts: &Counts, quiet: bool) -> Result<(), Failure> {
     let Counts { stored, kept, expired, refused, first_refusal } = counts;
     if !quiet {

@@ -1,5 +1,6 @@
 //! Standard output: bytes for people and scripts, and JSON.
 
+use std::fmt::Write as _;
 use std::io::{self, BufWriter, Write};
 
 use base64::Engine as _;
@@ -18,7 +19,23 @@ pub(crate) fn write(fill: impl FnOnce(&mut dyn Write) -> Result<(), Failure>) ->
 
 /// Writes a JSON value, on one line or more.
 pub(crate) fn write_json(value: &Value) -> Result<(), Failure> {
-    write(|out| writeln!(out, "{value:#}").map_err(Failure::of_output))
+    write(|out| writeln!(out, "{}", plain_json(value)).map_err(Failure::of_output))
+}
+
+/// JSON without control characters: `serde_json` leaves DEL and U+0080 to U+009F as they are, and terminals obey some
+/// of those.
+fn plain_json(value: &Value) -> String {
+    let json = format!("{value:#}");
+    let mut plain = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c.is_control() && c != '\n' {
+            // Only strings have any, and each fits into four digits.
+            let _ = write!(plain, "\\u{:04x}", u32::from(c));
+        } else {
+            plain.push(c);
+        }
+    }
+    plain
 }
 
 /// Bytes for a terminal: text as it is, with its line feeds and tabs; all else with escapes, so that no byte controls
@@ -57,5 +74,6 @@ mod tests {
         assert_eq!(readable(b"\x1b[2J"), r"\x1b[2J");
         assert_eq!(readable("\u{9b}2J".as_bytes()), r"\xc2\x9b2J");
         assert_eq!(readable(&[0, 255]), r"\x00\xff");
+        assert_eq!(plain_json(&json!("\u{1b}\u{7f}\u{9b}2J\u{ef}")), "\"\\u001b\\u007f\\u009b2J\u{ef}\"");
     }
 }

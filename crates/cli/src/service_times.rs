@@ -2,18 +2,27 @@
 
 use std::collections::BTreeMap;
 
-/// Numbers of requests by the upper bound of their bucket in nanoseconds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ServiceTimes {
-    counts: BTreeMap<u64, u64>,
-    sum_nanos: u64,
-}
+use larder_client::codec::ErrorKind;
+use larder_client::{Address, Client, Error};
+use larder_measure::Snapshot;
+
+use crate::Failure;
 
 /// By command and transport: `get`, `tcp`.
-pub(crate) type ByCommand = BTreeMap<(String, String), ServiceTimes>;
+pub(crate) type ByCommand = BTreeMap<(String, String), Snapshot>;
+
+/// Asks a client's only server. `None`: it is not larderd, or larderd with `no_latency_histograms`.
+pub(crate) fn read(client: &mut Client, address: &Address) -> Result<Option<ByCommand>, Failure> {
+    match client.stats("latency").pop() {
+        Some((_, Ok(stats))) => Ok(by_command(&stats)),
+        Some((_, Err(Error::Refused { kind, .. }))) if kind != ErrorKind::Unauthenticated => Ok(None),
+        Some((_, Err(error))) => Err(Failure::of(address, &error)),
+        None => Ok(None),
+    }
+}
 
 /// Parses a server's statistics; `None` if it has none of these.
-pub(crate) fn by_command(stats: &[(String, String)]) -> Option<ByCommand> {
+fn by_command(stats: &[(String, String)]) -> Option<ByCommand> {
     let mut all = ByCommand::new();
     for (name, value) in stats {
         let mut words = name.split(':');
@@ -22,12 +31,12 @@ pub(crate) fn by_command(stats: &[(String, String)]) -> Option<ByCommand> {
         };
         let times = || (command.to_owned(), transport.to_owned());
         match what {
-            "sum_nanos" => all.entry(times()).or_default().sum_nanos = value.parse().ok()?,
+            "sum_nanos" => all.entry(times()).or_default().add_sum_nanos(value.parse().ok()?),
             "buckets" => {
-                let counts = &mut all.entry(times()).or_default().counts;
+                let times = all.entry(times()).or_default();
                 for bucket in value.split(',').filter(|bucket| !bucket.is_empty()) {
                     let (bound_nanos, count) = bucket.split_once('=')?;
-                    *counts.entry(bound_nanos.parse().ok()?).or_default() += count.parse::<u64>().ok()?;
+                    times.add_count(bound_nanos.parse().ok()?, count.parse().ok()?);
                 }
             }
             _ => {}
@@ -36,57 +45,23 @@ pub(crate) fn by_command(stats: &[(String, String)]) -> Option<ByCommand> {
     (!all.is_empty()).then_some(all)
 }
 
-/// All commands and transports together; `None` if there are none.
-pub(crate) fn all(stats: &[(String, String)]) -> Option<ServiceTimes> {
-    let mut sum = ServiceTimes::default();
-    by_command(stats)?.values().for_each(|times| sum.add(times));
-    Some(sum)
+/// All commands and transports together.
+pub(crate) fn sum(by_command: &ByCommand) -> Snapshot {
+    by_command.values().fold(Snapshot::new(), |mut sum, times| {
+        sum.add(times);
+        sum
+    })
 }
 
-impl ServiceTimes {
-    /// Adds a duration that was measured here.
-    pub(crate) fn record(&mut self, nanos: u64) {
-        *self.counts.entry(nanos).or_default() += 1;
-        self.sum_nanos += nanos;
-    }
+/// The requests since an earlier sample. If there were more of them then, the server was restarted: it counts from 0.
+pub(crate) fn since(now: &Snapshot, earlier: &Snapshot) -> Snapshot {
+    if now.count() < earlier.count() { now.clone() } else { now.since(earlier) }
+}
 
-    pub(crate) fn add(&mut self, other: &Self) {
-        for (bound_nanos, count) in &other.counts {
-            *self.counts.entry(*bound_nanos).or_default() += count;
-        }
-        self.sum_nanos += other.sum_nanos;
-    }
-
-    /// The requests since an earlier sample. If a count went down, the server was restarted.
-    pub(crate) fn since(&self, earlier: &Self) -> Self {
-        let grown = |now: u64, then: u64| now.checked_sub(then).unwrap_or(now);
-        let counts = self.counts.iter().map(|(bound_nanos, now)| {
-            (*bound_nanos, grown(*now, earlier.counts.get(bound_nanos).copied().unwrap_or(0)))
-        });
-        Self { counts: counts.collect(), sum_nanos: grown(self.sum_nanos, earlier.sum_nanos) }
-    }
-
-    /// Number of requests.
-    pub(crate) fn requests(&self) -> u64 {
-        self.counts.values().sum()
-    }
-
-    /// `None`: there were no requests.
-    pub(crate) fn mean_nanos(&self) -> Option<f64> {
-        Some(self.requests()).filter(|requests| *requests > 0).map(|n| self.sum_nanos as f64 / n as f64)
-    }
-
-    /// A duration in nanoseconds that `share` (0 to 1) of the requests did not exceed; `None`: there were none.
-    pub(crate) fn quantile_nanos(&self, share: f64) -> Option<f64> {
-        let rank = ((share * self.requests() as f64).ceil() as u64).max(1);
-        let mut reached = 0;
-        let mut buckets = self.counts.iter();
-        let bucket = buckets.find(|(_, count)| {
-            reached += **count;
-            reached >= rank
-        });
-        bucket.map(|(bound_nanos, _)| *bound_nanos as f64)
-    }
+/// `None`: there were no requests.
+pub(crate) fn mean_nanos(times: &Snapshot) -> Option<f64> {
+    let requests = Some(times.count()).filter(|requests| *requests > 0)?;
+    Some(times.sum_nanos() as f64 / requests as f64)
 }
 
 #[cfg(test)]
@@ -103,29 +78,31 @@ mod tests {
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
     }
 
+    /// The bounds are larderd's.
     #[test]
     fn quantiles_are_those_of_what_came_since() {
-        let look = |gets: &str, stores: &str| all(&stats(gets, stores)).expect("service times");
-        let (before, after) = (look("1000=100,9000=1", "2000=5"), look("1000=198,9000=2", "2000=5,50000=1"));
-        let between = after.since(&before);
+        let look = |gets: &str, stores: &str| sum(&by_command(&stats(gets, stores)).expect("service times"));
+        let before = look("1023=100,9215=1", "2047=5");
+        let after = look("1023=198,9215=2", "2047=5,51199=1");
+        let between = since(&after, &before);
         // 98 of 1 us, one of 9 us, one of 50 us.
-        assert_eq!(between.requests(), 100);
+        assert_eq!(between.count(), 100);
         assert_eq!(
             [0.5, 0.98, 0.99, 1.0].map(|share| between.quantile_nanos(share)),
-            [1e3, 1e3, 9e3, 50e3].map(Some)
+            [1023, 1023, 9215, 51199].map(Some)
         );
-        assert_eq!(before.since(&before).quantile_nanos(0.5), None);
+        assert_eq!(since(&before, &before).quantile_nanos(0.5), None);
         // Restarted in between.
-        assert_eq!(look("1000=3", "1000=0").since(&after).quantile_nanos(1.0), Some(1e3));
-        assert_eq!(all(&[]), None);
+        assert_eq!(since(&look("1023=3", "1023=0"), &after).quantile_nanos(1.0), Some(1023));
+        assert_eq!(by_command(&[]), None);
     }
 
     #[test]
     fn commands_have_their_own_times() {
-        let commands = by_command(&stats("1000=7", "2000=5")).expect("service times");
+        let commands = by_command(&stats("1023=7", "2047=5")).expect("service times");
         let of = |command: &str, transport: &str| &commands[&(command.to_owned(), transport.to_owned())];
-        assert_eq!((of("get", "tcp").requests(), of("get", "tcp").mean_nanos()), (7, Some(1000.0)));
-        assert_eq!((of("store", "tls").requests(), of("store", "tls").quantile_nanos(0.5)), (5, Some(2e3)));
+        assert_eq!((of("get", "tcp").count(), mean_nanos(of("get", "tcp"))), (7, Some(1000.0)));
+        assert_eq!((of("store", "tls").count(), of("store", "tls").quantile_nanos(0.5)), (5, Some(2047)));
         assert_eq!(commands.len(), 2);
     }
 }

@@ -18,14 +18,16 @@ use anstream::AutoStream;
 use larder_client::Address;
 
 use crate::Failure;
+use crate::output::readable;
 use crate::target::Target;
 use crate::wire::Wire;
 use input::Input;
 use request::{Line, Request};
 
 const AFTER_HELP: &str = "\
-On a terminal: Tab completes commands, the arrow keys go through the history, Ctrl-D ends. Without one, commands are read from
-standard input, values as in the protocol:
+On a terminal: Tab completes commands, the arrow keys go through the history,
+Ctrl-D ends. Without one, commands are read from standard input, values as in
+the protocol:
 
   echo 'get greeting' | larder shell cache-1
   printf 'set greeting 0 60 5\\r\\nhello\\r\\n' | larder shell cache-1
@@ -40,6 +42,7 @@ Exit code 1: the server replied with an error to a command of standard input.";
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     /// The server, instead of --servers
+    #[arg(conflicts_with = "servers")]
     host: Option<String>,
     #[command(flatten)]
     target: Target,
@@ -70,7 +73,7 @@ impl Shell {
             match self.execute(&line, &mut input) {
                 Ok(true) => {}
                 Ok(false) => break,
-                Err(Failure::Reported) => return Err(Failure::Reported),
+                Err(failure @ Failure::Reported(_)) => return Err(failure),
                 Err(failure) => {
                     self.wire = None;
                     reply::show_failure(failure.message());
@@ -98,7 +101,7 @@ impl Shell {
     fn greeting(&mut self) -> Result<String, Failure> {
         let (_, version) = self.target.client()?.version().remove(0);
         let version = version.map_err(|error| Failure::of(&self.address, &error))?;
-        Ok(format!("{} (version {version})", self.address))
+        Ok(format!("{} (version {})", self.address, readable(version.as_bytes())))
     }
 
     /// Executes a line; false if it ends the shell.
@@ -117,7 +120,7 @@ impl Shell {
             }
             Line::Request(request) => request,
             Line::Upload(upload) => {
-                let Some(value) = input.value(upload.value_bytes)? else { return Ok(false) };
+                let Some(value) = input.value(upload.value_bytes)? else { return Ok(true) };
                 match upload.with(&value) {
                     Ok(request) => request,
                     Err(why) => {

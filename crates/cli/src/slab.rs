@@ -14,6 +14,7 @@ use crate::{Failure, output};
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Servers, instead of --servers
+    #[arg(conflicts_with = "servers")]
     host: Option<String>,
     /// Print an object for each server: all statistics of each class
     #[arg(long)]

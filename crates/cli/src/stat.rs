@@ -3,6 +3,7 @@
 use larder_client::Address;
 use serde_json::{Map, Value};
 
+use crate::output::readable;
 use crate::target::{Target, answers};
 use crate::{Failure, output};
 
@@ -50,7 +51,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             writeln!(out, "Server: {}", heading(address)).map_err(Failure::of_output)?;
             stats
                 .iter()
-                .try_for_each(|(name, value)| writeln!(out, "\t{name}: {value}"))
+                .try_for_each(|(name, value)| {
+                    writeln!(out, "\t{}: {}", readable(name.as_bytes()), readable(value.as_bytes()))
+                })
                 .map_err(Failure::of_output)
         })
     });

@@ -1,8 +1,9 @@
 //! Options that select servers and protocol, for every tool that uses servers.
 
-use std::fs;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
+use std::{env, fs};
 
 use clap::ValueEnum;
 use larder_client::client::ByServer;
@@ -12,14 +13,18 @@ use crate::Failure;
 use crate::troubles::Troubles;
 
 // Not a comment of the field: brackets would be links there.
-const SERVERS_HELP: &str =
-    "HOST[:PORT[:WEIGHT]], [IPV6]:PORT or the path of a unix socket, with commas between";
+const SERVERS_HELP: &str = "HOST[:PORT[:WEIGHT]], [IPV6]:PORT or the path of a unix socket, with commas between \
+                            [default: MEMCACHED_SERVERS, or else 127.0.0.1:11211]";
+/// A default and not an `env` of the option: that would be as if it were given, and conflict with a server named as an
+/// argument.
+static DEFAULT_SERVERS: LazyLock<String> =
+    LazyLock::new(|| env::var("MEMCACHED_SERVERS").unwrap_or_else(|_| "127.0.0.1:11211".to_owned()));
 
 /// Whom to ask, and how.
 #[derive(Clone, clap::Args)]
 #[command(next_help_heading = "Servers")]
 pub(crate) struct Target {
-    #[arg(short, long, env = "MEMCACHED_SERVERS", default_value = "127.0.0.1:11211")]
+    #[arg(short, long, default_value = DEFAULT_SERVERS.as_str(), hide_default_value = true)]
     #[arg(value_name = "LIST", help = SERVERS_HELP)]
     servers: Servers,
     /// How keys are distributed over the servers, as in libmemcached

@@ -31,6 +31,7 @@ With --once: two samples, one interval apart, then a table for scripts. Exit cod
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     /// Servers, instead of --servers
+    #[arg(conflicts_with = "servers")]
     host: Option<String>,
     /// Seconds between two samples
     #[arg(short, long, value_name = "SECS", default_value_t = 1)]

@@ -8,7 +8,7 @@
 //! | [`receipt`] | the file of items moved so far |
 //! | [`resume`] | the file of an interrupted dump |
 //! | [`progress`] | progress bars |
-//! | [`tally`] | how much was moved, how long it took, how fast it was |
+//! | [`tally`] | how much was read, how long it took, how fast it was |
 
 pub(crate) mod progress;
 pub(crate) mod receipt;
@@ -32,8 +32,8 @@ fn clock_skew_secs(target: &Target, address: &Address) -> Result<i64, Failure> {
     let stats = stats.map_err(|error| Failure::of(address, &error))?;
     let time = stats.iter().find(|(name, _)| name == "time");
     let time_secs = time.and_then(|(_, value)| value.parse::<i64>().ok());
-    let skew_secs = time_secs.map_or(0, |time_secs| time_secs - unix_now_secs());
-    Ok(if skew_secs.abs() <= 2 { 0 } else { skew_secs })
+    let skew_secs = time_secs.map_or(0, |time_secs| time_secs.saturating_sub(unix_now_secs()));
+    Ok(if skew_secs.unsigned_abs() <= 2 { 0 } else { skew_secs })
 }
 
 /// True if a server has the meta protocol.

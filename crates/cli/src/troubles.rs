@@ -3,6 +3,7 @@
 use std::fmt::Display;
 
 use crate::Failure;
+use crate::failure::EXIT_FAILURE;
 
 /// Failures so far. All but one are reported; that one becomes the tool's failure.
 #[must_use]
@@ -18,18 +19,25 @@ impl Troubles {
 
     /// Adds a failure. An unreachable server determines the exit code rather than a missing key.
     pub(crate) fn add(&mut self, failure: Failure) {
-        match &self.kept {
-            None | Some(Failure::Reported) => self.kept = Some(failure),
-            Some(_) => {
+        match (&self.kept, &failure) {
+            (Some(Failure::Reported(kept)), Failure::Reported(code)) if kept > code => {}
+            (None | Some(Failure::Reported(_)), _) => self.kept = Some(failure),
+            (Some(_), _) => {
                 failure.report(self.tool);
             }
         }
     }
 
+    /// Adds a failure and reports it at once, if the tool goes on for long.
+    pub(crate) fn report(&mut self, failure: &Failure) {
+        failure.report(self.tool);
+        self.add(Failure::Reported(failure.exit_code()));
+    }
+
     /// Adds a key that was not found, and reports it.
     pub(crate) fn not_found(&mut self, key: impl Display) {
         eprintln!("larder {}: {key}: not found", self.tool);
-        self.add(Failure::Reported);
+        self.add(Failure::Reported(EXIT_FAILURE));
     }
 
     pub(crate) fn end(self) -> Result<(), Failure> {

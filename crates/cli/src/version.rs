@@ -24,6 +24,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             object.insert(address.to_string(), version.into());
             return Ok(());
         }
+        let version = output::readable(version.as_bytes());
         output::write(|out| writeln!(out, "{address} {version}").map_err(Failure::of_output))
     });
     if args.json {

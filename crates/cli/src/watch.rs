@@ -1,7 +1,6 @@
 //! `larder watch`: the events of servers, as they come.
 
 use std::io::{self, BufWriter, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -9,22 +8,22 @@ use std::time::{Duration, Instant};
 
 use larder_bench::report::units::count;
 use larder_client::Address;
-use signal_hook::consts::SIGINT;
 
 use crate::Failure;
 use crate::events::{Events, Stream, skipped};
 use crate::output::readable;
+use crate::signals::stop_on_signals;
 use crate::target::Target;
 use crate::troubles::Troubles;
 
 const AFTER_HELP: &str = "\
 Examples:
   larder watch                              each look-up at 127.0.0.1:11211, until Ctrl-C
-  larder watch mutations deletions -s cache-1,cache-2
+  larder watch mutations evictions -s cache-1,cache-2
   larder watch evictions --secs 60 | wc -l
 
-Servers leave events out rather than wait for a slow reader: `skipped=` is their number. A server that was started with -W
-refuses.";
+Servers leave events out rather than wait for a slow reader: `skipped=` is their number. A server that was started \
+with -W refuses. `deletions` needs larderd, or a newer memcached than 1.6.18.";
 
 /// Show what clients do: events of servers as they come, until Ctrl-C
 ///
@@ -42,7 +41,7 @@ pub(crate) struct Args {
     #[arg(short = 'n', long, value_name = "N")]
     count: Option<u64>,
     /// End after so many seconds
-    #[arg(long, value_name = "SECS")]
+    #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     secs: Option<u64>,
     /// Print no summary at the end
     #[arg(short, long)]
@@ -59,19 +58,13 @@ enum Told {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let servers = args.target.servers()?;
-    let mut watched = Vec::new();
-    for server in servers {
-        watched.push((server.address.clone(), Events::open(&args.target, &server.address, &args.streams)?));
-    }
-    let stop = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(SIGINT, stop.clone())
-        .map_err(|error| Failure::Failed(format!("signals: {error}")))?;
+    let stop = stop_on_signals()?;
     let (sender, receiver) = mpsc::sync_channel(QUEUE_EVENTS_MAX);
     let mut printer = Printer { args, names_servers: servers.len() > 1, printed: 0, skipped: 0 };
     let watched = thread::scope(|scope| {
-        for (address, events) in watched {
+        for server in servers {
             let (sender, stop) = (sender.clone(), &stop);
-            scope.spawn(move || forward(&address, events, &sender, stop));
+            scope.spawn(move || forward(args, &server.address, &sender, stop));
         }
         drop(sender);
         let printed = printer.print(&receiver, &stop);
@@ -80,7 +73,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         stop.store(true, Ordering::Relaxed);
         printed
     });
-    if !args.quiet {
+    // A tool that saw nothing but failures has said so.
+    if !args.quiet && (watched.is_ok() || printer.printed > 0) {
         let skipped = match printer.skipped {
             0 => String::new(),
             skipped => format!(", and {} that the servers skipped", count(skipped)),
@@ -91,17 +85,21 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// Passes a server's events on until it fails or nobody wants them.
-fn forward(address: &Address, mut events: Events, sender: &mpsc::SyncSender<Told>, stop: &AtomicBool) {
-    while !stop.load(Ordering::Relaxed) {
-        let told = match events.next() {
-            Ok(None) => continue,
-            Ok(Some(line)) => Told::Event(address.clone(), line.to_vec()),
-            Err(failure) => Told::Failed(failure),
-        };
-        let is_over = matches!(told, Told::Failed(_));
-        if sender.send(told).is_err() || is_over {
-            return;
+fn forward(args: &Args, address: &Address, sender: &mpsc::SyncSender<Told>, stop: &AtomicBool) {
+    let pass_on = || -> Result<(), Failure> {
+        let mut events = Events::open(&args.target, address, &args.streams)?;
+        while !stop.load(Ordering::Relaxed) {
+            if let Some(line) = events.next()?
+                && sender.send(Told::Event(address.clone(), line.to_vec())).is_err()
+            {
+                break;
+            }
         }
+        Ok(())
+    };
+    if let Err(failure) = pass_on() {
+        // Nobody may be left to hear of it.
+        let _ = sender.send(Told::Failed(failure));
     }
 }
 
@@ -115,7 +113,8 @@ struct Printer<'a> {
 impl Printer<'_> {
     /// Until the time is over, enough was printed, all servers have failed, or `stop`.
     fn print(&mut self, receiver: &mpsc::Receiver<Told>, stop: &AtomicBool) -> Result<(), Failure> {
-        let end = self.args.secs.map(|secs| Instant::now() + Duration::from_secs(secs));
+        // A time that no clock reaches is no end.
+        let end = self.args.secs.and_then(|secs| Instant::now().checked_add(Duration::from_secs(secs)));
         let mut out = BufWriter::new(io::stdout().lock());
         let mut troubles = Troubles::of("watch");
         loop {
@@ -134,7 +133,7 @@ impl Printer<'_> {
                 Ok(Told::Event(address, line)) => {
                     self.event(&address, &line, &mut out).map_err(Failure::of_output)?;
                 }
-                Ok(Told::Failed(failure)) => troubles.add(failure),
+                Ok(Told::Failed(failure)) => troubles.report(&failure),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -144,7 +143,7 @@ impl Printer<'_> {
     }
 
     fn event(&mut self, address: &Address, line: &[u8], out: &mut dyn Write) -> io::Result<()> {
-        self.skipped += skipped(line).unwrap_or(0);
+        self.skipped = self.skipped.saturating_add(skipped(line).unwrap_or(0));
         let line = readable(line);
         if self.args.grep.as_ref().is_some_and(|text| !line.contains(text)) {
             return Ok(());
@@ -157,5 +156,6 @@ impl Printer<'_> {
     }
 }
 
-const QUEUE_EVENTS_MAX: usize = 10_000;
+/// With the longest lines, which no server sends, some 60 MiB.
+const QUEUE_EVENTS_MAX: usize = 1_000;
 const STOP_CHECKED_EVERY: Duration = Duration::from_millis(100);

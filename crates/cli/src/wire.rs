@@ -1,18 +1,21 @@
 //! A connection used line by line, for commands that are not requests of one key.
 
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::time::Duration;
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::time::{Duration, Instant};
 
 use larder_client::codec::Protocol;
 use larder_client::{Address, Error, Stream};
 
 use crate::Failure;
 use crate::target::Target;
+use crate::transfer::record::VALUE_BYTES_MAX;
 
 /// A connection. Failures name its server.
 pub(crate) struct Wire {
     address: Address,
     stream: BufReader<Stream>,
+    /// For a line, for each part of a value, and for a write.
+    patience: Duration,
 }
 
 impl Wire {
@@ -29,11 +32,13 @@ impl Wire {
 
     /// Connects without a login.
     pub(crate) fn open_silently(target: &Target, address: &Address) -> Result<Self, Failure> {
-        let timeout = Some(target.timeout());
+        let patience = target.timeout();
+        let timeout = Some(patience);
         let stream = Stream::connect(address, target.tls()?.as_ref(), timeout)
             .map_err(|error| Failure::of(address, &Error::Connect(error)))?;
         stream.set_timeout(timeout).map_err(|error| Failure::of_io(address, &error))?;
-        Ok(Self { address: address.clone(), stream: BufReader::with_capacity(READ_BYTES, stream) })
+        let stream = BufReader::with_capacity(READ_BYTES, stream);
+        Ok(Self { address: address.clone(), stream, patience })
     }
 
     pub(crate) fn address(&self) -> &Address {
@@ -45,8 +50,9 @@ impl Wire {
         self.stream.buffer().is_empty() && self.stream.get_mut().is_silent()
     }
 
-    /// Limits the time of a read.
+    /// Limits the time of a line.
     pub(crate) fn set_timeout(&mut self, timeout: Duration) -> Result<(), Failure> {
+        self.patience = timeout;
         self.stream
             .get_ref()
             .set_timeout(Some(timeout))
@@ -61,32 +67,65 @@ impl Wire {
 
     /// Reads the next line, without its end.
     pub(crate) fn line(&mut self, line: &mut Vec<u8>) -> Result<(), Failure> {
-        line.clear();
-        let read = (&mut self.stream).take(LINE_BYTES_MAX).read_until(b'\n', line);
-        read.map_err(|error| Failure::of_io(&self.address, &error))?;
-        match line[..] {
-            [.., b'\r', b'\n'] => line.truncate(line.len() - 2),
-            [.., b'\n'] => line.truncate(line.len() - 1),
-            _ => return Err(Failure::of_io(&self.address, &io::ErrorKind::UnexpectedEof.into())),
+        match self.line_or_close(line)? {
+            true => Ok(()),
+            false => Err(Failure::of_io(&self.address, &io::ErrorKind::UnexpectedEof.into())),
         }
-        Ok(())
+    }
+
+    /// Reads the next line, without its end. False: the server closed the connection before it began.
+    pub(crate) fn line_or_close(&mut self, line: &mut Vec<u8>) -> Result<bool, Failure> {
+        line.clear();
+        loop {
+            match self.continue_line(line) {
+                Ok(()) => return Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && line.is_empty() => {
+                    return Ok(false);
+                }
+                Err(error) => return Err(Failure::of_io(&self.address, &error)),
+            }
+        }
     }
 
     /// Continues reading a line. False if its end did not come within the timeout; `line` then has its beginning.
     pub(crate) fn poll_line(&mut self, line: &mut Vec<u8>) -> Result<bool, Failure> {
-        let room = LINE_BYTES_MAX.saturating_sub(line.len() as u64);
-        match (&mut self.stream).take(room).read_until(b'\n', line) {
-            Ok(_) if line.ends_with(b"\n") => {
-                line.pop();
+        match self.continue_line(line) {
+            Ok(()) => Ok(true),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted => Ok(false),
+                _ => Err(Failure::of_io(&self.address, &error)),
+            },
+        }
+    }
+
+    /// Reads up to the end of a line, and takes the end off. After an error `line` has what was read. Errors: the time
+    /// is over, however many bytes still come; the line is too long.
+    fn continue_line(&mut self, line: &mut Vec<u8>) -> io::Result<()> {
+        let mut deadline = None;
+        loop {
+            let read = self.stream.fill_buf()?;
+            if read.is_empty() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let end = read.iter().position(|byte| *byte == b'\n');
+            let taken = end.unwrap_or(read.len());
+            if line.len() + taken > LINE_BYTES_MAX {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "an answer with a line without an end",
+                ));
+            }
+            line.extend_from_slice(&read[..taken]);
+            self.stream.consume(taken + usize::from(end.is_some()));
+            if end.is_some() {
                 line.pop_if(|byte| *byte == b'\r');
-                Ok(true)
+                return Ok(());
             }
-            Ok(_) => Err(Failure::of_io(&self.address, &io::ErrorKind::UnexpectedEof.into())),
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                Ok(false)
+            // Most lines come in one read.
+            if Instant::now() >= *deadline.get_or_insert_with(|| Instant::now() + self.patience) {
+                return Err(io::ErrorKind::TimedOut.into());
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
-            Err(error) => Err(Failure::of_io(&self.address, &error)),
         }
     }
 
@@ -96,13 +135,37 @@ impl Wire {
             return Err(self.broken(format!("a value of {value_bytes} bytes").as_bytes()));
         }
         let mut value = Vec::new();
-        let read = (&mut self.stream).take(value_bytes + 2).read_to_end(&mut value);
-        read.map_err(|error| Failure::of_io(&self.address, &error))?;
-        if !value.ends_with(b"\r\n") || value.len() as u64 != value_bytes + 2 {
+        // At most a GiB.
+        let whole_bytes = value_bytes as usize + b"\r\n".len();
+        while value.len() < whole_bytes {
+            let part_bytes = (value.len() + READ_BYTES).min(whole_bytes);
+            let read = self.continue_value(&mut value, part_bytes);
+            read.map_err(|error| Failure::of_io(&self.address, &error))?;
+        }
+        if !value.ends_with(b"\r\n") {
             return Err(self.broken(&value[value.len().saturating_sub(20)..]));
         }
         value.truncate(value.len() - 2);
         Ok(value)
+    }
+
+    /// Reads until `value` has so many bytes. Errors: as [`Wire::continue_line`].
+    fn continue_value(&mut self, value: &mut Vec<u8>, part_bytes: usize) -> io::Result<()> {
+        let deadline = Instant::now() + self.patience;
+        while value.len() < part_bytes {
+            let read = match self.stream.fill_buf() {
+                Ok([]) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read?,
+            };
+            let taken = read.len().min(part_bytes - value.len());
+            value.extend_from_slice(&read[..taken]);
+            self.stream.consume(taken);
+            if value.len() < part_bytes && Instant::now() >= deadline {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+        Ok(())
     }
 
     /// The failure for an unexpected reply.
@@ -112,7 +175,5 @@ impl Wire {
 }
 
 const READ_BYTES: usize = 64 << 10;
-/// The largest -I of memcached.
-const VALUE_BYTES_MAX: u64 = 1 << 30;
 /// More than any line of a reply but a value.
-const LINE_BYTES_MAX: u64 = 64 << 10;
+const LINE_BYTES_MAX: usize = 64 << 10;

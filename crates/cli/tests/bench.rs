@@ -84,6 +84,9 @@ fn words_that_are_not_understood_end_with_64() {
         (&["a:x"], "a:x: the port must be"),
         (&["memaslap", "-s", "a:99999"], "a:99999: the port must be"),
         (&["brutis", "-x", "a:99999"], "a:99999: the port must be"),
+        (&[","], "the list of servers is empty"),
+        (&["-s", ""], "the list of servers is empty"),
+        (&["a:1:0"], "the weight must be a number from 1"),
         (&["colect"], "no sub-command of larder bench"),
     ] {
         let output = bench(args);
@@ -139,6 +142,9 @@ fn servers_are_named_by_argument_option_or_variable() {
     assert_eq!(servers(&[]), r#""a:11211","b:5","/run/c.sock""#);
     assert_eq!(servers(&["-s", "d"]), r#""d:11211""#);
     assert_eq!(servers(&["d:1,e"]), r#""d:1","e:11211""#);
+    // Weights have no effect.
+    assert_eq!(servers(&["-s", "d:1:2,unix:e"]), r#""d:1","unix:e""#);
+    assert_eq!(servers(&["d:1:2"]), r#""d:1""#);
     // A file says what it means.
     let folder = Folder::create();
     folder.write("scenario.toml", "target.servers = [\"f:1\"]\n");
@@ -153,8 +159,7 @@ fn a_report_on_standard_output_is_alone_there() {
     assert!(output.status.success(), "{}", words(&output.stderr));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
     assert_eq!(json["scenario"]["until"]["requests"], 2000);
-    let title =
-        format!("plain: {} at {}\n", json["servers"][0]["software"].as_str().expect("text"), floor.address);
+    let title = format!("{} at {}\n", json["servers"][0]["software"].as_str().expect("text"), floor.address);
     assert!(words(&output.stderr).contains(&title), "{}", words(&output.stderr));
     let both = bench(&[&floor.address, "--json", "-", "--csv", "-"]);
     assert_eq!(both.status.code(), Some(64));

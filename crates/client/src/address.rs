@@ -8,7 +8,7 @@ use std::{error, fmt};
 /// The port of memcached.
 pub const DEFAULT_PORT: u16 = 11211;
 
-/// The address of a server.
+/// The address of a server. Its text names the same address again, always with a port.
 ///
 /// Parsed from `host`, `host:port`, `[ipv6]:port`, or the path of a unix socket, which has a `/` or begins with
 /// `unix:`.
@@ -74,6 +74,10 @@ impl fmt::Display for Address {
         match self {
             Self::Inet { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
             Self::Inet { host, port } => write!(f, "{host}:{port}"),
+            // Without a `/` it would be taken for a host.
+            Self::Unix(path) if !path.as_os_str().as_encoded_bytes().contains(&b'/') => {
+                write!(f, "unix:{}", path.display())
+            }
             Self::Unix(path) => write!(f, "{}", path.display()),
         }
     }
@@ -93,11 +97,13 @@ mod tests {
             ("::1", "[::1]:11211"),
             ("fe80::1%eth0", "[fe80::1%eth0]:11211"),
             ("/tmp/a:1", "/tmp/a:1"),
-            ("unix:a", "a"),
+            ("unix:a", "unix:a"),
+            ("unix:/a", "/a"),
             ("./a", "./a"),
         ] {
             let address = text.parse::<Address>().expect("an address");
             assert_eq!(address.to_string(), expected, "{text}");
+            assert_eq!(expected.parse::<Address>(), Ok(address), "{text}");
         }
         let address = "[::1]:1".parse::<Address>();
         assert_eq!(address, Ok(Address::Inet { host: "::1".into(), port: 1 }));

@@ -304,17 +304,22 @@ impl Client {
         )
     }
 
-    /// Every server's statistics, by name: those of `group`, or the general ones if it is empty.
+    /// Every server's statistics, by name: those of `group`, or the general ones if it is empty. A server that sends
+    /// more than 256 MiB, counted with what they take here, breaks the protocol.
     pub fn stats(&mut self, group: &str) -> ByServer<Vec<(String, String)>> {
-        self.each_server(
+        let told = self.each_server(
             |pipeline, output| pipeline.stats(output, group.as_bytes(), ()),
-            |stats: &mut Vec<_>, event| {
+            |told: &mut Statistics, event| {
                 if let Event::Stat(name, value) = event {
-                    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-                    stats.push((text(name), text(value)));
+                    told.add(name, value);
                 }
             },
-        )
+        );
+        let whole = |told: Statistics| match told.bytes {
+            ..=STATS_BYTES_MAX => Ok(told.stats),
+            _ => Err(Violation::new(ViolationKind::Malformed, b"statistics without an end").into()),
+        };
+        told.into_iter().map(|(address, told)| (address, told.and_then(whole))).collect()
     }
 
     /// Sends a request to one server after the other, and collects the events of each.
@@ -403,6 +408,29 @@ impl Client {
     }
 }
 
+/// The statistics of a server, as far as they are kept.
+#[derive(Default)]
+struct Statistics {
+    stats: Vec<(String, String)>,
+    /// What all of them take, kept or not.
+    bytes: usize,
+}
+
+impl Statistics {
+    fn add(&mut self, name: &[u8], value: &[u8]) {
+        self.bytes = self.bytes.saturating_add(name.len() + value.len() + STAT_BYTES);
+        if self.bytes <= STATS_BYTES_MAX {
+            let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+            self.stats.push((text(name), text(value)));
+        }
+    }
+}
+
+/// More than `stats conns` of a million connections.
+const STATS_BYTES_MAX: usize = 256 << 20;
+/// What a statistic takes besides its bytes: two strings, and what the allocator adds.
+const STAT_BYTES: usize = 2 * size_of::<String>() + 32;
+
 impl Item {
     fn of(value: &Value<'_>) -> Self {
         Self { value: value.bytes.to_vec(), client_flags: value.client_flags, cas: value.cas }
@@ -412,4 +440,22 @@ impl Item {
 /// True if the server may have sent this before it had read the whole request: the rest would be read as another.
 fn is_doubtful(error: &Error) -> bool {
     matches!(error, Error::Refused { kind: ErrorKind::Client | ErrorKind::UnknownCommand, .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_are_kept_up_to_their_limit() {
+        let mut told = Statistics::default();
+        told.add(b"a", b"1");
+        told.bytes = STATS_BYTES_MAX - STAT_BYTES;
+        told.add(b"", b"");
+        for _ in 0..2 {
+            told.add(b"b", b"2");
+            assert_eq!(told.stats.len(), 2);
+        }
+        assert!(told.bytes > STATS_BYTES_MAX);
+    }
 }

@@ -23,7 +23,7 @@ pub enum Error {
     Refused {
         /// The reason, as far as it is known.
         kind: ErrorKind,
-        /// In the server's words.
+        /// In the server's words, with control characters escaped.
         text: String,
     },
     /// A key must have 1 to 250 bytes, and neither spaces nor control characters.

@@ -68,9 +68,9 @@ impl Snapshot {
         Self { counts: vec![0; BUCKETS], sum_nanos: 0 }
     }
 
-    /// How many were recorded.
+    /// How many were recorded. Counts of other processes may be of any size: sums end at the largest number.
     pub fn count(&self) -> u64 {
-        self.counts.iter().sum()
+        self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
     /// The sum of all durations.
@@ -91,9 +91,20 @@ impl Snapshot {
     /// Adds what another holds.
     pub fn add(&mut self, other: &Self) {
         for (sum, count) in self.counts.iter_mut().zip(&other.counts) {
-            *sum += count;
+            *sum = sum.saturating_add(*count);
         }
-        self.sum_nanos += other.sum_nanos;
+        self.sum_nanos = self.sum_nanos.saturating_add(other.sum_nanos);
+    }
+
+    /// Adds `n` requests that each took `nanos`, without their sum: for what another process reports.
+    pub fn add_count(&mut self, nanos: u64, n: u64) {
+        let count = &mut self.counts[bucket_of(nanos)];
+        *count = count.saturating_add(n);
+    }
+
+    /// Adds to the sum of all durations.
+    pub fn add_sum_nanos(&mut self, nanos: u64) {
+        self.sum_nanos = self.sum_nanos.saturating_add(nanos);
     }
 
     /// A duration that `share` (0 to 1) of the requests did not exceed: the upper bound of the bucket where that is
@@ -105,7 +116,7 @@ impl Snapshot {
         self.counts
             .iter()
             .position(|n| {
-                reached += n;
+                reached = n.saturating_add(reached);
                 reached >= rank
             })
             .filter(|_| count > 0)
@@ -203,5 +214,27 @@ mod tests {
         assert!(snapshot.buckets().all(|(bound, count)| snapshot.count_up_to(bound) >= count));
         assert_eq!(Snapshot::new().quantile_nanos(0.5), None);
         assert_eq!(snapshot.since(&snapshot).count(), 0);
+    }
+
+    #[test]
+    fn what_another_process_reports_is_added() {
+        let histogram = Histogram::new();
+        histogram.record(1_000, 5);
+        histogram.record(70_000, 2);
+        let mut snapshot = Snapshot::new();
+        histogram.add_to(&mut snapshot);
+        let mut again = Snapshot::new();
+        snapshot.buckets().for_each(|(bound_nanos, count)| again.add_count(bound_nanos, count));
+        again.add_sum_nanos(snapshot.sum_nanos());
+        assert_eq!(again, snapshot);
+        for _ in 0..2 {
+            again.add_count(1_000, u64::MAX);
+            again.add_count(9_000, u64::MAX);
+            again.add_sum_nanos(u64::MAX);
+        }
+        assert_eq!((again.count(), again.sum_nanos()), (u64::MAX, u64::MAX));
+        assert_eq!(again.quantile_nanos(0.5), snapshot.quantile_nanos(0.5));
+        again.add(&again.clone());
+        assert_eq!(again.count(), u64::MAX);
     }
 }

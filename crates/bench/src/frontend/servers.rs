@@ -32,7 +32,6 @@ pub(super) fn libmemcached(
 /// `host`, `host:port`, `[v6]:port`, or a path. Errors: a bad port.
 pub(super) fn with_port(word: &str) -> Result<String, Refusal> {
     match word.parse::<Address>() {
-        Ok(Address::Unix(_)) => Ok(word.to_owned()),
         Ok(address) => Ok(address.to_string()),
         Err(bad) => Err(Refusal::Words(bad.to_string())),
     }

@@ -137,7 +137,7 @@ pub(super) fn server_line(server: &ServerCost, secs: f64, operations: Option<u64
         parts.push(format!("{} of CPU ({user:.2} user + {system:.2} system)", duration(cpu)));
         parts.push(format!("{} of a core", percent(cpu / secs.max(f64::MIN_POSITIVE))));
         if let Some(operations) = operations.filter(|&operations| operations > 0) {
-            parts.push(format!("{:.2} s a million operations", cpu * 1e6 / operations as f64));
+            parts.push(format!("{} per operation", latency(cpu * 1e9 / operations as f64)));
         }
     }
     parts.extend(server.resident_bytes.map(|bytes| format!("{} resident", memory(bytes as f64))));

@@ -12,8 +12,13 @@ pub fn short(number: f64) -> String {
 
 /// Memory, in powers of two: `64.0 MiB`.
 pub fn memory(bytes: f64) -> String {
-    const KIB: f64 = 1024.0;
-    scaled(bytes, &[(KIB * KIB * KIB, "GiB"), (KIB * KIB, "MiB"), (KIB, "KiB"), (1.0, "B")])
+    scaled(bytes, &MEMORY)
+}
+
+/// Memory in the unit of its limit: `1.25 of 64.0 MiB`.
+pub fn memory_of(used_bytes: f64, limit_bytes: f64) -> String {
+    let (unit_bytes, _) = unit_of(limit_bytes, &MEMORY);
+    format!("{} of {}", three_digits(used_bytes / unit_bytes), memory(limit_bytes))
 }
 
 /// Bytes a second on a network, in powers of ten as networks are sold: `118 MB/s`.
@@ -21,10 +26,11 @@ pub fn network(bytes_per_sec: f64) -> String {
     scaled(bytes_per_sec, &[(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")])
 }
 
-/// Seconds of a run: `0.25 s`, `12.0 s`, `4 min 30 s`, `2 h 05 min`.
+/// Seconds of a run: `250 ms`, `12 s`, `4 min 30 s`, `2 h 05 min`.
 pub fn duration(secs: f64) -> String {
     let whole = secs.round() as u64;
     match whole {
+        _ if 0.0 < secs && secs < 1.0 => latency(secs * 1e9),
         0..60 => scaled(secs, &[(1.0, "s")]),
         60..3600 => format!("{} min {:02} s", whole / 60, whole % 60),
         _ => format!("{} h {:02} min", whole / 3600, whole / 60 % 60),
@@ -57,17 +63,35 @@ pub fn percent(share: f64) -> String {
 }
 
 /// The number in the largest unit that it reaches, or in the last.
-fn scaled(number: f64, units: &[(f64, &str)]) -> String {
-    let fits = |&&(size, _): &&(f64, &str)| number.abs() >= size;
-    let (size, unit) = *units.iter().find(fits).or_else(|| units.last()).unwrap_or(&(1.0, ""));
+fn scaled(number: f64, units: &[Unit]) -> String {
+    let (size, unit) = unit_of(number, units);
     let value = number / size;
-    let digits = match value.abs() {
-        value if value >= 99.95 || size == 1.0 && value.fract() == 0.0 => 0,
+    let is_whole = size == 1.0 && value.fract() == 0.0;
+    let digits = if is_whole { format!("{value:.0}") } else { three_digits(value) };
+    format!("{digits} {unit}").trim_end().to_owned()
+}
+
+/// The largest unit that a number reaches, or the last.
+fn unit_of(number: f64, units: &[Unit]) -> Unit {
+    let fits = |&&(size, _): &&Unit| number.abs() >= size;
+    *units.iter().find(fits).or_else(|| units.last()).unwrap_or(&(1.0, ""))
+}
+
+/// With at most two decimals: `0.50`, `12.3`, `456`.
+fn three_digits(value: f64) -> String {
+    let decimals = match value.abs() {
+        value if value >= 99.95 => 0,
         value if value >= 9.995 => 1,
         _ => 2,
     };
-    format!("{value:.digits$} {unit}").trim_end().to_owned()
+    format!("{value:.decimals$}")
 }
+
+/// Its size, and its name.
+type Unit = (f64, &'static str);
+
+const KIB: f64 = 1024.0;
+const MEMORY: [Unit; 4] = [(KIB * KIB * KIB, "GiB"), (KIB * KIB, "MiB"), (KIB, "KiB"), (1.0, "B")];
 
 #[cfg(test)]
 mod tests {
@@ -88,8 +112,18 @@ mod tests {
     }
 
     #[test]
+    fn memory_has_the_unit_of_its_limit() {
+        let mib = KIB * KIB;
+        assert_eq!(memory_of(0.0, 64.0 * mib), "0.00 of 64.0 MiB");
+        assert_eq!(memory_of(61.26 * mib, 64.0 * mib), "61.3 of 64.0 MiB");
+        assert_eq!(memory_of(512.0 * mib, 8192.0 * mib), "0.50 of 8.00 GiB");
+        assert_eq!(memory_of(100.0 * mib, 100.0 * mib), "100 of 100 MiB");
+    }
+
+    #[test]
     fn durations() {
-        assert_eq!(duration(0.25), "0.25 s");
+        assert_eq!(duration(0.0), "0 s");
+        assert_eq!(duration(0.25), "250 ms");
         assert_eq!(duration(12.0), "12 s");
         assert_eq!(duration(270.0), "4 min 30 s");
         assert_eq!(duration(7500.0), "2 h 05 min");

@@ -101,16 +101,22 @@ pub fn headline(outcome: &Outcome) -> String {
     text
 }
 
-/// The name of a run and its servers: `etc: larderd 0.1.0 at 127.0.0.1:11211`, `etc: 3 servers, a:11211 to c:11211`.
+/// The name of a run, if it has one, and its servers: `etc: larderd 0.1.0 at 127.0.0.1:11211`,
+/// `3 servers, a:11211 to c:11211`.
 pub fn title(outcome: &Outcome) -> String {
-    let name = if outcome.scenario.name.is_empty() { "larder bench" } else { &outcome.scenario.name };
-    match outcome.servers.as_slice() {
-        [] => name.to_owned(),
-        [server] if server.software.is_empty() => format!("{name}: {}", server.address),
-        [server] => format!("{name}: {} at {}", server.software, server.address),
+    let servers = match outcome.servers.as_slice() {
+        [] => String::new(),
+        [server] if server.software.is_empty() => server.address.clone(),
+        [server] => format!("{} at {}", server.software, server.address),
         [first, .., last] => {
-            format!("{name}: {} servers, {} to {}", outcome.servers.len(), first.address, last.address)
+            format!("{} servers, {} to {}", outcome.servers.len(), first.address, last.address)
         }
+    };
+    match (outcome.scenario.name.as_str(), servers.as_str()) {
+        ("", "") => "larder bench".to_owned(),
+        ("", _) => servers,
+        (name, "") => name.to_owned(),
+        (name, _) => format!("{name}: {servers}"),
     }
 }
 
@@ -200,11 +206,14 @@ mod tests {
             software: software.into(),
             ..ServerCost::default()
         };
-        let title = |servers: &[ServerCost]| {
+        let titled = |name: &str, servers: &[ServerCost]| {
             let mut outcome = Outcome { servers: servers.to_vec(), ..Outcome::default() };
-            outcome.scenario.name = "etc".into();
+            outcome.scenario.name = name.into();
             super::title(&outcome)
         };
+        let title = |servers: &[ServerCost]| titled("etc", servers);
+        assert_eq!(titled("", &[]), "larder bench");
+        assert_eq!(titled("", &[cost("a:1", "memcached 1.6.18")]), "memcached 1.6.18 at a:1");
         assert_eq!(title(&[]), "etc");
         assert_eq!(title(&[cost("a:1", "memcached 1.6.18")]), "etc: memcached 1.6.18 at a:1");
         assert_eq!(title(&[cost("a:1", "")]), "etc: a:1");

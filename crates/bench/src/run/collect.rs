@@ -10,7 +10,7 @@ use super::plan::Plan;
 use super::replicas;
 use super::tally::ThreadTally;
 use crate::Outcome;
-use crate::calibrate::busy_warning;
+use crate::calibrate::{busy_warning, host_warning};
 use crate::environment::{Environment, HostCpu};
 use crate::outcome::{ClientCost, Period, Phase, Tally, Watcher};
 use crate::watch::Watch;
@@ -98,7 +98,7 @@ impl<'a> Collector<'a> {
             environment: Environment::here(),
             elapsed_secs,
             servers,
-            client: ClientCost { host_cpu_share, ..self.client_cost(elapsed_secs) },
+            client: self.client_cost(host_cpu_share, elapsed_secs),
             total: self.total,
             periods: self.periods,
         })
@@ -195,14 +195,18 @@ impl<'a> Collector<'a> {
         }
     }
 
-    fn client_cost(&self, elapsed_secs: f64) -> ClientCost {
+    fn client_cost(&self, host_cpu_share: Option<f64>, elapsed_secs: f64) -> ClientCost {
         let busiest = self.cpu_secs.iter().copied().fold(0.0, f64::max);
         let busiest_thread_share = if elapsed_secs > 0.0 { busiest / elapsed_secs } else { 0.0 };
         ClientCost {
             threads: self.hands.len(),
             cpu_secs: self.cpu_secs.iter().sum(),
             busiest_thread_share,
-            warnings: busy_warning(busiest_thread_share).into_iter().collect(),
+            host_cpu_share,
+            warnings: busy_warning(busiest_thread_share)
+                .into_iter()
+                .chain(host_warning(host_cpu_share, elapsed_secs))
+                .collect(),
             ..ClientCost::default()
         }
     }

@@ -163,7 +163,10 @@ impl Thread {
                     if is_stored {
                         stored += 1;
                     } else {
-                        *trouble = format!("{outcome:?}");
+                        *trouble = match outcome {
+                            Outcome::Error(error) => error.to_string(),
+                            other => format!("{other:?}"),
+                        };
                         share.again.push((asked.command.into(), asked.number));
                     }
                 }

@@ -27,6 +27,8 @@ struct Entry {
     floor: AtomicU32,
     /// The last version that may leave the key missing: a delete, or a time to live.
     absent: AtomicU32,
+    /// The last version with a time to live.
+    mortal: AtomicU32,
     /// The version that set the expiry (32 bits), and when that is: ticks of the run's clock, 0 for never.
     expiry: AtomicU64,
 }
@@ -38,6 +40,8 @@ pub(crate) struct Witness {
     pub(crate) floor: u32,
     /// The last version that had started when it was sent, its own included.
     pub(crate) started: u32,
+    /// A read: no change was in flight when it was sent.
+    pub(crate) is_settled: bool,
     /// The version that it makes. 0: none.
     pub(crate) version: u32,
     /// The first of its generation. 0: unknown.
@@ -82,7 +86,9 @@ impl Ledger {
         let entry = self.entry(number);
         // The floor first: it never exceeds what has started.
         let floor = entry.floor.load(Ordering::Acquire);
-        Witness { floor, started: last_started(entry.writes.load(Ordering::Acquire)), ..Witness::default() }
+        let writes = entry.writes.load(Ordering::Acquire);
+        let is_settled = writes & IN_FLIGHT_MAX == 0;
+        Witness { floor, started: last_started(writes), is_settled, ..Witness::default() }
     }
 
     /// Before a store, a delete or a touch is sent, or the first of its copies. `absents`: after it the key may be
@@ -92,7 +98,7 @@ impl Ledger {
     }
 
     /// As [`Ledger::begin`], of what a server does or not, by what it has: where replicas may differ already, they
-    /// still may afterwards.
+    /// still may afterwards. They do where one expires an item a moment before another.
     pub(crate) fn begin_conditional(&self, number: u64, ttl_secs: u32) -> Witness {
         self.start(number, false, ttl_secs, true)
     }
@@ -112,7 +118,8 @@ impl Ledger {
         let _ = entry.writes.fetch_update(Ordering::AcqRel, Ordering::Acquire, |writes| {
             let in_flight = writes & IN_FLIGHT_MAX;
             let overlap = writes >> 12 & OVERLAP_MAX;
-            let goes_on = in_flight > 0 || is_conditional && self.copies > 1 && overlap > 0;
+            let may_differ = overlap > 0 || entry.mortal.load(Ordering::Acquire) > 0;
+            let goes_on = in_flight > 0 || is_conditional && self.copies > 1 && may_differ;
             let overlap = if goes_on { overlap + 1 } else { 0 };
             started = last_started(writes).wrapping_add(1);
             // What cannot be counted any more is never settled.
@@ -126,6 +133,9 @@ impl Ledger {
         });
         if absents || ttl_secs > 0 {
             entry.absent.fetch_max(started, Ordering::AcqRel);
+        }
+        if ttl_secs > 0 {
+            entry.mortal.fetch_max(started, Ordering::AcqRel);
         }
         Witness { floor, started, version: started, generation, ttl_secs, ..Witness::default() }
     }
@@ -205,7 +215,8 @@ impl Ledger {
         let writes = entry.writes.load(Ordering::Acquire);
         let (version, at) = ((expiry >> 32) as u32, expiry as u32);
         let is_quiet = last_started(writes) == witness.started && writes & IN_FLIGHT_MAX == 0;
-        if at == 0 || version != witness.started || !is_quiet {
+        // A read may overtake a change that was in flight when it was sent.
+        if at == 0 || version != witness.started || !is_quiet || !witness.is_settled {
             return Expiry::Unknown;
         }
         let (sent_nanos, now_nanos) = times;
@@ -283,6 +294,35 @@ mod tests {
         ledger.end(1, &store, Effect::MaybeGone);
         ledger.end(1, &store, Effect::Applied);
         assert!(!ledger.is_settled(1));
+    }
+
+    #[test]
+    fn replicas_differ_after_a_condition_on_what_may_have_expired() {
+        let ledger = Ledger::new(0, 1, 2);
+        let mortal = ledger.begin(0, false, 2);
+        ledger.end(0, &mortal, Effect::Applied);
+        ledger.end(0, &mortal, Effect::Applied);
+        assert_eq!((ledger.read(0).floor, ledger.is_settled(0)), (1, true));
+        // One replica still has the item, and the other stores this.
+        let add = ledger.begin_conditional(0, 0);
+        ledger.end(0, &add, Effect::Nothing);
+        ledger.end(0, &add, Effect::Applied);
+        assert_eq!((ledger.read(0).floor, ledger.is_settled(0)), (1, false));
+    }
+
+    #[test]
+    fn a_read_may_overtake_a_store() {
+        let ledger = Ledger::new(0, 1, 1);
+        let overtakes = {
+            let store = ledger.begin(0, false, 3600);
+            let overtakes = ledger.read(0);
+            ledger.end(0, &store, Effect::Applied);
+            ledger.note_expiry(0, &store, 0, 1);
+            overtakes
+        };
+        let judge = |witness: &Witness| ledger.judge_expiry(0, witness, false, (1, 2), 0);
+        assert_eq!(judge(&overtakes), Expiry::Unknown);
+        assert_eq!(judge(&ledger.read(0)), Expiry::Early);
     }
 
     #[test]

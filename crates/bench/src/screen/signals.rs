@@ -11,6 +11,8 @@ use signal_hook::iterator::Signals;
 pub(super) const EXIT_INTERRUPTED: i32 = 128 + SIGINT;
 
 static HUNG_UP: AtomicBool = AtomicBool::new(false);
+/// A screen has the terminal.
+pub(super) static IS_SHOWN: AtomicBool = AtomicBool::new(false);
 
 /// True after SIGHUP: the terminal is gone.
 pub(super) fn is_hung_up() -> bool {
@@ -34,8 +36,11 @@ pub fn stop_on_signals(stop: &Arc<AtomicBool>) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the terminal back and ends the program.
+/// Gives the terminal back, if a screen has it, and ends the program. Nothing is written otherwise: a thread may hold
+/// standard output, blocked in a write.
 pub(super) fn give_up(code: i32) -> ! {
-    ratatui::restore();
+    if IS_SHOWN.load(Ordering::Relaxed) {
+        ratatui::restore();
+    }
     std::process::exit(code)
 }

@@ -13,6 +13,7 @@ fn queue(rate_per_sec: f64) -> Probe {
     let latency_micros =
         if rate_per_sec < CAPACITY_PER_SEC { 1e6 / (CAPACITY_PER_SEC - rate_per_sec) } else { 1e9 };
     Probe {
+        requests: 10_000,
         answered_per_sec: rate_per_sec.min(CAPACITY_PER_SEC),
         latency_micros,
         sent_late: 0.0,
@@ -119,4 +120,32 @@ fn goals_are_read() {
     {
         assert!(text.parse::<Goal>().is_err(), "{text}");
     }
+}
+
+#[test]
+fn a_percentile_of_few_requests_is_warned_of() {
+    let warning = |percentile, requests| {
+        let found =
+            find(&bounds(), &GOAL, |rate| Ok(Some(Probe { requests, ..queue(rate) }))).expect("a rate");
+        Goal { percentile, ..GOAL }.few_warning(&found)
+    };
+    assert_eq!(warning(99.0, 1000), None);
+    assert!(warning(99.0, 999).is_some_and(|text| text.contains("p99 of 999 requests")));
+    assert!(warning(99.9, 9999).is_some_and(|text| text.contains("10,000 or more")));
+    assert_eq!(warning(99.9, 10_000), None);
+    assert_eq!(warning(100.0, 1), None);
+}
+
+#[test]
+fn a_percentile_among_requests_that_were_never_sent_has_no_latency() {
+    let mut outcome = Outcome { elapsed_secs: 1.0, ..Outcome::default() };
+    let gets = outcome.total.commands.entry(Kind::Get).or_default();
+    gets.requests = 90;
+    for _ in 0..90 {
+        gets.latency_nanos.record(1_000_000).expect("within bounds");
+    }
+    assert_eq!(GOAL.probe(100.0, &outcome).latency(), "1.00 ms");
+    outcome.total.unsent = 10;
+    let probe = GOAL.probe(100.0, &outcome);
+    assert_eq!((probe.latency().as_str(), probe.holds), ("never sent", false));
 }

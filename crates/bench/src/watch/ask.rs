@@ -13,7 +13,7 @@ use crate::scenario::Target;
 
 /// How long a server may take for any step.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// More than any server answers: what comes beyond is not read.
+/// More than any server answers to both questions: what comes beyond is not read.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
 /// What a server told of itself.
@@ -80,27 +80,39 @@ fn dial(roads: &Roads) -> io::Result<(Stream, Peer)> {
 
 fn converse(stream: Stream, peer: Peer) -> Result<Answers, String> {
     let mut lines = BufReader::new(stream);
-    let version = say(&mut lines, "version\r\n")?.trim_start_matches("VERSION ").to_owned();
-    let mut line = say(&mut lines, "stats\r\n")?;
+    let mut left_bytes = ANSWER_BYTES_MAX;
+    let version = say(&mut lines, "version\r\n", &mut left_bytes)?.trim_start_matches("VERSION ").to_owned();
+    let mut line = say(&mut lines, "stats\r\n", &mut left_bytes)?;
     let mut stats = BTreeMap::new();
     while line != "END" {
         let Some((name, value)) = line.strip_prefix("STAT ").and_then(|stat| stat.split_once(' ')) else {
             return Err(format!("stats was answered {line:?}"));
         };
         stats.insert(name.to_owned(), value.to_owned());
-        line = next_line(&mut lines)?;
+        line = next_line(&mut lines, &mut left_bytes)?;
     }
     Ok(Answers { version, stats, peer })
 }
 
 /// Sends a command, and reads the first line of its answer.
-fn say(lines: &mut BufReader<impl Read + Write>, command: &str) -> Result<String, String> {
+fn say(
+    lines: &mut BufReader<impl Read + Write>,
+    command: &str,
+    left_bytes: &mut u64,
+) -> Result<String, String> {
     lines.get_mut().write_all(command.as_bytes()).map_err(|error| error.to_string())?;
-    next_line(lines)
+    next_line(lines, left_bytes)
 }
 
-fn next_line(lines: &mut impl BufRead) -> Result<String, String> {
+/// Reads a line of at most `left_bytes`, which it takes off them. Its control characters are replaced: it is shown to
+/// people.
+fn next_line(lines: &mut impl BufRead, left_bytes: &mut u64) -> Result<String, String> {
     let mut line = String::new();
-    let read = lines.take(ANSWER_BYTES_MAX).read_line(&mut line).map_err(|error| error.to_string())?;
-    if read == 0 { Err("it closed the connection".into()) } else { Ok(line.trim_end().to_owned()) }
+    let read = lines.take(*left_bytes).read_line(&mut line).map_err(|error| error.to_string())?;
+    *left_bytes -= read as u64;
+    match read {
+        _ if *left_bytes == 0 => Err(format!("it answers with more than {ANSWER_BYTES_MAX} bytes")),
+        0 => Err("it closed the connection".into()),
+        _ => Ok(line.trim_end().replace(char::is_control, "\u{fffd}")),
+    }
 }

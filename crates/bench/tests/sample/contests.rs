@@ -70,6 +70,7 @@ pub(crate) fn search() -> Search {
         let holds = rate_per_sec <= 80_000.0;
         let latency_micros = if holds { 200.0 + rate_per_sec / 200.0 } else { 30_000.0 };
         let probe = Probe {
+            requests: 100_000,
             answered_per_sec: rate_per_sec.min(82_000.0),
             latency_micros,
             sent_late: 0.0,

@@ -11,9 +11,10 @@ use larder_bench::frontend::{Refusal, Style, Surroundings, Tool, Translation};
 use larder_bench::report::{self, memaslap};
 use larder_bench::{Scenario, run as run_scenario};
 
-use super::live::{judge, stop_on_signals, watcher};
+use super::live::{judge, watcher};
 use super::output::OutputArgs;
 use crate::Failure;
+use crate::signals::stop_on_signals;
 
 pub(super) fn run(tool: Tool, mut words: Vec<OsString>) -> Result<(), Failure> {
     let is_printed = words.first().is_some_and(|word| word == "--print-scenario");

@@ -54,13 +54,6 @@ pub(super) fn judge(outcome: &Outcome) -> Result<(), Failure> {
     }
 }
 
-/// Set when the system asks the program to end; the results so far are then shown. Call it once.
-pub(super) fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    screen::stop_on_signals(&stop).map_err(|error| Failure::Failed(format!("signals: {error}")))?;
-    Ok(stop)
-}
-
 /// The live display.
 pub(super) fn watcher(scenario: &Scenario, output: &OutputArgs, stop: &Arc<AtomicBool>) -> Box<dyn Watcher> {
     match (output.quiet, output.no_screen || output.has_stdout()) {

@@ -31,6 +31,7 @@ pub(crate) struct LoadArgs {
     preset: Option<String>,
     /// Use the scenario of a TOML file (see docs/bench.md)
     #[arg(long, value_name = "FILE", help_heading = "Workload")]
+    #[arg(hide_short_help = true)]
     scenario: Option<PathBuf>,
     /// Commands by weight: get=90,set=10 (get gets gat set add replace append prepend cas delete incr decr touch)
     /// [default: get=90,set=10]
@@ -38,9 +39,11 @@ pub(crate) struct LoadArgs {
     mix: Option<parse::Mix>,
     /// Keys in every get [default: 1]
     #[arg(long, value_name = "N", value_parser = parse::count, help_heading = "Workload")]
+    #[arg(hide_short_help = true)]
     multiget: Option<u64>,
     /// Ask for no reply where the protocol allows it
     #[arg(long, help_heading = "Workload")]
+    #[arg(hide_short_help = true)]
     noreply: bool,
     /// Time to live of stored values in seconds: 60, or by weight 60=50,3600=50; 0: no expiry [default: 0]
     #[arg(long, value_name = "SECS", value_parser = parse::ttls, help_heading = "Workload")]
@@ -49,67 +52,82 @@ pub(crate) struct LoadArgs {
     #[arg(long, help_heading = "Workload")]
     look_aside: bool,
     #[arg(long, value_name = "FILE", help_heading = "Workload", help = TRACE_HELP)]
+    #[arg(hide_short_help = true)]
     trace: Option<String>,
     /// Number of keys [default: 100000]
     #[arg(long, value_name = "N", value_parser = parse::count, help_heading = "Workload")]
     keys: Option<u64>,
     /// First characters of every key [default: key:]
     #[arg(long, value_name = "TEXT", help_heading = "Workload")]
+    #[arg(hide_short_help = true)]
     key_prefix: Option<String>,
     /// Length of keys: 32, 16-64, by weight 16-32=80,33-250=20, or a file of `bytes weight` lines [default: 24]
     #[arg(long, value_name = "BYTES", value_parser = parse::sizes, help_heading = "Workload")]
+    #[arg(hide_short_help = true)]
     key_bytes: Option<Sizes>,
     /// Length of values, in the same form; k is 1024 [default: 100]
     #[arg(long, value_name = "BYTES", value_parser = parse::sizes, help_heading = "Workload")]
     value_bytes: Option<Sizes>,
     /// Content of values [default: random]
     #[arg(long, value_enum, help_heading = "Workload")]
+    #[arg(hide_short_help = true)]
     content: Option<ContentArg>,
     #[arg(long, value_name = "SPREAD", value_parser = parse::popularity)]
     #[arg(help_heading = "Workload", help = POPULARITY_HELP)]
+    #[arg(hide_short_help = true)]
     popularity: Option<Popularity>,
     /// Short for --popularity zipf:EXPONENT
     #[arg(long, value_name = "EXPONENT", conflicts_with = "popularity", help_heading = "Workload")]
     zipf: Option<f64>,
     /// Store every key before the measurement (the default without --preset and --scenario)
     #[arg(long, help_heading = "Workload")]
+    #[arg(hide_short_help = true)]
     fill: bool,
     /// Do not store every key before the measurement
     #[arg(long, conflicts_with = "fill", help_heading = "Workload")]
+    #[arg(hide_short_help = true)]
     no_fill: bool,
     /// Flush the servers first
     #[arg(long, help_heading = "Workload")]
+    #[arg(hide_short_help = true)]
     flush: bool,
     /// Seed of the random numbers: the same seed sends the same requests [default: 0]
     #[arg(long, value_name = "N", help_heading = "Workload")]
+    #[arg(hide_short_help = true)]
     seed: Option<u64>,
 
-    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = parse::server)]
+    #[arg(short, long, value_name = "LIST", value_parser = parse::servers)]
     #[arg(help_heading = "Servers", help = SERVERS_HELP)]
-    servers: Vec<String>,
+    servers: Vec<Servers>,
     /// Protocol [default: text]
     #[arg(short, long, value_enum, help_heading = "Servers")]
     protocol: Option<ProtocolArg>,
     /// Use UDP for everything
     #[arg(long, conflicts_with_all = ["udp_gets", "tls"], help_heading = "Servers")]
+    #[arg(hide_short_help = true)]
     udp: bool,
     /// Use UDP for gets, TCP for the rest
     #[arg(long, help_heading = "Servers")]
+    #[arg(hide_short_help = true)]
     udp_gets: bool,
     /// Use TLS; without --tls-ca any certificate is accepted
     #[arg(long, help_heading = "Servers")]
     tls: bool,
     /// Trust the certificates of this PEM file only (implies --tls)
     #[arg(long, value_name = "FILE", help_heading = "Servers")]
+    #[arg(hide_short_help = true)]
     tls_ca: Option<String>,
     /// Present the certificate of this PEM file (implies --tls)
     #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = "Servers")]
+    #[arg(hide_short_help = true)]
     tls_cert: Option<String>,
     /// The key of --tls-cert
     #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "Servers")]
+    #[arg(hide_short_help = true)]
     tls_key: Option<String>,
     /// The name that the server's certificate must have, instead of its address (implies --tls)
     #[arg(long, value_name = "NAME", help_heading = "Servers")]
+    #[arg(hide_short_help = true)]
     tls_name: Option<String>,
     /// Log in as USER:PASSWORD, or with such a line in a file: @FILE
     #[arg(long, value_name = "USER:PASSWORD", help_heading = "Servers")]
@@ -124,29 +142,35 @@ pub(crate) struct LoadArgs {
     /// Requests in flight on each connection [default: 1]
     #[arg(short = 'P', long, value_name = "N", help_heading = "Load")]
     pipeline: Option<usize>,
-    /// Requests a second on a fixed schedule (open loop); k is 1000 [default: as fast as replies come]
+    /// Requests per second on a fixed schedule (open loop); k is 1000 [default: no limit]
     #[arg(long, value_name = "N", value_parser = parse::rate, help_heading = "Load")]
     rate: Option<f64>,
     /// The rate at the end: it changes evenly over the run
     #[arg(long, value_name = "N", value_parser = parse::rate, requires = "rate", help_heading = "Load")]
+    #[arg(hide_short_help = true)]
     ramp: Option<f64>,
     /// Make the gaps between requests equal, instead of random as of independent clients
     #[arg(long, requires = "rate", help_heading = "Load")]
+    #[arg(hide_short_help = true)]
     even: bool,
-    /// At most so many requests a second, each after a reply (closed loop)
+    /// Limit requests per second (closed loop)
     #[arg(long, value_name = "N", value_parser = parse::rate, conflicts_with = "rate", help_heading = "Load")]
+    #[arg(hide_short_help = true)]
     pace: Option<f64>,
     /// Reopen a connection after so many requests on it
     #[arg(long, value_name = "N", value_parser = parse::count, help_heading = "Load")]
+    #[arg(hide_short_help = true)]
     churn: Option<u64>,
     /// Length of the run: 30, 30s, 2m [default: 10s, if nothing else ends the run]
     #[arg(long, value_name = "TIME", value_parser = parse::secs, help_heading = "Load")]
     secs: Option<f64>,
     /// Number of requests
     #[arg(long, value_name = "N", value_parser = parse::count, help_heading = "Load")]
+    #[arg(hide_short_help = true)]
     requests: Option<u64>,
     /// Send load for this long before the measurement begins [default: 0]
     #[arg(long, value_name = "TIME", value_parser = parse::secs, help_heading = "Load")]
+    #[arg(hide_short_help = true)]
     warm_up: Option<f64>,
 
     /// Check the values of this share of the gets; of all, without a share [default: 0]
@@ -156,16 +180,20 @@ pub(crate) struct LoadArgs {
     /// Check for this share of the gets that keys live as long as their TTL; of all, without a share [default: 0]
     #[arg(long, value_name = "SHARE", value_parser = parse::share, num_args = 0..=1, default_missing_value = "1",
         help_heading = "Checks")]
+    #[arg(hide_short_help = true)]
     verify_expiry: Option<f64>,
     /// Count a stored key that is missing as a failure
     #[arg(long, help_heading = "Checks")]
+    #[arg(hide_short_help = true)]
     misses_fail: bool,
     /// Count a reply that does not come in this time as a failure [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = parse::secs, help_heading = "Checks")]
+    #[arg(hide_short_help = true)]
     timeout: Option<f64>,
 
     /// Length of a period, the step of tables and charts [default: 1s]
     #[arg(short = 'S', long, value_name = "TIME", value_parser = parse::secs, help_heading = "Output")]
+    #[arg(hide_short_help = true)]
     period: Option<f64>,
 }
 
@@ -187,10 +215,9 @@ enum ContentArg {
 }
 
 impl LoadArgs {
-    /// The same load for other servers: a list as of --servers. Errors: a bad port.
+    /// The same load for other servers: a list as of --servers. Errors: a bad port, no server.
     pub(crate) fn for_servers(mut self, list: &str) -> Result<Self, Failure> {
-        let servers = list.split(',').map(str::trim).filter(|server| !server.is_empty()).map(parse::server);
-        self.servers = servers.collect::<Result<_, _>>().map_err(|bad| Failure::Usage(bad.to_string()))?;
+        self.servers = vec![parse::servers(list).map_err(Failure::Usage)?];
         Ok(self)
     }
 
@@ -228,11 +255,13 @@ impl LoadArgs {
     fn change_target(&self, scenario: &mut Scenario) -> Result<(), Failure> {
         let target = &mut scenario.target;
         if !self.servers.is_empty() {
-            target.servers.clone_from(&self.servers);
-        } else if self.scenario.is_none()
-            && let Some(servers) = servers_of_environment()?
-        {
-            target.servers = servers;
+            target.servers = addresses(&self.servers);
+        } else if self.scenario.is_none() {
+            let servers =
+                Servers::from_env().map_err(|bad| Failure::Usage(format!("MEMCACHED_SERVERS: {bad}")))?;
+            if !servers.0.is_empty() {
+                target.servers = addresses(&[servers]);
+            }
         }
         let wants_tls =
             self.tls || self.tls_ca.is_some() || self.tls_cert.is_some() || self.tls_name.is_some();
@@ -324,14 +353,8 @@ impl LoadArgs {
     }
 }
 
-/// The servers of MEMCACHED_SERVERS, if it names any. Weights do not matter: a run spreads its keys evenly.
-fn servers_of_environment() -> Result<Option<Vec<String>>, Failure> {
-    let Servers(servers) =
-        Servers::from_env().map_err(|bad| Failure::Usage(format!("MEMCACHED_SERVERS: {bad}")))?;
-    let servers = servers.iter().map(|server| parse::server(&server.address.to_string()));
-    let servers: Vec<String> =
-        servers.collect::<Result<_, _>>().map_err(|bad| Failure::Usage(bad.to_string()))?;
-    Ok((!servers.is_empty()).then_some(servers))
+fn addresses(lists: &[Servers]) -> Vec<String> {
+    lists.iter().flat_map(|Servers(servers)| servers).map(|server| server.address.to_string()).collect()
 }
 
 /// 90 % gets of 100,000 keys that are stored beforehand.
@@ -340,7 +363,7 @@ fn plain() -> Scenario {
     let mut group =
         Group { commands: vec![command(Kind::Get, 90.0), command(Kind::Set, 10.0)], ..Group::default() };
     group.keys.count = 100_000;
-    Scenario { name: "plain".into(), fill: true, groups: vec![group], ..Scenario::default() }
+    Scenario { fill: true, groups: vec![group], ..Scenario::default() }
 }
 
 /// The preset of that name.

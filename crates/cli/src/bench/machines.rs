@@ -7,10 +7,11 @@ use larder_bench::agent::{Agent, Token, collect as collect_outcomes};
 use larder_client::Address;
 use larder_client::address::BadAddress;
 
-use super::live::{show, stop_on_signals, watcher};
+use super::live::{show, watcher};
 use super::load::LoadArgs;
 use super::output::OutputArgs;
 use crate::Failure;
+use crate::signals::stop_on_signals;
 
 #[derive(Args)]
 pub(super) struct AgentArgs {

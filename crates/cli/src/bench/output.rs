@@ -17,13 +17,15 @@ pub(crate) struct OutputArgs {
     /// Write everything as JSON, which can be read again; `-` is standard output
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
-    /// Write a line for each period and command, as CSV
+    /// Write a line for each period and command, as CSV; `-` is standard output
     #[arg(long, value_name = "FILE")]
+    #[arg(hide_short_help = true)]
     pub(super) csv: Option<PathBuf>,
-    /// Write the latencies as a log for HdrHistogram's tools
+    /// Write the latencies as a log for HdrHistogram's tools; `-` is standard output
     #[arg(long, value_name = "FILE")]
+    #[arg(hide_short_help = true)]
     pub(super) hdr: Option<PathBuf>,
-    /// Write one page with charts
+    /// Write one page with charts; `-` is standard output
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
     /// Print no tables
@@ -31,9 +33,11 @@ pub(crate) struct OutputArgs {
     pub(super) quiet: bool,
     /// Do not measure what this client could send to a server that does no work (a second more, after the run)
     #[arg(long)]
+    #[arg(hide_short_help = true)]
     pub(super) no_calibration: bool,
     /// Print a line for each period instead of the live screen
     #[arg(long)]
+    #[arg(hide_short_help = true)]
     pub(super) no_screen: bool,
 }
 

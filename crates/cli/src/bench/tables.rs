@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
-use larder_bench::compare::{Comparison, Metric, Ratio, Verdict};
+use larder_bench::compare::{Comparison, Metric, Verdict};
 use larder_bench::report::columns::Columns;
 use larder_bench::report::{units, words};
 use larder_bench::search::Search;
@@ -32,8 +32,7 @@ pub(super) fn comparison(comparison: &Comparison, out: &mut dyn Write) -> io::Re
             if let Some(ratio) = standing.ratios.iter().find(|ratio| ratio.metric == metric) {
                 let style = verdict_style(ratio.verdict);
                 let verdict = metric.verdict_word(ratio.verdict);
-                let Ratio { ratio, low, high, .. } = ratio;
-                write!(out, "   {ratio:.3} ({low:.3} to {high:.3})  {style}{verdict}{style:#}")?;
+                write!(out, "   {:.3} ({})  {style}{verdict}{style:#}", ratio.ratio, ratio.interval(3))?;
             }
             writeln!(out)?;
         }
@@ -73,9 +72,9 @@ pub(super) fn sweep(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
                 if count == 0 { "-".into() } else { metric.figure(sum / f64::from(count)) }
             }));
             let ratio = standing.ratios.iter().find(|ratio| ratio.metric == Metric::OperationsPerSec);
-            cells.push(ratio.map_or_else(String::new, |ratio| {
-                format!("{:.3} ({:.3} to {:.3})", ratio.ratio, ratio.low, ratio.high)
-            }));
+            cells.push(
+                ratio.map_or_else(String::new, |ratio| format!("{:.3} ({})", ratio.ratio, ratio.interval(3))),
+            );
             columns.row(cells);
         }
     }
@@ -86,19 +85,19 @@ pub(super) fn sweep(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
 pub(super) fn search(search: &Search, out: &mut dyn Write) -> io::Result<()> {
     let server = words::server(&search.contestant.name, &search.software);
     writeln!(out, "{BOLD}{server}{BOLD:#}")?;
-    writeln!(out, "{:>12} {:>12} {:>10}", "rate", "answered", format!("p{}", search.goal.percentile))?;
+    let mut columns =
+        Columns::headed(&["asked", "answered", &format!("p{}", search.goal.percentile), "goal"]);
     for step in &search.steps {
         for probe in &step.probes {
-            writeln!(
-                out,
-                "{:>12} {:>12} {:>10}   {}",
+            columns.row(vec![
                 format!("{}/s", units::short(step.rate_per_sec)),
                 format!("{}/s", units::short(probe.answered_per_sec)),
-                units::latency(probe.latency_micros * 1000.0),
-                if probe.holds { "holds" } else { "fails" }
-            )?;
+                probe.latency(),
+                if probe.holds { "kept" } else { "not kept" }.to_owned(),
+            ]);
         }
     }
+    columns.print(out)?;
     let limit = units::latency(search.goal.latency_micros * 1000.0);
     match search.rate_per_sec {
         Some(rate) => writeln!(

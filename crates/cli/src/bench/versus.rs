@@ -9,11 +9,12 @@ use larder_bench::report::html;
 use larder_bench::search::{self, Bounds, Goal};
 use larder_bench::sweep::{self, Range};
 
-use super::live::{stop_on_signals, watcher};
+use super::live::watcher;
 use super::load::LoadArgs;
 use super::output::{OutputArgs, write, write_json};
 use super::tables;
 use crate::Failure;
+use crate::signals::stop_on_signals;
 
 /// How comparisons are made.
 #[derive(Args)]
@@ -25,7 +26,7 @@ struct RoundArgs {
     /// Start every server anew for each round
     #[arg(long)]
     restart: bool,
-    /// Leave a server that has all keys alone until it does nothing by itself, for so long at most; 0: measure at once
+    /// After filling, wait up to this long for the server to become idle; 0: do not wait
     #[arg(long, value_name = "SECS", default_value_t = 0.0)]
     settle: f64,
     /// How sure an interval is to hold the true ratio
@@ -66,7 +67,7 @@ pub(super) struct SweepArgs {
     /// rate=10000..50000:10000 or threads=1,2,4
     #[arg(value_name = "AXIS=VALUES", value_parser = range)]
     range: Range,
-    /// Servers, as of `compare`
+    /// Servers, as in `compare`
     #[arg(required = true, num_args = 1.., value_name = "SERVER", conflicts_with = "servers")]
     contestants: Vec<String>,
     #[command(flatten)]
@@ -82,13 +83,13 @@ pub(super) struct SearchArgs {
     /// What must hold: 'p99<1ms'
     #[arg(value_parser = goal)]
     goal: Goal,
-    /// The server, as of `compare`; without it, --servers
+    /// The server, as in `compare`; without it, --servers
     #[arg(value_name = "SERVER", conflicts_with = "servers")]
     contestant: Option<String>,
     /// The first rate that is tried
     #[arg(long, value_name = "N", default_value_t = Bounds::default().start_per_sec)]
     start: f64,
-    /// How exactly, as a share of the rate
+    /// Precision, as a fraction
     #[arg(long, value_name = "SHARE", default_value_t = Bounds::default().tolerance)]
     tolerance: f64,
     #[command(flatten)]

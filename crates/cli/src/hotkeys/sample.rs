@@ -10,17 +10,27 @@ use crate::events::{Events, Stream, skipped, word};
 use crate::target::Target;
 use crate::transfer::record::read_key;
 
-/// Keys and their counts, of one server or of several.
+/// Keys and their counts, of one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
-    pub kind: Kind,
     top: Top,
+    /// Events with a key.
+    events: u64,
+    /// Events that the server left out.
+    skipped: u64,
+    /// Requests a second that the server counted, sampled or not.
+    per_sec: Option<f64>,
+}
+
+/// Samples of several servers together.
+#[derive(Debug)]
+pub(crate) struct Sum {
     /// Events with a key.
     pub events: u64,
     /// Events that the servers left out.
     pub skipped: u64,
-    /// Requests a second that the servers counted, sampled or not.
-    per_sec: Option<f64>,
+    /// The most frequent keys, the first of them the most.
+    pub hot: Vec<Hot>,
 }
 
 /// The requests that are counted.
@@ -65,8 +75,8 @@ impl Kind {
 }
 
 impl Sample {
-    pub(crate) fn empty(kind: Kind) -> Self {
-        Self { kind, top: Top::new(KEYS_MAX), events: 0, skipped: 0, per_sec: None }
+    pub(crate) fn empty() -> Self {
+        Self { top: Top::new(KEYS_MAX), events: 0, skipped: 0, per_sec: None }
     }
 
     /// Counts the keys of a server's events until `end`.
@@ -76,7 +86,7 @@ impl Sample {
         kind: Kind,
         end: Instant,
     ) -> Result<Self, Failure> {
-        let mut sample = Self::empty(kind);
+        let mut sample = Self::empty();
         let mut events = Events::open(target, address, &[kind.stream()])?;
         let (before, begun) = (requests(target, address, kind)?, Instant::now());
         while Instant::now() < end {
@@ -92,7 +102,7 @@ impl Sample {
 
     /// Counts an event.
     pub(crate) fn count(&mut self, line: &[u8]) {
-        self.skipped += skipped(line).unwrap_or(0);
+        self.skipped = self.skipped.saturating_add(skipped(line).unwrap_or(0));
         if let Some(key) = word(line, b"key").and_then(|key| read_key(std::str::from_utf8(key).ok()?)) {
             self.events += 1;
             self.top.record(&key, 1);
@@ -104,28 +114,19 @@ impl Sample {
         self.top.fade();
         self.events /= 2;
     }
+}
 
-    /// All servers together.
-    pub(crate) fn sum(samples: &[Self]) -> Self {
-        let mut sum = Self::empty(samples.first().map_or(Kind::Lookups, |sample| sample.kind));
-        for hot in Top::merged(samples.iter().map(|sample| &sample.top), KEYS_MAX) {
-            sum.top.record(&hot.key, hot.count);
-        }
-        sum.events = samples.iter().map(|sample| sample.events).sum();
-        sum.skipped = samples.iter().map(|sample| sample.skipped).sum();
-        sum.per_sec = samples.iter().map(|sample| sample.per_sec).sum();
-        sum
-    }
-
-    /// The most frequent keys.
-    pub(crate) fn hot(&self, keys_max: usize) -> Vec<Hot> {
-        let share = |count: u64| count as f64 / self.events.max(1) as f64;
-        let hot = Top::merged([&self.top], keys_max).into_iter().map(|hot| Hot {
-            key: hot.key.to_vec(),
-            share: share(hot.count),
-            per_sec: self.per_sec.map(|per_sec| per_sec * share(hot.count)),
+impl Sum {
+    /// With at most `keys_max` keys.
+    pub(crate) fn of<'s>(samples: impl Iterator<Item = &'s Sample> + Clone, keys_max: usize) -> Self {
+        let events = samples.clone().map(|sample| sample.events).sum();
+        let per_sec: Option<f64> = samples.clone().map(|sample| sample.per_sec).sum();
+        let hot = Top::merged(samples.clone().map(|sample| &sample.top), keys_max).into_iter().map(|hot| {
+            let share = hot.count as f64 / u64::max(events, 1) as f64;
+            Hot { key: hot.key.to_vec(), share, per_sec: per_sec.map(|per_sec| per_sec * share) }
         });
-        hot.collect()
+        let skipped = samples.fold(0_u64, |sum, sample| sum.saturating_add(sample.skipped));
+        Self { events, skipped, hot: hot.collect() }
     }
 }
 
@@ -139,7 +140,7 @@ fn requests(target: &Target, address: &Address, kind: Kind) -> Result<Option<u64
     Ok(found.and_then(|(_, value)| value.parse().ok()))
 }
 
-/// A key with more than one of so many requests is counted for certain.
+/// A key with more than one in 10,000 requests is certain to be counted.
 const KEYS_MAX: usize = 10_000;
 
 #[cfg(test)]
@@ -148,7 +149,7 @@ mod tests {
 
     #[test]
     fn keys_are_counted_by_what_the_events_say() {
-        let mut first = Sample::empty(Kind::Lookups);
+        let mut first = Sample::empty();
         for line in ["type=item_get key=a status=found", "type=item_get key=b%20c", "skipped=5", "gid=1"] {
             first.count(line.as_bytes());
         }
@@ -156,13 +157,19 @@ mod tests {
         let mut second = first.clone();
         second.count(b"type=item_get key=a");
         second.count(b"type=item_get key=a");
-        let sum = Sample::sum(&[first, second]);
+        let both = [first, second];
+        let sum = Sum::of(both.iter(), 2);
         assert_eq!((sum.events, sum.skipped), (6, 10));
-        let hot = sum.hot(2);
+        let hot = sum.hot;
         assert_eq!(hot[0].key, b"a");
         assert!((hot[0].share - 4.0 / 6.0).abs() < 1e-9);
         assert_eq!(hot[0].per_sec.map(f64::round), Some(133.0));
         assert_eq!(hot[1].key, b"b c");
-        assert_eq!(sum.hot(1).len(), 1);
+        assert_eq!(Sum::of(both.iter(), 1).hot.len(), 1);
+        let mut boaster = Sample::empty();
+        for _ in 0..2 {
+            boaster.count(format!("skipped={}", u64::MAX).as_bytes());
+        }
+        assert_eq!(Sum::of([boaster.clone(), boaster].iter(), 1).skipped, u64::MAX);
     }
 }

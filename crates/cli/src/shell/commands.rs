@@ -74,7 +74,7 @@ pub(super) const COMMANDS: &[Command] = &[
     command("lru", "SUBCOMMAND", "tune the LRU", Expected::Line, &["tune", "mode", "temp_ttl"]),
     command("slabs", "SUBCOMMAND", "move memory between classes", Expected::Line, &["reassign", "automove"]),
     command("refresh_certs", "", "read the certificates again", Expected::Line, &[]),
-    command("shutdown", "[graceful]", "stop the server", Expected::Line, &["graceful"]),
+    command("shutdown", "[graceful]", "stop the server", Expected::Close, &["graceful"]),
     command("quit", "", "end the shell, as exit and Ctrl-D do", Expected::Line, &[]),
 ];
 

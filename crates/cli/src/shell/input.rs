@@ -16,6 +16,7 @@ use rustyline::{CompletionType, Config, Context, Editor, Helper};
 
 use super::commands::{self, COMMANDS};
 use crate::Failure;
+use crate::transfer::record::VALUE_BYTES_MAX;
 
 /// Where lines come from.
 pub(super) enum Input {
@@ -67,8 +68,7 @@ impl Input {
                 }
             },
             Self::Stdin(stdin) => {
-                let mut line = Vec::new();
-                stdin.take(LINE_BYTES_MAX).read_until(b'\n', &mut line).map_err(|error| of_stdin(&error))?;
+                let line = read_line(stdin, LINE_BYTES_MAX)?;
                 match line.is_empty() {
                     true => Ok(None),
                     false => Ok(Some(String::from_utf8_lossy(&line).into_owned())),
@@ -77,7 +77,8 @@ impl Input {
         }
     }
 
-    /// A value of so many bytes, or of a line; `None`: the input ended before.
+    /// A value of so many bytes, or of a line; `None`: Ctrl-C or Ctrl-D dropped it. Errors: standard input ends inside
+    /// it.
     pub(super) fn value(&mut self, value_bytes: Option<usize>) -> Result<Option<Vec<u8>>, Failure> {
         match self {
             Self::Terminal { editor, .. } => {
@@ -96,31 +97,30 @@ impl Input {
             }
             Self::Stdin(stdin) => {
                 let mut value = Vec::new();
-                let read = match value_bytes {
-                    // With the CR LF or LF that ends it.
-                    Some(bytes) => {
-                        stdin.take(bytes as u64).read_to_end(&mut value).map_err(|error| of_stdin(&error))?;
-                        let is_whole = value.len() == bytes;
-                        let mut end = Vec::new();
-                        stdin
-                            .take(LINE_BYTES_MAX)
-                            .read_until(b'\n', &mut end)
-                            .map_err(|error| of_stdin(&error))?;
-                        trim_end(&mut end);
-                        value.append(&mut end);
-                        is_whole
-                    }
-                    None => {
-                        stdin.read_until(b'\n', &mut value).map_err(|error| of_stdin(&error))?;
-                        let is_whole = !value.is_empty();
-                        trim_end(&mut value);
-                        is_whole
-                    }
-                };
-                Ok(read.then_some(value))
+                let announced = value_bytes.unwrap_or(0);
+                stdin.take(announced as u64).read_to_end(&mut value).map_err(|error| of_stdin(&error))?;
+                // What ends it, CR LF or LF; without a size, all of it.
+                let bytes_max = value_bytes.map_or(VALUE_BYTES_MAX, |_| LINE_BYTES_MAX);
+                let mut rest = read_line(stdin, bytes_max)?;
+                if value.len() < announced || (value_bytes.is_none() && rest.is_empty()) {
+                    return Err(Failure::Failed("standard input ended inside a value".into()));
+                }
+                trim_end(&mut rest);
+                value.append(&mut rest);
+                Ok(Some(value))
             }
         }
     }
+}
+
+/// A line with its end; at the end of the input without one, or empty. Errors: it has `bytes_max` bytes and no end.
+fn read_line(stdin: &mut StdinLock<'_>, bytes_max: u64) -> Result<Vec<u8>, Failure> {
+    let mut line = Vec::new();
+    stdin.take(bytes_max).read_until(b'\n', &mut line).map_err(|error| of_stdin(&error))?;
+    if line.len() as u64 == bytes_max && !line.ends_with(b"\n") {
+        return Err(Failure::Failed(format!("standard input: a line of more than {bytes_max} bytes")));
+    }
+    Ok(line)
 }
 
 fn trim_end(line: &mut Vec<u8>) {

@@ -19,6 +19,10 @@ pub(super) fn show(wire: &mut Wire, request: &Request, out: &mut dyn Write) -> R
         Expected::Stats => stats(wire, &mut printer)?,
         Expected::Keys => keys(wire, &mut printer)?,
         Expected::Line => printer.line(&next(wire)?)?,
+        Expected::Close => match next_or_close(wire)? {
+            Some(line) => printer.line(&line)?,
+            None => printer.print(DIM, "the server closed the connection")?,
+        },
         Expected::Meta => {
             let line = next(wire)?;
             meta(wire, &line, &mut printer)?;
@@ -37,7 +41,7 @@ pub(super) fn show(wire: &mut Wire, request: &Request, out: &mut dyn Write) -> R
 
 /// A failure of the shell itself, on standard error.
 pub(super) fn show_failure(why: &str) {
-    anstream::eprintln!("{RED}{why}{RED:#}");
+    anstream::eprintln!("{RED}{}{RED:#}", readable(why.as_bytes()));
 }
 
 fn values(wire: &mut Wire, keys: &[String], printer: &mut Printer<'_>) -> Result<(), Failure> {
@@ -48,6 +52,9 @@ fn values(wire: &mut Wire, keys: &[String], printer: &mut Printer<'_>) -> Result
         match words[..] {
             ["VALUE", key, flags, value_bytes, ref cas @ ..] => {
                 let Ok(value_bytes) = value_bytes.parse() else { return Err(wire.broken(line.as_bytes())) };
+                if found.len() == keys.len() {
+                    return Err(wire.broken(line.as_bytes()));
+                }
                 let value = wire.value(value_bytes)?;
                 let cas: String = cas.iter().map(|cas| format!(", cas {cas}")).collect();
                 printer.value(key, &format!("{value_bytes} bytes, flags {flags}{cas}"), &value)?;
@@ -58,28 +65,34 @@ fn values(wire: &mut Wire, keys: &[String], printer: &mut Printer<'_>) -> Result
         }
     }
     let missing = keys.iter().filter(|key| !found.contains(key));
-    missing.into_iter().try_for_each(|key| printer.print(format_args!("{DIM}{key}: not found{DIM:#}")))
+    missing.into_iter().try_for_each(|key| printer.print(DIM, &format!("{key}: not found")))
 }
 
 fn stats(wire: &mut Wire, printer: &mut Printer<'_>) -> Result<(), Failure> {
     let mut stats: Vec<(String, String)> = Vec::new();
+    let mut bytes = 0;
     loop {
         let line = next(wire)?;
+        bytes += line.len() + STAT_BYTES;
+        if bytes > STATS_BYTES_MAX {
+            return Err(wire.broken(b"statistics without an end"));
+        }
         let mut words = line.splitn(3, ' ');
         match words.next() {
             Some("STAT") => {
                 let mut word = || words.next().unwrap_or_default().to_owned();
                 stats.push((word(), word()));
             }
-            Some("PREFIX" | "ITEM") => printer.print(format_args!("{}", readable(line.as_bytes())))?,
+            Some("PREFIX" | "ITEM") => printer.print(PLAIN, &line)?,
             Some("END") => break,
             _ => return printer.line(&line),
         }
     }
     let width = stats.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default();
     stats.iter().try_for_each(|(name, value)| {
+        // Each by itself: an escape in one leaves the other as it is.
         let (name, value) = (readable(name.as_bytes()), readable(value.as_bytes()));
-        printer.print(format_args!("{name:<width$}  {value}"))
+        printer.print(PLAIN, &format!("{name:<width$}  {value}"))
     })
 }
 
@@ -87,7 +100,7 @@ fn keys(wire: &mut Wire, printer: &mut Printer<'_>) -> Result<(), Failure> {
     loop {
         let line = next(wire)?;
         match line.split(['=', ' ']).next() {
-            Some("key" | "mg") => printer.print(format_args!("{}", readable(line.as_bytes())))?,
+            Some("key" | "mg") => printer.print(PLAIN, &line)?,
             // Some servers send it before they begin.
             Some("OK") => {}
             Some("END" | "EN") => return Ok(()),
@@ -104,7 +117,7 @@ fn meta(wire: &mut Wire, line: &str, printer: &mut Printer<'_>) -> Result<(), Fa
             let value = wire.value(bytes)?;
             printer.value("VA", &format!("{value_bytes} bytes {}", flags.join(" ")), &value)
         }
-        ["EN"] | ["NF", ..] => printer.print(format_args!("{DIM}{line}: not found{DIM:#}")),
+        ["EN"] | ["NF", ..] => printer.print(DIM, &format!("{line}: not found")),
         _ => printer.line(line),
     }
 }
@@ -115,38 +128,46 @@ fn next(wire: &mut Wire) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&line).into_owned())
 }
 
+/// `None`: the server closed the connection.
+fn next_or_close(wire: &mut Wire) -> Result<Option<String>, Failure> {
+    let mut line = Vec::new();
+    Ok(wire.line_or_close(&mut line)?.then(|| String::from_utf8_lossy(&line).into_owned()))
+}
+
 struct Printer<'o> {
     out: &'o mut dyn Write,
     is_fine: bool,
 }
 
 impl Printer<'_> {
-    fn print(&mut self, text: std::fmt::Arguments<'_>) -> Result<(), Failure> {
-        writeln!(self.out, "{text}").map_err(Failure::of_output)
+    /// Prints a line. What the server says in it does not control the terminal.
+    fn print(&mut self, style: Style, text: &str) -> Result<(), Failure> {
+        writeln!(self.out, "{style}{}{style:#}", readable(text.as_bytes())).map_err(Failure::of_output)
     }
 
     /// A line of the server; an error with what it means.
     fn line(&mut self, line: &str) -> Result<(), Failure> {
-        let text = readable(line.as_bytes());
         let first = line.split(' ').next().unwrap_or_default();
         if !matches!(first, "ERROR" | "CLIENT_ERROR" | "SERVER_ERROR" | "SERVER_ERROR:" | "BUSY") {
-            return self.print(format_args!("{text}"));
+            return self.print(PLAIN, line);
         }
         self.is_fine = false;
-        self.print(format_args!("{RED}{text}{RED:#}"))?;
-        meaning(line).map_or(Ok(()), |meaning| self.print(format_args!("{DIM}{meaning}{DIM:#}")))
+        self.print(RED, line)?;
+        meaning(line).map_or(Ok(()), |meaning| self.print(DIM, meaning))
     }
 
     fn value(&mut self, key: &str, what: &str, value: &[u8]) -> Result<(), Failure> {
-        self.print(format_args!(
-            "{BOLD}{}{BOLD:#} {DIM}{}{DIM:#}",
-            readable(key.as_bytes()),
-            what.trim_end()
-        ))?;
-        self.print(format_args!("{}", readable(value)))
+        write!(self.out, "{BOLD}{}{BOLD:#} ", readable(key.as_bytes())).map_err(Failure::of_output)?;
+        self.print(DIM, what.trim_end())?;
+        writeln!(self.out, "{}", readable(value)).map_err(Failure::of_output)
     }
 }
 
+/// What statistics may take until they are shown.
+const STATS_BYTES_MAX: usize = 256 << 20;
+/// What one takes besides its bytes.
+const STAT_BYTES: usize = 2 * size_of::<String>() + 32;
+const PLAIN: Style = Style::new();
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
 const RED: Style = AnsiColor::Red.on_default();

@@ -1,6 +1,7 @@
 //! A typed line, and the bytes to send.
 
 use super::commands;
+use crate::transfer::record::VALUE_BYTES_MAX;
 
 /// What a line asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -50,6 +51,8 @@ pub(super) enum Expected {
     Meta,
     /// Any number of meta replies, until that of `mn`.
     MetaBatch,
+    /// The server closes the connection; one line if it refuses.
+    Close,
     /// None.
     Nothing,
 }
@@ -150,7 +153,7 @@ fn store(line: &str, name: &str, rest: &[&str]) -> Line {
 
 fn upload(words: (String, String), value_bytes: &str, expected: Expected) -> Line {
     match value_bytes.parse::<usize>() {
-        Ok(bytes) if bytes <= VALUE_BYTES_MAX => {
+        Ok(bytes) if bytes as u64 <= VALUE_BYTES_MAX => {
             Line::Upload(Upload { words, expected, value_bytes: Some(bytes) })
         }
         _ => Line::Wrong(format!("{value_bytes}: the size of the value in bytes is needed")),
@@ -188,9 +191,6 @@ fn unquote(text: &str) -> Option<Vec<u8>> {
         }
     }
 }
-
-/// As large as the values of a dump.
-const VALUE_BYTES_MAX: usize = 1 << 30;
 
 #[cfg(test)]
 mod tests {

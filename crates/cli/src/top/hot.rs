@@ -8,7 +8,8 @@ use larder_client::Address;
 
 use crate::Failure;
 use crate::events::{Events, Stream};
-use crate::hotkeys::sample::{Hot, Kind, Sample};
+use crate::hotkeys::sample::{Hot, Sample, Sum};
+use crate::output::readable;
 use crate::target::Target;
 
 /// Threads that count the look-ups of servers until it is dropped.
@@ -28,13 +29,13 @@ impl HotKeys {
     pub(super) fn start(target: &Target) -> Result<Self, Failure> {
         let is_over = Arc::new(AtomicBool::new(false));
         let count = |address: &Address| {
-            let count = Arc::new(Mutex::new(Count { sample: Sample::empty(Kind::Lookups), trouble: None }));
+            let count = Arc::new(Mutex::new(Count { sample: Sample::empty(), trouble: None }));
             let (target, address, is_over) = (target.clone(), address.clone(), is_over.clone());
             let counted = count.clone();
             // It ends by itself within the time of a poll.
             thread::spawn(move || {
                 if let Err(failure) = run(&target, &address, &counted, &is_over) {
-                    lock(&counted).trouble = Some(failure.message().to_owned());
+                    lock(&counted).trouble = Some(readable(failure.message().as_bytes()));
                 }
             });
             count
@@ -43,16 +44,13 @@ impl HotKeys {
         Ok(Self { counts, is_over })
     }
 
-    /// The most frequent keys of late, of all servers together, and why some servers do not tell.
+    /// The keys most frequent at present, of all servers together, and why some servers do not tell.
     pub(super) fn look(&self, keys_max: usize) -> (Vec<Hot>, Vec<String>) {
-        let (mut samples, mut troubles) = (Vec::new(), Vec::new());
-        for count in &self.counts {
-            let mut count = lock(count);
-            samples.push(count.sample.clone());
-            count.sample.fade();
-            troubles.extend(count.trouble.clone());
-        }
-        (Sample::sum(&samples).hot(keys_max), troubles)
+        let mut counts: Vec<_> = self.counts.iter().map(|count| lock(count)).collect();
+        let hot = Sum::of(counts.iter().map(|count| &count.sample), keys_max).hot;
+        let troubles = counts.iter().filter_map(|count| count.trouble.clone()).collect();
+        counts.iter_mut().for_each(|count| count.sample.fade());
+        (hot, troubles)
     }
 }
 

@@ -1,13 +1,15 @@
 //! Statistics of a server, and rates between two samples.
 
 use std::collections::HashMap;
-use std::thread;
 use std::time::Instant;
 
 use larder_client::{Client, Server};
+use larder_measure::Snapshot;
 
 use crate::Failure;
-use crate::service_times::{self, ServiceTimes};
+use crate::output::readable;
+use crate::parallel;
+use crate::service_times;
 use crate::target::Target;
 
 /// Servers that are sampled together.
@@ -25,7 +27,7 @@ struct Member {
 struct Sample {
     at: Instant,
     stats: HashMap<String, String>,
-    service: Option<ServiceTimes>,
+    service: Option<Snapshot>,
 }
 
 /// A server between two samples. Per second, unless the field says otherwise.
@@ -47,9 +49,9 @@ pub(super) struct Rates {
     pub used_bytes: u64,
     pub limit_bytes: u64,
     /// Of the requests since the last sample; `None`: not reported.
-    pub service: Option<ServiceTimes>,
-    /// Time until `stats` was answered, over an open connection.
-    pub answer_millis: f64,
+    pub service: Option<Snapshot>,
+    /// Microseconds until `stats` was answered, over an open connection.
+    pub answer_micros: f64,
 }
 
 impl Rates {
@@ -61,7 +63,7 @@ impl Rates {
 
     /// A percentile of the service times; `None`: not reported, or no requests.
     pub(super) fn quantile_micros(&self, share: f64) -> Option<f64> {
-        Some(self.service.as_ref()?.quantile_nanos(share)? / 1000.0)
+        Some(self.service.as_ref()?.quantile_nanos(share)? as f64 / 1e3)
     }
 
     /// All servers that answer, as one; the answer is the slowest.
@@ -75,11 +77,11 @@ impl Rates {
             total.evictions += server.evictions;
             total.read_bytes += server.read_bytes;
             total.written_bytes += server.written_bytes;
-            total.connections += server.connections;
-            total.items += server.items;
-            total.used_bytes += server.used_bytes;
-            total.limit_bytes += server.limit_bytes;
-            total.answer_millis = total.answer_millis.max(server.answer_millis);
+            total.connections = total.connections.saturating_add(server.connections);
+            total.items = total.items.saturating_add(server.items);
+            total.used_bytes = total.used_bytes.saturating_add(server.used_bytes);
+            total.limit_bytes = total.limit_bytes.saturating_add(server.limit_bytes);
+            total.answer_micros = total.answer_micros.max(server.answer_micros);
             if let Some(service) = &server.service {
                 total.service.get_or_insert_default().add(service);
             }
@@ -100,10 +102,7 @@ impl Fleet {
     /// Samples all servers at the same time: one that hangs delays the others for the timeout at most. The first sample
     /// has no rates.
     pub(super) fn look(&mut self) -> Vec<Rates> {
-        thread::scope(|scope| {
-            let looks: Vec<_> = self.members.iter_mut().map(|member| scope.spawn(|| member.look())).collect();
-            looks.into_iter().map(|look| look.join().unwrap_or_default()).collect()
-        })
+        parallel::map(&mut self.members, Member::look)
     }
 }
 
@@ -115,33 +114,37 @@ impl Member {
             Some((_, Ok(stats))) => stats.into_iter().collect(),
             Some((_, Err(error))) => {
                 self.before = None;
-                return Rates { server, trouble: Some(error.to_string()), ..Rates::default() };
+                return Rates {
+                    server,
+                    trouble: Some(readable(error.to_string().as_bytes())),
+                    ..Rates::default()
+                };
             }
             None => return Rates { server, ..Rates::default() },
         };
-        let answer_millis = begin.elapsed().as_secs_f64() * 1000.0;
+        let answer_micros = begin.elapsed().as_secs_f64() * 1e6;
         let is_larder = stats.contains_key("larder_version");
-        let service = if is_larder { self.service_times() } else { None };
+        let read = || service_times::read(&mut self.client, &self.server.address).ok().flatten();
+        let service = is_larder.then(read).flatten().map(|times| service_times::sum(&times));
         let sample = Sample { at: Instant::now(), stats, service };
         let mut rates = sample.rates(self.before.as_ref());
         rates.server = server;
-        rates.answer_millis = answer_millis;
+        rates.answer_micros = answer_micros;
         self.before = Some(sample);
         rates
-    }
-}
-
-impl Member {
-    /// Statistics that larderd has and memcached does not.
-    fn service_times(&mut self) -> Option<ServiceTimes> {
-        let (_, stats) = self.client.stats("latency").pop()?;
-        service_times::all(&stats.ok()?)
     }
 }
 
 impl Sample {
     fn number(&self, name: &str) -> u64 {
         self.stats.get(name).and_then(|value| value.parse().ok()).unwrap_or(0)
+    }
+
+    /// Memory that the items take, of `limit_maxbytes`. larderd tells it; `bytes` is memcached's formula, which has
+    /// another overhead for each item, and so may exceed the limit of larderd.
+    fn used_bytes(&self) -> u64 {
+        let own = "larder_memory_used_bytes";
+        self.number(if self.stats.contains_key(own) { own } else { "bytes" })
     }
 
     fn rates(&self, before: Option<&Self>) -> Rates {
@@ -153,7 +156,7 @@ impl Sample {
         };
         let per_sec = |name: &str| if secs > 0.0 { grown(name) as f64 / secs } else { 0.0 };
         let service = match (&self.service, before.and_then(|before| before.service.as_ref())) {
-            (Some(now), Some(then)) => Some(now.since(then)),
+            (Some(now), Some(then)) => Some(service_times::since(now, then)),
             _ => None,
         };
         Rates {
@@ -167,7 +170,7 @@ impl Sample {
             written_bytes: per_sec("bytes_written"),
             connections: self.number("curr_connections"),
             items: self.number("curr_items"),
-            used_bytes: self.number("bytes"),
+            used_bytes: self.used_bytes(),
             limit_bytes: self.number("limit_maxbytes"),
             service,
             ..Rates::default()
@@ -205,20 +208,30 @@ mod tests {
     }
 
     #[test]
+    fn used_memory_is_what_the_server_counts_itself() {
+        let used = |stats: &[(&str, &str)]| sample(Instant::now(), stats).rates(None).used_bytes;
+        assert_eq!(used(&[("bytes", "70"), ("larder_memory_used_bytes", "64")]), 64);
+        assert_eq!(used(&[("larder_memory_used_bytes", "0"), ("bytes", "70")]), 0);
+        assert_eq!(used(&[("bytes", "70")]), 70);
+    }
+
+    #[test]
     fn a_total_is_of_the_servers_that_answer() {
-        let server = |gets, hits, misses, answer_millis| Rates {
+        let server = |gets, hits, misses, answer_micros| Rates {
             gets,
             hits,
             misses,
-            answer_millis,
+            answer_micros,
             connections: 3,
             ..Rates::default()
         };
         let mut one = server(10.0, 9.0, 1.0, 0.5);
-        one.service.get_or_insert_default().record(1000);
+        one.service.get_or_insert_default().add_count(1023, 1);
         let gone = Rates { trouble: Some("gone".into()), ..server(7.0, 7.0, 7.0, 7.0) };
         let total = Rates::total(&[one, server(30.0, 1.0, 29.0, 0.2), gone]);
-        assert_eq!((total.gets, total.connections, total.answer_millis), (40.0, 6, 0.5));
-        assert_eq!((total.hit_ratio(), total.quantile_micros(0.5)), (Some(0.25), Some(1.0)));
+        assert_eq!((total.gets, total.connections, total.answer_micros), (40.0, 6, 0.5));
+        assert_eq!((total.hit_ratio(), total.quantile_micros(0.5)), (Some(0.25), Some(1.023)));
+        let boaster = Rates { items: u64::MAX, connections: u64::MAX, ..Rates::default() };
+        assert_eq!(Rates::total(&[boaster.clone(), boaster]).items, u64::MAX);
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn watch(
 struct Screen<'t> {
     target: &'t Target,
     rates: Vec<Rates>,
-    /// The totals of late, the newest last.
+    /// Recent totals, the newest last.
     totals: VecDeque<Rates>,
     sort: Column,
     is_reversed: bool,
@@ -151,7 +151,10 @@ impl<'t> Screen<'t> {
         frame.render_widget(self.title(), head);
         self.draw_table(frame, body);
         self.draw_hot_keys(frame, keys);
-        self.draw_trends(frame, lower);
+        // The help would cover half of a chart and its title.
+        if !self.shows_help {
+            self.draw_trends(frame, lower);
+        }
         frame
             .render_widget(Paragraph::new("< > sort   r reverse   k hot keys   ? help   q quit").dim(), foot);
         if self.shows_help {
@@ -269,7 +272,7 @@ q        quit
 GET/s SET/s EVICT/s   requests and evictions a second
 HIT %     share of the looked-up keys that were found
 IN/s OUT/s            bytes a second from and to clients
-MEMORY    bytes of items, of the limit (-m)
+MEMORY    used, of the limit (-m)
 P50 P99   service times since the last sample (larderd)
 ANSWER    time that the server took to answer `stats`";
 const HELP_COLUMNS: u16 = 60;
@@ -277,3 +280,33 @@ const HOT_KEYS_MAX: usize = 10;
 const TRENDS_LINES: usize = 5;
 /// More than a terminal has columns.
 const TOTALS_MAX: usize = 500;
+
+#[cfg(test)]
+mod tests {
+    use clap::FromArgMatches as _;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::*;
+
+    #[test]
+    fn help_stands_alone_on_a_small_terminal() {
+        let arguments =
+            <Target as clap::Args>::augment_args(clap::Command::new("top")).get_matches_from(["top"]);
+        let target = Target::from_arg_matches(&arguments).expect("defaults");
+        let mut screen = Screen::new(&target, Column::Server);
+        screen.rates = vec![Rates { server: "cache-1:11211".into(), ..Rates::default() }];
+        let mut shown = |shows_help| {
+            screen.shows_help = shows_help;
+            let mut terminal = Terminal::new(TestBackend::new(80, 24)).expect("a terminal");
+            terminal.draw(|frame| screen.draw(frame)).expect("drawn");
+            terminal.backend().to_string()
+        };
+        let (plain, help) = (shown(false), shown(true));
+        assert!(plain.contains("gets and sets a second") && !plain.contains("Help"), "{plain}");
+        assert!(help.contains("Help") && help.contains("cache-1:11211"), "{help}");
+        // Two charts, or the help.
+        let boxes = |shown: &str| shown.matches('┌').count();
+        assert_eq!((boxes(&plain), boxes(&help)), (2, 1), "{help}");
+    }
+}

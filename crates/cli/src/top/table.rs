@@ -85,20 +85,20 @@ impl Column {
         match self {
             Self::Server => rates.server.clone(),
             _ if rates.trouble.is_some() => "-".to_owned(),
-            Self::Gets => short(rates.gets),
-            Self::Sets => short(rates.sets),
+            Self::Gets => units::short(rates.gets),
+            Self::Sets => units::short(rates.sets),
             Self::Hits => {
                 rates.hit_ratio().map_or_else(|| "-".to_owned(), |ratio| format!("{:.1}", ratio * 100.0))
             }
-            Self::Evictions => short(rates.evictions),
+            Self::Evictions => units::short(rates.evictions),
             Self::In => units::memory(rates.read_bytes),
             Self::Out => units::memory(rates.written_bytes),
             Self::Connections => rates.connections.to_string(),
-            Self::Items => short(rates.items as f64),
-            Self::Memory => share_of(rates.used_bytes as f64, rates.limit_bytes as f64),
+            Self::Items => units::short(rates.items as f64),
+            Self::Memory => units::memory_of(rates.used_bytes as f64, rates.limit_bytes as f64),
             Self::P50 => micros(rates.quantile_micros(0.5)),
             Self::P99 => micros(rates.quantile_micros(0.99)),
-            Self::Answer => format!("{:.2} ms", rates.answer_millis),
+            Self::Answer => micros(Some(rates.answer_micros)),
         }
     }
 
@@ -117,7 +117,7 @@ impl Column {
             Self::Memory => rates.used_bytes as f64,
             Self::P50 => rates.quantile_micros(0.5).unwrap_or(-1.0),
             Self::P99 => rates.quantile_micros(0.99).unwrap_or(-1.0),
-            Self::Answer => rates.answer_millis,
+            Self::Answer => rates.answer_micros,
         };
         key(b).total_cmp(&key(a)).then_with(|| a.server.cmp(&b.server))
     }
@@ -184,7 +184,7 @@ pub(super) fn json(rates: &Rates) -> Value {
         "limit_bytes": rates.limit_bytes,
         "p50_micros": rates.quantile_micros(0.5),
         "p99_micros": rates.quantile_micros(0.99),
-        "answer_millis": rates.answer_millis,
+        "answer_micros": rates.answer_micros,
     })
 }
 
@@ -210,60 +210,9 @@ const SPARE_FIRST: [Column; 11] = [
     Column::Hits,
 ];
 
-/// Memory in the unit of its limit: `1.25 of 64.0 MiB`.
-fn share_of(used_bytes: f64, limit_bytes: f64) -> String {
-    let limit = units::memory(limit_bytes);
-    let unit_bytes = match limit.rsplit_once(' ') {
-        Some((_, "GiB")) => 1024.0 * 1024.0 * 1024.0,
-        Some((_, "MiB")) => 1024.0 * 1024.0,
-        Some((_, "KiB")) => 1024.0,
-        _ => 1.0,
-    };
-    let used = used_bytes / unit_bytes;
-    let decimals = if used < 9.995 { 2 } else { usize::from(used < 99.95) };
-    format!("{used:.decimals$} of {limit}")
-}
-
-/// Three digits and a unit.
-fn short(number: f64) -> String {
-    let mut number = number;
-    for unit in ["", "k", "M", "G", "T"] {
-        if number < 999.5 {
-            let decimals = if unit.is_empty() || number >= 99.95 { 0 } else { 1 };
-            return format!("{number:.decimals$}{unit}");
-        }
-        number /= 1000.0;
-    }
-    format!("{number:.0}P")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_short() {
-        for (number, text) in [
-            (0.0, "0"),
-            (999.0, "999"),
-            (999.6, "1.0k"),
-            (12_345.0, "12.3k"),
-            (123_456.0, "123k"),
-            (1.5e9, "1.5G"),
-            (1e15, "1P"),
-        ] {
-            assert_eq!(short(number), text);
-        }
-    }
-
-    #[test]
-    fn memory_has_one_unit() {
-        let mib = f64::from(1 << 20);
-        assert_eq!(share_of(0.0, 64.0 * mib), "0.00 of 64.0 MiB");
-        assert_eq!(share_of(61.26 * mib, 64.0 * mib), "61.3 of 64.0 MiB");
-        assert_eq!(share_of(512.0 * mib, 8192.0 * mib), "0.50 of 8.00 GiB");
-        assert_eq!(share_of(100.0 * mib, 100.0 * mib), "100 of 100 MiB");
-    }
 
     #[test]
     fn the_busiest_come_first() {

@@ -138,6 +138,10 @@ pub(crate) fn read_key(text: &str) -> Option<Vec<u8>> {
     let mut key = parts.next()?.as_bytes().to_vec();
     for part in parts {
         let (digits, rest) = part.split_at_checked(2)?;
+        // `from_str_radix` takes a sign.
+        if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
         key.push(u8::from_str_radix(digits, 16).ok()?);
         key.extend_from_slice(rest.as_bytes());
     }
@@ -160,7 +164,7 @@ const KEY_BYTES_MAX: usize = 250;
 /// A key of which every byte is escaped, and three numbers.
 const LINE_BYTES_MAX: u64 = 1024;
 /// The largest item that memcached can be configured for (`-I 1g`).
-const VALUE_BYTES_MAX: u64 = 1 << 30;
+pub(crate) const VALUE_BYTES_MAX: u64 = 1 << 30;
 
 #[cfg(test)]
 mod tests {
@@ -232,6 +236,7 @@ mod tests {
             "larder-dump 1\nitem a 0 0\n\n",
             "larder-dump 1\nitem  0 0 0\n\n",
             "larder-dump 1\nitem %4 0 0 0\n\n",
+            "larder-dump 1\nitem %+f 0 0 0\n\n",
             "larder-dump 1\nitem a 0 0 1\nxy",
             "larder-dump 1\nitem a 4294967296 0 0\n\n",
             "larder-dump 1\nitem a 0 0 99999999999\n\n",

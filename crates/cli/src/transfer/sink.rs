@@ -137,7 +137,7 @@ impl Endpoint {
             0 => 0,
             // As an absolute time, so that the expiry stays exact.
             // Servers read 32 signed bits: a later time would be in the past.
-            moment_secs => (moment_secs + self.skew_secs).min(i32::MAX.into()),
+            moment_secs => moment_secs.saturating_add(self.skew_secs).min(i32::MAX.into()),
         };
         let is_text = key.iter().all(|byte| *byte > b' ' && *byte != 0x7f);
         let request = &mut self.request;

@@ -80,7 +80,7 @@ impl Source {
         while !self.is_over && self.batch.len() < BATCH_KEYS_MAX && batch_bytes < BATCH_BYTES_MAX {
             let Some(listed) = self.next_listed()? else { break };
             if is_wanted(&listed.key) {
-                batch_bytes += listed.item_bytes;
+                batch_bytes = listed.item_bytes.saturating_add(batch_bytes);
                 self.batch.push(listed);
             }
         }
@@ -114,7 +114,7 @@ impl Source {
         match std::str::from_utf8(line).ok().and_then(Listed::read) {
             Some(mut listed) => {
                 if listed.expires_at_secs != 0 {
-                    listed.expires_at_secs -= self.skew_secs;
+                    listed.expires_at_secs = listed.expires_at_secs.saturating_sub(self.skew_secs);
                 }
                 Ok(Some(listed))
             }
@@ -198,8 +198,8 @@ fn expiry(listed_secs: i64, ttl_secs: i64) -> i64 {
     if ttl_secs < 0 {
         return 0;
     }
-    let told_secs = unix_now_secs() + ttl_secs;
-    if (listed_secs - told_secs).abs() <= 2 { listed_secs } else { told_secs }
+    let told_secs = unix_now_secs().saturating_add(ttl_secs);
+    if listed_secs.abs_diff(told_secs) <= 2 { listed_secs } else { told_secs }
 }
 
 /// Lists the keys, once no other client does so. By the hash table where the server supports it: a walk of the LRU can

@@ -1,11 +1,11 @@
-//! What `larder dump` and `larder load` say at their end: how much, how long, how fast.
+//! What `larder dump` and `larder load` say at their end: how much they read, how long it took, how fast it was.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use larder_bench::report::units::{count, duration, latency, memory, short};
+use larder_bench::report::units::{count, duration, memory, short};
 
-/// Items that were moved since it was created.
+/// Items that were read since it was created.
 pub(crate) struct Tally {
     begun: Instant,
     items: u64,
@@ -39,8 +39,7 @@ impl fmt::Display for Summary {
         let secs = self.elapsed.as_secs_f64();
         let (items, bytes) = (count(self.items), memory(self.value_bytes as f64));
         let noun = if self.items == 1 { "item" } else { "items" };
-        let time = if secs < 1.0 { latency(secs * 1e9) } else { duration(secs) };
-        write!(f, "{items} {noun}, {bytes} of values in {time}")?;
+        write!(f, "{items} {noun}, {bytes} of values in {}", duration(secs))?;
         if self.items > 0 && secs > 0.0 {
             let (items, bytes) = (self.items as f64 / secs, self.value_bytes as f64 / secs);
             write!(f, ": {} items/s, {}/s", short(items), memory(bytes))?;

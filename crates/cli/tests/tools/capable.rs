@@ -51,7 +51,7 @@ fn options_show() {
     assert_eq!(report["large values"]["8 MiB"]["can"], true);
 }
 
-/// larderd stands where memcached stood.
+/// larderd replaces memcached.
 #[test]
 fn larderd_can_what_memcached_can() {
     if reference().is_none() {

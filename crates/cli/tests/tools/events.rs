@@ -1,6 +1,9 @@
 //! `larder watch`, `hotkeys` and `latency`.
 
+use std::io::{self, BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use larder_conformance::server::{Server, eventually, reference};
 use serde_json::Value;
@@ -39,13 +42,64 @@ fn events_are_shown_as_they_come() {
 
 #[test]
 fn an_interrupt_ends_a_watch() {
+    for signal in ["-INT", "-TERM", "-HUP"] {
+        let server = start_larderd(&[]);
+        let watch = started(&server.address().to_string(), &["watch"]);
+        await_watcher(&server);
+        assert!(kill(signal, &watch), "{signal}");
+        let told = ended(&watch.wait_with_output().expect("it ends"));
+        assert_eq!((told.code, &told.err[..]), (0, "larder watch: 0 events\n"), "{signal}");
+    }
+}
+
+fn kill(signal: &str, child: &Child) -> bool {
+    Command::new("kill").args([signal, &child.id().to_string()]).status().is_ok_and(|status| status.success())
+}
+
+#[test]
+fn a_second_interrupt_ends_a_watch_whose_reader_has_stopped() {
     let server = start_larderd(&[]);
-    let watch = started(&server.address().to_string(), &["watch"]);
+    // As `larder watch | less`: the pipe is full, and nobody reads.
+    let (reader, writer) = io::pipe().expect("a pipe");
+    let writing = || Stdio::from(writer.try_clone().expect("a descriptor"));
+    let fill = Command::new("head").args(["-c", "65536", "/dev/zero"]).stdout(writing()).status();
+    assert!(fill.is_ok_and(|status| status.success()));
+    let mut watch = command(&server.address().to_string(), &["watch", "mutations", "-q"]);
+    let mut watch = watch.stdout(writing()).stderr(Stdio::piped()).spawn().expect("larder runs");
     await_watcher(&server);
-    let killed = Command::new("kill").args(["-INT", &watch.id().to_string()]).status();
-    assert!(killed.expect("there is kill").success());
+    for _ in 0..9 {
+        ok(&server, &["set", "a", "x"]);
+    }
+    // Time to read them, so that it waits for the pipe.
+    thread::sleep(Duration::from_secs(1));
+    eventually(|| {
+        kill("-INT", &watch);
+        watch.try_wait().expect("it is ours").is_some()
+    });
+    drop(reader);
+}
+
+#[test]
+fn a_server_that_cannot_be_watched_is_named_at_once() {
+    let server = start_larderd(&[]);
+    let mut watch = started(&format!("127.0.0.1:1,{}", server.address()), &["watch", "mutations", "-n", "1"]);
+    let mut line = String::new();
+    let mut err = BufReader::new(watch.stderr.take().expect("it is piped"));
+    err.read_line(&mut line).expect("it tells");
+    assert!(line.starts_with("larder watch: 127.0.0.1:1: cannot connect"), "{line}");
+    await_watcher(&server);
+    ok(&server, &["set", "a", "x"]);
     let told = ended(&watch.wait_with_output().expect("it ends"));
-    assert_eq!((told.code, &told.err[..]), (0, "larder watch: 0 events\n"));
+    assert_eq!((told.code, told.out.lines().count()), (69, 1), "{told:?}");
+    assert!(told.out.contains("key=a "), "{told:?}");
+}
+
+#[test]
+fn a_time_without_measure_is_refused() {
+    for tool in ["watch", "hotkeys", "latency"] {
+        let told = ended(&command("", &[tool, "--secs", &u64::MAX.to_string()]).output().expect("it runs"));
+        assert_eq!(told.code, 64, "{tool}: {told:?}");
+    }
 }
 
 #[test]
@@ -83,15 +137,15 @@ fn service_times_are_told_by_command() {
     ok(&server, &["get", "a"]);
     let json: Value = serde_json::from_str(&ok(&server, &["latency", "--json"])).expect("it is JSON");
     let told = &json[server.address().to_string()];
-    assert_eq!(told["measured_from_here"], false);
+    assert_eq!(told["source"], "server");
     for command in ["get", "store"] {
         let commands = told["commands"].as_array().expect("an array");
         let row = commands.iter().find(|row| row["command"] == command).expect(command);
         assert_eq!((&row["transport"], &row["requests"]), (&"tcp".into(), &1.into()), "{row}");
-        assert!(row["p50_nanos"].as_f64() <= row["max_nanos"].as_f64(), "{row}");
+        assert!(row["p50_micros"].as_f64() <= row["max_micros"].as_f64(), "{row}");
     }
     // Of an interval in which nothing was asked but the statistics.
-    let json = ok(&server, &["latency", "--json", "--interval", "1"]);
+    let json = ok(&server, &["latency", "--json", "--secs", "1"]);
     let json: Value = serde_json::from_str(&json).expect("it is JSON");
     let rows = json[server.address().to_string()]["commands"].as_array().expect("an array");
     assert!(rows.iter().all(|row| row["command"] == "other"), "{json}");
@@ -106,9 +160,6 @@ fn a_server_without_service_times_is_measured_from_here() {
     let server = start_memcached(&[]);
     let json: Value = serde_json::from_str(&ok(&server, &["latency", "--json"])).expect("it is JSON");
     let told = &json[server.address().to_string()];
-    assert_eq!(
-        (&told["measured_from_here"], &told["commands"][0]["command"]),
-        (&true.into(), &"version".into())
-    );
+    assert_eq!((&told["source"], &told["commands"][0]["command"]), (&"client".into(), &"version".into()));
     assert!(told["commands"][0]["requests"].as_u64() > Some(0), "{told}");
 }

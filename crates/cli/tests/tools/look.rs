@@ -117,6 +117,22 @@ fn every_server_is_asked() {
     assert!(table.out.lines().last().is_some_and(|line| line.starts_with("TOTAL ")), "{table:?}");
 }
 
+#[test]
+fn servers_are_named_once() {
+    let [a, b] = both();
+    let (address, other) = (a.address().to_string(), b.address().to_string());
+    for tool in ["capable", "dump", "hotkeys", "latency", "load", "shell", "slab", "top"] {
+        let told = ended(&command("", &[tool, &address, "-s", &other]).output().expect("larder runs"));
+        assert!(told.code == 64 && told.err.contains("cannot be used with"), "{tool}: {told:?}");
+    }
+    // The variable is what counts if nothing else is given.
+    for (args, asked) in [(&["slab", "--json"][..], &other), (&["slab", "--json", &address], &address)] {
+        let told = ended(&command(&other, args).output().expect("larder runs"));
+        let json: Value = serde_json::from_str(&told.out).expect("it is JSON");
+        assert!(json.as_object().is_some_and(|servers| servers.keys().eq([asked])), "{args:?}: {told:?}");
+    }
+}
+
 /// memcached does not tell how long requests take.
 #[test]
 fn top_tells_how_long_requests_took_since_the_last_look() {

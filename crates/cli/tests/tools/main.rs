@@ -3,6 +3,7 @@
 mod capable;
 mod doors;
 mod events;
+mod hostile;
 mod keys;
 mod look;
 mod screen;

@@ -7,7 +7,7 @@ use std::thread;
 use larder_conformance::folder::Folder;
 
 use crate::screen::Tmux;
-use crate::{both, command, ended, fed, larder_fed, ok, start_larderd};
+use crate::{both, command, ended, fed, larder_fed, ok, start_larderd, start_memcached};
 
 #[test]
 fn commands_of_a_script_are_executed_in_order() {
@@ -42,7 +42,8 @@ fn commands_of_a_script_are_executed_in_order() {
 fn every_form_of_a_reply_is_read_to_its_end() {
     for server in both() {
         let script = "set n 1\nset q 1 noreply\nincr n 41\ngets n\nmg n v f\nmg none v\nmg none v q\nms m 2 T60\nhi\n\
-                      stats\nstats settings\nlru_crawler metadump all\ndelete n noreply\nget n\nversion\nmn\nquit\nget n\n";
+                      stats\nstats settings\nlru_crawler metadump all\ndelete n noreply\nget n\nversion\nmn\n\
+                      quit\nget n\n";
         // `set q 1 noreply` announces a value that is the next line, and so takes `incr n 41`.
         let script = script.replace("set q 1 noreply\n", "set q 0 0 1 noreply\nx\n");
         let told = larder_fed(&server, &["shell"], script.as_bytes());
@@ -93,6 +94,46 @@ fn a_server_that_makes_no_sense_is_survived() {
 }
 
 #[test]
+fn a_script_that_ends_inside_a_value_fails() {
+    let server = start_larderd(&[]);
+    for script in ["set a 0 0 5\r\nhel", "set a 0 0 5\r\n", "set a 7 60\n"] {
+        let told = larder_fed(&server, &["shell"], script.as_bytes());
+        assert_eq!(told.code, 1, "{script}: {told:?}");
+        assert!(told.err.contains("standard input ended inside a value"), "{script}: {told:?}");
+    }
+    // The end of the input ends the line.
+    let told = larder_fed(&server, &["shell"], b"set a 0 0 5\r\nhello");
+    assert_eq!((told.code, &told.out[..]), (0, "STORED\n"), "{told:?}");
+}
+
+#[test]
+fn a_line_without_measure_is_not_cut_into_commands() {
+    let server = start_larderd(&[]);
+    let mut script = vec![b' '; 1 << 20];
+    script.extend_from_slice(b"set a 1\n");
+    let told = larder_fed(&server, &["shell"], &script);
+    assert_eq!((told.code, &told.out[..]), (1, ""), "{told:?}");
+    assert!(told.err.contains("a line of more than 1048576 bytes"), "{told:?}");
+}
+
+#[test]
+fn a_server_that_shuts_down_as_told_is_no_failure() {
+    for server in [start_memcached(&["-A"]), start_larderd(&["-A"])] {
+        let told = larder_fed(&server, &["shell"], b"shutdown\n");
+        assert_eq!(
+            (told.code, &told.out[..], &told.err[..]),
+            (0, "the server closed the connection\n", ""),
+            "{told:?}"
+        );
+    }
+    // Without -A it refuses.
+    for server in both() {
+        let told = larder_fed(&server, &["shell"], b"shutdown\nversion\n");
+        assert!(told.out.contains("ERROR: shutdown not enabled") && told.out.contains("VERSION"), "{told:?}");
+    }
+}
+
+#[test]
 fn a_script_ends_where_the_server_cannot_be_reached() {
     let told = ended(&command("127.0.0.1:1", &["shell"]).output().expect("larder runs"));
     assert_eq!(told.code, 69, "{told:?}");
@@ -117,6 +158,12 @@ fn a_terminal_has_completion_history_and_help() {
         terminal.keys(keys);
     }
     terminal.until("the value is shown", |screen| screen.contains("a 5 bytes, flags 0\nhello\n"));
+    // Ctrl-C at the value drops the command, not the shell.
+    for keys in ["set", "Space", "a", "Space", "0", "Space", "0", "Space", "2", "Enter"] {
+        terminal.keys(keys);
+    }
+    terminal.until("the value is asked for", |screen| screen.contains("value>"));
+    terminal.keys("C-c");
     for keys in ["verb", "Tab", "0", "Enter"] {
         terminal.keys(keys);
     }
@@ -129,5 +176,5 @@ fn a_terminal_has_completion_history_and_help() {
     terminal.keys("C-d");
     terminal.until_over();
     let history = std::fs::read_to_string(state.file("larder/history")).expect("it was written");
-    assert!(history.contains("get a\nverbosity 0\n"), "{history}");
+    assert!(history.contains("get a\nset a 0 0 2\nverbosity 0\n"), "{history}");
 }

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::thread;
 use std::time::Duration;
 
 use larder_conformance::folder::Folder;
 use larder_conformance::server::Server;
 
-use crate::{command, ended, larder, larder_fed, ok, start_larderd, start_memcached};
+use crate::{command, ended, fed, larder, larder_fed, ok, start_larderd, start_memcached};
 
 /// With which the keys begin of clients that go on while items are moved.
 const BUSY: &str = "busy-";
@@ -144,7 +145,7 @@ fn moves(items: usize, memory_mib: &str) {
 fn serving(servers: [&Server; 2], work: impl FnOnce()) {
     let is_over = AtomicBool::new(false);
     let (is_over, rounds) = (&is_over, AtomicUsize::new(0));
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for server in servers {
             let rounds = &rounds;
             scope.spawn(move || {
@@ -165,7 +166,7 @@ fn serving(servers: [&Server; 2], work: impl FnOnce()) {
                         break;
                     }
                     // There are others who want the processors.
-                    std::thread::sleep(Duration::from_micros(200));
+                    thread::sleep(Duration::from_micros(200));
                 }
             });
         }
@@ -225,7 +226,7 @@ fn a_move_that_was_killed_goes_on_and_moves_nothing_twice() {
     let mut child = command(&from.address().to_string(), &args).spawn().expect("larder runs");
     while fs::metadata(&progress).map_or(0, |file| file.len()) < 100_000 {
         assert!(child.try_wait().expect("it is ours").is_none(), "too quick to be killed in time");
-        std::thread::yield_now();
+        thread::yield_now();
     }
     child.kill().expect("it is ours");
     child.wait().expect("it is ours");
@@ -296,7 +297,7 @@ fn a_process_that_was_killed_can_be_resumed() {
     while fs::metadata(&file).map_or(0, |file| file.len()) < 100_000
         && child.try_wait().expect("it is ours").is_none()
     {
-        std::thread::yield_now();
+        thread::yield_now();
     }
     child.kill().expect("it is ours");
     child.wait().expect("it is ours");
@@ -359,6 +360,36 @@ fn refused_items_are_told_and_the_others_loaded() {
         [(&b"REDIS"[..], 65), (b"larder-dump 1\nitem\n", 65), (b"", 65), (b"larder-dump 1\nend 5\n", 65)]
     {
         assert_eq!(larder_fed(&to, &["load"], wrong).code, code);
+    }
+}
+
+#[test]
+fn a_load_that_loses_its_server_says_where_to_continue() {
+    // It takes a connection and goes at the first item.
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let address = listener.local_addr().expect("an address").to_string();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.expect("a connection"));
+            thread::spawn(move || {
+                let mut line = String::new();
+                while stream.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+                    let reply = match line.trim_end() {
+                        "mn" => "MN\r\n",
+                        "stats" => "END\r\n",
+                        _ => break,
+                    };
+                    stream.get_mut().write_all(reply.as_bytes()).expect("it is read");
+                    line.clear();
+                }
+            });
+        }
+    });
+    let dump = b"larder-dump 1\nitem a 0 0 1\nx\nitem b 0 0 1\ny\nend 2\n";
+    for (args, skip) in [(&["load", "-q"][..], 0), (&["load", "-q", "--skip", "1"], 1)] {
+        let told = fed(&address, args, dump);
+        assert_eq!(told.code, 69, "{told:?}");
+        assert!(told.err.contains(&format!("continue with --skip {skip}\n")), "{told:?}");
     }
 }
 

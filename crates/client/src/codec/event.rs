@@ -1,5 +1,6 @@
 //! Events: the meaning of received bytes.
 
+use std::fmt::Write as _;
 use std::{error, fmt};
 
 /// The meaning of a piece of input. `T` is the tag of a request.
@@ -127,8 +128,16 @@ impl<'i> ErrorReply<'i> {
 
 impl fmt::Display for ErrorReply<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&String::from_utf8_lossy(self.text))
+        escaped(&String::from_utf8_lossy(self.text), f)
     }
+}
+
+/// Writes a server's words, which may end on a terminal, with its control characters escaped.
+fn escaped(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    text.chars().try_for_each(|c| match c.is_control() {
+        true => write!(f, "{}", c.escape_default()),
+        false => f.write_char(c),
+    })
 }
 
 /// The server broke the protocol.

@@ -77,7 +77,7 @@ pub(super) fn noun(metric: Metric) -> &'static str {
         Metric::LatencyP50Micros => "median latency",
         Metric::LatencyP99Micros => "p99 latency",
         Metric::LatencyP999Micros => "p99.9 latency",
-        Metric::ServerCpuSecsPerMillion => "server CPU a million operations",
+        Metric::ServerCpuSecsPerMillion => "server CPU per operation",
         Metric::ServerResidentBytes => "server memory",
         Metric::HitRatio => "hit ratio",
     }
@@ -121,7 +121,7 @@ fn metrics(comparison: &Comparison) -> impl Iterator<Item = Metric> {
 }
 
 fn figures(comparison: &Comparison) -> Columns {
-    let mut heading = vec!["", "program"];
+    let mut heading = vec!["", "software"];
     heading.extend(metrics(comparison).map(noun));
     let mut columns = Columns::headed(&heading);
     for standing in &comparison.standings {
@@ -150,11 +150,12 @@ fn ratios(comparison: &Comparison) -> String {
             .map(distance)
             .fold(1.1, f64::max);
         for ratio in &standing.ratios {
-            let Ratio { metric, ratio: centre, low, high, verdict } = *ratio;
+            let Ratio { metric, ratio: centre, verdict, .. } = *ratio;
             html += &format!(
-                "<tr><td>{}</td><td>{}</td><td>{low:.2} to {high:.2}</td><td class=\"text\">{}</td><td class=\"text {}\">{}</td></tr>\n",
+                "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"text\">{}</td><td class=\"text {}\">{}</td></tr>\n",
                 noun(metric),
                 times(centre),
+                ratio.interval(2),
                 interval(ratio, reach),
                 match verdict {
                     Verdict::Better => "good",

@@ -74,8 +74,8 @@ fn tiles(outcome: &Outcome) -> Vec<Tile> {
     let cpu: Option<f64> =
         outcome.servers.iter().map(|server| Some(server.cpu_user_secs? + server.cpu_system_secs?)).sum();
     if let Some(cpu) = cpu.filter(|_| !outcome.servers.is_empty()) {
-        let each = cpu * 1e6 / total.operations().max(1) as f64;
-        tiles.push(Tile::new("server CPU", format!("{each:.2} s"), "for a million operations"));
+        let each = cpu * 1e9 / total.operations().max(1) as f64;
+        tiles.push(Tile::new("server CPU", latency(each), "per operation"));
     }
     let resident: Option<u64> = outcome.servers.iter().map(|server| server.resident_bytes).sum();
     if let Some(bytes) = resident.filter(|&bytes| bytes > 0) {

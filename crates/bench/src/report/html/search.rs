@@ -61,8 +61,15 @@ fn chart(search: &Search) -> Chart {
     const ASKED: Axis = Axis { label: "requests a second asked for", kind: Kind::Linear, format: short };
     let line = |name: &str, holds: bool| {
         let its = search.steps.iter().filter(move |step| step.holds == holds);
-        let latency = |probes: &[Probe]| median(probes.iter().map(|probe| probe.latency_micros)) * 1000.0;
-        let points = its.map(|step| (step.rate_per_sec, latency(&step.probes)));
+        let points = its.filter_map(|step| {
+            let sent: Vec<f64> = step
+                .probes
+                .iter()
+                .filter(|probe| probe.is_sent())
+                .map(|probe| probe.latency_micros)
+                .collect();
+            (!sent.is_empty()).then(|| (step.rate_per_sec, median(sent) * 1000.0))
+        });
         let mut points: Vec<(f64, f64)> = points.collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         Series::new(name, points)
@@ -77,7 +84,11 @@ fn chart(search: &Search) -> Chart {
     }
     Chart {
         title: format!("p{} by rate", search.goal.percentile),
-        note: String::new(),
+        note: if probes(search).all(|(_, probe)| probe.is_sent()) {
+            String::new()
+        } else {
+            "Runs whose percentile is of requests that were never sent are left out.".into()
+        },
         x: ASKED,
         y: LATENCY,
         series,
@@ -91,7 +102,7 @@ fn table(search: &Search) -> Columns {
         columns.row(vec![
             count(rate.round() as u64),
             count(probe.answered_per_sec.round() as u64),
-            latency(probe.latency_micros * 1000.0),
+            probe.latency(),
             percent(probe.sent_late),
             count(probe.failures),
             if probe.holds { "kept" } else { "not kept" }.into(),

@@ -114,9 +114,10 @@ fn charts(sweep: &Sweep) -> Vec<Chart> {
         chart(Metric::LatencyP999Micros, "p99.9 latency", Kind::Log, micros),
         chart(
             Metric::ServerCpuSecsPerMillion,
-            "Server CPU seconds for a million operations",
+            "Server CPU per operation",
             Kind::FromZero,
-            |secs| format!("{secs:.2} s"),
+            // Seconds for a million are microseconds for one.
+            micros,
         ),
     ]
 }
@@ -147,7 +148,9 @@ fn verdict(standing: &Standing) -> String {
     ratio.map_or_else(
         || "-".into(),
         |ratio| match ratio.verdict {
-            Verdict::NoDifferenceShown => ratio.metric.verdict_word(ratio.verdict).into(),
+            Verdict::NoDifferenceShown => {
+                format!("{} ({})", ratio.metric.verdict_word(ratio.verdict), ratio.interval(2))
+            }
             verdict => format!("{:.2}×, {}", ratio.ratio, ratio.metric.verdict_word(verdict)),
         },
     )

@@ -1,8 +1,7 @@
 //! Values of options.
 
 use larder_bench::scenario::{Command, Kind, Popularity, SizeRange, Sizes, Ttl};
-use larder_client::Address;
-use larder_client::address::BadAddress;
+use larder_client::Servers;
 use serde::Deserialize as _;
 use serde::de::value::{Error as NameError, StrDeserializer};
 
@@ -119,12 +118,12 @@ pub(super) fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// `HOST` gets memcached's port.
-pub(super) fn server(text: &str) -> Result<String, BadAddress> {
-    text.parse().map(|address| match address {
-        Address::Unix(_) => text.to_owned(),
-        Address::Inet { .. } => address.to_string(),
-    })
+/// A list of servers that is not empty. Weights have no effect: a run spreads its keys evenly.
+pub(super) fn servers(list: &str) -> Result<Servers, String> {
+    match list.parse() {
+        Ok(Servers(servers)) if servers.is_empty() => Err("the list of servers is empty".into()),
+        parsed => parsed.map_err(|bad| bad.to_string()),
+    }
 }
 
 fn bytes(text: &str) -> Result<u64, String> {
@@ -187,9 +186,6 @@ mod tests {
             (rate("50k"), count("1_000_000"), count("2m")),
             (Ok(50_000.0), Ok(1_000_000), Ok(2_000_000))
         );
-        assert_eq!(server("cache-1").as_deref(), Ok("cache-1:11211"));
-        assert_eq!(server("/run/mc.sock").as_deref(), Ok("/run/mc.sock"));
-        assert!(server("cache-1:99999").is_err());
     }
 
     #[test]
