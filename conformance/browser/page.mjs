@@ -83,7 +83,7 @@ const page = await open(server.url);
 // Empty.
 await until(page, () => document.body.classList.contains("is-up"));
 assert.match(await text(page, "#summary"), /No requests/);
-assert.equal(await page.locator("#fleet").isVisible(), false);
+assert.equal(await page.locator("#peers").isVisible(), false);
 assert.match(await text(page, "#empty"), new RegExp(`nc 127.0.0.1 ${server.ports.cache}`));
 await sleep(3000);
 await check(page, "empty");
@@ -91,6 +91,8 @@ await check(page, "empty");
 // Loaded, and quiet again.
 let rest = load(server.ports.cache);
 await sleep(12000);
+// A few reads for each item, however long they take on this machine.
+await until(page, () => document.querySelectorAll("#curve li").length === 6);
 rest();
 await until(page, () => document.querySelector("#summary").textContent.includes("No requests"));
 // Memory may be full, and nothing is evicted now.
@@ -98,10 +100,32 @@ assert.doesNotMatch(await text(page, "#summary"), /push out/);
 assert.equal(await page.locator("#empty").isVisible(), false);
 await until(page, () => document.querySelectorAll("#keys li:not(.nothing)").length > 5);
 assert.ok((await text(page, "#prefixes")).includes("product"));
-await until(page, () => document.querySelectorAll("#curve li").length === 6);
 assert.ok((await text(page, "#curve-words")).includes("memory"));
 assert.match(await text(page, "#curve"), /as now: predicted[\s\S]+as now: measured/);
 await check(page, "loaded");
+
+// With few reads for its items, a server does not advise on memory; with enough it does.
+const young = await start(larderd, ["-m", "16"]);
+const youth = await open(young.url);
+const reader = net.connect(young.ports.cache, "127.0.0.1");
+const names = (from, number) => Array.from({ length: number }, (_, index) => `young:${from + index}`);
+const sets = names(0, 20000).map((name) => `set ${name} 0 0 100 noreply\r\n${"y".repeat(100)}\r\n`).join("");
+await converse(reader, `${sets}mn\r\n`, "MN\r\n");
+const readAll = async () => {
+  for (let from = 0; from < 20000; from += 50) {
+    await converse(reader, `get ${names(from, 50).join(" ")}\r\n`, "END\r\n");
+  }
+};
+await readAll();
+await until(youth, () => /^Too early to tell: 20,000 reads/.test(document.querySelector("#curve-words").textContent));
+assert.equal(await youth.locator("#curve li").count(), 0);
+await check(youth, "young");
+for (let times = 0; times < 3; times += 1) await readAll();
+await until(youth, () => document.querySelectorAll("#curve li").length > 0);
+assert.doesNotMatch(await text(youth, "#curve-words"), /Too early/);
+reader.destroy();
+await youth.context().close();
+await young.stop();
 
 // Under load.
 rest = load(server.ports.cache, { pauseMillis: 5 });
@@ -188,6 +212,14 @@ const burst = net.connect(server.ports.cache, "127.0.0.1");
 await converse(burst, `${`get ${"x ".repeat(90)}\r\n`.repeat(4000)}mn\r\n`, "MN\r\n");
 burst.destroy();
 await until(page, () => document.querySelector("#chart-requests path.cut"));
+// Connections are a level, not a rate: the axis reaches them.
+const idle = Array.from({ length: 50 }, () => net.connect(server.ports.cache, "127.0.0.1"));
+// No cursor: the legend tells the latest.
+await page.mouse.move(1, 1);
+await page.locator("#chart-requests svg").blur();
+await until(page, () => /open 5\d/.test(document.querySelector("#chart-connections").textContent));
+assert.equal(await page.locator("#chart-connections path.cut").count(), 0);
+idle.forEach((socket) => socket.destroy());
 await check(page, "spike");
 await page.getByRole("button", { name: "whole" }).click();
 assert.equal(await page.locator("path.cut").count(), 0);
@@ -254,30 +286,35 @@ await until(locked, () => document.body.classList.contains("is-up"));
 assert.equal(await locked.locator("#token-form").isVisible(), false);
 await server.stop();
 
-// A fleet: one that serves, one that is down, and itself under the name that the others use.
+// Peers: one that serves, one that is down, and itself under the name that the others use.
 const other = await start(larderd, ["-m", "64"]);
 const self = await freePort();
 const peers = `127.0.0.1:${self},127.0.0.1:${other.ports.admin},127.0.0.1:${await freePort()}`;
 server = await start(larderd, ["-m", "32", "--admin-peers", peers], { cache: -1, admin: self });
 const loads = [load(server.ports.cache, { pauseMillis: 20 }), load(other.ports.cache, { pauseMillis: 20 })];
-for (const [name, options] of [["fleet", {}], ["fleet-large", screen], ["fleet-phone", handheld],
-  ["fleet-dark", { colorScheme: "dark" }], ["fleet-phone-dark", { ...handheld, colorScheme: "dark" }]]) {
-  const fleet = await open(server.url, options);
-  await until(fleet, () => /^All\t2 of 3 answer\t[\d.]+ %/.test(document.querySelector("#servers tfoot").innerText));
-  assert.equal(await fleet.locator("#servers tbody tr").count(), 3);
-  assert.match(await text(fleet, "#servers"), /unreachable: no connection: Connection refused/);
-  assert.match(await text(fleet, "#fleet-note"), /1 of 3 servers/);
-  await check(fleet, name);
-  if (name === "fleet") {
-    await fleet.getByRole("link", { name: `127.0.0.1:${other.ports.admin}` }).click();
-    await fleet.waitForURL(other.url);
-    await until(fleet, () => document.body.classList.contains("is-up"));
-    assert.equal(await fleet.locator("#fleet").isVisible(), false);
+for (const [name, options] of [["peers", {}], ["peers-large", screen], ["peers-phone", handheld],
+  ["peers-dark", { colorScheme: "dark" }], ["peers-phone-dark", { ...handheld, colorScheme: "dark" }]]) {
+  const several = await open(server.url, options);
+  // Cells beside each other, or on a phone below each other.
+  await until(several, () =>
+    /^All\s+2 of 3 answer\s+[\d.]+ %/.test(document.querySelector("#servers tfoot").innerText));
+  const beyond = await several.locator("#servers").evaluate((table) =>
+    table.scrollWidth - table.parentElement.clientWidth);
+  assert.ok(beyond <= 1, `${name}: ${beyond} pixels of the table of servers are cut`);
+  assert.equal(await several.locator("#servers tbody tr").count(), 3);
+  assert.match(await text(several, "#servers"), /unreachable: no connection: Connection refused/);
+  assert.match(await text(several, "#peers-note"), /1 of 3 servers/);
+  await check(several, name);
+  if (name === "peers") {
+    await several.getByRole("link", { name: `127.0.0.1:${other.ports.admin}` }).click();
+    await several.waitForURL(other.url);
+    await until(several, () => document.body.classList.contains("is-up"));
+    assert.equal(await several.locator("#peers").isVisible(), false);
     // The step to the other server's page is the one request that leaves this one's.
     const left = complaints.filter((complaint) => !complaint.startsWith(`asks for ${other.url}`));
     complaints.splice(0, complaints.length, ...left);
   }
-  await fleet.context().close();
+  await several.context().close();
 }
 loads.forEach((stop) => stop());
 await other.stop();

@@ -15,10 +15,10 @@ mkdirSync(folder, { recursive: true });
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
 
 /** Of what one sees without scrolling. */
-async function picture(url, name, wait_secs) {
+async function picture(url, name, waitSecs) {
   const page = await browser.newPage({ viewport: { width: 1280, height: 960 } });
   await page.goto(url);
-  await sleep(wait_secs * 1000);
+  await sleep(waitSecs * 1000);
   await page.screenshot({ path: join(folder, `${name}.png`) });
   await page.close();
 }

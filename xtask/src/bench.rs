@@ -10,11 +10,15 @@ use serde_json::Map;
 use rows::{Row, Work};
 use speed::Bench;
 
+mod embedded;
 mod engine;
 mod goal;
+mod http;
 mod idle;
 mod latency;
 mod memory;
+mod pinned;
+mod redis;
 mod rows;
 mod speed;
 mod summary;
@@ -24,6 +28,7 @@ const HELP: &str = "\
 Compares larderd with memcached and with the floor server (the same epoll, read and write with no cache behind).
 
 usage: cargo xtask bench [options] [ROW...]
+       cargo xtask bench embedded [--help]   the cache of Rust programs beside others; no server
 
   --list           the rows, what they ask, and what larderd is to reach
   --quick          short rounds, for a first impression
@@ -50,6 +55,11 @@ Throughput is given as well; where the server's core is not busy all the time, i
 
 /// Measures and prints. Errors: no such row, a server that does not start, or one that answers wrongly.
 pub(crate) fn run(args: &[String]) -> Result<()> {
+    if let Some((first, rest)) = args.split_first()
+        && first == "embedded"
+    {
+        return embedded::run(rest);
+    }
     let Some(options) = Options::parse(args)? else { return Ok(()) };
     let reference = options.reference.clone().map_or_else(server::memcached, Ok)?;
     let larderd = options.server.clone().map_or_else(server::larderd, Ok)?;
@@ -78,7 +88,9 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             write(file, &summary::markdown(&lines))?;
         }
     }
-    println!("\n{}", summary::markdown(&lines));
+    if !lines.is_empty() {
+        println!("\n{}", summary::markdown(&lines));
+    }
     Ok(())
 }
 
@@ -97,6 +109,8 @@ fn measure(bench: &Bench, row: &Row) -> Result<Measured> {
         Work::Idle => idle::measure(bench, row),
         Work::WorkingSet => working_set::measure(bench, row),
         Work::Memory => memory::measure(bench, row),
+        Work::Http => http::measure(bench, row),
+        Work::Redis => redis::measure(bench, row),
         Work::Engine(name) => engine::measure(name, row),
     }
 }

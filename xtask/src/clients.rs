@@ -1,6 +1,7 @@
 //! Real clients against a server: installs them as `conformance/clients` pins them and runs their smoke programs.
 
 mod capable;
+mod compose;
 mod doors;
 pub(crate) mod install;
 mod operators;
@@ -16,6 +17,7 @@ use larder_conformance::{Result, server, suite};
 use lexopt::prelude::*;
 
 use crate::{needs, shell};
+use compose::Compose;
 use doors::{Door, Doors};
 use page::Snippet;
 
@@ -60,6 +62,8 @@ pub(crate) struct Clients {
     programs: Vec<Program>,
     /// The programs of the page about clients.
     snippets: Vec<Snippet>,
+    /// The applications of the Compose files.
+    compose: Vec<Compose>,
     doors: Doors,
     /// memcached_exporter.
     exporter: PathBuf,
@@ -86,6 +90,7 @@ impl Clients {
         Ok(Self {
             programs: install::programs()?,
             snippets: Snippet::all()?,
+            compose: Compose::all()?,
             doors: Doors::make()?,
             exporter: install::exporter()?,
             filter: String::new(),
@@ -105,7 +110,12 @@ impl Clients {
             let run: Box<dyn Fn() -> Result<String> + Sync> = Box::new(|| snippet.run(&self.doors, server));
             (snippet.title(), run)
         });
-        let runs: Vec<_> = programs.chain(snippets).filter(|(title, _)| wanted(title)).collect();
+        let compose = self.compose.iter().map(|compose| {
+            let run: Box<dyn Fn() -> Result<String> + Sync> = Box::new(|| compose.run(server));
+            (compose.title(), run)
+        });
+        let runs: Vec<_> =
+            programs.chain(snippets).chain(compose).filter(|(title, _)| wanted(title)).collect();
         let next = AtomicUsize::new(0);
         let work = || {
             let mut results = Vec::new();

@@ -5,7 +5,9 @@ mod browser;
 mod clients;
 mod conform;
 mod cores;
+mod debian;
 mod diff;
+mod documents;
 mod experiments;
 mod exposition;
 mod fuzz;
@@ -46,6 +48,7 @@ fn run(args: &[String]) -> Result<()> {
         "conform" => conform::run(rest),
         "clients" => clients::run(rest),
         "diff" => diff::run(rest),
+        "documents" => documents::run(rest),
         "bench" => bench::run(rest),
         "browser" => browser::run(rest),
         "screenshots" => browser::screenshots(rest),
@@ -76,6 +79,7 @@ const USAGE: &str = "usage: cargo xtask CHORE [--help]
   screenshots  the pictures of README.md
   package   a Debian package, an RPM and an archive, in target/package
   packaging packages, Dockerfile, Helm chart, dashboard and alerts: check them
+  documents the commands of the documents: run them, and compare what they print
   diff      random requests to larderd and memcached, side by side
   bench     measure larderd beside memcached and the floor server
   misses    misses beside memcached at equal memory, and the curve against the truth

@@ -7,9 +7,9 @@ use lexopt::prelude::*;
 
 mod contest;
 mod curve;
-mod made;
+pub(crate) mod made;
 mod replay;
-mod workload;
+pub(crate) mod workload;
 
 use workload::Workload;
 
@@ -103,8 +103,7 @@ impl Options {
         if !self.memory_mib.is_empty() {
             return self.memory_mib.clone();
         }
-        let footprint_mib = workload.footprint_bytes() >> 20;
-        parts.iter().map(|part| (footprint_mib / part).max(4)).collect()
+        workload.memory_mib(parts)
     }
 }
 

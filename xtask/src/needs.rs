@@ -28,6 +28,14 @@ const NEEDS: &[Need] = &[
         package: "libcache-memcached-perl",
         probe: Probe::Runs(&["perl", "-MCache::Memcached", "-e", "1"]),
     },
+    // What the documents tell a reader to use.
+    Need { package: "netcat-openbsd", probe: Probe::File("/usr/bin/nc") },
+    Need { package: "jq", probe: Probe::File("/usr/bin/jq") },
+    Need {
+        package: "python3-pymemcache",
+        probe: Probe::Runs(&["/usr/bin/python3", "-c", "import pymemcache"]),
+    },
+    Need { package: "docker-compose", probe: Probe::Runs(&["docker-compose", "--version"]) },
     // The examples of docs/http.md, and a proxy before larderd.
     Need { package: "curl", probe: Probe::Runs(&["curl", "--version"]) },
     Need { package: "nginx-light", probe: Probe::File("/usr/sbin/nginx") },
@@ -75,20 +83,33 @@ const NEEDS: &[Need] = &[
     Need { package: "libsasl2-modules", probe: Probe::File("/usr/share/doc/libsasl2-modules") },
 ];
 
+/// What rows of `cargo xtask bench` compare with and load with, and what `cargo xtask packaging replacement` needs.
+const EXTRA_NEEDS: &[Need] = &[
+    Need { package: "nginx-light", probe: Probe::File("/usr/sbin/nginx") },
+    Need { package: "wrk", probe: Probe::File("/usr/bin/wrk") },
+    Need { package: "redis-server", probe: Probe::File("/usr/bin/redis-server") },
+    Need { package: "debootstrap", probe: Probe::File("/usr/sbin/debootstrap") },
+    Need { package: "redis-tools", probe: Probe::File("/usr/bin/redis-benchmark") },
+];
+
 /// Installs what is missing with apt-get. Nothing is asked of apt, nor of root, when everything is there.
 pub(crate) fn install() -> Result<()> {
-    install_where(|_| true)
+    install_missing(NEEDS.iter().collect())
 }
 
 /// Installs these packages alone, as far as they are missing.
 pub(crate) fn install_only(packages: &[&str]) -> Result<()> {
-    install_where(|need| packages.contains(&need.package))
+    install_missing(NEEDS.iter().filter(|need| packages.contains(&need.package)).collect())
 }
 
-fn install_where(is_wanted: impl Fn(&Need) -> bool) -> Result<()> {
+/// The same for packages that `cargo xtask test` does not need.
+pub(crate) fn install_extra(packages: &[&str]) -> Result<()> {
+    install_missing(EXTRA_NEEDS.iter().filter(|need| packages.contains(&need.package)).collect())
+}
+
+fn install_missing(needs: Vec<&Need>) -> Result<()> {
     let missing = || -> Vec<&str> {
-        let needs = NEEDS.iter().filter(|need| is_wanted(need) && !need.probe.succeeds());
-        needs.map(|need| need.package).collect()
+        needs.iter().filter(|need| !need.probe.succeeds()).map(|need| need.package).collect()
     };
     let mut packages = missing();
     if packages.is_empty() {

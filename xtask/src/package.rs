@@ -98,7 +98,7 @@ pub(crate) fn make(programs: &Programs, version: &str, level: u8, folder: &Path)
     Ok(Packages { deb, deb_memcached, rpm, rpm_memcached, archive: archive::make(&content)? })
 }
 
-/// What the packages contain, and what they are called.
+/// Contents and names of the packages.
 struct Content {
     parts: Parts,
     version: String,

@@ -6,6 +6,7 @@
 mod monitoring;
 mod packages;
 mod promql;
+mod replacement;
 
 use std::fs;
 use std::process::Command;
@@ -20,6 +21,11 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         [] => {
             needs::install()?;
             test()
+        }
+        [name] if name == "replacement" => {
+            needs::install()?;
+            needs::install_extra(&["debootstrap"])?;
+            packages::replacement()
         }
         _ => Err(USAGE.into()),
     }
@@ -38,9 +44,12 @@ fn dockerfile() -> Result<()> {
     let requirements = shell::root().join("packaging/requirements.txt");
     let python = shell::python(&shell::target_dir()?.join("hadolint"), &requirements)?;
     let dockerfile = shell::root().join("Dockerfile");
-    shell::run(
-        Command::new(python.with_file_name("hadolint")).arg("--failure-threshold=style").arg(&dockerfile),
-    )?;
+    let mut hadolint = Command::new(python.with_file_name("hadolint"));
+    hadolint.args(["--failure-threshold=style"]).arg(&dockerfile);
+    for entry in fs::read_dir(shell::root().join("docs/guides/compose"))? {
+        hadolint.arg(entry?.path().join("Dockerfile"));
+    }
+    shell::run(&mut hadolint)?;
     // What the image starts, if nobody says otherwise: the last option prints the version, once all before it have been
     // read.
     let text = fs::read_to_string(dockerfile)?;
@@ -76,7 +85,10 @@ fn chart() -> Result<()> {
     Ok(())
 }
 
-const USAGE: &str = "usage: cargo xtask packaging
+const USAGE: &str = "usage: cargo xtask packaging [replacement]
 Packages larder, and compares, installs and removes the packages; lints the Dockerfile and the workflows of a release;
 lints and renders the Helm chart; and lets larderd read the options in them. Tests the rules of Prometheus, and looks
-for the metrics of rules and dashboard among those that larderd exports.";
+for the metrics of rules and dashboard among those that larderd exports.
+
+replacement: exchanges memcached for the packages in a Debian system of its own, and back, under PHP sessions and
+Django. Needs root, and a kernel with namespaces, overlayfs and cgroup2.";

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 use std::time::Instant;
+use std::{env, thread};
 
 use larder_conformance::script::Side;
 use larder_conformance::{Result, server, suite};
@@ -63,9 +64,16 @@ impl Steps {
                 "warnings",
             ]))
         });
+        self.run("the comparison with other caches: rustfmt and clippy", check_comparison);
         // Unit tests, golden scripts, hostile clients, the command line.
         self.run("cargo test", || {
-            shell::run(&mut shell::cargo(&["test", "--quiet", "--workspace", "--no-fail-fast"]))
+            let mut test = shell::cargo(&["test", "--quiet", "--workspace", "--no-fail-fast"]);
+            // What .cargo/config.toml says is for small machines.
+            if env::var_os("RUST_TEST_THREADS").is_some_and(|threads| threads == "4") {
+                let cores = thread::available_parallelism()?;
+                test.env("RUST_TEST_THREADS", cores.get().max(4).to_string());
+            }
+            shell::run(&mut test)
         });
         // Flags of its own would have everything built anew each time: a folder of its own.
         self.run("the index and the life of a segment in every order of two threads", || {
@@ -163,6 +171,17 @@ impl Outcome for Tally {
     }
 }
 
+/// The folder `comparison` is no member of the workspace.
+fn check_comparison() -> Result<()> {
+    let check = |words: &[&str], more: &[&str]| {
+        let mut check = shell::cargo(words);
+        check.args(["--manifest-path", COMPARISON]).args(more);
+        shell::run(check.env("CARGO_TARGET_DIR", shell::target_dir()?.join("comparison")))
+    };
+    check(&["fmt"], &["--check"])?;
+    check(&["clippy", "--quiet", "--locked", "--all-targets"], &["--", "-D", "warnings"])
+}
+
 /// Runs checks of cargo-deny, which is built first if it is not there: about three minutes of processor time.
 fn deny(checks: &[&str]) -> Result<()> {
     let tools = shell::target_dir()?.join("tools");
@@ -179,13 +198,14 @@ fn deny(checks: &[&str]) -> Result<()> {
         ]);
         shell::run(install.arg(&tools))?;
     }
-    let mut check = Command::new(program);
-    shell::run(
-        check
-            .args(["--log-level", "error", "--all-features", "check"])
-            .args(checks)
-            .current_dir(shell::root()),
-    )
+    for manifest in ["Cargo.toml", COMPARISON] {
+        let mut check = Command::new(&program);
+        check.args(["--log-level", "error", "--all-features", "--manifest-path", manifest, "check"]);
+        // Relative to the folder of the manifest without this.
+        check.arg("--config").arg(shell::root().join("deny.toml"));
+        shell::run(check.args(checks).current_dir(shell::root()))?;
+    }
+    Ok(())
 }
 
 fn title(side: Side, [reference, larder]: [&'static str; 2]) -> &'static str {
@@ -202,6 +222,7 @@ fn program(side: Side) -> Result<std::path::PathBuf> {
     }
 }
 
+const COMPARISON: &str = "comparison/Cargo.toml";
 const SOAK_SECS: u32 = 20;
 /// How often programs of others are tried: registries and browsers have a pace, and timeouts, of their own.
 const ATTEMPTS: u32 = 3;

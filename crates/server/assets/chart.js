@@ -14,12 +14,14 @@ const DRAG_PIXELS_MIN = 6;
 /**
  * Series are { name, colour, of(point), area? }; values below zero do not occur, null is a gap.
  * `scale` is "whole", "fraction" or "bytes" (from 0 up), "log" (from `least` up) or "share" (up to 1).
- * The scale of the first three reaches at least to `least`.
+ * The scale of the first three reaches at least to `least`. `tick(tick, ticks)` is the text of one of an axis's ticks.
+ * A gauge is always shown whole: a level that lasts is no spike.
  * `on` has cursor(index or null), zoom(fromSecs, toSecs), scaleTime(factor, aroundSecs), pan(share) and reset().
  */
 export class Chart {
-  constructor(place, { title, series, format, scale = "whole", least = 1 }, on) {
-    Object.assign(this, { series, format, scale, least, title, on, points: [], cursor: null, drag: null });
+  constructor(place, { title, series, format, tick = format, scale = "whole", least = 1, isGauge = false }, on) {
+    Object.assign(this, { series, format, tick, scale, least, isGauge, title, on });
+    Object.assign(this, { points: [], cursor: null, drag: null });
     this.svg = shape("svg", { role: "img", tabindex: 0, preserveAspectRatio: "none" });
     this.legend = element("ul", "legend");
     place.classList.add("chart");
@@ -37,7 +39,7 @@ export class Chart {
 
   /** Shows points in a range of time. Without `isWhole`, values far above the others are cut off, and marked. */
   show(points, fromSecs, toSecs, isWhole) {
-    Object.assign(this, { points, fromSecs, toSecs, isWhole });
+    Object.assign(this, { points, fromSecs, toSecs, isWhole: isWhole || this.isGauge });
     this.draw();
   }
 
@@ -91,7 +93,7 @@ export class Chart {
   axes() {
     const rows = this.ticks.flatMap((tick) => [
       shape("line", { class: "grid", x1: LEFT, x2: this.width, y1: this.y(tick), y2: this.y(tick) }),
-      shape("text", { x: LEFT - 6, y: this.y(tick) + 4, "text-anchor": "end" }, this.format(tick)),
+      shape("text", { x: LEFT - 6, y: this.y(tick) + 4, "text-anchor": "end" }, this.tick(tick, this.ticks)),
     ]);
     const count = Math.max(2, (this.width - LEFT) / TIME_LABEL_PIXELS);
     const { step, ticks } = times(this.fromSecs, this.toSecs, count);
@@ -190,7 +192,7 @@ export class Chart {
     const words = told.map(([series, value]) => `${series.name} ${value}`).join(", ");
     const when = point ? `at ${clock(point.at_secs)}` : "no data";
     this.svg.setAttribute("aria-label", `${this.title}, ${when}: ${words}. `
-      + "Arrow keys read other times, plus and minus zoom, Escape ends the zoom.");
+      + "Arrow keys read other times, plus and minus zoom, Escape removes the cursor, then ends the zoom.");
   }
 
   press(event) {

@@ -1,7 +1,7 @@
 // The charts, and the time that all of them show: the latest, or a range that the user has zoomed to.
 
 import { Chart } from "./chart.js";
-import { bytes, clock, count, micros, percent, short } from "./format.js";
+import { bytes, bytesTick, clock, count, countTick, micros, percent, percentTick, short } from "./format.js";
 
 const RANGE_SECS_MIN = 10;
 /** There is a mouse, and probably a keyboard. */
@@ -25,11 +25,11 @@ export class Charts {
   definitions() {
     return {
       ratio: {
-        title: "Hit ratio", format: (share) => percent(share, Math.round(share * 1000) % 10 ? 1 : 0), scale: "share",
+        title: "Hit ratio", format: percent, tick: percentTick, scale: "share",
         series: [{ name: "hit ratio", colour: "hit", of: ratio }],
       },
       requests: {
-        title: "Requests a second", format: count,
+        title: "Requests a second", format: count, tick: countTick,
         series: [
           { name: "hits", colour: "hit", of: (point) => point.hits, area: true },
           { name: "misses", colour: "miss", of: (point) => point.misses },
@@ -47,7 +47,7 @@ export class Charts {
         ],
       },
       leaving: {
-        title: "Evicted and expired items a second", format: count,
+        title: "Evicted and expired items a second", format: count, tick: countTick,
         series: [
           { name: "evicted", colour: "miss", of: (point) => point.evicted, area: true },
           { name: "expired", colour: "other", of: (point) => point.expired },
@@ -58,7 +58,7 @@ export class Charts {
         series: [{ name: "cores", colour: "hit", of: (point) => point.cpu_cores, area: true }],
       },
       memory: {
-        title: "Memory", format: bytes, scale: "bytes",
+        title: "Memory", format: bytes, tick: bytesTick, scale: "bytes", isGauge: true,
         series: [
           { name: "used", colour: "hit", of: (point) => point.used_bytes, area: true },
           { name: "limit", colour: "spare", of: () => this.memoryBytes },
@@ -66,14 +66,14 @@ export class Charts {
         ],
       },
       network: {
-        title: "Bytes a second", format: bytes, scale: "bytes", least: 1024,
+        title: "Bytes a second", format: bytes, tick: bytesTick, scale: "bytes", least: 1024,
         series: [
           { name: "sent", colour: "hit", of: (point) => point.bytes_out, area: true },
           { name: "received", colour: "store", of: (point) => point.bytes_in },
         ],
       },
       connections: {
-        title: "Open connections", format: count,
+        title: "Open connections", format: count, tick: countTick, isGauge: true,
         series: [{ name: "open", colour: "hit", of: (point) => point.connections, area: true }],
       },
     };

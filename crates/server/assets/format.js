@@ -1,6 +1,7 @@
 // Numbers as people read them, and elements as browsers do.
 
 const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const BYTE_UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
 /** `digits` is the number of digits up to which none is left out. */
@@ -17,14 +18,32 @@ export function short(number) {
 
 export function bytes(number) {
   if (number == null) return "–";
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let unit = 0;
-  while (number >= 1024 && unit < units.length - 1) {
+  while (number >= 1024 && unit < BYTE_UNITS.length - 1) {
     number /= 1024;
     unit += 1;
   }
   const isWhole = number >= 100 || unit === 0 || number % 1 === 0;
-  return `${isWhole ? Math.round(number) : number.toFixed(1)} ${units[unit]}`;
+  return `${isWhole ? Math.round(number) : number.toFixed(1)} ${BYTE_UNITS[unit]}`;
+}
+
+/** A number on an axis, in the unit of the highest: 50K, 100K. */
+export function countTick(tick, ticks) {
+  const top = ticks.at(-1);
+  const [size, unit] = [[1e9, "B"], [1e6, "M"], [1e3, "K"]].find(([size]) => top >= Math.max(size, 1e5)) ?? [1, ""];
+  return tick && unit ? `${+(tick / size).toFixed(2)}${unit}` : count(tick);
+}
+
+/** The same for bytes. */
+export function bytesTick(tick, ticks) {
+  const top = ticks.at(-1);
+  const power = Math.max(0, BYTE_UNITS.findLastIndex((_, power) => top >= 1024 ** power));
+  return tick ? `${+(tick / 1024 ** power).toFixed(2)} ${BYTE_UNITS[power]}` : bytes(tick);
+}
+
+/** The same for shares, with as many digits for each. */
+export function percentTick(tick, ticks) {
+  return percent(tick, ticks.some((share) => Math.round(share * 1000) % 10) ? 1 : 0);
 }
 
 export function micros(number) {

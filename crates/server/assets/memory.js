@@ -88,7 +88,7 @@ export class MemoryMap {
   }
 
   keys() {
-    const spare = [["spare", 1, "Index"], ["spare", 0.65, "Ghost: keys lately evicted"], ["spare", 0.35, "Free"],
+    const spare = [["spare", 1, "Index"], ["spare", 0.65, "Ghost: recently evicted keys"], ["spare", 0.35, "Free"],
       ["unused", 1, "Not taken yet"]];
     const shown = this.mode === "lifetime"
       ? this.memory.lifetimes.map((group, index) => [HUES[index % HUES.length], 0.9, lifetime(this.memory, index)])
@@ -125,7 +125,7 @@ export class MemoryMap {
     this.at = at;
     const cell = this.cells[at];
     const names = { free: "Free, ready for new items", index: "Index: finds the items",
-      ghost: "Ghost: remembers keys that were evicted", unused: "Not taken from the system yet" };
+      ghost: "Ghost: remembers recently evicted keys", unused: "Not taken from the system yet" };
     document.getElementById("map-cell").textContent = !cell ? "" : cell.kind ? names[cell.kind] : [
       QUEUES[cell.queue][1],
       `${bytes(cell.memory_bytes)}, ${percent(Math.min(1, cell.live_bytes / cell.memory_bytes), 0)} in use`,

@@ -1,13 +1,15 @@
 // The page: asks the server, shows what it says, and says so when it does not answer.
 
 import { Charts, ratio } from "./charts.js";
-import { showFleet } from "./fleet.js";
+import { showPeers } from "./peers.js";
 import { bytes, clock, count, duration, element, micros, percent, short } from "./format.js";
 import { MemoryMap } from "./memory.js";
 
 const PAUSE_MILLIS = 1000;
 const RETRY_MILLIS = 2000;
 const PATIENCE_MILLIS = 4000;
+/** With fewer, most reads are the first of their key, and the hit ratio at any size is unknown. */
+const READS_PER_ITEM_MIN = 4;
 const POINTS_MAX = { seconds: 900, minutes: 1440 };
 
 const $ = (id) => document.getElementById(id);
@@ -50,7 +52,7 @@ async function refresh() {
   const connections = await ask("connections");
   showOverview(overview, connections);
   charts.show(state, overview);
-  if (state.turn % 2 === 0) showFleet(overview, (await ask("peers")).peers);
+  if (state.turn % 2 === 0) showPeers(overview, (await ask("peers")).peers);
   if (state.turn % 2 === 0) map.show(await ask("memory"));
   if (state.turn % 3 === 0) {
     const [keys, curve, slow] = await Promise.all([ask("keys"), ask("curve"), ask("slow")]);
@@ -159,7 +161,7 @@ function room(share, evicts, recent) {
 }
 
 function example(listeners) {
-  const plain = listeners.find((listener) => !listener.has_tls) ?? listeners[0];
+  const plain = listeners.find(({ protocol, has_tls: hasTls }) => !hasTls && ["auto", "ascii"].includes(protocol));
   if (!plain) return "";
   const target = plain.address.startsWith("/")
     ? `-U ${plain.address}`
@@ -176,14 +178,15 @@ function showConnections(connections) {
   bars($("workers"), connections.workers.map((open, worker) => [`worker ${worker}`, count(open), open / most]));
   $("listeners-note").textContent = connections.listeners.length ? "For clients." : "None for TCP.";
   $("listeners").replaceChildren(...connections.listeners.map((listener) =>
-    element("li", "", element("code", "", listener.address), listener.has_tls ? " with TLS" : "")));
+    element("li", "", element("code", "", listener.address), listener.protocol === "http" ? " HTTP" : "",
+      listener.has_tls ? " with TLS" : "")));
 }
 
 function showKeys({ is_measured: isMeasured, is_withheld: isWithheld, prefix_delimiter: delimiter, keys, prefixes }) {
   const why = !isMeasured
     ? "Not measured: -o no_hot_keys."
     : isWithheld ? "Keys are shown on a loopback listener, or with a token." : null;
-  $("keys-note").textContent = why ?? "Estimated requests of late.";
+  $("keys-note").textContent = why ?? "Estimated recent requests.";
   $("prefixes-note").textContent = why ?? `The part of a key before its first “${delimiter}”.`;
   for (const [place, entries] of [[$("keys"), keys], [$("prefixes"), prefixes]]) {
     const most = Math.max(1, ...entries.map((entry) => entry.requests));
@@ -195,11 +198,12 @@ function showKeys({ is_measured: isMeasured, is_withheld: isWithheld, prefix_del
 
 function showCurve({ is_measured: isMeasured, memory_bytes: memory, measured_hit_ratio: measured, points }) {
   const known = points.filter((point) => point.hit_ratio !== null);
+  const early = isMeasured ? tooEarly(known, state.overview) : null;
+  const shown = early ? [] : known;
   $("curve-words").textContent = !isMeasured
     ? "This is not measured: -o no_hit_ratio_curve, or no eviction (-M)."
-    : known.length ? advice(known, memory)
-    : "After some thousand reads this tells what other amounts of memory would do to the hit ratio.";
-  bars($("curve"), known.flatMap((point) => {
+    : early ?? advice(known, memory);
+  bars($("curve"), shown.flatMap((point) => {
     const isNow = point.factor === 1;
     const bar = [`${bytes(memory * point.factor)}${isNow ? ", as now: predicted" : ""}`, percent(point.hit_ratio),
       point.hit_ratio, isNow ? "is-now" : ""];
@@ -207,7 +211,19 @@ function showCurve({ is_measured: isMeasured, memory_bytes: memory, measured_hit
       ? [bar, [`${bytes(memory)}, as now: measured`, percent(measured), measured, "is-measured"]]
       : [bar];
   }));
-  $("curve-check").textContent = isMeasured && known.length ? comparison(known, measured) : "";
+  $("curve-check").textContent = isMeasured && shown.length ? comparison(shown, measured) : "";
+}
+
+/** Why the curve tells nothing yet; null: it does. Reads of keys that were never read before say nothing of memory. */
+function tooEarly(points, { items, requests }) {
+  if (!points.length) {
+    return "Too early to tell: after some thousand reads, this predicts the hit ratio with other amounts of memory.";
+  }
+  const reads = requests.get_hits + requests.get_misses;
+  const needed = READS_PER_ITEM_MIN * items;
+  return reads >= needed ? null
+    : `Too early to tell: ${count(reads)} reads so far, and ${count(items)} items. `
+      + `A prediction needs about ${count(needed)} reads.`;
 }
 
 /** Why the hit ratios of the page differ. */

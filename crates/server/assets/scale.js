@@ -1,6 +1,7 @@
 // Scales of charts: where an axis begins and ends, and its ticks.
 
-/** Three or four round steps from 0 to at least `most`. `unit`: "whole", "fraction" or "bytes". */
+/** Round steps from 0 to at least `most`. Three or four ticks, usually. `unit`: "whole", "fraction" or
+ * "bytes". */
 export function linear(most, unit) {
   const step = unit === "bytes" ? binaryStep(most / 3) : decimalStep(most / 3, unit === "whole");
   return Array.from({ length: Math.max(2, Math.ceil(most / step - 1e-9) + 1) }, (_, index) => index * step);

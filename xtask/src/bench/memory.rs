@@ -101,7 +101,7 @@ fn cost(name: &'static str, program: &Path, size: &Size) -> Result<Cost> {
 }
 
 /// Resident memory of the whole process divided by its items, with room for all of them.
-fn rss_per_item(program: &Path, items: u64, value_bytes: u64) -> Result<f64> {
+pub(super) fn rss_per_item(program: &Path, items: u64, value_bytes: u64) -> Result<f64> {
     let server = start(program, 2048)?;
     fill(&server, 0, items, value_bytes)?;
     let held = Stats::of(server.address())?.get("curr_items")?;
@@ -163,7 +163,7 @@ const SIZES: [Size; 2] = [
     Size { items: 2_000_000, value_bytes: 32, overhead_goal_bytes: 32.0, held_goal: 11_500_000 },
     Size { items: 1_000_000, value_bytes: 1024, overhead_goal_bytes: 40.0, held_goal: 975_000 },
 ];
-const KEY_BYTES: u64 = 24;
+pub(super) const KEY_BYTES: u64 = 24;
 /// How many items are stored between two looks at the eviction counter: the error of that figure.
 const FILL_STEP: usize = 20_000;
 /// Far more items than 1024 MiB can hold with any value size of the memory figures.

@@ -28,6 +28,10 @@ pub(super) enum Work {
     WorkingSet,
     /// See `memory.rs`.
     Memory,
+    /// See `http.rs`.
+    Http,
+    /// See `redis.rs`.
+    Redis,
     /// A bench of the engine's own, by its name.
     Engine(&'static str),
 }
@@ -114,6 +118,13 @@ pub(super) fn all() -> Vec<Row> {
             "overhead of an item, and items held at -m 1024",
             Goal::Words("32 B and 40 B; 11.5 M and 0.975 M within 5 % over -m"),
             Work::Memory,
+        ),
+        row("http", "get over HTTP, beside nginx with a file", Goal::Words("nginx's CPU"), Work::Http),
+        row(
+            "redis",
+            "three loads, and overhead of an item, beside Redis",
+            Goal::Words("Redis's"),
+            Work::Redis,
         ),
         row(
             "pauses",

@@ -24,10 +24,10 @@ pub(super) struct Bench {
     contestants: Vec<Contestant>,
     pub(super) memcached: Box<Path>,
     pub(super) larderd: Box<Path>,
-    cores: Cores,
+    pub(super) cores: Cores,
     floor: Vec<std::ffi::OsString>,
-    rounds: usize,
-    round_secs: f64,
+    pub(super) rounds: usize,
+    pub(super) round_secs: f64,
 }
 
 impl Bench {
@@ -176,4 +176,4 @@ const MEMORY_MIB: u32 = 2048;
 /// memcached's hash table grows and larderd moves memory to large pages in the background, once: neither is what a
 /// request costs.
 const SETTLE_SECS_MAX: f64 = 60.0;
-const CONFIDENCE: f64 = 0.95;
+pub(super) const CONFIDENCE: f64 = 0.95;

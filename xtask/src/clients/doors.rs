@@ -24,7 +24,7 @@ pub(super) enum Door {
     Tls,
     /// UDP at the number of the TCP port (`-U`).
     Udp,
-    /// HTTP (`--http-listen`), which memcached has not.
+    /// HTTP (`--http-listen`), which memcached lacks.
     Http,
     /// The same, through an nginx that the client starts.
     Nginx,

@@ -10,6 +10,7 @@ use larder_conformance::Result;
 use larder_conformance::folder::Folder;
 
 use super::doors::{Door, Doors, PASSWORD};
+use crate::documents::block::{self, Block};
 use crate::shell;
 
 /// A program of the page.
@@ -118,7 +119,7 @@ impl Runner {
 
 fn snippets(page: &str) -> Result<Vec<Snippet>> {
     let mut found: Vec<Snippet> = Vec::new();
-    for (line, language, code) in code_blocks(page) {
+    for Block { line, language, text: code } in block::blocks(page) {
         if NOT_PROGRAMS.contains(&language) {
             continue;
         }
@@ -137,20 +138,7 @@ fn snippets(page: &str) -> Result<Vec<Snippet>> {
     }
 }
 
-/// The line, the language and the text of each code block.
-fn code_blocks(page: &str) -> Vec<(usize, &str, String)> {
-    let mut blocks = Vec::new();
-    let mut lines = page.lines().zip(1..);
-    while let Some((line, number)) = lines.next() {
-        if let Some(language) = line.strip_prefix("```") {
-            let code = lines.by_ref().map(|(line, _)| line).take_while(|line| *line != "```");
-            blocks.push((number, language, code.map(|line| format!("{line}\n")).collect()));
-        }
-    }
-    blocks
-}
-
-/// What a program knows tells how it comes in.
+/// Chooses the door by what the program contains.
 fn door(code: &str) -> Door {
     if code.contains(AUTHORITY) {
         Door::Tls

@@ -6,10 +6,10 @@ use larder_bench::draw::{Zipf, mix};
 use super::workload::{Request, Workload};
 
 /// Their names.
-pub(super) const NAMES: [&str; 3] = ["zipf-scan", "changing", "ttl-sizes"];
+pub(crate) const NAMES: [&str; 3] = ["zipf-scan", "changing", "ttl-sizes"];
 
 /// One of [`NAMES`].
-pub(super) fn make(name: &str) -> Workload {
+pub(crate) fn make(name: &str) -> Workload {
     match name {
         "zipf-scan" => zipf_with_scans(),
         "changing" => changing_popularity(),

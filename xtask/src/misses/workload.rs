@@ -8,28 +8,28 @@ use larder_conformance::Result;
 
 /// A get; if it misses, a set follows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
-    pub(super) key: u64,
-    pub(super) value_bytes: u32,
+pub(crate) struct Request {
+    pub(crate) key: u64,
+    pub(crate) value_bytes: u32,
     /// Of the set; 0: for ever.
-    pub(super) ttl_secs: u32,
+    pub(crate) ttl_secs: u32,
 }
 
 /// Requests in their order.
-pub(super) struct Workload {
-    pub(super) name: String,
-    pub(super) requests: Vec<Request>,
+pub(crate) struct Workload {
+    pub(crate) name: String,
+    pub(crate) requests: Vec<Request>,
     /// At which they are asked; `None`: as fast as the server answers.
-    pub(super) requests_per_sec: Option<f64>,
+    pub(crate) requests_per_sec: Option<f64>,
 }
 
 impl Workload {
-    pub(super) fn new(name: &str, requests: Vec<Request>) -> Self {
+    pub(crate) fn new(name: &str, requests: Vec<Request>) -> Self {
         Self { name: name.into(), requests, requests_per_sec: None }
     }
 
     /// Reads `FILE`, or `FILE:N` with values N times as long.
-    pub(super) fn read(trace: &str) -> Result<Self> {
+    pub(crate) fn read(trace: &str) -> Result<Self> {
         let split = trace.rsplit_once(':').and_then(|(file, times)| Some((file, times.parse().ok()?)));
         let (file, times): (&str, u32) = split.unwrap_or((trace, 1));
         let recording = Recording::read(&Trace { file: file.into(), format: TraceFormat::Kv, repeat: 1 }, 1)?;
@@ -45,13 +45,19 @@ impl Workload {
     }
 
     /// How many keys there are: so many misses nobody can avoid.
-    pub(super) fn keys(&self) -> u64 {
+    pub(crate) fn keys(&self) -> u64 {
         self.sizes().len() as u64
     }
 
     /// What all items take, with [`OVERHEAD_BYTES`] for each.
-    pub(super) fn footprint_bytes(&self) -> u64 {
+    fn footprint_bytes(&self) -> u64 {
         self.sizes().values().map(|&value_bytes| u64::from(value_bytes) + OVERHEAD_BYTES).sum()
+    }
+
+    /// Parts of that: a twelfth for 12. At least 4 MiB each.
+    pub(crate) fn memory_mib(&self, parts: &[u64]) -> Vec<u64> {
+        let footprint_mib = self.footprint_bytes() >> 20;
+        parts.iter().map(|part| (footprint_mib / part).max(4)).collect()
     }
 
     fn sizes(&self) -> HashMap<u64, u32> {

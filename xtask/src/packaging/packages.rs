@@ -13,8 +13,18 @@ use larder_conformance::{Result, server};
 use crate::package::{self, Packages, Programs};
 use crate::{generators, shell};
 
+/// Puts the packages in memcached's place, and takes them out again.
+pub(super) fn replacement() -> Result<()> {
+    let folder = Folder::create();
+    super::replacement::test(&package::make(&programs()?, &package::version("~test")?, FAST, folder.path())?)
+}
+
+fn programs() -> Result<Programs> {
+    Ok(Programs { larderd: server::larderd()?, larder: generators::larder()? })
+}
+
 pub(super) fn test() -> Result<()> {
-    let programs = Programs { larderd: server::larderd()?, larder: generators::larder()? };
+    let programs = programs()?;
     let version = package::version("~test")?;
     let (folder, again) = (Folder::create(), Folder::create());
     let packages = package::make(&programs, &version, FAST, folder.path())?;

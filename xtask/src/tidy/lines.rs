@@ -50,8 +50,8 @@ fn is_exempt(path: &str, line: &str, bare: &str) -> bool {
 const COLUMNS_MAX: usize = 120;
 /// Longer words may stand on a line of any length.
 const WORD_COLUMNS_MAX: usize = 80;
-const HAND_WRITTEN: [&str; 12] =
-    ["rs", "md", "toml", "sh", "py", "js", "mjs", "yaml", "go", "java", "php", "pl"];
+const HAND_WRITTEN: [&str; 15] =
+    ["rs", "md", "toml", "sh", "py", "js", "mjs", "yaml", "yml", "go", "java", "php", "pl", "css", "html"];
 
 #[cfg(test)]
 mod tests {

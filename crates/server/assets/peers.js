@@ -4,16 +4,18 @@ import { bytes, count, duration, element, percent } from "./format.js";
 import { ratio } from "./charts.js";
 
 const COLUMNS = 9;
+/** Headings of the numbers; on a narrow screen each number stands behind its own. */
+const NUMBERS = ["Up", "Hit ratio", "Requests/s", "Memory", "Connections", "Evicted/s"];
 
 /** Fills the table. `own` is this server's overview. Without other servers there is no table. */
-export function showFleet(own, peers) {
+export function showPeers(own, peers) {
   const others = peers.filter((peer) => !peer.is_own);
-  document.getElementById("fleet").hidden = peers.length === 0;
+  document.getElementById("peers").hidden = peers.length === 0;
   if (!peers.length) return;
   const name = peers.find((peer) => peer.is_own)?.address ?? location.host;
   const rows = [{ address: name, figures: own, isThis: true }, ...others];
   const down = others.filter((peer) => peer.reason);
-  const note = document.getElementById("fleet-note");
+  const note = document.getElementById("peers-note");
   note.textContent = down.length
     ? `${count(down.length)} of ${count(rows.length)} servers cannot be reached. The figures are without them.`
     : "Figures of the last seconds. A name leads to the page of its server.";
@@ -36,7 +38,7 @@ function row({ address, url, figures, reason, isThis }) {
   }
   const state = figures.is_ready ? element("td", "", "serving") : element("td", "bad", "accepts no connections");
   return element("tr", "", name, state, element("td", "", figures.version),
-    ...numbers([duration(figures.uptime_secs), ...cells(figures.recent, figures.memory)]));
+    ...numbers([duration(figures.uptime_secs), ...cells(figures.recent, figures.memory)], NUMBERS));
 }
 
 function totals(all, servers) {
@@ -49,7 +51,7 @@ function totals(all, servers) {
   name.scope = "row";
   const state = element("td", "", `${count(all.length)} of ${count(servers)} answer`);
   state.colSpan = 3;
-  return element("tr", "", name, state, ...numbers(cells(recent, memory)));
+  return element("tr", "", name, state, ...numbers(cells(recent, memory), NUMBERS.slice(1)));
 }
 
 function cells(recent, memory) {
@@ -58,6 +60,10 @@ function cells(recent, memory) {
     `${bytes(memory.used_bytes)} of ${bytes(memory.limit_bytes)}`, count(connections), count(evicted)];
 }
 
-function numbers(texts) {
-  return texts.map((text) => element("td", "n", text));
+function numbers(texts, headings) {
+  return texts.map((text, column) => {
+    const cell = element("td", "n", text);
+    cell.dataset.heading = headings[column];
+    return cell;
+  });
 }
