@@ -200,10 +200,10 @@ fn deny(checks: &[&str]) -> Result<()> {
     }
     for manifest in ["Cargo.toml", COMPARISON] {
         let mut check = Command::new(&program);
-        check.args(["--log-level", "error", "--all-features", "--manifest-path", manifest, "check"]);
-        // Relative to the folder of the manifest without this.
+        check.args(["--log-level", "error", "--all-features", "--manifest-path", manifest]);
+        // An option of the program, not of its command `check`. Without it each folder would need such a file.
         check.arg("--config").arg(shell::root().join("deny.toml"));
-        shell::run(check.args(checks).current_dir(shell::root()))?;
+        shell::run(check.arg("check").args(checks).current_dir(shell::root()))?;
     }
     Ok(())
 }
