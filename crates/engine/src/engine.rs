@@ -18,6 +18,7 @@ use crate::log::large_pages::{LargePages, Mover};
 use crate::log::offset::Offset;
 use crate::log::segment::SegmentRef;
 use crate::mem::cache_padded::CachePadded;
+use crate::ops::backing::{Backing, Position};
 use crate::ops::cas::CasValues;
 use crate::policy::Policy;
 use crate::policy::streams::Streams;
@@ -97,12 +98,16 @@ pub struct Engine {
     pub(crate) policy: Policy,
     pub(crate) counters: Box<[Counters]>,
     pub(crate) cas_values: CasValues,
+    /// The store whose memory tier this is.
+    pub(crate) backing: Option<Arc<dyn Backing>>,
 
     /// The number of flushes. A segment opened under a lower mark is flushed.
     pub(crate) flush_mark: AtomicU32,
     /// When the next flush is due; 0: none is pending.
     flush_at: AtomicU32,
     flushed_secs: AtomicU32,
+    /// Flushes of an engine with a store, one at a time.
+    flushing: Mutex<()>,
     /// The time of the last background step.
     ticked_secs: AtomicU32,
     pub(crate) mover: CachePadded<Mover>,
@@ -129,10 +134,21 @@ impl Engine {
     ///
     /// Errors: as of [`Engine::new`]; also `OutOfMemory` if the address space is too small.
     pub fn new_within(config: Config, reservation: Reservation) -> io::Result<Arc<Self>> {
+        Self::new_backed(config, reservation, None)
+    }
+
+    /// The same with a store behind it: see [`Backing`].
+    ///
+    /// Errors: as of [`Engine::new_within`].
+    pub fn new_backed(
+        config: Config,
+        reservation: Reservation,
+        backing: Option<Arc<dyn Backing>>,
+    ) -> io::Result<Arc<Self>> {
         let memory_bytes = config.memory_bytes;
         let mut memory_bytes_max = reservation.memory_bytes_max.max(memory_bytes);
         loop {
-            match Self::reserve(&config, memory_bytes_max, reservation.address_space_bytes) {
+            match Self::reserve(&config, memory_bytes_max, reservation.address_space_bytes, backing.clone()) {
                 Err(error)
                     if error.kind() == io::ErrorKind::OutOfMemory && memory_bytes_max > memory_bytes =>
                 {
@@ -145,7 +161,12 @@ impl Engine {
 
     /// Reserves the address space that a limit of `memory_bytes_max` needs, and as much again for large items: runs are
     /// never moved, so fragmentation must not use up the address space before the memory.
-    fn reserve(config: &Config, memory_bytes_max: u64, address_space_bytes: u64) -> io::Result<Arc<Self>> {
+    fn reserve(
+        config: &Config,
+        memory_bytes_max: u64,
+        address_space_bytes: u64,
+        backing: Option<Arc<dyn Backing>>,
+    ) -> io::Result<Arc<Self>> {
         let memory_bytes = usize::try_from(config.memory_bytes).unwrap_or(usize::MAX);
         if !(1 << 20..=1 << 41).contains(&memory_bytes) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "memory must be 1 MiB to 2 TiB"));
@@ -214,9 +235,11 @@ impl Engine {
             policy,
             counters: (0..config.handles_max).map(|_| Counters::default()).collect(),
             cas_values: CasValues::new(config.handles_max),
+            backing,
             flush_mark: AtomicU32::new(0),
             flush_at: AtomicU32::new(0),
             flushed_secs: AtomicU32::new(0),
+            flushing: Mutex::default(),
             ticked_secs: AtomicU32::new(0),
             mover: CachePadded::default(),
             limbo_buckets: CachePadded::default(),
@@ -305,11 +328,10 @@ impl Engine {
     }
 
     /// Flushes everything stored before second `at`, once that has come; `None`: now. Replaces a pending flush.
-    pub fn flush(&self, now: Now, at: Option<u32>) {
+    /// Returns the flush's own position, if it is done and there is a store: [`Backing::flush`].
+    pub fn flush(&self, now: Now, at: Option<u32>) -> Option<Position> {
         self.flush_at.store(at.unwrap_or(0), Relaxed);
-        if at.is_none() {
-            self.flush_now(now);
-        }
+        if at.is_none() { self.flush_now(now) } else { None }
     }
 
     /// Cancels a pending flush.
@@ -325,9 +347,26 @@ impl Engine {
         }
     }
 
-    fn flush_now(&self, now: Now) {
+    fn flush_now(&self, now: Now) -> Option<Position> {
         self.flushed_secs.store(now.secs, Relaxed);
-        self.flush_mark.fetch_add(1, Release);
+        let Some(backing) = &self.backing else {
+            self.flush_mark.fetch_add(1, Release);
+            return None;
+        };
+        // Odd while the flush takes its position: see `is_flushing`.
+        let _one_at_a_time = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.flush_mark.fetch_add(1, AcqRel);
+        let position = backing.flush();
+        self.flush_mark.fetch_add(1, AcqRel);
+        Some(position)
+    }
+
+    /// With a store: true if a flush has begun since this segment was opened, or was under way then. If not, a change
+    /// that has its position by now has a lower one than any later flush: a flush raises the mark before it takes its
+    /// position, and positions are taken from one counter.
+    pub(crate) fn is_flushing(&self, segment_ref: SegmentRef<'_>) -> bool {
+        let mark = self.flush_mark.load(Acquire);
+        mark % 2 != 0 || segment_ref.segment.flush_mark.load(Relaxed) != mark
     }
 
     pub(crate) fn tick(&self, now: Now) {

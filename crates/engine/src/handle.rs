@@ -17,6 +17,7 @@ use crate::log::allocator::Allocator;
 use crate::log::item::ItemRef;
 use crate::log::offset::Offset;
 use crate::log::segment::DeadItem;
+use crate::ops::backing::Position;
 use crate::policy::priority::Adaptation;
 use crate::reclaim::Reclaimer;
 use crate::request::Now;
@@ -59,7 +60,16 @@ impl Handle {
         let (handle, pin) = self.pin_slot();
         handle.engine.flush_if_due(now);
         let counters = &handle.engine.counters[handle.id];
-        Guard { handle, pin, counters, now, copied_bytes: Cell::new(0) }
+        Guard {
+            handle,
+            pin,
+            counters,
+            now,
+            copied_bytes: Cell::new(0),
+            position: Cell::new(0),
+            absent: Cell::new(None),
+            unproven: Cell::new(false),
+        }
     }
 
     #[inline]
@@ -118,6 +128,10 @@ pub struct Guard<'h> {
     counters: &'h Counters,
     now: Now,
     copied_bytes: Cell<usize>,
+    /// What follows is for engines with a store: see `ops/backing.rs`.
+    pub(crate) position: Cell<Position>,
+    pub(crate) absent: Cell<Option<(Hash, Position)>>,
+    pub(crate) unproven: Cell<bool>,
 }
 
 impl Guard<'_> {

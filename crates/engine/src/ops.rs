@@ -1,5 +1,6 @@
 //! Operations on items.
 
+pub(crate) mod backing;
 pub(crate) mod cas;
 pub(crate) mod change;
 pub(crate) mod digits;

@@ -25,6 +25,17 @@ pub(crate) enum Plan<'a, R> {
     Write(New<'a>),
 }
 
+/// What a change needs to know of the key, where a store is behind the engine.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Intent {
+    /// Nothing: it replaces whatever is there.
+    Replace,
+    /// The item that is there, or that there is none.
+    Update,
+    /// That the store has nothing newer: it puts an item of the store into memory, which changes nothing.
+    Fill,
+}
+
 /// The new item.
 pub(crate) struct New<'a> {
     pub(crate) body: Body<'a>,
@@ -105,7 +116,7 @@ impl Guard<'_> {
     where
         't: 'a,
     {
-        self.change_hinted(key, hash, LookupHint::default(), upload, plan)
+        self.change_hinted(key, hash, LookupHint::default(), upload, Intent::Update, plan)
     }
 
     /// The same with a hint, which may save the first look-up.
@@ -115,6 +126,7 @@ impl Guard<'_> {
         hash: Hash,
         mut hint: LookupHint<'t>,
         upload: &mut Option<Upload>,
+        intent: Intent,
         mut plan: impl FnMut(Result<Lookup<'t>, Miss>) -> Plan<'a, R>,
     ) -> Outcome<'t, R>
     where
@@ -122,6 +134,10 @@ impl Guard<'_> {
     {
         loop {
             let old = self.look_up_hinted(key, hash, std::mem::take(&mut hint));
+            if old.is_none() && intent != Intent::Replace && !self.is_proven_absent(hash) {
+                self.note_absent(hash);
+                return Outcome::WriteError(WriteError::TryAgain);
+            }
             let segment_ref = old.map(|old| self.engine().arena.segments.segment_ref_at(old.offset));
             // The CAS value changes whenever the item does, even if the item stays in place.
             let cas_of = |old: Option<Lookup<'_>>| old.map(|old| old.raw.cas());
@@ -134,7 +150,10 @@ impl Guard<'_> {
             };
             let alive = liveness();
             let new = match plan(alive) {
-                Plan::Answer(answer) => return Outcome::Answer(answer),
+                Plan::Answer(answer) => {
+                    self.note_shown(hash);
+                    return Outcome::Answer(answer);
+                }
                 Plan::Write(new) => new,
             };
             if old.is_none() {
@@ -151,7 +170,8 @@ impl Guard<'_> {
             let found = still.or_else(|| self.find_locked(&bucket, key, hash));
             let is_as_seen = found.map(|found| found.entry.offset()) == old.map(|old| old.offset)
                 && cas_of(old) == cas_seen
-                && liveness().is_ok() == alive.is_ok();
+                && liveness().is_ok() == alive.is_ok()
+                && (old.is_some() || intent == Intent::Replace || self.is_proven_absent(hash));
             if !is_as_seen {
                 drop(bucket);
                 let large = self.discard(draft);
@@ -164,19 +184,24 @@ impl Guard<'_> {
             if let (Some(old), Err(_)) = (old, alive) {
                 self.count_reclaimed(old.offset, old.raw);
             }
-            return match self.publish(
+            let published = self.publish(
                 &bucket,
                 hash,
                 &new,
                 draft,
                 found.zip(segment_ref),
                 alive.ok().map(|old| old.raw),
-            ) {
-                Some((offset, raw)) => {
-                    Outcome::Written(Written { offset, raw, expiry_before, is_new: alive.is_err() })
-                }
-                None => Outcome::WriteError(WriteError::OutOfMemory),
+            );
+            let Some((offset, raw)) = published else {
+                return Outcome::WriteError(WriteError::OutOfMemory);
             };
+            if intent != Intent::Fill {
+                let place = || bucket.find(hash, |found| found.entry.offset() == offset);
+                let unsubmitted = self.sequence(&bucket, hash, place);
+                drop(bucket);
+                self.submit(unsubmitted);
+            }
+            return Outcome::Written(Written { offset, raw, expiry_before, is_new: alive.is_err() });
         }
     }
 
@@ -384,7 +409,10 @@ impl Guard<'_> {
 
     /// The CAS value of the next change, which replaces this one. Call under the lock of the item's bucket.
     pub(crate) fn fresh_cas(&self, replaced: u64) -> u64 {
-        self.engine().cas_values.fresh(self.handle.id, replaced)
+        match &self.engine().backing {
+            None => self.engine().cas_values.fresh(self.handle.id, replaced),
+            Some(backing) => backing.version_above(replaced),
+        }
     }
 }
 

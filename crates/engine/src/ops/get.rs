@@ -31,7 +31,10 @@ impl Guard<'_> {
     /// The same for a key of a batch, with its hint from [`Guard::hint_gets`] under this guard.
     #[inline(always)]
     pub fn get_hinted<'t>(&'t self, key: &[u8], hash: Hash, hint: LookupHint<'t>) -> Result<Item<'t>, Miss> {
-        let lookup = self.look_up_hinted(key, hash, hint).ok_or(Miss::Absent)?;
+        let Some(lookup) = self.look_up_hinted(key, hash, hint) else {
+            self.note_absent(hash);
+            return Err(Miss::Absent);
+        };
         let segment_ref = self.check_alive(hash, &lookup)?;
         self.count_hit(segment_ref);
         self.note_use(&lookup);
@@ -93,9 +96,12 @@ impl Guard<'_> {
     fn take_token(&self, key: &[u8], hash: Hash, lookup: &Lookup<'_>) -> Token {
         let (mut offset, cas) = (lookup.offset, lookup.raw.cas());
         loop {
-            match self.under_lock(key, hash, offset, |raw| raw.mark(TOKEN, 0)) {
-                Some(before) if before & TOKEN != 0 => return Token::Held,
-                Some(_) => return Token::Won,
+            let taken = self.under_lock(key, hash, offset, |raw| match raw.mark(TOKEN, 0) & TOKEN {
+                0 => (Token::Won, true),
+                _ => (Token::Held, false),
+            });
+            match taken {
+                Some(token) => return token,
                 None => match self.look_up(key, hash) {
                     Some(moved) if moved.raw.cas() == cas => offset = moved.offset,
                     _ => return Token::None,
@@ -155,7 +161,10 @@ impl Guard<'_> {
     /// Finds a live item. Removes an expired or flushed one.
     #[inline]
     fn look_up_alive<'t>(&'t self, key: &[u8], hash: Hash, hint: LookupHint<'t>) -> Result<Lookup<'t>, Miss> {
-        let lookup = self.look_up_hinted(key, hash, hint).ok_or(Miss::Absent)?;
+        let Some(lookup) = self.look_up_hinted(key, hash, hint) else {
+            self.note_absent(hash);
+            return Err(Miss::Absent);
+        };
         self.check_alive(hash, &lookup)?;
         Ok(lookup)
     }
@@ -163,6 +172,7 @@ impl Guard<'_> {
     /// The item if it is alive; otherwise removes it.
     #[inline]
     fn check_alive(&self, hash: Hash, lookup: &Lookup<'_>) -> Result<SegmentRef<'_>, Miss> {
+        self.note_shown(hash);
         let segment_ref = self.engine().arena.segments.segment_ref_at(lookup.offset);
         match self.engine().liveness_in(segment_ref, lookup.raw, self.now()) {
             Ok(()) => Ok(segment_ref),
@@ -201,18 +211,25 @@ impl Guard<'_> {
         }
     }
 
-    /// Runs `work` while nobody can move or replace the item. `None`: it is no longer where it was found.
+    /// Runs `work`, which also says whether it changed the item, while nobody can move or replace the item. `None`: it
+    /// is no longer where it was found.
     pub(crate) fn under_lock<R>(
         &self,
         key: &[u8],
         hash: Hash,
         offset: Offset,
-        work: impl FnOnce(ItemRef<'_>) -> R,
+        work: impl FnOnce(ItemRef<'_>) -> (R, bool),
     ) -> Option<R> {
         let bucket = self.engine().index.lock(self.pinned(), hash);
         let found = bucket.find(hash, |found| found.entry.offset() == offset)?;
         debug_assert_eq!(self.item_ref(&found).key(), key);
-        Some(work(self.item_ref(&found)))
+        let (result, is_changed) = work(self.item_ref(&found));
+        if is_changed {
+            let unsubmitted = self.sequence(&bucket, hash, || Some(found));
+            drop(bucket);
+            self.submit(unsubmitted);
+        }
+        Some(result)
     }
 
     /// The item after the touch, perhaps in another place. `None`: another thread moved it meanwhile, or made it
@@ -233,7 +250,7 @@ impl Guard<'_> {
                     raw.set_expiry(expiry);
                     segment_ref.segment.note_expiry(expiry);
                 }
-                is_alive
+                (is_alive, is_alive)
             });
             Ok((touched == Some(true)).then_some(*lookup))
         } else if expiry == Expiry::NEVER {

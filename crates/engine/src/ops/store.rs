@@ -15,7 +15,8 @@ use crate::handle::Guard;
 use crate::index::hash::Hash;
 use crate::log::item::{FETCHED, ItemRef, STALE, Shape, TOKEN, accounted_bytes};
 use crate::log::offset::Offset;
-use crate::ops::change::{Body, New, NewCas, NewExpiry, Outcome, Plan, Written};
+use crate::ops::backing::{Filled, Kept, Position};
+use crate::ops::change::{Body, Intent, New, NewCas, NewExpiry, Outcome, Plan, Written};
 use crate::ops::digits::{Digits, parse_number};
 use crate::ops::get::{Item, Lookup};
 use crate::ops::prefetch::LookupHint;
@@ -45,7 +46,8 @@ impl Guard<'_> {
         if store.mode == Mode::Set && store.compare.is_none() {
             // Most stores replace unconditionally.
             let plan = |_| Plan::Write(replacing(store, Body::Join(store.value, b"")));
-            return stored(self.change_hinted(store.key, hash, hint, &mut None, plan), store.mode);
+            let outcome = self.change_hinted(store.key, hash, hint, &mut None, Intent::Replace, plan);
+            return stored(outcome, store.mode);
         }
         self.store_body(hash, store, Body::Join(store.value, b""), &mut None)
     }
@@ -143,7 +145,10 @@ impl Guard<'_> {
         body: Body<'_>,
         upload: &mut Option<Upload>,
     ) -> Stored {
-        let outcome = self.change(store.key, hash, upload, |old| self.plan_store(store, &body, old));
+        let plan = |old| self.plan_store(store, &body, old);
+        let is_plain = store.mode == Mode::Set && store.compare.is_none();
+        let intent = if is_plain { Intent::Replace } else { Intent::Update };
+        let outcome = self.change_hinted(store.key, hash, LookupHint::default(), upload, intent, plan);
         stored(outcome, store.mode)
     }
 
@@ -192,10 +197,85 @@ impl Guard<'_> {
         Plan::Write(if extends { extended(store, piece, old.raw, new) } else { new })
     }
 
+    /// Puts an item of the store into memory, unless its key was changed since `position`: see `ops/backing.rs`.
+    pub fn fill(&self, hash: Hash, kept: &Kept<'_>, position: Position) -> Filled {
+        self.fill_body(hash, kept, position, Body::Join(kept.value, b""), &mut None)
+    }
+
+    /// The same with the value in a complete upload, reserved for the same key and flags (`kept.value` is ignored).
+    /// Takes the upload unless the result is `TryAgain`. Panics if there is none, or it is not complete.
+    pub fn fill_upload(
+        &self,
+        hash: Hash,
+        kept: &Kept<'_>,
+        position: Position,
+        upload: &mut Option<Upload>,
+    ) -> Filled {
+        let whole = upload.as_mut().expect("fill_upload takes an upload");
+        if !whole.keep() {
+            *upload = None;
+            return Filled::OutOfMemory;
+        }
+        assert!(whole.missing_bytes() == 0, "fill_upload takes a complete upload");
+        let filled = if whole.is_large() {
+            self.fill_body(hash, kept, position, Body::Uploaded, upload)
+        } else {
+            let value = whole.item(self).expect("it is kept").value();
+            self.fill_body(hash, kept, position, Body::Join(value, b""), &mut None)
+        };
+        if filled != Filled::TryAgain {
+            *upload = None;
+        }
+        filled
+    }
+
+    fn fill_body(
+        &self,
+        hash: Hash,
+        kept: &Kept<'_>,
+        position: Position,
+        body: Body<'_>,
+        upload: &mut Option<Upload>,
+    ) -> Filled {
+        self.assume_absent(hash, position);
+        let outcome = self.change_hinted(
+            kept.key,
+            hash,
+            LookupHint::default(),
+            upload,
+            Intent::Fill,
+            |old| match old {
+                // What is in memory is newer, also if it has expired.
+                Ok(_) | Err(Miss::Expired | Miss::Flushed) => Plan::Answer(()),
+                Err(Miss::Absent) => Plan::Write(New {
+                    body: match body {
+                        Body::Join(value, _) => Body::Join(value, b""),
+                        _ => Body::Uploaded,
+                    },
+                    client_flags: kept.client_flags,
+                    expiry: NewExpiry::Set(kept.expiry),
+                    cas: NewCas::Given(kept.version),
+                    marks: u32::from(kept.is_stale) * STALE | u32::from(kept.is_token_held) * TOKEN,
+                    marks_kept: 0,
+                    binary_key: kept.is_binary_key,
+                }),
+            },
+        );
+        match outcome {
+            Outcome::Written(_) => Filled::Filled,
+            Outcome::Answer(()) => Filled::Changed,
+            Outcome::WriteError(_) if self.take_unproven() => Filled::Changed,
+            Outcome::WriteError(WriteError::TryAgain) => Filled::TryAgain,
+            Outcome::WriteError(_) => Filled::OutOfMemory,
+        }
+    }
+
     /// Deletes an item.
     pub fn delete(&self, key: &[u8], hash: Hash, compare: Option<u64>) -> Deleted {
         let bucket = self.engine().index.lock(self.pinned(), hash);
+        self.note_shown(hash);
         let Some(found) = self.find_locked(&bucket, key, hash) else {
+            self.note_absent(hash);
             return Deleted::NotFound(Miss::Absent);
         };
         let raw = self.item_ref(&found);
@@ -207,7 +287,12 @@ impl Guard<'_> {
         }
         self.unlink(&bucket, found);
         match alive {
-            Ok(()) => Deleted::Deleted,
+            Ok(()) => {
+                let unsubmitted = self.sequence_delete(hash, raw);
+                drop(bucket);
+                self.submit(unsubmitted);
+                Deleted::Deleted
+            }
             Err(miss) => Deleted::NotFound(miss),
         }
     }
@@ -221,7 +306,11 @@ impl Guard<'_> {
         {
             let bucket = self.engine().index.lock(self.pinned(), hash);
             let found = self.find_locked(&bucket, key, hash);
-            let Some(found) = found else { return Ok(Deleted::NotFound(Miss::Absent)) };
+            self.note_shown(hash);
+            let Some(found) = found else {
+                self.note_absent(hash);
+                return Ok(Deleted::NotFound(Miss::Absent));
+            };
             let (offset, raw) = (found.entry.offset(), self.item_ref(&found));
             if let Err(miss) = self.engine().liveness(offset, raw, self.now()) {
                 return Ok(Deleted::NotFound(miss));
@@ -246,6 +335,9 @@ impl Guard<'_> {
                         .get(self.engine().arena.segments.id_at(offset))
                         .note_expiry(expiry);
                 }
+                let unsubmitted = self.sequence(&bucket, hash, || Some(found));
+                drop(bucket);
+                self.submit(unsubmitted);
                 return Ok(Deleted::Deleted);
             }
         }

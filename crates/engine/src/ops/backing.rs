@@ -1,0 +1,238 @@
+//! A store behind the cache: what an engine tells it, and what a look-up that misses in memory then means.
+//!
+//! An engine with a [`Backing`] is the memory tier of a store. Each change of an item is passed to the store; an item
+//! that was evicted is found there. The caller looks there, since the engine does no I/O, and repeats its request:
+//! - A key that is not in memory is *unproven* absent: the operation changes nothing, and [`Guard::take_unproven`]
+//!   returns true.
+//! - The caller reads [`Backing::position_of`], waits until the store has applied that position, and looks the key up
+//!   in the store. It puts an item that it finds into memory ([`Guard::fill`]), or says that there is none
+//!   ([`Guard::assume_absent`]), both with that position.
+//! - Both hold only as long as the position is still the key's newest one, which the engine checks under the lock of the
+//!   key's bucket. So a change that came in between is never overlooked, and an older value never returns.
+//!
+//! A change takes its position under the same lock, so the positions of a key are in the order of its changes. The
+//! store may be told of the change after that: [`Backing::submit`].
+
+use crate::handle::Guard;
+use crate::index::buckets::{Bucket, SlotRef};
+use crate::index::hash::Hash;
+use crate::log::item::{ItemRef, STALE, TOKEN};
+use crate::request::Expiry;
+
+/// A place in the order of all changes of a store's items. Starts at 1; 0: before all changes.
+pub type Position = u64;
+
+/// The store behind an engine. Called from any thread; nothing here may wait.
+pub trait Backing: Send + Sync {
+    /// The next position, for a change of a key with this hash. Called under the lock of the key's bucket, and followed
+    /// by [`Backing::submit`] with the same position.
+    fn next_position(&self, hash: Hash) -> Position;
+
+    /// The change at a position, which is visible to others by now.
+    fn submit(&self, position: Position, change: Change<'_>);
+
+    /// The position of the newest change of the key with this hash, or of another key, if that is newer.
+    fn position_of(&self, hash: Hash) -> Position;
+
+    /// The version (the CAS value) of an item that replaces one of version `replaced`, or none (0). Above `replaced`,
+    /// and above all that were retired.
+    fn version_above(&self, replaced: u64) -> u64;
+
+    /// An item of this version is deleted: no later item may have its version. Called under the lock of its bucket.
+    fn retire_version(&self, version: u64);
+
+    /// Flushes all items whose changes have lower positions than the one that is returned, which is the flush's own.
+    fn flush(&self) -> Position;
+}
+
+/// A change of an item.
+#[derive(Clone, Copy, Debug)]
+pub enum Change<'a> {
+    /// It is this from now on.
+    Put(Kept<'a>),
+    /// It is gone.
+    Delete {
+        /// Its key.
+        key: &'a [u8],
+        /// The version that it had.
+        version: u64,
+    },
+}
+
+/// An item as its store keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept<'a> {
+    /// 1 to 250 bytes.
+    pub key: &'a [u8],
+    /// The value.
+    pub value: &'a [u8],
+    /// Opaque.
+    pub client_flags: u32,
+    /// When it expires.
+    pub expiry: Expiry,
+    /// The CAS value.
+    pub version: u64,
+    /// Marked stale ([`crate::Invalidate::stale`]).
+    pub is_stale: bool,
+    /// Somebody has the token to recompute it ([`crate::Token`]).
+    pub is_token_held: bool,
+    /// Its key came in base64.
+    pub is_binary_key: bool,
+}
+
+/// What became of an item that was read from the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filled {
+    /// It is in memory, for now.
+    Filled,
+    /// The key was changed meanwhile, or is in memory already: look it up again.
+    Changed,
+    /// There is no memory for it.
+    OutOfMemory,
+    /// Memory is being reclaimed: drop the guard, pin a new one, try again.
+    TryAgain,
+}
+
+/// A change that has its position, and of which the store is not told yet.
+struct Sequenced<'t> {
+    position: Position,
+    change: Change<'t>,
+}
+
+/// What the store is to be told once the bucket is unlocked: [`Guard::submit`]. Nothing without a store.
+#[must_use]
+#[derive(Default)]
+pub(crate) struct Unsubmitted<'t> {
+    change: Option<Sequenced<'t>>,
+    /// The deletion of the same key by a flush that overtook the change.
+    deletion: Option<Sequenced<'t>>,
+}
+
+impl Guard<'_> {
+    /// True if a store is behind the engine.
+    pub fn is_backed(&self) -> bool {
+        self.engine().backing.is_some()
+    }
+
+    /// Whether an operation since the last call met a key that is not in memory, and may be in the store: its result
+    /// says nothing, and nothing was changed.
+    pub fn take_unproven(&self) -> bool {
+        self.unproven.take()
+    }
+
+    /// Under this guard the key with this hash counts as absent from the store, as it was at this position.
+    pub fn assume_absent(&self, hash: Hash, position: Position) {
+        self.absent.set(Some((hash, position)));
+    }
+
+    /// The highest position that a result under this guard depends on: of a change that it made, or of one that it
+    /// showed and that may not be durable yet. 0: none.
+    pub fn position(&self) -> Position {
+        self.position.get()
+    }
+
+    /// Notes that a result depends on a position.
+    pub fn note_position(&self, position: Position) {
+        self.position.set(self.position.get().max(position));
+    }
+
+    /// Notes that the state of a key is shown to a client.
+    #[inline]
+    pub(crate) fn note_shown(&self, hash: Hash) {
+        if let Some(backing) = &self.engine().backing {
+            self.note_position(backing.position_of(hash));
+        }
+    }
+
+    /// Notes that a key is not in memory, and whether that says anything.
+    #[inline]
+    pub(crate) fn note_absent(&self, hash: Hash) {
+        if self.is_backed() {
+            self.note_absent_from_memory(hash);
+        }
+    }
+
+    #[cold]
+    fn note_absent_from_memory(&self, hash: Hash) {
+        let Some(backing) = &self.engine().backing else { return };
+        let position = backing.position_of(hash);
+        self.note_position(position);
+        if self.absent.get() != Some((hash, position)) {
+            self.unproven.set(true);
+        }
+    }
+
+    /// True if a key that is not in memory is not in the store either. Call under the lock of its bucket.
+    pub(crate) fn is_proven_absent(&self, hash: Hash) -> bool {
+        match &self.engine().backing {
+            None => true,
+            Some(backing) => self.absent.get() == Some((hash, backing.position_of(hash))),
+        }
+    }
+
+    /// Gives a change of an item its position. Call under the lock of the item's bucket, after the change.
+    #[inline]
+    pub(crate) fn sequence<'t>(
+        &'t self,
+        bucket: &Bucket<'t>,
+        hash: Hash,
+        found: impl FnOnce() -> Option<SlotRef<'t>>,
+    ) -> Unsubmitted<'t> {
+        match self.engine().backing {
+            None => Unsubmitted::default(),
+            Some(_) => found().map_or_else(Unsubmitted::default, |found| self.sequence_put(bucket, hash, found)),
+        }
+    }
+
+    fn sequence_put<'t>(&'t self, bucket: &Bucket<'t>, hash: Hash, found: SlotRef<'t>) -> Unsubmitted<'t> {
+        let (engine, item) = (self.engine(), self.item_ref(&found));
+        let segment_ref = engine.arena.segments.segment_ref_at(found.entry.offset());
+        let change = self.sequenced(hash, Change::Put(kept(item)));
+        // The order of the two is open until here: the change counts as the earlier one.
+        let deletion = engine.is_flushing(segment_ref).then(|| {
+            self.unlink(bucket, found);
+            self.sequenced_delete(hash, item)
+        });
+        Unsubmitted { change, deletion: deletion.flatten() }
+    }
+
+    /// The same for an item that was unlinked.
+    pub(crate) fn sequence_delete<'t>(&self, hash: Hash, item: ItemRef<'t>) -> Unsubmitted<'t> {
+        Unsubmitted { change: self.sequenced_delete(hash, item), deletion: None }
+    }
+
+    fn sequenced_delete<'t>(&self, hash: Hash, item: ItemRef<'t>) -> Option<Sequenced<'t>> {
+        self.engine().backing.as_ref()?.retire_version(item.cas());
+        self.sequenced(hash, Change::Delete { key: item.key(), version: item.cas() })
+    }
+
+    fn sequenced<'t>(&self, hash: Hash, change: Change<'t>) -> Option<Sequenced<'t>> {
+        let position = self.engine().backing.as_ref()?.next_position(hash);
+        self.note_position(position);
+        Some(Sequenced { position, change })
+    }
+
+    /// Tells the store of changes. Call without a lock.
+    #[inline]
+    pub(crate) fn submit(&self, Unsubmitted { change, deletion }: Unsubmitted<'_>) {
+        if let Some(backing) = &self.engine().backing {
+            for Sequenced { position, change } in [change, deletion].into_iter().flatten() {
+                backing.submit(position, change);
+            }
+        }
+    }
+}
+
+fn kept(item: ItemRef<'_>) -> Kept<'_> {
+    let marks = item.marks();
+    Kept {
+        key: item.key(),
+        value: item.value(),
+        client_flags: item.client_flags(),
+        expiry: item.expiry(),
+        version: item.cas(),
+        is_stale: marks & STALE != 0,
+        is_token_held: marks & TOKEN != 0,
+        is_binary_key: item.is_binary_key(),
+    }
+}

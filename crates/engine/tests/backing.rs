@@ -1,0 +1,404 @@
+//! An engine as the memory tier of a store: random requests against a model, with a memory that is far too small, and a
+//! store that applies changes late.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use larder_engine::{
+    Arith, Backing, Change, Compare, Config, Counted, Deleted, Engine, Expiry, Fetch, FetchError, Filled, Guard,
+    Handle, Hash, Invalidate, Kept, LargePages, Mode, Now, Position, Reservation, Store, Stored,
+};
+
+/// A store in memory. Applies what is submitted when it is told to.
+#[derive(Default)]
+struct Model {
+    next: AtomicU64,
+    flushed_at: AtomicU64,
+    version: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    newest: HashMap<u64, Position>,
+    /// By position: not applied yet.
+    submitted: BTreeMap<Position, Option<(Vec<u8>, Option<Owned>)>>,
+    applied: HashMap<Vec<u8>, Owned>,
+    applied_to: Position,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Owned {
+    value: Vec<u8>,
+    client_flags: u32,
+    expiry: Expiry,
+    version: u64,
+    is_stale: bool,
+    is_token_held: bool,
+}
+
+impl Model {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no test panics with it")
+    }
+
+    /// Applies all that was submitted without a gap.
+    fn apply(&self) -> Position {
+        let mut state = self.state();
+        while let Some(first) = state.submitted.first_entry() {
+            if *first.key() != state.applied_to + 1 {
+                break;
+            }
+            state.applied_to += 1;
+            let (_, change) = state.submitted.pop_first().expect("it is there");
+            match change {
+                None => state.applied.clear(),
+                Some((key, None)) => drop(state.applied.remove(&key)),
+                Some((key, Some(owned))) => drop(state.applied.insert(key, owned)),
+            }
+        }
+        state.applied_to
+    }
+
+    fn get(&self, key: &[u8]) -> Option<Owned> {
+        self.state().applied.get(key).cloned()
+    }
+}
+
+impl Backing for Model {
+    fn next_position(&self, hash: Hash) -> Position {
+        let mut state = self.state();
+        let position = self.next.fetch_add(1, SeqCst) + 1;
+        state.newest.insert(hash.bits(), position);
+        position
+    }
+
+    fn submit(&self, position: Position, change: Change<'_>) {
+        let change = match change {
+            Change::Delete { key, .. } => (key.to_vec(), None),
+            Change::Put(kept) => {
+                let owned = Owned {
+                    value: kept.value.to_vec(),
+                    client_flags: kept.client_flags,
+                    expiry: kept.expiry,
+                    version: kept.version,
+                    is_stale: kept.is_stale,
+                    is_token_held: kept.is_token_held,
+                };
+                (kept.key.to_vec(), Some(owned))
+            }
+        };
+        self.state().submitted.insert(position, Some(change));
+    }
+
+    fn position_of(&self, hash: Hash) -> Position {
+        let newest = self.state().newest.get(&hash.bits()).copied().unwrap_or_default();
+        newest.max(self.flushed_at.load(SeqCst))
+    }
+
+    fn version_above(&self, replaced: u64) -> u64 {
+        self.version.fetch_max(replaced, SeqCst);
+        self.version.fetch_add(1, SeqCst) + 1
+    }
+
+    fn retire_version(&self, version: u64) {
+        self.version.fetch_max(version, SeqCst);
+    }
+
+    fn flush(&self) -> Position {
+        let mut state = self.state();
+        let position = self.next.fetch_add(1, SeqCst) + 1;
+        self.flushed_at.store(position, SeqCst);
+        state.submitted.insert(position, None);
+        position
+    }
+}
+
+fn backed(memory_bytes: u64, handles_max: usize) -> (Arc<Engine>, Arc<Model>) {
+    let model = Arc::new(Model::default());
+    let config = Config {
+        memory_bytes,
+        item_bytes_max: 1 << 20,
+        evict: true,
+        handles_max,
+        index_power: None,
+        large_pages: LargePages::Never,
+        hash_key: [3, 5],
+    };
+    let reservation = Reservation::modest(memory_bytes, u64::MAX);
+    let backing = Arc::clone(&model) as Arc<dyn Backing>;
+    (Engine::new_backed(config, reservation, Some(backing)).expect("addresses are left"), model)
+}
+
+/// Repeats a request, as a server does, until its result says something.
+fn request<R>(
+    handle: &mut Handle,
+    model: &Model,
+    now: Now,
+    key: &[u8],
+    mut ask: impl FnMut(&Guard<'_>, Hash) -> (R, bool),
+) -> R {
+    let mut absent = None;
+    for _ in 0..10_000 {
+        let guard = handle.pin(now);
+        let hash = guard.prepare(key);
+        if let Some(position) = absent.take() {
+            guard.assume_absent(hash, position);
+        }
+        let (result, try_again) = ask(&guard, hash);
+        if guard.take_unproven() {
+            let position = model.position_of(hash);
+            if model.apply() < position {
+                std::thread::yield_now();
+                continue;
+            }
+            match model.get(key).filter(|owned| !owned.expiry.is_past(now)) {
+                None => absent = Some(position),
+                Some(owned) => {
+                    let kept = Kept {
+                        key,
+                        value: &owned.value,
+                        client_flags: owned.client_flags,
+                        expiry: owned.expiry,
+                        version: owned.version,
+                        is_stale: owned.is_stale,
+                        is_token_held: owned.is_token_held,
+                        is_binary_key: false,
+                    };
+                    assert_ne!(guard.fill(hash, &kept, position), Filled::OutOfMemory);
+                }
+            }
+        } else if try_again {
+            drop(guard);
+            std::thread::yield_now();
+        } else {
+            return result;
+        }
+    }
+    panic!("a request is answered");
+}
+
+fn expected_value(number: u64, seed: u64) -> Vec<u8> {
+    // Most are small; some are large items.
+    let bytes = if seed % 50 == 0 { 20_000 } else { 10 + seed as usize % 700 };
+    let mut value = number.to_string().into_bytes();
+    value.resize(value.len() + bytes, b'.');
+    value
+}
+
+#[test]
+fn a_small_memory_before_a_store_is_a_map() {
+    let (engine, model) = backed(1 << 20, 1);
+    let mut handle = engine.handle().expect("one is free");
+    let mut expected: HashMap<Vec<u8>, (Vec<u8>, u32, Expiry, u64)> = HashMap::new();
+    let mut rng = fastrand::Rng::with_seed(20);
+    let mut now = Now { secs: 100, micros: 1 };
+    let mut reads = 0;
+    for number in 0..60_000u64 {
+        now.micros += 1000;
+        if number % 500 == 0 {
+            now.secs += 1;
+            expected.retain(|_, (_, _, expiry, _)| !expiry.is_past(now));
+        }
+        if number % 3 == 0 {
+            model.apply();
+        }
+        let key = format!("key{}", rng.u32(..8000)).into_bytes();
+        let known = expected.get(&key).cloned();
+        let value = expected_value(number, rng.u64(..));
+        let expiry = if rng.u8(..4) == 0 { Expiry::at(now.secs + rng.u32(1..40)) } else { Expiry::NEVER };
+        let mut store = Store { client_flags: number as u32, expiry, ..Store::set(&key, &value) };
+        match rng.u8(..100) {
+            0..=39 => {
+                reads += 1;
+                let found = request(&mut handle, &model, now, &key, |guard, hash| {
+                    let item = guard.get(&key, hash);
+                    let item = item.map(|item| {
+                        (item.value().to_vec(), item.client_flags(), item.expiry(), item.cas())
+                    });
+                    (item.ok(), false)
+                });
+                assert_eq!(found, known, "{number}");
+            }
+            kind @ 40..=79 => {
+                store.mode = match kind {
+                    40..=64 => Mode::Set,
+                    65..=69 => Mode::Add,
+                    70..=74 => Mode::Replace,
+                    _ => Mode::Append,
+                };
+                if store.mode != Mode::Set {
+                    store.value = &value[..10.min(value.len())];
+                }
+                if kind > 60 && store.mode == Mode::Set {
+                    let cas = known.as_ref().map_or(7, |known| known.3);
+                    store.compare = Some(Compare::Equal(cas + rng.u64(..2)));
+                }
+                let stored = request(&mut handle, &model, now, &key, |guard, hash| {
+                    let stored = guard.store(hash, &store);
+                    (stored, stored == Stored::TryAgain)
+                });
+                let wanted = match (&known, store.mode, store.compare) {
+                    (None, Mode::Set, Some(_)) => Some(Stored::NotFound),
+                    (Some(known), Mode::Set, Some(Compare::Equal(cas))) if cas != known.3 => Some(Stored::Exists),
+                    (Some(_), Mode::Add, _) | (None, Mode::Replace | Mode::Append, _) => Some(Stored::NotStored),
+                    _ => None,
+                };
+                match (wanted, stored) {
+                    (Some(wanted), _) => assert_eq!(stored, wanted, "{number}"),
+                    (None, Stored::Stored { cas, .. }) => {
+                        assert!(known.as_ref().is_none_or(|known| known.3 < cas), "versions rise");
+                        let new = match (store.mode, known) {
+                            (Mode::Append, Some(known)) => {
+                                ([&known.0, store.value].concat(), known.1, known.2, cas)
+                            }
+                            _ => (store.value.to_vec(), store.client_flags, expiry, cas),
+                        };
+                        expected.insert(key, new);
+                    }
+                    (None, other) => panic!("{number}: {other:?}"),
+                }
+            }
+            80..=86 => {
+                let deleted = request(&mut handle, &model, now, &key, |guard, hash| {
+                    (guard.delete(&key, hash, None), false)
+                });
+                assert_eq!(deleted == Deleted::Deleted, expected.remove(&key).is_some(), "{number}");
+            }
+            87..=91 => {
+                let touched = request(&mut handle, &model, now, &key, |guard, hash| {
+                    let touched = guard.touch(&key, hash, expiry).map(drop);
+                    (touched, touched == Err(FetchError::TryAgain))
+                });
+                assert_eq!(touched.is_ok(), known.is_some(), "{number}");
+                if let Some(known) = expected.get_mut(&key) {
+                    known.2 = expiry;
+                }
+            }
+            92..=95 => {
+                let key = b"counter".to_vec();
+                let known = expected.get(&key).cloned();
+                let how = Arith {
+                    delta: 3,
+                    decrement: false,
+                    compare: None,
+                    initial: Some((5, Expiry::NEVER)),
+                    expiry: None,
+                    cas: None,
+                    binary_key: false,
+                };
+                let counted = request(&mut handle, &model, now, &key, |guard, hash| {
+                    let counted = guard.arith(&key, hash, &how);
+                    (counted, counted == Counted::TryAgain)
+                });
+                let Counted::Number { number: result, cas, .. } = counted else { panic!("{counted:?}") };
+                let wanted = known.map_or(5, |known| {
+                    String::from_utf8(known.0).expect("digits").parse::<u64>().expect("digits") + 3
+                });
+                assert_eq!(result, wanted);
+                expected.insert(key, (wanted.to_string().into_bytes(), 0, Expiry::NEVER, cas));
+            }
+            96..=98 => {
+                let how = Invalidate { stale: true, ..Invalidate::default() };
+                let marked = request(&mut handle, &model, now, &key, |guard, hash| {
+                    let marked = guard.invalidate(&key, hash, &how);
+                    (marked, marked.is_err())
+                });
+                assert_eq!(marked == Ok(Deleted::Deleted), known.is_some(), "{number}");
+                if known.is_none() {
+                    continue;
+                }
+                // The mark, and who has the token, outlive an eviction.
+                for wanted in [larder_engine::Token::Won, larder_engine::Token::Held] {
+                    for other in 0..300 {
+                        let filler = format!("filler{other}").into_bytes();
+                        let guard = handle.pin(now);
+                        let hash = guard.prepare(&filler);
+                        let _ = guard.store(hash, &Store::set(&filler, &[9; 5000]));
+                    }
+                    let (stale, token, cas) = request(&mut handle, &model, now, &key, |guard, hash| {
+                        match guard.fetch(&key, hash, &Fetch::default()) {
+                            Ok(fetched) => ((fetched.stale, fetched.token, fetched.item.cas()), false),
+                            Err(error) => {
+                                ((false, larder_engine::Token::None, 0), error == FetchError::TryAgain)
+                            }
+                        }
+                    });
+                    assert_eq!((stale, token), (true, wanted), "{number}");
+                    expected.get_mut(&key).expect("it is known").3 = cas;
+                }
+            }
+            _ if rng.u8(..30) == 0 => {
+                engine.flush(now, None);
+                expected.clear();
+            }
+            _ => {}
+        }
+    }
+    assert!(reads > 20_000);
+    let stats = engine.stats();
+    assert!(stats.evictions > 10_000, "the memory is too small for them: {}", stats.evictions);
+}
+
+/// Threads append to the same few keys while others flush memory out of the cache: no append is lost, none is done twice.
+#[test]
+fn threads_lose_no_change_between_memory_and_store() {
+    const THREADS: usize = 4;
+    const APPENDS: usize = 1500;
+    let (engine, model) = backed(1 << 20, THREADS);
+    let now = Now { secs: 100, micros: 1 };
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (engine, model) = (&engine, &model);
+            scope.spawn(move || {
+                let mut handle = engine.handle().expect("one for each thread");
+                let mut rng = fastrand::Rng::with_seed(thread as u64);
+                for number in 0..APPENDS {
+                    let key = format!("key{}", rng.u32(..20)).into_bytes();
+                    let piece = format!("{thread}:{number} ").into_bytes();
+                    let store = Store {
+                        mode: Mode::Append,
+                        vivify: Some(Expiry::NEVER),
+                        ..Store::set(&key, &piece)
+                    };
+                    let stored = request(&mut handle, model, now, &key, |guard, hash| {
+                        let stored = guard.store(hash, &store);
+                        (stored, stored == Stored::TryAgain)
+                    });
+                    assert!(matches!(stored, Stored::Stored { .. }), "{stored:?}");
+                    for other in 0..4 {
+                        let filler = format!("filler{thread}:{other}:{number}").into_bytes();
+                        let store = Store::set(&filler, &[9; 3000]);
+                        request(&mut handle, model, now, &filler, |guard, hash| {
+                            let stored = guard.store(hash, &store);
+                            (stored, stored == Stored::TryAgain)
+                        });
+                    }
+                }
+            });
+        }
+    });
+    model.apply();
+    let mut seen = Vec::new();
+    for key in 0..20 {
+        let Some(owned) = model.get(format!("key{key}").as_bytes()) else { continue };
+        let text = String::from_utf8(owned.value).expect("text");
+        let pieces: Vec<(usize, usize)> = text
+            .split_whitespace()
+            .map(|piece| {
+                let (thread, number) = piece.split_once(':').expect("a pair");
+                (thread.parse().expect("a number"), number.parse().expect("a number"))
+            })
+            .collect();
+        for thread in 0..THREADS {
+            let of_thread: Vec<_> = pieces.iter().filter(|piece| piece.0 == thread).collect();
+            assert!(of_thread.is_sorted(), "each thread's appends are in order");
+        }
+        seen.extend(pieces);
+    }
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), THREADS * APPENDS);
+    assert!(engine.stats().evictions > 1000);
+}
