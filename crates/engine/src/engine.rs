@@ -366,7 +366,7 @@ impl Engine {
     /// position, and positions are taken from one counter.
     pub(crate) fn is_flushing(&self, segment_ref: SegmentRef<'_>) -> bool {
         let mark = self.flush_mark.load(Acquire);
-        mark % 2 != 0 || segment_ref.segment.flush_mark.load(Relaxed) != mark
+        !mark.is_multiple_of(2) || segment_ref.segment.flush_mark.load(Relaxed) != mark
     }
 
     pub(crate) fn tick(&self, now: Now) {

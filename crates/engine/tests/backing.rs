@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use larder_engine::{
-    Arith, Backing, Change, Compare, Config, Counted, Deleted, Engine, Expiry, Fetch, FetchError, Filled, Guard,
-    Handle, Hash, Invalidate, Kept, LargePages, Mode, Now, Position, Reservation, Store, Stored,
+    Arith, Backing, Change, Compare, Config, Counted, Deleted, Engine, Expiry, Fetch, FetchError, Filled,
+    Guard, Handle, Hash, Invalidate, Kept, LargePages, Mode, Now, Position, Reservation, Store, Stored,
 };
 
 /// A store in memory. Applies what is submitted when it is told to.
@@ -17,16 +17,21 @@ struct Model {
     flushed_at: AtomicU64,
     version: AtomicU64,
     state: Mutex<State>,
+    /// What another thread does after the next look at a position.
+    meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 #[derive(Default)]
 struct State {
     newest: HashMap<u64, Position>,
     /// By position: not applied yet.
-    submitted: BTreeMap<Position, Option<(Vec<u8>, Option<Owned>)>>,
+    submitted: BTreeMap<Position, Submitted>,
     applied: HashMap<Vec<u8>, Owned>,
     applied_to: Position,
 }
+
+/// A key and what it has from now on; `None`: a flush.
+type Submitted = Option<(Vec<u8>, Option<Owned>)>;
 
 #[derive(Clone, Debug, PartialEq)]
 struct Owned {
@@ -94,7 +99,12 @@ impl Backing for Model {
 
     fn position_of(&self, hash: Hash) -> Position {
         let newest = self.state().newest.get(&hash.bits()).copied().unwrap_or_default();
-        newest.max(self.flushed_at.load(SeqCst))
+        let position = newest.max(self.flushed_at.load(SeqCst));
+        let meanwhile = self.meanwhile.lock().expect("no test panics with it").take();
+        if let Some(meanwhile) = meanwhile {
+            meanwhile();
+        }
+        position
     }
 
     fn version_above(&self, replaced: u64) -> u64 {
@@ -181,7 +191,7 @@ fn request<R>(
 
 fn expected_value(number: u64, seed: u64) -> Vec<u8> {
     // Most are small; some are large items.
-    let bytes = if seed % 50 == 0 { 20_000 } else { 10 + seed as usize % 700 };
+    let bytes = if seed.is_multiple_of(50) { 20_000 } else { 10 + seed as usize % 700 };
     let mut value = number.to_string().into_bytes();
     value.resize(value.len() + bytes, b'.');
     value
@@ -214,9 +224,8 @@ fn a_small_memory_before_a_store_is_a_map() {
                 reads += 1;
                 let found = request(&mut handle, &model, now, &key, |guard, hash| {
                     let item = guard.get(&key, hash);
-                    let item = item.map(|item| {
-                        (item.value().to_vec(), item.client_flags(), item.expiry(), item.cas())
-                    });
+                    let item = item
+                        .map(|item| (item.value().to_vec(), item.client_flags(), item.expiry(), item.cas()));
                     (item.ok(), false)
                 });
                 assert_eq!(found, known, "{number}");
@@ -241,8 +250,12 @@ fn a_small_memory_before_a_store_is_a_map() {
                 });
                 let wanted = match (&known, store.mode, store.compare) {
                     (None, Mode::Set, Some(_)) => Some(Stored::NotFound),
-                    (Some(known), Mode::Set, Some(Compare::Equal(cas))) if cas != known.3 => Some(Stored::Exists),
-                    (Some(_), Mode::Add, _) | (None, Mode::Replace | Mode::Append, _) => Some(Stored::NotStored),
+                    (Some(known), Mode::Set, Some(Compare::Equal(cas))) if cas != known.3 => {
+                        Some(Stored::Exists)
+                    }
+                    (Some(_), Mode::Add, _) | (None, Mode::Replace | Mode::Append, _) => {
+                        Some(Stored::NotStored)
+                    }
                     _ => None,
                 };
                 match (wanted, stored) {
@@ -341,6 +354,41 @@ fn a_small_memory_before_a_store_is_a_map() {
     assert!(stats.evictions > 10_000, "the memory is too small for them: {}", stats.evictions);
 }
 
+/// What was read from the store is not put into memory if the key has changed since, at the last moment too.
+#[test]
+fn an_older_value_does_not_return() {
+    let (engine, model) = backed(1 << 20, 2);
+    let mut handle = engine.handle().expect("one is free");
+    let mut other = engine.handle().expect("two are free");
+    let now = Now { secs: 100, micros: 1 };
+    let kept = Kept {
+        key: b"key",
+        value: b"old",
+        client_flags: 0,
+        expiry: Expiry::NEVER,
+        version: 1,
+        is_stale: false,
+        is_token_held: false,
+        is_binary_key: false,
+    };
+    let guard = handle.pin(now);
+    let hash = guard.prepare(b"key");
+    let position = model.position_of(hash);
+    *model.meanwhile.lock().expect("it is free") = Some(Box::new(move || {
+        let guard = other.pin(now);
+        let stored = guard.store(hash, &Store::set(b"key", b"new"));
+        assert!(matches!(stored, Stored::Stored { .. }));
+        assert_eq!(guard.delete(b"key", hash, None), Deleted::Deleted);
+    }));
+    assert_eq!(guard.fill(hash, &kept, position), Filled::Changed);
+    assert!(guard.get(b"key", hash).is_err(), "it was deleted");
+    // Nor is what was absent then absent now.
+    guard.assume_absent(hash, position);
+    let add = Store { mode: Mode::Add, ..Store::set(b"key", b"added") };
+    assert_eq!(guard.store(hash, &add), Stored::TryAgain);
+    assert!(guard.take_unproven());
+}
+
 /// Threads append to the same few keys while others flush memory out of the cache: no append is lost, none is done twice.
 #[test]
 fn threads_lose_no_change_between_memory_and_store() {
@@ -357,11 +405,8 @@ fn threads_lose_no_change_between_memory_and_store() {
                 for number in 0..APPENDS {
                     let key = format!("key{}", rng.u32(..20)).into_bytes();
                     let piece = format!("{thread}:{number} ").into_bytes();
-                    let store = Store {
-                        mode: Mode::Append,
-                        vivify: Some(Expiry::NEVER),
-                        ..Store::set(&key, &piece)
-                    };
+                    let store =
+                        Store { mode: Mode::Append, vivify: Some(Expiry::NEVER), ..Store::set(&key, &piece) };
                     let stored = request(&mut handle, model, now, &key, |guard, hash| {
                         let stored = guard.store(hash, &store);
                         (stored, stored == Stored::TryAgain)

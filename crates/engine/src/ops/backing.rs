@@ -180,7 +180,9 @@ impl Guard<'_> {
     ) -> Unsubmitted<'t> {
         match self.engine().backing {
             None => Unsubmitted::default(),
-            Some(_) => found().map_or_else(Unsubmitted::default, |found| self.sequence_put(bucket, hash, found)),
+            Some(_) => {
+                found().map_or_else(Unsubmitted::default, |found| self.sequence_put(bucket, hash, found))
+            }
         }
     }
 

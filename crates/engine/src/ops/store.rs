@@ -255,7 +255,7 @@ impl Guard<'_> {
                     client_flags: kept.client_flags,
                     expiry: NewExpiry::Set(kept.expiry),
                     cas: NewCas::Given(kept.version),
-                    marks: u32::from(kept.is_stale) * STALE | u32::from(kept.is_token_held) * TOKEN,
+                    marks: (u32::from(kept.is_stale) * STALE) | (u32::from(kept.is_token_held) * TOKEN),
                     marks_kept: 0,
                     binary_key: kept.is_binary_key,
                 }),
