@@ -1,0 +1,226 @@
+//! What is appended to a store, and what is read back.
+
+use std::ops::BitOr;
+
+/// The longest key, in bytes.
+pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
+/// The longest value, in bytes.
+pub const VALUE_BYTES_MAX: usize = 1 << 30;
+
+/// Marks of an item that clients see in the meta dialect. Bits without a name are refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Marks(u8);
+
+impl Marks {
+    /// No mark.
+    pub const NONE: Self = Self(0);
+    /// The item was invalidated: its value is old.
+    pub const STALE: Self = Self(1);
+    /// Somebody has been told to fetch a new value.
+    pub const TOKEN: Self = Self(2);
+    /// The key was given in base64, and is shown so.
+    pub const BINARY_KEY: Self = Self(4);
+
+    const KNOWN: u8 = 7;
+
+    /// The marks of these bits; `None` if one has no name.
+    pub const fn from_bits(bits: u8) -> Option<Self> {
+        if bits & !Self::KNOWN == 0 { Some(Self(bits)) } else { None }
+    }
+
+    /// As bits.
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// True if all of `others` are set.
+    pub const fn contains(self, others: Self) -> bool {
+        self.0 & others.0 == others.0
+    }
+}
+
+impl BitOr for Marks {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// An item as it is from now on.
+#[derive(Clone, Copy, Debug)]
+pub struct Put<'a> {
+    /// 1 to [`KEY_BYTES_MAX`] bytes.
+    pub key: &'a [u8],
+    /// The value in pieces, together at most [`VALUE_BYTES_MAX`]: a large value need not be in one piece of memory.
+    pub value: &'a [&'a [u8]],
+    /// The client's flags.
+    pub client_flags: u32,
+    /// When the item expires, in seconds of Unix time; 0: never. It is gone as soon as the clock shows this second.
+    pub exptime_secs: u64,
+    /// The item's CAS value.
+    pub version: u64,
+    /// The item's marks.
+    pub marks: Marks,
+    /// The site that made this change.
+    pub origin: u8,
+}
+
+impl Put<'_> {
+    /// The value's length.
+    pub fn value_bytes(&self) -> usize {
+        self.value.iter().map(|piece| piece.len()).sum()
+    }
+}
+
+/// One change. Each gets a sequence number of its own, in the order of appending.
+#[derive(Clone, Copy, Debug)]
+pub enum Entry<'a> {
+    /// The key has this item.
+    Put(Put<'a>),
+    /// The key has no item.
+    Delete {
+        /// 1 to [`KEY_BYTES_MAX`] bytes.
+        key: &'a [u8],
+        /// The CAS value that the deletion was given; counts for [`Store::highest_version`](crate::Store).
+        version: u64,
+    },
+    /// No key that begins with the prefix has an item, in O(1). Also ends a delayed flush of exactly this prefix.
+    Flush {
+        /// At most [`KEY_BYTES_MAX`] bytes; empty: all keys.
+        prefix: &'a [u8],
+        /// As in `Delete`.
+        version: u64,
+    },
+    /// A flush is due later. The store keeps it, across restarts too, and does nothing else: the caller appends a
+    /// `Flush` when it is due, and asks for [`Store::pending_flushes`](crate::Store) after opening. A prefix has at
+    /// most one; a later one replaces it.
+    FlushAt {
+        /// At most [`KEY_BYTES_MAX`] bytes; empty: all keys.
+        prefix: &'a [u8],
+        /// When it is due, in seconds of Unix time.
+        at_secs: u64,
+    },
+    /// The delayed flush of this prefix, if there is one, is no longer due.
+    CancelFlushAt {
+        /// The prefix that `FlushAt` had.
+        prefix: &'a [u8],
+    },
+}
+
+impl Entry<'_> {
+    /// The key, or the prefix.
+    pub fn key(&self) -> &[u8] {
+        match *self {
+            Self::Put(Put { key, .. }) | Self::Delete { key, .. } => key,
+            Self::Flush { prefix, .. } | Self::FlushAt { prefix, .. } | Self::CancelFlushAt { prefix } => {
+                prefix
+            }
+        }
+    }
+
+    /// The CAS value that the change was given; 0 if it has none.
+    pub fn version(&self) -> u64 {
+        match *self {
+            Self::Put(Put { version, .. }) | Self::Delete { version, .. } | Self::Flush { version, .. } => {
+                version
+            }
+            Self::FlushAt { .. } | Self::CancelFlushAt { .. } => 0,
+        }
+    }
+}
+
+/// The sequence numbers of a batch, both ends included. The first batch of a store begins with 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SequenceRange {
+    /// Of the first entry.
+    pub first: u64,
+    /// Of the last entry; `first - 1` if the batch was empty.
+    pub last: u64,
+}
+
+/// All of an item but key and value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meta {
+    /// The value's length.
+    pub value_bytes: usize,
+    /// The client's flags.
+    pub client_flags: u32,
+    /// When the item expires, in seconds of Unix time; 0: never.
+    pub exptime_secs: u64,
+    /// The item's CAS value.
+    pub version: u64,
+    /// The item's marks.
+    pub marks: Marks,
+    /// The site that made the change.
+    pub origin: u8,
+    /// Where the change stands among all changes of the store.
+    pub sequence: u64,
+}
+
+impl Meta {
+    /// True if the item is gone at this second.
+    pub fn is_expired(&self, now_unix_secs: u64) -> bool {
+        self.exptime_secs != 0 && self.exptime_secs <= now_unix_secs
+    }
+}
+
+/// A flush that is due later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingFlush {
+    /// Of the keys; empty: all.
+    pub prefix: Vec<u8>,
+    /// When it is due, in seconds of Unix time.
+    pub at_secs: u64,
+}
+
+/// Where a value is read to. The store calls `start` once it knows that it has the item, then `buffer` until the value
+/// is whole. What was written counts only if the store's call returns `Ok`.
+pub trait Sink {
+    /// The item is there. `false`: its value is not wanted.
+    fn start(&mut self, meta: &Meta) -> bool;
+
+    /// The place of the next bytes of the value, of which `remaining_bytes` (at least 1) are missing. A longer buffer is
+    /// filled in its first part only; an empty one ends the read with [`Error::Declined`](crate::Error).
+    fn buffer(&mut self, remaining_bytes: usize) -> &mut [u8];
+}
+
+/// The whole value in a vector of its own.
+#[derive(Clone, Debug, Default)]
+pub struct VecSink {
+    value: Vec<u8>,
+}
+
+impl VecSink {
+    /// The value.
+    pub fn into_value(self) -> Vec<u8> {
+        self.value
+    }
+}
+
+impl Sink for VecSink {
+    fn start(&mut self, meta: &Meta) -> bool {
+        self.value.clear();
+        self.value.resize(meta.value_bytes, 0);
+        true
+    }
+
+    fn buffer(&mut self, remaining_bytes: usize) -> &mut [u8] {
+        let start = self.value.len() - remaining_bytes;
+        &mut self.value[start..]
+    }
+}
+
+/// Declines each value: for who wants to know the meta only.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoValue;
+
+impl Sink for NoValue {
+    fn start(&mut self, _: &Meta) -> bool {
+        false
+    }
+
+    fn buffer(&mut self, _: usize) -> &mut [u8] {
+        &mut []
+    }
+}

@@ -1,0 +1,73 @@
+//! The few operations on one directory that a store needs, and who does them: the system ([`DiskFiles`]) or a simulated
+//! disk that fails as disks do ([`sim`]).
+
+pub mod disk;
+pub mod sim;
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+
+pub use disk::DiskFiles;
+
+/// One directory.
+///
+/// What survives power loss: the bytes of a file after its `sync`, and a name (created, renamed, removed) after
+/// `sync_dir`. Nothing else is certain.
+pub trait Files: Send + Sync {
+    /// Makes an empty file. An error if it is there already.
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>>;
+
+    /// Opens a file to read and write.
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>>;
+
+    /// Opens a file to read only.
+    fn open_to_read(&self, name: &str) -> io::Result<Arc<dyn File>>;
+
+    /// The names of all files, in order.
+    fn list(&self) -> io::Result<Vec<String>>;
+
+    /// Gives a file a new name, in place of a file that has it.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Removes a name. Who has the file open can go on reading.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Makes the names durable.
+    fn sync_dir(&self) -> io::Result<()>;
+
+    /// Takes the lock of this name, until the returned guard is dropped or the process ends. `WouldBlock` if another has
+    /// it.
+    fn lock(&self, name: &str) -> io::Result<Box<dyn Lock>>;
+
+    /// The directory, for messages.
+    fn describe(&self) -> String;
+}
+
+/// One file.
+pub trait File: Send + Sync {
+    /// Writes all pieces, one after the other, from `offset` on.
+    fn write_at(&self, pieces: &[IoSlice<'_>], offset: u64) -> io::Result<()>;
+
+    /// Reads until the buffer is full or the file ends. Returns how many bytes were read.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Makes the bytes and the length durable.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Reserves room for the first `bytes` bytes, and makes the file at least so long.
+    fn allocate(&self, bytes: u64) -> io::Result<()>;
+
+    /// Cuts the file to this length.
+    fn truncate(&self, bytes: u64) -> io::Result<()>;
+
+    /// The file's length.
+    fn len(&self) -> io::Result<u64>;
+
+    /// True if the file has no bytes.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+}
+
+/// A held lock.
+pub trait Lock: Send + Sync {}

@@ -1,0 +1,178 @@
+//! A directory of the system.
+
+use std::fs;
+use std::io::{self, IoSlice};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::io::Errno;
+
+use super::{File, Files, Lock};
+
+/// A directory of the system.
+#[derive(Debug)]
+pub struct DiskFiles {
+    dir: PathBuf,
+}
+
+impl DiskFiles {
+    /// Of this directory, which is made if it is missing (and its own name made durable).
+    pub fn open(dir: impl Into<PathBuf>) -> io::Result<Self> {
+        let dir = dir.into();
+        if !dir.is_dir() {
+            fs::create_dir_all(&dir)?;
+            // Every ancestor whose entry may be new. One that may not be read needs no sync: we could not make it.
+            for ancestor in dir.ancestors().skip(1) {
+                let ancestor = if ancestor.as_os_str().is_empty() { Path::new(".") } else { ancestor };
+                match fs::File::open(ancestor) {
+                    Ok(opened) => opened.sync_all()?,
+                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => break,
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(Self { dir })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+}
+
+impl Files for DiskFiles {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let file = fs::File::options().read(true).write(true).create_new(true).open(self.path(name))?;
+        Ok(Arc::new(DiskFile { file }))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let file = fs::File::options().read(true).write(true).open(self.path(name))?;
+        Ok(Arc::new(DiskFile { file }))
+    }
+
+    fn open_to_read(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(DiskFile { file: fs::File::open(self.path(name))? }))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.dir)? {
+            let entry = entry?;
+            if entry.file_type()?.is_file()
+                && let Ok(name) = entry.file_name().into_string()
+            {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path(from), self.path(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path(name))
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        fs::File::open(&self.dir)?.sync_all()
+    }
+
+    fn lock(&self, name: &str) -> io::Result<Box<dyn Lock>> {
+        let file =
+            fs::File::options().read(true).write(true).create(true).truncate(false).open(self.path(name))?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Box::new(DiskLock { _file: file }))
+    }
+
+    fn describe(&self) -> String {
+        self.dir.display().to_string()
+    }
+}
+
+struct DiskFile {
+    file: fs::File,
+}
+
+impl File for DiskFile {
+    fn write_at(&self, pieces: &[IoSlice<'_>], mut offset: u64) -> io::Result<()> {
+        // A call takes at most 1,024 pieces (IOV_MAX), and may write a part.
+        let mut pieces = pieces;
+        let mut written_of_first = 0;
+        while let Some(first) = pieces.first() {
+            if written_of_first == first.len() {
+                pieces = &pieces[1..];
+                written_of_first = 0;
+                continue;
+            }
+            let mut written = if written_of_first > 0 {
+                self.file.write_at(&first[written_of_first..], offset)?
+            } else {
+                match rustix::io::pwritev(&self.file, &pieces[..pieces.len().min(1024)], offset) {
+                    Err(Errno::INTR) => continue,
+                    other => other?,
+                }
+            };
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            offset += written as u64;
+            written += written_of_first;
+            written_of_first = 0;
+            while let Some(first) = pieces.first() {
+                if written < first.len() {
+                    written_of_first = written;
+                    break;
+                }
+                written -= first.len();
+                pieces = &pieces[1..];
+            }
+        }
+        Ok(())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.file.read_at(&mut buffer[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(bytes) => filled += bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        match fallocate(&self.file, FallocateFlags::empty(), 0, bytes) {
+            // Some file systems reserve nothing in advance; then a write may find the disk full.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) if self.len()? < bytes => self.file.set_len(bytes),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+}
+
+/// An advisory lock of the whole file (flock): ends with the process, however it ends.
+struct DiskLock {
+    _file: fs::File,
+}
+
+impl Lock for DiskLock {}

@@ -1,0 +1,146 @@
+//! The trait that every driver implements.
+
+use crate::backup::Manifest;
+use crate::entry::{Entry, Meta, PendingFlush, SequenceRange, Sink};
+use crate::error::Result;
+use crate::files::Files;
+
+/// Items that stay.
+///
+/// One thread appends: the committer. A second appender is safe, and waits for the first. All other calls are for any
+/// thread, and wait for the appender for the time of an index update only.
+///
+/// An entry is *appended* when `append` returns: every later `get` sees it. It is *durable* when a `sync` that began
+/// after that returns: it is there after power loss. A batch is there whole or not at all, and no batch is there without
+/// all before it.
+pub trait Store: Send + Sync {
+    /// Appends all entries as one batch, in order. After an error nothing of it is visible.
+    ///
+    /// A batch whose `append` failed may still be there after a crash that follows at once, as after any write whose
+    /// outcome is not known; not after a later `sync`.
+    fn append(&self, entries: &[Entry<'_>]) -> Result<SequenceRange>;
+
+    /// Makes durable all that was appended before. Returns [`durable_sequence`](Self::durable_sequence). After an error
+    /// the store is read-only.
+    fn sync(&self) -> Result<u64>;
+
+    /// False: the key certainly has no item. Never reads the disk. Of items that are gone (expired, flushed, or of
+    /// another key with the same hash) it may say true.
+    fn may_contain(&self, key: &[u8]) -> bool;
+
+    /// Reads the key's item, unless it has expired or was flushed. At most one read of the disk, if the value has at
+    /// most 64 KiB.
+    fn get(&self, key: &[u8], now_unix_secs: u64, sink: &mut dyn Sink) -> Result<Option<Meta>>;
+
+    /// Visits up to `limit` items (key and meta, at least one step of work) from the cursor, and advances it. Returns
+    /// false when there are no more.
+    ///
+    /// Every item that is there during the whole scan is visited. One that changes or is moved meanwhile may be visited
+    /// again, never an older state after a newer.
+    fn for_each_key(
+        &self,
+        cursor: &mut Cursor,
+        limit: usize,
+        now_unix_secs: u64,
+        visit: &mut dyn FnMut(&[u8], &Meta),
+    ) -> Result<bool>;
+
+    /// The delayed flushes that nobody has cancelled or made, by prefix.
+    fn pending_flushes(&self) -> Vec<PendingFlush>;
+
+    /// Of the last appended entry; 0: none.
+    fn last_sequence(&self) -> u64;
+
+    /// Up to which all is durable.
+    fn durable_sequence(&self) -> u64;
+
+    /// The highest version that an entry ever had, also of items that are gone.
+    fn highest_version(&self) -> u64;
+
+    /// Counters.
+    fn stats(&self) -> Stats;
+
+    /// One bounded step of work that no request should wait for: cleaning, and notes of what is durable. Called again
+    /// and again by one background thread; safe beside all other calls.
+    fn maintain(&self, budget: Budget, now_unix_secs: u64) -> Result<Progress>;
+
+    /// Copies a consistent state to an empty directory, while others append and read. All that was appended before is
+    /// in it. With the manifest of an earlier backup, copies only what that one has not; `restore` then needs both.
+    fn backup(&self, target: &dyn Files, since: Option<&Manifest>) -> Result<Manifest>;
+
+    /// Makes all durable, and writes what makes the next opening fast. Nothing can be appended afterwards. A store that is
+    /// dropped without it opens like after a crash.
+    fn close(&self) -> Result<()>;
+}
+
+/// Where a scan stands. A new one begins at the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cursor {
+    pub(crate) position: Position,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Position {
+    #[default]
+    Start,
+    /// After this key, in order of keys.
+    AfterKey(Vec<u8>),
+    /// At this byte of a file, in order of their numbers.
+    At {
+        segment: u64,
+        offset: u64,
+    },
+    End,
+}
+
+impl Cursor {
+    /// The start of a scan.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+/// How much one step of maintenance may do.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// Bytes that it may read and write together. A step ends soon after it has used them.
+    pub bytes: u64,
+}
+
+/// What one step of maintenance did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Read and written.
+    pub bytes: u64,
+    /// There is more to do now.
+    pub more: bool,
+}
+
+/// Counters of a store. Those that count events begin with its opening.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Items, including some that have expired or were flushed.
+    pub records: u64,
+    /// What these items use on the disk, with their headers.
+    pub live_bytes: u64,
+    /// What the store uses on the disk.
+    pub disk_bytes: u64,
+    /// Files of the log.
+    pub segments: u64,
+    /// Memory of the index.
+    pub index_bytes: u64,
+    /// Written by `append`.
+    pub appended_bytes: u64,
+    /// Written by cleaning.
+    pub cleaned_bytes: u64,
+    /// What cleaning has to reclaim until the disk is within its bound; 0 if it is.
+    pub cleaning_debt_bytes: u64,
+    /// Reads of the disk (or of the system's cache of it) for `get`.
+    pub reads: u64,
+    /// Calls of fsync or fdatasync of files.
+    pub fsyncs: u64,
+    /// Appends that failed because there was no room.
+    pub full_errors: u64,
+    /// The store is read-only.
+    pub read_only: bool,
+}
