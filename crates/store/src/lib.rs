@@ -35,6 +35,7 @@
 #![forbid(unsafe_code)]
 
 pub mod backup;
+pub mod commit;
 mod entry;
 mod error;
 pub mod files;

@@ -1,0 +1,13 @@
+//! The way of a change to the store: the [`Journal`] orders the changes of all threads, the [`Committer`] appends them
+//! in batches and makes them durable, and whoever shows a change waits for its position ([`Journal::outcome`]).
+
+mod change;
+mod committer;
+mod failures;
+mod journal;
+mod versions;
+
+pub use change::{Change, Kind};
+pub use committer::{Committer, Observer, Step};
+pub use journal::{Journal, JournalConfig, Outcome, Refusal};
+pub use versions::{Clock, SITE_BITS, VERSION_MAX, Versions, version_at};

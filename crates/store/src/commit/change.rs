@@ -1,0 +1,97 @@
+//! A change on its way to the store.
+
+use crate::entry::{Entry, Marks, Put};
+
+/// What a change does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The key has this item.
+    Put {
+        /// The client's flags.
+        client_flags: u32,
+        /// Unix time in seconds; 0: never.
+        exptime_secs: u64,
+        /// The CAS value.
+        version: u64,
+        /// Its marks.
+        marks: Marks,
+    },
+    /// The key has no item.
+    Delete {
+        /// The version that it had.
+        version: u64,
+    },
+    /// No key with this prefix has an item.
+    Flush,
+    /// The same is due later.
+    FlushAt {
+        /// Unix time in seconds.
+        at_secs: u64,
+    },
+    /// A delayed flush is no longer due.
+    CancelFlushAt,
+    /// Nothing: it only takes a position.
+    Nothing,
+}
+
+/// A change that waits to be appended. Owns its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    kind: Kind,
+    /// The key (or prefix), then the value.
+    bytes: Box<[u8]>,
+    key_bytes: usize,
+    /// Somebody waits until it is durable.
+    pub(super) is_sync: bool,
+}
+
+impl Change {
+    /// A change of a key or prefix. `is_sync`: it is made durable without delay.
+    pub fn new(kind: Kind, key: &[u8], value: &[u8], is_sync: bool) -> Self {
+        let mut bytes = Vec::with_capacity(key.len() + value.len());
+        bytes.extend_from_slice(key);
+        bytes.extend_from_slice(value);
+        Self { kind, bytes: bytes.into_boxed_slice(), key_bytes: key.len(), is_sync }
+    }
+
+    pub(super) fn nothing() -> Self {
+        Self::new(Kind::Nothing, b"", b"", false)
+    }
+
+    /// The key, or the prefix.
+    pub fn key(&self) -> &[u8] {
+        &self.bytes[..self.key_bytes]
+    }
+
+    /// What it does.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Memory that it takes, about.
+    pub fn memory_bytes(&self) -> u64 {
+        self.bytes.len() as u64 + ENTRY_BYTES
+    }
+
+    /// As an entry of the store, with `value` as room for a slice; `None`: it has none.
+    pub(super) fn entry<'a>(&'a self, value: &'a [&'a [u8]]) -> Option<Entry<'a>> {
+        let key = self.key();
+        Some(match self.kind {
+            Kind::Put { client_flags, exptime_secs, version, marks } => {
+                Entry::Put(Put { key, value, client_flags, exptime_secs, version, marks, origin: 0 })
+            }
+            Kind::Delete { version } => Entry::Delete { key, version },
+            Kind::Flush => Entry::Flush { prefix: key, version: 0 },
+            Kind::FlushAt { at_secs } => Entry::FlushAt { prefix: key, at_secs },
+            Kind::CancelFlushAt => Entry::CancelFlushAt { prefix: key },
+            Kind::Nothing => return None,
+        })
+    }
+
+    pub(super) fn value(&self) -> &[u8] {
+        &self.bytes[self.key_bytes..]
+    }
+}
+
+/// What a change takes beside key and value: its slot, and its record on the disk.
+const ENTRY_BYTES: u64 = 128;

@@ -1,0 +1,241 @@
+//! Appends what the journal has, in batches, and makes it durable. A state machine without a thread or a clock: its
+//! owner calls [`Committer::step`] again and again.
+//!
+//! A batch is all that has come meanwhile, so the more changes wait, the fewer fsyncs each of them costs (group commit;
+//! DeWitt et al., SIGMOD 1984).
+//!
+//! When the store cannot append, what was sequenced is lost: the items leave the memory, those who wait are told, and
+//! new changes are refused until an attempt succeeds. After a failed fsync nothing is written any more.
+
+use std::sync::Arc;
+
+use super::change::Change;
+use super::journal::{Journal, Refusal};
+use crate::error::Error;
+use crate::store::Store;
+
+/// Learns what the committer did.
+pub trait Observer: Send + Sync {
+    /// Changes were applied, made durable, or lost: whoever waits may look again.
+    fn on_progress(&self);
+
+    /// The change of this key was lost: the item that memory has is to be dropped, before this returns.
+    fn on_lost(&self, change: &Change);
+
+    /// A batch was appended and, if that was asked for, made durable.
+    fn on_commit(&self, changes: usize, bytes: u64, is_durable: bool);
+
+    /// The store failed.
+    fn on_error(&self, error: &Error);
+}
+
+/// What a committer wants next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// To be called again at once.
+    Again,
+    /// Nothing is to do before a change comes.
+    Idle,
+    /// Nothing is to do before a change comes, or this time has passed.
+    IdleUntil {
+        /// On the clock of [`Committer::step`].
+        micros: u64,
+    },
+}
+
+/// Appends and syncs.
+pub struct Committer {
+    journal: Arc<Journal>,
+    store: Arc<dyn Store>,
+    observer: Arc<dyn Observer>,
+    /// Changes that need no fsync of their own are made durable within this time; `None`: when the store is closed.
+    interval_micros: Option<u64>,
+    /// When the oldest change that is not durable was applied.
+    unsynced_since_micros: Option<u64>,
+    /// When a failed append is tried again.
+    retry_micros: u64,
+    batch: Vec<Change>,
+}
+
+impl Committer {
+    /// A committer of this journal, its only one.
+    pub fn new(
+        journal: Arc<Journal>,
+        store: Arc<dyn Store>,
+        observer: Arc<dyn Observer>,
+        interval_micros: Option<u64>,
+    ) -> Self {
+        Self {
+            journal,
+            store,
+            observer,
+            interval_micros,
+            unsynced_since_micros: None,
+            retry_micros: 0,
+            batch: Vec::new(),
+        }
+    }
+
+    /// Does what there is to do. The time is any that does not go back.
+    pub fn step(&mut self, now_micros: u64) -> Step {
+        match self.journal.refusal() {
+            Some(Refusal::ReadOnly) => {
+                // Of threads that were admitted before.
+                self.lose_what_is_left(self.journal.applied());
+                Step::Idle
+            }
+            Some(_) if now_micros < self.retry_micros => Step::IdleUntil { micros: self.retry_micros },
+            Some(_) => {
+                self.journal.set_refusal(None);
+                self.observer.on_progress();
+                self.commit(now_micros)
+            }
+            None => self.commit(now_micros),
+        }
+    }
+
+    /// Makes durable all that was applied, whatever its policy asks for. False: the store has become read-only.
+    pub fn sync(&mut self) -> bool {
+        self.unsynced_since_micros = None;
+        match self.store.sync() {
+            Ok(_) => {
+                self.journal.set_durable(self.journal.applied());
+                self.observer.on_progress();
+                true
+            }
+            Err(error) => {
+                self.become_read_only(&error);
+                false
+            }
+        }
+    }
+
+    fn commit(&mut self, now_micros: u64) -> Step {
+        let first = self.journal.applied() + 1;
+        let mut bytes = 0;
+        while self.batch.len() < BATCH_CHANGES_MAX
+            && bytes < BATCH_BYTES_MAX
+            && let Some(change) = self.journal.take(first + self.batch.len() as u64)
+        {
+            bytes += change.memory_bytes();
+            self.batch.push(change);
+        }
+        if self.batch.is_empty() {
+            return self.sync_if_due(now_micros);
+        }
+        if let Err(error) = append(&*self.store, &self.batch) {
+            if let Error::ReadOnly { .. } = error {
+                self.become_read_only(&error);
+            } else {
+                self.fail(&error, now_micros);
+            }
+            return Step::Again;
+        }
+        let is_sync = self.batch.iter().any(|change| change.is_sync);
+        let changes = self.batch.len();
+        self.batch.clear();
+        self.journal.set_applied(first + changes as u64 - 1);
+        self.unsynced_since_micros.get_or_insert(now_micros);
+        if !is_sync {
+            self.observer.on_progress();
+        } else if !self.sync() {
+            return Step::Again;
+        }
+        self.observer.on_commit(changes, bytes, is_sync);
+        Step::Again
+    }
+
+    fn sync_if_due(&mut self, now_micros: u64) -> Step {
+        match (self.unsynced_since_micros, self.interval_micros) {
+            (Some(since), Some(interval)) if since + interval <= now_micros => {
+                self.sync();
+                Step::Again
+            }
+            (Some(since), Some(interval)) => Step::IdleUntil { micros: since + interval },
+            _ => Step::Idle,
+        }
+    }
+
+    /// The batch could not be appended. It is lost, and so is every change behind it, which may build upon it.
+    fn fail(&mut self, error: &Error, now_micros: u64) {
+        self.observer.on_error(error);
+        self.journal.set_refusal(Some(if matches!(error, Error::Full { .. }) {
+            Refusal::Full
+        } else {
+            Refusal::Failed
+        }));
+        self.retry_micros = now_micros + RETRY_MICROS;
+        let applied = self.journal.applied();
+        let mut next = applied + 1 + self.batch.len() as u64;
+        let barrier = loop {
+            next = self.lose(next);
+            // From here on what was read from the store before says nothing, and a key whose change was lost is as the
+            // store has it. If no change came in between, none builds upon what was lost: memory had lost it before.
+            let barrier = self.journal.next_position_of_all();
+            self.journal.submit(barrier, Change::nothing());
+            if barrier == next {
+                break barrier;
+            }
+        };
+        while self.journal.take(barrier).is_none() {
+            std::thread::yield_now();
+        }
+        self.journal.note_lost(applied + 1..=barrier - 1);
+        self.resolve(barrier);
+    }
+
+    /// After a failed fsync nobody knows what the disk has. What was appended and is not durable stays readable for
+    /// those who were promised nothing; for others it counts as lost.
+    fn become_read_only(&mut self, error: &Error) {
+        self.observer.on_error(error);
+        self.journal.set_refusal(Some(Refusal::ReadOnly));
+        self.lose_what_is_left(self.journal.durable());
+    }
+
+    /// Everything above `durable` is lost.
+    fn lose_what_is_left(&mut self, durable: u64) {
+        let last = self.lose(self.journal.applied() + 1 + self.batch.len() as u64) - 1;
+        if last > durable {
+            self.journal.note_lost(durable + 1..=last);
+            self.resolve(last);
+        }
+    }
+
+    /// Loses the batch, and all changes from position `next` on. Returns the next position. When it returns, no item in
+    /// memory has what was lost.
+    fn lose(&mut self, mut next: u64) -> u64 {
+        loop {
+            for change in self.batch.drain(..) {
+                self.observer.on_lost(&change);
+            }
+            if next > self.journal.last_given() {
+                return next;
+            }
+            match self.journal.take(next) {
+                Some(change) => {
+                    self.batch.push(change);
+                    next += 1;
+                }
+                // Its thread is about to submit it.
+                None => std::thread::yield_now(),
+            }
+        }
+    }
+
+    fn resolve(&mut self, position: u64) {
+        self.journal.set_applied(position);
+        self.journal.set_durable(position);
+        self.observer.on_progress();
+    }
+}
+
+fn append(store: &dyn Store, batch: &[Change]) -> Result<(), Error> {
+    let values: Vec<[&[u8]; 1]> = batch.iter().map(|change| [change.value()]).collect();
+    let entries: Vec<_> =
+        batch.iter().zip(&values).filter_map(|(change, value)| change.entry(value)).collect();
+    if entries.is_empty() { Ok(()) } else { store.append(&entries).map(drop) }
+}
+
+const BATCH_CHANGES_MAX: usize = 4096;
+const BATCH_BYTES_MAX: u64 = 16 << 20;
+const RETRY_MICROS: u64 = 200_000;

@@ -1,0 +1,288 @@
+//! The changes of all threads in one order, until the committer has appended them.
+//!
+//! A thread takes a position ([`Journal::next_position`]) while it holds the lock of the key that it changes, so the
+//! positions of a key are in the order of its changes. It submits the change afterwards, without a lock. The committer
+//! takes changes in the order of positions, and waits for one whose thread has not submitted it yet.
+//!
+//! Of each key the journal keeps the position of its newest change, in a table by hash: keys may share an entry, which
+//! then has the higher position. So a reader can tell whether what it found may not be durable yet, and whether what it
+//! read from the store is still the newest.
+//!
+//! Its memory is bounded by the caller: before a command it asks [`Journal::admit`]. A thread that was admitted adds a
+//! few changes at most, for which there is always room.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::change::Change;
+use super::failures::Failures;
+use super::versions::{Clock, Versions};
+
+/// How a journal is to be built.
+pub struct JournalConfig {
+    /// Bytes of changes on their way, from which on commands wait.
+    pub bytes_max: u64,
+    /// Changes on their way, from which on commands wait: rounded up to a power of two, at least 64.
+    pub changes_max: usize,
+    /// The site, in versions; 0: there is one only.
+    pub site: u8,
+    /// The highest version of the store.
+    pub highest_version: u64,
+    /// The clock of versions.
+    pub clock: Box<dyn Clock>,
+}
+
+/// The order of changes.
+pub struct Journal {
+    slots: Box<[Mutex<Option<Change>>]>,
+    /// The last position given.
+    given: AtomicU64,
+    /// Up to here the store has the changes, or they were lost.
+    applied: AtomicU64,
+    /// Up to here the changes are durable, or lost.
+    durable: AtomicU64,
+    failures: Failures,
+    /// By hash.
+    newest: Box<[AtomicU64]>,
+    /// The position of the last flush, or of the last loss, which concern any key.
+    floor: AtomicU64,
+    bytes: AtomicU64,
+    bytes_max: u64,
+    changes_max: u64,
+    /// [`Refusal`] as a number; 0: none.
+    refusal: AtomicU8,
+    versions: Versions,
+    clock: Box<dyn Clock>,
+    /// The committer waits for `wake`.
+    is_idle: AtomicBool,
+    idle: Mutex<()>,
+    wake: Condvar,
+}
+
+/// What became of a position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is not known yet.
+    Pending,
+    /// Done.
+    Done,
+    /// The change is lost: nobody may be told that it was made.
+    Lost,
+}
+
+/// Why no change is admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Refusal {
+    /// Too much is on its way: wait.
+    Busy = 1,
+    /// The disk is full.
+    Full,
+    /// The store has become read-only.
+    ReadOnly,
+    /// The store failed to append; it is tried again.
+    Failed,
+}
+
+impl Journal {
+    /// An empty journal.
+    pub fn new(config: JournalConfig) -> Self {
+        let changes_max = config.changes_max.next_power_of_two().max(64);
+        Self {
+            // The second half is for threads that were admitted.
+            slots: (0..2 * changes_max).map(|_| Mutex::new(None)).collect(),
+            given: AtomicU64::new(0),
+            applied: AtomicU64::new(0),
+            durable: AtomicU64::new(0),
+            failures: Failures::default(),
+            newest: (0..TABLE_ENTRIES).map(|_| AtomicU64::new(0)).collect(),
+            floor: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            bytes_max: config.bytes_max,
+            changes_max: changes_max as u64,
+            refusal: AtomicU8::new(0),
+            versions: Versions::new(config.site, config.highest_version),
+            clock: config.clock,
+            is_idle: AtomicBool::new(false),
+            idle: Mutex::new(()),
+            wake: Condvar::new(),
+        }
+    }
+
+    /// Whether a command may make changes now. `Err(Busy)`: once `applied` has advanced.
+    pub fn admit(&self) -> Result<(), Refusal> {
+        match self.refusal() {
+            Some(refusal) => Err(refusal),
+            None if self.bytes.load(Relaxed) >= self.bytes_max => Err(Refusal::Busy),
+            None if self.given.load(Relaxed).saturating_sub(self.applied.load(Relaxed))
+                >= self.changes_max =>
+            {
+                Err(Refusal::Busy)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Why no change is admitted for now; never [`Refusal::Busy`].
+    pub fn refusal(&self) -> Option<Refusal> {
+        let refusal = self.refusal.load(Acquire);
+        [Refusal::Full, Refusal::ReadOnly, Refusal::Failed].into_iter().find(|known| *known as u8 == refusal)
+    }
+
+    /// The next position, for a change of a key with this hash. Call under the lock of the key, and submit the change
+    /// afterwards in any case.
+    pub fn next_position(&self, hash: u64) -> u64 {
+        let position = self.given.fetch_add(1, AcqRel) + 1;
+        self.newest[entry_of(hash)].fetch_max(position, AcqRel);
+        position
+    }
+
+    /// A position that concerns all keys: of a flush.
+    pub fn next_position_of_all(&self) -> u64 {
+        let position = self.given.fetch_add(1, AcqRel) + 1;
+        self.floor.fetch_max(position, AcqRel);
+        position
+    }
+
+    /// The change of a position.
+    pub fn submit(&self, position: u64, change: Change) {
+        self.bytes.fetch_add(change.memory_bytes(), Relaxed);
+        let mut change = Some(change);
+        loop {
+            let mut slot = lock(self.slot(position));
+            if slot.is_none() {
+                *slot = change.take();
+                break;
+            }
+            // More threads were admitted at once than there are changes to spare.
+            drop(slot);
+            std::thread::yield_now();
+        }
+        if self.is_idle.swap(false, AcqRel) {
+            drop(lock(&self.idle));
+            self.wake.notify_one();
+        }
+    }
+
+    /// The position of the newest change of the key with this hash; of another key, or a flush, if that is higher.
+    #[inline]
+    pub fn position_of(&self, hash: u64) -> u64 {
+        self.newest[entry_of(hash)].load(Acquire).max(self.floor.load(Acquire))
+    }
+
+    /// True if the store has all changes up to this position.
+    #[inline]
+    pub fn is_applied(&self, position: u64) -> bool {
+        position <= self.applied.load(Acquire)
+    }
+
+    /// Whether all changes up to this position are durable, or this one is lost.
+    #[inline]
+    pub fn outcome(&self, position: u64) -> Outcome {
+        if position > self.durable.load(Acquire) {
+            Outcome::Pending
+        } else if self.failures.contain(position) {
+            Outcome::Lost
+        } else {
+            Outcome::Done
+        }
+    }
+
+    /// See [`Versions::above`].
+    pub fn version_above(&self, replaced: u64) -> u64 {
+        self.versions.above(replaced, &*self.clock)
+    }
+
+    /// See [`Versions::retire`].
+    pub fn retire_version(&self, version: u64) {
+        self.versions.retire(version, &*self.clock);
+    }
+
+    /// Changes and bytes on their way.
+    pub fn load(&self) -> (u64, u64) {
+        let changes = self.given.load(Relaxed).saturating_sub(self.applied.load(Relaxed));
+        (changes, self.bytes.load(Relaxed))
+    }
+
+    /// Waits until there may be something to take, at most for `timeout`.
+    pub fn wait(&self, timeout: Duration) {
+        let idle = lock(&self.idle);
+        self.is_idle.store(true, SeqCst);
+        if self.has_next() {
+            self.is_idle.store(false, Relaxed);
+            return;
+        }
+        let _woken = self
+            .wake
+            .wait_timeout_while(idle, timeout, |()| self.is_idle.load(Acquire))
+            .unwrap_or_else(PoisonError::into_inner);
+        self.is_idle.store(false, Relaxed);
+    }
+
+    /// Wakes the committer, for a reason of its own.
+    pub fn wake(&self) {
+        self.is_idle.store(false, Release);
+        drop(lock(&self.idle));
+        self.wake.notify_one();
+    }
+
+    /// The last position given.
+    pub fn last_given(&self) -> u64 {
+        self.given.load(Acquire)
+    }
+
+    pub(super) fn applied(&self) -> u64 {
+        self.applied.load(Acquire)
+    }
+
+    pub(super) fn durable(&self) -> u64 {
+        self.durable.load(Acquire)
+    }
+
+    fn has_next(&self) -> bool {
+        lock(self.slot(self.applied() + 1)).is_some()
+    }
+
+    /// Takes the change of a position, if it was submitted.
+    pub(super) fn take(&self, position: u64) -> Option<Change> {
+        if position > self.given.load(Acquire) {
+            return None;
+        }
+        let change = lock(self.slot(position)).take()?;
+        self.bytes.fetch_sub(change.memory_bytes(), Relaxed);
+        Some(change)
+    }
+
+    pub(super) fn set_applied(&self, position: u64) {
+        self.applied.store(position, Release);
+    }
+
+    pub(super) fn set_durable(&self, position: u64) {
+        self.durable.store(position, Release);
+    }
+
+    pub(super) fn set_refusal(&self, refusal: Option<Refusal>) {
+        self.refusal.store(refusal.map_or(0, |refusal| refusal as u8), Release);
+    }
+
+    /// The changes in this range are lost.
+    pub(super) fn note_lost(&self, range: std::ops::RangeInclusive<u64>) {
+        self.failures.add(range);
+    }
+
+    fn slot(&self, position: u64) -> &Mutex<Option<Change>> {
+        &self.slots[position as usize & (self.slots.len() - 1)]
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn entry_of(hash: u64) -> usize {
+    hash as usize & (TABLE_ENTRIES - 1)
+}
+
+/// Entries of the table of newest positions: half a mebibyte. Keys that share one make each other wait, no more.
+const TABLE_ENTRIES: usize = 1 << 16;

@@ -1,0 +1,116 @@
+//! Versions of items: the CAS values of a store, unique for each key and rising.
+//!
+//! A version has 53 bits, so that a program that keeps numbers as floating point (JavaScript) reads it exactly: 45 bits
+//! of time in steps of 125 microseconds since 2025, and 8 bits of site. So it is above every version that was given
+//! before, also before a restart, without a note on the disk of each; where a key changes twice within a step, or the
+//! clock was set back, the next number above the last is taken.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Tells the time.
+pub trait Clock: Send + Sync {
+    /// Unix time in microseconds. May go back.
+    fn unix_micros(&self) -> u64;
+}
+
+/// Bits of the site in a version.
+pub const SITE_BITS: u32 = 8;
+/// The highest version.
+pub const VERSION_MAX: u64 = (1 << 53) - 1;
+
+/// Gives versions.
+pub struct Versions {
+    site: u8,
+    /// At least the highest version given that is ahead of the clock, or that was deleted ahead of it.
+    highest: AtomicU64,
+}
+
+impl Versions {
+    /// For a site whose store has `highest` as its highest version.
+    pub fn new(site: u8, highest: u64) -> Self {
+        Self { site, highest: AtomicU64::new(if highest <= VERSION_MAX { highest } else { 0 }) }
+    }
+
+    /// A version above `replaced` and above all that were retired. A `replaced` beyond [`VERSION_MAX`] is a client's own
+    /// value: the new version differs from it, and may be below it.
+    pub fn above(&self, replaced: u64, clock: &dyn Clock) -> u64 {
+        let replaced = if replaced <= VERSION_MAX { replaced } else { 0 };
+        let floor = replaced.max(self.highest.load(Relaxed));
+        let now = version_at(clock.unix_micros(), self.site);
+        if now > floor {
+            return now;
+        }
+        let version = self.next(floor);
+        if replaced >= floor {
+            // Ahead of the clock: another key may come back to it once this one is gone.
+            self.highest.fetch_max(version, Relaxed);
+        }
+        version
+    }
+
+    /// No key gets this version again.
+    pub fn retire(&self, version: u64, clock: &dyn Clock) {
+        if version <= VERSION_MAX && version >= version_at(clock.unix_micros(), self.site) {
+            self.highest.fetch_max(version, Relaxed);
+        }
+    }
+
+    fn next(&self, version: u64) -> u64 {
+        let step = (version >> SITE_BITS) + 1;
+        (step << SITE_BITS | u64::from(self.site)).min(VERSION_MAX)
+    }
+}
+
+/// The version of a moment, at a site.
+pub fn version_at(unix_micros: u64, site: u8) -> u64 {
+    let step = unix_micros.saturating_sub(EPOCH_MICROS) / STEP_MICROS;
+    (step << SITE_BITS | u64::from(site)).min(VERSION_MAX)
+}
+
+/// 2025-01-01T00:00:00Z.
+const EPOCH_MICROS: u64 = 1_735_689_600_000_000;
+const STEP_MICROS: u64 = 125;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct At(AtomicU64);
+
+    impl Clock for At {
+        fn unix_micros(&self) -> u64 {
+            self.0.load(Relaxed)
+        }
+    }
+
+    #[test]
+    fn rise_whatever_the_clock_does() {
+        let clock = At(AtomicU64::new(EPOCH_MICROS + 1_000_000));
+        let versions = Versions::new(3, 0);
+        let first = versions.above(0, &clock);
+        assert_eq!(first, 8000 << 8 | 3, "a second has 8,000 steps");
+        let second = versions.above(first, &clock);
+        assert_eq!(second, 8001 << 8 | 3);
+        // Deleted, and stored again within the same step.
+        versions.retire(second, &clock);
+        let third = versions.above(0, &clock);
+        assert!(third > second);
+        // The clock is set back, also at a restart.
+        clock.0.store(EPOCH_MICROS, Relaxed);
+        assert!(versions.above(third, &clock) > third);
+        let restarted = Versions::new(3, third);
+        assert!(restarted.above(0, &clock) > third);
+        // Far ahead: it stays within 53 bits.
+        clock.0.store(u64::MAX, Relaxed);
+        assert_eq!(versions.above(third, &clock), VERSION_MAX);
+        // A client's own value.
+        clock.0.store(EPOCH_MICROS + 9_000_000, Relaxed);
+        assert!(restarted.above(u64::MAX, &clock) <= VERSION_MAX);
+    }
+
+    #[test]
+    fn a_version_lasts_for_a_century() {
+        let century = EPOCH_MICROS + 100 * 366 * 86_400 * 1_000_000;
+        assert!(version_at(century, 255) < VERSION_MAX);
+    }
+}

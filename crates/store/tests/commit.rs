@@ -1,0 +1,245 @@
+//! The journal and the committer over a store in memory: order, group commit, and what becomes of changes that the
+//! store loses.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+use larder_store::commit::{
+    Change, Clock, Committer, Journal, JournalConfig, Kind, Observer, Outcome, Refusal, Step,
+};
+use larder_store::{Error, Marks, MemoryFaults, MemoryStore, Store, VecSink};
+
+struct Still;
+
+impl Clock for Still {
+    fn unix_micros(&self) -> u64 {
+        1_800_000_000_000_000
+    }
+}
+
+/// What the committer told.
+#[derive(Default)]
+struct Seen {
+    lost: Mutex<Vec<Vec<u8>>>,
+    commits: Mutex<Vec<(usize, bool)>>,
+    errors: AtomicU64,
+}
+
+impl Observer for Seen {
+    fn on_progress(&self) {}
+
+    fn on_lost(&self, change: &Change) {
+        self.lost.lock().unwrap().push(change.key().to_vec());
+    }
+
+    fn on_commit(&self, changes: usize, _bytes: u64, is_durable: bool) {
+        self.commits.lock().unwrap().push((changes, is_durable));
+    }
+
+    fn on_error(&self, _error: &Error) {
+        self.errors.fetch_add(1, SeqCst);
+    }
+}
+
+struct Bed {
+    journal: Arc<Journal>,
+    store: Arc<MemoryStore>,
+    seen: Arc<Seen>,
+    committer: Committer,
+}
+
+fn bed(faults: MemoryFaults) -> Bed {
+    let journal = Arc::new(Journal::new(JournalConfig {
+        bytes_max: 1 << 20,
+        changes_max: 64,
+        site: 0,
+        highest_version: 0,
+        clock: Box::new(Still),
+    }));
+    let store = Arc::new(MemoryStore::with_faults(faults));
+    let seen = Arc::<Seen>::default();
+    let (behind, observer) = (Arc::clone(&store) as Arc<dyn Store>, Arc::clone(&seen) as Arc<dyn Observer>);
+    let committer = Committer::new(Arc::clone(&journal), behind, observer, Some(1000));
+    Bed { journal, store, seen, committer }
+}
+
+impl Bed {
+    fn put(&self, key: &[u8], value: &[u8], is_sync: bool) -> u64 {
+        let position = self.journal.next_position(hash(key));
+        self.submit(position, key, value, is_sync);
+        position
+    }
+
+    fn submit(&self, position: u64, key: &[u8], value: &[u8], is_sync: bool) {
+        self.journal.submit(position, change(key, value, self.journal.version_above(0), is_sync));
+    }
+
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let mut sink = VecSink::default();
+        self.store.get(key, 1, &mut sink).unwrap().map(|_| sink.into_value())
+    }
+
+    /// Steps until there is nothing to do.
+    fn settle(&mut self, now_micros: u64) -> Step {
+        (0..100).map(|_| self.committer.step(now_micros)).find(|step| *step != Step::Again).unwrap()
+    }
+}
+
+fn change(key: &[u8], value: &[u8], version: u64, is_sync: bool) -> Change {
+    let kind = Kind::Put { client_flags: 0, exptime_secs: 0, version, marks: Marks::NONE };
+    Change::new(kind, key, value, is_sync)
+}
+
+fn hash(key: &[u8]) -> u64 {
+    key.iter().fold(0, |hash: u64, byte| hash.wrapping_mul(31) + u64::from(*byte))
+}
+
+#[test]
+fn what_waits_is_made_durable_together_and_in_order() {
+    let mut bed = bed(MemoryFaults::default());
+    // Two threads have their positions; the later one is the first to submit.
+    let first = bed.journal.next_position(hash(b"key"));
+    let second = bed.put(b"key", b"second", true);
+    assert_eq!(bed.committer.step(0), Step::Idle, "the first is still to come");
+    assert_eq!((bed.journal.outcome(second), bed.get(b"key")), (Outcome::Pending, None));
+    bed.submit(first, b"key", b"first", true);
+    let other = bed.put(b"other", b"value", false);
+    assert!(!bed.journal.is_applied(first));
+    bed.settle(0);
+    assert_eq!(bed.get(b"key").as_deref(), Some(&b"second"[..]));
+    for position in [first, second, other] {
+        assert_eq!(bed.journal.outcome(position), Outcome::Done);
+    }
+    assert_eq!(*bed.seen.commits.lock().unwrap(), [(3, true)], "one batch, one fsync");
+    assert_eq!(bed.store.stats().fsyncs, 1);
+}
+
+#[test]
+fn what_nobody_waits_for_is_durable_after_the_interval() {
+    let mut bed = bed(MemoryFaults::default());
+    let position = bed.put(b"key", b"value", false);
+    assert_eq!(bed.settle(500), Step::IdleUntil { micros: 1500 });
+    assert!(bed.journal.is_applied(position));
+    assert_eq!(bed.journal.outcome(position), Outcome::Pending);
+    assert_eq!(bed.settle(1499), Step::IdleUntil { micros: 1500 });
+    assert_eq!(bed.settle(1500), Step::Idle);
+    assert_eq!(bed.journal.outcome(position), Outcome::Done);
+}
+
+#[test]
+fn a_full_disk_loses_what_waits_and_works_again() {
+    let mut bed = bed(MemoryFaults { fail_append: Some(2), ..MemoryFaults::default() });
+    let kept = bed.put(b"kept", b"1", true);
+    bed.settle(0);
+    let lost = [bed.put(b"kept", b"2", true), bed.put(b"new", b"3", true)];
+    let step = bed.settle(10);
+    assert_eq!(bed.journal.refusal(), Some(Refusal::Full));
+    assert_eq!(bed.journal.admit(), Err(Refusal::Full));
+    assert!(lost.iter().all(|lost| bed.journal.outcome(*lost) == Outcome::Lost));
+    assert_eq!(bed.journal.outcome(kept), Outcome::Done);
+    assert_eq!(*bed.seen.lost.lock().unwrap(), [b"kept".to_vec(), b"new".to_vec()]);
+    assert_eq!(bed.get(b"kept").as_deref(), Some(&b"1"[..]));
+    // What is shown from now on waits for no lost position, and what was read before counts no more.
+    let now = bed.journal.position_of(hash(b"kept"));
+    assert!(now > lost[1] && bed.journal.outcome(now) == Outcome::Done && bed.journal.is_applied(now));
+    // A thread that was admitted before.
+    let late = bed.put(b"late", b"4", true);
+    assert_eq!(bed.journal.outcome(late), Outcome::Pending);
+    let Step::IdleUntil { micros } = step else { panic!("{step:?}") };
+    bed.settle(micros);
+    assert_eq!((bed.journal.admit(), bed.journal.outcome(late)), (Ok(()), Outcome::Done));
+    assert_eq!(bed.get(b"late").as_deref(), Some(&b"4"[..]));
+    assert!(lost.iter().all(|lost| bed.journal.outcome(*lost) == Outcome::Lost), "for good");
+}
+
+#[test]
+fn after_a_failed_fsync_nothing_is_promised_any_more() {
+    let mut bed = bed(MemoryFaults { fail_sync: Some(2), ..MemoryFaults::default() });
+    let kept = bed.put(b"kept", b"1", true);
+    bed.settle(0);
+    let lost = bed.put(b"key", b"2", true);
+    assert_eq!(bed.settle(0), Step::Idle);
+    assert_eq!(bed.journal.admit(), Err(Refusal::ReadOnly));
+    assert_eq!((bed.journal.outcome(kept), bed.journal.outcome(lost)), (Outcome::Done, Outcome::Lost));
+    // Who shows it now must know that it may not be there after a crash.
+    assert_eq!(bed.journal.position_of(hash(b"key")), lost);
+    let late = bed.put(b"late", b"3", true);
+    bed.settle(1_000_000);
+    assert_eq!((bed.journal.outcome(late), bed.get(b"late")), (Outcome::Lost, None));
+    assert_eq!(bed.journal.refusal(), Some(Refusal::ReadOnly), "for good");
+}
+
+#[test]
+fn the_journal_is_bounded() {
+    let mut bed = bed(MemoryFaults::default());
+    let mut admitted = 0;
+    while bed.journal.admit().is_ok() {
+        bed.put(format!("key{admitted}").as_bytes(), b"value", false);
+        admitted += 1;
+    }
+    assert_eq!((admitted, bed.journal.admit()), (64, Err(Refusal::Busy)));
+    bed.settle(0);
+    assert_eq!(bed.journal.admit(), Ok(()));
+    bed.put(b"large", &vec![0; 1 << 20], false);
+    assert_eq!(bed.journal.admit(), Err(Refusal::Busy));
+    bed.settle(0);
+    assert_eq!((bed.journal.admit(), bed.journal.load()), (Ok(()), (0, 0)));
+}
+
+/// Threads change the same few keys, each change under its key's lock; the store fails once. In the end the store has,
+/// of each key, the newest change that was not lost.
+#[test]
+fn threads_agree_with_the_store_after_a_failure() {
+    for seed in 0..20 {
+        let mut bed = bed(MemoryFaults { fail_append: Some(3 + seed % 5), ..MemoryFaults::default() });
+        let keys: Vec<Mutex<Vec<(u64, String)>>> = (0..4).map(|_| Mutex::default()).collect();
+        let finished = AtomicU64::new(0);
+        let (journal, keys, finished) = (&Arc::clone(&bed.journal), &keys, &finished);
+        std::thread::scope(|scope| {
+            for thread in 0..3_u64 {
+                scope.spawn(move || {
+                    let mut rng = fastrand::Rng::with_seed(seed * 10 + thread);
+                    for number in 0..300 {
+                        while journal.admit().is_err() {
+                            std::thread::yield_now();
+                        }
+                        let index = rng.usize(..keys.len());
+                        let key = format!("key{index}");
+                        let value = format!("{thread}:{number}");
+                        let mut changes = keys[index].lock().unwrap();
+                        let position = journal.next_position(hash(key.as_bytes()));
+                        changes.push((position, value.clone()));
+                        drop(changes);
+                        let change = change(key.as_bytes(), value.as_bytes(), 1, number % 2 == 0);
+                        journal.submit(position, change);
+                    }
+                    finished.fetch_add(1, SeqCst);
+                });
+            }
+            let mut now_micros = 0;
+            while finished.load(SeqCst) < 3 || journal.load().0 > 0 {
+                bed.committer.step(now_micros);
+                now_micros += 10_000;
+            }
+            bed.committer.sync();
+        });
+        let mut lost = 0;
+        let mut newest = HashMap::new();
+        for (index, changes) in keys.iter().enumerate() {
+            for (position, value) in changes.lock().unwrap().iter() {
+                match bed.journal.outcome(*position) {
+                    Outcome::Done => drop(newest.insert(index, value.clone())),
+                    Outcome::Lost => lost += 1,
+                    Outcome::Pending => panic!("all is committed"),
+                }
+            }
+        }
+        assert!(lost > 0);
+        for (index, value) in newest {
+            let found = bed.get(format!("key{index}").as_bytes());
+            assert_eq!(found.as_deref(), Some(value.as_bytes()), "seed {seed}");
+        }
+    }
+}
