@@ -68,7 +68,7 @@ fn memory(state: &State, text: &mut Text) {
         ("small_queue", small.memory_bytes),
         ("main_queue", main.memory_bytes),
         ("large_values", large.memory_bytes),
-        ("free", engine.segments_free * engine.segment_bytes),
+        ("free", engine.free_bytes),
     ] {
         samples.add(&[("kind", kind)], bytes);
     }
