@@ -6,7 +6,11 @@ use crate::{Table, plain};
 
 /// What a connection remembers between the messages of an exchange.
 #[derive(Debug, Default)]
-pub struct Exchange(State);
+pub struct Exchange {
+    state: State,
+    /// Who was let in last.
+    user: Vec<u8>,
+}
 
 #[derive(Debug, Default)]
 enum State {
@@ -15,8 +19,8 @@ enum State {
     None,
     /// SCRAM: the client's proof is next.
     Scram(Box<Pending>),
-    /// SCRAM: the client has proved itself, and has to take notice of the server's proof by an empty message.
-    Proven,
+    /// SCRAM: the client has proved to be this user, and has to take notice of the server's proof by an empty message.
+    Proven(Vec<u8>),
 }
 
 /// What a message led to.
@@ -41,16 +45,19 @@ impl Exchange {
         message: &[u8],
         check: impl FnOnce(&[u8], &[u8]) -> Option<bool>,
     ) -> Outcome {
-        self.0 = State::None;
+        self.state = State::None;
         match mechanism {
-            b"PLAIN" => match plain::parse(message).map(|(user, password)| check(user, password)) {
-                Some(Some(true)) => Outcome::Authenticated,
-                Some(None) => Outcome::NotNow,
+            b"PLAIN" => match plain::parse(message).map(|(user, password)| (user, check(user, password))) {
+                Some((user, Some(true))) => {
+                    self.user = user.to_vec();
+                    Outcome::Authenticated
+                }
+                Some((_, None)) => Outcome::NotNow,
                 _ => Outcome::Failed,
             },
             b"SCRAM-SHA-256" => match Pending::start(table, message) {
                 Some((pending, challenge)) => {
-                    self.0 = State::Scram(Box::new(pending));
+                    self.state = State::Scram(Box::new(pending));
                     Outcome::Challenge(challenge)
                 }
                 None => Outcome::Failed,
@@ -61,25 +68,33 @@ impl Exchange {
 
     /// Goes on with an exchange. A message that does not fit ends it.
     pub fn step(&mut self, mechanism: &[u8], message: &[u8]) -> Outcome {
-        match std::mem::take(&mut self.0) {
+        match std::mem::take(&mut self.state) {
             State::Scram(pending) if mechanism == b"SCRAM-SHA-256" => match pending.finish(message) {
                 Some(proof) => {
-                    self.0 = State::Proven;
+                    self.state = State::Proven(pending.into_user());
                     Outcome::Challenge(proof)
                 }
                 None => Outcome::Failed,
             },
-            State::Proven if mechanism == b"SCRAM-SHA-256" && message.is_empty() => Outcome::Authenticated,
+            State::Proven(user) if mechanism == b"SCRAM-SHA-256" && message.is_empty() => {
+                self.user = user;
+                Outcome::Authenticated
+            }
             _ => Outcome::Failed,
         }
     }
 
     /// How many bytes of messages it keeps for the next step. A client may choose that: it sends most of them.
     pub fn kept_bytes(&self) -> usize {
-        match &self.0 {
+        match &self.state {
             State::Scram(pending) => pending.kept_bytes(),
-            State::None | State::Proven => 0,
+            State::None | State::Proven(_) => 0,
         }
+    }
+
+    /// The user that [`Outcome::Authenticated`] let in last; empty before.
+    pub fn user(&self) -> &[u8] {
+        &self.user
     }
 }
 

@@ -14,6 +14,7 @@ use crate::verifier::Verifier;
 /// An exchange whose first message was answered.
 #[derive(Debug)]
 pub(crate) struct Pending {
+    user: String,
     verifier: Verifier,
     is_known: bool,
     /// The GS2 header, in base64, as the client has to say it again.
@@ -56,12 +57,17 @@ impl Pending {
             format!("r={nonce},s={},i={}", STANDARD.encode(&verifier.salt), verifier.iterations);
         let binding = STANDARD.encode(&message[..message.len() - bare.len()]);
         let said = format!("{bare},{server_first}");
-        Some((Self { verifier, is_known, binding, nonce, said }, server_first))
+        Some((Self { user, verifier, is_known, binding, nonce, said }, server_first))
     }
 
     /// How many bytes of messages it keeps.
     pub(crate) fn kept_bytes(&self) -> usize {
-        self.binding.capacity() + self.nonce.capacity() + self.said.capacity()
+        self.user.capacity() + self.binding.capacity() + self.nonce.capacity() + self.said.capacity()
+    }
+
+    /// The user that the client says to be.
+    pub(crate) fn into_user(self) -> Vec<u8> {
+        self.user.into_bytes()
     }
 
     /// Reads the client's final message. If it proves that the client knows the password: the server's own proof.

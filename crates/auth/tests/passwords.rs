@@ -132,6 +132,9 @@ fn plain_exchanges() {
     for message in ["\0plain\0one", "plain\0plain\0one", "\0user\0pencil"] {
         assert_eq!(start("PLAIN", message), Outcome::Authenticated, "{message:?}");
     }
+    let mut exchange = Exchange::default();
+    let outcome = exchange.start(&table, b"PLAIN", b"\0plain\0one", |_, _| Some(true));
+    assert_eq!((outcome, exchange.user()), (Outcome::Authenticated, &b"plain"[..]));
     for message in [
         "",
         "\0",
@@ -222,6 +225,7 @@ fn scram_exchanges() {
         }
         let end = exchange.step(b"SCRAM-SHA-256", b"");
         assert_eq!(end == Outcome::Authenticated, is_right, "{user} {password}");
+        assert_eq!(exchange.user(), if is_right { user.as_bytes() } else { b"" });
         // What was proved once is no ticket: the same proof does not fit another exchange.
         assert!(matches!(
             exchange.start(&table, b"SCRAM-SHA-256", first.as_bytes(), |_, _| None),

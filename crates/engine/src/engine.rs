@@ -39,6 +39,8 @@ const LIMIT_SEGMENTS_MIN: usize = 8;
 /// A handle keeps at most this part of its share of the segments open, as long as items can go to those that are open.
 /// On average an open segment is half empty, so that is a sixteenth of the memory.
 const OPEN_PART: usize = 8;
+/// The largest that items may be allowed to be.
+const ITEM_BYTES_MAX: u32 = 1 << 30;
 /// For this long after a flush the background step leaves flushed items alone, so that a look-up reports "flushed" and
 /// not "absent", as in memcached. Reclaiming for a store takes them at once.
 const FLUSH_GRACE_SECS: u32 = 3;
@@ -81,8 +83,8 @@ impl Reservation {
 
 /// The cache. Shared by all threads; each works on it through a [`Handle`] of its own.
 pub struct Engine {
+    item_bytes_max: AtomicU32,
     // Constant after construction.
-    pub(crate) item_bytes_max: u32,
     pub(crate) evict: bool,
     pub(crate) large_pages: LargePages,
     /// As it was asked for. The arena has room for a few segments under any.
@@ -171,7 +173,7 @@ impl Engine {
         if !(1 << 20..=1 << 41).contains(&memory_bytes) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "memory must be 1 MiB to 2 TiB"));
         }
-        if config.item_bytes_max > 1 << 30 || config.handles_max == 0 {
+        if config.item_bytes_max > ITEM_BYTES_MAX || config.handles_max == 0 {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "items of at most 1 GiB, at least one handle",
@@ -221,7 +223,7 @@ impl Engine {
         arena.budget.force(policy.ghost.bytes());
         let watermarks = Watermarks::new(config.evict, &arena, log_segments as u32, config.handles_max);
         Ok(Arc::new(Self {
-            item_bytes_max: config.item_bytes_max,
+            item_bytes_max: AtomicU32::new(config.item_bytes_max),
             evict: config.evict,
             large_pages: config.large_pages,
             memory_limit: AtomicU64::new(config.memory_bytes),
@@ -295,6 +297,18 @@ impl Engine {
         self.watermarks.set_log_segments(&self.arena, log_segments as u32);
         self.limit_segments.store(log_segments, Relaxed);
         true
+    }
+
+    /// Changes [`Config::item_bytes_max`], up to 1 GiB, while the cache is in use. Items that are larger stay. Addresses
+    /// were set aside for the size at the start: much larger items may find no contiguous space.
+    pub fn set_item_bytes_max(&self, item_bytes_max: u32) {
+        self.item_bytes_max.store(item_bytes_max.min(ITEM_BYTES_MAX), Relaxed);
+    }
+
+    /// The largest item.
+    #[inline]
+    pub fn item_bytes_max(&self) -> u32 {
+        self.item_bytes_max.load(Relaxed)
     }
 
     /// True if there are so few segments that idle handles may hold all of them open.
@@ -437,6 +451,7 @@ impl Engine {
             segments_free: u64::from(self.arena.segments.ready_count.load(Relaxed)),
             ..Stats::default()
         };
+        stats.free_bytes = stats.segments_free * stats.segment_bytes;
         self.counters.iter().for_each(|counters| stats.sum(counters));
         let now_secs = self.ticked_secs.load(Relaxed);
         for (queue, sum) in stats.queues.iter_mut().zip(self.arena.segments.sums.sums()) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 
 use fastrand::Rng;
-use larder_engine::{Config, Engine, Guard, Handle, LargePages, Now, Reservation, Store, Stored};
+use larder_engine::{Config, Engine, Guard, Handle, LargePages, Now, Reservation, Stats, Store, Stored};
 
 const MIB: u64 = 1 << 20;
 const NOW: Now = Now { secs: 1, micros: 1 };
@@ -348,4 +348,59 @@ fn under_a_low_limit_for_many_handles_most_of_the_memory_is_items() {
             "{memory_mib} MiB, {handles_max} handles: {items} of {room_bytes} B"
         );
     }
+}
+
+fn small_engine(item_bytes_max: u32) -> Arc<Engine> {
+    Engine::new(Config {
+        memory_bytes: 16 * MIB,
+        item_bytes_max,
+        evict: true,
+        handles_max: 1,
+        index_power: None,
+        large_pages: LargePages::Never,
+        hash_key: [1, 2],
+    })
+    .unwrap()
+}
+
+#[test]
+fn the_largest_item_changes_in_use() {
+    let engine = small_engine(1 << 20);
+    let mut handle = engine.handle().unwrap();
+    let mut store = |value_bytes: usize| {
+        let guard = handle.pin(NOW);
+        guard.store(guard.prepare(b"k"), &Store::set(b"k", &vec![7; value_bytes]))
+    };
+    // By memcached's formula: key + value + 59 bytes.
+    engine.set_item_bytes_max(1_000);
+    assert!(matches!(store(940), Stored::Stored { .. }));
+    assert_eq!(store(941), Stored::TooLarge);
+    engine.set_item_bytes_max(2_000_000);
+    assert!(matches!(store(1_500_000), Stored::Stored { .. }));
+    engine.set_item_bytes_max(u32::MAX);
+    assert_eq!(engine.item_bytes_max(), 1 << 30);
+}
+
+#[test]
+fn engines_with_one_hash_key_hash_alike_and_their_counters_add_up() {
+    let engines = [small_engine(1 << 20), small_engine(1 << 20)];
+    let mut handles = engines.each_ref().map(|engine| engine.handle().unwrap());
+    let mut sum = Stats::default();
+    for (number, handle) in handles.iter_mut().enumerate() {
+        let guard = handle.pin(NOW);
+        for key in 0..=number as u64 {
+            let key = key.to_be_bytes();
+            let _ = guard.store(guard.prepare(&key), &Store::set(&key, b"value"));
+        }
+    }
+    let [one, other] = handles.each_mut().map(|handle| handle.pin(NOW));
+    assert_eq!(one.prepare(b"key"), other.prepare(b"key"));
+    engines.iter().for_each(|engine| sum.merge(&engine.stats()));
+    let each = engines.each_ref().map(|engine| engine.stats());
+    // 8 bytes of key, 5 of value, and 59.
+    assert_eq!((sum.items, sum.items_total, sum.bytes), (3, 3, 3 * 72));
+    assert_eq!(sum.memory_bytes, each[0].memory_bytes + each[1].memory_bytes);
+    assert_eq!(sum.free_bytes, each[0].free_bytes + each[1].free_bytes);
+    assert_eq!(sum.queues[0].items, 3);
+    assert_eq!(sum.index_power, each[0].index_power);
 }

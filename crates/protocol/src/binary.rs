@@ -468,11 +468,12 @@ impl Status {
             Error::OutOfMemoryStoring | Error::OutOfMemory => Self::OutOfMemory,
             Error::FlushNotAllowed
             | Error::Unauthenticated
+            | Error::NotForUser
             | Error::AuthFailure
             | Error::BadAuthToken
             | Error::BadAuthTermination
             | Error::AuthTokenTooLong => Self::AuthError,
-            Error::NotOverUdp => Self::NotSupported,
+            Error::NotOverUdp | Error::ReadOnly => Self::NotSupported,
             _ => Self::Invalid,
         }
     }

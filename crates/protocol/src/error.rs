@@ -119,7 +119,11 @@ pub enum Error {
     NotOverUdp,
     /// Over UDP: a reply beyond what is sent there.
     TooLargeForUdp,
-    /// Larger than `-I`.
+    /// A change in a namespace that is read-only.
+    ReadOnly,
+    /// A command in a namespace that its user may not use so.
+    NotForUser,
+    /// Larger than `-I`, or than the namespace allows.
     TooLarge,
     /// A store found no memory.
     OutOfMemoryStoring,
@@ -194,6 +198,8 @@ impl Error {
             Self::AuthTokenTooLong => "CLIENT_ERROR auth token too long",
             Self::NotOverUdp => "CLIENT_ERROR not over UDP",
             Self::TooLargeForUdp => "SERVER_ERROR too large for UDP",
+            Self::ReadOnly => "SERVER_ERROR namespace is read-only",
+            Self::NotForUser => "CLIENT_ERROR not allowed in this namespace",
             Self::TooLarge => "SERVER_ERROR object too large for cache",
             Self::OutOfMemoryStoring => "SERVER_ERROR out of memory storing object",
             Self::OutOfMemoryReading => "SERVER_ERROR out of memory reading request",
@@ -215,7 +221,11 @@ impl Error {
     pub fn is_server_side(self) -> bool {
         matches!(
             self,
-            Self::TooLarge | Self::OutOfMemoryStoring | Self::OutOfMemoryReading | Self::OutOfMemory
+            Self::ReadOnly
+                | Self::TooLarge
+                | Self::OutOfMemoryStoring
+                | Self::OutOfMemoryReading
+                | Self::OutOfMemory
         )
     }
 }

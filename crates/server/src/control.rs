@@ -5,11 +5,11 @@
 
 use std::io;
 
-use larder_engine::Handle;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::exec::crawler::Crawl;
+use crate::namespaces::Handles;
 use crate::net::worker_pool::WorkerPool;
 use crate::observe::forecast::Forecaster;
 use crate::observe::watch::Watchers;
@@ -33,12 +33,13 @@ pub fn run(
     signals: &Signals,
     supervisor: &mut Supervisor,
 ) -> io::Result<Stop> {
-    let mut handle = shared.engine.handle().ok_or_else(|| io::Error::other("no engine handle left"))?;
+    let handles = shared.namespaces.handles();
+    let mut handles = handles.ok_or_else(|| io::Error::other("no engine handle left"))?;
     let mut forecaster = Forecaster::new(shared);
     let mut maintained_secs = 0;
     let mut crawl = Crawl::default();
     let mut watchers = Watchers::new(shared);
-    let mut limit_bytes = shared.engine.memory_limit();
+    let mut limit_bytes = shared.namespaces.memory_limit();
     loop {
         let mut watched =
             vec![PollFd::new(signals, PollFlags::IN), PollFd::new(shared.control_wake(), PollFlags::IN)];
@@ -59,8 +60,8 @@ pub fn run(
         supervisor.live();
         watchers.serve(shared, pool);
         // Under a lower limit, others may need the segments that idle workers hold.
-        if limit_bytes != shared.engine.memory_limit() {
-            limit_bytes = shared.engine.memory_limit();
+        if limit_bytes != shared.namespaces.memory_limit() {
+            limit_bytes = shared.namespaces.memory_limit();
             pool.wake_all();
         }
         while let Some(asked) = signals.next() {
@@ -70,6 +71,8 @@ pub fn run(
                 Request::Reload => {
                     supervisor.reloading();
                     reload(shared);
+                    // To read policies, and to pass on what lower quotas leave them no room for.
+                    pool.wake_all();
                     supervisor.reloaded();
                 }
             }
@@ -78,7 +81,7 @@ pub fn run(
             return Ok(stopping(stop, "the shutdown command", supervisor));
         }
         if shared.crawler.is_running() {
-            shared.crawler.step(shared, &mut crawl, &handle.pin(shared.clock.now()));
+            shared.crawler.step(shared, &mut crawl, &handles.pin(shared.clock.now()));
         }
         if let Some(forecaster) = &mut forecaster {
             forecaster.step(shared);
@@ -86,11 +89,11 @@ pub fn run(
         let now_secs = shared.clock.now().secs;
         if now_secs != maintained_secs {
             maintained_secs = now_secs;
-            maintain(shared, &mut handle);
+            maintain(shared, &mut handles);
             if now_secs.is_multiple_of(FADE_SECS) {
                 shared.measures.fade();
             }
-            shared.tell_evictions(shared.settings.threads, &mut handle);
+            shared.tell_evictions(shared.settings.threads, &mut handles);
         }
     }
 }
@@ -116,18 +119,19 @@ fn reload(shared: &Shared) {
         // An error is logged there, and changes nothing.
         let _ = tls.reload();
     }
+    shared.namespaces.reload(&shared.settings);
 }
 
 /// Runs background work of the cache, in bounded steps, so that a signal does not wait long.
-fn maintain(shared: &Shared, handle: &mut Handle) {
-    for _ in 0..MAINTENANCE_STEPS_MAX {
-        if !handle.maintain(shared.clock.now(), MAINTENANCE_ITEMS) {
-            break;
+fn maintain(shared: &Shared, handles: &mut Handles) {
+    for handle in handles.iter_mut() {
+        for _ in 0..MAINTENANCE_STEPS_MAX {
+            if !handle.maintain(shared.clock.now(), MAINTENANCE_ITEMS) {
+                break;
+            }
         }
     }
-    if handle.is_holding() {
-        handle.release();
-    }
+    handles.release();
 }
 
 /// How long a line waits for others before it is sent to watchers.

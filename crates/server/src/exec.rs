@@ -10,7 +10,7 @@ mod read;
 mod server;
 mod write;
 
-use larder_engine::{Expiry, Guard, Hash, Item, LookupHint, Upload};
+use larder_engine::{Expiry, Item, Upload};
 use larder_protocol::admin::Streams;
 use larder_protocol::command::{Command, Sasl};
 use larder_protocol::{Error, Form, KeyBuffer, Reply, Request};
@@ -20,6 +20,7 @@ use crate::conn::client::Client;
 use crate::conn::output::{COPIED_BYTES_MAX, OUTPUT_BYTES_MAX, Output};
 use crate::conn::waiter::{Turns, Waiting};
 use crate::exec::dump::Dump;
+use crate::namespaces::{Guards, Prepared, Right, Rights};
 use crate::observe::counters::Counters;
 use crate::observe::measure::Recorder;
 use crate::observe::watch::Event;
@@ -53,8 +54,10 @@ impl Context<'_> {
 pub struct Executor<'e, 'c, 'h, 't> {
     /// The server and the worker.
     pub cx: &'e Context<'c>,
-    /// The engine, and the time.
-    pub guard: &'t Guard<'h>,
+    /// The engines, the policies, and the time.
+    pub guards: &'t Guards<'h>,
+    /// What the client may do with items.
+    pub(crate) rights: Rights,
     /// Receives the replies.
     pub out: &'e mut Output<'t>,
     /// Room for a key that is decoded from base64 or percent-encoding.
@@ -120,9 +123,6 @@ impl CloseReason {
     }
 }
 
-/// The hash of a request's key, and a hint of where its item lies.
-pub type Prepared<'t> = (Hash, LookupHint<'t>);
-
 /// A reply to be written; `Err`: the command ends without one.
 type Answered<'t> = Result<Reply<'t, Item<'t>>, Done>;
 
@@ -138,18 +138,17 @@ impl<'t> Executor<'_, '_, '_, 't> {
         if let Command::Get(get) = request.command {
             return self.get_one(get, prepared, &request.form);
         }
-        let hash = prepared.map(|(hash, _)| hash);
         let is_observed = self.cx.shared.observers.any();
-        let before = if is_observed { self.look_before(&request.command, hash) } else { None };
+        let before = if is_observed { self.look_before(&request.command, prepared) } else { None };
         let answered = match request.command {
             Command::Get(_) => return Done::Answered,
             Command::Fetch(fetch) => self.fetch(fetch, prepared),
-            Command::Peek(key) => Ok(self.peek(key, hash)),
+            Command::Peek(key) => Ok(self.peek(key, prepared)),
             Command::Store(store) => self.store(store, prepared, value),
-            Command::Delete(delete) => Ok(self.delete(delete, hash)),
-            Command::Invalidate(invalidate) => self.invalidate(invalidate, hash),
-            Command::Touch(touch) => self.touch(touch, hash),
-            Command::Arith(arith) => self.arith(arith, hash),
+            Command::Delete(delete) => Ok(self.delete(delete, prepared)),
+            Command::Invalidate(invalidate) => self.invalidate(invalidate, prepared),
+            Command::Touch(touch) => self.touch(touch, prepared),
+            Command::Arith(arith) => self.arith(arith, prepared),
             Command::Flush(exptime) => Ok(self.flush(exptime)),
             Command::Noop => Ok(Reply::Noop),
             Command::Version => Ok(Reply::Version(MEMCACHED_VERSION)),
@@ -219,7 +218,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
     pub(crate) fn has_used_its_share(&self) -> bool {
         self.has_had_its_turn
             || self.out.len_bytes() >= OUTPUT_BYTES_MAX
-            || self.guard.copied_bytes() >= COPIED_BYTES_MAX
+            || self.guards.copied_bytes() >= COPIED_BYTES_MAX
     }
 
     fn cas(&self, item: Item<'t>) -> u64 {
@@ -231,13 +230,17 @@ impl<'t> Executor<'_, '_, '_, 't> {
         if self.cx.shared.settings.cas { cas } else { u64::MAX }
     }
 
-    fn expiry(&self, exptime: i64) -> Expiry {
-        self.cx.shared.clock.expiry(exptime, self.guard.now())
-    }
-
     #[inline]
     pub(crate) fn prepared(&self, key: &[u8], prepared: Option<Prepared<'t>>) -> Prepared<'t> {
-        prepared.unwrap_or_else(|| (self.guard.prepare(key), LookupHint::default()))
+        prepared.unwrap_or_else(|| self.guards.prepare(key))
+    }
+}
+
+/// Apart from a command that does it.
+impl Executor<'_, '_, '_, '_> {
+    /// Whether the client may do that with the item of this key. Errors: what to answer; it is counted.
+    pub(crate) fn admit(&self, key: &[u8], right: Right) -> Result<(), Error> {
+        self.guards.place(key, None).admit(self.rights, right)
     }
 }
 

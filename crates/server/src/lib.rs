@@ -8,6 +8,7 @@ pub mod conn;
 pub mod control;
 pub mod exec;
 pub(crate) mod heap;
+pub mod namespaces;
 pub mod net;
 pub mod observe;
 pub mod shared;

@@ -8,11 +8,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-use larder_engine::{Config, Engine};
+use larder_engine::Config;
 use larder_server::access::TokenFile;
 use larder_server::clock::Clock;
 use larder_server::conn::authenticator::Authenticator;
 use larder_server::control::{self, Stop};
+use larder_server::namespaces::{self, Namespaces, NamespacesFile};
 use larder_server::net::poller::Poller;
 use larder_server::net::tls::Tls;
 use larder_server::net::worker::Worker;
@@ -63,6 +64,9 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     }
     let target = privileges::target(&settings)?;
     let secrets = Secrets::read(&settings)?;
+    let namespaces_file = NamespacesFile::read(&settings)?;
+    let reloaded = secrets.files().into_iter().chain(namespaces_file.iter().map(|file| file.path().into()));
+    let reloaded: Vec<PathBuf> = reloaded.collect();
     pollers::probe(&settings)?;
     let mut endpoints = Endpoints::open(&mut settings, target.as_ref())?;
     let connections = settings.connections_max as usize;
@@ -72,18 +76,9 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
         endpoints.write_port_file(path.as_ref(), target.as_ref())?;
     }
     address_space::share();
-    let reservation = address_space::reservation(settings.memory_bytes, settings.threads);
-    let engine = Engine::new_within(config(&settings)?, reservation).map_err(|error| {
-        Refusal::new(
-            EXIT_OS_ERROR,
-            format!(
-                "failed to reserve {} bytes of memory: {error} (ulimit -v, vm.overcommit_memory)",
-                settings.memory_bytes
-            ),
-        )
-    })?;
+    let namespaces = namespaces::build(namespaces_file, &settings, &config(&settings)?)?;
     announce(&settings);
-    numa::spread(&engine);
+    namespaces.engines().iter().for_each(|engine| numa::spread(engine));
     endpoints.announce(&settings, secrets.authenticator.is_some());
     if settings.daemon {
         daemon::detach(&settings)?;
@@ -106,11 +101,11 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
         web.open_process_files();
     }
     if settings.drop_privileges {
-        sandbox::sandbox(&secrets.files(), settings.io)?;
+        sandbox::sandbox(&reloaded, settings.io)?;
     }
 
     let is_daemon = settings.daemon;
-    work(settings, engine, secrets, endpoints, pollers, &signals, supervisor)
+    work(settings, namespaces, secrets, endpoints, pollers, &signals, supervisor)
         .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to start: {error}")))?;
     if let Some(pid_file) = pid_file.filter(|_| is_daemon) {
         // The user that we have become may not be allowed to.
@@ -158,7 +153,7 @@ fn announce(settings: &Settings) {
 /// end with the process.
 fn work(
     settings: Settings,
-    engine: Arc<Engine>,
+    namespaces: Namespaces,
     secrets: Secrets,
     endpoints: Endpoints,
     pollers: Vec<Poller>,
@@ -168,7 +163,7 @@ fn work(
     let threads = settings.threads;
     let addresses = endpoints.addresses();
     let Endpoints { listeners, udp, web } = endpoints;
-    let shared = Shared::new(engine, settings, Clock::start())?
+    let shared = Shared::new(namespaces, settings, Clock::start())?
         .with_authenticator(secrets.authenticator)
         .with_tls(secrets.tls)
         .with_admin_token(secrets.admin_token)

@@ -4,7 +4,6 @@ use std::io;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use larder_engine::{Engine, Handle};
 use larder_protocol::admin::Streams;
 
 use crate::access::TokenFile;
@@ -13,6 +12,7 @@ use crate::conn::authenticator::Authenticator;
 use crate::conn::buffer_budget::BufferBudget;
 use crate::control::Stop;
 use crate::exec::crawler::Crawler;
+use crate::namespaces::{Handles, Namespaces};
 use crate::net::connection_limiter::ConnectionLimiter;
 use crate::net::connection_table::ConnectionTable;
 use crate::net::tls::Tls;
@@ -28,8 +28,8 @@ use crate::startup::settings::Settings;
 
 /// The server as its workers see it.
 pub struct Shared {
-    /// The cache.
-    pub engine: Arc<Engine>,
+    /// The caches, one for each namespace.
+    pub namespaces: Namespaces,
     /// The command line.
     pub settings: Settings,
     /// One per worker, in the order of the workers.
@@ -77,7 +77,7 @@ pub struct Shared {
 
 impl Shared {
     /// Creates the shared state, with one set of counters for each worker. Errors: no descriptor left.
-    pub fn new(engine: Arc<Engine>, settings: Settings, clock: Clock) -> io::Result<Self> {
+    pub fn new(namespaces: Namespaces, settings: Settings, clock: Clock) -> io::Result<Self> {
         let control_wake = Arc::new(Wake::new()?);
         let observers = ObserverFlags::default();
         observers.set_verbose(settings.journal.is_verbose(settings.verbosity));
@@ -104,7 +104,7 @@ impl Shared {
             tls: None,
             admin_token: None,
             http_token: None,
-            engine,
+            namespaces,
             settings,
             clock,
         })
@@ -161,14 +161,14 @@ impl Shared {
         }
     }
 
-    /// Reports the evictions of a thread's handle to the watchers, if there are any, and sets whether the handle
-    /// records further evictions.
-    pub(crate) fn tell_evictions(&self, thread: usize, handle: &mut Handle) {
-        if !self.observers.any() && !handle.records_evictions() {
+    /// Reports the evictions of a thread's handles to the watchers, if there are any, and sets whether the handles
+    /// record further evictions.
+    pub(crate) fn tell_evictions(&self, thread: usize, handles: &mut Handles) {
+        if !self.observers.any() && !handles.record_evictions() {
             return;
         }
         let now_secs = self.clock.now().secs;
-        for evicted in handle.take_evicted() {
+        for evicted in handles.iter_mut().flat_map(|handle| handle.take_evicted()) {
             self.tell(
                 thread,
                 &Event::Eviction {
@@ -181,7 +181,8 @@ impl Shared {
                 },
             );
         }
-        handle.record_evictions(self.observers.wants(Streams::EVICTIONS));
+        let are_wanted = self.observers.wants(Streams::EVICTIONS);
+        handles.iter_mut().for_each(|handle| handle.record_evictions(are_wanted));
     }
 
     /// Wakes the control thread.
@@ -199,6 +200,14 @@ impl Shared {
         Totals::sum(&self.counters).since(&self.baseline())
     }
 
+    /// Look-ups of keys of the default namespace that hit and missed, since the start or the last reset.
+    pub(crate) fn default_reads(&self) -> (u64, u64) {
+        self.namespaces.default_reads().unwrap_or_else(|| {
+            let totals = self.totals();
+            (totals.get_hits, totals.get_misses)
+        })
+    }
+
     /// The recorder of worker number `index`.
     pub fn recorder(&self, index: usize) -> Recorder {
         self.measures.recorder(index, self.settings.prefix_delimiter)
@@ -213,7 +222,7 @@ impl Shared {
     /// readings.
     pub fn reset_counters(&self) {
         *self.baseline() = Totals::sum(&self.counters);
-        self.engine.reset_stats();
+        self.namespaces.reset_stats();
         self.connection_limiter.reset();
         self.prefixes.reset();
         self.log.counts().reset();

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Instant;
 
 use larder_conformance::folder::Folder;
-use larder_engine::{Engine, Handle, UPLOAD_BYTES_MIN};
+use larder_engine::{Engine, UPLOAD_BYTES_MIN};
 use larder_protocol::Dialect;
 use larder_server::clock::Clock;
 use larder_server::conn::authenticator::Authenticator;
@@ -19,6 +19,7 @@ use larder_server::conn::connection::Connection;
 use larder_server::conn::output::{Output, Pieces};
 use larder_server::conn::session::{CloseReason, Context, Next, Session, Window};
 use larder_server::conn::waiter::{Turns, Waiting};
+use larder_server::namespaces::{Handles, Namespaces};
 use larder_server::net::tls::{Tls, TlsSettings};
 use larder_server::observe::measure::Recorder;
 use larder_server::shared::Shared;
@@ -30,7 +31,7 @@ use nix::unistd::mkfifo;
 struct Server {
     shared: Arc<Shared>,
     engine: Arc<Engine>,
-    handle: Handle,
+    handles: Handles,
     recorder: Recorder,
     client: Client,
     turns: Turns,
@@ -47,10 +48,17 @@ impl Server {
         let engine = Engine::new(settings.engine_config([1, 2])).unwrap();
         let authenticator = Authenticator::new(&settings).unwrap();
         let tls = Tls::load(&settings.tls).unwrap();
-        let shared = Shared::new(Arc::clone(&engine), settings, Clock::start()).unwrap();
+        let shared = Shared::new(Namespaces::single(Arc::clone(&engine)), settings, Clock::start()).unwrap();
         let shared = Arc::new(shared.with_authenticator(authenticator).with_tls(tls));
-        let (handle, recorder) = (engine.handle().unwrap(), shared.recorder(0));
-        Self { shared, engine, handle, recorder, client: Client::of_datagrams(), turns: Turns::new(u32::MAX) }
+        let (handles, recorder) = (shared.namespaces.handles_of(0).unwrap(), shared.recorder(0));
+        Self {
+            shared,
+            engine,
+            handles,
+            recorder,
+            client: Client::of_datagrams(),
+            turns: Turns::new(u32::MAX),
+        }
     }
 
     /// Gives the connection these bytes, and takes `taken` bytes of its replies; the rest is left to it.
@@ -63,10 +71,10 @@ impl Server {
             client: &self.client,
             turns: &self.turns,
         };
-        let guard = self.handle.pin(self.shared.clock.now());
+        let guards = self.handles.pin(self.shared.clock.now());
         let mut output = Output::default();
         let connection = &mut peer.connection;
-        connection.on_bytes(&context, &guard, &mut received, None, &mut output, requests_max);
+        connection.on_bytes(&context, &guards, &mut received, None, &mut output, requests_max);
         let mut sent = 0;
         while sent < output.len_bytes().min(taken) {
             sent += take(&output, sent, taken - sent, &mut peer.sent);
@@ -84,8 +92,8 @@ impl Peer {
     /// Takes what was left to the connection, so many bytes at a time.
     fn drain(&mut self, server: &mut Server, bytes_max: usize) {
         while let Some(unsent) = self.connection.poll_output() {
-            let guard = server.handle.pin(server.shared.clock.now());
-            let sent = take(&unsent.guarded(&guard), 0, bytes_max, &mut self.sent);
+            let guards = server.handles.pin(server.shared.clock.now());
+            let sent = take(&unsent.guarded(&guards), 0, bytes_max, &mut self.sent);
             self.connection.on_output_sent(sent);
         }
     }
@@ -231,8 +239,8 @@ fn large_values_are_received_into_their_place() {
     let (first, mut rest) = value.split_at(UPLOAD_BYTES_MIN + 1);
     server.execute(&mut peer, &[b"set v 0 0 900000\r\n", first].concat(), 20, usize::MAX);
     while peer.connection.is_receiving_value() {
-        let guard = server.handle.pin(server.shared.clock.now());
-        match peer.connection.window(&guard) {
+        let guards = server.handles.pin(server.shared.clock.now());
+        match peer.connection.window(&guards) {
             Window::Fill(window) => {
                 let n = window.len().min(rest.len()).min(70_001);
                 window[..n].copy_from_slice(&rest[..n]);

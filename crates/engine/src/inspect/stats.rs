@@ -105,6 +105,8 @@ pub struct Stats {
     pub segment_bytes: u64,
     /// Segments with memory that are ready to be used.
     pub segments_free: u64,
+    /// Bytes of these.
+    pub free_bytes: u64,
     /// The small queue, the main queue, and large items (each in a segment run of its own, whichever queue they wait
     /// in).
     pub queues: [QueueStats; 3],
@@ -168,6 +170,49 @@ impl Stats {
             add(&mut total.reclaimed, &counters.reclaimed);
             add(&mut total.expired_unfetched, &counters.expired_unfetched);
             add(&mut total.hits, &counters.hits);
+        }
+    }
+
+    /// Adds those of another engine: counters and gauges are sums, except the highest of ages and of `index_power`, and
+    /// `segment_bytes`, which stays.
+    pub fn merge(&mut self, other: &Self) {
+        let add = |total: &mut u64, more: u64| *total = total.wrapping_add(more);
+        add(&mut self.items, other.items);
+        add(&mut self.items_total, other.items_total);
+        add(&mut self.bytes, other.bytes);
+        add(&mut self.memory_bytes, other.memory_bytes);
+        add(&mut self.memory_used_bytes, other.memory_used_bytes);
+        add(&mut self.evictions, other.evictions);
+        add(&mut self.evicted_unfetched, other.evicted_unfetched);
+        add(&mut self.evicted_active, other.evicted_active);
+        add(&mut self.reclaimed, other.reclaimed);
+        add(&mut self.expired_unfetched, other.expired_unfetched);
+        add(&mut self.crawler_reclaimed, other.crawler_reclaimed);
+        add(&mut self.crawler_checked, other.crawler_checked);
+        add(&mut self.moves_to_main, other.moves_to_main);
+        add(&mut self.moves_within_main, other.moves_within_main);
+        add(&mut self.compacted, other.compacted);
+        add(&mut self.refilled, other.refilled);
+        add(&mut self.out_of_memory, other.out_of_memory);
+        self.index_power = self.index_power.max(other.index_power);
+        add(&mut self.index_bytes, other.index_bytes);
+        self.index_growing |= other.index_growing;
+        add(&mut self.ghost_bytes, other.ghost_bytes);
+        add(&mut self.segments_free, other.segments_free);
+        add(&mut self.free_bytes, other.free_bytes);
+        for (total, more) in self.queues.iter_mut().zip(&other.queues) {
+            add(&mut total.items, more.items);
+            add(&mut total.memory_bytes, more.memory_bytes);
+            add(&mut total.segments, more.segments);
+            add(&mut total.live_bytes, more.live_bytes);
+            total.age_secs = total.age_secs.max(more.age_secs);
+            add(&mut total.evictions, more.evictions);
+            add(&mut total.evicted_with_expiry, more.evicted_with_expiry);
+            add(&mut total.evicted_unfetched, more.evicted_unfetched);
+            total.evicted_idle_secs = total.evicted_idle_secs.max(more.evicted_idle_secs);
+            add(&mut total.reclaimed, more.reclaimed);
+            add(&mut total.expired_unfetched, more.expired_unfetched);
+            add(&mut total.hits, more.hits);
         }
     }
 

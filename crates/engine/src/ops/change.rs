@@ -249,7 +249,7 @@ impl Guard<'_> {
             large: false,
         };
         if accounted_bytes(shape.key_bytes, shape.value_bytes, shape.client_flags)
-            > u64::from(self.engine().item_bytes_max)
+            > u64::from(self.engine().item_bytes_max())
         {
             return Err(WriteError::TooLarge);
         }

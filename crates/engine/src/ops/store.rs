@@ -39,7 +39,7 @@ impl Guard<'_> {
     /// The same for a key of a batch, with its hint from [`Guard::hint_changes`] under this guard.
     pub fn store_hinted<'t>(&'t self, hash: Hash, store: &Store<'_>, hint: LookupHint<'t>) -> Stored {
         if accounted_bytes(store.key.len(), store.value.len(), store.client_flags)
-            > u64::from(self.engine().item_bytes_max)
+            > u64::from(self.engine().item_bytes_max())
         {
             return Stored::TooLarge;
         }
@@ -75,7 +75,7 @@ impl Guard<'_> {
     fn upload_shape(&self, store: &Store<'_>, value_bytes: u32) -> Result<Shape, WriteError> {
         let value_bytes = value_bytes as usize;
         if accounted_bytes(store.key.len(), value_bytes, store.client_flags)
-            > u64::from(self.engine().item_bytes_max)
+            > u64::from(self.engine().item_bytes_max())
         {
             return Err(WriteError::TooLarge);
         }

@@ -244,6 +244,11 @@ impl ValueRef {
         (!self.engine.arena.is_pin_revoked(pin)).then(|| unsafe { self.raw.bind::<'t>() }.value())
     }
 
+    /// The engine whose guards [`ValueRef::value`] takes.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
     /// Size of the value.
     pub fn len_bytes(&self) -> usize {
         self.value_bytes

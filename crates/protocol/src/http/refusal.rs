@@ -151,6 +151,8 @@ impl HttpRefusal {
 pub(super) fn status_and_text(error: Error) -> (u16, &'static str) {
     match error {
         Error::Http(refusal) => refusal.status_and_text(),
+        Error::ReadOnly => (403, "the namespace is read-only"),
+        Error::NotForUser => (403, "the namespace is for users who log in"),
         Error::TooLarge => (413, "larger than the largest item (-I)"),
         Error::OutOfMemoryStoring | Error::OutOfMemory => (507, "out of memory"),
         Error::OutOfMemoryReading => (503, "out of memory"),

@@ -8,14 +8,15 @@
 use std::ops::Range;
 
 use arrayvec::ArrayVec;
-use larder_engine::{Guard, Hash};
+use larder_engine::Hash;
 use larder_protocol::command::{Command, Get, Malformed, Sasl, Store};
 use larder_protocol::http::{self, HttpForm};
 use larder_protocol::{Dialect, Error, Form, Key, Keys, Parsed, Reply, Request, text};
 
 use crate::conn::session::{Next, Progress};
 use crate::conn::waiter::Waiting;
-use crate::exec::{Context, Done, Executor, Prepared, Value};
+use crate::exec::{Context, Done, Executor, Value};
+use crate::namespaces::{Guards, Prepared};
 use crate::observe::measure::Class;
 use crate::observe::trace;
 
@@ -25,12 +26,16 @@ pub struct Prefetched<'i> {
     /// The key.
     pub(crate) key: &'i [u8],
     pub(crate) hash: Hash,
+    /// The number of its namespace.
+    pub(crate) number: u8,
 }
 
 /// Requests that are executed together, and the hashes of those that have a single plain key.
 pub(crate) struct Batch<R> {
     requests: ArrayVec<R, BATCH_REQUESTS_MAX>,
     hashes: ArrayVec<Hash, BATCH_REQUESTS_MAX>,
+    /// The numbers of the namespaces of these keys; empty while there are no namespaces.
+    numbers: ArrayVec<u8, BATCH_REQUESTS_MAX>,
     /// All of the requests change the items of their keys.
     are_changes: bool,
 }
@@ -84,7 +89,17 @@ pub(crate) enum Tail<'i> {
 
 impl<R: Framed> Batch<R> {
     fn new(are_changes: bool) -> Self {
-        Self { requests: ArrayVec::new(), hashes: ArrayVec::new(), are_changes }
+        Self { requests: ArrayVec::new(), hashes: ArrayVec::new(), numbers: ArrayVec::new(), are_changes }
+    }
+
+    /// Hashes a key, unless that was done already, and keeps its hash.
+    #[inline]
+    fn push_key(&mut self, guards: &Guards<'_>, key: &[u8], prefetched: &mut Option<Prefetched<'_>>) {
+        let (hash, number) = hash(guards, key, prefetched);
+        self.hashes.push(hash);
+        if guards.are_named() {
+            self.numbers.push(number);
+        }
     }
 
     /// Executes the requests in order, until one of them wants something else of the connection. Adds what it consumed
@@ -96,14 +111,14 @@ impl<R: Framed> Batch<R> {
         progress: &mut Progress,
         mut execute: impl FnMut(&mut Executor<'_, '_, '_, 't>, &R, Option<Prepared<'t>>) -> Done,
     ) -> Option<Next> {
-        let guard = executor.guard;
+        let guards = executor.guards;
         // Borrowed, not moved: the hints take a kilobyte.
         let hinted;
         let hints = if self.hashes.len() > 1 {
             hinted = if self.are_changes {
-                guard.hint_changes(&self.hashes)
+                guards.hints(&self.hashes, &self.numbers, |guard, hashes| guard.hint_changes(hashes))
             } else {
-                guard.hint_gets(&self.hashes)
+                guards.hints(&self.hashes, &self.numbers, |guard, hashes| guard.hint_gets(hashes))
             };
             &hinted[..]
         } else {
@@ -115,8 +130,9 @@ impl<R: Framed> Batch<R> {
             let Some(request) = self.requests.get(executed) else { break None };
             let prepared = request.is_hashed().then(|| {
                 let hint = hints.get(hashed).copied().unwrap_or_default();
+                let number = self.numbers.get(hashed).copied().unwrap_or_default();
                 hashed += 1;
-                (self.hashes[hashed - 1], hint)
+                Prepared { hash: self.hashes[hashed - 1], hint, number }
             });
             let done = execute(executor, request, prepared);
             if let Done::Wait(waiting) = done {
@@ -157,7 +173,7 @@ pub(crate) fn serve_plain_gets(
     {
         end += line_bytes;
         batch.requests.push(FramedKey { key, end });
-        batch.hashes.push(hash(executor.guard, key.written(), prefetched));
+        batch.push_key(executor.guards, key.written(), prefetched);
     }
     if batch.requests.is_empty() {
         return None;
@@ -165,9 +181,11 @@ pub(crate) fn serve_plain_gets(
     let before = progress.requests;
     let next = batch.execute(executor, progress, |executor, request, prepared| {
         executor.cx.recorder.key(request.key.written());
-        let (hash, hint) = prepared.unwrap_or_else(|| executor.prepared(request.key.written(), None));
-        executor.get(request.key, hash, hint, &PLAIN);
-        PLAIN.encode(&Reply::End, executor.out);
+        let prepared = executor.prepared(request.key.written(), prepared);
+        // A refusal is all of a reply.
+        if executor.get(request.key, prepared, &PLAIN) == Done::Answered {
+            PLAIN.encode(&Reply::End, executor.out);
+        }
         Done::Answered
     });
     executor.cx.recorder.count(Class::Get, progress.requests - before);
@@ -191,14 +209,15 @@ pub(crate) fn serve_plain_sets(
     if !is_worth_it {
         return None;
     }
-    for set in &batch.requests {
-        batch.hashes.push(hash(executor.guard, set.key.written(), prefetched));
+    for at in 0..batch.requests.len() {
+        let key = batch.requests[at].key;
+        batch.push_key(executor.guards, key.written(), prefetched);
     }
     let before = progress.requests;
     let next = batch.execute(executor, progress, |executor, set, prepared| {
-        let (hash, hint) = prepared.unwrap_or_else(|| executor.prepared(set.key.written(), None));
+        let prepared = executor.prepared(set.key.written(), prepared);
         let store = Store::set(set.key, set.client_flags, set.exptime, set.value.len() as u32);
-        let done = executor.set(store, hash, hint, set.value, &PLAIN);
+        let done = executor.set(store, prepared, set.value, &PLAIN);
         if !matches!(done, Done::Wait(_)) {
             executor.cx.recorder.key(set.key.written());
         }
@@ -238,13 +257,13 @@ pub(crate) fn look_up(
             && let Some(key) = keys.next()
         {
             batch.requests.push(FramedKey { key, end: list_bytes - keys.rest().len() });
-            batch.hashes.push(hash(executor.guard, key.written(), prefetched));
+            batch.push_key(executor.guards, key.written(), prefetched);
         }
         let mut progress = Progress::default();
         let mut is_failed = false;
         let next = batch.execute(executor, &mut progress, |executor, FramedKey { key, .. }, prepared| {
-            let (hash, hint) = prepared.unwrap_or_else(|| executor.prepared(key.written(), None));
-            let done = executor.get_or_touch(*key, hash, hint, exptime, form);
+            let prepared = executor.prepared(key.written(), prepared);
+            let done = executor.get_or_touch(*key, prepared, exptime, form);
             match done {
                 Done::Answered => executor.cx.recorder.key(key.written()),
                 Done::Failed => is_failed = true,
@@ -303,7 +322,7 @@ impl<'i> Batch<FramedRequest<'i>> {
             }
             let key = single_key(&request.command);
             if let Some(key) = key {
-                self.hashes.push(hash(executor.guard, key, prefetched));
+                self.push_key(executor.guards, key, prefetched);
             } else {
                 match (&request.command, &request.form) {
                     (Command::Get(get), Form::Text(form)) => {
@@ -365,14 +384,18 @@ impl<'i> Batch<FramedRequest<'i>> {
     }
 }
 
-/// As [`Guard::prepare`], unless the key was hashed already.
+/// As [`Guards::prepare`], unless the key was hashed already.
 #[inline]
-fn hash(guard: &Guard<'_>, key: &[u8], prefetched: &mut Option<Prefetched<'_>>) -> Hash {
+fn hash(guards: &Guards<'_>, key: &[u8], prefetched: &mut Option<Prefetched<'_>>) -> (Hash, u8) {
+    let prepare = || {
+        let Prepared { hash, number, .. } = guards.prepare(key);
+        (hash, number)
+    };
     match prefetched {
-        None => guard.prepare(key),
+        None => prepare(),
         Some(_) => match prefetched.take() {
-            Some(prefetched) if prefetched.key == key => prefetched.hash,
-            _ => guard.prepare(key),
+            Some(prefetched) if prefetched.key == key => (prefetched.hash, prefetched.number),
+            _ => prepare(),
         },
     }
 }

@@ -17,12 +17,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use larder_engine::Guard;
-
 use crate::conn::buffer_budget::{BufferBudget, BufferCharge, FREE_BYTES};
 use crate::conn::output::{Output, Replies, Unsent};
 use crate::conn::session::{CloseReason, Context, Fed, Next, Prefetched, Session, Window};
 use crate::heap;
+use crate::namespaces::Guards;
 
 /// A connection.
 pub struct Connection {
@@ -87,8 +86,8 @@ impl Connection {
     }
 
     /// The place for the next bytes of a value: [`Session::window`]. Only while [`Connection::is_receiving_value`].
-    pub fn window<'u>(&'u mut self, guard: &'u Guard<'_>) -> Window<'u> {
-        self.session.window(guard)
+    pub fn window<'u>(&'u mut self, guards: &'u Guards<'_>) -> Window<'u> {
+        self.session.window(guards)
     }
 
     /// The first `n` bytes of the window were filled.
@@ -101,7 +100,7 @@ impl Connection {
     pub fn on_bytes<'t>(
         &mut self,
         cx: &Context<'_>,
-        guard: &'t Guard<'_>,
+        guards: &'t Guards<'_>,
         received: &mut &[u8],
         prefetched: Option<Prefetched<'_>>,
         out: &mut Output<'t>,
@@ -118,7 +117,7 @@ impl Connection {
             *received = &[];
         }
         let input = if is_kept { &bytes[*from..] } else { *received };
-        let fed = self.session.feed(cx, guard, input, prefetched, out, requests_max);
+        let fed = self.session.feed(cx, guards, input, prefetched, out, requests_max);
         if let Next::Close(_) = fed.next {
             // Its client may have a second to read the last reply: nothing is kept for that long.
             *received = &[];

@@ -20,6 +20,8 @@ use crate::exec::{Done, Executor, Value};
 #[derive(Default)]
 pub(crate) struct Login {
     is_done: bool,
+    /// Who has logged in last; of the users of the password file, so short.
+    user: Vec<u8>,
     exchange: Exchange,
     /// For what the exchange keeps.
     charge: BufferCharge,
@@ -30,6 +32,11 @@ impl Login {
     /// True if the client may execute commands.
     pub(crate) fn is_done(&self) -> bool {
         self.is_done
+    }
+
+    /// Who has logged in.
+    pub(crate) fn user(&self) -> Option<&[u8]> {
+        self.is_done.then_some(&self.user)
     }
 
     /// Starts a new login. The client is logged out until it succeeds.
@@ -140,6 +147,7 @@ impl Login {
             Outcome::Authenticated => {
                 counters.auth_cmds.add(1);
                 self.is_done = true;
+                self.user = self.exchange.user().to_vec();
                 executor.answer(form, &Reply::LoggedIn(b"Authenticated"))
             }
             Outcome::Failed | Outcome::NotNow => {
@@ -165,6 +173,9 @@ impl Login {
             note_failure(executor);
         }
         self.is_done = is_right;
+        if is_right {
+            self.user = user.to_vec();
+        }
         Ok(is_right)
     }
 }

@@ -5,12 +5,13 @@ use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 
-use larder_engine::{Guard, Item, ValueRef};
+use larder_engine::{Item, ValueRef};
 use larder_protocol::Sink;
 use larder_protocol::reply::SHORT_BYTES;
 
 use crate::conn::buffer_budget::{BufferBudget, BufferCharge};
 use crate::heap;
+use crate::namespaces::Guards;
 
 /// Bytes to be sent, in one or more pieces.
 pub trait Pieces {
@@ -52,9 +53,9 @@ pub struct Unsent {
 }
 
 /// Unsent replies under a guard, which keeps their values in place.
-pub struct GuardedUnsent<'u> {
+pub struct GuardedUnsent<'u, 'h> {
     unsent: &'u Unsent,
-    guard: &'u Guard<'u>,
+    guards: &'u Guards<'h>,
 }
 
 /// A value that belongs before byte `at` of the bytes.
@@ -256,8 +257,8 @@ impl Unsent {
     }
 
     /// The unsent replies under this guard, to be sent while it lives.
-    pub fn guarded<'u>(&'u self, guard: &'u Guard<'u>) -> GuardedUnsent<'u> {
-        GuardedUnsent { unsent: self, guard }
+    pub fn guarded<'u, 'h>(&'u self, guards: &'u Guards<'h>) -> GuardedUnsent<'u, 'h> {
+        GuardedUnsent { unsent: self, guards }
     }
 
     /// Charges what it holds outside of the cache. False: the budget does not allow it.
@@ -294,7 +295,7 @@ impl Unsent {
     }
 }
 
-impl Pieces for GuardedUnsent<'_> {
+impl Pieces for GuardedUnsent<'_, '_> {
     fn len_bytes(&self) -> usize {
         self.unsent.len_bytes()
     }
@@ -306,7 +307,9 @@ impl Pieces for GuardedUnsent<'_> {
 
     fn slices<'s>(&'s self, sent: usize, slices: &mut [IoSlice<'s>]) -> Option<usize> {
         let Unsent { bytes, gathered, written, .. } = self.unsent;
-        let values = gathered.iter().map(|gathered| (gathered.at, gathered.value.value(self.guard)));
+        let values = gathered.iter().map(|gathered| {
+            (gathered.at, gathered.value.value(self.guards.guard_of(gathered.value.engine())))
+        });
         gather(bytes, values, written + sent, slices)
     }
 }

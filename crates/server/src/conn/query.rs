@@ -1,12 +1,12 @@
 //! The keys of a query over HTTP (`GET /v1/items?key=a&key=b`). The session keeps them apart from the input, for as
 //! long as their replies are sent: a list of 100 large values takes many rounds.
 
-use larder_engine::LookupHint;
 use larder_protocol::http::{self, HttpForm, HttpRefusal};
 use larder_protocol::{Error, Form, KEY_BYTES_MAX, Key, Keys, Reply};
 
 use crate::exec::{Done, Executor};
 use crate::heap;
+use crate::namespaces::Right;
 
 /// The keys of a query whose reply has begun.
 pub(crate) struct Query {
@@ -24,6 +24,15 @@ impl Query {
         keys: Keys<'_>,
         form: &HttpForm<'_>,
     ) -> Result<Self, Done> {
+        // The reply to a list has no place for an error.
+        if executor.guards.are_named() {
+            for key in keys {
+                let mut buffer = [0; KEY_BYTES_MAX];
+                if let Err(error) = executor.admit(key.bytes(&mut buffer), Right::Read) {
+                    return Err(executor.answer(&Form::Http(*form), &Reply::Error(error)));
+                }
+            }
+        }
         let form = form.without_request();
         let Some(parameters) = heap::copy(keys.rest()) else {
             return Err(
@@ -41,8 +50,13 @@ impl Query {
         while let Some(key) = keys.next() {
             let mut buffer = [0; KEY_BYTES_MAX];
             if let Some(key) = Key::new(key.bytes(&mut buffer)) {
-                let hash = executor.guard.prepare(key.written());
-                executor.get(key, hash, LookupHint::default(), &form);
+                let prepared = executor.guards.prepare(key.written());
+                // Refused since the list began: as if there were no such item.
+                if executor.admit(key.written(), Right::Read).is_ok() {
+                    let _ = executor.get(key, prepared, &form);
+                } else {
+                    form.encode(&Reply::Miss, executor.out);
+                }
                 executor.cx.recorder.key(key.written());
             }
             self.from = self.parameters.len() - keys.rest().len();

@@ -16,7 +16,7 @@
 
 use std::ops::Range;
 
-use larder_engine::{Guard, WriteError};
+use larder_engine::WriteError;
 use larder_protocol::admin::Streams;
 use larder_protocol::command::{Command, Get};
 use larder_protocol::{Dialect, Form, KEY_BYTES_MAX, Keys, http, text};
@@ -32,6 +32,7 @@ use crate::conn::waiter::{RetryDeadline, Waiting};
 use crate::exec::dump::Dump;
 pub use crate::exec::{CloseReason, Context};
 use crate::exec::{Done, Executor};
+use crate::namespaces::{Guards, Rights};
 use crate::observe::measure::Class;
 use crate::observe::trace;
 
@@ -45,6 +46,8 @@ pub struct Session {
     /// Bytes at the head of the input that were passed to [`Dialect::parse`] before, and are no request.
     scanned_bytes: usize,
     retry_deadline: RetryDeadline,
+    /// What the client may do, and the version of the policies that say so.
+    rights: Option<(u32, Rights)>,
     /// The session serves one datagram: all its input comes at once, and its source may be forged.
     is_datagram: bool,
 }
@@ -136,16 +139,17 @@ impl Session {
     pub fn feed<'t>(
         &mut self,
         cx: &Context<'_>,
-        guard: &'t Guard<'_>,
+        guards: &'t Guards<'_>,
         input: &[u8],
         mut prefetched: Option<Prefetched<'_>>,
         out: &mut Output<'t>,
         requests_max: u32,
     ) -> Fed {
-        let deadline_passed = self.retry_deadline.is_over(guard);
+        let deadline_passed = self.retry_deadline.is_over(guards);
         let mut executor = Executor {
             cx,
-            guard,
+            guards,
+            rights: self.rights(guards),
             out,
             key_buffer: [0; KEY_BYTES_MAX],
             deadline_passed,
@@ -173,7 +177,7 @@ impl Session {
                     next = Next::Close(CloseReason::Refused);
                 }
                 if next == Next::Wait(Waiting::Memory) {
-                    self.retry_deadline.begin(guard);
+                    self.retry_deadline.begin(guards);
                 }
                 let Progress { consumed, requests } = progress;
                 return Fed { consumed, requests, next };
@@ -183,12 +187,12 @@ impl Session {
 
     /// The place for the next bytes of a value, if reading straight into it pays. The end of a value always comes
     /// through [`Session::feed`].
-    pub fn window<'u>(&'u mut self, guard: &'u Guard<'_>) -> Window<'u> {
+    pub fn window<'u>(&'u mut self, guards: &'u Guards<'_>) -> Window<'u> {
         let State::Value(arrival) = &mut self.state else { return Window::None };
-        match arrival.window(guard) {
+        match arrival.window(guards) {
             Ok(window) => window.map_or(Window::None, Window::Fill),
-            Err(WriteError::TryAgain) if !self.retry_deadline.is_over(guard) => {
-                self.retry_deadline.begin(guard);
+            Err(WriteError::TryAgain) if !self.retry_deadline.is_over(guards) => {
+                self.retry_deadline.begin(guards);
                 Window::TryAgain
             }
             // Feeding the bytes fails in the same way, and answers the error.
@@ -201,6 +205,22 @@ impl Session {
         if let State::Value(arrival) = &mut self.state {
             arrival.filled(n);
             self.retry_deadline = RetryDeadline::default();
+        }
+    }
+
+    /// What the client may do, under the policies of these guards.
+    #[inline]
+    fn rights(&mut self, guards: &Guards<'_>) -> Rights {
+        if !guards.are_named() {
+            return Rights::ALL;
+        }
+        match self.rights {
+            Some((version, rights)) if version == guards.version() => rights,
+            _ => {
+                let rights = guards.rights(self.login.user());
+                self.rights = Some((guards.version(), rights));
+                rights
+            }
         }
     }
 
@@ -233,7 +253,10 @@ impl Session {
             State::Command => match &executor.cx.shared.authenticator {
                 Some(authenticator) if !self.login.is_done() && self.dialect != Some(Dialect::Http) => {
                     self.dialect = Some(authenticator.scheme().dialect());
-                    self.login.serve(executor, authenticator, input, progress)
+                    let next = self.login.serve(executor, authenticator, input, progress);
+                    self.rights = None;
+                    executor.rights = self.rights(executor.guards);
+                    next
                 }
                 _ => self.serve(executor, input, prefetched, requests_max, progress),
             },

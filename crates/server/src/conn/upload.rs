@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use larder_engine::{Guard, Item, UPLOAD_BYTES_MIN, Upload, WriteError};
+use larder_engine::{Item, UPLOAD_BYTES_MIN, Upload, WriteError};
 use larder_protocol::{Command, Dialect, Error, Parsed, Reply, Request};
 
 use crate::conn::buffer_budget::{BufferBudget, BufferCharge, FREE_BYTES};
 use crate::exec::{Done, Executor, Value};
 use crate::heap;
+use crate::namespaces::Guards;
 
 /// A store whose value is still arriving.
 pub(crate) struct Arrival {
@@ -24,7 +25,12 @@ enum Place {
     /// On the heap, with the terminator: a small value, or the first bytes of a large one.
     Buffered(Buffered),
     /// The rest of a large value, in its final place in the cache; the terminator is kept here.
-    Cache { upload: Option<Upload>, end: ArrayVec<u8, 2> },
+    Cache {
+        upload: Option<Upload>,
+        /// The number of its namespace.
+        number: u8,
+        end: ArrayVec<u8, 2>,
+    },
 }
 
 /// A value, or its first bytes, on the heap. The buffer grows as they arrive.
@@ -73,7 +79,7 @@ impl Arrival {
             Command::Store(store) => {
                 let bytes = form.block_bytes(store.value_bytes);
                 if store.value_bytes as usize > UPLOAD_BYTES_MIN
-                    || store.value_bytes >= executor.cx.shared.engine.large_value_bytes()
+                    || store.value_bytes >= executor.large_value_bytes(store.key)
                 {
                     match executor.admit_value(store) {
                         Ok(()) => {}
@@ -132,12 +138,14 @@ impl Arrival {
                 }
             }
         }
-        let Place::Cache { upload, end } = &mut self.place else { return (consumed, Arrived::NotYet) };
+        let Place::Cache { upload, number, end } = &mut self.place else {
+            return (consumed, Arrived::NotYet);
+        };
         while let Some(upload) = upload.as_mut().filter(|upload| upload.missing_bytes() > 0) {
             if consumed == input.len() {
                 return (consumed, Arrived::NotYet);
             }
-            match executor.guard.window(upload) {
+            match executor.guards.guard(*number).window(upload) {
                 Ok(window) => {
                     let n = fill(window, &input[consumed..]);
                     upload.advance(n);
@@ -163,7 +171,7 @@ impl Arrival {
         let Some(request) = parse(self.dialect, &self.head) else { return Done::Answered };
         let value = match &mut self.place {
             Place::Buffered(buffered) => request.form.split_value(&buffered.block).map(Value::Whole),
-            Place::Cache { upload, end } => {
+            Place::Cache { upload, end, .. } => {
                 (end.as_slice() == self.terminator).then_some(Value::Uploaded(upload))
             }
         };
@@ -190,14 +198,17 @@ impl Arrival {
 
     /// The place for what comes next, if a large value has one. The last few bytes are not received there: read into a
     /// buffer they bring the next request along, and only [`Arrival::receive`] completes a value.
-    pub(crate) fn window<'u>(&'u mut self, guard: &'u Guard<'_>) -> Result<Option<&'u mut [u8]>, WriteError> {
-        let Place::Cache { upload: Some(upload), .. } = &mut self.place else { return Ok(None) };
+    pub(crate) fn window<'u>(
+        &'u mut self,
+        guards: &'u Guards<'_>,
+    ) -> Result<Option<&'u mut [u8]>, WriteError> {
+        let Place::Cache { upload: Some(upload), number, .. } = &mut self.place else { return Ok(None) };
         let missing_bytes = upload.missing_bytes() as usize;
         if missing_bytes < WINDOW_BYTES_MIN {
             return Ok(None);
         }
         let window_bytes_max = missing_bytes + self.terminator.len() - self.terminator.len().max(1);
-        let window = guard.window(upload)?;
+        let window = guards.guard(*number).window(upload)?;
         let window_bytes = window.len().min(window_bytes_max);
         Ok(Some(&mut window[..window_bytes]))
     }
@@ -245,14 +256,14 @@ impl Buffered {
         let Some(Request { command: Command::Store(store), .. }) = parse(dialect, head) else {
             return Err(WriteError::OutOfMemory);
         };
-        let mut upload = executor.reserve(store)?;
+        let (mut upload, number) = executor.reserve(store)?;
         let (mut value, end) = self.block.split_at(self.block.len().min(self.value_bytes));
         while !value.is_empty() {
-            let n = fill(executor.guard.window(&mut upload)?, value);
+            let n = fill(executor.guards.guard(number).window(&mut upload)?, value);
             upload.advance(n);
             value = &value[n..];
         }
-        Ok(Place::Cache { upload: Some(upload), end: end.iter().copied().collect() })
+        Ok(Place::Cache { upload: Some(upload), number, end: end.iter().copied().collect() })
     }
 }
 

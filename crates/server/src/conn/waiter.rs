@@ -11,7 +11,7 @@
 use std::cell::Cell;
 use std::time::Instant;
 
-use larder_engine::Guard;
+use crate::namespaces::Guards;
 
 /// What a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,14 +67,14 @@ pub(crate) struct RetryDeadline {
 }
 
 impl RetryDeadline {
-    pub(crate) fn begin(&mut self, guard: &Guard<'_>) {
+    pub(crate) fn begin(&mut self, guards: &Guards<'_>) {
         if self.since_secs == 0 {
-            self.since_secs = guard.now().secs;
+            self.since_secs = guards.now().secs;
         }
     }
 
-    pub(crate) fn is_over(&self, guard: &Guard<'_>) -> bool {
-        self.since_secs != 0 && guard.now().secs.saturating_sub(self.since_secs) > RETRY_SECS
+    pub(crate) fn is_over(&self, guards: &Guards<'_>) -> bool {
+        self.since_secs != 0 && guards.now().secs.saturating_sub(self.since_secs) > RETRY_SECS
     }
 }
 

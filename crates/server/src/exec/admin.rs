@@ -31,13 +31,13 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 Err(error) => Err(error),
             },
             Admin::MemoryLimit(megabytes) => {
-                let is_changed = self.cx.shared.engine.set_memory_limit(u64::from(megabytes) << 20);
+                let is_changed = self.cx.shared.namespaces.set_memory_limit(u64::from(megabytes) << 20);
                 if is_changed {
                     self.cx.shared.wake_control();
                     tracing::info!(megabytes, "memory limit changed");
                     Ok(())
                 } else {
-                    let megabytes_max = self.cx.shared.engine.memory_limit_max() >> 20;
+                    let megabytes_max = self.cx.shared.namespaces.memory_limit_max() >> 20;
                     tracing::info!(megabytes, megabytes_max, "memory limit not changed");
                     Err(Error::MemoryOutOfBounds)
                 }

@@ -4,9 +4,10 @@
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use larder_engine::{Guard, IndexScan};
+use larder_engine::IndexScan;
 use larder_protocol::Error;
 
+use crate::namespaces::Guards;
 use crate::observe::watch::Event;
 use crate::shared::Shared;
 
@@ -21,6 +22,8 @@ pub struct Crawler {
 /// The progress of a search.
 #[derive(Default)]
 pub(crate) struct Crawl {
+    /// Of the engine that is being searched.
+    number: u8,
     walk: IndexScan,
     begun_secs: Option<u32>,
     examined: u64,
@@ -66,16 +69,19 @@ impl Crawler {
     }
 
     /// Searches some more buckets, and ends the search after the last.
-    pub(crate) fn step(&self, shared: &Shared, crawl: &mut Crawl, guard: &Guard<'_>) {
-        let begun_secs = *crawl.begun_secs.get_or_insert_with(|| guard.now().secs);
+    pub(crate) fn step(&self, shared: &Shared, crawl: &mut Crawl, guards: &Guards<'_>) {
+        let begun_secs = *crawl.begun_secs.get_or_insert_with(|| guards.now().secs);
         for _ in 0..BUCKETS_PER_STEP {
-            let swept = guard.scan_expired(&mut crawl.walk);
+            let swept = guards.guard(crawl.number).scan_expired(&mut crawl.walk);
             crawl.examined += swept.examined;
             crawl.reclaimed += swept.reclaimed;
-            if crawl.walk.is_done() {
+            if crawl.walk.is_done() && crawl.number + 1 < guards.count() {
+                crawl.number += 1;
+                crawl.walk = IndexScan::default();
+            } else if crawl.walk.is_done() {
                 let Crawl { examined, reclaimed, .. } = mem::take(crawl);
                 self.is_running.store(false, Relaxed);
-                let elapsed_secs = guard.now().secs - begun_secs;
+                let elapsed_secs = guards.now().secs - begun_secs;
                 return shared
                     .tell(shared.settings.threads, &Event::Crawl { elapsed_secs, examined, reclaimed });
             }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use larder_engine::{Fetched, Guard, IndexScan};
+use larder_engine::{Fetched, IndexScan, Now};
 use larder_protocol::admin::{self, Classes};
 use larder_protocol::dump::{self, Dumped};
 use larder_protocol::{Form, Reply, Sink as _};
@@ -17,6 +17,8 @@ use crate::shared::Shared;
 /// A long reply in progress.
 #[derive(Debug)]
 pub struct Dump {
+    /// Of the namespace whose items are being walked.
+    number: u8,
     walk: IndexScan,
     what: What,
     is_begun: bool,
@@ -51,12 +53,12 @@ impl Dump {
     }
 
     fn of(what: What) -> Self {
-        Self { walk: IndexScan::default(), what, is_begun: false }
+        Self { number: 0, walk: IndexScan::default(), what, is_begun: false }
     }
 
     /// Writes the next piece. True if it was the last.
     pub(crate) fn write_piece(&mut self, executor: &mut Executor<'_, '_, '_, '_>) -> bool {
-        let (shared, guard) = (executor.cx.shared, executor.guard);
+        let (shared, guards, now) = (executor.cx.shared, executor.guards, executor.guards.now());
         let out = &mut *executor.out;
         if !self.is_begun {
             self.is_begun = true;
@@ -65,14 +67,21 @@ impl Dump {
             }
         }
         for _ in 0..BUCKETS_PER_PIECE {
-            if self.walk.is_done() || self.what.is_full() {
+            // Who may not read a namespace sees no keys of it.
+            let is_passed = self.walk.is_done() || !executor.rights.may_read(self.number);
+            if self.what.is_full() || is_passed && self.number + 1 >= guards.count() {
                 return self.what.end(out);
+            }
+            if is_passed {
+                self.number += 1;
+                self.walk = IndexScan::default();
+                continue;
             }
             if out.len_bytes() >= OUTPUT_BYTES_MAX {
                 break;
             }
-            let Self { walk, what, .. } = self;
-            guard.scan(walk, |fetched| what.tell(shared, guard, &fetched, out));
+            let Self { number, walk, what, .. } = self;
+            guards.guard(*number).scan(walk, |fetched| what.tell(shared, now, &fetched, out));
         }
         false
     }
@@ -83,10 +92,10 @@ impl What {
         matches!(self, Self::Cached { items_left: 0, .. } | Self::Cached { bytes_left: 0, .. })
     }
 
-    fn tell(&mut self, shared: &Shared, guard: &Guard<'_>, fetched: &Fetched<'_>, out: &mut Output<'_>) {
+    fn tell(&mut self, shared: &Shared, now: Now, fetched: &Fetched<'_>, out: &mut Output<'_>) {
         let item = fetched.item;
         let class = item.queue() + 1;
-        let dumped = || dumped(shared, guard, fetched);
+        let dumped = || dumped(shared, now, fetched);
         match self {
             Self::Keys { classes, .. } if !classes.has(class) => {}
             Self::Keys { format: admin::Dump::Metadata, .. } => dump::metadata(&dumped(), out),
@@ -126,13 +135,13 @@ impl What {
     }
 }
 
-fn dumped<'t>(shared: &Shared, guard: &Guard<'_>, fetched: &Fetched<'t>) -> Dumped<'t> {
+fn dumped<'t>(shared: &Shared, now: Now, fetched: &Fetched<'t>) -> Dumped<'t> {
     let item = fetched.item;
     Dumped {
         key: item.key(),
         is_binary_key: item.is_binary_key(),
         expiry_secs: item.expiry().secs().map(|secs| shared.clock.wall_secs(secs)),
-        used_secs: shared.clock.wall_secs(guard.now().secs.saturating_sub(fetched.idle_secs)),
+        used_secs: shared.clock.wall_secs(now.secs.saturating_sub(fetched.idle_secs)),
         cas: if shared.settings.cas { item.cas() } else { 0 },
         is_fetched: fetched.hit_before,
         class: item.queue() + 1,

@@ -1,12 +1,13 @@
 //! Commands that look up: get and gat, mg, me.
 
-use larder_engine::{Expiry, FetchError, Hash, Item, LookupHint, Miss};
+use larder_engine::{Expiry, FetchError, Item, Miss};
 use larder_measure::{Access, Footprint};
 use larder_protocol::reply::{Detail, Hit, Peeked, Token};
 use larder_protocol::{Error, Form, Key, Reply, command};
 
-use super::{Answered, Done, Executor, Prepared, ttl_secs};
+use super::{Answered, Done, Executor, ttl_secs};
 use crate::conn::waiter::Waiting;
+use crate::namespaces::{Place, Prepared, Right};
 use crate::observe::trace;
 
 impl<'t> Executor<'_, '_, '_, 't> {
@@ -18,8 +19,8 @@ impl<'t> Executor<'_, '_, '_, 't> {
         form: &Form<'_>,
     ) -> Done {
         for key in get.keys {
-            let (hash, hint) = self.prepared(key.written(), prepared);
-            match self.get_or_touch(key, hash, hint, get.exptime, form) {
+            let prepared = self.prepared(key.written(), prepared);
+            match self.get_or_touch(key, prepared, get.exptime, form) {
                 done @ Done::Wait(_) => return done,
                 Done::Failed => return Done::Answered,
                 _ => {}
@@ -36,27 +37,28 @@ impl<'t> Executor<'_, '_, '_, 't> {
     pub fn get_or_touch(
         &mut self,
         key: Key<'_>,
-        hash: Hash,
-        hint: LookupHint<'t>,
+        prepared: Prepared<'t>,
         exptime: Option<i64>,
         form: &Form<'_>,
     ) -> Done {
         match exptime {
-            None => {
-                self.get(key, hash, hint, form);
-                Done::Answered
-            }
-            Some(exptime) => self.get_and_touch(key, hash, exptime, form),
+            None => self.get(key, prepared, form),
+            Some(exptime) => self.get_and_touch(key, prepared, exptime, form),
         }
     }
 
     /// get
     #[inline(always)]
-    pub fn get(&mut self, key: Key<'_>, hash: Hash, hint: LookupHint<'t>, form: &Form<'_>) {
+    pub fn get(&mut self, key: Key<'_>, prepared: Prepared<'t>, form: &Form<'_>) -> Done {
+        let place = self.guards.place(key.written(), Some(prepared));
+        if let Err(error) = place.admit(self.rights, Right::Read) {
+            return self.refuse_get(error, form);
+        }
         let counters = self.cx.counters;
         counters.cmd_get.add(1);
-        let found = self.guard.get_hinted(key.written(), hash, hint);
-        self.tap_read(hash, found.ok());
+        let found = place.guard.get_hinted(key.written(), place.hash, place.hint);
+        self.tap_read(&place, found.ok());
+        place.count_get(found.is_ok());
         if self.cx.shared.observers.any() {
             self.observe_get(key.written(), found);
         }
@@ -71,13 +73,26 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 form.encode(&Reply::Miss, self.out);
             }
         }
+        Done::Answered
+    }
+
+    /// Refuses one key of a list, and with it the rest of the list.
+    #[cold]
+    fn refuse_get(&mut self, error: Error, form: &Form<'_>) -> Done {
+        form.encode(&Reply::Error(error), self.out);
+        Done::Failed
     }
 
     // gat
-    fn get_and_touch(&mut self, key: Key<'_>, hash: Hash, exptime: i64, form: &Form<'_>) -> Done {
+    fn get_and_touch(&mut self, key: Key<'_>, prepared: Prepared<'t>, exptime: i64, form: &Form<'_>) -> Done {
+        let place = self.guards.place(key.written(), Some(prepared));
+        if let Err(error) = place.admit(self.rights, Right::Both) {
+            return self.refuse_get(error, form);
+        }
         let counters = self.cx.counters;
-        let touched = self.guard.touch(key.written(), hash, self.expiry(exptime));
-        self.tap_read(hash, touched.as_ref().ok().copied());
+        let expiry = place.expiry(&self.cx.shared.clock, exptime);
+        let touched = place.guard.touch(key.written(), place.hash, expiry);
+        self.tap_read(&place, touched.as_ref().ok().copied());
         if self.cx.shared.observers.any()
             && let Some(found) = looked_up(touched)
         {
@@ -87,11 +102,13 @@ impl<'t> Executor<'_, '_, '_, 't> {
             Ok(item) => {
                 counters.cmd_touch.add(1);
                 counters.touch_hits.add(1);
+                place.count_get(true);
                 form.encode(&Reply::Hit(self.hit(item)), self.out);
             }
             Err(FetchError::Miss(miss)) => {
                 counters.cmd_touch.add(1);
                 counters.touch_misses.add(1);
+                place.count_get(false);
                 self.count_miss(miss);
                 form.encode(&Reply::Miss, self.out);
             }
@@ -110,26 +127,32 @@ impl<'t> Executor<'_, '_, '_, 't> {
         fetch: command::Fetch<'_>,
         prepared: Option<Prepared<'t>>,
     ) -> Answered<'t> {
-        let (guard, counters, now) = (self.guard, self.cx.counters, self.guard.now());
-        let touch = fetch.touch.map(|exptime| self.expiry(exptime));
+        let (cx, guards, counters, now) = (self.cx, self.guards, self.cx.counters, self.guards.now());
+        let clock = &cx.shared.clock;
+        let key = fetch.key.bytes(&mut self.key_buffer);
+        let place = guards.place(key, prepared);
+        let changes = fetch.touch.is_some() || fetch.vivify.is_some();
+        if let Err(error) = place.admit(self.rights, if changes { Right::Both } else { Right::Read }) {
+            return Ok(Reply::Error(error));
+        }
+        let touch = fetch.touch.map(|exptime| place.expiry(clock, exptime));
         let how = larder_engine::Fetch {
             touch,
-            vivify: fetch.vivify.map(|exptime| self.expiry(exptime)),
+            vivify: fetch.vivify.map(|exptime| place.expiry(clock, exptime)),
             vivify_cas: fetch.vivify_cas,
             recache_below_secs: fetch
                 .recache
-                .map(|exptime| ttl_secs(self.expiry(exptime), now.secs).unwrap_or(0)),
+                .map(|exptime| ttl_secs(clock.expiry(exptime, now), now.secs).unwrap_or(0)),
             recache_after_touch: fetch.recache_after_touch,
             unnoticed: fetch.unnoticed,
             leaves_token: fetch.leaves_token,
             binary_key: fetch.key.is_binary(),
         };
-        let key = fetch.key.bytes(&mut self.key_buffer);
-        let (hash, hint) = prepared.unwrap_or_else(|| (guard.prepare(key), LookupHint::default()));
-        let fetched = guard.fetch_hinted(key, hash, hint, &how);
-        self.tap_read(hash, fetched.as_ref().ok().map(|fetched| fetched.item));
+        let fetched = place.guard.fetch_hinted(key, place.hash, place.hint, &how);
+        self.tap_read(&place, fetched.as_ref().ok().map(|fetched| fetched.item));
         match fetched {
             Ok(fetched) => {
+                place.count_get(true);
                 if touch.is_some() {
                     counters.cmd_touch.add(1);
                     counters.touch_hits.add(1);
@@ -154,6 +177,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             Err(FetchError::Miss(miss)) => {
                 counters.cmd_get.add(1);
                 counters.get_misses.add(1);
+                place.count_get(false);
                 self.count_miss(miss);
                 Ok(Reply::Miss)
             }
@@ -163,15 +187,19 @@ impl<'t> Executor<'_, '_, '_, 't> {
     }
 
     // me
-    pub(super) fn peek(&mut self, key: Key<'_>, hash: Option<Hash>) -> Reply<'t, Item<'t>> {
-        let guard = self.guard;
+    pub(super) fn peek(&mut self, key: Key<'_>, prepared: Option<Prepared<'t>>) -> Reply<'t, Item<'t>> {
+        let guards = self.guards;
         self.cx.counters.cmd_meta.add(1);
         let key = key.bytes(&mut self.key_buffer);
-        match guard.peek(key, hash.unwrap_or_else(|| guard.prepare(key))) {
+        let place = guards.place(key, prepared);
+        if let Err(error) = place.admit(self.rights, Right::Read) {
+            return Reply::Error(error);
+        }
+        match place.guard.peek(key, place.hash) {
             Ok(fetched) => Reply::Peeked(Peeked {
                 key: fetched.item.key(),
                 is_binary_key: fetched.item.is_binary_key(),
-                ttl_secs: ttl_secs(fetched.item.expiry(), guard.now().secs),
+                ttl_secs: ttl_secs(fetched.item.expiry(), guards.now().secs),
                 idle_secs: fetched.idle_secs,
                 cas: self.cas(fetched.item),
                 hit_before: fetched.hit_before,
@@ -182,11 +210,11 @@ impl<'t> Executor<'_, '_, '_, 't> {
         }
     }
 
-    /// Passes a read to the hit-ratio curve, if that samples the key.
+    /// Passes a read to the hit-ratio curve, if that samples the key. The curve is that of the default namespace.
     #[inline]
-    pub(super) fn tap_read(&self, hash: Hash, found: Option<Item<'t>>) {
-        let (tap, key) = (&self.cx.recorder.tap, hash.bits());
-        if tap.follows_read(key) {
+    pub(super) fn tap_read(&self, place: &Place<'t>, found: Option<Item<'t>>) {
+        let (tap, key) = (&self.cx.recorder.tap, place.hash.bits());
+        if place.is_default() && tap.follows_read(key) {
             tap.tell(Access::Read { key, found: found.map(footprint_of) });
         }
     }

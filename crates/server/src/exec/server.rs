@@ -16,21 +16,20 @@ use crate::observe::stats::{self, Answer};
 impl<'t> Executor<'_, '_, '_, 't> {
     // flush_all
     pub(super) fn flush(&self, exptime: Result<i64, Error>) -> Reply<'t, Item<'t>> {
-        let now = self.guard.now();
+        let (shared, now) = (self.cx.shared, self.guards.now());
         self.cx.counters.cmd_flush.add(1);
         if !self.cx.shared.settings.flush_all {
             return Reply::Error(Error::FlushNotAllowed);
         }
-        let engine = &self.cx.shared.engine;
         match exptime {
-            Ok(exptime) if self.cx.shared.clock.is_before_start(exptime) => {
-                engine.cancel_flush();
+            Ok(exptime) if shared.clock.is_before_start(exptime) => {
+                shared.namespaces.cancel_flushes();
                 Reply::Ok
             }
             Ok(exptime) => {
-                let at = self.expiry(exptime);
+                let at = shared.clock.expiry(exptime, now);
                 let at = if at.is_past(now) { None } else { at.secs() };
-                engine.flush(now, at);
+                shared.namespaces.flush_all(now, at);
                 Reply::Ok
             }
             Err(error) => Reply::Error(error),

@@ -1,15 +1,16 @@
 //! Commands that change items: the stores, deletes, touches and numbers.
 
 use larder_engine::{
-    Compare, Counted, Deleted, Expiry, FetchError, Hash, Item, LookupHint, Mode, Store, Stored, Upload,
-    WriteError,
+    Compare, Counted, Deleted, Expiry, FetchError, Item, Mode, Store, Stored, Upload, WriteError,
 };
 use larder_measure::Access;
-use larder_protocol::{Error, Form, Reply, Request, command};
+use larder_protocol::{Error, Form, Key, Reply, Request, command};
 
 use super::read::footprint;
 use super::{Answered, Done, Executor, Value, ttl_secs};
+use crate::clock::Clock;
 use crate::conn::waiter::Waiting;
+use crate::namespaces::{Place, Prepared, Right};
 
 impl<'t> Executor<'_, '_, '_, 't> {
     /// A plain set, while nobody observes requests.
@@ -17,12 +18,11 @@ impl<'t> Executor<'_, '_, '_, 't> {
     pub(crate) fn set(
         &mut self,
         store: command::Store<'_>,
-        hash: Hash,
-        hint: LookupHint<'t>,
+        prepared: Prepared<'t>,
         value: &[u8],
         form: &Form<'_>,
     ) -> Done {
-        match self.store(store, Some((hash, hint)), Value::Whole(value)) {
+        match self.store(store, Some(prepared), Value::Whole(value)) {
             // A branch of its own: most replies to a store are this one.
             Ok(reply @ Reply::Stored { .. }) => {
                 form.encode(&reply, self.out);
@@ -38,13 +38,17 @@ impl<'t> Executor<'_, '_, '_, 't> {
     pub(super) fn store(
         &mut self,
         store: command::Store<'_>,
-        prepared: Option<(Hash, LookupHint<'t>)>,
+        prepared: Option<Prepared<'t>>,
         value: Value<'_>,
     ) -> Answered<'t> {
-        let (guard, counters) = (self.guard, self.cx.counters);
-        let expiry = Expiries::of(&store, self);
+        let (guards, counters) = (self.guards, self.cx.counters);
         let key = store.key.bytes(&mut self.key_buffer);
-        let (hash, hint) = prepared.unwrap_or_else(|| (guard.prepare(key), LookupHint::default()));
+        let place = guards.place(key, prepared);
+        let Place { guard, hash, hint, .. } = place;
+        if let Err(error) = place.admit(self.rights, Right::Write) {
+            return Ok(Reply::Error(error));
+        }
+        let expiry = Expiries::of(&store, &place, &self.cx.shared.clock);
         let stored = match value {
             Value::Whole(value) => {
                 let terms = terms(&store, key, value, expiry, self.cx.shared.settings.cas);
@@ -57,7 +61,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         let reply = match stored {
             Stored::Stored { cas, value_bytes, expiry, is_new } => {
                 let (tap, key_hash) = (&self.cx.recorder.tap, hash.bits());
-                if tap.follows(key_hash) && !expiry.is_past(guard.now()) {
+                if place.is_default() && tap.follows(key_hash) && !expiry.is_past(guard.now()) {
                     let item = footprint(key.len(), value_bytes as usize, expiry);
                     tap.tell(Access::Write { key: key_hash, item, is_new });
                 }
@@ -67,17 +71,20 @@ impl<'t> Executor<'_, '_, '_, 't> {
             Stored::NotStored => Reply::NotStored,
             Stored::NotExtended(_) if !store.explains_refusal => Reply::NotStored,
             Stored::NotExtended(WriteError::TooLarge) => {
-                return Ok(self.refuse(store, hash, Error::TooLarge));
+                return Ok(self.refuse(store, &place, Error::TooLarge));
             }
             Stored::Exists => Reply::Exists,
             Stored::NotFound => Reply::NotFound,
-            Stored::TooLarge => return Ok(self.refuse(store, hash, Error::TooLarge)),
+            Stored::TooLarge => return Ok(self.refuse(store, &place, Error::TooLarge)),
             Stored::TryAgain if !self.deadline_passed => return Err(Done::Wait(Waiting::Memory)),
             Stored::TryAgain | Stored::OutOfMemory | Stored::NotExtended(_) => {
-                return Ok(self.refuse(store, hash, Error::OutOfMemoryStoring));
+                return Ok(self.refuse(store, &place, Error::OutOfMemoryStoring));
             }
         };
         counters.cmd_set.add(1);
+        if let Some(namespace) = place.namespace {
+            namespace.counters.cmd_set.add(1);
+        }
         if store.compare.is_some() {
             match reply {
                 Reply::Stored { .. } => counters.cas_hits.add(1),
@@ -92,27 +99,39 @@ impl<'t> Executor<'_, '_, '_, 't> {
     /// Refuses a store whose value is still to come, where any value of that size would be refused. `Err`: with this
     /// reply, or to be tried again.
     pub fn admit_value(&mut self, store: command::Store<'_>) -> Result<(), Option<Reply<'t, Item<'t>>>> {
-        let guard = self.guard;
-        let expiry = Expiries::of(&store, self);
+        let guards = self.guards;
         let key = store.key.bytes(&mut self.key_buffer);
-        let hash = guard.prepare(key);
+        let place = guards.place(key, None);
+        if let Err(error) = place.admit(self.rights, Right::Write) {
+            return Err(Some(Reply::Error(error)));
+        }
+        let expiry = Expiries::of(&store, &place, &self.cx.shared.clock);
         let terms = terms(&store, key, &[], expiry, self.cx.shared.settings.cas);
-        match guard.admit_value(&terms, store.value_bytes) {
+        match place.guard.admit_value(&terms, store.value_bytes) {
             Ok(()) => Ok(()),
-            Err(WriteError::TooLarge) => Err(Some(self.refuse(store, hash, Error::TooLarge))),
+            Err(WriteError::TooLarge) => Err(Some(self.refuse(store, &place, Error::TooLarge))),
             Err(WriteError::TryAgain) if !self.deadline_passed => Err(None),
             Err(WriteError::TryAgain | WriteError::OutOfMemory) => {
-                Err(Some(self.refuse(store, hash, Error::OutOfMemoryStoring)))
+                Err(Some(self.refuse(store, &place, Error::OutOfMemoryStoring)))
             }
         }
     }
 
-    /// Reserves memory in the cache for a value of which a part has arrived.
-    pub fn reserve(&mut self, store: command::Store<'_>) -> Result<Upload, WriteError> {
-        let expiry = Expiries::of(&store, self);
+    /// Reserves memory in the cache for a value of which a part has arrived. Returns the number of its namespace, too.
+    pub fn reserve(&mut self, store: command::Store<'_>) -> Result<(Upload, u8), WriteError> {
+        let guards = self.guards;
         let key = store.key.bytes(&mut self.key_buffer);
+        let number = guards.number(key);
+        let place = guards.place(key, None);
+        let expiry = Expiries::of(&store, &place, &self.cx.shared.clock);
         let terms = terms(&store, key, &[], expiry, self.cx.shared.settings.cas);
-        self.guard.reserve(&terms, store.value_bytes)
+        place.guard.reserve(&terms, store.value_bytes).map(|upload| (upload, number))
+    }
+
+    /// Values of this many bytes and more have memory of their own, under this key.
+    pub(crate) fn large_value_bytes(&mut self, key: Key<'_>) -> u32 {
+        let number = self.guards.number(key.bytes(&mut self.key_buffer));
+        self.cx.shared.namespaces.engine(number).large_value_bytes()
     }
 
     /// Answers a store whose value ran out of memory while it was arriving.
@@ -127,37 +146,51 @@ impl<'t> Executor<'_, '_, '_, 't> {
 
     /// The reply to a store whose value gets no memory.
     pub fn refusal_for_memory(&mut self, store: command::Store<'_>) -> Reply<'t, Item<'t>> {
-        let hash = self.guard.prepare(store.key.bytes(&mut self.key_buffer));
-        self.refuse(store, hash, Error::OutOfMemoryStoring)
+        let guards = self.guards;
+        let place = guards.place(store.key.bytes(&mut self.key_buffer), None);
+        self.refuse(store, &place, Error::OutOfMemoryStoring)
     }
 
     /// Refuses a store. Removes the old value too where the command asks for that: its owner meant it to be gone.
     #[cold]
-    fn refuse(&mut self, store: command::Store<'_>, hash: Hash, error: Error) -> Reply<'t, Item<'t>> {
+    fn refuse(&mut self, store: command::Store<'_>, place: &Place<'t>, error: Error) -> Reply<'t, Item<'t>> {
         let counters = self.cx.counters;
         match error {
             Error::TooLarge => counters.store_too_large.add(1),
             _ => counters.store_no_memory.add(1),
         }
+        if let Some(namespace) = place.namespace {
+            match error {
+                Error::TooLarge => namespace.counters.store_too_large.add(1),
+                _ => namespace.counters.store_no_memory.add(1),
+            }
+        }
         if store.removes_on_refusal {
-            let _ = self.guard.delete(store.key.bytes(&mut self.key_buffer), hash, None);
+            let _ = place.guard.delete(store.key.bytes(&mut self.key_buffer), place.hash, None);
         }
         Reply::Error(error)
     }
 
     // delete, md
-    pub(super) fn delete(&mut self, delete: command::Delete<'_>, hash: Option<Hash>) -> Reply<'t, Item<'t>> {
-        let guard = self.guard;
+    pub(super) fn delete(
+        &mut self,
+        delete: command::Delete<'_>,
+        prepared: Option<Prepared<'t>>,
+    ) -> Reply<'t, Item<'t>> {
+        let guards = self.guards;
         let compare = delete.compare.map(|cas| self.comparable(cas));
         let key = delete.key.bytes(&mut self.key_buffer);
-        let hash = hash.unwrap_or_else(|| guard.prepare(key));
-        let deleted = guard.delete(key, hash, compare);
+        let place = guards.place(key, prepared);
+        if let Err(error) = place.admit(self.rights, Right::Write) {
+            return Reply::Error(error);
+        }
+        let deleted = place.guard.delete(key, place.hash, compare);
         if deleted == Deleted::Deleted {
             self.cx.counters.delete_hits.add(1);
         }
         // A larger cache might have had an item that this one has not.
-        let (tap, key) = (&self.cx.recorder.tap, hash.bits());
-        if deleted != Deleted::Exists && tap.follows(key) {
+        let (tap, key) = (&self.cx.recorder.tap, place.hash.bits());
+        if place.is_default() && deleted != Deleted::Exists && tap.follows(key) {
             tap.tell(Access::Delete { key });
         }
         self.deleted(deleted)
@@ -167,19 +200,23 @@ impl<'t> Executor<'_, '_, '_, 't> {
     pub(super) fn invalidate(
         &mut self,
         invalidate: command::Invalidate<'_>,
-        hash: Option<Hash>,
+        prepared: Option<Prepared<'t>>,
     ) -> Answered<'t> {
-        let guard = self.guard;
+        let (cx, guards) = (self.cx, self.guards);
+        let compare = invalidate.compare.map(|cas| self.comparable(cas));
+        let key = invalidate.key.bytes(&mut self.key_buffer);
+        let place = guards.place(key, prepared);
+        if let Err(error) = place.admit(self.rights, Right::Write) {
+            return Ok(Reply::Error(error));
+        }
         let how = larder_engine::Invalidate {
-            compare: invalidate.compare.map(|cas| self.comparable(cas)),
+            compare,
             stale: invalidate.stale,
             blank: invalidate.blank,
-            expiry: invalidate.exptime.map(|exptime| self.expiry(exptime)),
+            expiry: invalidate.exptime.map(|exptime| place.expiry(&cx.shared.clock, exptime)),
             cas: invalidate.cas,
         };
-        let key = invalidate.key.bytes(&mut self.key_buffer);
-        let hash = hash.unwrap_or_else(|| guard.prepare(key));
-        match guard.invalidate(key, hash, &how) {
+        match place.guard.invalidate(key, place.hash, &how) {
             Ok(deleted) => {
                 if deleted == Deleted::Deleted && !invalidate.stale {
                     self.cx.counters.delete_hits.add(1);
@@ -208,12 +245,19 @@ impl<'t> Executor<'_, '_, '_, 't> {
     }
 
     // touch
-    pub(super) fn touch(&mut self, touch: command::Touch<'_>, hash: Option<Hash>) -> Answered<'t> {
-        let counters = self.cx.counters;
-        let guard = self.guard;
-        let expiry = self.expiry(touch.exptime);
+    pub(super) fn touch(
+        &mut self,
+        touch: command::Touch<'_>,
+        prepared: Option<Prepared<'t>>,
+    ) -> Answered<'t> {
+        let (guards, counters) = (self.guards, self.cx.counters);
         let key = touch.key.bytes(&mut self.key_buffer);
-        match guard.touch(key, hash.unwrap_or_else(|| guard.prepare(key)), expiry) {
+        let place = guards.place(key, prepared);
+        if let Err(error) = place.admit(self.rights, Right::Write) {
+            return Ok(Reply::Error(error));
+        }
+        let expiry = place.expiry(&self.cx.shared.clock, touch.exptime);
+        match place.guard.touch(key, place.hash, expiry) {
             Ok(item) => {
                 counters.cmd_touch.add(1);
                 counters.touch_hits.add(1);
@@ -231,16 +275,28 @@ impl<'t> Executor<'_, '_, '_, 't> {
     }
 
     // incr, decr, ma
-    pub(super) fn arith(&mut self, arith: command::Arith<'_>, hash: Option<Hash>) -> Answered<'t> {
-        let (guard, counters, now) = (self.guard, self.cx.counters, self.guard.now());
-        let touch = arith.exptime.map(|exptime| self.expiry(exptime));
+    pub(super) fn arith(
+        &mut self,
+        arith: command::Arith<'_>,
+        prepared: Option<Prepared<'t>>,
+    ) -> Answered<'t> {
+        let (guards, counters, now) = (self.guards, self.cx.counters, self.guards.now());
+        let clock = &self.cx.shared.clock;
+        let compare = arith.compare.map(|cas| self.comparable(cas));
+        let key = arith.key.bytes(&mut self.key_buffer);
+        let place = guards.place(key, prepared);
+        // It shows the number.
+        if let Err(error) = place.admit(self.rights, Right::Both) {
+            return Ok(Reply::Error(error));
+        }
+        let touch = arith.exptime.map(|exptime| place.expiry(clock, exptime));
         let how = larder_engine::Arith {
             delta: arith.delta,
             decrement: arith.decrement,
-            compare: arith.compare.map(|cas| self.comparable(cas)),
+            compare,
             initial: arith
                 .initial
-                .map(|(number, exptime)| (number, touch.unwrap_or_else(|| self.expiry(exptime)))),
+                .map(|(number, exptime)| (number, touch.unwrap_or_else(|| place.expiry(clock, exptime)))),
             expiry: touch,
             cas: arith.cas,
             binary_key: arith.key.is_binary(),
@@ -250,9 +306,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         } else {
             (&counters.incr_hits, &counters.incr_misses)
         };
-        let key = arith.key.bytes(&mut self.key_buffer);
-        let hash = hash.unwrap_or_else(|| guard.prepare(key));
-        match guard.arith(key, hash, &how) {
+        match place.guard.arith(key, place.hash, &how) {
             Counted::Number { number, cas, expiry_before, expiry, created } => {
                 if !created {
                     hits.add(1);
@@ -286,10 +340,11 @@ struct Expiries {
 }
 
 impl Expiries {
-    fn of(store: &command::Store<'_>, executor: &Executor<'_, '_, '_, '_>) -> Self {
+    #[inline]
+    fn of(store: &command::Store<'_>, place: &Place<'_>, clock: &Clock) -> Self {
         Self {
-            item: executor.expiry(store.exptime),
-            vivify: store.vivify.map(|exptime| executor.expiry(exptime)),
+            item: place.expiry(clock, store.exptime),
+            vivify: store.vivify.map(|exptime| place.expiry(clock, exptime)),
         }
     }
 }

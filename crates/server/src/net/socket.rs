@@ -10,7 +10,6 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use larder_engine::Handle;
 use larder_protocol::Error;
 use larder_protocol::admin::Streams;
 use rustix::io::Errno;
@@ -22,6 +21,7 @@ use crate::conn::connection::{Connection, InputRefused};
 use crate::conn::output::{Output, Pieces, Replies};
 use crate::conn::session::{CloseReason, Context, Next, Prefetched, Window};
 use crate::conn::waiter::{Turns, Waiting};
+use crate::namespaces::Handles;
 use crate::net::poller::Interest;
 use crate::net::tls::{self, Buffers, Channel};
 use crate::observe::counters::Counters;
@@ -61,7 +61,7 @@ pub(crate) struct WorkerContext<'w> {
     pub(crate) received: Moment,
     /// The worker's index.
     pub(crate) worker: usize,
-    pub(crate) handle: &'w mut Handle,
+    pub(crate) handles: &'w mut Handles,
     /// Replies that are sent once the whole round is executed.
     pub(crate) output: &'w mut Vec<u8>,
     pub(crate) tls: &'w mut tls::Buffers,
@@ -157,12 +157,13 @@ impl ClientSocket {
             cx.recorder.waited(cx.received.nanos_since(cx.woken));
         }
         let context = cx.context(&self.client);
-        let guard = cx.handle.pin(cx.shared.clock.at(cx.received));
-        let now_secs = guard.now().secs;
+        let guards = cx.handles.pin(cx.shared.clock.at(cx.received));
+        let now_secs = guards.now().secs;
         self.client.on_input(now_secs);
         let mut output = Output::new(mem::take(cx.output));
         let connection = &mut self.connection;
-        let fed = connection.on_bytes(&context, &guard, &mut received, prefetched, &mut output, requests_max);
+        let fed =
+            connection.on_bytes(&context, &guards, &mut received, prefetched, &mut output, requests_max);
         if measures_latency && fed.requests > 0 {
             let took_nanos = Moment::now().nanos_since(cx.received);
             cx.recorder.finish(self.transport(), took_nanos, now_secs);
@@ -182,7 +183,7 @@ impl ClientSocket {
             self.send(&output, cx.shared, cx.tls, cx.counters);
             *cx.output = output.into_buffer();
         }
-        drop(guard);
+        drop(guards);
         if let Err(InputRefused) = self.connection.keep_input(&cx.shared.buffers, received) {
             replies.start = replies.start.max(cx.output.len() - replies.len());
             cx.output.extend_from_slice(Error::OutOfMemoryReading.line().as_bytes());
@@ -312,8 +313,8 @@ impl ClientSocket {
     /// value needs no window any more, and what follows belongs into the scratch buffer.
     fn receive_value(&mut self, cx: &mut WorkerContext<'_>) -> Received {
         for _ in 0..WINDOWS_PER_EVENT {
-            let guard = cx.handle.pin(cx.shared.clock.now());
-            let received = match self.connection.window(&guard) {
+            let guards = cx.handles.pin(cx.shared.clock.now());
+            let received = match self.connection.window(&guards) {
                 Window::None => return Received::Bytes(0),
                 Window::TryAgain => Received::Busy,
                 Window::Fill(window) => {
@@ -322,7 +323,7 @@ impl ClientSocket {
                         Received::Bytes(n) => {
                             self.connection.on_window_filled(n);
                             cx.counters.bytes_read.add(n as u64);
-                            self.client.on_input(guard.now().secs);
+                            self.client.on_input(guards.now().secs);
                             if n < room {
                                 return Received::Nothing;
                             }
@@ -343,9 +344,9 @@ impl ClientSocket {
     fn send_rest(&mut self, cx: &mut WorkerContext<'_>) -> Result<(), Next> {
         let failed = |_| Next::Close(CloseReason::Error);
         while let Some(unsent) = self.connection.poll_output() {
-            // A new guard for each write, so that a value revoked meanwhile can be freed.
-            let guard = cx.handle.pin(cx.shared.clock.now());
-            let sent = self.wire.send_once(&unsent.guarded(&guard), cx.tls).map_err(failed)?;
+            // New guards for each write, so that a value revoked meanwhile can be freed.
+            let guards = cx.handles.pin(cx.shared.clock.now());
+            let sent = self.wire.send_once(&unsent.guarded(&guards), cx.tls).map_err(failed)?;
             if sent == 0 {
                 break;
             }

@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 use std::{io, mem};
 
 use arrayvec::ArrayVec;
-use larder_engine::{Handle, Now};
+use larder_engine::Now;
 use larder_protocol::{Dialect, Error, Reply, udp};
 
 use self::backlog::{Backlog, Turn};
@@ -39,6 +39,7 @@ use crate::conn::client::Client;
 use crate::conn::output::{COPIED_BYTES_MAX, Output};
 use crate::conn::session::{Next, Session};
 use crate::conn::waiter::Waiting;
+use crate::namespaces::{Handles, Prepared};
 use crate::net::socket::WorkerContext;
 use crate::net::worker::yield_core;
 use crate::observe::counters::Counters;
@@ -190,7 +191,7 @@ impl SocketInbox {
             }
             let now = cx.shared.clock.at(cx.received);
             let mut prefetched = if is_new {
-                first_key(inbox, socket.dialect(), cx.handle, now).into_iter()
+                first_key(inbox, socket.dialect(), cx.handles, now).into_iter()
             } else {
                 ArrayVec::new().into_iter()
             };
@@ -263,24 +264,27 @@ impl Work {
 fn first_key<'i>(
     inbox: &'i Inbox,
     dialect: Option<Dialect>,
-    handle: &mut Handle,
+    handles: &mut Handles,
     now: Now,
 ) -> ArrayVec<Option<Prefetched<'i>>, BATCH_DATAGRAMS_MAX> {
     // A single key would wait for this as long as for its memory.
     if inbox.len() < 2 {
         return ArrayVec::new();
     }
-    let guard = handle.pin(now);
+    let guards = handles.pin(now);
     let first_key = |(datagram, _): (&'i [u8], _)| {
         let (_, payload) = udp::request(datagram)?;
         let first = *payload.first()?;
         let dialect = dialect.unwrap_or_else(|| Dialect::of_first_byte(first));
         let key = &payload[dialect.first_key(payload)?];
-        Some(Prefetched { key, hash: guard.prepare(key) })
+        let Prepared { hash, number, .. } = guards.prepare(key);
+        Some(Prefetched { key, hash, number })
     };
     let prefetched: ArrayVec<_, BATCH_DATAGRAMS_MAX> = inbox.datagrams().map(first_key).collect();
     let hashes: ArrayVec<_, BATCH_DATAGRAMS_MAX> = prefetched.iter().flatten().map(|key| key.hash).collect();
-    guard.prefetch_gets(&hashes);
+    let numbers: ArrayVec<_, BATCH_DATAGRAMS_MAX> =
+        prefetched.iter().flatten().map(|key| key.number).collect();
+    guards.hints(&hashes, &numbers, |guard, hashes| guard.hint_gets(hashes));
     prefetched
 }
 
@@ -336,19 +340,19 @@ impl Responder {
                 return Some(asked);
             }
             let begun = if tries == 0 && from == 0 { cx.received } else { Moment::now() };
-            let guard = cx.handle.pin(cx.shared.clock.at(begun));
+            let guards = cx.handles.pin(cx.shared.clock.at(begun));
             let mut output = Output::new(mem::take(&mut self.reply.bytes));
-            let fed = session.feed(&context, &guard, &payload[from..], prefetched.take(), &mut output, 1);
+            let fed = session.feed(&context, &guards, &payload[from..], prefetched.take(), &mut output, 1);
             from += fed.consumed;
             if fed.requests > 0 && cx.recorder.measured().latency {
                 let took_nanos = Moment::now().nanos_since(begun);
-                cx.recorder.finish(Transport::Udp, took_nanos, guard.now().secs);
+                cx.recorder.finish(Transport::Udp, took_nanos, guards.now().secs);
             }
             self.reply.take_back(output, asked.allowance.bytes());
-            asked.copied_bytes += guard.copied_bytes();
+            asked.copied_bytes += guards.copied_bytes();
             // What is tried in vain costs as much.
-            share.use_up(fed.requests.max(1), guard.copied_bytes());
-            drop(guard);
+            share.use_up(fed.requests.max(1), guards.copied_bytes());
+            drop(guards);
 
             // What follows in a list of keys makes its reply no shorter.
             let passed_bytes = match fed.requests {

@@ -23,6 +23,7 @@ use crate::clock::Moment;
 use crate::conn::output::OUTPUT_BYTES_MAX;
 use crate::conn::session::{CloseReason, Next, Prefetched};
 use crate::conn::waiter::{TURNS_PER_ROUND, Turns, Waiting};
+use crate::namespaces::Prepared;
 use crate::net::poller::{Events, Interest, Poller, SocketSend, Token};
 use crate::net::socket::{ClientSocket, ROOM_BYTES_MIN, SCRATCH_BYTES, WorkerContext};
 use crate::net::tls;
@@ -100,8 +101,8 @@ impl Worker {
 
     /// Serves until the pool is stopped. Errors: of the poller.
     pub fn run(mut self) -> io::Result<()> {
-        let mut handle =
-            self.shared.engine.handle().ok_or_else(|| io::Error::other("no engine handle left"))?;
+        let handles = self.shared.namespaces.handles_of(self.index);
+        let mut handles = handles.ok_or_else(|| io::Error::other("no engine handle left"))?;
         let recorder = self.shared.recorder(self.index);
         let scratch = &mut vec![0; SCRATCH_BYTES][..];
         // The replies of a round. Pages that are never written to take no memory.
@@ -117,12 +118,11 @@ impl Worker {
         let mut udp = udp::UdpEndpoint::open(mem::take(&mut self.udp_sockets), &self.shared.settings)?;
         let (shared, counters) = (Arc::clone(&self.shared), Arc::clone(&self.counters));
         while !self.pool.is_stopping() {
-            if handle.is_holding() {
-                handle.release();
-            }
+            handles.release();
             let timeout = if udp.is_waiting() { Some(Duration::ZERO) } else { self.timeout() };
             self.poller.wait(&mut events, timeout)?;
             let woken = Moment::now();
+            handles.refresh(&shared.namespaces);
             recorder.tap.keep_up();
             self.unpark_due();
             let cx = &mut WorkerContext {
@@ -132,7 +132,7 @@ impl Worker {
                 woken,
                 received: woken,
                 worker: self.index,
-                handle: &mut handle,
+                handles: &mut handles,
                 output: &mut output,
                 tls: &mut tls,
                 turns: &Turns::new(TURNS_PER_ROUND),
@@ -168,7 +168,7 @@ impl Worker {
                 }
             }
             self.execute(&mut round, cx, scratch);
-            self.shared.tell_evictions(self.index, &mut handle);
+            self.shared.tell_evictions(self.index, &mut handles);
             self.tick();
         }
         Ok(())
@@ -241,19 +241,21 @@ impl Worker {
         if members.len() < 2 {
             return prefetched;
         }
-        let guard = cx.handle.pin(cx.shared.clock.at(cx.received));
+        let guards = cx.handles.pin(cx.shared.clock.at(cx.received));
         let mut hashes = ArrayVec::<_, MEMBERS_MAX>::new();
+        let mut numbers = ArrayVec::<_, MEMBERS_MAX>::new();
         for Member { fd, received, .. } in members {
             let received = &scratch[received.clone()];
             let socket = self.connections[*fd].as_deref();
             let key = socket.and_then(|socket| socket.first_key(received)).map(|key| &received[key]);
             prefetched.push(key.map(|key| {
-                let hash = guard.prepare(key);
+                let Prepared { hash, number, .. } = guards.prepare(key);
                 hashes.push(hash);
-                Prefetched { key, hash }
+                numbers.push(number);
+                Prefetched { key, hash, number }
             }));
         }
-        guard.prefetch_gets(&hashes);
+        guards.hints(&hashes, &numbers, |guard, hashes| guard.hint_gets(hashes));
         prefetched
     }
 

@@ -1,4 +1,4 @@
-//! The hit ratio at other sizes. The control thread replays accesses to a sample of the keys against miniature caches.
+//! The hit ratio at other sizes, of the default namespace. The control thread replays accesses to a sample of the keys against miniature caches.
 
 use std::mem;
 use std::sync::{Mutex, PoisonError};
@@ -7,10 +7,8 @@ use std::time::{Duration, Instant};
 use larder_measure::Curve;
 use larder_measure::curve::{Point, Size};
 
-use crate::observe::counters::Totals;
 use crate::observe::sample_tap::ACCESSES_MAX;
 use crate::shared::Shared;
-use crate::startup::settings::Settings;
 
 /// The curve, as others read it.
 #[derive(Debug, Default)]
@@ -63,7 +61,7 @@ impl Forecaster {
     pub(crate) fn new(shared: &Shared) -> Option<Self> {
         let is_wanted = shared.measures.measured().curve && shared.settings.evict;
         is_wanted.then(|| {
-            let curve = Curve::new(&FACTORS.map(|factor| size(&shared.settings, factor)), KEYS_MAX);
+            let curve = Curve::new(&FACTORS.map(|factor| size(shared, factor)), KEYS_MAX);
             shared.measures.sample_tap.begin(curve.threshold(), ACCESSES_MAX as u32);
             let now = Instant::now();
             Self {
@@ -89,7 +87,7 @@ impl Forecaster {
             self.curve.play(access, now_secs);
         }
 
-        self.measured.count(&shared.totals());
+        self.measured.count(shared.default_reads());
         let now = Instant::now();
         if now - self.faded > FADE_EVERY {
             self.curve.fade();
@@ -126,11 +124,10 @@ impl Forecaster {
 
 impl Measured {
     /// Adds the reads since the last call. Counters may have been reset in between.
-    fn count(&mut self, totals: &Totals) {
-        let (hits, misses) = self.seen;
-        self.hits += totals.get_hits.saturating_sub(hits) as f64;
-        self.misses += totals.get_misses.saturating_sub(misses) as f64;
-        self.seen = (totals.get_hits, totals.get_misses);
+    fn count(&mut self, reads: (u64, u64)) {
+        self.hits += reads.0.saturating_sub(self.seen.0) as f64;
+        self.misses += reads.1.saturating_sub(self.seen.1) as f64;
+        self.seen = reads;
     }
 
     /// As [`Curve::fade`].
@@ -147,9 +144,10 @@ impl Measured {
 
 /// Memory for items in a server of that size: the ghost takes a 64th, and some segments are free or being filled. The
 /// index takes about a tenth of small items' memory, which is counted with the items.
-fn size(settings: &Settings, factor: f64) -> Size {
-    let memory_bytes = (settings.memory_bytes as f64 * factor) as u64;
-    let segment_bytes = larder_engine::segment_bytes(memory_bytes as usize, settings.threads + 1) as u64;
+fn size(shared: &Shared, factor: f64) -> Size {
+    let memory_bytes = (shared.namespaces.default_engine().memory_limit() as f64 * factor) as u64;
+    let handles = shared.settings.threads + 1;
+    let segment_bytes = larder_engine::segment_bytes(memory_bytes as usize, handles) as u64;
     let other_bytes = memory_bytes / 64 + FALLOW_SEGMENTS * segment_bytes;
     Size { factor, memory_bytes: memory_bytes.saturating_sub(other_bytes), segment_bytes }
 }

@@ -1,12 +1,13 @@
 //! Events of requests for observers: watchers, `stats detail` and the verbose log. Nothing here runs without an
 //! observer ([`crate::observe::observer_flags`]).
 
-use larder_engine::{Hash, Item, Miss};
+use larder_engine::{Item, Miss};
 use larder_protocol::admin::Streams;
 use larder_protocol::command::{self, Command};
 use larder_protocol::{Form, Key, Reply};
 
 use crate::exec::Executor;
+use crate::namespaces::Prepared;
 use crate::observe::prefixes::Operation;
 use crate::observe::trace;
 use crate::observe::watch::Event;
@@ -21,13 +22,18 @@ pub(crate) struct Before<'t> {
 impl<'t> Executor<'_, '_, '_, 't> {
     /// Looks up the item before a command runs.
     #[cold]
-    pub(crate) fn look_before(&mut self, command: &Command<'_>, hash: Option<Hash>) -> Option<Before<'t>> {
+    pub(crate) fn look_before(
+        &mut self,
+        command: &Command<'_>,
+        prepared: Option<Prepared<'t>>,
+    ) -> Option<Before<'t>> {
         if !self.cx.shared.observers.wants(Streams::FETCHERS.and(Streams::DELETIONS)) {
             return None;
         }
-        let guard = self.guard;
+        let guards = self.guards;
         let key = key_of(command)?.bytes(&mut self.key_buffer);
-        let found = guard.peek(key, hash.unwrap_or_else(|| guard.prepare(key))).map(|fetched| fetched.item);
+        let place = guards.place(key, prepared);
+        let found = place.guard.peek(key, place.hash).map(|fetched| fetched.item);
         if let Err(miss) = found
             && !matches!(command, Command::Store(_) | Command::Peek(_))
         {
@@ -47,7 +53,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         before: Option<Before<'t>>,
         reply: &Reply<'t, Item<'t>>,
     ) {
-        let (guard, shared) = (self.guard, self.cx.shared);
+        let (guards, shared) = (self.guards, self.cx.shared);
         // memcached does not log statistics.
         if shared.observers.is_verbose() && !matches!(reply, Reply::End) {
             trace::reply(self.cx.client.fd, form, reply);
@@ -76,19 +82,21 @@ impl<'t> Executor<'_, '_, '_, 't> {
         }
         match (command, reply) {
             (Command::Store(store), _) if shared.observers.wants(Streams::MUTATIONS) => {
-                let stored = guard.peek(key, guard.prepare(key)).ok().map(|fetched| fetched.item);
+                let place = guards.place(key, None);
+                let stored = place.guard.peek(key, place.hash).ok().map(|fetched| fetched.item);
                 let stored = stored.filter(|_| matches!(reply, Reply::Stored { .. }));
-                let expiry = stored
-                    .map_or_else(|| shared.clock.expiry(store.exptime, guard.now()), |item| item.expiry());
-                let is_large = store.value_bytes >= shared.engine.large_value_bytes();
+                let expiry =
+                    stored.map_or_else(|| place.expiry(&shared.clock, store.exptime), |item| item.expiry());
+                let engine = shared.namespaces.engine(guards.number(key));
+                let is_large = store.value_bytes >= engine.large_value_bytes();
                 self.cx.tell(&Event::Store {
                     key,
                     status: store_status(reply),
                     command: store_name(store),
                     ttl_secs: match expiry.secs() {
                         None => 0,
-                        Some(_) if expiry.is_past(guard.now()) => -1,
-                        Some(at) => (at - guard.now().secs).into(),
+                        Some(_) if expiry.is_past(guards.now()) => -1,
+                        Some(at) => (at - guards.now().secs).into(),
                     },
                     class: stored.map_or(if is_large { 3 } else { 1 }, |item| item.queue() + 1),
                     client: self.cx.client,
@@ -159,6 +167,7 @@ fn store_status<V>(reply: &Reply<'_, V>) -> &'static str {
         Reply::Exists => "exists",
         Reply::NotFound => "not_found",
         Reply::Error(larder_protocol::Error::TooLarge) => "too_large",
+        Reply::Error(larder_protocol::Error::ReadOnly | larder_protocol::Error::NotForUser) => "not_stored",
         Reply::Error(_) => "no_memory",
         _ => "not_stored",
     }

@@ -35,6 +35,24 @@ pub fn reservation(memory_bytes: u64, threads: usize) -> Reservation {
     Reservation { memory_bytes_max, ..unlimited }
 }
 
+/// What a namespace with `share_bytes` of `memory_bytes` gets of the address space of all: where there is no limit, room
+/// for a quota up to the whole memory.
+pub fn part(whole: Reservation, share_bytes: u64, memory_bytes: u64) -> Reservation {
+    if whole.address_space_bytes == u64::MAX && !commits_memory() {
+        let memory_bytes_max = Reservation::modest(share_bytes, u64::MAX).memory_bytes_max.max(memory_bytes);
+        return Reservation { memory_bytes_max, ..whole };
+    }
+    let part = |bytes: u64| match bytes {
+        u64::MAX => u64::MAX,
+        // No more than `bytes`.
+        _ => (u128::from(bytes) * u128::from(share_bytes) / u128::from(memory_bytes.max(1))) as u64,
+    };
+    Reservation {
+        memory_bytes_max: part(whole.memory_bytes_max),
+        address_space_bytes: part(whole.address_space_bytes),
+    }
+}
+
 /// Where addresses are limited, makes all threads share one heap: each further heap reserves addresses of its own. Call
 /// it before threads are started.
 pub fn share() {
@@ -90,6 +108,13 @@ mod tests {
         assert!(4 * segments + 1_000 < 65_530);
         assert_eq!(mapped_bytes(1, Some(100)), 0);
         assert_eq!(mapped_bytes(1, None), mapped_bytes(1, Some(65_530)));
+    }
+
+    #[test]
+    fn namespaces_divide_addresses_where_they_are_limited() {
+        let limited = Reservation { memory_bytes_max: 400, address_space_bytes: 1_000 };
+        let part = part(limited, 25, 100);
+        assert_eq!((part.memory_bytes_max, part.address_space_bytes), (100, 250));
     }
 
     /// Debug builds commit memory on every system.

@@ -74,6 +74,8 @@ pub struct Settings {
     pub cas: bool,
     /// log2 of the items that the index has room for at the start; `None`: computed from the memory.
     pub hash_power: Option<u8>,
+    /// The policies of key prefixes (`--namespaces`).
+    pub namespaces_file: Option<PathBuf>,
 
     // Commands.
     /// `shutdown` is allowed (`-A`).
@@ -272,6 +274,7 @@ impl Default for Settings {
             item_bytes_max: 1 << 20,
             cas: true,
             hash_power: None,
+            namespaces_file: None,
             shutdown_command: false,
             flush_all: true,
             dump: true,

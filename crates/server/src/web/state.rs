@@ -83,7 +83,7 @@ impl Reading {
             taken: Instant::now(),
             at_secs: shared.clock.wall_secs(shared.clock.now().secs),
             totals: shared.totals(),
-            engine: shared.engine.stats(),
+            engine: shared.namespaces.stats(),
             connections: shared.connection_limiter.open_connections(),
             service: transports_and_classes()
                 .map(|(transport, class)| measures.service(transport, class))

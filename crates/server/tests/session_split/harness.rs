@@ -1,14 +1,14 @@
 //! A server without listeners, and clients whose input arrives in any pieces. The fuzz targets use it as well.
 
 use std::io::IoSlice;
-use std::sync::Arc;
 
-use larder_engine::{Engine, Handle, Now};
+use larder_engine::{Engine, Now};
 use larder_server::clock::Clock;
 use larder_server::conn::client;
 use larder_server::conn::output::{Output, Pieces as _};
 use larder_server::conn::session::{Context, Next, OUTPUT_BYTES_MAX, Session, Window};
 use larder_server::conn::waiter::Turns;
+use larder_server::namespaces::{self, Handles, Namespaces, NamespacesFile};
 use larder_server::observe::measure::Recorder;
 use larder_server::shared::Shared;
 use larder_server::startup::settings::Settings;
@@ -16,7 +16,7 @@ use larder_server::startup::settings::Settings;
 /// A server without listeners.
 pub(crate) struct Server {
     pub(crate) shared: Shared,
-    pub(crate) handle: Handle,
+    pub(crate) handles: Handles,
     pub(crate) recorder: Recorder,
     /// Requests that are executed at once.
     pub(crate) requests_max: u32,
@@ -37,10 +37,14 @@ pub(crate) struct Client {
 
 impl Server {
     pub(crate) fn new(settings: Settings) -> Self {
-        let engine = Engine::new(settings.engine_config([1, 2])).unwrap();
-        let handle = engine.handle().unwrap();
-        let shared = Shared::new(Arc::clone(&engine), settings, Clock::start()).unwrap();
-        Self { recorder: shared.recorder(0), shared, handle, requests_max: 20, now: None }
+        let config = settings.engine_config([1, 2]);
+        let namespaces = match NamespacesFile::read(&settings).unwrap() {
+            None => Namespaces::single(Engine::new(config).unwrap()),
+            file => namespaces::build(file, &settings, &config).unwrap(),
+        };
+        let shared = Shared::new(namespaces, settings, Clock::start()).unwrap();
+        let handles = shared.namespaces.handles_of(0).unwrap();
+        Self { recorder: shared.recorder(0), shared, handles, requests_max: 20, now: None }
     }
 
     fn now(&self) -> Now {
@@ -51,8 +55,8 @@ impl Server {
     pub(crate) fn receive(&mut self, client: &mut Client, mut piece: &[u8]) {
         let now = self.now();
         while client.uses_windows && client.unconsumed.is_empty() && !piece.is_empty() && !client.is_closed {
-            let guard = self.handle.pin(now);
-            match client.session.window(&guard) {
+            let guards = self.handles.pin(now);
+            match client.session.window(&guards) {
                 Window::Fill(window) => {
                     let n = window.len().min(piece.len());
                     window[..n].copy_from_slice(&piece[..n]);
@@ -77,11 +81,11 @@ impl Server {
                 client: &client::Client::of_datagrams(),
                 turns: &Turns::new(u32::MAX),
             };
-            let guard = self.handle.pin(now);
+            let guards = self.handles.pin(now);
             let mut output = Output::default();
             let fed = client.session.feed(
                 &context,
-                &guard,
+                &guards,
                 &client.unconsumed,
                 None,
                 &mut output,

@@ -346,17 +346,17 @@ fn what_was_not_sent_can_be_sent_later() {
         [0, 1, 15, 16, 17, 3_000, 6_015, 6_016, 6_018, 6_030, 6_038, 6_039, 500_000, 906_036, 906_042]
     {
         let mut unsent: Unsent = {
-            let guard = server.handle.pin(server.shared.clock.now());
+            let guards = server.handles.pin(server.shared.clock.now());
             let mut output = Output::default();
-            let fed = client.session.feed(&context, &guard, b"get b a\r\n", None, &mut output, 20);
+            let fed = client.session.feed(&context, &guards, b"get b a\r\n", None, &mut output, 20);
             assert_eq!(fed.consumed, 9);
             output.unsent(written).expect("memory")
         };
         let mut bytes = Vec::new();
         while !unsent.is_empty() {
             let mut slices = [IoSlice::new(&[]); 2];
-            let guard = server.handle.pin(server.shared.clock.now());
-            let guarded = unsent.guarded(&guard);
+            let guards = server.handles.pin(server.shared.clock.now());
+            let guarded = unsent.guarded(&guards);
             let filled = guarded.slices(0, &mut slices).expect("the values are there");
             // A socket takes what it likes.
             let before = bytes.len();

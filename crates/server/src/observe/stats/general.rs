@@ -17,7 +17,7 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) {
     traffic(shared, lines);
     cache(shared, lines);
     // After memcached's lines, so that those keep their place.
-    lines.add("larder_memory_used_bytes", shared.engine.stats().memory_used_bytes);
+    lines.add("larder_memory_used_bytes", shared.namespaces.stats().memory_used_bytes);
     lines.add("larder_version", crate::LARDER_VERSION);
 }
 
@@ -99,7 +99,7 @@ fn traffic(shared: &Shared, lines: &mut Lines) {
     lines.add_all([
         ("bytes_read", totals.bytes_read),
         ("bytes_written", totals.bytes_written),
-        ("limit_maxbytes", shared.engine.memory_limit()),
+        ("limit_maxbytes", shared.namespaces.memory_limit()),
         ("accepting_conns", shared.connection_limiter.is_accepting().into()),
         ("listen_disabled_num", closed_times),
         ("time_in_listen_disabled_us", closed_micros),
@@ -117,7 +117,7 @@ fn traffic(shared: &Shared, lines: &mut Lines) {
 }
 
 fn cache(shared: &Shared, lines: &mut Lines) {
-    let engine = shared.engine.stats();
+    let engine = shared.namespaces.stats();
     let accepted = &shared.settings.accepted;
     lines.add("hash_power_level", engine.index_power + BUCKET_POWER);
     lines.add("hash_bytes", engine.index_bytes);

@@ -11,7 +11,7 @@ use crate::startup::settings::{Port, Settings};
 
 pub(super) fn report(shared: &Shared, lines: &mut Lines) {
     let settings = &shared.settings;
-    lines.add("maxbytes", shared.engine.memory_limit());
+    lines.add("maxbytes", shared.namespaces.memory_limit());
     lines.add("maxconns", settings.connections_max);
     lines.add("tcpport", port(settings.tcp_port));
     lines.add("udpport", port(settings.udp_port));

@@ -401,6 +401,17 @@ pub(super) const COMMAND_LINE: &[Row] = &[
     ),
     Row::honoured(
         None,
+        "namespaces",
+        Needed("<file>"),
+        "",
+        "policies of key prefixes: quotas, TTLs, users; read again at SIGHUP (docs/guides/namespaces.md)",
+        |d, v| {
+            d.settings.namespaces_file = Some(v.into());
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
         "log-level",
         Needed("<level>"),
         "warn",

@@ -1,4 +1,5 @@
-//! `/api/memory`: the use of memory, as a map and as sums; `/api/curve`: the hit ratio with more memory.
+//! `/api/memory`: the use of memory, as a map and as sums; `/api/curve`: the hit ratio with more memory. Of the default
+//! namespace: each has an engine of its own.
 
 use larder_engine::{Queue, QueueStats, SegmentInfo, SegmentReport, TtlGroup};
 use serde::Serialize;
@@ -63,7 +64,8 @@ struct Cell {
 
 pub(super) fn memory(state: &State) -> Memory {
     let shared = &*state.shared;
-    let (stats, survey) = (shared.engine.stats(), shared.engine.segment_report());
+    let engine = shared.namespaces.default_engine();
+    let (stats, survey) = (engine.stats(), engine.segment_report());
     let held: u64 = survey.pieces.iter().map(|piece| piece.memory_bytes).sum();
     let cell_bytes = survey.segment_bytes.max(held.div_ceil(CELLS_MAX));
     Memory {
@@ -169,13 +171,13 @@ struct Point {
 pub(super) fn curve(state: &State) -> Curve {
     let shared = &*state.shared;
     let prediction = shared.forecast.prediction();
-    let totals = shared.totals();
-    let reads = totals.get_hits + totals.get_misses;
+    let (hits, misses) = shared.default_reads();
+    let reads = hits + misses;
     Curve {
         is_measured: shared.measures.measured().curve && shared.settings.evict,
-        memory_bytes: shared.engine.stats().memory_bytes,
+        memory_bytes: shared.namespaces.default_engine().stats().memory_bytes,
         sampled_share: prediction.share,
-        hit_ratio: (reads > 0).then(|| totals.get_hits as f64 / reads as f64),
+        hit_ratio: (reads > 0).then(|| hits as f64 / reads as f64),
         measured_hit_ratio: prediction.measured,
         points: prediction
             .points

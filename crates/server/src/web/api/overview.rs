@@ -83,7 +83,7 @@ struct Quantiles {
 pub(super) fn overview(state: &State) -> Overview {
     let shared = &*state.shared;
     let now_secs = shared.clock.now().secs;
-    let (totals, engine) = (shared.totals(), shared.engine.stats());
+    let (totals, engine) = (shared.totals(), shared.namespaces.stats());
     let history = state.history();
     let (latest, earlier) = history.window();
     let latency = latest.service_since(earlier).filter_map(|(transport, class, service)| {

@@ -54,7 +54,7 @@ fn open_transports(state: &State) -> impl Iterator<Item = Transport> {
 }
 
 fn memory(state: &State, text: &mut Text) {
-    let engine = state.shared.engine.stats();
+    let engine = state.shared.namespaces.stats();
     let limit = Metric::gauge("larder_memory_limit_bytes", "Memory that the cache may take (-m).");
     text.single(&limit, engine.memory_bytes);
     let used = Metric::gauge("larder_memory_used_bytes", "Memory that the cache takes.");
@@ -68,14 +68,14 @@ fn memory(state: &State, text: &mut Text) {
         ("small_queue", small.memory_bytes),
         ("main_queue", main.memory_bytes),
         ("large_values", large.memory_bytes),
-        ("free", engine.segments_free * engine.segment_bytes),
+        ("free", engine.free_bytes),
     ] {
         samples.add(&[("kind", kind)], bytes);
     }
 }
 
 fn queues(state: &State, text: &mut Text) {
-    let engine = state.shared.engine.stats();
+    let engine = state.shared.namespaces.stats();
     let mut by_queue = |metric: Metric, of: fn(&larder_engine::QueueStats) -> u64| {
         let mut samples = text.metric(&metric);
         for (queue, stats) in ["small", "main", "large"].into_iter().zip(&engine.queues) {

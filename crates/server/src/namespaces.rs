@@ -1,0 +1,224 @@
+//! Namespaces: each has a policy and an engine of its own, so none evicts the items of another, and flushing one is
+//! flushing its engine. Without `--namespaces` there is the default alone, and no policy.
+//!
+//! A key becomes a place, its engine and its policy, in [`Guards::place`] (`guards`). [`build`] turns a table of policies
+//! into engines: another kind of namespace begins there.
+
+mod build;
+mod counters;
+mod guards;
+mod handles;
+mod reload;
+mod rights;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use larder_engine::{Engine, Now, Stats};
+use larder_policy::{DEFAULT, QuotaError, Table};
+
+pub use build::{NamespacesFile, build};
+pub(crate) use counters::{NamespaceCounters, NamespaceTotals};
+pub(crate) use guards::Place;
+pub use guards::{Guards, Prepared};
+pub use handles::Handles;
+pub(crate) use rights::{Right, Rights};
+
+/// The engines of a server, by the numbers of their namespaces, and the policies.
+pub struct Namespaces {
+    /// Not empty: the default's is the first.
+    engines: Box<[Arc<Engine>]>,
+    named: Option<Named>,
+}
+
+/// What there is with `--namespaces` alone.
+struct Named {
+    /// Absolute.
+    path: PathBuf,
+    /// The largest item where no policy says (`-I`).
+    item_bytes_max: u32,
+    /// What all namespaces share (`-m`, `cache_memlimit`).
+    memory_bytes: AtomicU64,
+    table: Mutex<Arc<Table>>,
+    /// Rises with each table.
+    version: AtomicU32,
+    /// Of each worker, by the numbers of the namespaces.
+    counters: Vec<Arc<[NamespaceCounters]>>,
+    /// The counters at the last `stats reset`.
+    baseline: Mutex<Vec<NamespaceTotals>>,
+}
+
+/// A namespace in figures.
+pub(crate) struct Report {
+    /// Empty: the default.
+    pub(crate) prefix: Vec<u8>,
+    pub(crate) keep: &'static str,
+    pub(crate) is_read_only: bool,
+    pub(crate) memory_limit_bytes: u64,
+    pub(crate) engine: Stats,
+    pub(crate) totals: NamespaceTotals,
+}
+
+impl Namespaces {
+    /// The default alone, without a policy.
+    pub fn single(engine: Arc<Engine>) -> Self {
+        Self { engines: Box::new([engine]), named: None }
+    }
+
+    /// The namespaces of a table, with an engine for each.
+    fn new(engines: Vec<Arc<Engine>>, named: Named) -> Self {
+        debug_assert_eq!(engines.len(), named.lock_table().len() + 1, "one for each namespace");
+        Self { engines: engines.into(), named: Some(named) }
+    }
+
+    /// The engine of the default namespace.
+    pub fn default_engine(&self) -> &Arc<Engine> {
+        &self.engines[0]
+    }
+
+    /// The engine of a namespace; the default's of one that there is not.
+    pub fn engine(&self, number: u8) -> &Arc<Engine> {
+        self.engines.get(usize::from(number)).unwrap_or(&self.engines[0])
+    }
+
+    /// All engines, by the numbers of their namespaces.
+    pub fn engines(&self) -> &[Arc<Engine>] {
+        &self.engines
+    }
+
+    /// True if there are policies (`--namespaces`).
+    pub fn are_named(&self) -> bool {
+        self.named.is_some()
+    }
+
+    /// The file with the policies.
+    pub(crate) fn path(&self) -> Option<&PathBuf> {
+        self.named.as_ref().map(|named| &named.path)
+    }
+
+    /// The counters and gauges of all engines together.
+    pub fn stats(&self) -> Stats {
+        let mut stats = self.engines[0].stats();
+        self.engines[1..].iter().for_each(|engine| stats.merge(&engine.stats()));
+        stats
+    }
+
+    /// Resets the counters (not the gauges).
+    pub(crate) fn reset_stats(&self) {
+        self.engines.iter().for_each(|engine| engine.reset_stats());
+        if let Some(named) = &self.named {
+            *named.lock_baseline() = named.totals();
+        }
+    }
+
+    /// The memory of all namespaces together.
+    pub fn memory_limit(&self) -> u64 {
+        self.engines.iter().map(|engine| engine.memory_limit()).sum()
+    }
+
+    /// The highest memory of all namespaces together: quotas stay, and the default has the rest.
+    pub(crate) fn memory_limit_max(&self) -> u64 {
+        self.engines[1..].iter().map(|engine| engine.memory_limit()).sum::<u64>()
+            + self.engines[0].memory_limit_max()
+    }
+
+    /// Changes the memory of all namespaces together: quotas stay, and the namespaces without share the rest, as at the
+    /// start. False: it is too little or too much, and nothing has changed.
+    pub(crate) fn set_memory_limit(&self, memory_bytes: u64) -> bool {
+        let Some(named) = &self.named else { return self.engines[0].set_memory_limit(memory_bytes) };
+        // Held, so that a reload does not divide at the same time.
+        let table = named.lock_table();
+        let Ok(shares) = table.divide(memory_bytes) else { return false };
+        if !self.set_memory_limits(&shares) {
+            return false;
+        }
+        named.memory_bytes.store(memory_bytes, Relaxed);
+        true
+    }
+
+    /// All or none.
+    fn set_memory_limits(&self, shares: &[u64]) -> bool {
+        let mut engines = self.engines.iter().zip(shares);
+        if engines.any(|(engine, share)| *share > engine.memory_limit_max()) {
+            return false;
+        }
+        self.engines.iter().zip(shares).all(|(engine, share)| engine.set_memory_limit(*share))
+    }
+
+    /// Flushes all namespaces: see [`Engine::flush`].
+    pub(crate) fn flush_all(&self, now: Now, at: Option<u32>) {
+        self.engines.iter().for_each(|engine| engine.flush(now, at));
+    }
+
+    /// Cancels pending flushes of all namespaces.
+    pub(crate) fn cancel_flushes(&self) {
+        self.engines.iter().for_each(|engine| engine.cancel_flush());
+    }
+
+    /// The number of the namespace with exactly this prefix; [`WITHOUT_PREFIX`] is the default.
+    pub(crate) fn named(&self, prefix: &[u8]) -> Option<u8> {
+        if prefix == WITHOUT_PREFIX {
+            return Some(DEFAULT);
+        }
+        self.table()?.named(prefix)
+    }
+
+    /// The policies, as they are now.
+    pub(crate) fn table(&self) -> Option<Arc<Table>> {
+        self.named.as_ref().map(|named| Arc::clone(&named.lock_table()))
+    }
+
+    /// All namespaces in figures; none without `--namespaces`.
+    pub(crate) fn reports(&self) -> Vec<Report> {
+        let Some(named) = &self.named else { return Vec::new() };
+        let table = Arc::clone(&named.lock_table());
+        let (totals, baseline) = (named.totals(), named.lock_baseline().clone());
+        let numbers = table.numbers().zip(self.engines.iter()).zip(totals);
+        let report = |(at, ((number, engine), totals)): (usize, ((u8, &Arc<Engine>), NamespaceTotals))| {
+            let policy = table.policy(number);
+            Report {
+                prefix: table.prefix(number).to_vec(),
+                keep: policy.keep.name(),
+                is_read_only: policy.is_read_only,
+                memory_limit_bytes: engine.memory_limit(),
+                engine: engine.stats(),
+                totals: baseline.get(at).map_or(totals, |earlier| totals.since(earlier)),
+            }
+        };
+        numbers.enumerate().map(report).collect()
+    }
+
+    /// Look-ups of keys of the default namespace that hit and missed. `None` without `--namespaces`: then all are.
+    pub(crate) fn default_reads(&self) -> Option<(u64, u64)> {
+        let named = self.named.as_ref()?;
+        let (totals, baseline) = (named.totals(), named.lock_baseline());
+        let of_default = totals.first()?.since(baseline.first()?);
+        Some((of_default.get_hits, of_default.get_misses))
+    }
+}
+
+impl Named {
+    fn lock_table(&self) -> MutexGuard<'_, Arc<Table>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_baseline(&self) -> MutexGuard<'_, Vec<NamespaceTotals>> {
+        self.baseline.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Of all workers, by the numbers of the namespaces.
+    fn totals(&self) -> Vec<NamespaceTotals> {
+        let count = self.counters.first().map_or(0, |counters| counters.len());
+        let of = |at: usize| NamespaceTotals::sum(self.counters.iter().map(|counters| &counters[at]));
+        (0..count).map(of).collect()
+    }
+
+    /// The memory of each namespace. Errors: the quotas leave too little.
+    fn divide(&self, table: &Table) -> Result<Vec<u64>, QuotaError> {
+        table.divide(self.memory_bytes.load(Relaxed))
+    }
+}
+
+/// What clients call the default namespace, as Arcus does the keys without a prefix.
+pub(crate) const WITHOUT_PREFIX: &[u8] = b"<null>";

@@ -1,0 +1,150 @@
+//! From a table of policies to engines: the one place where a policy decides what keeps the items of its namespace.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex};
+
+use larder_engine::{Config, Engine};
+use larder_policy::{DEFAULT, Keep, Policy, Table};
+
+use super::{Named, NamespaceCounters, NamespaceTotals, Namespaces};
+use crate::startup::address_space;
+use crate::startup::bounded_file;
+use crate::startup::options::{EXIT_FAILURE, EXIT_OS_ERROR, Refusal};
+use crate::startup::settings::Settings;
+
+/// A file of namespaces that the server can honour.
+#[derive(Debug)]
+pub struct NamespacesFile {
+    /// Absolute: the directory changes when the server goes to the background.
+    path: PathBuf,
+    table: Table,
+}
+
+impl NamespacesFile {
+    /// The file of `--namespaces`, if there is one. Errors: it cannot be read, or asks for what this server cannot do.
+    pub fn read(settings: &Settings) -> Result<Option<Self>, Refusal> {
+        let Some(path) = &settings.namespaces_file else { return Ok(None) };
+        let refuse = |error: String| {
+            Refusal::new(EXIT_FAILURE, format!("larderd: namespaces {}: {error}", path.display()))
+        };
+        let table = read_table(path, settings, bounded_file::read).map_err(refuse)?;
+        let shares = table.divide(settings.memory_bytes).map_err(|error| refuse(error.to_string()))?;
+        check_shares(&table, &shares).map_err(refuse)?;
+        let path = std::path::absolute(path).map_err(|error| refuse(error.to_string()))?;
+        Ok(Some(Self { path, table }))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// The namespaces of a server, with an engine for each. `config` is that of an engine for everything. Errors: the system
+/// refuses the address space.
+pub fn build(
+    file: Option<NamespacesFile>,
+    settings: &Settings,
+    config: &Config,
+) -> Result<Namespaces, Refusal> {
+    let whole = address_space::reservation(config.memory_bytes, settings.threads);
+    let refuse = |memory_bytes: u64, error: io::Error| {
+        Refusal::new(
+            EXIT_OS_ERROR,
+            format!(
+                "failed to reserve {memory_bytes} bytes of memory: {error} (ulimit -v, vm.overcommit_memory)"
+            ),
+        )
+    };
+    let Some(NamespacesFile { path, table }) = file else {
+        let engine = Engine::new_within(config.clone(), whole);
+        return engine.map(Namespaces::single).map_err(|error| refuse(config.memory_bytes, error));
+    };
+    let shares = table.divide(config.memory_bytes).map_err(|error| {
+        Refusal::new(EXIT_FAILURE, format!("larderd: namespaces {}: {error}", path.display()))
+    })?;
+    let engine = |(number, memory_bytes): (u8, &u64)| {
+        let reservation = match number {
+            DEFAULT if whole.address_space_bytes == u64::MAX => whole,
+            _ => address_space::part(whole, *memory_bytes, config.memory_bytes),
+        };
+        let policy = table.policy(number);
+        let config = Config {
+            memory_bytes: *memory_bytes,
+            item_bytes_max: policy.item_bytes_max.unwrap_or(settings.item_bytes_max),
+            index_power: config.index_power.filter(|_| number == DEFAULT),
+            ..config.clone()
+        };
+        Engine::new_within(config, reservation).map_err(|error| refuse(*memory_bytes, error))
+    };
+    let engines = table.numbers().zip(&shares).map(engine).collect::<Result<Vec<_>, _>>()?;
+    let counters = || engines.iter().map(|_| NamespaceCounters::default()).collect();
+    let named = Named {
+        path,
+        item_bytes_max: settings.item_bytes_max,
+        memory_bytes: AtomicU64::new(config.memory_bytes),
+        version: AtomicU32::new(1),
+        counters: (0..settings.threads).map(|_| counters()).collect(),
+        baseline: Mutex::new(vec![NamespaceTotals::default(); engines.len()]),
+        table: Mutex::new(Arc::new(table)),
+    };
+    Ok(Namespaces::new(engines, named))
+}
+
+/// Errors: the file cannot be read, is no table, or asks for what this server cannot do.
+pub(super) fn read_table(
+    path: &Path,
+    settings: &Settings,
+    read: bounded_file::Read,
+) -> Result<Table, String> {
+    let bytes = read(path, FILE_BYTES_MAX).map_err(|error| error.to_string())?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| "not UTF-8".to_owned())?;
+    let table = Table::parse(text).map_err(|error| error.to_string())?;
+    for number in table.numbers() {
+        if let Some(reason) = unsupported(table.policy(number), settings) {
+            return Err(format!("{}: {reason}", name(&table, number)));
+        }
+    }
+    Ok(table)
+}
+
+/// Why this server cannot honour a policy.
+fn unsupported(policy: &Policy, settings: &Settings) -> Option<&'static str> {
+    match policy {
+        Policy { keep: Keep::Warm, .. } => Some("keep = \"warm\" is not in this version"),
+        Policy { keep: Keep::Store, .. } => {
+            Some("keep = \"store\" needs --store, which is not in this version")
+        }
+        Policy { is_replicated: true, .. } => Some("replicate = true is not in this version"),
+        // Without logins nobody has a name, so nobody could come in, or everybody would.
+        Policy { users, .. } if users.are_limited() && settings.login_dialect().is_none() => {
+            Some("users needs logins (-Y or -S)")
+        }
+        _ => None,
+    }
+}
+
+/// Errors: items may be so large that a share has no room for two.
+pub(super) fn check_shares(table: &Table, shares: &[u64]) -> Result<(), String> {
+    for (number, share_bytes) in table.numbers().zip(shares) {
+        let item_bytes_max = table.policy(number).item_bytes_max;
+        if item_bytes_max.is_some_and(|item_bytes_max| u64::from(item_bytes_max) > share_bytes / 2) {
+            let (name, mib) = (name(table, number), share_bytes >> 20);
+            return Err(format!("{name}: item_bytes_max is more than half of its memory, {mib} MiB"));
+        }
+    }
+    Ok(())
+}
+
+/// A namespace as the file names it.
+pub(super) fn name(table: &Table, number: u8) -> String {
+    match number {
+        DEFAULT => "default".to_owned(),
+        _ => format!("namespace.\"{}\"", table.prefix(number).escape_ascii()),
+    }
+}
+
+/// Far more than [`larder_policy::NAMESPACES_MAX`] policies need.
+const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -1,0 +1,92 @@
+//! What a thread holds of the namespaces: a handle of each engine, and the policies as it last read them.
+
+use std::iter;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
+
+use larder_engine::{Engine, Handle, Now};
+use larder_policy::Table;
+
+use super::{Guards, NamespaceCounters, Namespaces};
+
+/// A thread's access to all engines.
+pub struct Handles {
+    default: Handle,
+    /// Of namespace 1 and so on.
+    others: Vec<Handle>,
+    view: Option<View>,
+}
+
+/// The policies as a worker last read them, and its counters.
+pub(crate) struct View {
+    pub(super) table: Arc<Table>,
+    pub(super) version: u32,
+    /// Some namespace is not for all users.
+    pub(super) limits_users: bool,
+    pub(super) counters: Arc<[NamespaceCounters]>,
+    pub(super) engines: Box<[Arc<Engine>]>,
+}
+
+impl Namespaces {
+    /// Handles for worker number `worker`. `None`: one of the engines has none left.
+    pub fn handles_of(&self, worker: usize) -> Option<Handles> {
+        let mut handles = self.handles()?;
+        handles.view = self.named.as_ref().and_then(|named| {
+            Some(View {
+                table: Arc::clone(&named.lock_table()),
+                // Read again before the first request.
+                version: 0,
+                limits_users: false,
+                counters: Arc::clone(named.counters.get(worker)?),
+                engines: self.engines.clone(),
+            })
+        });
+        handles.refresh(self);
+        Some(handles)
+    }
+
+    /// Handles for work that needs no policies. `None`: one of the engines has none left.
+    pub(crate) fn handles(&self) -> Option<Handles> {
+        let others = self.engines[1..].iter().map(Engine::handle).collect::<Option<_>>()?;
+        Some(Handles { default: self.engines[0].handle()?, others, view: None })
+    }
+}
+
+impl Handles {
+    /// Reads the policies again if they have changed. For each round.
+    #[inline]
+    pub(crate) fn refresh(&mut self, namespaces: &Namespaces) {
+        let (Some(view), Some(named)) = (&mut self.view, &namespaces.named) else { return };
+        let version = named.version.load(Acquire);
+        if version != view.version {
+            view.table = Arc::clone(&named.lock_table());
+            view.version = version;
+            view.limits_users =
+                view.table.numbers().any(|number| view.table.policy(number).users.are_limited());
+        }
+    }
+
+    /// Pins the default's engine, and the others as they are needed.
+    pub fn pin(&mut self, now: Now) -> Guards<'_> {
+        Guards::new(&mut self.default, &mut self.others, self.view.as_ref(), now)
+    }
+
+    /// Passes segments that others may need on, before a time without guards.
+    pub(crate) fn release(&mut self) {
+        for handle in self.iter_mut() {
+            if handle.is_holding() {
+                handle.release();
+            }
+        }
+    }
+
+    /// True if evictions are recorded: by all handles, or by none.
+    pub(crate) fn record_evictions(&self) -> bool {
+        self.default.records_evictions()
+    }
+
+    /// The handles, by the numbers of the namespaces.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Handle> {
+        iter::once(&mut self.default).chain(&mut self.others)
+    }
+}

@@ -1,0 +1,59 @@
+//! The file of namespaces, read again while the server runs.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Release;
+
+use larder_policy::Table;
+
+use super::build::{check_shares, name, read_table};
+use super::{Named, Namespaces};
+use crate::startup::bounded_file;
+use crate::startup::settings::Settings;
+
+impl Namespaces {
+    /// Reads the file again, if there is one. If it cannot be used everything stays as it is, and the journal says why.
+    /// Workers read the new policies in their next round.
+    pub(crate) fn reload(&self, settings: &Settings) {
+        let Some(named) = &self.named else { return };
+        let file = named.path.display();
+        match self.try_reload(named, settings) {
+            Ok(()) => tracing::info!(file = %file, "namespaces read again"),
+            Err(error) => tracing::error!("namespaces {file}: {error}; the old ones stay"),
+        }
+    }
+
+    fn try_reload(&self, named: &Named, settings: &Settings) -> Result<(), String> {
+        let new = read_table(&named.path, settings, bounded_file::read_regular)?;
+        let mut current = named.lock_table();
+        check_prefixes(&current, &new)?;
+        let shares = named.divide(&new).map_err(|error| error.to_string())?;
+        check_shares(&new, &shares)?;
+        for (number, (engine, share)) in new.numbers().zip(self.engines.iter().zip(&shares)) {
+            if *share > engine.memory_limit_max() {
+                let (name, mib_max) = (name(&new, number), engine.memory_limit_max() >> 20);
+                return Err(format!("{name}: more than {mib_max} MiB need a restart"));
+            }
+        }
+        self.set_memory_limits(&shares);
+        for (number, engine) in new.numbers().zip(self.engines.iter()) {
+            engine.set_item_bytes_max(new.policy(number).item_bytes_max.unwrap_or(named.item_bytes_max));
+        }
+        *current = Arc::new(new);
+        named.version.fetch_add(1, Release);
+        Ok(())
+    }
+}
+
+/// Errors: a namespace came or went, and engines do neither.
+fn check_prefixes(current: &Table, new: &Table) -> Result<(), String> {
+    let missing = |from: &Table, of: &Table| {
+        from.numbers().skip(1).find(|number| of.named(from.prefix(*number)).is_none())
+    };
+    if let Some(number) = missing(new, current) {
+        return Err(format!("{} is new: that needs a restart", name(new, number)));
+    }
+    match missing(current, new) {
+        Some(number) => Err(format!("{} is gone: that needs a restart", name(current, number))),
+        None => Ok(()),
+    }
+}
