@@ -342,15 +342,19 @@ impl Engine {
     }
 
     /// Flushes everything stored before second `at`, once that has come; `None`: now. Replaces a pending flush.
-    /// Returns the flush's own position, if it is done and there is a store: [`Backing::flush`].
+    /// Returns the position of the flush, or of the note of it, if there is a store: see [`Backing`].
     pub fn flush(&self, now: Now, at: Option<u32>) -> Option<Position> {
         self.flush_at.store(at.unwrap_or(0), Relaxed);
-        if at.is_none() { self.flush_now(now) } else { None }
+        match at {
+            None => self.flush_now(now),
+            Some(_) => self.backing.as_ref().map(|backing| backing.schedule_flush(at)),
+        }
     }
 
     /// Cancels a pending flush.
-    pub fn cancel_flush(&self) {
+    pub fn cancel_flush(&self) -> Option<Position> {
         self.flush_at.store(0, Relaxed);
+        self.backing.as_ref().map(|backing| backing.schedule_flush(None))
     }
 
     /// Carries out a pending flush that is due.

@@ -116,6 +116,10 @@ impl Backing for Model {
         self.version.fetch_max(version, SeqCst);
     }
 
+    fn schedule_flush(&self, _at: Option<u32>) -> Position {
+        0
+    }
+
     fn flush(&self) -> Position {
         let mut state = self.state();
         let position = self.next.fetch_add(1, SeqCst) + 1;

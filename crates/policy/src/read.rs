@@ -36,19 +36,18 @@ const POLICY_KEYS: &[&str] = &[
 ];
 const USERS_KEYS: &[&str] = &["read", "write"];
 
-pub(crate) fn table(text: &str) -> Result<Table, Error> {
+pub(crate) fn table(text: &str, mut default: Policy) -> Result<Table, Error> {
     let source = Source { text };
     let root = DeTable::parse(text).map_err(|error| Error {
         line: source.line(error.span().unwrap_or_default().start),
         key: String::new(),
         reason: error.message().lines().collect::<Vec<_>>().join(", "),
     })?;
-    let mut default = Policy::default();
     let mut namespaces = Vec::new();
     for (name, value) in root.get_ref() {
         let place = source.place(name.get_ref().as_ref(), name.span());
         match name.get_ref().as_ref() {
-            "default" => default = policy(&place, value, true)?,
+            "default" => default = policy(&place, value, Some(default.clone()))?,
             "namespace" => {
                 for (prefix, value) in entries(&place, value)? {
                     let place = place.quoted(prefix.get_ref(), prefix.span());
@@ -57,7 +56,7 @@ pub(crate) fn table(text: &str) -> Result<Table, Error> {
                         return Err(place.wrong(format!("there are more than {NAMESPACES_MAX} namespaces")));
                     }
                     let prefix = prefix.get_ref().as_bytes().into();
-                    namespaces.push((prefix, policy(&place, value, false)?));
+                    namespaces.push((prefix, policy(&place, value, None)?));
                 }
             }
             other => return Err(place.unknown(other, ROOT_KEYS)),
@@ -79,8 +78,10 @@ fn check_prefix(place: &Place<'_>, prefix: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-fn policy(place: &Place<'_>, value: &Value<'_>, is_default: bool) -> Result<Policy, Error> {
-    let mut policy = Policy::default();
+/// `default`: it is the policy of the default namespace, which begins as this one.
+fn policy(place: &Place<'_>, value: &Value<'_>, default: Option<Policy>) -> Result<Policy, Error> {
+    let is_default = default.is_some();
+    let mut policy = default.unwrap_or_default();
     let mut seen = BTreeSet::new();
     for (name, value) in entries(place, value)? {
         let name_span = name.span();

@@ -24,7 +24,17 @@ impl Table {
     /// Reads a TOML text: tables `[namespace."<prefix>"]`, and `[default]`. Errors: it is none, or a key or a value in
     /// it is wrong.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        read::table(text)
+        read::table(text, Policy::default())
+    }
+
+    /// The same, where the policy of the default namespace begins as this one.
+    pub fn parse_over(text: &str, default: Policy) -> Result<Self, Error> {
+        read::table(text, default)
+    }
+
+    /// The default namespace alone, with this policy.
+    pub fn of_default(policy: Policy) -> Self {
+        Self::new(policy, Vec::new())
     }
 
     /// The prefixes are distinct, at most [`NAMESPACES_MAX`], and none is empty.

@@ -437,6 +437,8 @@ pub enum Status {
     OutOfMemory = 0x82,
     /// Not here.
     NotSupported = 0x83,
+    /// The server failed.
+    Internal = 0x84,
 }
 
 impl Status {
@@ -455,6 +457,7 @@ impl Status {
             0x81 => Self::Unknown,
             0x82 => Self::OutOfMemory,
             0x83 => Self::NotSupported,
+            0x84 => Self::Internal,
             _ => return None,
         })
     }
@@ -465,7 +468,8 @@ impl Status {
             Error::UnknownStatistics => Self::NotFound,
             Error::NonNumeric => Self::NonNumeric,
             Error::TooLarge | Error::TooLargeForUdp => Self::TooLarge,
-            Error::OutOfMemoryStoring | Error::OutOfMemory => Self::OutOfMemory,
+            Error::OutOfMemoryStoring | Error::OutOfMemory | Error::StoreFull => Self::OutOfMemory,
+            Error::StoreReadOnly | Error::StoreFailed | Error::StoreUnreadable => Self::Internal,
             Error::FlushNotAllowed
             | Error::Unauthenticated
             | Error::NotForUser
@@ -492,6 +496,7 @@ impl Status {
             Self::Unknown => "Unknown command",
             Self::OutOfMemory => "Out of memory",
             Self::NotSupported => "Not supported.",
+            Self::Internal => "Internal error.",
         }
     }
 }

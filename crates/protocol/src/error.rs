@@ -123,6 +123,14 @@ pub enum Error {
     ReadOnly,
     /// A command in a namespace that its user may not use so.
     NotForUser,
+    /// A change for which the disk of the store has no room.
+    StoreFull,
+    /// A change, and the store writes no more since an fsync failed; or an item that was not made durable then.
+    StoreReadOnly,
+    /// A change that the store failed to write.
+    StoreFailed,
+    /// An item that cannot be read from the store.
+    StoreUnreadable,
     /// Larger than `-I`, or than the namespace allows.
     TooLarge,
     /// A store found no memory.
@@ -200,6 +208,10 @@ impl Error {
             Self::TooLargeForUdp => "SERVER_ERROR too large for UDP",
             Self::ReadOnly => "SERVER_ERROR namespace is read-only",
             Self::NotForUser => "CLIENT_ERROR not allowed in this namespace",
+            Self::StoreFull => "SERVER_ERROR store is full",
+            Self::StoreReadOnly => "SERVER_ERROR store is read-only after a failed write",
+            Self::StoreFailed => "SERVER_ERROR store cannot write",
+            Self::StoreUnreadable => "SERVER_ERROR store cannot read this item",
             Self::TooLarge => "SERVER_ERROR object too large for cache",
             Self::OutOfMemoryStoring => "SERVER_ERROR out of memory storing object",
             Self::OutOfMemoryReading => "SERVER_ERROR out of memory reading request",
@@ -222,6 +234,10 @@ impl Error {
         matches!(
             self,
             Self::ReadOnly
+                | Self::StoreFull
+                | Self::StoreReadOnly
+                | Self::StoreFailed
+                | Self::StoreUnreadable
                 | Self::TooLarge
                 | Self::OutOfMemoryStoring
                 | Self::OutOfMemoryReading

@@ -8,6 +8,7 @@ pub mod crawler;
 pub mod dump;
 mod read;
 mod server;
+pub(crate) mod store_access;
 mod write;
 
 use larder_engine::{Expiry, Item, Upload};
@@ -20,6 +21,7 @@ use crate::conn::client::Client;
 use crate::conn::output::{COPIED_BYTES_MAX, OUTPUT_BYTES_MAX, Output};
 use crate::conn::waiter::{Turns, Waiting};
 use crate::exec::dump::Dump;
+use crate::exec::store_access::StoreAccess;
 use crate::namespaces::{Guards, Prepared, Right, Rights};
 use crate::observe::counters::Counters;
 use crate::observe::measure::Recorder;
@@ -64,6 +66,8 @@ pub struct Executor<'e, 'c, 'h, 't> {
     pub key_buffer: KeyBuffer,
     /// The request has waited for memory long enough: the engine's `TryAgain` now means out of memory.
     pub deadline_passed: bool,
+    /// The way to items that are in the store, not in memory.
+    pub(crate) store: StoreAccess<'e, 'c>,
     /// A long reply that was begun: see [`Done::Begun`].
     pub dump: Option<Box<Dump>>,
     /// It has had a turn of the round ([`Executor::take_turn`]).
@@ -143,9 +147,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
         let answered = match request.command {
             Command::Get(_) => return Done::Answered,
             Command::Fetch(fetch) => self.fetch(fetch, prepared),
-            Command::Peek(key) => Ok(self.peek(key, prepared)),
+            Command::Peek(key) => self.peek(key, prepared),
             Command::Store(store) => self.store(store, prepared, value),
-            Command::Delete(delete) => Ok(self.delete(delete, prepared)),
+            Command::Delete(delete) => self.delete(delete, prepared),
             Command::Invalidate(invalidate) => self.invalidate(invalidate, prepared),
             Command::Touch(touch) => self.touch(touch, prepared),
             Command::Arith(arith) => self.arith(arith, prepared),

@@ -11,6 +11,7 @@ pub(crate) mod heap;
 pub mod namespaces;
 pub mod net;
 pub mod observe;
+pub mod persistence;
 pub mod shared;
 pub mod startup;
 pub mod web;

@@ -19,6 +19,7 @@ use larder_server::net::tls::Tls;
 use larder_server::net::worker::Worker;
 use larder_server::net::worker_pool::WorkerPool;
 use larder_server::observe::journal;
+use larder_server::persistence::{self, Persistence};
 use larder_server::shared::Shared;
 use larder_server::startup::address_space;
 use larder_server::startup::daemon::{self, PidFile};
@@ -65,7 +66,10 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     let target = privileges::target(&settings)?;
     let secrets = Secrets::read(&settings)?;
     let namespaces_file = NamespacesFile::read(&settings)?;
-    let reloaded = secrets.files().into_iter().chain(namespaces_file.iter().map(|file| file.path().into()));
+    let reloaded = secrets
+        .files()
+        .into_iter()
+        .chain(namespaces_file.iter().filter_map(|file| Some(file.path()?.into())));
     let reloaded: Vec<PathBuf> = reloaded.collect();
     pollers::probe(&settings)?;
     let mut endpoints = Endpoints::open(&mut settings, target.as_ref())?;
@@ -76,7 +80,10 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
         endpoints.write_port_file(path.as_ref(), target.as_ref())?;
     }
     address_space::share();
-    let namespaces = namespaces::build(namespaces_file, &settings, &config(&settings)?)?;
+    let clock = Arc::new(Clock::start());
+    let persistence = settings.store.as_ref().map(|_| Persistence::new(settings.threads, Arc::clone(&clock)));
+    let namespaces =
+        namespaces::build(namespaces_file, &settings, &config(&settings)?, persistence.as_ref())?;
     announce(&settings);
     namespaces.engines().iter().for_each(|engine| numa::spread(engine));
     endpoints.announce(&settings, secrets.authenticator.is_some());
@@ -105,13 +112,22 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     }
 
     let is_daemon = settings.daemon;
-    work(settings, namespaces, secrets, endpoints, pollers, &signals, supervisor)
+    let parts = Parts { clock, namespaces, persistence, secrets };
+    work(settings, parts, endpoints, pollers, &signals, supervisor)
         .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to start: {error}")))?;
     if let Some(pid_file) = pid_file.filter(|_| is_daemon) {
         // The user that we have become may not be allowed to.
         let _ = pid_file.remove();
     }
     Ok(())
+}
+
+/// What a server is made of, beside its settings and sockets.
+struct Parts {
+    clock: Arc<Clock>,
+    namespaces: Namespaces,
+    persistence: Option<Persistence>,
+    secrets: Secrets,
 }
 
 /// Data from files that SIGHUP reads again.
@@ -153,8 +169,7 @@ fn announce(settings: &Settings) {
 /// end with the process.
 fn work(
     settings: Settings,
-    namespaces: Namespaces,
-    secrets: Secrets,
+    parts: Parts,
     endpoints: Endpoints,
     pollers: Vec<Poller>,
     signals: &Signals,
@@ -163,7 +178,10 @@ fn work(
     let threads = settings.threads;
     let addresses = endpoints.addresses();
     let Endpoints { listeners, udp, web } = endpoints;
-    let shared = Shared::new(namespaces, settings, Clock::start())?
+    let Parts { clock, namespaces, persistence, secrets } = parts;
+    let store_settings = settings.store.clone();
+    let shared = Shared::new(namespaces, settings, clock)?
+        .with_persistence(persistence)
         .with_authenticator(secrets.authenticator)
         .with_tls(secrets.tls)
         .with_admin_token(secrets.admin_token)
@@ -171,6 +189,8 @@ fn work(
     let shared = Arc::new(shared);
     shared.connection_table.add_sockets(&listeners, &udp);
     let pool = Arc::new(WorkerPool::new(threads, listeners)?);
+    let store =
+        store_settings.map(|store| persistence::Threads::start(&shared, &pool, &store)).transpose()?;
     let mut workers = Vec::new();
     for (index, (udp_sockets, poller)) in udp.into_iter().zip(pollers).enumerate() {
         let worker = Worker::new(index, Arc::clone(&shared), Arc::clone(&pool), udp_sockets, poller);
@@ -190,11 +210,15 @@ fn work(
     supervisor.ready(&format!("Serving {addresses}"));
     let stop = control::run(&shared, &pool, signals, &mut supervisor)?;
     let asked = Instant::now();
-    if stop == Stop::Gracefully {
+    // What stays must be whole.
+    if stop == Stop::Gracefully || store.is_some() {
         pool.stop();
         for worker in workers {
             let _ = worker.join();
         }
+    }
+    if let Some(store) = store {
+        store.stop();
     }
     tracing::info!(stop_millis = asked.elapsed().as_millis() as u64, "Exiting normally");
     Ok(())

@@ -15,8 +15,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use larder_engine::{Engine, Now, Stats};
-use larder_policy::{DEFAULT, QuotaError, Table};
+use larder_engine::{Engine, Stats};
+use larder_policy::{DEFAULT, Durability, QuotaError, Table};
 
 pub use build::{NamespacesFile, build};
 pub(crate) use counters::{NamespaceCounters, NamespaceTotals};
@@ -34,8 +34,10 @@ pub struct Namespaces {
 
 /// What there is with `--namespaces` alone.
 struct Named {
-    /// Absolute.
-    path: PathBuf,
+    /// Absolute. `None`: the policy comes from the command line alone (`--store`).
+    path: Option<PathBuf>,
+    /// Where no policy says.
+    durability: Durability,
     /// The largest item where no policy says (`-I`).
     item_bytes_max: u32,
     /// What all namespaces share (`-m`, `cache_memlimit`).
@@ -94,7 +96,7 @@ impl Namespaces {
 
     /// The file with the policies.
     pub(crate) fn path(&self) -> Option<&PathBuf> {
-        self.named.as_ref().map(|named| &named.path)
+        self.named.as_ref()?.path.as_ref()
     }
 
     /// The counters and gauges of all engines together.
@@ -146,14 +148,9 @@ impl Namespaces {
         self.engines.iter().zip(shares).all(|(engine, share)| engine.set_memory_limit(*share))
     }
 
-    /// Flushes all namespaces: see [`Engine::flush`].
-    pub(crate) fn flush_all(&self, now: Now, at: Option<u32>) {
-        self.engines.iter().for_each(|engine| engine.flush(now, at));
-    }
-
-    /// Cancels pending flushes of all namespaces.
-    pub(crate) fn cancel_flushes(&self) {
-        self.engines.iter().for_each(|engine| engine.cancel_flush());
+    /// The number of the namespace of a key.
+    pub(crate) fn number(&self, key: &[u8]) -> u8 {
+        self.named.as_ref().map_or(DEFAULT, |named| named.lock_table().find(key))
     }
 
     /// The number of the namespace with exactly this prefix; [`WITHOUT_PREFIX`] is the default.

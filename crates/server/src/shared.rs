@@ -24,6 +24,7 @@ use crate::observe::measure::{Measures, Recorder};
 use crate::observe::observer_flags::ObserverFlags;
 use crate::observe::prefixes::Prefixes;
 use crate::observe::watch::{Event, Log};
+use crate::persistence::Persistence;
 use crate::startup::settings::Settings;
 
 /// The server as its workers see it.
@@ -35,7 +36,9 @@ pub struct Shared {
     /// One per worker, in the order of the workers.
     pub counters: Vec<Arc<Counters>>,
     /// The time.
-    pub clock: Clock,
+    pub clock: Arc<Clock>,
+    /// The store, if there is one (`--store`).
+    pub persistence: Option<Persistence>,
     /// The budget of connections' buffers.
     pub buffers: Arc<BufferBudget>,
     /// Open connections, and whether more are accepted.
@@ -77,7 +80,7 @@ pub struct Shared {
 
 impl Shared {
     /// Creates the shared state, with one set of counters for each worker. Errors: no descriptor left.
-    pub fn new(namespaces: Namespaces, settings: Settings, clock: Clock) -> io::Result<Self> {
+    pub fn new(namespaces: Namespaces, settings: Settings, clock: Arc<Clock>) -> io::Result<Self> {
         let control_wake = Arc::new(Wake::new()?);
         let observers = ObserverFlags::default();
         observers.set_verbose(settings.journal.is_verbose(settings.verbosity));
@@ -102,6 +105,7 @@ impl Shared {
             forecast: Forecast::default(),
             authenticator: None,
             tls: None,
+            persistence: None,
             admin_token: None,
             http_token: None,
             namespaces,
@@ -113,6 +117,11 @@ impl Shared {
     /// Adds an authenticator.
     pub fn with_authenticator(self, authenticator: Option<Authenticator>) -> Self {
         Self { authenticator, ..self }
+    }
+
+    /// Adds a store.
+    pub fn with_persistence(self, persistence: Option<Persistence>) -> Self {
+        Self { persistence, ..self }
     }
 
     /// Adds certificates.

@@ -342,7 +342,7 @@ impl<'i> Reply<'i> {
             Some(Status::Invalid | Status::NotFound | Status::Exists | Status::NotStored) => {
                 ErrorKind::Client
             }
-            Some(Status::Success) | None => ErrorKind::Server,
+            Some(Status::Success | Status::Internal) | None => ErrorKind::Server,
         };
         ErrorReply { kind, text: self.body }
     }

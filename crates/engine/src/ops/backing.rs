@@ -43,6 +43,10 @@ pub trait Backing: Send + Sync {
 
     /// Flushes all items whose changes have lower positions than the one that is returned, which is the flush's own.
     fn flush(&self) -> Position;
+
+    /// A flush is due at second `at` of the engine's clock, in place of one that was due before; `None`: none is. The
+    /// engine calls [`Backing::flush`] then; the store keeps this over a restart.
+    fn schedule_flush(&self, at: Option<u32>) -> Position;
 }
 
 /// A change of an item.
@@ -134,6 +138,14 @@ impl Guard<'_> {
     /// Notes that a result depends on a position.
     pub fn note_position(&self, position: Position) {
         self.position.set(self.position.get().max(position));
+    }
+
+    /// Drops an item from memory, as if it had been evicted: what the store has counts again.
+    pub fn drop_from_memory(&self, key: &[u8], hash: Hash) {
+        let bucket = self.engine().index.lock(self.pinned(), hash);
+        if let Some(found) = self.find_locked(&bucket, key, hash) {
+            self.unlink(&bucket, found);
+        }
     }
 
     /// Notes that the state of a key is shown to a client.

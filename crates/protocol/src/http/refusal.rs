@@ -151,6 +151,10 @@ impl HttpRefusal {
 pub(super) fn status_and_text(error: Error) -> (u16, &'static str) {
     match error {
         Error::Http(refusal) => refusal.status_and_text(),
+        Error::StoreFull => (507, "the store is full"),
+        Error::StoreReadOnly => (503, "the store is read-only after a failed write"),
+        Error::StoreFailed => (503, "the store cannot write"),
+        Error::StoreUnreadable => (500, "the store cannot read this item"),
         Error::ReadOnly => (403, "the namespace is read-only"),
         Error::NotForUser => (403, "the namespace is for users who log in"),
         Error::TooLarge => (413, "larger than the largest item (-I)"),

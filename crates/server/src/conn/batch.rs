@@ -47,6 +47,9 @@ pub(crate) trait Framed {
 
     /// Does the batch hold a hash for it?
     fn is_hashed(&self) -> bool;
+
+    /// The key of a request that needs its item, if it is cheap to find.
+    fn plain_key(&self) -> Option<&[u8]>;
 }
 
 /// A line `get <key>`, or a key of a list.
@@ -102,6 +105,16 @@ impl<R: Framed> Batch<R> {
         }
     }
 
+    /// Has the items of the requests from number `from` on looked up in the store together with the one before: those
+    /// that have a key, and that memory has not got.
+    #[cold]
+    fn read_ahead(&self, executor: &mut Executor<'_, '_, '_, '_>, from: usize) {
+        for key in self.requests[from..].iter().filter_map(Framed::plain_key) {
+            let place = executor.guards.place(key, None);
+            executor.store.read_ahead(key, &place);
+        }
+    }
+
     /// Executes the requests in order, until one of them wants something else of the connection. Adds what it consumed
     /// to `progress`.
     #[inline(always)]
@@ -136,6 +149,9 @@ impl<R: Framed> Batch<R> {
             });
             let done = execute(executor, request, prepared);
             if let Done::Wait(waiting) = done {
+                if waiting == Waiting::Signal {
+                    self.read_ahead(executor, executed + 1);
+                }
                 break Some(Next::Wait(waiting));
             }
             executed += 1;
@@ -183,8 +199,10 @@ pub(crate) fn serve_plain_gets(
         executor.cx.recorder.key(request.key.written());
         let prepared = executor.prepared(request.key.written(), prepared);
         // A refusal is all of a reply.
-        if executor.get(request.key, prepared, &PLAIN) == Done::Answered {
-            PLAIN.encode(&Reply::End, executor.out);
+        match executor.get(request.key, prepared, &PLAIN) {
+            wait @ Done::Wait(_) => return wait,
+            Done::Answered => PLAIN.encode(&Reply::End, executor.out),
+            _ => {}
         }
         Done::Answered
     });
@@ -408,6 +426,10 @@ impl Framed for FramedKey<'_> {
     fn is_hashed(&self) -> bool {
         true
     }
+
+    fn plain_key(&self) -> Option<&[u8]> {
+        Some(self.key.written())
+    }
 }
 
 impl Framed for FramedSet<'_> {
@@ -418,6 +440,11 @@ impl Framed for FramedSet<'_> {
     fn is_hashed(&self) -> bool {
         true
     }
+
+    fn plain_key(&self) -> Option<&[u8]> {
+        // It replaces whatever is there.
+        None
+    }
 }
 
 impl Framed for FramedRequest<'_> {
@@ -427,6 +454,14 @@ impl Framed for FramedRequest<'_> {
 
     fn is_hashed(&self) -> bool {
         self.is_hashed
+    }
+
+    fn plain_key(&self) -> Option<&[u8]> {
+        if matches!(self.request.command, Command::Store(_)) {
+            None
+        } else {
+            single_key(&self.request.command)
+        }
     }
 }
 

@@ -17,9 +17,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use larder_engine::Position;
+use larder_protocol::Error;
+
 use crate::conn::buffer_budget::{BufferBudget, BufferCharge, FREE_BYTES};
 use crate::conn::output::{Output, Replies, Unsent};
 use crate::conn::session::{CloseReason, Context, Fed, Next, Prefetched, Session, Window};
+use crate::conn::waiter::Waiting;
 use crate::heap;
 use crate::namespaces::Guards;
 
@@ -28,6 +32,8 @@ pub struct Connection {
     session: Session,
     input: Input,
     unsent: Option<Box<Unsent>>,
+    /// The unsent replies depend on a change at this position, and are sent once it is durable.
+    held: Option<Position>,
     /// What the connection wants once everything is sent.
     next: Next,
 }
@@ -47,7 +53,7 @@ pub struct InputRefused;
 impl Connection {
     /// A new connection.
     pub fn new(session: Session) -> Self {
-        Self { session, input: Input::default(), unsent: None, next: Next::Read }
+        Self { session, input: Input::default(), unsent: None, held: None, next: Next::Read }
     }
 
     /// What the connection wants.
@@ -55,8 +61,11 @@ impl Connection {
         match self.next {
             // The unsent replies go to the watcher with the connection.
             Next::Watch(streams) => Next::Watch(streams),
-            _ if self.unsent.is_some() => Next::Send,
-            next => next,
+            next => match self.held {
+                Some(position) => Next::Wait(Waiting::Durable(position)),
+                None if self.unsent.is_some() => Next::Send,
+                None => next,
+            },
         }
     }
 
@@ -184,9 +193,43 @@ impl Connection {
         }
     }
 
+    /// Holds these replies until a change at `position` is durable. The connection is closed if there is no memory for
+    /// that.
+    pub(crate) fn hold(
+        &mut self,
+        buffers: &Arc<BufferBudget>,
+        replies: &(impl Replies + ?Sized),
+        position: Position,
+    ) {
+        self.on_sent(buffers, replies, 0);
+        self.held = Some(position);
+    }
+
+    /// The position for which its replies wait.
+    pub(crate) fn held(&self) -> Option<Position> {
+        self.held
+    }
+
+    /// The change is durable: the replies may be sent.
+    pub(crate) fn release(&mut self) {
+        self.held = None;
+    }
+
+    /// The change is lost: whoever was to be told of it is told of that, and the connection is closed, since its other
+    /// replies were to follow.
+    pub(crate) fn lose(&mut self, error: Error) {
+        self.held = None;
+        self.unsent = match self.session.is_text() {
+            true => Some(Box::new(Unsent::of_line(error.line()))),
+            false => None,
+        };
+        self.next = Next::Close(CloseReason::Error);
+    }
+
     /// Drops its unsent replies; the connection is to be closed.
     pub fn close(&mut self, reason: CloseReason) {
         self.unsent = None;
+        self.held = None;
         self.next = Next::Close(reason);
     }
 

@@ -287,6 +287,12 @@ impl Unsent {
         }
     }
 
+    /// One line, which takes no memory worth counting.
+    pub(crate) fn of_line(line: &str) -> Self {
+        let bytes = format!("{line}\r\n").into_bytes();
+        Self { len_bytes: bytes.len(), bytes, ..Self::default() }
+    }
+
     fn push(&mut self, bytes: &[u8], skip: &mut usize) {
         let skipped = bytes.len().min(*skip);
         *skip -= skipped;

@@ -43,7 +43,8 @@ impl Query {
         Ok(Self { parameters, from: 0, form })
     }
 
-    /// Looks up keys until the connection has used its share of the round: [`Done::Begun`]. Else all are done.
+    /// Looks up keys until the connection has used its share of the round ([`Done::Begun`]), or a key has to be waited
+    /// for. Else all are done.
     pub(crate) fn look_up(&mut self, executor: &mut Executor<'_, '_, '_, '_>) -> Done {
         let form = Form::Http(self.form);
         let mut keys = Keys::query(&self.parameters[self.from..]);
@@ -53,7 +54,9 @@ impl Query {
                 let prepared = executor.guards.prepare(key.written());
                 // Refused since the list began: as if there were no such item.
                 if executor.admit(key.written(), Right::Read).is_ok() {
-                    let _ = executor.get(key, prepared, &form);
+                    if let wait @ Done::Wait(_) = executor.get(key, prepared, &form) {
+                        return wait;
+                    }
                 } else {
                     form.encode(&Reply::Miss, executor.out);
                 }

@@ -15,6 +15,7 @@
 //! its first bytes have arrived (`Executor::reserve`, `Guard::window`), and `Guard::commit` links it there.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use larder_engine::WriteError;
 use larder_protocol::admin::Streams;
@@ -30,11 +31,13 @@ use crate::conn::query::Query;
 use crate::conn::upload::{Arrival, Arrived, Begun};
 use crate::conn::waiter::{RetryDeadline, Waiting};
 use crate::exec::dump::Dump;
+use crate::exec::store_access::StoreAccess;
 pub use crate::exec::{CloseReason, Context};
 use crate::exec::{Done, Executor};
 use crate::namespaces::{Guards, Rights};
 use crate::observe::measure::Class;
 use crate::observe::trace;
+use crate::persistence::fetch::Fetching;
 
 /// The state of a conversation between two reads. Owns memory only while a value is arriving.
 #[derive(Default)]
@@ -48,6 +51,8 @@ pub struct Session {
     retry_deadline: RetryDeadline,
     /// What the client may do, and the version of the policies that say so.
     rights: Option<(u32, Rights)>,
+    /// Look-ups in the store that the request at the head of the input waits for.
+    fetching: Option<Arc<Fetching>>,
     /// The session serves one datagram: all its input comes at once, and its source may be forged.
     is_datagram: bool,
 }
@@ -145,6 +150,17 @@ impl Session {
         out: &mut Output<'t>,
         requests_max: u32,
     ) -> Fed {
+        let findings = match self.fetching.take() {
+            None => Vec::new(),
+            Some(fetching) => match fetching.take_findings() {
+                Some(findings) => findings,
+                None => {
+                    // Woken too early.
+                    self.fetching = Some(fetching);
+                    return Fed { consumed: 0, requests: 0, next: Next::Wait(Waiting::Signal) };
+                }
+            },
+        };
         let deadline_passed = self.retry_deadline.is_over(guards);
         let mut executor = Executor {
             cx,
@@ -153,6 +169,7 @@ impl Session {
             out,
             key_buffer: [0; KEY_BYTES_MAX],
             deadline_passed,
+            store: StoreAccess::new(cx, findings),
             dump: None,
             has_had_its_turn: false,
         };
@@ -178,6 +195,9 @@ impl Session {
                 }
                 if next == Next::Wait(Waiting::Memory) {
                     self.retry_deadline.begin(guards);
+                }
+                if next == Next::Wait(Waiting::Signal) {
+                    self.fetching = executor.store.begin_fetching();
                 }
                 let Progress { consumed, requests } = progress;
                 return Fed { consumed, requests, next };
@@ -222,6 +242,11 @@ impl Session {
                 rights
             }
         }
+    }
+
+    /// True if the client is answered in lines of text.
+    pub(crate) fn is_text(&self) -> bool {
+        self.dialect == Some(Dialect::Text)
     }
 
     /// True between commands.
@@ -269,8 +294,10 @@ impl Session {
                     return Some(Next::Wait(Waiting::Yield));
                 }
                 let done = query.look_up(executor);
-                if done == Done::Begun {
-                    return Some(Next::Wait(Waiting::Yield));
+                match done {
+                    Done::Begun => return Some(Next::Wait(Waiting::Yield)),
+                    Done::Wait(waiting) => return Some(Next::Wait(waiting)),
+                    _ => {}
                 }
                 self.state = State::Command;
                 progress.requests += 1;

@@ -5,11 +5,13 @@
 //! has occurred. It may do so too early: the session checks again and may wait again. Meanwhile nothing more is read
 //! from that client, and earlier replies are sent.
 //!
-//! A reply that must not leave before a write is durable is delayed in the same way: the session passes the write and
-//! its [`Waiter`] to the store and returns [`Waiting::Signal`]; the store signals the waiter when the write is on disk.
+//! A reply that must not leave before a change is durable is held by the connection ([`Waiting::Durable`]). The worker
+//! keeps the positions for which its connections wait, and looks at them when the committer wakes it.
 
 use std::cell::Cell;
 use std::time::Instant;
+
+use larder_engine::Position;
 
 use crate::namespaces::Guards;
 
@@ -26,6 +28,10 @@ pub enum Waiting {
     Until(Instant),
     /// Another thread's signal to its [`Waiter`].
     Signal,
+    /// The committer has done something: a change was applied, or there is room for more.
+    Commit,
+    /// The change at this position is durable, or lost: the replies are held until then.
+    Durable(Position),
 }
 
 /// The administrative commands, and pieces of long replies, that a worker still executes in this round for all of its

@@ -1,10 +1,11 @@
 //! Commands that look up: get and gat, mg, me.
 
-use larder_engine::{Expiry, FetchError, Item, Miss};
+use larder_engine::{Expiry, FetchError, Guard, Item, Miss};
 use larder_measure::{Access, Footprint};
 use larder_protocol::reply::{Detail, Hit, Peeked, Token};
 use larder_protocol::{Error, Form, Key, Reply, command};
 
+use super::store_access::{Intent, Unanswered};
 use super::{Answered, Done, Executor, ttl_secs};
 use crate::conn::waiter::Waiting;
 use crate::namespaces::{Place, Prepared, Right};
@@ -55,8 +56,12 @@ impl<'t> Executor<'_, '_, '_, 't> {
             return self.refuse_get(error, form);
         }
         let counters = self.cx.counters;
+        let look_up = |guard: &'t Guard<'t>| guard.get_hinted(key.written(), place.hash, place.hint);
+        let found = match self.store.operate(&place, key.written(), Intent::Read, look_up) {
+            Ok(found) => found,
+            Err(unanswered) => return self.leave_get(unanswered, form),
+        };
         counters.cmd_get.add(1);
-        let found = place.guard.get_hinted(key.written(), place.hash, place.hint);
         self.tap_read(&place, found.ok());
         place.count_get(found.is_ok());
         if self.cx.shared.observers.any() {
@@ -83,6 +88,15 @@ impl<'t> Executor<'_, '_, '_, 't> {
         Done::Failed
     }
 
+    /// A key of a list without a result.
+    #[cold]
+    fn leave_get(&mut self, unanswered: Unanswered, form: &Form<'_>) -> Done {
+        match unanswered {
+            Unanswered::Wait(waiting) => Done::Wait(waiting),
+            Unanswered::Refused(error) => self.refuse_get(error, form),
+        }
+    }
+
     // gat
     fn get_and_touch(&mut self, key: Key<'_>, prepared: Prepared<'t>, exptime: i64, form: &Form<'_>) -> Done {
         let place = self.guards.place(key.written(), Some(prepared));
@@ -91,7 +105,11 @@ impl<'t> Executor<'_, '_, '_, 't> {
         }
         let counters = self.cx.counters;
         let expiry = place.expiry(&self.cx.shared.clock, exptime);
-        let touched = place.guard.touch(key.written(), place.hash, expiry);
+        let touch = |guard: &'t Guard<'t>| guard.touch(key.written(), place.hash, expiry);
+        let touched = match self.store.operate(&place, key.written(), Intent::Change, touch) {
+            Ok(touched) => touched,
+            Err(unanswered) => return self.leave_get(unanswered, form),
+        };
         self.tap_read(&place, touched.as_ref().ok().copied());
         if self.cx.shared.observers.any()
             && let Some(found) = looked_up(touched)
@@ -148,7 +166,12 @@ impl<'t> Executor<'_, '_, '_, 't> {
             leaves_token: fetch.leaves_token,
             binary_key: fetch.key.is_binary(),
         };
-        let fetched = place.guard.fetch_hinted(key, place.hash, place.hint, &how);
+        let intent = if changes { Intent::Change } else { Intent::Read };
+        let fetch = |guard: &'t Guard<'t>| guard.fetch_hinted(key, place.hash, place.hint, &how);
+        let fetched = match self.store.operate(&place, key, intent, fetch) {
+            Ok(fetched) => fetched,
+            Err(unanswered) => return unanswered.into_answer(),
+        };
         self.tap_read(&place, fetched.as_ref().ok().map(|fetched| fetched.item));
         match fetched {
             Ok(fetched) => {
@@ -187,15 +210,20 @@ impl<'t> Executor<'_, '_, '_, 't> {
     }
 
     // me
-    pub(super) fn peek(&mut self, key: Key<'_>, prepared: Option<Prepared<'t>>) -> Reply<'t, Item<'t>> {
+    pub(super) fn peek(&mut self, key: Key<'_>, prepared: Option<Prepared<'t>>) -> Answered<'t> {
         let guards = self.guards;
-        self.cx.counters.cmd_meta.add(1);
         let key = key.bytes(&mut self.key_buffer);
         let place = guards.place(key, prepared);
         if let Err(error) = place.admit(self.rights, Right::Read) {
-            return Reply::Error(error);
+            return Ok(Reply::Error(error));
         }
-        match place.guard.peek(key, place.hash) {
+        let peek = |guard: &'t Guard<'t>| guard.peek(key, place.hash);
+        let peeked = match self.store.operate(&place, key, Intent::Read, peek) {
+            Ok(peeked) => peeked,
+            Err(unanswered) => return unanswered.into_answer(),
+        };
+        self.cx.counters.cmd_meta.add(1);
+        Ok(match peeked {
             Ok(fetched) => Reply::Peeked(Peeked {
                 key: fetched.item.key(),
                 is_binary_key: fetched.item.is_binary_key(),
@@ -207,7 +235,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 item_bytes: fetched.item.accounted_bytes(),
             }),
             Err(_) => Reply::Miss,
-        }
+        })
     }
 
     /// Passes a read to the hit-ratio curve, if that samples the key. The curve is that of the default namespace.

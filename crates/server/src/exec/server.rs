@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
-use larder_engine::Item;
+use larder_engine::{Engine, Item, Position};
 use larder_protocol::command::{self, Shutdown};
 use larder_protocol::{Error, Form, Reply, Sink as _};
 
@@ -21,18 +21,30 @@ impl<'t> Executor<'_, '_, '_, 't> {
         if !self.cx.shared.settings.flush_all {
             return Reply::Error(Error::FlushNotAllowed);
         }
+        if let Some(Err(Some(error))) = shared.persistence.as_ref().map(|persistence| persistence.admit()) {
+            return Reply::Error(error);
+        }
         match exptime {
             Ok(exptime) if shared.clock.is_before_start(exptime) => {
-                shared.namespaces.cancel_flushes();
+                self.flush_each(|engine| engine.cancel_flush());
                 Reply::Ok
             }
             Ok(exptime) => {
                 let at = shared.clock.expiry(exptime, now);
                 let at = if at.is_past(now) { None } else { at.secs() };
-                shared.namespaces.flush_all(now, at);
+                self.flush_each(|engine| engine.flush(now, at));
                 Reply::Ok
             }
             Err(error) => Reply::Error(error),
+        }
+    }
+
+    /// Flushes each engine. The reply waits for what is to be durable.
+    fn flush_each(&self, flush: impl Fn(&Engine) -> Option<Position>) {
+        for number in 0..self.guards.count() {
+            if let Some(position) = flush(self.cx.shared.namespaces.engine(number)) {
+                self.guards.guard(number).note_position(position);
+            }
         }
     }
 

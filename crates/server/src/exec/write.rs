@@ -1,12 +1,13 @@
 //! Commands that change items: the stores, deletes, touches and numbers.
 
 use larder_engine::{
-    Compare, Counted, Deleted, Expiry, FetchError, Item, Mode, Store, Stored, Upload, WriteError,
+    Compare, Counted, Deleted, Expiry, FetchError, Guard, Item, Mode, Store, Stored, Upload, WriteError,
 };
 use larder_measure::Access;
 use larder_protocol::{Error, Form, Key, Reply, Request, command};
 
 use super::read::footprint;
+use super::store_access::Intent;
 use super::{Answered, Done, Executor, Value, ttl_secs};
 use crate::clock::Clock;
 use crate::conn::waiter::Waiting;
@@ -49,14 +50,22 @@ impl<'t> Executor<'_, '_, '_, 't> {
             return Ok(Reply::Error(error));
         }
         let expiry = Expiries::of(&store, &place, &self.cx.shared.clock);
+        let cas_is_on = self.cx.shared.settings.cas;
         let stored = match value {
             Value::Whole(value) => {
-                let terms = terms(&store, key, value, expiry, self.cx.shared.settings.cas);
-                guard.store_hinted(hash, &terms, hint)
+                let terms = terms(&store, key, value, expiry, cas_is_on);
+                let store = |guard: &'t Guard<'t>| guard.store_hinted(hash, &terms, hint);
+                self.store.operate(&place, key, Intent::Change, store)
             }
             Value::Uploaded(upload) => {
-                guard.commit(hash, &terms(&store, key, &[], expiry, self.cx.shared.settings.cas), upload)
+                let terms = terms(&store, key, &[], expiry, cas_is_on);
+                let commit = |guard: &'t Guard<'t>| guard.commit(hash, &terms, upload);
+                self.store.operate(&place, key, Intent::Change, commit)
             }
+        };
+        let stored = match stored {
+            Ok(stored) => stored,
+            Err(unanswered) => return unanswered.into_answer(),
         };
         let reply = match stored {
             Stored::Stored { cas, value_bytes, expiry, is_new } => {
@@ -176,15 +185,19 @@ impl<'t> Executor<'_, '_, '_, 't> {
         &mut self,
         delete: command::Delete<'_>,
         prepared: Option<Prepared<'t>>,
-    ) -> Reply<'t, Item<'t>> {
+    ) -> Answered<'t> {
         let guards = self.guards;
         let compare = delete.compare.map(|cas| self.comparable(cas));
         let key = delete.key.bytes(&mut self.key_buffer);
         let place = guards.place(key, prepared);
         if let Err(error) = place.admit(self.rights, Right::Write) {
-            return Reply::Error(error);
+            return Ok(Reply::Error(error));
         }
-        let deleted = place.guard.delete(key, place.hash, compare);
+        let delete = |guard: &'t Guard<'t>| guard.delete(key, place.hash, compare);
+        let deleted = match self.store.operate(&place, key, Intent::Change, delete) {
+            Ok(deleted) => deleted,
+            Err(unanswered) => return unanswered.into_answer(),
+        };
         if deleted == Deleted::Deleted {
             self.cx.counters.delete_hits.add(1);
         }
@@ -193,7 +206,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
         if place.is_default() && deleted != Deleted::Exists && tap.follows(key) {
             tap.tell(Access::Delete { key });
         }
-        self.deleted(deleted)
+        Ok(self.deleted(deleted))
     }
 
     // md with I or x
@@ -216,7 +229,12 @@ impl<'t> Executor<'_, '_, '_, 't> {
             expiry: invalidate.exptime.map(|exptime| place.expiry(&cx.shared.clock, exptime)),
             cas: invalidate.cas,
         };
-        match place.guard.invalidate(key, place.hash, &how) {
+        let mark = |guard: &'t Guard<'t>| guard.invalidate(key, place.hash, &how);
+        let marked = match self.store.operate(&place, key, Intent::Change, mark) {
+            Ok(marked) => marked,
+            Err(unanswered) => return unanswered.into_answer(),
+        };
+        match marked {
             Ok(deleted) => {
                 if deleted == Deleted::Deleted && !invalidate.stale {
                     self.cx.counters.delete_hits.add(1);
@@ -257,7 +275,12 @@ impl<'t> Executor<'_, '_, '_, 't> {
             return Ok(Reply::Error(error));
         }
         let expiry = place.expiry(&self.cx.shared.clock, touch.exptime);
-        match place.guard.touch(key, place.hash, expiry) {
+        let touch = |guard: &'t Guard<'t>| guard.touch(key, place.hash, expiry);
+        let touched = match self.store.operate(&place, key, Intent::Change, touch) {
+            Ok(touched) => touched,
+            Err(unanswered) => return unanswered.into_answer(),
+        };
+        match touched {
             Ok(item) => {
                 counters.cmd_touch.add(1);
                 counters.touch_hits.add(1);
@@ -306,7 +329,12 @@ impl<'t> Executor<'_, '_, '_, 't> {
         } else {
             (&counters.incr_hits, &counters.incr_misses)
         };
-        match place.guard.arith(key, place.hash, &how) {
+        let count = |guard: &'t Guard<'t>| guard.arith(key, place.hash, &how);
+        let counted = match self.store.operate(&place, key, Intent::Change, count) {
+            Ok(counted) => counted,
+            Err(unanswered) => return unanswered.into_answer(),
+        };
+        match counted {
             Counted::Number { number, cas, expiry_before, expiry, created } => {
                 if !created {
                     hits.add(1);

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use larder_engine::{Config, Engine};
-use larder_policy::{DEFAULT, Keep, Policy, Table};
+use larder_policy::{DEFAULT, Durability, Keep, Policy, Table};
 
 use super::{Named, NamespaceCounters, NamespaceTotals, Namespaces};
+use crate::persistence::Persistence;
 use crate::startup::address_space;
 use crate::startup::bounded_file;
 use crate::startup::options::{EXIT_FAILURE, EXIT_OS_ERROR, Refusal};
@@ -17,15 +18,20 @@ use crate::startup::settings::Settings;
 /// A file of namespaces that the server can honour.
 #[derive(Debug)]
 pub struct NamespacesFile {
-    /// Absolute: the directory changes when the server goes to the background.
-    path: PathBuf,
+    /// Absolute: the directory changes when the server goes to the background. `None`: there is no file, and the
+    /// policy of everything comes from the command line (`--store`).
+    path: Option<PathBuf>,
     table: Table,
 }
 
 impl NamespacesFile {
     /// The file of `--namespaces`, if there is one. Errors: it cannot be read, or asks for what this server cannot do.
     pub fn read(settings: &Settings) -> Result<Option<Self>, Refusal> {
-        let Some(path) = &settings.namespaces_file else { return Ok(None) };
+        let Some(path) = &settings.namespaces_file else {
+            let policy = settings.default_policy();
+            let table = (policy != Policy::default()).then(|| Table::of_default(policy));
+            return Ok(table.map(|table| Self { path: None, table }));
+        };
         let refuse = |error: String| {
             Refusal::new(EXIT_FAILURE, format!("larderd: namespaces {}: {error}", path.display()))
         };
@@ -33,12 +39,12 @@ impl NamespacesFile {
         let shares = table.divide(settings.memory_bytes).map_err(|error| refuse(error.to_string()))?;
         check_shares(&table, &shares).map_err(refuse)?;
         let path = std::path::absolute(path).map_err(|error| refuse(error.to_string()))?;
-        Ok(Some(Self { path, table }))
+        Ok(Some(Self { path: Some(path), table }))
     }
 
     /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
     }
 }
 
@@ -48,6 +54,7 @@ pub fn build(
     file: Option<NamespacesFile>,
     settings: &Settings,
     config: &Config,
+    persistence: Option<&Persistence>,
 ) -> Result<Namespaces, Refusal> {
     let whole = address_space::reservation(config.memory_bytes, settings.threads);
     let refuse = |memory_bytes: u64, error: io::Error| {
@@ -63,8 +70,10 @@ pub fn build(
         return engine.map(Namespaces::single).map_err(|error| refuse(config.memory_bytes, error));
     };
     let shares = table.divide(config.memory_bytes).map_err(|error| {
-        Refusal::new(EXIT_FAILURE, format!("larderd: namespaces {}: {error}", path.display()))
+        let path = path.iter().map(|path| format!(" {}", path.display())).collect::<String>();
+        Refusal::new(EXIT_FAILURE, format!("larderd: namespaces{path}: {error}"))
     })?;
+    let durability = settings.store.as_ref().map_or(Durability::default(), |store| store.durability);
     let engine = |(number, memory_bytes): (u8, &u64)| {
         let reservation = match number {
             DEFAULT if whole.address_space_bytes == u64::MAX => whole,
@@ -77,12 +86,16 @@ pub fn build(
             index_power: config.index_power.filter(|_| number == DEFAULT),
             ..config.clone()
         };
-        Engine::new_within(config, reservation).map_err(|error| refuse(*memory_bytes, error))
+        let backing = persistence.filter(|_| policy.keep == Keep::Store).map(|persistence| {
+            persistence.backing(table.prefix(number), policy.durability.unwrap_or(durability))
+        });
+        Engine::new_backed(config, reservation, backing).map_err(|error| refuse(*memory_bytes, error))
     };
     let engines = table.numbers().zip(&shares).map(engine).collect::<Result<Vec<_>, _>>()?;
     let counters = || engines.iter().map(|_| NamespaceCounters::default()).collect();
     let named = Named {
         path,
+        durability,
         item_bytes_max: settings.item_bytes_max,
         memory_bytes: AtomicU64::new(config.memory_bytes),
         version: AtomicU32::new(1),
@@ -101,7 +114,7 @@ pub(super) fn read_table(
 ) -> Result<Table, String> {
     let bytes = read(path, FILE_BYTES_MAX).map_err(|error| error.to_string())?;
     let text = std::str::from_utf8(&bytes).map_err(|_| "not UTF-8".to_owned())?;
-    let table = Table::parse(text).map_err(|error| error.to_string())?;
+    let table = Table::parse_over(text, settings.default_policy()).map_err(|error| error.to_string())?;
     for number in table.numbers() {
         if let Some(reason) = unsupported(table.policy(number), settings) {
             return Err(format!("{}: {reason}", name(&table, number)));
@@ -114,9 +127,10 @@ pub(super) fn read_table(
 fn unsupported(policy: &Policy, settings: &Settings) -> Option<&'static str> {
     match policy {
         Policy { keep: Keep::Warm, .. } => Some("keep = \"warm\" is not in this version"),
-        Policy { keep: Keep::Store, .. } => {
-            Some("keep = \"store\" needs --store, which is not in this version")
+        Policy { keep: Keep::Store, .. } if settings.store.is_none() => {
+            Some("keep = \"store\" needs --store")
         }
+        Policy { disk_bytes: Some(_), .. } => Some("disk is not in this version"),
         Policy { is_replicated: true, .. } => Some("replicate = true is not in this version"),
         // Without logins nobody has a name, so nobody could come in, or everybody would.
         Policy { users, .. } if users.are_limited() && settings.login_dialect().is_none() => {

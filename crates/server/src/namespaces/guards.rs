@@ -4,7 +4,7 @@ use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use larder_engine::{BATCH_MAX, Engine, Expiry, Guard, Handle, Hash, LookupHint, LookupHints, Now};
+use larder_engine::{BATCH_MAX, Engine, Expiry, Guard, Handle, Hash, LookupHint, LookupHints, Now, Position};
 use larder_policy::{DEFAULT, NAMESPACES_MAX, Policy};
 use larder_protocol::Error;
 
@@ -82,6 +82,23 @@ impl<'h> Guards<'h> {
     pub(crate) fn copied_bytes(&self) -> usize {
         let others = self.others.iter().filter_map(|later| later.guard.get());
         self.default.copied_bytes() + others.map(Guard::copied_bytes).sum::<usize>()
+    }
+
+    /// The highest position that a reply under these guards has to wait for; 0: none.
+    #[inline]
+    pub(crate) fn awaited(&self) -> Position {
+        match self.view {
+            Some(view) if view.syncs != 0 => self.awaited_of(view.syncs),
+            _ => 0,
+        }
+    }
+
+    fn awaited_of(&self, syncs: u64) -> Position {
+        let position =
+            |number: u8, guard: &Guard<'_>| if syncs >> number & 1 == 0 { 0 } else { guard.position() };
+        let others = (1..).zip(&self.others);
+        let others = others.filter_map(|(number, later)| Some(position(number, later.guard.get()?)));
+        others.fold(position(DEFAULT, &self.default), Position::max)
     }
 
     /// True if there are policies (`--namespaces`).
@@ -225,6 +242,12 @@ impl<'t> Place<'t> {
             None => Ok(()),
             Some(namespace) => namespace.admit(rights, right),
         }
+    }
+
+    /// The number of its namespace.
+    #[inline]
+    pub(crate) fn number(&self) -> u8 {
+        self.namespace.map_or(DEFAULT, |namespace| namespace.number)
     }
 
     /// The default namespace, or there are no others.

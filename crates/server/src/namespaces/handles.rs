@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 
 use larder_engine::{Engine, Handle, Now};
-use larder_policy::Table;
+use larder_policy::{Durability, Keep, Table};
 
 use super::{Guards, NamespaceCounters, Namespaces};
 
@@ -23,6 +23,8 @@ pub(crate) struct View {
     pub(super) version: u32,
     /// Some namespace is not for all users.
     pub(super) limits_users: bool,
+    /// By number: replies that depend on its items wait until these are durable.
+    pub(super) syncs: u64,
     pub(super) counters: Arc<[NamespaceCounters]>,
     pub(super) engines: Box<[Arc<Engine>]>,
 }
@@ -37,6 +39,7 @@ impl Namespaces {
                 // Read again before the first request.
                 version: 0,
                 limits_users: false,
+                syncs: 0,
                 counters: Arc::clone(named.counters.get(worker)?),
                 engines: self.engines.clone(),
             })
@@ -63,12 +66,26 @@ impl Handles {
             view.version = version;
             view.limits_users =
                 view.table.numbers().any(|number| view.table.policy(number).users.are_limited());
+            let is_sync = |number: &u8| {
+                let policy = view.table.policy(*number);
+                policy.keep == Keep::Store
+                    && policy.durability.unwrap_or(named.durability) == Durability::Sync
+            };
+            view.syncs = view.table.numbers().filter(is_sync).fold(0, |syncs, number| syncs | 1 << number);
         }
     }
 
     /// Pins the default's engine, and the others as they are needed.
     pub fn pin(&mut self, now: Now) -> Guards<'_> {
         Guards::new(&mut self.default, &mut self.others, self.view.as_ref(), now)
+    }
+
+    /// The handle of a namespace's engine. `None`: there is no such namespace.
+    pub(crate) fn handle_mut(&mut self, number: u8) -> Option<&mut Handle> {
+        match usize::from(number).checked_sub(1) {
+            None => Some(&mut self.default),
+            Some(at) => self.others.get_mut(at),
+        }
     }
 
     /// Passes segments that others may need on, before a time without guards.

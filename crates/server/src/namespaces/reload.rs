@@ -1,5 +1,6 @@
 //! The file of namespaces, read again while the server runs.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Release;
 
@@ -15,17 +16,19 @@ impl Namespaces {
     /// Workers read the new policies in their next round.
     pub(crate) fn reload(&self, settings: &Settings) {
         let Some(named) = &self.named else { return };
-        let file = named.path.display();
-        match self.try_reload(named, settings) {
+        let Some(path) = &named.path else { return };
+        let file = path.display();
+        match self.try_reload(named, path, settings) {
             Ok(()) => tracing::info!(file = %file, "namespaces read again"),
             Err(error) => tracing::error!("namespaces {file}: {error}; the old ones stay"),
         }
     }
 
-    fn try_reload(&self, named: &Named, settings: &Settings) -> Result<(), String> {
-        let new = read_table(&named.path, settings, bounded_file::read_regular)?;
+    fn try_reload(&self, named: &Named, path: &Path, settings: &Settings) -> Result<(), String> {
+        let new = read_table(path, settings, bounded_file::read_regular)?;
         let mut current = named.lock_table();
         check_prefixes(&current, &new)?;
+        check_keeps(&current, &new)?;
         let shares = named.divide(&new).map_err(|error| error.to_string())?;
         check_shares(&new, &shares)?;
         for (number, (engine, share)) in new.numbers().zip(self.engines.iter().zip(&shares)) {
@@ -41,6 +44,15 @@ impl Namespaces {
         *current = Arc::new(new);
         named.version.fetch_add(1, Release);
         Ok(())
+    }
+}
+
+/// Errors: a namespace would be kept elsewhere, and its engine does not change that.
+fn check_keeps(current: &Table, new: &Table) -> Result<(), String> {
+    let kept = |table: &Table, number: u8| (table.policy(number).keep, table.policy(number).durability);
+    match new.numbers().find(|number| kept(current, *number) != kept(new, *number)) {
+        Some(number) => Err(format!("{}: another keep or durability needs a restart", name(new, number))),
+        None => Ok(()),
     }
 }
 

@@ -17,7 +17,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
+use larder_engine::Position;
 use larder_protocol::admin::Streams;
+use larder_store::commit::Outcome;
 
 use crate::clock::Moment;
 use crate::conn::output::OUTPUT_BYTES_MAX;
@@ -49,6 +51,10 @@ pub struct Worker {
     turn_queue: VecDeque<usize>,
     /// The moments for which parked connections wait, with their descriptors.
     deadlines: BinaryHeap<Reverse<(Instant, usize)>>,
+    /// The positions for which held replies wait ([`Waiting::Durable`]), with the descriptors of their connections.
+    held: BinaryHeap<Reverse<(Position, usize)>>,
+    /// Descriptors of connections that wait for the committer to do something ([`Waiting::Commit`]).
+    uncommitted: Vec<usize>,
     /// Until they are opened on the worker's own thread.
     udp_sockets: Vec<udp::Socket>,
     /// True while our poller watches the listeners.
@@ -93,6 +99,8 @@ impl Worker {
             ready: VecDeque::new(),
             turn_queue: VecDeque::new(),
             deadlines: BinaryHeap::new(),
+            held: BinaryHeap::new(),
+            uncommitted: Vec::new(),
             udp_sockets,
             is_listening: false,
             swept_secs: 0,
@@ -153,7 +161,10 @@ impl Worker {
                     Token::Client(fd) => self.on_readable(fd, cx, scratch, &mut round, false),
                     Token::Listener(number) => self.accept(number),
                     Token::UdpSocket(number) => udp.serve(number, cx),
-                    Token::Wake => self.drain_inbox(),
+                    Token::Wake => {
+                        self.drain_inbox();
+                        self.unpark_committed();
+                    }
                 }
                 if round.is_full() {
                     self.execute(&mut round, cx, scratch);
@@ -338,6 +349,18 @@ impl Worker {
             Next::Wait(Waiting::Signal) => {
                 self.park(fd);
             }
+            Next::Wait(Waiting::Commit) => {
+                if self.park(fd) {
+                    self.uncommitted.push(fd);
+                    self.await_commit();
+                }
+            }
+            Next::Wait(Waiting::Durable(position)) => {
+                if self.park(fd) {
+                    self.held.push(Reverse((position, fd)));
+                    self.await_commit();
+                }
+            }
             Next::Watch(streams) => self.hand_over(fd, streams),
             Next::Close(CloseReason::Refused) if self.linger(fd) => {}
             Next::Close(reason) => self.close(fd, reason),
@@ -423,6 +446,38 @@ impl Worker {
             let fd = *fd;
             self.deadlines.pop();
             self.unpark(fd);
+        }
+    }
+
+    /// Asks the committer to wake this worker, which then looks again. What it did before is seen in the next round.
+    fn await_commit(&self) {
+        if let Some(persistence) = &self.shared.persistence {
+            persistence.note_waiting(self.index);
+            let is_known = |Reverse((position, _)): &Reverse<(Position, usize)>| {
+                persistence.outcome(*position) != Outcome::Pending
+            };
+            if !self.uncommitted.is_empty() || self.held.peek().is_some_and(is_known) {
+                self.pool.wake(self.index).notify();
+            }
+        }
+    }
+
+    /// Queues the connections whose changes are durable or lost, and those that wait for any progress.
+    fn unpark_committed(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let Some(persistence) = &shared.persistence else { return };
+        for fd in mem::take(&mut self.uncommitted) {
+            self.unpark(fd);
+        }
+        while let Some(Reverse((position, fd))) = self.held.peek()
+            && persistence.outcome(*position) != Outcome::Pending
+        {
+            let fd = *fd;
+            self.held.pop();
+            self.unpark(fd);
+        }
+        if !self.held.is_empty() {
+            self.await_commit();
         }
     }
 

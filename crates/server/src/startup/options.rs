@@ -13,8 +13,10 @@ mod tls;
 use std::ffi::OsString;
 use std::path::Path;
 
+use larder_policy::Keep;
 use larder_protocol::Dialect;
 
+use crate::persistence::StoreSettings;
 use crate::startup::settings::{Port, Settings};
 
 /// Exit code for an invalid value (memcached: EXIT_FAILURE).
@@ -187,10 +189,37 @@ struct Draft {
 }
 
 impl Draft {
+    /// The settings of the store, of which one was given.
+    fn store(&mut self) -> &mut StoreSettings {
+        self.settings.store.get_or_insert_default()
+    }
+
+    /// Options of the store without a store, and what cannot be had with one.
+    fn settle_store(&mut self) -> Result<(), Refusal> {
+        let refuse = |error: &str| Err(Refusal::new(EXIT_USAGE, format!("larderd: {error}")));
+        match &self.settings.store {
+            None if self.settings.keep == Some(Keep::Store) => refuse("--keep=store needs --store"),
+            Some(store) if store.directory.as_os_str().is_empty() => {
+                refuse("--durability, --sync-interval, --store-engine and --store-readers need --store")
+            }
+            Some(_) if self.settings.drop_privileges => {
+                refuse("--store and -o drop_privileges cannot be combined in this version")
+            }
+            Some(_) if !self.settings.cas => {
+                refuse("--store and -C cannot be combined: versions are CAS values")
+            }
+            Some(_) if !self.settings.evict => {
+                refuse("--store and -M cannot be combined: memory is a cache of the store")
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The checks that need all options.
     fn finish(mut self) -> Result<Settings, Refusal> {
         self.settle_login()?;
         self.settle_http()?;
+        self.settle_store()?;
         let mut settings = self.settings;
         if settings.udp_port != Port::Off && !self.tcp_port_given {
             settings.tcp_port = settings.udp_port;

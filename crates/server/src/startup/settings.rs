@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 
 use larder_engine::{Config, LargePages};
+use larder_policy::{Keep, Policy};
 use larder_protocol::Dialect;
 
 use crate::access::HttpSettings;
 use crate::net::tls::TlsSettings;
 use crate::observe::journal::JournalSettings;
 use crate::observe::measure::Measured;
+use crate::persistence::StoreSettings;
 use crate::web::PeerAddress;
 
 /// The server's settings. Defaults are memcached's.
@@ -76,6 +78,10 @@ pub struct Settings {
     pub hash_power: Option<u8>,
     /// The policies of key prefixes (`--namespaces`).
     pub namespaces_file: Option<PathBuf>,
+    /// The store (`--store`).
+    pub store: Option<StoreSettings>,
+    /// Where items are kept that no policy speaks of (`--keep`).
+    pub keep: Option<Keep>,
 
     // Commands.
     /// `shutdown` is allowed (`-A`).
@@ -130,6 +136,15 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The policy of the default namespace, unless the file of namespaces has one: `--store` alone keeps everything.
+    pub fn default_policy(&self) -> Policy {
+        let keep = match (&self.store, &self.namespaces_file) {
+            (Some(_), None) => Keep::Store,
+            _ => Keep::Cache,
+        };
+        Policy { keep: self.keep.unwrap_or(keep), ..Policy::default() }
+    }
+
     /// The dialect that all clients must use because they have to log in; `None`: no login.
     pub fn login_dialect(&self) -> Option<Dialect> {
         match (&self.auth_file, self.sasl) {
@@ -275,6 +290,8 @@ impl Default for Settings {
             cas: true,
             hash_power: None,
             namespaces_file: None,
+            store: None,
+            keep: None,
             shutdown_command: false,
             flush_all: true,
             dump: true,

@@ -199,6 +199,11 @@ impl Journal {
         self.versions.retire(version, &*self.clock);
     }
 
+    /// See [`Versions::raise`]: of a store that was opened after the journal was made.
+    pub fn raise_versions(&self, highest: u64) {
+        self.versions.raise(highest);
+    }
+
     /// Changes and bytes on their way.
     pub fn load(&self) -> (u64, u64) {
         let changes = self.given.load(Relaxed).saturating_sub(self.applied.load(Relaxed));

@@ -55,6 +55,13 @@ impl Versions {
         }
     }
 
+    /// From here on versions are above this one.
+    pub fn raise(&self, highest: u64) {
+        if highest <= VERSION_MAX {
+            self.highest.fetch_max(highest, Relaxed);
+        }
+    }
+
     fn next(&self, version: u64) -> u64 {
         let step = (version >> SITE_BITS) + 1;
         (step << SITE_BITS | u64::from(self.site)).min(VERSION_MAX)

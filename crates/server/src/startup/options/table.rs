@@ -1,6 +1,9 @@
 //! The options of the command line.
 
+use std::time::Duration;
+
 use larder_engine::LargePages;
+use larder_policy::{Durability, Keep};
 use larder_protocol::Dialect;
 
 use super::Value::{Needed, None as NoValue, Possible};
@@ -8,6 +11,7 @@ use super::{
     Act, EXIT_FAILURE, EXIT_USAGE, Program, Refusal, Row, Status, extended, number, number_in, port, print,
 };
 use crate::observe::journal;
+use crate::persistence::Driver;
 use crate::startup::settings::Io;
 use crate::web::PeerAddress;
 
@@ -410,6 +414,80 @@ pub(super) const COMMAND_LINE: &[Row] = &[
             Ok(())
         },
     ),
+    Row::honoured(
+        None,
+        "store",
+        Needed("<dir>"),
+        "",
+        "keep items in this directory, with memory as their cache (docs/store.md)",
+        |d, v| {
+            d.store().directory = v.into();
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
+        "keep",
+        Needed("<where>"),
+        "",
+        "where items are kept that no policy speaks of: cache, or store (the default with --store alone)",
+        |d, v| {
+            d.settings.keep = Some(match v {
+                "cache" => Keep::Cache,
+                "store" => Keep::Store,
+                _ => return Err(Refusal::new(EXIT_USAGE, format!("larderd: --keep={v}: cache or store"))),
+            });
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
+        "durability",
+        Needed("<when>"),
+        "sync",
+        "when a change is on disk: sync (before its reply), interval, or os (when the system writes it)",
+        |d, v| {
+            d.store().durability = match v {
+                "sync" => Durability::Sync,
+                "interval" => Durability::Interval,
+                "os" => Durability::Os,
+                _ => {
+                    let error = format!("larderd: --durability={v}: sync, interval or os");
+                    return Err(Refusal::new(EXIT_USAGE, error));
+                }
+            };
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
+        "sync-interval",
+        Needed("<ms>"),
+        "1000",
+        "durability interval: milliseconds until a change is on disk",
+        |d, v| {
+            let message = "larderd: --sync-interval: 1 to 60000 ms";
+            d.store().interval = Duration::from_millis(number_in(v, 1..=60_000, message)?);
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
+        "store-engine",
+        Needed("<name>"),
+        "log",
+        "what keeps the store: log, or memory (nothing stays; for tests)",
+        |d, v| {
+            d.store().driver = Driver::of_name(v).ok_or_else(|| {
+                Refusal::new(EXIT_USAGE, format!("larderd: --store-engine={v}: log or memory"))
+            })?;
+            Ok(())
+        },
+    ),
+    Row::honoured(None, "store-readers", Needed("<num>"), "4", "threads that read from the store", |d, v| {
+        d.store().readers = number_in(v, 1..=256, "larderd: --store-readers: 1 to 256")?;
+        Ok(())
+    }),
     Row::honoured(
         None,
         "log-level",

@@ -1,0 +1,143 @@
+//! Operations on items that may be in a store, not in memory.
+
+use std::sync::Arc;
+
+use larder_engine::Guard;
+use larder_protocol::Error;
+
+use super::{Answered, Context, Done};
+use crate::conn::client::Peer;
+use crate::conn::waiter::{Waiter, Waiting};
+use crate::namespaces::Place;
+use crate::persistence::Behind;
+use crate::persistence::fetch::{Fetching, Finding, Wanted};
+
+/// The way to items that may be in a store, not in memory.
+pub(crate) struct StoreAccess<'e, 'c> {
+    cx: &'e Context<'c>,
+    /// What look-ups in the store have found out for the request that waited for them.
+    findings: Vec<Finding>,
+    /// What is to be looked up in the store before the request can be executed: with [`Waiting::Signal`].
+    wanted: Vec<Wanted>,
+}
+
+/// Why an operation has no result.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Unanswered {
+    /// Execute the command again after this wait.
+    Wait(Waiting),
+    /// The answer is this error.
+    Refused(Error),
+}
+
+/// What an operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Intent {
+    Read,
+    /// It may change the item.
+    Change,
+}
+
+impl Unanswered {
+    pub(super) fn into_answer<'t>(self) -> Answered<'t> {
+        match self {
+            Self::Wait(waiting) => Err(Done::Wait(waiting)),
+            Self::Refused(error) => Ok(larder_protocol::Reply::Error(error)),
+        }
+    }
+}
+
+impl<'e, 'c> StoreAccess<'e, 'c> {
+    pub(crate) fn new(cx: &'e Context<'c>, findings: Vec<Finding>) -> Self {
+        Self { cx, findings, wanted: Vec::new() }
+    }
+
+    /// Passes what is to be looked up to the threads that do it; the connection is signalled afterwards. `None`: nothing
+    /// is.
+    pub(crate) fn begin_fetching(&mut self) -> Option<Arc<Fetching>> {
+        let persistence = self.cx.shared.persistence.as_ref().filter(|_| !self.wanted.is_empty())?;
+        let connection = usize::try_from(self.cx.client.fd).ok()?;
+        let waiter = Waiter { worker: self.cx.worker, connection };
+        Some(persistence.fetches.begin(waiter, std::mem::take(&mut self.wanted)))
+    }
+
+    /// The result of an operation on a key. Where a store is behind the engine, of one that knows what the store has.
+    #[inline(always)]
+    pub(super) fn operate<'t, R>(
+        &mut self,
+        place: &Place<'t>,
+        key: &[u8],
+        intent: Intent,
+        mut operate: impl FnMut(&'t Guard<'t>) -> R,
+    ) -> Result<R, Unanswered> {
+        if place.guard.is_backed() {
+            return self.operate_backed(place, key, intent, &mut operate);
+        }
+        Ok(operate(place.guard))
+    }
+
+    #[inline(never)]
+    fn operate_backed<'t, R>(
+        &mut self,
+        place: &Place<'t>,
+        key: &[u8],
+        intent: Intent,
+        operate: &mut dyn FnMut(&'t Guard<'t>) -> R,
+    ) -> Result<R, Unanswered> {
+        let shared = self.cx.shared;
+        let Some(persistence) = &shared.persistence else { return Ok(operate(place.guard)) };
+        if matches!(self.cx.client.peer, Peer::Udp) {
+            // A datagram cannot wait for the disk.
+            return Err(Unanswered::Refused(Error::NotOverUdp));
+        }
+        if intent == Intent::Change {
+            persistence
+                .admit()
+                .map_err(|error| error.map_or(Unanswered::Wait(Waiting::Commit), Unanswered::Refused))?;
+        }
+        if let Some(finding) = self.findings.iter().find(|finding| finding.hash == place.hash) {
+            let position = finding.absent.map_err(Unanswered::Refused)?;
+            place.guard.assume_absent(place.hash, position);
+        }
+        // Of an observer that looked before.
+        place.guard.take_unproven();
+        let result = operate(place.guard);
+        if !place.guard.take_unproven() {
+            return Ok(result);
+        }
+        match persistence.look_behind(key, place.hash) {
+            Behind::OnItsWay => Err(Unanswered::Wait(Waiting::Commit)),
+            Behind::Unread(position) => {
+                self.wanted.push(Wanted {
+                    key: key.into(),
+                    hash: place.hash,
+                    number: place.number(),
+                    position,
+                });
+                Err(Unanswered::Wait(Waiting::Signal))
+            }
+            Behind::Absent(position) => {
+                place.guard.assume_absent(place.hash, position);
+                let result = operate(place.guard);
+                // It has changed in between.
+                if place.guard.take_unproven() { Err(Unanswered::Wait(Waiting::Yield)) } else { Ok(result) }
+            }
+        }
+    }
+
+    /// Asks for the look-up in the store of a key that a later part of the same request needs, if memory has not got it.
+    pub(crate) fn read_ahead(&mut self, key: &[u8], place: &Place<'_>) {
+        let Some(persistence) = &self.cx.shared.persistence else { return };
+        if place.guard.is_backed()
+            && self.wanted.len() < READ_AHEAD_MAX
+            && self.findings.iter().all(|finding| finding.hash != place.hash)
+            && place.guard.peek(key, place.hash).is_err()
+            && let Behind::Unread(position) = persistence.look_behind(key, place.hash)
+        {
+            self.wanted.push(Wanted { key: key.into(), hash: place.hash, number: place.number(), position });
+        }
+    }
+}
+
+/// Keys of a list that are looked up together.
+const READ_AHEAD_MAX: usize = 32;

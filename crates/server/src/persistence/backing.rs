@@ -1,0 +1,91 @@
+//! What stands behind the engine of a namespace: its changes go to the server's journal, in the store's terms.
+
+use std::sync::Arc;
+
+use larder_engine::{Backing, Change, Expiry, Hash, Kept, Position};
+use larder_store::Marks;
+use larder_store::commit::{self, Journal, Kind};
+
+use crate::clock::Clock;
+
+/// The journal, for one namespace.
+pub(super) struct NamespaceBacking {
+    pub(super) journal: Arc<Journal>,
+    pub(super) clock: Arc<Clock>,
+    pub(super) prefix: Box<[u8]>,
+    pub(super) is_sync: bool,
+}
+
+impl Backing for NamespaceBacking {
+    fn next_position(&self, hash: Hash) -> Position {
+        self.journal.next_position(hash.bits())
+    }
+
+    fn submit(&self, position: Position, change: Change<'_>) {
+        let change = match change {
+            Change::Delete { key, version } => {
+                commit::Change::new(Kind::Delete { version }, key, b"", self.is_sync)
+            }
+            Change::Put(kept) => {
+                let kind = Kind::Put {
+                    client_flags: kept.client_flags,
+                    exptime_secs: exptime_secs(&self.clock, kept.expiry),
+                    version: kept.version,
+                    marks: marks_of(&kept),
+                };
+                commit::Change::new(kind, kept.key, kept.value, self.is_sync)
+            }
+        };
+        self.journal.submit(position, change);
+    }
+
+    fn position_of(&self, hash: Hash) -> Position {
+        self.journal.position_of(hash.bits())
+    }
+
+    fn version_above(&self, replaced: u64) -> u64 {
+        self.journal.version_above(replaced)
+    }
+
+    fn retire_version(&self, version: u64) {
+        self.journal.retire_version(version);
+    }
+
+    fn schedule_flush(&self, at: Option<u32>) -> Position {
+        let kind = at.map_or(Kind::CancelFlushAt, |at| Kind::FlushAt {
+            at_secs: exptime_secs(&self.clock, Expiry::at(at)),
+        });
+        let position = self.journal.next_position_of_all();
+        self.journal.submit(position, commit::Change::new(kind, &self.prefix, b"", self.is_sync));
+        position
+    }
+
+    fn flush(&self) -> Position {
+        let position = self.journal.next_position_of_all();
+        self.journal.submit(position, commit::Change::new(Kind::Flush, &self.prefix, b"", self.is_sync));
+        position
+    }
+}
+
+/// Unix time; 0: never.
+fn exptime_secs(clock: &Clock, expiry: Expiry) -> u64 {
+    // What has expired long ago may have been before 1970.
+    expiry.secs().map_or(0, |secs| u64::try_from(clock.wall_secs(secs)).unwrap_or(0).max(1))
+}
+
+/// On the engine's scale; `None`: it has expired.
+pub(super) fn expiry(clock: &Clock, exptime_secs: u64) -> Option<Expiry> {
+    if exptime_secs == 0 {
+        return Some(Expiry::NEVER);
+    }
+    let left_secs = i64::try_from(exptime_secs).unwrap_or(i64::MAX).saturating_sub(clock.wall_secs(0));
+    let secs = u32::try_from(left_secs.max(0)).unwrap_or(u32::MAX);
+    (secs > clock.now().secs).then(|| Expiry::at(secs))
+}
+
+fn marks_of(kept: &Kept<'_>) -> Marks {
+    let mark = |is_set: bool, mark: Marks| if is_set { mark } else { Marks::NONE };
+    mark(kept.is_stale, Marks::STALE)
+        | mark(kept.is_token_held, Marks::TOKEN)
+        | mark(kept.is_binary_key, Marks::BINARY_KEY)
+}

@@ -1,0 +1,265 @@
+//! Look-ups in the store, by threads of their own, for requests whose connections are parked meanwhile.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use larder_engine::{Filled, Handle, Hash, Kept, Now, Position, Store as Terms, Upload};
+use larder_protocol::Error;
+use larder_store::{Marks, Meta, Sink, Store};
+
+use super::backing::expiry;
+use crate::clock::Clock;
+use crate::conn::waiter::Waiter;
+use crate::namespaces::Handles;
+
+/// A key that is to be looked up.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub(crate) key: Box<[u8]>,
+    pub(crate) hash: Hash,
+    /// The number of its namespace.
+    pub(crate) number: u8,
+    /// The position of its newest change, which the store has.
+    pub(crate) position: Position,
+}
+
+/// What a look-up has found out, where the item is not in memory now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Finding {
+    pub(crate) hash: Hash,
+    /// `Ok`: there is no item, as of this position.
+    pub(crate) absent: Result<Position, Error>,
+}
+
+/// The look-ups of a parked request.
+#[derive(Debug)]
+pub(crate) struct Fetching {
+    waiter: Waiter,
+    wanted: Vec<Wanted>,
+    /// `None`: under way.
+    findings: Mutex<Option<Vec<Finding>>>,
+}
+
+/// The look-ups that wait for a thread.
+#[derive(Default)]
+pub(crate) struct FetchQueue {
+    state: Mutex<QueueState>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct QueueState {
+    waiting: VecDeque<Arc<Fetching>>,
+    is_stopping: bool,
+}
+
+impl Fetching {
+    /// What was found out; `None`: it is under way.
+    pub(crate) fn take_findings(&self) -> Option<Vec<Finding>> {
+        lock(&self.findings).take()
+    }
+}
+
+impl FetchQueue {
+    /// Queues look-ups. The waiter is signalled once they are done.
+    pub(crate) fn begin(&self, waiter: Waiter, wanted: Vec<Wanted>) -> Arc<Fetching> {
+        let fetching = Arc::new(Fetching { waiter, wanted, findings: Mutex::new(None) });
+        lock(&self.state).waiting.push_back(Arc::clone(&fetching));
+        self.wake.notify_one();
+        fetching
+    }
+
+    /// Look-ups that wait for a thread.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.state).waiting.len()
+    }
+
+    /// The next look-ups; `None`: the server stops.
+    fn next(&self) -> Option<Arc<Fetching>> {
+        let idle = |state: &mut QueueState| state.waiting.is_empty() && !state.is_stopping;
+        let state = lock(&self.state);
+        let mut state = self.wake.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner);
+        if state.is_stopping { None } else { state.waiting.pop_front() }
+    }
+
+    pub(super) fn stop(&self) {
+        lock(&self.state).is_stopping = true;
+        self.wake.notify_all();
+    }
+
+    /// Serves look-ups until the server stops. `signal` wakes the one who waits.
+    pub(super) fn serve(
+        &self,
+        store: &dyn Store,
+        clock: &Clock,
+        handles: &mut Handles,
+        signal: impl Fn(Waiter),
+    ) {
+        while let Some(fetching) = self.next() {
+            let mut findings = Vec::new();
+            for wanted in &fetching.wanted {
+                let Some(handle) = handles.handle_mut(wanted.number) else { continue };
+                match fetch(store, clock, handle, wanted) {
+                    Ok(true) => {}
+                    Ok(false) => findings.push(Finding { hash: wanted.hash, absent: Ok(wanted.position) }),
+                    Err(error) => findings.push(Finding { hash: wanted.hash, absent: Err(error) }),
+                }
+            }
+            *lock(&fetching.findings) = Some(findings);
+            signal(fetching.waiter);
+        }
+    }
+}
+
+/// Puts an item of the store into memory. False: there is none. If the key has changed meanwhile, whoever asked will see
+/// that.
+fn fetch(store: &dyn Store, clock: &Clock, handle: &mut Handle, wanted: &Wanted) -> Result<bool, Error> {
+    let Wanted { key, hash, position, .. } = wanted;
+    let now_unix_secs = u64::try_from(clock.wall_secs(clock.now().secs)).unwrap_or(0);
+    let mut sink =
+        FillSink { handle, clock, key, value: Vec::new(), upload: None, filled_bytes: 0, is_refused: false };
+    let meta = match store.get(key, now_unix_secs, &mut sink) {
+        Ok(Some(meta)) => meta,
+        Ok(None) => return Ok(false),
+        Err(_) if sink.is_refused => return Err(Error::OutOfMemoryReading),
+        Err(error) => {
+            tracing::error!(key = %key.escape_ascii(), "the store cannot be read: {error}");
+            return Err(Error::StoreUnreadable);
+        }
+    };
+    let Some(expiry) = expiry(clock, meta.exptime_secs) else { return Ok(false) };
+    if !sink.take_piece() {
+        return Err(Error::OutOfMemoryReading);
+    }
+    let FillSink { value, mut upload, handle, .. } = sink;
+    let kept = Kept {
+        key,
+        value: &value,
+        client_flags: meta.client_flags,
+        expiry,
+        version: meta.version,
+        is_stale: meta.marks.contains(Marks::STALE),
+        is_token_held: meta.marks.contains(Marks::TOKEN),
+        is_binary_key: meta.marks.contains(Marks::BINARY_KEY),
+    };
+    for _ in 0..TRIES_MAX {
+        let guard = handle.pin(clock.now());
+        let filled = match upload {
+            None => guard.fill(*hash, &kept, *position),
+            Some(_) => guard.fill_upload(*hash, &kept, *position, &mut upload),
+        };
+        match filled {
+            Filled::Filled | Filled::Changed => return Ok(true),
+            Filled::OutOfMemory => return Err(Error::OutOfMemoryReading),
+            Filled::TryAgain => {
+                drop(guard);
+                std::thread::yield_now();
+            }
+        }
+    }
+    Err(Error::OutOfMemoryReading)
+}
+
+/// Reads a small value into a vector, and a large one piece by piece into its place in memory.
+struct FillSink<'f> {
+    handle: &'f mut Handle,
+    clock: &'f Clock,
+    key: &'f [u8],
+    /// The value, or its last piece.
+    value: Vec<u8>,
+    upload: Option<Upload>,
+    filled_bytes: usize,
+    is_refused: bool,
+}
+
+impl FillSink<'_> {
+    /// Copies the piece that was read last to the upload. False: there is no memory.
+    fn take_piece(&mut self) -> bool {
+        let Some(upload) = &mut self.upload else { return true };
+        let mut piece = &self.value[..];
+        let mut tries = 0;
+        while !piece.is_empty() {
+            let guard = self.handle.pin(self.clock.now());
+            match guard.window(upload) {
+                Ok(window) => {
+                    let n = window.len().min(piece.len());
+                    window[..n].copy_from_slice(&piece[..n]);
+                    upload.advance(n);
+                    piece = &piece[n..];
+                }
+                Err(larder_engine::WriteError::TryAgain) if tries < TRIES_MAX => {
+                    drop(guard);
+                    tries += 1;
+                    std::thread::yield_now();
+                }
+                Err(_) => return false,
+            }
+        }
+        self.value.clear();
+        true
+    }
+
+    fn reserve(&mut self, meta: &Meta, now: Now) -> bool {
+        let terms = Terms {
+            client_flags: meta.client_flags,
+            binary_key: meta.marks.contains(Marks::BINARY_KEY),
+            ..Terms::set(self.key, b"")
+        };
+        let Ok(value_bytes) = u32::try_from(meta.value_bytes) else { return false };
+        for _ in 0..TRIES_MAX {
+            let guard = self.handle.pin(now);
+            match guard.reserve(&terms, value_bytes) {
+                Ok(upload) => {
+                    drop(guard);
+                    self.upload = Some(upload);
+                    return true;
+                }
+                Err(larder_engine::WriteError::TryAgain) => {
+                    drop(guard);
+                    std::thread::yield_now();
+                }
+                Err(_) => return false,
+            }
+        }
+        false
+    }
+}
+
+impl Sink for FillSink<'_> {
+    fn start(&mut self, meta: &Meta) -> bool {
+        if meta.value_bytes <= PIECE_BYTES {
+            self.value.resize(meta.value_bytes, 0);
+            return true;
+        }
+        // Its first piece is in memory of its own by then: a record that is declined costs no memory.
+        if self.reserve(meta, self.clock.now()) {
+            return true;
+        }
+        self.is_refused = true;
+        false
+    }
+
+    fn buffer(&mut self, remaining_bytes: usize) -> &mut [u8] {
+        if self.upload.is_none() {
+            let start = self.value.len().saturating_sub(remaining_bytes);
+            return &mut self.value[start..];
+        }
+        if !self.take_piece() {
+            self.is_refused = true;
+            return &mut [];
+        }
+        let piece_bytes = remaining_bytes.min(PIECE_BYTES);
+        self.filled_bytes += piece_bytes;
+        self.value.resize(piece_bytes, 0);
+        &mut self.value
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Larger values are read piece by piece, so that they are in memory once.
+const PIECE_BYTES: usize = 256 << 10;
+/// Guards last microseconds, unless their threads lose their cores.
+const TRIES_MAX: u32 = 100_000;
