@@ -7,6 +7,9 @@ pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
 /// The longest value, in bytes.
 pub const VALUE_BYTES_MAX: usize = 1 << 30;
 
+/// The most bytes of a batch of several entries: keys, values, and 64 for each. A batch of one has no such limit.
+pub const BATCH_BYTES_MAX: usize = 32 << 20;
+
 /// Marks of an item that clients see in the meta dialect. Bits without a name are refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Marks(u8);

@@ -62,7 +62,6 @@ pub enum Error {
     },
 }
 
-#[allow(dead_code)]
 impl Error {
     pub(crate) fn io(doing: impl Into<String>, source: io::Error) -> Self {
         let doing = doing.into();

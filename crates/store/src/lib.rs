@@ -28,6 +28,7 @@
 //!
 //! | driver | what it is |
 //! |---|---|
+//! | [`LogStore`] | one ordered log in a directory, with an index in memory: the default |
 //! | [`MemoryStore`] | a map, with the faults of a disk on demand: for simulations |
 //!
 //! No driver reads a clock: callers pass the time.
@@ -39,15 +40,19 @@ pub mod commit;
 mod entry;
 mod error;
 pub mod files;
+mod log;
 mod memory;
 mod store;
+#[cfg(test)]
+mod tests;
 mod validate;
 
 pub use backup::Manifest;
 pub use entry::{
-    Entry, KEY_BYTES_MAX, Marks, Meta, NoValue, PendingFlush, Put, SequenceRange, Sink, VALUE_BYTES_MAX,
-    VecSink,
+    BATCH_BYTES_MAX, Entry, KEY_BYTES_MAX, Marks, Meta, NoValue, PendingFlush, Put, SequenceRange, Sink,
+    VALUE_BYTES_MAX, VecSink,
 };
 pub use error::{Error, Result};
+pub use log::{LogOptions, LogStore};
 pub use memory::{MemoryFaults, MemoryStore};
 pub use store::{Budget, Cursor, Progress, Stats, Store};

@@ -10,7 +10,7 @@ use crate::entry::{Entry, Meta, PendingFlush, Put, SequenceRange, Sink};
 use crate::error::{Error, Result};
 use crate::files::Files;
 use crate::store::{Budget, Cursor, Position, Progress, Stats, Store};
-use crate::validate::validate;
+use crate::validate::validate_batch;
 
 /// What is to go wrong. Counts begin with 1, from the opening of the store on.
 #[derive(Clone, Copy, Debug, Default)]
@@ -183,7 +183,7 @@ impl Store for MemoryStore {
         self.be_slow();
         let mut inner = self.lock();
         inner.writable()?;
-        entries.iter().try_for_each(validate)?;
+        validate_batch(entries)?;
         inner.appends += 1;
         if self.faults.fail_append == Some(inner.appends) {
             inner.full_errors += 1;

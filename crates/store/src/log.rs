@@ -1,0 +1,286 @@
+//! The default driver: one ordered log.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `record`, `segment`, `manifest`, `snapshot` | the bytes of the files; `docs/store-format.md` |
+//! | `digest`, `index` | where each key's newest record is |
+//! | `flushes` | what was flushed, and what is to be |
+//! | `open` | from files to a store: manifest, snapshot or footers, the tail |
+//! | `writer`, `append` | the end of a segment; batches |
+//! | `get`, `keys` | reading one item; a scan of all |
+//! | `clean` | getting back the room of dead records |
+//! | `window` | reading a segment forward |
+//!
+//! Locks, in the order in which a thread takes them: the cleaner, the appender, the manifest, then one of: a shard of
+//! the index, the flushes, the segment table (which may be taken under a shard's lock). Readers take a shard's lock and
+//! the two last ones only.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+mod append;
+pub(crate) mod bugs;
+mod bytes;
+pub(crate) mod clean;
+mod digest;
+mod flushes;
+mod get;
+mod index;
+mod keys;
+pub(crate) mod manifest;
+mod open;
+mod record;
+mod segment;
+mod snapshot;
+mod window;
+mod writer;
+
+use crate::backup::Manifest;
+use crate::entry::{Entry, Meta, PendingFlush, SequenceRange, Sink};
+use crate::error::{Error, Result};
+use crate::files::{DiskFiles, Files, Lock};
+use crate::store::{Budget, Cursor, Progress, Stats, Store};
+
+use clean::Cleaner;
+use digest::Secret;
+use flushes::Flushes;
+use index::Index;
+use manifest::ManifestImage;
+use segment::SegmentTable;
+use writer::{WriteError, Writer};
+
+/// The smallest and the largest size of a segment, in bytes.
+const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 4 << 10..=64 << 20;
+
+/// How a log is kept. What a store was written with, it can be opened without.
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    /// About how long a file becomes; a batch that is longer has a file of its own. 4 KiB to 64 MiB. Up to four files of
+    /// this length are the constant part of what the store uses on the disk.
+    pub segment_bytes: u64,
+    /// Cleaning begins when the disk has so many times what lives, in hundredths (and two segments more).
+    pub disk_percent: u32,
+    /// For tests: the store's secret, instead of a random one.
+    pub secret: Option<[u8; 16]>,
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        Self { segment_bytes: 64 << 20, disk_percent: 140, secret: None }
+    }
+}
+
+/// A log in a directory.
+pub struct LogStore {
+    files: Arc<dyn Files>,
+    options: LogOptions,
+    secret: Secret,
+    index: Index,
+    segments: SegmentTable,
+    flushes: Flushes,
+    cleaner: Mutex<Cleaner>,
+    appender: Mutex<Appender>,
+    manifest: Mutex<ManifestState>,
+    last_sequence: AtomicU64,
+    durable_sequence: AtomicU64,
+    highest_version: AtomicU64,
+    is_read_only: AtomicBool,
+    read_only_reason: Mutex<Option<String>>,
+    counters: Counters,
+    _lock: Box<dyn Lock>,
+}
+
+/// The end of the log.
+#[derive(Default)]
+struct Appender {
+    /// `None` until there is something to append, and after a segment was sealed and the next could not be made.
+    writer: Option<Writer>,
+    /// The bytes of a batch, but for large values.
+    scratch: Vec<u8>,
+    /// Up to which sequence number the log itself says that all is durable.
+    noted_durable: u64,
+}
+
+/// What the file `MANIFEST` is about.
+#[derive(Default)]
+struct ManifestState {
+    next_number: u64,
+    /// Files that go when the next manifest is durable.
+    garbage: Vec<String>,
+}
+
+#[derive(Default)]
+struct Counters {
+    records: AtomicI64,
+    appended_bytes: AtomicU64,
+    cleaned_bytes: AtomicU64,
+    reads: AtomicU64,
+    fsyncs: AtomicU64,
+    full_errors: AtomicU64,
+}
+
+impl LogStore {
+    /// Opens the store in a directory, which is made if it is missing.
+    ///
+    /// Errors: `Locked`, `NewerFormat`, `Corrupt` (something that was acknowledged is not there any more), `Io`.
+    pub fn open(dir: &Path, options: LogOptions) -> Result<Self> {
+        let files =
+            DiskFiles::open(dir).map_err(|error| Error::io(format!("opening {}", dir.display()), error))?;
+        Self::open_files(Arc::new(files), options)
+    }
+
+    /// Opens the store in these files.
+    pub fn open_files(files: Arc<dyn Files>, mut options: LogOptions) -> Result<Self> {
+        options.segment_bytes = options.segment_bytes.clamp(*SEGMENT_BYTES.start(), *SEGMENT_BYTES.end());
+        open::open(files, options)
+    }
+
+    fn appender(&self) -> MutexGuard<'_, Appender> {
+        self.appender.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn writable(&self) -> Result<()> {
+        if !self.is_read_only.load(Relaxed) {
+            return Ok(());
+        }
+        let reason = self.read_only_reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Err(Error::ReadOnly { reason: reason.unwrap_or_default() })
+    }
+
+    /// From now on nothing is written. The first reason counts.
+    fn become_read_only(&self, reason: String) -> Error {
+        self.read_only_reason.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
+        self.is_read_only.store(true, Relaxed);
+        match self.writable() {
+            Err(error) => error,
+            Ok(()) => Error::ReadOnly { reason: String::new() },
+        }
+    }
+
+    /// What a failed write of a segment means.
+    fn write_failed(&self, doing: String, error: WriteError) -> Error {
+        if error.sync_failed {
+            return self.become_read_only(format!("fsync failed while {doing}: {}", error.source));
+        }
+        Error::io(doing, error.source)
+    }
+
+    /// What the manifest would say now. The log must have been synced under this guard, so that no flush is durable by
+    /// the manifest before what was appended ahead of it.
+    fn capture(&self, _: &Appender) -> ManifestImage {
+        let segments: Vec<_> =
+            self.segments.all().into_iter().filter(|segment| !segment.retired.load(Relaxed)).collect();
+        let oldest = segments.iter().map(|segment| segment.min_sequence.load(Relaxed)).min();
+        let mut flushes = self.flushes.read().clone();
+        flushes.forget_below(oldest.unwrap_or(u64::MAX));
+        ManifestImage {
+            secret: self.secret,
+            next_number: 0,
+            last_sequence: self.last_sequence.load(Relaxed),
+            highest_version: self.highest_version.load(Relaxed),
+            segments: segments.iter().map(|segment| segment.image()).collect(),
+            flushes,
+            snapshot: None,
+        }
+    }
+
+    /// Makes a captured state the store's, and removes the files that are no longer part of it.
+    fn publish(&self, state: &mut ManifestState, mut image: ManifestImage) -> Result<()> {
+        image.next_number = state.next_number;
+        self.counters.fsyncs.fetch_add(1, Relaxed);
+        image.write(&*self.files).map_err(|failure| {
+            if failure.sync_failed { self.become_read_only(failure.error.to_string()) } else { failure.error }
+        })?;
+        for name in state.garbage.drain(..) {
+            // One that stays is removed at the next opening.
+            let _ = self.files.remove(&name);
+        }
+        Ok(())
+    }
+
+    fn manifest(&self) -> MutexGuard<'_, ManifestState> {
+        self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store for LogStore {
+    fn append(&self, entries: &[Entry<'_>]) -> Result<SequenceRange> {
+        append::append(self, entries)
+    }
+
+    fn sync(&self) -> Result<u64> {
+        append::sync(self, &mut self.appender())
+    }
+
+    fn may_contain(&self, key: &[u8]) -> bool {
+        let digest = self.secret.digest(key);
+        self.index.read(digest).get(digest.tag).is_some_and(|entry| entry.is_live())
+    }
+
+    fn get(&self, key: &[u8], now_unix_secs: u64, sink: &mut dyn Sink) -> Result<Option<Meta>> {
+        get::get(self, key, now_unix_secs, sink)
+    }
+
+    fn for_each_key(
+        &self,
+        cursor: &mut Cursor,
+        limit: usize,
+        now_unix_secs: u64,
+        visit: &mut dyn FnMut(&[u8], &Meta),
+    ) -> Result<bool> {
+        keys::for_each_key(self, cursor, limit, now_unix_secs, visit)
+    }
+
+    fn pending_flushes(&self) -> Vec<PendingFlush> {
+        (self.flushes.read().pending.iter())
+            .map(|(prefix, mark)| PendingFlush { prefix: prefix.clone(), at_secs: mark.at_secs })
+            .collect()
+    }
+
+    fn last_sequence(&self) -> u64 {
+        self.last_sequence.load(Relaxed)
+    }
+
+    fn durable_sequence(&self) -> u64 {
+        self.durable_sequence.load(Relaxed)
+    }
+
+    fn highest_version(&self) -> u64 {
+        self.highest_version.load(Relaxed)
+    }
+
+    fn stats(&self) -> Stats {
+        let segments = self.segments.all();
+        let live_bytes = segments.iter().map(|segment| segment.live_bytes()).sum();
+        let disk_bytes: u64 = segments.iter().map(|segment| segment.file_bytes.load(Relaxed)).sum();
+        let count = |counter: &AtomicU64| counter.load(Relaxed);
+        Stats {
+            records: self.counters.records.load(Relaxed).max(0) as u64,
+            live_bytes,
+            disk_bytes,
+            segments: segments.len() as u64,
+            index_bytes: self.index.memory_bytes() as u64,
+            appended_bytes: count(&self.counters.appended_bytes),
+            cleaned_bytes: count(&self.counters.cleaned_bytes),
+            cleaning_debt_bytes: clean::debt_bytes(self, live_bytes, disk_bytes),
+            reads: count(&self.counters.reads),
+            fsyncs: count(&self.counters.fsyncs),
+            full_errors: count(&self.counters.full_errors),
+            read_only: self.is_read_only.load(Relaxed),
+        }
+    }
+
+    fn maintain(&self, budget: Budget, now_unix_secs: u64) -> Result<Progress> {
+        clean::maintain(self, budget, now_unix_secs)
+    }
+
+    fn backup(&self, target: &dyn Files, since: Option<&Manifest>) -> Result<Manifest> {
+        let _ = (target, since);
+        Err(Error::Unsupported { what: "backup" })
+    }
+
+    fn close(&self) -> Result<()> {
+        snapshot::close(self)
+    }
+}

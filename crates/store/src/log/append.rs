@@ -1,0 +1,307 @@
+//! Appending a batch: one write, then the index.
+
+use std::io::IoSlice;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::flushes::{FlushMark, PendingMark};
+use super::index::IndexEntry;
+use super::record::{HEADER_BYTES, Header, Kind, pad, padded};
+use super::segment::{FooterEntry, Segment, SegmentHeader, Stream, create_file};
+use super::writer::Writer;
+use super::{Appender, LogStore, ManifestState};
+use crate::entry::{Entry, Marks, SequenceRange};
+use crate::error::{Error, Result};
+use crate::validate::validate_batch;
+
+/// Values from here on are written from where they are; smaller ones are copied into one piece.
+const LARGE_VALUE_BYTES: usize = 16 << 10;
+
+pub(super) fn append(store: &LogStore, entries: &[Entry<'_>]) -> Result<SequenceRange> {
+    validate_batch(entries)?;
+    let mut appender = store.appender();
+    let result = append_locked(store, &mut appender, entries);
+    if matches!(result, Err(Error::Full { .. })) {
+        store.counters.full_errors.fetch_add(1, Relaxed);
+    }
+    result
+}
+
+fn append_locked(store: &LogStore, appender: &mut Appender, entries: &[Entry<'_>]) -> Result<SequenceRange> {
+    store.writable()?;
+    let first = store.last_sequence.load(Relaxed) + 1;
+    let last = first - 1 + entries.len() as u64;
+    if entries.is_empty() {
+        return Ok(SequenceRange { first, last });
+    }
+    let bytes =
+        entries.iter().map(|entry| padded(record_bytes(entry)) as u64).sum::<u64>() + HEADER_BYTES as u64;
+    make_room(store, appender, bytes, entries.len())?;
+    let durable = store.durable_sequence.load(Relaxed);
+    let Appender { writer: Some(writer), scratch, noted_durable } = appender else {
+        return Err(Error::Full { doing: "appending".to_owned() });
+    };
+
+    scratch.clear();
+    let mut batch = Batch::new(writer.segment.seed, writer.end, scratch);
+    for (entry, sequence) in entries.iter().zip(first..) {
+        batch.push(store, entry, sequence);
+    }
+    batch.push_commit(SequenceRange { first, last }, durable);
+    let Batch { pieces, footer_entries, .. } = batch;
+    let slices: Vec<IoSlice<'_>> = (pieces.iter())
+        .map(|piece| match piece {
+            Piece::Scratch(range) => IoSlice::new(&scratch[range.clone()]),
+            Piece::Value(value) => IoSlice::new(value),
+        })
+        .collect();
+    writer.write(&slices).map_err(|error| Error::io(format!("writing {}", writer.segment.name()), error))?;
+
+    writer.accept(bytes, &footer_entries, Some((first, last)));
+    *noted_durable = durable;
+    store.counters.appended_bytes.fetch_add(bytes, Relaxed);
+    let highest = entries.iter().map(Entry::version).max().unwrap_or(0);
+    store.highest_version.fetch_max(highest, Relaxed);
+    publish(store, &writer.segment, entries, &footer_entries, first);
+    store.last_sequence.store(last, Relaxed);
+    if scratch.capacity() > 4 << 20 {
+        *scratch = Vec::new();
+    }
+    Ok(SequenceRange { first, last })
+}
+
+/// Lets readers find what was written.
+fn publish(
+    store: &LogStore,
+    segment: &Arc<Segment>,
+    entries: &[Entry<'_>],
+    footer_entries: &[FooterEntry],
+    first: u64,
+) {
+    for (entry, sequence) in entries.iter().zip(first..) {
+        match *entry {
+            Entry::Put(_) | Entry::Delete { .. } => {}
+            Entry::Flush { prefix, version } => {
+                store.flushes.change(|table| table.flush(prefix, FlushMark { sequence, version }));
+            }
+            Entry::FlushAt { prefix, at_secs } => {
+                store.flushes.change(|table| table.delay(prefix, PendingMark { sequence, at_secs }));
+            }
+            Entry::CancelFlushAt { prefix } => store.flushes.change(|table| table.cancel(prefix)),
+        }
+    }
+    let mut records = 0;
+    for entry in footer_entries {
+        let new = index_entry(segment, entry);
+        let mut shard = store.index.write(entry.digest);
+        let before = shard.put(entry.digest.tag, &new);
+        if let Some(before) = before {
+            records -= i64::from(before.is_live());
+            if !before.dead
+                && let Some(old) = store.segments.get(before.location.slot)
+            {
+                old.count_live(before.class, -1);
+            }
+        }
+        if before.is_some() || entry.is_put {
+            segment.count_live(new.class, 1);
+        }
+        records += i64::from(entry.is_put);
+    }
+    store.counters.records.fetch_add(records, Relaxed);
+}
+
+/// What the index says of a record.
+pub(super) fn index_entry(segment: &Segment, entry: &FooterEntry) -> IndexEntry {
+    IndexEntry {
+        location: segment.location(entry.offset),
+        class: entry.class,
+        tombstone: !entry.is_put,
+        dead: false,
+    }
+}
+
+/// The bytes of a batch, as they come together.
+struct Batch<'a, 's> {
+    seed: u32,
+    /// Where the next record will be in the file.
+    at: u64,
+    scratch: &'s mut Vec<u8>,
+    /// What of `scratch` is in `pieces`.
+    taken: usize,
+    pieces: Vec<Piece<'a>>,
+    footer_entries: Vec<FooterEntry>,
+}
+
+enum Piece<'a> {
+    Scratch(Range<usize>),
+    Value(&'a [u8]),
+}
+
+impl<'a, 's> Batch<'a, 's> {
+    fn new(seed: u32, at: u64, scratch: &'s mut Vec<u8>) -> Self {
+        Self { seed, at, scratch, taken: 0, pieces: Vec::new(), footer_entries: Vec::new() }
+    }
+
+    fn push(&mut self, store: &LogStore, entry: &Entry<'a>, sequence: u64) {
+        let header = header(entry, sequence);
+        let key = entry.key();
+        header.encode(key, self.seed, self.scratch);
+        if let Entry::Put(put) = entry {
+            if header.value_bytes < LARGE_VALUE_BYTES {
+                put.value.iter().for_each(|piece| self.scratch.extend_from_slice(piece));
+            } else {
+                self.take_scratch();
+                self.pieces.extend(put.value.iter().map(|piece| Piece::Value(piece)));
+            }
+        }
+        pad(header.record_bytes(), self.scratch);
+        if matches!(header.kind, Kind::Put | Kind::Delete) {
+            self.footer_entries.push(FooterEntry::of(&header, store.secret.digest(key), self.at));
+        }
+        self.at += header.padded_bytes() as u64;
+    }
+
+    fn push_commit(&mut self, range: SequenceRange, durable: u64) {
+        commit_mark(range, durable).encode(&[], self.seed, self.scratch);
+        self.take_scratch();
+    }
+
+    fn take_scratch(&mut self) {
+        self.pieces.push(Piece::Scratch(self.taken..self.scratch.len()));
+        self.taken = self.scratch.len();
+    }
+}
+
+fn commit_mark(range: SequenceRange, durable: u64) -> Header {
+    Header { version: durable, exptime_secs: range.first, ..Header::bare(Kind::Commit, range.last) }
+}
+
+fn record_bytes(entry: &Entry<'_>) -> usize {
+    let value_bytes = if let Entry::Put(put) = entry { put.value_bytes() } else { 0 };
+    HEADER_BYTES + entry.key().len() + value_bytes
+}
+
+fn header(entry: &Entry<'_>, sequence: u64) -> Header {
+    let bare = |kind| Header {
+        key_bytes: entry.key().len(),
+        version: entry.version(),
+        ..Header::bare(kind, sequence)
+    };
+    match *entry {
+        Entry::Put(put) => Header {
+            value_bytes: put.value_bytes(),
+            exptime_secs: put.exptime_secs,
+            client_flags: put.client_flags,
+            marks: put.marks,
+            origin: put.origin,
+            value_checksum: put.value.iter().fold(0, |sum, piece| crc32c::crc32c_append(sum, piece)),
+            ..bare(Kind::Put)
+        },
+        Entry::Delete { .. } => bare(Kind::Delete),
+        Entry::Flush { .. } => bare(Kind::Flush),
+        Entry::FlushAt { at_secs, .. } => Header { exptime_secs: at_secs, ..bare(Kind::FlushAt) },
+        Entry::CancelFlushAt { .. } => bare(Kind::CancelFlushAt),
+    }
+}
+
+/// A header like that of a put, but of a deletion with the same sequence and version.
+pub(super) fn tombstone_of(header: &Header) -> Header {
+    Header {
+        kind: Kind::Delete,
+        value_bytes: 0,
+        value_checksum: 0,
+        exptime_secs: 0,
+        client_flags: 0,
+        marks: Marks::NONE,
+        ..*header
+    }
+}
+
+pub(super) fn sync(store: &LogStore, appender: &mut Appender) -> Result<u64> {
+    store.writable()?;
+    let last = store.last_sequence.load(Relaxed);
+    if let Some(writer) = &mut appender.writer {
+        store.counters.fsyncs.fetch_add(u64::from(writer.unsynced), Relaxed);
+        let name = writer.segment.name();
+        writer.sync().map_err(|error| store.write_failed(format!("writing {name}"), error))?;
+    }
+    store.durable_sequence.store(last, Relaxed);
+    Ok(last)
+}
+
+/// Lets the log itself say what is durable, if nothing was appended since that could.
+pub(super) fn note_durable(store: &LogStore, appender: &mut Appender) -> Result<()> {
+    let durable = store.durable_sequence.load(Relaxed);
+    let last = store.last_sequence.load(Relaxed);
+    let Appender { writer: Some(writer), noted_durable, .. } = appender else { return Ok(()) };
+    if durable == *noted_durable || !writer.has_room(HEADER_BYTES as u64, 0) {
+        return Ok(());
+    }
+    let mut bytes = Vec::new();
+    let nothing = SequenceRange { first: last + 1, last };
+    commit_mark(nothing, durable).encode(&[], writer.segment.seed, &mut bytes);
+    writer
+        .write(&[IoSlice::new(&bytes)])
+        .map_err(|error| Error::io(format!("writing {}", writer.segment.name()), error))?;
+    writer.accept(bytes.len() as u64, &[], None);
+    *noted_durable = durable;
+    Ok(())
+}
+
+/// Makes sure that the open segment has room for so much, by opening the next one if need be.
+fn make_room(store: &LogStore, appender: &mut Appender, bytes: u64, entries: usize) -> Result<()> {
+    if appender.writer.as_ref().is_some_and(|writer| writer.has_room(bytes, entries)) {
+        return Ok(());
+    }
+    seal(store, appender)?;
+    let mut manifest = store.manifest();
+    let file_bytes = store.options.segment_bytes.max(Writer::file_bytes_for(bytes, entries));
+    let writer = new_segment(store, &mut manifest, Stream::Log, file_bytes)?;
+    let segment = writer.segment.clone();
+    appender.writer = Some(writer);
+    let image = store.capture(appender);
+    if let Err(error) = store.publish(&mut manifest, image) {
+        appender.writer = None;
+        store.segments.remove(segment.slot);
+        // After a failed fsync the manifest on the disk may be the one that names it.
+        if !matches!(error, Error::ReadOnly { .. }) {
+            let _ = store.files.remove(&segment.name());
+        }
+        return Err(error);
+    }
+    Ok(())
+}
+
+/// Seals the open segment, if there is one. Its data is durable then.
+pub(super) fn seal(store: &LogStore, appender: &mut Appender) -> Result<()> {
+    let Some(writer) = &mut appender.writer else { return Ok(()) };
+    store.counters.fsyncs.fetch_add(1, Relaxed);
+    let name = writer.segment.name();
+    writer.seal().map_err(|error| store.write_failed(format!("sealing {name}"), error))?;
+    appender.writer = None;
+    store.durable_sequence.store(store.last_sequence.load(Relaxed), Relaxed);
+    Ok(())
+}
+
+/// A new segment, in the table; not yet in the manifest.
+pub(super) fn new_segment(
+    store: &LogStore,
+    manifest: &mut ManifestState,
+    stream: Stream,
+    file_bytes: u64,
+) -> Result<Writer> {
+    let number = manifest.next_number;
+    let first_sequence = if stream == Stream::Log { store.last_sequence.load(Relaxed) + 1 } else { 0 };
+    let header = SegmentHeader { number, stream, first_sequence, secret: store.secret };
+    store.counters.fsyncs.fetch_add(1, Relaxed);
+    let file = create_file(&*store.files, &header, file_bytes).map_err(|(source, sync_failed)| {
+        let doing = format!("making segment {number}");
+        store.write_failed(doing, super::WriteError { source, sync_failed })
+    })?;
+    // The name is used up even if the manifest fails: its file may come back after a crash.
+    manifest.next_number += 1;
+    let segment = store.segments.insert(|slot| Segment::new(&header, slot, file))?;
+    Ok(Writer::new(segment, file_bytes))
+}

@@ -1,0 +1,541 @@
+//! Getting back the room of dead records.
+//!
+//! A victim is the sealed segment with the least that lives. Its live records are copied to the cold streams, each with
+//! its sequence and version; then a manifest without it is made durable, and its file removed. Until then both copies are
+//! there, and a crash at any moment leaves one of the two states.
+//!
+//! What must not come back: an older put of a key lies dead in some segment while the record that made it dead is dropped.
+//! So the index counts the *stale* puts of each key, wherever they lie, and this holds at all times:
+//!
+//! > stale = the puts of the key on the disk, but for the one that the index names
+//!
+//! A tombstone is dropped when there is none but in the victim itself. A put that has expired or was flushed is dropped
+//! likewise; else a tombstone takes its place, with its sequence.
+
+use std::io::IoSlice;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use super::LogStore;
+use super::append::{new_segment, note_durable, sync, tombstone_of};
+use super::bugs::{Bug, is_planted};
+use super::digest::Digest;
+use super::index::{IndexEntry, Location};
+use super::record::{Header, Kind, pad};
+use super::segment::{FooterEntry, Segment, Stream};
+use super::window::Window;
+use super::writer::{WriteError, Writer};
+use crate::error::{Error, Result};
+use crate::store::{Budget, Progress};
+
+/// Room that is set aside, so that cleaning can begin on a full disk.
+const RESERVE: &str = "RESERVE";
+/// Copies are collected up to this, and written at once.
+const BUFFER_BYTES: usize = 256 << 10;
+/// So many sealed segments of less than a quarter of a segment's size may lie around.
+const SMALL_SEGMENTS_MAX: usize = 8;
+/// A segment of which more lives is not worth copying.
+const LIVE_SHARE_MAX: f64 = 0.95;
+
+/// What the background thread is at.
+#[derive(Default)]
+pub(crate) struct Cleaner {
+    job: Option<Job>,
+    streams: [ColdStream; 2],
+    has_reserve: bool,
+}
+
+/// A stream of copies.
+#[derive(Default)]
+struct ColdStream {
+    writer: Option<Writer>,
+    buffer: Vec<u8>,
+    moves: Vec<Move>,
+}
+
+/// A copy that readers do not find yet.
+struct Move {
+    from: Location,
+    /// Of the copy; its offset counts from the start of the buffer.
+    entry: FooterEntry,
+}
+
+/// One segment, looked at record by record.
+struct Job {
+    segment: Arc<Segment>,
+    entries: Vec<FooterEntry>,
+    next: usize,
+    window: Window,
+    kind: JobKind,
+}
+
+enum JobKind {
+    Clean {
+        /// The digests of all its puts, sorted.
+        puts: Vec<Digest>,
+        /// Records that the index names, and that nobody needs.
+        drops: Vec<(Digest, Location, bool)>,
+    },
+    /// Which of its puts were flushed by a prefix? Up to this flush.
+    CountFlushed { newest_flush: u64 },
+}
+
+pub(super) fn lock(store: &LogStore) -> MutexGuard<'_, Cleaner> {
+    store.cleaner.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What must be reclaimed until the disk has less than half more than what lives, and four segments.
+pub(super) fn debt_bytes(store: &LogStore, live_bytes: u64, disk_bytes: u64) -> u64 {
+    disk_bytes.saturating_sub(live_bytes + live_bytes / 2 + 4 * store.options.segment_bytes)
+}
+
+pub(super) fn maintain(store: &LogStore, budget: Budget, now_unix_secs: u64) -> Result<Progress> {
+    if store.is_read_only.load(Relaxed) {
+        return Ok(Progress::default());
+    }
+    let mut cleaner = lock(store);
+    note_durable(store, &mut store.appender())?;
+    cleaner.keep_reserve(store);
+    let mut done = 0;
+    loop {
+        if cleaner.job.is_none() {
+            cleaner.job = choose(store, now_unix_secs)?;
+        }
+        let Some(mut job) = cleaner.job.take() else {
+            return Ok(Progress { bytes: done, more: false });
+        };
+        match job.run(store, &mut cleaner, &mut done, budget.bytes, now_unix_secs) {
+            Ok(true) => {}
+            Ok(false) => cleaner.job = Some(job),
+            Err(error) => {
+                if matches!(error, Error::Corrupt { .. }) {
+                    job.segment.damaged.store(true, Relaxed);
+                } else {
+                    cleaner.job = Some(job);
+                }
+                return Err(error);
+            }
+        }
+        if done >= budget.bytes {
+            return Ok(Progress { bytes: done, more: true });
+        }
+    }
+}
+
+/// Ends the cold streams: their data is durable then.
+pub(super) fn seal_all(store: &LogStore, cleaner: &mut Cleaner) -> Result<()> {
+    for stream in &mut cleaner.streams {
+        stream.flush(store)?;
+        stream.seal(store)?;
+    }
+    Ok(())
+}
+
+/// The next segment to look at.
+fn choose(store: &LogStore, now_unix_secs: u64) -> Result<Option<Job>> {
+    let all = store.segments.all();
+    let sealed: Vec<_> = (all.iter())
+        .filter(|segment| {
+            segment.sealed.load(Relaxed) && !segment.damaged.load(Relaxed) && !segment.retired.load(Relaxed)
+        })
+        .collect();
+    let newest_flush = store.flushes.newest();
+    let flushed_all = store.flushes.read().newest_of_all();
+    let uncounted = sealed.iter().find(|segment| {
+        let oldest = segment.min_sequence.load(Relaxed);
+        oldest < newest_flush
+            && flushed_all < newest_flush
+            && segment.counted_flush.load(Relaxed) < newest_flush
+    });
+    if let Some(segment) = uncounted {
+        return Job::new((*segment).clone(), JobKind::CountFlushed { newest_flush }).map(Some);
+    }
+
+    let share = |segment: &Segment| {
+        if segment.max_sequence.load(Relaxed) < flushed_all {
+            return 0.0;
+        }
+        segment.live_share() * (1.0 - segment.expired_share(now_unix_secs))
+    };
+    let Some(emptiest) = sealed.iter().min_by(|one, other| share(one).total_cmp(&share(other))) else {
+        return Ok(None);
+    };
+    let disk_bytes: u64 = sealed.iter().map(|segment| segment.file_bytes.load(Relaxed)).sum();
+    let live_bytes: f64 =
+        sealed.iter().map(|segment| segment.data_bytes.load(Relaxed) as f64 * share(segment)).sum();
+    let bound =
+        live_bytes * f64::from(store.options.disk_percent) / 100.0 + 2.0 * store.options.segment_bytes as f64;
+    let victim = if share(emptiest) == 0.0 || (disk_bytes as f64 > bound && share(emptiest) < LIVE_SHARE_MAX)
+    {
+        Some(*emptiest)
+    } else {
+        let small_bytes = store.options.segment_bytes / 4;
+        let mut small: Vec<_> =
+            sealed.iter().filter(|segment| segment.file_bytes.load(Relaxed) < small_bytes).collect();
+        small.sort_unstable_by_key(|segment| segment.file_bytes.load(Relaxed));
+        small.first().filter(|_| small.len() > SMALL_SEGMENTS_MAX).map(|segment| **segment)
+    };
+    let Some(victim) = victim else { return Ok(None) };
+    let kind = JobKind::Clean { puts: Vec::new(), drops: Vec::new() };
+    Job::new(victim.clone(), kind).map(Some)
+}
+
+impl Job {
+    fn new(segment: Arc<Segment>, mut kind: JobKind) -> Result<Self> {
+        let entries = segment.read_footer().inspect_err(|error| {
+            if matches!(error, Error::Corrupt { .. }) {
+                segment.damaged.store(true, Relaxed);
+            }
+        })?;
+        if let JobKind::Clean { puts, .. } = &mut kind {
+            puts.extend(entries.iter().filter(|entry| entry.is_put).map(|entry| entry.digest));
+            puts.sort_unstable();
+        }
+        Ok(Self { window: Window::new(segment.clone()), segment, entries, next: 0, kind })
+    }
+
+    /// Goes on until the budget is used up. True if the job is done.
+    fn run(
+        &mut self,
+        store: &LogStore,
+        cleaner: &mut Cleaner,
+        done: &mut u64,
+        budget_bytes: u64,
+        now_unix_secs: u64,
+    ) -> Result<bool> {
+        while let Some(&entry) = self.entries.get(self.next) {
+            if *done >= budget_bytes {
+                return Ok(false);
+            }
+            let read_before = self.window.read_bytes;
+            let written = match self.kind {
+                JobKind::Clean { .. } => self.clean_record(store, cleaner, &entry, now_unix_secs)?,
+                JobKind::CountFlushed { newest_flush } => {
+                    self.count_if_flushed(store, &entry, newest_flush)?;
+                    0
+                }
+            };
+            // Looking at a record costs something even if it is dead.
+            *done += written + self.window.read_bytes - read_before + 8;
+            self.next += 1;
+        }
+        match &self.kind {
+            JobKind::Clean { .. } => self.finish(store, cleaner)?,
+            JobKind::CountFlushed { newest_flush } => {
+                self.segment.counted_flush.store(*newest_flush, Relaxed);
+            }
+        }
+        Ok(true)
+    }
+
+    /// What the index says of the record, and how many stale puts its key has; `None` if a newer one is named.
+    fn look_up(&self, store: &LogStore, entry: &FooterEntry) -> Option<(IndexEntry, u64)> {
+        let shard = store.index.read(entry.digest);
+        let known = shard.get(entry.digest.tag)?;
+        (known.location == self.segment.location(entry.offset))
+            .then(|| (known, shard.stale(entry.digest.tag)))
+    }
+
+    fn count_if_flushed(&mut self, store: &LogStore, entry: &FooterEntry, newest_flush: u64) -> Result<()> {
+        if !entry.is_put || entry.sequence >= newest_flush {
+            return Ok(());
+        }
+        let Some((known, _)) = self.look_up(store, entry).filter(|(known, _)| known.is_live()) else {
+            return Ok(());
+        };
+        let found =
+            self.window.record_at(entry.offset)?.map_err(|bad| self.segment.bad_header(entry.offset, bad))?;
+        if store.flushes.covers(found.key, found.header.sequence)
+            && store.index.write(entry.digest).mark_dead(entry.digest.tag, known.location)
+        {
+            self.segment.count_live(known.class, -1);
+            store.counters.records.fetch_sub(1, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Copies a record if somebody needs it. Returns the bytes that will be written.
+    fn clean_record(
+        &mut self,
+        store: &LogStore,
+        cleaner: &mut Cleaner,
+        entry: &FooterEntry,
+        now_unix_secs: u64,
+    ) -> Result<u64> {
+        let Some((known, stale)) = self.look_up(store, entry) else { return Ok(0) };
+        let JobKind::Clean { puts, drops } = &mut self.kind else { return Ok(0) };
+        // Of the stale puts, those that go with the victim. All its puts of this key are stale, but for this one.
+        let from = puts.partition_point(|digest| *digest < entry.digest);
+        let here = puts[from..].iter().take_while(|digest| **digest == entry.digest).count() as u64;
+        let stale_elsewhere = (stale + u64::from(entry.is_put)).saturating_sub(here);
+        let is_needed = stale_elsewhere > 0 && !is_planted(Bug::DropTombstones);
+
+        let expired_by_footer = entry.exptime_secs != 0
+            && entry.exptime_secs != u32::MAX
+            && u64::from(entry.exptime_secs) <= now_unix_secs;
+        let is_dead = !entry.is_put
+            || known.dead
+            || expired_by_footer
+            || entry.sequence < store.flushes.read().newest_of_all();
+        if is_dead && !is_needed {
+            drops.push((entry.digest, known.location, entry.is_put));
+            return Ok(0);
+        }
+        let found =
+            self.window.record_at(entry.offset)?.map_err(|bad| self.segment.bad_header(entry.offset, bad))?;
+        let header = found.header;
+        let is_dead = is_dead
+            || header.meta().is_expired(now_unix_secs)
+            || store.flushes.covers(found.key, header.sequence);
+        if is_dead && !is_needed {
+            drops.push((entry.digest, known.location, entry.is_put));
+            return Ok(0);
+        }
+        let copy = if is_dead { tombstone_of(&header) } else { header };
+        let key = found.key.to_vec();
+        let stream = &mut cleaner.streams[usize::from(copy.exptime_secs != 0)];
+        let kind = if copy.exptime_secs == 0 { Stream::Cold } else { Stream::ColdExpiring };
+        stream.make_room(store, &mut cleaner.has_reserve, kind, &copy)?;
+        stream.copy(store, &mut self.window, entry, known.location, &copy, &key)?;
+        Ok(copy.padded_bytes() as u64)
+    }
+
+    /// Everything that is needed has been copied: the victim goes.
+    fn finish(&mut self, store: &LogStore, cleaner: &mut Cleaner) -> Result<()> {
+        for stream in &mut cleaner.streams {
+            stream.flush(store)?;
+            stream.sync(store)?;
+        }
+        self.segment.retired.store(true, Relaxed);
+        let mut appender = store.appender();
+        sync(store, &mut appender)?;
+        let image = store.capture(&appender);
+        let mut manifest = store.manifest();
+        drop(appender);
+        let published = store.publish(&mut manifest, image);
+        drop(manifest);
+        if matches!(published, Err(Error::Full { .. })) {
+            cleaner.free_reserve(store);
+        }
+        published?;
+
+        let JobKind::Clean { drops, .. } = &mut self.kind else { return Ok(()) };
+        let mut dropped_puts = Vec::new();
+        for (digest, location, is_put) in drops.drain(..) {
+            if let Some(entry) = store.index.write(digest).remove_at(digest.tag, location) {
+                store.counters.records.fetch_sub(i64::from(entry.is_live()), Relaxed);
+                if is_put {
+                    dropped_puts.push((digest, location.offset));
+                }
+            }
+        }
+        dropped_puts.sort_unstable();
+        for entry in self.entries.iter().filter(|entry| entry.is_put) {
+            if dropped_puts.binary_search(&(entry.digest, entry.offset)).is_ok() {
+                continue;
+            }
+            if let Some(needless) = store.index.write(entry.digest).forget_stale(entry.digest.tag)
+                && let Some(segment) = store.segments.get(needless.location.slot)
+            {
+                segment.count_live(needless.class, -1);
+            }
+        }
+        store.segments.remove(self.segment.slot);
+        // If it stays, the next opening removes it.
+        let _ = store.files.remove(&self.segment.name());
+        let oldest = store.segments.all().iter().map(|segment| segment.min_sequence.load(Relaxed)).min();
+        store.flushes.change(|table| table.forget_below(oldest.unwrap_or(u64::MAX)));
+        Ok(())
+    }
+}
+
+impl Cleaner {
+    /// Sets room aside, if there is any.
+    fn keep_reserve(&mut self, store: &LogStore) {
+        if self.has_reserve {
+            return;
+        }
+        let bytes = store.options.segment_bytes;
+        let existing = store.files.open(RESERVE).and_then(|file| file.len());
+        self.has_reserve = match existing {
+            Ok(length) if length >= bytes => true,
+            Ok(_) => store.files.remove(RESERVE).is_ok() && self.make_reserve(store, bytes),
+            Err(_) => self.make_reserve(store, bytes),
+        };
+    }
+
+    fn make_reserve(&self, store: &LogStore, bytes: u64) -> bool {
+        let made = store.files.create(RESERVE).and_then(|file| file.allocate(bytes)).is_ok();
+        if !made {
+            let _ = store.files.remove(RESERVE);
+        }
+        made
+    }
+
+    fn free_reserve(&mut self, store: &LogStore) -> bool {
+        std::mem::take(&mut self.has_reserve) && store.files.remove(RESERVE).is_ok()
+    }
+}
+
+impl ColdStream {
+    /// Makes sure that a copy fits the stream's segment.
+    fn make_room(
+        &mut self,
+        store: &LogStore,
+        has_reserve: &mut bool,
+        stream: Stream,
+        copy: &Header,
+    ) -> Result<()> {
+        let bytes = (self.buffer.len() + copy.padded_bytes()) as u64;
+        let fits = self.writer.as_ref().is_some_and(|writer| {
+            writer.has_room(bytes, self.moves.len() + 1) && !writer.is_too_far(copy.sequence)
+        });
+        if fits {
+            return Ok(());
+        }
+        self.flush(store)?;
+        self.seal(store)?;
+        let file_bytes =
+            store.options.segment_bytes.max(Writer::file_bytes_for(copy.padded_bytes() as u64, 1));
+        let made = open_segment(store, stream, file_bytes);
+        self.writer = Some(match made {
+            Err(Error::Full { .. }) if *has_reserve => {
+                *has_reserve = false;
+                store.files.remove(RESERVE).map_err(|error| Error::io("removing RESERVE", error))?;
+                open_segment(store, stream, file_bytes)?
+            }
+            other => other?,
+        });
+        Ok(())
+    }
+
+    /// Appends a copy of the record at `entry` with another header.
+    fn copy(
+        &mut self,
+        store: &LogStore,
+        window: &mut Window,
+        entry: &FooterEntry,
+        from: Location,
+        copy: &Header,
+        key: &[u8],
+    ) -> Result<()> {
+        let damaged =
+            |window: &Window| window.corrupt(entry.offset, "the checksum of a value does not match");
+        let moved = |offset| Move { from, entry: FooterEntry::of(copy, entry.digest, offset) };
+        let Some(seed) = self.writer.as_ref().map(|writer| writer.segment.seed) else { return Ok(()) };
+        let is_large = copy.value_bytes > BUFFER_BYTES / 2;
+        if is_large || self.buffer.len() + copy.padded_bytes() > BUFFER_BYTES {
+            self.flush(store)?;
+        }
+        let start = self.buffer.len();
+        copy.encode(key, seed, &mut self.buffer);
+        if !is_large {
+            if copy.kind == Kind::Put {
+                let buffer = &mut self.buffer;
+                let is_whole = window.copy_value(entry.offset, copy, |piece| {
+                    buffer.extend_from_slice(piece);
+                    Ok(())
+                })?;
+                if !is_whole {
+                    self.buffer.truncate(start);
+                    return Err(damaged(window));
+                }
+            }
+            pad(copy.record_bytes(), &mut self.buffer);
+            self.moves.push(moved(start as u64));
+            return Ok(());
+        }
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let mut ahead = 0;
+        let head = std::mem::take(&mut self.buffer);
+        let failed = |error| Error::io("copying a record", error);
+        writer.write_ahead(&[IoSlice::new(&head)], &mut ahead).map_err(failed)?;
+        let is_whole = window.copy_value(entry.offset, copy, |piece| {
+            writer.write_ahead(&[IoSlice::new(piece)], &mut ahead).map_err(failed)
+        })?;
+        if !is_whole {
+            return Err(damaged(window));
+        }
+        // The padding may be longer than 0 bytes; what was allocated is zero.
+        self.moves.push(moved(0));
+        self.accept(store, copy.padded_bytes() as u64);
+        Ok(())
+    }
+
+    /// Writes the buffer, and lets readers find the copies.
+    fn flush(&mut self, store: &LogStore) -> Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let result = writer.write(&[IoSlice::new(&self.buffer)]);
+        let name = writer.segment.name();
+        result.map_err(|error| Error::io(format!("writing {name}"), error))?;
+        let bytes = self.buffer.len() as u64;
+        self.buffer.clear();
+        self.accept(store, bytes);
+        Ok(())
+    }
+
+    fn accept(&mut self, store: &LogStore, bytes: u64) {
+        let Some(writer) = &mut self.writer else { return };
+        let start = writer.end;
+        let mut entries = Vec::with_capacity(self.moves.len());
+        for copy in &mut self.moves {
+            copy.entry.offset += start;
+            entries.push(copy.entry);
+        }
+        let sequences = entries.iter().map(|entry| entry.sequence);
+        let range = sequences.clone().min().zip(sequences.max());
+        writer.accept(bytes, &entries, range);
+        store.counters.cleaned_bytes.fetch_add(bytes, Relaxed);
+        for copy in self.moves.drain(..) {
+            let digest = copy.entry.digest;
+            let to = super::append::index_entry(&writer.segment, &copy.entry);
+            let before = store.index.write(digest).relocate(digest.tag, copy.from, &to);
+            if let Some(before) = before {
+                writer.segment.count_live(to.class, 1);
+                if !before.dead
+                    && let Some(old) = store.segments.get(before.location.slot)
+                {
+                    old.count_live(before.class, -1);
+                }
+                store.counters.records.fetch_sub(i64::from(before.is_live() && to.tombstone), Relaxed);
+            }
+        }
+    }
+
+    fn sync(&mut self, store: &LogStore) -> Result<()> {
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        store.counters.fsyncs.fetch_add(u64::from(writer.unsynced), Relaxed);
+        let name = writer.segment.name();
+        writer.sync().map_err(|error| store.write_failed(format!("writing {name}"), error))
+    }
+
+    fn seal(&mut self, store: &LogStore) -> Result<()> {
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        store.counters.fsyncs.fetch_add(1, Relaxed);
+        let name = writer.segment.name();
+        writer.seal().map_err(|error: WriteError| store.write_failed(format!("sealing {name}"), error))?;
+        self.writer = None;
+        Ok(())
+    }
+}
+
+/// A new segment of a cold stream, in the table and in the manifest.
+fn open_segment(store: &LogStore, stream: Stream, file_bytes: u64) -> Result<Writer> {
+    let mut appender = store.appender();
+    sync(store, &mut appender)?;
+    let mut manifest = store.manifest();
+    let writer = new_segment(store, &mut manifest, stream, file_bytes)?;
+    let image = store.capture(&appender);
+    drop(appender);
+    if let Err(error) = store.publish(&mut manifest, image) {
+        store.segments.remove(writer.segment.slot);
+        if !matches!(error, Error::ReadOnly { .. }) {
+            let _ = store.files.remove(&writer.segment.name());
+        }
+        return Err(error);
+    }
+    Ok(writer)
+}

@@ -1,0 +1,218 @@
+//! `MANIFEST`: which files make up the store. Replaced as a whole, by a rename, when a segment comes, is sealed or goes.
+//!
+//! What it names is there: a missing file is damage. What it does not name is left over from a crash, and is removed.
+//! Flushes are in it too, so that cleaning need not carry their records.
+
+use std::io::IoSlice;
+
+use super::bugs::{Bug, is_planted};
+use super::bytes::Bytes;
+use super::digest::Secret;
+use super::flushes::{FlushMark, FlushTable, PendingMark};
+use super::segment::{Expiry, Stream};
+use crate::error::{Error, Result};
+use crate::files::Files;
+
+pub(crate) const MANIFEST: &str = "MANIFEST";
+pub(super) const MANIFEST_NEW: &str = "MANIFEST.new";
+pub(super) const MAGIC: &[u8; 8] = b"LARDRMAN";
+/// A store with another major number, or a higher minor one, is refused.
+pub(super) const FORMAT: (u16, u16) = (1, 0);
+
+/// What the file says.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ManifestImage {
+    pub(super) secret: Secret,
+    /// Of the next segment, and of the next snapshot.
+    pub(super) next_number: u64,
+    /// Of the last appended entry: all up to it was durable before the manifest was.
+    pub(super) last_sequence: u64,
+    /// The highest version that an entry has had so far.
+    pub(super) highest_version: u64,
+    /// In order of their numbers.
+    pub(super) segments: Vec<SegmentImage>,
+    pub(super) flushes: FlushTable,
+    /// The snapshot of the index, if nothing has changed since it was written.
+    pub(super) snapshot: Option<SnapshotImage>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct SegmentImage {
+    pub(super) number: u64,
+    pub(super) stream: Stream,
+    pub(super) sealed: bool,
+    /// Where its data ends: of a sealed segment, where the footer begins; of an open one, what is surely durable.
+    pub(super) data_bytes: u64,
+    /// Of a sealed segment: the file's length.
+    pub(super) file_bytes: u64,
+    /// Of a sealed segment: of its records.
+    pub(super) min_sequence: u64,
+    pub(super) max_sequence: u64,
+    pub(super) expiry: Expiry,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SnapshotImage {
+    pub(super) number: u64,
+    pub(super) file_bytes: u64,
+    pub(super) checksum: u32,
+}
+
+impl ManifestImage {
+    pub(super) fn new(secret: Secret) -> Self {
+        Self {
+            secret,
+            next_number: 1,
+            last_sequence: 0,
+            highest_version: 0,
+            segments: Vec::new(),
+            flushes: FlushTable::default(),
+            snapshot: None,
+        }
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&FORMAT.0.to_le_bytes());
+        out.extend_from_slice(&FORMAT.1.to_le_bytes());
+        out.extend_from_slice(&self.secret.0);
+        out.extend_from_slice(&self.next_number.to_le_bytes());
+        out.extend_from_slice(&self.last_sequence.to_le_bytes());
+        out.extend_from_slice(&self.highest_version.to_le_bytes());
+        out.extend_from_slice(&(self.segments.len() as u32).to_le_bytes());
+        for segment in &self.segments {
+            out.extend_from_slice(&segment.number.to_le_bytes());
+            out.extend_from_slice(&[segment.stream as u8, u8::from(segment.sealed)]);
+            for number in [segment.data_bytes, segment.file_bytes, segment.min_sequence, segment.max_sequence]
+            {
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+            segment.expiry.encode(&mut out);
+        }
+        out.extend_from_slice(&(self.flushes.marks.len() as u32).to_le_bytes());
+        for (prefix, mark) in &self.flushes.marks {
+            put_prefix(&mut out, prefix, mark.sequence, mark.version);
+        }
+        out.extend_from_slice(&(self.flushes.pending.len() as u32).to_le_bytes());
+        for (prefix, mark) in &self.flushes.pending {
+            put_prefix(&mut out, prefix, mark.sequence, mark.at_secs);
+        }
+        out.push(u8::from(self.snapshot.is_some()));
+        if let Some(snapshot) = &self.snapshot {
+            out.extend_from_slice(&snapshot.number.to_le_bytes());
+            out.extend_from_slice(&snapshot.file_bytes.to_le_bytes());
+            out.extend_from_slice(&snapshot.checksum.to_le_bytes());
+        }
+        let checksum = crc32c::crc32c(&out);
+        out.extend_from_slice(&checksum.to_le_bytes());
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
+        let damaged = |what: &str| Error::corrupt(MANIFEST, 0, what);
+        let (body, checksum) = bytes.split_last_chunk::<4>().ok_or_else(|| damaged("it is too short"))?;
+        let mut body = Bytes(body);
+        if body.take(8) != Some(MAGIC) {
+            return Err(damaged("it does not begin as a manifest does"));
+        }
+        let format = (body.u16(), body.u16());
+        let (Some(major), Some(minor)) = format else { return Err(damaged("it is too short")) };
+        if crc32c::crc32c(&bytes[..bytes.len() - 4]) != u32::from_le_bytes(*checksum) {
+            return Err(damaged("its checksum does not match"));
+        }
+        refuse_newer(MANIFEST, (major, minor))?;
+        Self::decode_body(&mut body).ok_or_else(|| damaged("it is cut short, or says too much"))
+    }
+
+    fn decode_body(body: &mut Bytes<'_>) -> Option<Self> {
+        let mut secret = [0; 16];
+        secret.copy_from_slice(body.take(16)?);
+        let mut image = Self::new(Secret(secret));
+        image.next_number = body.u64()?;
+        image.last_sequence = body.u64()?;
+        image.highest_version = body.u64()?;
+        for _ in 0..body.u32()? {
+            image.segments.push(SegmentImage {
+                number: body.u64()?,
+                stream: Stream::from_byte(body.u8()?)?,
+                sealed: body.u8()? == 1,
+                data_bytes: body.u64()?,
+                file_bytes: body.u64()?,
+                min_sequence: body.u64()?,
+                max_sequence: body.u64()?,
+                expiry: Expiry::decode(body)?,
+            });
+        }
+        for _ in 0..body.u32()? {
+            let (prefix, sequence, version) = take_prefix(body)?;
+            image.flushes.flush(prefix, FlushMark { sequence, version });
+        }
+        for _ in 0..body.u32()? {
+            let (prefix, sequence, at_secs) = take_prefix(body)?;
+            image.flushes.delay(prefix, PendingMark { sequence, at_secs });
+        }
+        if body.u8()? == 1 {
+            image.snapshot =
+                Some(SnapshotImage { number: body.u64()?, file_bytes: body.u64()?, checksum: body.u32()? });
+        }
+        body.0.is_empty().then_some(image)
+    }
+
+    /// The file of a directory; `None` if there is none.
+    pub(super) fn read(files: &dyn Files) -> Result<Option<Self>> {
+        let file = match files.open_to_read(MANIFEST) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::io("opening MANIFEST", error)),
+        };
+        let mut bytes = vec![0; file.len().map_err(|error| Error::io("reading MANIFEST", error))? as usize];
+        let count = file.read_at(&mut bytes, 0).map_err(|error| Error::io("reading MANIFEST", error))?;
+        Self::decode(&bytes[..count]).map(Some)
+    }
+
+    /// Replaces the file. After an error before the first fsync the old one is there.
+    pub(super) fn write(&self, files: &dyn Files) -> std::result::Result<(), WriteFailure> {
+        let _ = files.remove(MANIFEST_NEW);
+        let kept = |doing, error| WriteFailure { error: Error::io(doing, error), sync_failed: false };
+        let file = files.create(MANIFEST_NEW).map_err(|error| kept("creating MANIFEST.new", error))?;
+        file.write_at(&[IoSlice::new(&self.encode())], 0)
+            .map_err(|error| kept("writing MANIFEST.new", error))?;
+        let uncertain = |doing, error| WriteFailure { error: Error::io(doing, error), sync_failed: true };
+        file.sync().map_err(|error| uncertain("fsync of MANIFEST.new", error))?;
+        files.rename(MANIFEST_NEW, MANIFEST).map_err(|error| uncertain("renaming MANIFEST.new", error))?;
+        sync_dir(files).map_err(|error| uncertain("fsync of the directory", error))
+    }
+}
+
+/// Why a manifest was not written.
+pub(super) struct WriteFailure {
+    pub(super) error: Error,
+    /// An fsync or the rename failed, so nobody knows which of the two is on the disk.
+    pub(super) sync_failed: bool,
+}
+
+/// Makes the names durable.
+pub(super) fn sync_dir(files: &dyn Files) -> std::io::Result<()> {
+    if is_planted(Bug::SkipDirSync) { Ok(()) } else { files.sync_dir() }
+}
+
+/// An error if a file of this format must not be read.
+pub(super) fn refuse_newer(file: &str, (major, minor): (u16, u16)) -> Result<()> {
+    if major != FORMAT.0 || minor > FORMAT.1 {
+        return Err(Error::NewerFormat { file: file.to_owned(), format: format!("{major}.{minor}") });
+    }
+    Ok(())
+}
+
+fn put_prefix(out: &mut Vec<u8>, prefix: &[u8], sequence: u64, number: u64) {
+    out.extend_from_slice(&(prefix.len() as u16).to_le_bytes());
+    out.extend_from_slice(prefix);
+    out.extend_from_slice(&sequence.to_le_bytes());
+    out.extend_from_slice(&number.to_le_bytes());
+}
+
+fn take_prefix<'a>(body: &mut Bytes<'a>) -> Option<(&'a [u8], u64, u64)> {
+    let length = usize::from(body.u16()?);
+    Some((body.take(length)?, body.u64()?, body.u64()?))
+}

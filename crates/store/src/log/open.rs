@@ -1,0 +1,431 @@
+//! From files to a store.
+//!
+//! Sealed segments are known by the manifest and their footers (or all of them by the snapshot of a clean stop). An open
+//! segment is read from its start: its end is where no record follows. If that cuts something that was acknowledged, the
+//! store is not opened.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use super::append::index_entry;
+use super::bugs::{Bug, is_planted};
+use super::clean::Cleaner;
+use super::digest::Secret;
+use super::flushes::{FlushMark, FlushTable, Flushes, PendingMark};
+use super::index::{Index, START_BYTES_MAX};
+use super::manifest::{MANIFEST, MANIFEST_NEW, ManifestImage, SegmentImage};
+use super::record::{ALIGN_BYTES, BadHeader, HEADER_BYTES, Header, Kind, u32_at};
+use super::segment::{
+    FooterEntry, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, SegmentTable, Stream, segment_name,
+    segment_number,
+};
+use super::snapshot;
+use super::window::Window;
+use super::writer::Writer;
+use super::{Appender, Counters, LogOptions, LogStore, ManifestState};
+use crate::error::{Error, Result};
+use crate::files::Files;
+
+/// The lock file.
+const LOCK: &str = "LOCK";
+
+pub(super) fn open(files: Arc<dyn Files>, options: LogOptions) -> Result<LogStore> {
+    let lock = files.lock(LOCK).map_err(|error| {
+        if error.kind() == io::ErrorKind::WouldBlock {
+            Error::Locked { file: format!("{}/{LOCK}", files.describe()) }
+        } else {
+            Error::io(format!("locking {}/{LOCK}", files.describe()), error)
+        }
+    })?;
+    let image = match ManifestImage::read(&*files)? {
+        Some(image) => image,
+        None => create(&*files, &options)?,
+    };
+    remove_leftovers(&*files, &image)?;
+
+    let mut found = Recovered::new(&image);
+    let segments = SegmentTable::default();
+    let index = match open_by_snapshot(&*files, &image, &segments, &mut found)? {
+        Some(index) => index,
+        None => {
+            let index = Index::new(true);
+            for segment in &image.segments {
+                recover_segment(&*files, &image, segment, &segments, &index, &mut found)?;
+            }
+            index.finish_recovery();
+            count_live(&index, &segments);
+            index
+        }
+    };
+    let records = index
+        .shards()
+        .map(|shard| shard.entries().filter(|(_, entry)| entry.is_live()).count() as i64)
+        .sum::<i64>();
+    found.flushes.marks.retain(|_, mark| mark.sequence <= found.last_sequence);
+    found.flushes.pending.retain(|_, mark| mark.sequence <= found.last_sequence);
+
+    let counters = Counters::default();
+    counters.records.store(records, Relaxed);
+    Ok(LogStore {
+        files,
+        options,
+        secret: image.secret,
+        index,
+        segments,
+        flushes: Flushes::new(found.flushes),
+        cleaner: Mutex::new(Cleaner::default()),
+        appender: Mutex::new(Appender { noted_durable: found.last_sequence, ..Appender::default() }),
+        manifest: Mutex::new(ManifestState { next_number: image.next_number, garbage: found.garbage }),
+        last_sequence: AtomicU64::new(found.last_sequence),
+        durable_sequence: AtomicU64::new(found.last_sequence),
+        highest_version: AtomicU64::new(found.highest_version),
+        is_read_only: AtomicBool::new(false),
+        read_only_reason: Mutex::new(None),
+        counters,
+        _lock: lock,
+    })
+}
+
+/// A new store: the manifest comes first, so that segments without one are damage.
+fn create(files: &dyn Files, options: &LogOptions) -> Result<ManifestImage> {
+    let names = files.list().map_err(|error| Error::io("listing the directory", error))?;
+    if let Some(name) = names.iter().find(|name| segment_number(name).is_some()) {
+        return Err(Error::corrupt(MANIFEST, 0, format!("the file is missing, but there is {name}")));
+    }
+    let image = ManifestImage::new(options.secret.map_or_else(Secret::random, Secret));
+    image.write(files).map_err(|failure| failure.error)?;
+    Ok(image)
+}
+
+/// Removes what a crash left: files that the manifest does not name.
+fn remove_leftovers(files: &dyn Files, image: &ManifestImage) -> Result<()> {
+    let listing = |error| Error::io("listing the directory", error);
+    for name in files.list().map_err(listing)? {
+        let is_left = match segment_number(&name) {
+            Some(number) => !image.segments.iter().any(|segment| segment.number == number),
+            None if snapshot::is_snapshot(&name) => {
+                image.snapshot.is_none_or(|snapshot| snapshot::snapshot_name(snapshot.number) != name)
+            }
+            None => name == MANIFEST_NEW,
+        };
+        if is_left {
+            files.remove(&name).map_err(|error| Error::io(format!("removing {name}"), error))?;
+        }
+    }
+    Ok(())
+}
+
+/// What comes together while segments are looked at.
+struct Recovered {
+    last_sequence: u64,
+    highest_version: u64,
+    flushes: FlushTable,
+    garbage: Vec<String>,
+}
+
+impl Recovered {
+    fn new(image: &ManifestImage) -> Self {
+        Self {
+            last_sequence: image.last_sequence,
+            highest_version: image.highest_version,
+            flushes: image.flushes.clone(),
+            garbage: image.snapshot.iter().map(|snapshot| snapshot::snapshot_name(snapshot.number)).collect(),
+        }
+    }
+}
+
+/// Opens the file of a segment, and reads its header.
+fn open_file(
+    files: &dyn Files,
+    image: &ManifestImage,
+    segment: &SegmentImage,
+) -> Result<(SegmentHeader, Arc<dyn crate::files::File>, u64)> {
+    let name = segment_name(segment.number);
+    let reading = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => Error::corrupt(&name, 0, "the file is missing"),
+        _ => Error::io(format!("reading {name}"), error),
+    };
+    let file = if segment.sealed { files.open_to_read(&name) } else { files.open(&name) }.map_err(reading)?;
+    let mut head = [0; SEGMENT_HEADER_BYTES];
+    let count = file.read_at(&mut head, 0).map_err(reading)?;
+    let header = SegmentHeader::decode(&head[..count], &name)?;
+    if header.number != segment.number || header.stream != segment.stream || header.secret != image.secret {
+        return Err(Error::corrupt(&name, 0, "it is a segment of another store or another number"));
+    }
+    let file_bytes = file.len().map_err(reading)?;
+    if segment.sealed && file_bytes != segment.file_bytes {
+        let what = format!("it has {file_bytes} bytes instead of {}", segment.file_bytes);
+        return Err(Error::corrupt(&name, file_bytes.min(segment.file_bytes), what));
+    }
+    Ok((header, file, file_bytes))
+}
+
+/// A sealed segment, as the manifest knows it.
+fn set_sealed(segment: &Segment, image: &SegmentImage) {
+    segment.data_bytes.store(image.data_bytes, Relaxed);
+    segment.durable_bytes.store(image.data_bytes, Relaxed);
+    segment.file_bytes.store(image.file_bytes, Relaxed);
+    segment.min_sequence.store(image.min_sequence, Relaxed);
+    segment.max_sequence.store(image.max_sequence, Relaxed);
+    segment.sealed.store(true, Relaxed);
+    *segment.expiry.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = image.expiry.clone();
+}
+
+/// The index and all segments by the snapshot; `None` if there is none, or it does not fit.
+fn open_by_snapshot(
+    files: &dyn Files,
+    image: &ManifestImage,
+    segments: &SegmentTable,
+    found: &mut Recovered,
+) -> Result<Option<Index>> {
+    let Some(snapshot) = &image.snapshot else { return Ok(None) };
+    let Some((known, index)) = snapshot::read(files, snapshot) else { return Ok(None) };
+    let fits = known.len() == image.segments.len()
+        && known
+            .iter()
+            .zip(&image.segments)
+            .all(|(known, segment)| known.number == segment.number && segment.sealed);
+    if !fits {
+        return Ok(None);
+    }
+    for (known, segment_image) in known.iter().zip(&image.segments) {
+        let (header, file, _) = open_file(files, image, segment_image)?;
+        let segment = Segment::new(&header, known.slot, file);
+        set_sealed(&segment, segment_image);
+        segment.all_class_bytes.store(known.all_class_bytes, Relaxed);
+        segment.live_class_bytes.store(known.live_class_bytes, Relaxed);
+        if segments.insert_at(segment).is_none() {
+            return Err(Error::corrupt(MANIFEST, 0, "its snapshot gives two segments one place"));
+        }
+        note_last_sequence(&header, segment_image.max_sequence, found);
+    }
+    Ok(Some(index))
+}
+
+fn note_last_sequence(header: &SegmentHeader, last_sequence: u64, found: &mut Recovered) {
+    if header.stream == Stream::Log {
+        let before_first = header.first_sequence.saturating_sub(1);
+        found.last_sequence = found.last_sequence.max(last_sequence).max(before_first);
+    }
+}
+
+fn recover_segment(
+    files: &dyn Files,
+    image: &ManifestImage,
+    segment_image: &SegmentImage,
+    segments: &SegmentTable,
+    index: &Index,
+    found: &mut Recovered,
+) -> Result<()> {
+    let (header, file, file_bytes) = open_file(files, image, segment_image)?;
+    let segment = segments.insert(|slot| Segment::new(&header, slot, file))?;
+    let entries = if segment_image.sealed {
+        set_sealed(&segment, segment_image);
+        let entries = segment.read_footer()?;
+        let classes = entries.iter().map(|entry| entry.class.bytes() as u64).sum();
+        segment.all_class_bytes.store(classes, Relaxed);
+        note_last_sequence(&header, segment_image.max_sequence, found);
+        entries
+    } else {
+        let tail = Tail::read(&segment, &header, segment_image.data_bytes, file_bytes, image)?;
+        found.highest_version = found.highest_version.max(tail.highest_version);
+        tail.flushes.into_iter().for_each(|flush| flush.apply(&mut found.flushes));
+        note_last_sequence(&header, tail.last_sequence, found);
+        if tail.end == SEGMENT_HEADER_BYTES as u64 {
+            segments.remove(segment.slot);
+            found.garbage.push(segment.name());
+            return Ok(());
+        }
+        let mut writer = Writer::recovered(segment.clone(), tail.end, Vec::new());
+        let sequences = tail.sequences;
+        writer.accept(0, &tail.entries, sequences);
+        let name = segment.name();
+        writer.seal().map_err(|error| Error::io(format!("sealing {name}"), error.source))?;
+        tail.entries
+    };
+    for entry in &entries {
+        if entry.offset >= START_BYTES_MAX {
+            return Err(Error::corrupt(&segment.name(), entry.offset, "a record begins too far behind"));
+        }
+        let mut shard = index.write(entry.digest);
+        shard.recover(entry.digest.tag, &index_entry(&segment, entry), entry.sequence);
+    }
+    Ok(())
+}
+
+/// Live bytes of each segment.
+fn count_live(index: &Index, segments: &SegmentTable) {
+    let table = segments.read();
+    for shard in index.shards() {
+        for (_, entry) in shard.entries() {
+            if let Some(Some(segment)) = table.get(entry.location.slot as usize) {
+                segment.count_live(entry.class, 1);
+            }
+        }
+    }
+}
+
+/// What an open segment turned out to hold.
+struct Tail {
+    entries: Vec<FooterEntry>,
+    flushes: Vec<FlushRecord>,
+    /// Where its last whole batch ends.
+    end: u64,
+    /// Of the last whole batch.
+    last_sequence: u64,
+    /// The lowest and the highest sequence.
+    sequences: Option<(u64, u64)>,
+    highest_version: u64,
+}
+
+struct FlushRecord {
+    header: Header,
+    prefix: Vec<u8>,
+}
+
+impl FlushRecord {
+    fn apply(self, table: &mut FlushTable) {
+        let Header { sequence, version, exptime_secs, .. } = self.header;
+        match self.header.kind {
+            Kind::Flush => table.flush(&self.prefix, FlushMark { sequence, version }),
+            Kind::FlushAt => table.delay(&self.prefix, PendingMark { sequence, at_secs: exptime_secs }),
+            _ => table.cancel(&self.prefix),
+        }
+    }
+}
+
+impl Tail {
+    /// `durable_bytes`: what the manifest knows to have been durable. A manifest that names an open segment of the log
+    /// was written when that was the last.
+    fn read(
+        segment: &Arc<Segment>,
+        segment_header: &SegmentHeader,
+        durable_bytes: u64,
+        file_bytes: u64,
+        image: &ManifestImage,
+    ) -> Result<Self> {
+        let is_log = segment_header.stream == Stream::Log;
+        let mut window = Window::new(segment.clone());
+        let mut tail = Self {
+            entries: Vec::new(),
+            flushes: Vec::new(),
+            end: SEGMENT_HEADER_BYTES as u64,
+            last_sequence: segment_header.first_sequence.saturating_sub(1),
+            sequences: None,
+            highest_version: 0,
+        };
+        let mut batch = Pending::default();
+        let mut at = tail.end;
+        let why = loop {
+            let found = match window.record_at(at)? {
+                Ok(found) => found,
+                Err(BadHeader::Zeros) => break "there is no record",
+                Err(BadHeader::Checksum) => break "the checksum of a record's header does not match",
+                Err(bad @ BadHeader::Newer(_)) => return Err(segment.bad_header(at, bad)),
+            };
+            let header = found.header;
+            let key = found.key.to_vec();
+            if !window.verify_value(at, &header)? {
+                break "the checksum of a value does not match";
+            }
+            let next = at + header.padded_bytes() as u64;
+            match header.kind {
+                Kind::Footer => break "the segment was about to be sealed here",
+                Kind::Commit => {
+                    let expected_first = tail.last_sequence + 1;
+                    if !is_log
+                        || header.exptime_secs != expected_first
+                        || header.sequence != batch.last(&tail)
+                    {
+                        break "a batch has no beginning";
+                    }
+                    tail.take(&mut batch, next);
+                }
+                Kind::Put | Kind::Delete | Kind::Flush | Kind::FlushAt | Kind::CancelFlushAt => {
+                    if is_log && header.sequence != batch.last(&tail) + 1 {
+                        break "a record is out of order";
+                    }
+                    batch.push(header, key, at, image.secret);
+                    if !is_log {
+                        tail.take(&mut batch, next);
+                    }
+                }
+            }
+            at = next;
+        };
+        if is_planted(Bug::IgnoreCommitMark) {
+            tail.take(&mut batch, at);
+        }
+        let is_acknowledged = durable_bytes > tail.end
+            || (is_log && image.last_sequence > tail.last_sequence)
+            || proves_loss(&mut window, tail.end, file_bytes, tail.last_sequence)?;
+        if is_acknowledged {
+            return Err(Error::corrupt(
+                &segment.name(),
+                at,
+                format!("{why}, though what was here was durable"),
+            ));
+        }
+        Ok(tail)
+    }
+
+    fn take(&mut self, batch: &mut Pending, end: u64) {
+        self.end = end;
+        for (header, key, offset, digest) in batch.records.drain(..) {
+            let sequence = header.sequence;
+            let (min, max) = self.sequences.unwrap_or((sequence, sequence));
+            self.sequences = Some((min.min(sequence), max.max(sequence)));
+            self.last_sequence = self.last_sequence.max(sequence);
+            self.highest_version = self.highest_version.max(header.version);
+            if matches!(header.kind, Kind::Put | Kind::Delete) {
+                self.entries.push(FooterEntry::of(&header, digest, offset));
+            } else {
+                self.flushes.push(FlushRecord { header, prefix: key });
+            }
+        }
+    }
+}
+
+/// Records whose commit mark has not been seen yet.
+#[derive(Default)]
+struct Pending {
+    records: Vec<(Header, Vec<u8>, u64, super::digest::Digest)>,
+}
+
+impl Pending {
+    fn last(&self, tail: &Tail) -> u64 {
+        self.records.last().map_or(tail.last_sequence, |(header, ..)| header.sequence)
+    }
+
+    fn push(&mut self, header: Header, key: Vec<u8>, offset: u64, secret: Secret) {
+        let digest = secret.digest(&key);
+        self.records.push((header, key, offset, digest));
+    }
+}
+
+/// Is there, behind the end, a commit mark that says that more than `last_sequence` was durable? No client can have put
+/// it there, since its checksum begins with the store's secret.
+fn proves_loss(window: &mut Window, end: u64, file_bytes: u64, last_sequence: u64) -> Result<bool> {
+    const STEP_BYTES: usize = 128 << 10;
+    let mut at = end;
+    while at + HEADER_BYTES as u64 <= file_bytes {
+        let seed = window.seed();
+        let bytes = window.bytes_at(at, STEP_BYTES + HEADER_BYTES)?;
+        let last_start = bytes.len().saturating_sub(HEADER_BYTES).min(STEP_BYTES);
+        for start in (0..=last_start).step_by(ALIGN_BYTES) {
+            let Some(head) = bytes.get(start..start + HEADER_BYTES) else { break };
+            if head[42] == Kind::Commit as u8
+                && u32_at(head, 4) as usize == HEADER_BYTES
+                && Header::decode(head, seed).is_ok_and(|mark| mark.version > last_sequence)
+            {
+                return Ok(true);
+            }
+        }
+        if bytes.len() < STEP_BYTES + HEADER_BYTES {
+            break;
+        }
+        at += STEP_BYTES as u64;
+    }
+    Ok(false)
+}

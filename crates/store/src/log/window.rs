@@ -1,0 +1,102 @@
+//! Reading a segment forward: each part of the file once, in large pieces.
+
+use std::sync::Arc;
+
+use super::record::{HEADER_BYTES, Header};
+use super::segment::Segment;
+use crate::error::{Error, Result};
+
+/// Of the pieces.
+const WINDOW_BYTES: usize = 256 << 10;
+
+/// A piece of a segment in memory.
+pub(super) struct Window {
+    segment: Arc<Segment>,
+    bytes: Vec<u8>,
+    start: u64,
+    /// Read from the disk so far.
+    pub(super) read_bytes: u64,
+}
+
+/// A record whose header and key are in the window.
+pub(super) struct Found<'a> {
+    pub(super) header: Header,
+    pub(super) key: &'a [u8],
+}
+
+impl Window {
+    pub(super) fn new(segment: Arc<Segment>) -> Self {
+        Self { segment, bytes: Vec::new(), start: 0, read_bytes: 0 }
+    }
+
+    /// Of the segment's checksums.
+    pub(super) fn seed(&self) -> u32 {
+        self.segment.seed
+    }
+
+    /// At least `length` bytes from `offset` on, if the file has so many.
+    pub(super) fn bytes_at(&mut self, offset: u64, length: usize) -> Result<&[u8]> {
+        let inside = offset >= self.start && offset + length as u64 <= self.start + self.bytes.len() as u64;
+        if !inside {
+            self.bytes.resize(length.max(WINDOW_BYTES), 0);
+            let count = self.segment.read(&mut self.bytes, offset)?;
+            self.bytes.truncate(count);
+            self.start = offset;
+            self.read_bytes += count as u64;
+        }
+        let from = (offset - self.start) as usize;
+        Ok(&self.bytes[from.min(self.bytes.len())..])
+    }
+
+    /// The record at `offset`, its header verified. `Ok(Err(_))`: there is none.
+    pub(super) fn record_at(
+        &mut self,
+        offset: u64,
+    ) -> Result<std::result::Result<Found<'_>, super::record::BadHeader>> {
+        let seed = self.segment.seed;
+        let head = self.bytes_at(offset, HEADER_BYTES)?;
+        let key_bytes =
+            if head.len() < HEADER_BYTES { 0 } else { usize::from(super::record::u16_at(head, 40)) };
+        let header = match Header::decode(self.bytes_at(offset, HEADER_BYTES + key_bytes)?, seed) {
+            Ok(header) => header,
+            Err(bad) => return Ok(Err(bad)),
+        };
+        let bytes = self.bytes_at(offset, HEADER_BYTES + key_bytes)?;
+        Ok(Ok(Found { header, key: &bytes[HEADER_BYTES..HEADER_BYTES + key_bytes] }))
+    }
+
+    /// Passes the value of the record at `offset` on, in pieces, and verifies its checksum. False if it does not match:
+    /// then what was passed on is worth nothing.
+    pub(super) fn copy_value(
+        &mut self,
+        offset: u64,
+        header: &Header,
+        mut pass: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<bool> {
+        let mut at = offset + (HEADER_BYTES + header.key_bytes) as u64;
+        let mut left = header.value_bytes;
+        let mut checksum = 0;
+        while left > 0 {
+            let want = left.min(WINDOW_BYTES);
+            let piece = self.bytes_at(at, want)?;
+            if piece.len() < want {
+                return Ok(false);
+            }
+            checksum = crc32c::crc32c_append(checksum, &piece[..want]);
+            pass(&piece[..want])?;
+            at += want as u64;
+            left -= want;
+        }
+        Ok(checksum == header.value_checksum)
+    }
+
+    /// Verifies the value of the record at `offset`.
+    pub(super) fn verify_value(&mut self, offset: u64, header: &Header) -> Result<bool> {
+        self.copy_value(offset, header, |_| Ok(()))
+    }
+
+    /// An error of damage in this segment.
+    pub(super) fn corrupt(&self, offset: u64, what: &str) -> Error {
+        Error::corrupt(&self.segment.name(), offset, what)
+    }
+}

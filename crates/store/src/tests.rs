@@ -1,0 +1,8 @@
+//! Every driver against a model, on disks that fail.
+
+mod conformance;
+mod crash;
+mod faults;
+mod model;
+mod planted;
+mod script;

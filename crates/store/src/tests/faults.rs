@@ -1,0 +1,286 @@
+//! Disks that fail: EIO, a full disk, bits that flip, and who must not open a store.
+
+use std::sync::Arc;
+
+use super::conformance::{open_log, small_segments};
+use super::crash::changes_of;
+use super::model::{Change, State, append};
+use super::script::{START_SECS, Script, Step};
+use crate::files::sim::{DiskFaults, PowerLoss, SimDisk};
+use crate::{Budget, Error, LogOptions, LogStore, Marks, Store};
+
+/// Runs a script on a disk with a fault. A batch that fails is not visible then, and the rest goes on as if it had not
+/// been tried. Returns what is wrong.
+fn run_with_fault(script: &Script, faults: DiskFaults) -> Result<(), String> {
+    let disk = SimDisk::with_faults(faults);
+    let mut store = match open_log(&disk) {
+        Ok(store) => store,
+        // Once. The next start finds nothing amiss.
+        Err(Error::Corrupt { .. }) => return Err("a fault passes for damage".to_owned()),
+        Err(_) => open_log(&disk).map_err(|error| format!("opening again: {error}"))?,
+    };
+    let mut state = State::default();
+    let (mut durable, mut states) = (0, vec![State::default()]);
+    let mut now = START_SECS;
+    for (number, step) in script.steps.iter().enumerate() {
+        match step {
+            Step::Append(batch) => {
+                if append(&store, batch).is_ok() {
+                    state.apply(batch);
+                }
+                states.push(state.clone());
+            }
+            Step::Sync => {
+                if store.sync().is_ok() {
+                    durable = states.len() - 1;
+                }
+            }
+            Step::Maintain(bytes, at) => {
+                now = *at;
+                let _ = store.maintain(Budget { bytes: *bytes }, now);
+            }
+            Step::Reopen { .. } => {}
+        }
+        if number % 10 == 0
+            && let Some(difference) = state.difference(&store, &script.keys, now)
+        {
+            return Err(format!("step {number}: {difference}"));
+        }
+    }
+    let was_read_only = store.stats().read_only;
+    // A fault comes once: whoever is not read-only works on.
+    if !was_read_only {
+        store.sync().map_err(|error| format!("the last sync: {error}"))?;
+        durable = states.len() - 1;
+    }
+    drop(store);
+    for loss in PowerLoss::ALL {
+        let after = disk.power_loss(loss, number_of(&faults));
+        store = open_log(&after).map_err(|error| format!("{loss:?}: does not open: {error}"))?;
+        let last = store.last_sequence();
+        let fits = states[durable..].iter().any(|state| {
+            state.last_sequence == last && state.difference(&store, &script.keys, now).is_none()
+        });
+        if !fits {
+            let nearest = states.iter().rev().find(|state| state.last_sequence == last);
+            let difference = nearest.and_then(|state| state.difference(&store, &script.keys, now));
+            return Err(format!("{loss:?}: not what was durable, up to {last}: {difference:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn number_of(faults: &DiskFaults) -> u64 {
+    faults.fail_change_at.or(faults.fail_sync_at).or(faults.full_at).unwrap_or(0)
+}
+
+#[test]
+fn each_write_and_each_sync_fails_once() {
+    for seed in 0..6 {
+        let script = Script::random(seed, 200, 8, false);
+        for nth in 1..=changes_of(&script) {
+            let write = DiskFaults { fail_change_at: Some(nth), seed, ..DiskFaults::default() };
+            let sync = DiskFaults { fail_sync_at: Some(nth), seed, ..DiskFaults::default() };
+            for faults in [write, sync] {
+                run_with_fault(&script, faults)
+                    .unwrap_or_else(|what| panic!("script {seed}, {faults:?}: {what}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn each_allocation_finds_no_room_once() {
+    for seed in 0..6 {
+        let script = Script::random(seed, 200, 8, false);
+        for nth in 1..=changes_of(&script) {
+            let faults = DiskFaults { full_at: Some(nth), seed, ..DiskFaults::default() };
+            run_with_fault(&script, faults)
+                .unwrap_or_else(|what| panic!("script {seed}, {faults:?}: {what}"));
+        }
+    }
+}
+
+fn put(key: &str, value: &[u8], version: u64) -> Change {
+    Change::Put {
+        key: key.into(),
+        value: value.to_vec(),
+        client_flags: 3,
+        exptime_secs: 0,
+        version,
+        marks: Marks::NONE,
+    }
+}
+
+#[test]
+fn a_failed_sync_ends_writing_for_ever() {
+    let disk = SimDisk::new();
+    let store = open_log(&disk).expect("opens");
+    append(&store, &[put("key", b"value", 1)]).expect("appends");
+    disk.set_faults(DiskFaults { fail_sync_at: Some(disk.counts().syncs + 1), ..DiskFaults::default() });
+    let error = store.sync().expect_err("the sync fails");
+    assert!(matches!(error, Error::ReadOnly { .. }) && error.to_string().contains("fsync failed"), "{error}");
+    assert!(matches!(store.sync(), Err(Error::ReadOnly { .. })), "it is not tried again");
+    assert!(matches!(append(&store, &[put("key", b"later", 2)]), Err(Error::ReadOnly { .. })));
+    let mut sink = crate::VecSink::default();
+    assert!(store.get(b"key", START_SECS, &mut sink).expect("reads go on").is_some());
+    assert!(store.stats().read_only);
+}
+
+/// A disk that is full for good until somebody deletes: appends fail, reads and cleaning go on.
+#[test]
+fn a_full_disk_refuses_writes_and_recovers() {
+    let disk = SimDisk::with_faults(DiskFaults { capacity_bytes: Some(200_000), ..DiskFaults::default() });
+    let store = open_log(&disk).expect("opens");
+    let budget = Budget { bytes: 1 << 20 };
+    store.maintain(budget, START_SECS).expect("sets its reserve aside");
+    let mut state = State::default();
+    let mut version = 0;
+    let mut fill = |state: &mut State| {
+        loop {
+            version += 1;
+            let batch = [put(&format!("key-{}", version % 500), &[version as u8; 300], version)];
+            match append(&store, &batch) {
+                Ok(_) => state.apply(&batch),
+                Err(Error::Full { .. }) => break version,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    let filled = fill(&mut state);
+    assert!(filled > 300, "{filled}");
+    let keys: Vec<Vec<u8>> = (0..500).map(|nth| format!("key-{nth}").into()).collect();
+    assert_eq!(state.difference(&store, &keys, START_SECS), None, "reads go on");
+    assert!(store.stats().full_errors > 0);
+
+    // Deletions of a few bytes fit the open segment for a while; then cleaning makes room with its reserve.
+    let mut deleted = 0;
+    for key in &keys {
+        let batch = [Change::Delete { key: key.clone(), version: 1 << 40 }];
+        if append(&store, &batch).is_ok() {
+            state.apply(&batch);
+            deleted += 1;
+        }
+        let _ = store.maintain(budget, START_SECS);
+    }
+    assert!(deleted > 400, "{deleted} deletions");
+    while store.maintain(budget, START_SECS).expect("cleans").more {}
+    let before = state.last_sequence;
+    fill(&mut state);
+    assert!(state.last_sequence - before > 100, "there is room again");
+    assert_eq!(state.difference(&store, &keys, START_SECS), None);
+    store.close().expect("closes");
+    drop(store);
+    let store = open_log(&disk).expect("opens");
+    assert_eq!(state.difference(&store, &keys, START_SECS), None);
+}
+
+/// Every bit of every file of a closed store, a sample of them: what is read is right, or an error, or the start of the
+/// store is refused.
+#[test]
+fn no_flipped_bit_is_read_as_data() {
+    let disk = SimDisk::new();
+    let script = Script::random(5, 300, 12, false);
+    let mut state = State::default();
+    let store = open_log(&disk).expect("opens");
+    for step in &script.steps {
+        if let Step::Append(batch) = step {
+            append(&store, batch).expect("appends");
+            state.apply(batch);
+        }
+    }
+    store.sync().expect("syncs");
+    for is_closed in [false, true] {
+        if is_closed {
+            store.close().expect("closes");
+        }
+        let mut random = fastrand::Rng::with_seed(9);
+        let mut refused = 0;
+        for name in crate::files::Files::list(&disk).expect("lists") {
+            let length = disk.read(&name).expect("reads").len() as u64;
+            for _ in 0..200.min(length) {
+                let after = disk.power_loss(PowerLoss::Nothing, 0);
+                after.flip_bit(&name, random.u64(0..length), random.u8(0..8)).expect("flips");
+                let store = match open_log(&after) {
+                    Ok(store) => store,
+                    Err(Error::Corrupt { .. } | Error::NewerFormat { .. }) => {
+                        refused += 1;
+                        continue;
+                    }
+                    Err(error) => panic!("{name}: {error}"),
+                };
+                for key in &script.keys {
+                    let mut sink = crate::VecSink::default();
+                    match store.get(key, START_SECS, &mut sink) {
+                        Ok(Some(meta)) => {
+                            assert_eq!(state.items.get(key), Some(&(meta, sink.into_value())), "{name}");
+                        }
+                        Ok(None) => {
+                            let item = state.items.get(key);
+                            let expected = item.filter(|(meta, _)| !meta.is_expired(START_SECS));
+                            assert!(expected.is_none(), "{name}: a flipped bit hides a key");
+                        }
+                        Err(error) => assert!(matches!(error, Error::Corrupt { .. }), "{error}"),
+                    }
+                }
+            }
+        }
+        assert!(refused > 100, "{refused} refused");
+    }
+}
+
+#[test]
+fn a_missing_file_a_second_process_and_a_newer_format_are_refused() {
+    let disk = SimDisk::new();
+    let store = open_log(&disk).expect("opens");
+    append(&store, &[put("key", b"value", 1)]).expect("appends");
+    let second = open_log(&disk).err().expect("one process at a time");
+    assert!(matches!(second, Error::Locked { .. }), "{second}");
+    store.close().expect("closes");
+    drop(store);
+
+    for missing in ["MANIFEST", "segment-0000000000000001"] {
+        let after = disk.power_loss(PowerLoss::Nothing, 0);
+        crate::files::Files::remove(&after, missing).expect("removes");
+        let error = open_log(&after).err().expect("a file is missing");
+        assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+        assert!(error.to_string().contains(missing) && error.to_string().contains("missing"), "{error}");
+    }
+
+    let after = disk.power_loss(PowerLoss::Nothing, 0);
+    let mut manifest = after.read("MANIFEST").expect("reads");
+    manifest[10] = 1;
+    let body = manifest.len() - 4;
+    let checksum = crc32c::crc32c(&manifest[..body]).to_le_bytes();
+    manifest[body..].copy_from_slice(&checksum);
+    after.put("MANIFEST", manifest);
+    let error = open_log(&after).err().expect("a newer format");
+    assert!(matches!(&error, Error::NewerFormat { format, .. } if format == "1.1"), "{error}");
+}
+
+/// A value that looks like the log, in a torn tail: it must not pass for a proof of loss, nor for a record.
+#[test]
+fn a_value_cannot_pass_for_a_commit_mark() {
+    let disk = SimDisk::new();
+    let store = open_log(&disk).expect("opens");
+    append(&store, &[put("first", b"value", 1)]).expect("appends");
+    append(&store, &[put("second", b"value", 2)]).expect("appends");
+    store.sync().expect("syncs");
+    append(&store, &[put("third", b"value", 3)]).expect("appends");
+    let bytes = disk.read("segment-0000000000000001").expect("reads");
+    drop(store);
+    // The same log in another store, as a value: checksums begin with the secret of the store.
+    let other = SimDisk::new();
+    let options = LogOptions { secret: Some([8; 16]), ..small_segments() };
+    let open = |disk: &SimDisk| LogStore::open_files(Arc::new(disk.clone()), options.clone());
+    let store = open(&other).expect("opens");
+    append(&store, &[put("a", b"value", 1)]).expect("appends");
+    store.sync().expect("syncs");
+    append(&store, &[put("b", &bytes[..2_000], 2)]).expect("appends");
+    drop(store);
+    let name = "segment-0000000000000001";
+    let end = 64 + 56 + 48;
+    other.flip_bit(name, end + 20, 0).expect("flips");
+    let store = open(&other).expect("nothing that was durable is lost");
+    assert_eq!(store.last_sequence(), 1);
+}
