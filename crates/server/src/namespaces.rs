@@ -148,6 +148,14 @@ impl Namespaces {
         self.engines.iter().zip(shares).all(|(engine, share)| engine.set_memory_limit(*share))
     }
 
+    /// The engine of the namespace with exactly this prefix; of the default, if it is empty.
+    pub(crate) fn engine_of_prefix(&self, prefix: &[u8]) -> Option<&Arc<Engine>> {
+        match prefix {
+            b"" => Some(&self.engines[0]),
+            _ => self.engines.get(usize::from(self.table()?.named(prefix)?)),
+        }
+    }
+
     /// The number of the namespace of a key.
     pub(crate) fn number(&self, key: &[u8]) -> u8 {
         self.named.as_ref().map_or(DEFAULT, |named| named.lock_table().find(key))

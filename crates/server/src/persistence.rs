@@ -42,6 +42,13 @@ pub struct StoreSettings {
     pub readers: usize,
 }
 
+impl StoreSettings {
+    /// Threads that access the engines: the readers and the committer.
+    pub fn threads(&self) -> usize {
+        self.readers + 1
+    }
+}
+
 impl Default for StoreSettings {
     fn default() -> Self {
         Self {

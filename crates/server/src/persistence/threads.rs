@@ -7,7 +7,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use larder_store::commit::{Change, Committer, Observer, Step};
-use larder_store::{Budget, Error, MemoryStore, Store};
+use larder_store::{Budget, Error, LogOptions, LogStore, MemoryStore, Store};
 
 use super::{Driver, Persistence, StoreSettings};
 use crate::namespaces::Handles;
@@ -32,6 +32,7 @@ impl Threads {
         if persistence.store.set(Arc::clone(&store)).is_err() {
             return Err(io::Error::other("the store is open already"));
         }
+        resume_flushes(shared, &*store);
         let is_stopping = Arc::new(AtomicBool::new(false));
         let observer = Arc::new(CommitObserver {
             shared: Arc::clone(shared),
@@ -87,10 +88,22 @@ impl Threads {
     }
 }
 
+/// Delayed flushes from before the restart; those that were due meanwhile are due now.
+fn resume_flushes(shared: &Shared, store: &dyn Store) {
+    let now = shared.clock.now();
+    for pending in store.pending_flushes() {
+        let at = i64::try_from(pending.at_secs).unwrap_or(i64::MAX).saturating_sub(shared.clock.wall_secs(0));
+        let at = u32::try_from(at.max(0)).unwrap_or(u32::MAX);
+        if let Some(engine) = shared.namespaces.engine_of_prefix(&pending.prefix) {
+            engine.flush(now, (at > now.secs).then_some(at));
+        }
+    }
+}
+
 fn open(settings: &StoreSettings) -> Result<Arc<dyn Store>, Error> {
     match settings.driver {
         Driver::Memory => Ok(Arc::new(MemoryStore::new())),
-        Driver::Log => Ok(Arc::new(MemoryStore::new())),
+        Driver::Log => Ok(Arc::new(LogStore::open(&settings.directory, LogOptions::default())?)),
     }
 }
 

@@ -166,7 +166,7 @@ impl Settings {
             item_bytes_max: self.item_bytes_max,
             evict: self.evict,
             // One for each worker, one for background work.
-            handles_max: self.threads + 1,
+            handles_max: self.threads + 1 + self.store.as_ref().map_or(0, StoreSettings::threads),
             index_power: self.index_power(),
             large_pages: self.large_pages,
             hash_key,
@@ -176,10 +176,13 @@ impl Settings {
     /// Descriptors that the server needs besides those of its connections and listeners: stdio, signals and so on, a
     /// poller (epoll or ring) and an eventfd for each worker, and one for a client while it is refused.
     pub fn own_descriptors(&self) -> usize {
-        16 + 2 * self.threads
+        // The store opens a file for each of its segments.
+        16 + 2 * self.threads + if self.store.is_some() { STORE_DESCRIPTORS } else { 0 }
     }
 }
 
+/// Descriptors of a store: a terabyte of segments.
+const STORE_DESCRIPTORS: usize = 16 << 10;
 /// log2 of the slots of an index bucket.
 pub const BUCKET_POWER: u8 = 3;
 
