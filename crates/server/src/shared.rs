@@ -80,7 +80,7 @@ pub struct Shared {
 
 impl Shared {
     /// Creates the shared state, with one set of counters for each worker. Errors: no descriptor left.
-    pub fn new(namespaces: Namespaces, settings: Settings, clock: Arc<Clock>) -> io::Result<Self> {
+    pub fn new(namespaces: Namespaces, settings: Settings, clock: impl Into<Arc<Clock>>) -> io::Result<Self> {
         let control_wake = Arc::new(Wake::new()?);
         let observers = ObserverFlags::default();
         observers.set_verbose(settings.journal.is_verbose(settings.verbosity));
@@ -110,7 +110,7 @@ impl Shared {
             http_token: None,
             namespaces,
             settings,
-            clock,
+            clock: clock.into(),
         })
     }
 
