@@ -66,10 +66,10 @@ pub use inspect::index_scan::{IndexScan, ScanStep};
 pub use inspect::segment_report::{Queue, SegmentInfo, SegmentReport, TtlGroup};
 pub use inspect::stats::{QueueStats, Stats};
 pub use log::large_pages::LargePages;
-pub use ops::backing::{Backing, Change, Filled, Kept, Position};
+pub use ops::backing::{Backing, Change, Filled, Kept, Pinnable, Position};
 pub use ops::get::Item;
 pub use ops::prefetch::{BATCH_MAX, LookupHint, LookupHints};
-pub use ops::upload::{UPLOAD_BYTES_MIN, Upload, ValueRef};
+pub use ops::upload::{FirmValue, UPLOAD_BYTES_MIN, Upload, ValueRef};
 pub use request::{
     Arith, Compare, Counted, Deleted, Expiry, Fetch, FetchError, Fetched, Invalidate, Miss, Mode, Now, Store,
     Stored, Token, WriteError,

@@ -82,7 +82,11 @@ impl Backing for Model {
     fn submit(&self, position: Position, change: Change<'_>) {
         let change = match change {
             Change::Delete { key, .. } => (key.to_vec(), None),
-            Change::Put(kept) => {
+            Change::Put(kept, pinnable) => {
+                // A large value is the same when it is read later.
+                if let Some(pinned) = pinnable.pin() {
+                    assert_eq!(pinned.as_ref(), kept.value);
+                }
                 let owned = Owned {
                     value: kept.value.to_vec(),
                     client_flags: kept.client_flags,
@@ -131,6 +135,11 @@ impl Backing for Model {
 
 fn backed(memory_bytes: u64, handles_max: usize) -> (Arc<Engine>, Arc<Model>) {
     let model = Arc::new(Model::default());
+    let engine = backed_by(memory_bytes, handles_max, Arc::clone(&model) as Arc<dyn Backing>);
+    (engine, model)
+}
+
+fn backed_by(memory_bytes: u64, handles_max: usize, backing: Arc<dyn Backing>) -> Arc<Engine> {
     let config = Config {
         memory_bytes,
         item_bytes_max: 1 << 20,
@@ -141,8 +150,7 @@ fn backed(memory_bytes: u64, handles_max: usize) -> (Arc<Engine>, Arc<Model>) {
         hash_key: [3, 5],
     };
     let reservation = Reservation::modest(memory_bytes, u64::MAX);
-    let backing = Arc::clone(&model) as Arc<dyn Backing>;
-    (Engine::new_backed(config, reservation, Some(backing)).expect("addresses are left"), model)
+    Engine::new_backed(config, reservation, Some(backing)).expect("addresses are left")
 }
 
 /// Repeats a request, as a server does, until its result says something.
@@ -391,6 +399,78 @@ fn an_older_value_does_not_return() {
     let add = Store { mode: Mode::Add, ..Store::set(b"key", b"added") };
     assert_eq!(guard.store(hash, &add), Stored::TryAgain);
     assert!(guard.take_unproven());
+}
+
+/// Values on their way to the store stay as they were, however many large ones are pinned and whatever replaces them.
+#[test]
+fn a_firm_pin_is_not_revoked() {
+    #[derive(Default)]
+    struct Pinning {
+        inner: Model,
+        pinned: Mutex<Vec<(u8, larder_engine::FirmValue)>>,
+    }
+    impl Backing for Pinning {
+        fn next_position(&self, hash: Hash) -> Position {
+            self.inner.next_position(hash)
+        }
+        fn submit(&self, _: Position, change: Change<'_>) {
+            if let Change::Put(kept, pinnable) = change
+                && let Some(value) = pinnable.pin()
+            {
+                self.pinned.lock().expect("no test panics with it").push((kept.value[0], value));
+            }
+        }
+        fn position_of(&self, hash: Hash) -> Position {
+            self.inner.position_of(hash)
+        }
+        fn version_above(&self, replaced: u64) -> u64 {
+            self.inner.version_above(replaced)
+        }
+        fn retire_version(&self, version: u64) {
+            self.inner.retire_version(version);
+        }
+        fn flush(&self) -> Position {
+            self.inner.flush()
+        }
+        fn schedule_flush(&self, at: Option<u32>) -> Position {
+            self.inner.schedule_flush(at)
+        }
+    }
+    let backing = Arc::<Pinning>::default();
+    let engine = backed_by(4 << 20, 1, Arc::clone(&backing) as Arc<dyn Backing>);
+    let mut handle = engine.handle().expect("one is free");
+    let now = Now { secs: 100, micros: 1 };
+    let mut refused = 0;
+    for number in 0..40u8 {
+        let value = vec![number; 200_000];
+        for _ in 0..100 {
+            let guard = handle.pin(now);
+            let hash = guard.prepare(b"large");
+            match guard.store(hash, &Store::set(b"large", &value)) {
+                Stored::Stored { .. } => break,
+                Stored::TryAgain => {}
+                _ => refused += 1,
+            }
+        }
+        let pinned = backing.pinned.lock().expect("no test panics with it");
+        for (first, value) in pinned.iter() {
+            let value = value.as_ref();
+            assert!(value.len() == 200_000 && value.iter().all(|byte| byte == first));
+        }
+    }
+    let pinned = std::mem::take(&mut *backing.pinned.lock().expect("no test panics with it"));
+    assert!(
+        pinned.len() * 200_000 > 2 << 20,
+        "more than a quarter of the memory is pinned: {}",
+        pinned.len()
+    );
+    assert!(refused > 0, "and all of it in the end");
+    drop(pinned);
+    let guard = handle.pin(now);
+    let value = vec![7; 200_000];
+    let hash = guard.prepare(b"other");
+    let stored = (0..100).map(|_| guard.store(hash, &Store::set(b"other", &value)));
+    assert!(stored.into_iter().any(|stored| matches!(stored, Stored::Stored { .. })), "it is free again");
 }
 
 /// Threads append to the same few keys while others flush memory out of the cache: no append is lost, none is done twice.

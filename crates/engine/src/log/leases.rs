@@ -5,7 +5,8 @@
 //! largest of them), pinned runs that left the cache at most a quarter (or one run of any size). A lease is revoked
 //! when others need its memory: first that of the upload that stopped arriving longest ago. Stores of any size do that
 //! before they evict anything or are refused. Then, only for other uploads or a lowered limit, the upload with the most
-//! bytes missing is revoked; of readers, the one whose item left first. No other client's item is evicted for it.
+//! bytes missing is revoked; of readers, the one whose item left first. No other client's item is evicted for it. A value on its way to a store has a
+//! firm pin, which is not revoked.
 //!
 //! Revoking increments [`crate::log::segment::Segment::revocations`] and sends the run through the limbo: a thread that
 //! checked the count under a guard before may continue until that guard ends. All of this happens under the runs' lock,
@@ -46,6 +47,8 @@ pub(crate) struct Leases {
     /// Pinned, and no longer in the index: the oldest first, with their memory.
     orphaned: VecDeque<(SegmentId, u64)>,
     orphaned_bytes: u64,
+    /// Runs with pins that are not revoked, and how many each has.
+    firm: BTreeMap<SegmentId, u32>,
 }
 
 /// A reader's hold on a run. It cannot be copied: each is given back once.
@@ -105,6 +108,11 @@ impl Leases {
     /// When the upload last arrived that has not for longest; [`NO_UPLOAD_SECS`]: there is none.
     pub(super) fn oldest_arrival_secs(&self) -> u32 {
         self.by_arrival.first().map_or(NO_UPLOAD_SECS, |&(arrived_secs, _)| arrived_secs)
+    }
+
+    /// The run to revoke whose item left the cache first.
+    fn oldest_orphan(&self) -> Option<SegmentId> {
+        self.orphaned.iter().map(|&(id, _)| id).find(|id| !self.firm.contains_key(id))
     }
 
     fn remove_orphaned(&mut self, id: SegmentId) {
@@ -272,9 +280,11 @@ impl Arena {
         leases.orphaned.push_back((id, bytes));
         leases.orphaned_bytes += bytes;
         let bytes_max = self.budget.limit_bytes() / ORPHANED_PART;
-        while leases.orphaned_bytes > bytes_max && leases.orphaned.len() > 1 {
-            let Some((oldest, bytes)) = leases.orphaned.pop_front() else { return };
-            leases.orphaned_bytes -= bytes;
+        while leases.orphaned_bytes > bytes_max
+            && leases.orphaned.len() > 1
+            && let Some(oldest) = leases.oldest_orphan()
+        {
+            leases.remove_orphaned(oldest);
             self.revoke(oldest);
             drop(leases);
             // SAFETY: it is unlinked, its pins are revoked, and it was taken out of the list: nobody else frees it.
@@ -292,6 +302,27 @@ impl Arena {
         let segment = self.segments.get(id);
         segment.pins.fetch_add(1, Relaxed);
         Some(RunPin { id, revocations: segment.revocations.load(Relaxed) })
+    }
+
+    /// The same with a pin that is never revoked. Whoever holds many bounds them: they may take all memory.
+    pub(crate) fn pin_run_firmly(&self, item: ItemRef<'_>) -> Option<RunPin> {
+        let mut leases = self.runs.leases();
+        let pin = self.pin_run(item)?;
+        *leases.firm.entry(pin.id).or_default() += 1;
+        Some(pin)
+    }
+
+    /// Gives a firm pin back.
+    pub(crate) fn unpin_firm_run(&self, pin: RunPin) {
+        let mut leases = self.runs.leases();
+        if let Some(count) = leases.firm.get_mut(&pin.id) {
+            *count -= 1;
+            if *count == 0 {
+                leases.firm.remove(&pin.id);
+            }
+        }
+        drop(leases);
+        self.unpin_run(pin);
     }
 
     /// True if the run of this pin may have another item by now.

@@ -13,10 +13,14 @@
 //! A change takes its position under the same lock, so the positions of a key are in the order of its changes. The
 //! store may be told of the change after that: [`Backing::submit`].
 
+use std::sync::Arc;
+
+use crate::engine::Engine;
 use crate::handle::Guard;
 use crate::index::buckets::{Bucket, SlotRef};
 use crate::index::hash::Hash;
 use crate::log::item::{ItemRef, STALE, TOKEN};
+use crate::ops::upload::FirmValue;
 use crate::request::Expiry;
 
 /// A place in the order of all changes of a store's items. Starts at 1; 0: before all changes.
@@ -53,7 +57,7 @@ pub trait Backing: Send + Sync {
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'a> {
     /// It is this from now on.
-    Put(Kept<'a>),
+    Put(Kept<'a>, Pinnable<'a>),
     /// It is gone.
     Delete {
         /// Its key.
@@ -82,6 +86,26 @@ pub struct Kept<'a> {
     pub is_token_held: bool,
     /// Its key came in base64.
     pub is_binary_key: bool,
+}
+
+/// The memory of an item that was put.
+#[derive(Clone, Copy)]
+pub struct Pinnable<'a> {
+    engine: &'a Arc<Engine>,
+    item: ItemRef<'a>,
+}
+
+impl Pinnable<'_> {
+    /// The value, to be kept readable without a copy. `None`: it is small, and cheaper to copy.
+    pub fn pin(&self) -> Option<FirmValue> {
+        FirmValue::new(self.engine, self.item)
+    }
+}
+
+impl std::fmt::Debug for Pinnable<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pinnable").finish_non_exhaustive()
+    }
 }
 
 /// What became of an item that was read from the store.
@@ -201,7 +225,8 @@ impl Guard<'_> {
     fn sequence_put<'t>(&'t self, bucket: &Bucket<'t>, hash: Hash, found: SlotRef<'t>) -> Unsubmitted<'t> {
         let (engine, item) = (self.engine(), self.item_ref(&found));
         let segment_ref = engine.arena.segments.segment_ref_at(found.entry.offset());
-        let change = self.sequenced(hash, Change::Put(kept(item)));
+        let change =
+            self.sequenced(hash, Change::Put(kept(item), Pinnable { engine: &self.handle.engine, item }));
         // The order of the two is open until here: the change counts as the earlier one.
         let deletion = engine.is_flushing(segment_ref).then(|| {
             self.unlink(bucket, found);

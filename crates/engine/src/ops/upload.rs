@@ -4,6 +4,7 @@
 //! found. The invariant: until an upload is committed nobody else knows its run; once committed nobody writes to it. A
 //! run is revoked from an upload, or from pins, only through the limbo (`leases.rs`): a thread that saw under a guard
 //! that it was not revoked may use it until that guard ends.
+//! Firm pins are never revoked.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -252,6 +253,42 @@ impl ValueRef {
     /// Size of the value.
     pub fn len_bytes(&self) -> usize {
         self.value_bytes
+    }
+}
+
+/// Keeps one large value readable until it is dropped, for a store that is to keep it. Its memory stays in the budget.
+pub struct FirmValue {
+    engine: Arc<Engine>,
+    /// Until it is dropped.
+    pin: Option<RunPin>,
+    raw: UnboundItem,
+}
+
+// SAFETY: a pinned run is immutable.
+unsafe impl Send for FirmValue {}
+// SAFETY: as above.
+unsafe impl Sync for FirmValue {}
+
+impl FirmValue {
+    /// `None`: the item is not large.
+    pub(crate) fn new(engine: &Arc<Engine>, item: ItemRef<'_>) -> Option<Self> {
+        let pin = engine.arena.pin_run_firmly(item)?;
+        Some(Self { engine: Arc::clone(engine), pin: Some(pin), raw: item.unbound() })
+    }
+}
+
+impl AsRef<[u8]> for FirmValue {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: the pin is not revoked, and the run is not reused before it is given back, which takes `self`.
+        unsafe { self.raw.bind() }.value()
+    }
+}
+
+impl Drop for FirmValue {
+    fn drop(&mut self) {
+        if let Some(pin) = self.pin.take() {
+            self.engine.arena.unpin_firm_run(pin);
+        }
     }
 }
 

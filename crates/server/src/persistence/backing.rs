@@ -26,14 +26,17 @@ impl Backing for NamespaceBacking {
             Change::Delete { key, version } => {
                 commit::Change::new(Kind::Delete { version }, key, b"", self.is_sync)
             }
-            Change::Put(kept) => {
+            Change::Put(kept, pinnable) => {
                 let kind = Kind::Put {
                     client_flags: kept.client_flags,
                     exptime_secs: exptime_secs(&self.clock, kept.expiry),
                     version: kept.version,
                     marks: marks_of(&kept),
                 };
-                commit::Change::new(kind, kept.key, kept.value, self.is_sync)
+                match pinnable.pin() {
+                    Some(value) => commit::Change::with_shared(kind, kept.key, Box::new(value), self.is_sync),
+                    None => commit::Change::new(kind, kept.key, kept.value, self.is_sync),
+                }
             }
         };
         self.journal.submit(position, change);

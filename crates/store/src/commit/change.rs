@@ -1,6 +1,11 @@
 //! A change on its way to the store.
 
+use std::fmt;
+
 use crate::entry::{Entry, Marks, Put};
+
+/// A value whose memory someone else keeps until this is dropped.
+pub type SharedValue = Box<dyn AsRef<[u8]> + Send + Sync>;
 
 /// What a change does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,13 +39,14 @@ pub enum Kind {
     Nothing,
 }
 
-/// A change that waits to be appended. Owns its bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A change that waits to be appended. Owns its bytes, but for a shared value.
 pub struct Change {
     kind: Kind,
     /// The key (or prefix), then the value.
     bytes: Box<[u8]>,
     key_bytes: usize,
+    /// In place of the value in `bytes`.
+    shared: Option<SharedValue>,
     /// Somebody waits until it is durable.
     pub(super) is_sync: bool,
 }
@@ -51,7 +57,12 @@ impl Change {
         let mut bytes = Vec::with_capacity(key.len() + value.len());
         bytes.extend_from_slice(key);
         bytes.extend_from_slice(value);
-        Self { kind, bytes: bytes.into_boxed_slice(), key_bytes: key.len(), is_sync }
+        Self { kind, bytes: bytes.into_boxed_slice(), key_bytes: key.len(), shared: None, is_sync }
+    }
+
+    /// The same with a value that lies elsewhere, and is not copied.
+    pub fn with_shared(kind: Kind, key: &[u8], value: SharedValue, is_sync: bool) -> Self {
+        Self { shared: Some(value), ..Self::new(kind, key, b"", is_sync) }
     }
 
     pub(super) fn nothing() -> Self {
@@ -70,7 +81,7 @@ impl Change {
 
     /// Memory that it takes, about.
     pub fn memory_bytes(&self) -> u64 {
-        self.bytes.len() as u64 + ENTRY_BYTES
+        (self.key_bytes + self.value().len()) as u64 + ENTRY_BYTES
     }
 
     /// As an entry of the store, with `value` as room for a slice; `None`: it has none.
@@ -89,7 +100,17 @@ impl Change {
     }
 
     pub(super) fn value(&self) -> &[u8] {
-        &self.bytes[self.key_bytes..]
+        match &self.shared {
+            None => &self.bytes[self.key_bytes..],
+            Some(value) => (**value).as_ref(),
+        }
+    }
+}
+
+impl fmt::Debug for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = self.key().escape_ascii().to_string();
+        f.debug_struct("Change").field("kind", &self.kind).field("key", &key).finish_non_exhaustive()
     }
 }
 
