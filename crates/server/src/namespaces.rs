@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use larder_engine::{Engine, Now, Stats};
+use larder_engine::{Engine, Stats};
 use larder_policy::{DEFAULT, QuotaError, Table};
 
 pub use build::{NamespacesFile, build};
@@ -60,6 +60,14 @@ pub(crate) struct Report {
     pub(crate) totals: NamespaceTotals,
 }
 
+impl Report {
+    /// The prefix; of the default what it is flushed by.
+    pub(crate) fn name(&self) -> String {
+        let name = if self.prefix.is_empty() { WITHOUT_PREFIX } else { &self.prefix };
+        String::from_utf8_lossy(name).into_owned()
+    }
+}
+
 impl Namespaces {
     /// The default alone, without a policy.
     pub fn single(engine: Arc<Engine>) -> Self {
@@ -90,11 +98,6 @@ impl Namespaces {
     /// True if there are policies (`--namespaces`).
     pub fn are_named(&self) -> bool {
         self.named.is_some()
-    }
-
-    /// The file with the policies.
-    pub(crate) fn path(&self) -> Option<&PathBuf> {
-        self.named.as_ref().map(|named| &named.path)
     }
 
     /// The counters and gauges of all engines together.
@@ -146,27 +149,12 @@ impl Namespaces {
         self.engines.iter().zip(shares).all(|(engine, share)| engine.set_memory_limit(*share))
     }
 
-    /// Flushes all namespaces: see [`Engine::flush`].
-    pub(crate) fn flush_all(&self, now: Now, at: Option<u32>) {
-        self.engines.iter().for_each(|engine| engine.flush(now, at));
-    }
-
-    /// Cancels pending flushes of all namespaces.
-    pub(crate) fn cancel_flushes(&self) {
-        self.engines.iter().for_each(|engine| engine.cancel_flush());
-    }
-
     /// The number of the namespace with exactly this prefix; [`WITHOUT_PREFIX`] is the default.
     pub(crate) fn named(&self, prefix: &[u8]) -> Option<u8> {
         if prefix == WITHOUT_PREFIX {
             return Some(DEFAULT);
         }
-        self.table()?.named(prefix)
-    }
-
-    /// The policies, as they are now.
-    pub(crate) fn table(&self) -> Option<Arc<Table>> {
-        self.named.as_ref().map(|named| Arc::clone(&named.lock_table()))
+        self.named.as_ref()?.lock_table().named(prefix)
     }
 
     /// All namespaces in figures; none without `--namespaces`.

@@ -200,6 +200,18 @@ impl Shared {
         Totals::sum(&self.counters).since(&self.baseline())
     }
 
+    /// Flushes a namespace, now or at the time of this exptime. One before the start cancels a pending flush, as in
+    /// memcached.
+    pub(crate) fn flush(&self, number: u8, exptime: i64) {
+        let (engine, now) = (self.namespaces.engine(number), self.clock.now());
+        if self.clock.is_before_start(exptime) {
+            return engine.cancel_flush();
+        }
+        // 0 is now; a past time is, too.
+        let at = self.clock.expiry(exptime, now);
+        engine.flush(now, if at.is_past(now) { None } else { at.secs() });
+    }
+
     /// Look-ups of keys of the default namespace that hit and missed, since the start or the last reset.
     pub(crate) fn default_reads(&self) -> (u64, u64) {
         self.namespaces.default_reads().unwrap_or_else(|| {

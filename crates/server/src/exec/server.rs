@@ -11,29 +11,41 @@ use larder_protocol::{Error, Form, Reply, Sink as _};
 use super::{Answered, CloseReason, Done, Executor};
 use crate::conn::waiter::Waiting;
 use crate::control::Stop;
+use crate::namespaces::Right;
 use crate::observe::stats::{self, Answer};
 
 impl<'t> Executor<'_, '_, '_, 't> {
     // flush_all
     pub(super) fn flush(&self, exptime: Result<i64, Error>) -> Reply<'t, Item<'t>> {
-        let (shared, now) = (self.cx.shared, self.guards.now());
+        let shared = self.cx.shared;
         self.cx.counters.cmd_flush.add(1);
-        if !self.cx.shared.settings.flush_all {
+        let may_write = |number| self.rights.may_write(number);
+        if !shared.settings.flush_all || !(0..self.guards.count()).all(may_write) {
             return Reply::Error(Error::FlushNotAllowed);
         }
         match exptime {
-            Ok(exptime) if shared.clock.is_before_start(exptime) => {
-                shared.namespaces.cancel_flushes();
-                Reply::Ok
-            }
             Ok(exptime) => {
-                let at = shared.clock.expiry(exptime, now);
-                let at = if at.is_past(now) { None } else { at.secs() };
-                shared.namespaces.flush_all(now, at);
+                (0..self.guards.count()).for_each(|number| shared.flush(number, exptime));
                 Reply::Ok
             }
             Err(error) => Reply::Error(error),
         }
+    }
+
+    // flush_prefix, mf
+    pub(super) fn flush_prefix(&mut self, flush: command::FlushPrefix<'_>) -> Reply<'t, Item<'t>> {
+        let shared = self.cx.shared;
+        self.cx.counters.cmd_flush.add(1);
+        if !shared.settings.flush_all {
+            return Reply::Error(Error::FlushNotAllowed);
+        }
+        let prefix = flush.prefix.bytes(&mut self.key_buffer);
+        let Some(number) = shared.namespaces.named(prefix) else { return Reply::NotFound };
+        if let Err(error) = self.guards.admit(number, self.rights, Right::Write) {
+            return Reply::Error(error);
+        }
+        shared.flush(number, flush.exptime);
+        Reply::Ok
     }
 
     // stats

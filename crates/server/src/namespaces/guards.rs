@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use larder_engine::{BATCH_MAX, Engine, Expiry, Guard, Handle, Hash, LookupHint, LookupHints, Now};
-use larder_policy::{DEFAULT, NAMESPACES_MAX, Policy};
+use larder_policy::{DEFAULT, Policy};
 use larder_protocol::Error;
 
 use super::handles::View;
@@ -16,7 +16,9 @@ use crate::clock::Clock;
 /// Guards of all engines. While it lives, every item found under it stays readable.
 pub struct Guards<'h> {
     default: Guard<'h>,
-    others: ArrayVec<LaterGuard<'h>, NAMESPACES_MAX>,
+    /// Not in place: with room for all namespaces it would be copied about, which costs more than the rest of a get.
+    /// Without namespaces nothing is allocated.
+    others: Box<[LaterGuard<'h>]>,
     view: Option<&'h View>,
 }
 
@@ -64,11 +66,8 @@ impl<'h> Guards<'h> {
         view: Option<&'h View>,
         now: Now,
     ) -> Self {
-        let mut later = ArrayVec::new();
-        for handle in others {
-            later.push(LaterGuard { handle: Cell::new(Some(handle)), guard: OnceCell::new() });
-        }
-        Self { default: default.pin(now), others: later, view }
+        let later = |handle| LaterGuard { handle: Cell::new(Some(handle)), guard: OnceCell::new() };
+        Self { default: default.pin(now), others: others.iter_mut().map(later).collect(), view }
     }
 
     /// The time that they were pinned with.
@@ -180,6 +179,11 @@ impl<'h> Guards<'h> {
             Some(view) if view.limits_users => Rights::of(&view.table, user),
             _ => Rights::ALL,
         }
+    }
+
+    /// Whether a client may do that in a namespace. Errors: what to answer; it is counted.
+    pub(crate) fn admit(&self, number: u8, rights: Rights, right: Right) -> Result<(), Error> {
+        self.view.map_or(Ok(()), |view| view.namespace(number).admit(rights, right))
     }
 
     /// The version of the policies; 0 without any.
