@@ -10,7 +10,7 @@ mod read;
 mod server;
 mod write;
 
-use larder_engine::{Expiry, Item, Upload};
+use larder_engine::{Expiry, Item, LookupHint, Upload};
 use larder_protocol::admin::Streams;
 use larder_protocol::command::{Command, Sasl};
 use larder_protocol::{Error, Form, KeyBuffer, Reply, Request};
@@ -233,7 +233,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
 
     #[inline]
     pub(crate) fn prepared(&self, key: &[u8], prepared: Option<Prepared<'t>>) -> Prepared<'t> {
-        prepared.unwrap_or_else(|| self.guards.prepare(key))
+        prepared.unwrap_or_else(|| (self.guards.prepare(key).0, LookupHint::default()))
     }
 }
 

@@ -130,9 +130,8 @@ impl<R: Framed> Batch<R> {
             let Some(request) = self.requests.get(executed) else { break None };
             let prepared = request.is_hashed().then(|| {
                 let hint = hints.get(hashed).copied().unwrap_or_default();
-                let number = self.numbers.get(hashed).copied().unwrap_or_default();
                 hashed += 1;
-                Prepared { hash: self.hashes[hashed - 1], hint, number }
+                (self.hashes[hashed - 1], hint)
             });
             let done = execute(executor, request, prepared);
             if let Done::Wait(waiting) = done {
@@ -387,15 +386,11 @@ impl<'i> Batch<FramedRequest<'i>> {
 /// As [`Guards::prepare`], unless the key was hashed already.
 #[inline]
 fn hash(guards: &Guards<'_>, key: &[u8], prefetched: &mut Option<Prefetched<'_>>) -> (Hash, u8) {
-    let prepare = || {
-        let Prepared { hash, number, .. } = guards.prepare(key);
-        (hash, number)
-    };
     match prefetched {
-        None => prepare(),
+        None => guards.prepare(key),
         Some(_) => match prefetched.take() {
             Some(prefetched) if prefetched.key == key => (prefetched.hash, prefetched.number),
-            _ => prepare(),
+            _ => guards.prepare(key),
         },
     }
 }

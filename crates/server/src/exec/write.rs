@@ -22,7 +22,12 @@ impl<'t> Executor<'_, '_, '_, 't> {
         value: &[u8],
         form: &Form<'_>,
     ) -> Done {
-        match self.store(store, Some(prepared), Value::Whole(value)) {
+        let stored = if self.guards.are_named() {
+            self.store_in_namespace(store, prepared, value)
+        } else {
+            self.store_at(store, self.guards.only_place(prepared), Value::Whole(value))
+        };
+        match stored {
             // A branch of its own: most replies to a store are this one.
             Ok(reply @ Reply::Stored { .. }) => {
                 form.encode(&reply, self.out);
@@ -33,17 +38,33 @@ impl<'t> Executor<'_, '_, '_, 't> {
         }
     }
 
+    /// Apart, so that nothing of it is on the path of a set without namespaces.
+    #[inline(never)]
+    fn store_in_namespace(
+        &mut self,
+        store: command::Store<'_>,
+        prepared: Prepared<'t>,
+        value: &[u8],
+    ) -> Answered<'t> {
+        self.store(store, Some(prepared), Value::Whole(value))
+    }
+
     // set, add, replace, append, prepend, cas, ms
-    #[inline(always)] // A caller that passes a plain set drops most of this code.
     pub(super) fn store(
         &mut self,
         store: command::Store<'_>,
         prepared: Option<Prepared<'t>>,
         value: Value<'_>,
     ) -> Answered<'t> {
-        let (guards, counters) = (self.guards, self.cx.counters);
+        let guards = self.guards;
+        let place = guards.place(store.key.bytes(&mut self.key_buffer), prepared);
+        self.store_at(store, place, value)
+    }
+
+    #[inline(always)] // A caller that passes a plain set drops most of this code.
+    fn store_at(&mut self, store: command::Store<'_>, place: Place<'t>, value: Value<'_>) -> Answered<'t> {
+        let counters = self.cx.counters;
         let key = store.key.bytes(&mut self.key_buffer);
-        let place = guards.place(key, prepared);
         let Place { guard, hash, hint, .. } = place;
         if let Err(error) = place.admit(self.rights, Right::Write) {
             return Ok(Reply::Error(error));

@@ -29,16 +29,8 @@ struct LaterGuard<'h> {
     guard: OnceCell<Guard<'h>>,
 }
 
-/// What was found out about a key when its request was framed.
-#[derive(Clone, Copy)]
-pub struct Prepared<'t> {
-    /// The hash of the key: the same in all engines.
-    pub(crate) hash: Hash,
-    /// Where its item lies.
-    pub(crate) hint: LookupHint<'t>,
-    /// The number of its namespace.
-    pub(crate) number: u8,
-}
+/// The hash of a request's key, the same in all engines, and a hint of where its item lies.
+pub type Prepared<'t> = (Hash, LookupHint<'t>);
 
 /// Where the item of a key lives, and what applies to it.
 #[derive(Clone, Copy)]
@@ -79,8 +71,12 @@ impl<'h> Guards<'h> {
     /// Bytes of values written under them.
     #[inline]
     pub(crate) fn copied_bytes(&self) -> usize {
+        let copied_bytes = self.default.copied_bytes();
+        if self.others.is_empty() {
+            return copied_bytes;
+        }
         let others = self.others.iter().filter_map(|later| later.guard.get());
-        self.default.copied_bytes() + others.map(Guard::copied_bytes).sum::<usize>()
+        copied_bytes + others.map(Guard::copied_bytes).sum::<usize>()
     }
 
     /// True if there are policies (`--namespaces`).
@@ -116,26 +112,38 @@ impl<'h> Guards<'h> {
         self.view.map_or(DEFAULT, |view| view.table.find(key))
     }
 
-    /// Finds the namespace of a key, hashes it, and prefetches its index line.
-    #[inline]
-    pub(crate) fn prepare(&self, key: &[u8]) -> Prepared<'static> {
-        let number = self.number(key);
-        Prepared { hash: self.guard(number).prepare(key), hint: LookupHint::default(), number }
+    /// Finds the namespace of a key, hashes it, and prefetches its index line. Returns the namespace's number, too.
+    #[inline(always)]
+    pub(crate) fn prepare(&self, key: &[u8]) -> (Hash, u8) {
+        match self.view {
+            None => (self.default.prepare(key), DEFAULT),
+            Some(view) => self.prepare_in(view, key),
+        }
+    }
+
+    #[inline(never)]
+    fn prepare_in(&self, view: &View, key: &[u8]) -> (Hash, u8) {
+        let number = view.table.find(key);
+        (self.guard(number).prepare(key), number)
     }
 
     /// The place of a key.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn place<'t>(&'t self, key: &[u8], prepared: Option<Prepared<'t>>) -> Place<'t> {
-        let Prepared { hash, hint, number } = match prepared {
-            Some(prepared) => prepared,
-            None => self.prepare(key),
-        };
+        let (hash, hint) = prepared.unwrap_or_else(|| (self.prepare(key).0, LookupHint::default()));
         match self.view {
-            None => Place { guard: &self.default, hash, hint, namespace: None },
+            None => self.only_place((hash, hint)),
             Some(view) => {
+                let number = view.table.find(key);
                 Place { guard: self.guard(number), hash, hint, namespace: Some(view.namespace(number)) }
             }
         }
+    }
+
+    /// The place of any key, while there are no namespaces ([`Guards::are_named`]).
+    #[inline(always)]
+    pub(crate) fn only_place<'t>(&'t self, (hash, hint): Prepared<'t>) -> Place<'t> {
+        Place { guard: &self.default, hash, hint, namespace: None }
     }
 
     /// The hints of a batch, from `hint` of each engine. `numbers` are those of the namespaces; none: all keys are the

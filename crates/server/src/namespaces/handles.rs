@@ -73,11 +73,13 @@ impl Handles {
 
     /// Passes segments that others may need on, before a time without guards.
     pub(crate) fn release(&mut self) {
-        for handle in self.iter_mut() {
+        let release = |handle: &mut Handle| {
             if handle.is_holding() {
                 handle.release();
             }
-        }
+        };
+        release(&mut self.default);
+        self.others.iter_mut().for_each(release);
     }
 
     /// True if evictions are recorded: by all handles, or by none.

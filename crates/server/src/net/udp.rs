@@ -39,7 +39,7 @@ use crate::conn::client::Client;
 use crate::conn::output::{COPIED_BYTES_MAX, Output};
 use crate::conn::session::{Next, Session};
 use crate::conn::waiter::Waiting;
-use crate::namespaces::{Handles, Prepared};
+use crate::namespaces::Handles;
 use crate::net::socket::WorkerContext;
 use crate::net::worker::yield_core;
 use crate::observe::counters::Counters;
@@ -277,7 +277,7 @@ fn first_key<'i>(
         let first = *payload.first()?;
         let dialect = dialect.unwrap_or_else(|| Dialect::of_first_byte(first));
         let key = &payload[dialect.first_key(payload)?];
-        let Prepared { hash, number, .. } = guards.prepare(key);
+        let (hash, number) = guards.prepare(key);
         Some(Prefetched { key, hash, number })
     };
     let prefetched: ArrayVec<_, BATCH_DATAGRAMS_MAX> = inbox.datagrams().map(first_key).collect();
