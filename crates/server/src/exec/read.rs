@@ -50,10 +50,10 @@ impl<'t> Executor<'_, '_, '_, 't> {
     /// get
     #[inline(always)]
     pub fn get(&mut self, key: Key<'_>, prepared: Prepared<'t>, form: &Form<'_>) -> Done {
-        if self.guards.are_named() {
-            return self.get_in_namespace(key, prepared, form);
+        match self.guards.only() {
+            Some(guard) => self.get_at(key, Place::only(guard, prepared), form),
+            None => self.get_in_namespace(key, prepared, form),
         }
-        self.get_at(key, self.guards.only_place(prepared), form)
     }
 
     /// Apart, so that nothing of it is on the path of a get without namespaces.

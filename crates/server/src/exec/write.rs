@@ -22,12 +22,27 @@ impl<'t> Executor<'_, '_, '_, 't> {
         value: &[u8],
         form: &Form<'_>,
     ) -> Done {
-        let stored = if self.guards.are_named() {
-            self.store_in_namespace(store, prepared, value)
-        } else {
-            self.store_at(store, self.guards.only_place(prepared), Value::Whole(value))
-        };
-        match stored {
+        match self.guards.only() {
+            Some(guard) => self.set_at(store, Place::only(guard, prepared), value, form),
+            None => self.set_in_namespace(store, prepared, value, form),
+        }
+    }
+
+    /// Apart, so that nothing of it is on the path of a set without namespaces.
+    #[inline(never)]
+    fn set_in_namespace(
+        &mut self,
+        store: command::Store<'_>,
+        prepared: Prepared<'t>,
+        value: &[u8],
+        form: &Form<'_>,
+    ) -> Done {
+        self.set_at(store, self.guards.place(store.key.written(), Some(prepared)), value, form)
+    }
+
+    #[inline(always)]
+    fn set_at(&mut self, store: command::Store<'_>, place: Place<'t>, value: &[u8], form: &Form<'_>) -> Done {
+        match self.store_at(store, place, Value::Whole(value)) {
             // A branch of its own: most replies to a store are this one.
             Ok(reply @ Reply::Stored { .. }) => {
                 form.encode(&reply, self.out);
@@ -36,17 +51,6 @@ impl<'t> Executor<'_, '_, '_, 't> {
             Ok(reply) => self.answer(form, &reply),
             Err(done) => done,
         }
-    }
-
-    /// Apart, so that nothing of it is on the path of a set without namespaces.
-    #[inline(never)]
-    fn store_in_namespace(
-        &mut self,
-        store: command::Store<'_>,
-        prepared: Prepared<'t>,
-        value: &[u8],
-    ) -> Answered<'t> {
-        self.store(store, Some(prepared), Value::Whole(value))
     }
 
     // set, add, replace, append, prepend, cas, ms

@@ -58,8 +58,8 @@ impl<'h> Guards<'h> {
         view: Option<&'h View>,
         now: Now,
     ) -> Self {
-        let later = |handle| LaterGuard { handle: Cell::new(Some(handle)), guard: OnceCell::new() };
-        Self { default: default.pin(now), others: others.iter_mut().map(later).collect(), view }
+        let others = if others.is_empty() { Box::default() } else { LaterGuard::all(others) };
+        Self { default: default.pin(now), others, view }
     }
 
     /// The time that they were pinned with.
@@ -77,6 +77,12 @@ impl<'h> Guards<'h> {
         }
         let others = self.others.iter().filter_map(|later| later.guard.get());
         copied_bytes + others.map(Guard::copied_bytes).sum::<usize>()
+    }
+
+    /// The guard of the only engine, while there are no namespaces.
+    #[inline(always)]
+    pub(crate) fn only(&self) -> Option<&Guard<'h>> {
+        if self.view.is_none() { Some(&self.default) } else { None }
     }
 
     /// True if there are policies (`--namespaces`).
@@ -115,15 +121,15 @@ impl<'h> Guards<'h> {
     /// Finds the namespace of a key, hashes it, and prefetches its index line. Returns the namespace's number, too.
     #[inline(always)]
     pub(crate) fn prepare(&self, key: &[u8]) -> (Hash, u8) {
-        match self.view {
-            None => (self.default.prepare(key), DEFAULT),
-            Some(view) => self.prepare_in(view, key),
+        match self.only() {
+            Some(guard) => (guard.prepare(key), DEFAULT),
+            None => self.prepare_in_namespace(key),
         }
     }
 
     #[inline(never)]
-    fn prepare_in(&self, view: &View, key: &[u8]) -> (Hash, u8) {
-        let number = view.table.find(key);
+    fn prepare_in_namespace(&self, key: &[u8]) -> (Hash, u8) {
+        let number = self.number(key);
         (self.guard(number).prepare(key), number)
     }
 
@@ -132,18 +138,12 @@ impl<'h> Guards<'h> {
     pub(crate) fn place<'t>(&'t self, key: &[u8], prepared: Option<Prepared<'t>>) -> Place<'t> {
         let (hash, hint) = prepared.unwrap_or_else(|| (self.prepare(key).0, LookupHint::default()));
         match self.view {
-            None => self.only_place((hash, hint)),
+            None => Place::only(&self.default, (hash, hint)),
             Some(view) => {
                 let number = view.table.find(key);
                 Place { guard: self.guard(number), hash, hint, namespace: Some(view.namespace(number)) }
             }
         }
-    }
-
-    /// The place of any key, while there are no namespaces ([`Guards::are_named`]).
-    #[inline(always)]
-    pub(crate) fn only_place<'t>(&'t self, (hash, hint): Prepared<'t>) -> Place<'t> {
-        Place { guard: &self.default, hash, hint, namespace: None }
     }
 
     /// The hints of a batch, from `hint` of each engine. `numbers` are those of the namespaces; none: all keys are the
@@ -201,6 +201,12 @@ impl<'h> Guards<'h> {
 }
 
 impl<'h> LaterGuard<'h> {
+    #[inline(never)]
+    fn all(handles: &'h mut [Handle]) -> Box<[Self]> {
+        let later = |handle| Self { handle: Cell::new(Some(handle)), guard: OnceCell::new() };
+        handles.iter_mut().map(later).collect()
+    }
+
     /// The guard. Always there: it is pinned when the handle is taken.
     fn get(&self, now: Now) -> Option<&Guard<'h>> {
         if let Some(handle) = self.handle.take() {
@@ -220,6 +226,12 @@ impl View {
 }
 
 impl<'t> Place<'t> {
+    /// The place of any key, while there are no namespaces: the guard is [`Guards::only`].
+    #[inline(always)]
+    pub(crate) fn only(guard: &'t Guard<'t>, (hash, hint): Prepared<'t>) -> Self {
+        Self { guard, hash, hint, namespace: None }
+    }
+
     /// When an item expires that is stored with this exptime: later than the policy allows it never is.
     #[inline]
     pub(crate) fn expiry(&self, clock: &Clock, exptime: i64) -> Expiry {

@@ -54,8 +54,15 @@ impl Namespaces {
 
 impl Handles {
     /// Reads the policies again if they have changed. For each round.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn refresh(&mut self, namespaces: &Namespaces) {
+        if self.view.is_some() {
+            self.refresh_view(namespaces);
+        }
+    }
+
+    #[inline(never)]
+    fn refresh_view(&mut self, namespaces: &Namespaces) {
         let (Some(view), Some(named)) = (&mut self.view, &namespaces.named) else { return };
         let version = named.version.load(Acquire);
         if version != view.version {

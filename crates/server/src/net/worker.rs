@@ -251,7 +251,7 @@ impl Worker {
                 let (hash, number) = guards.prepare(key);
                 hashes.push(hash);
                 numbers.push(number);
-                Prefetched { key, hash, number }
+                Prefetched { key, hash }
             }));
         }
         guards.hints(&hashes, &numbers, |guard, hashes| guard.hint_gets(hashes));
