@@ -118,8 +118,16 @@ const LINES: &[(&str, &str)] = &[
         "The reply is larger than may be sent to this address over UDP: ask over TCP, or see docs/udp.md.",
     ),
     (
+        "SERVER_ERROR namespace is read-only",
+        "The file of --namespaces lets no client change keys with this prefix.",
+    ),
+    (
         "SERVER_ERROR",
         "The server failed, for the reason it gives; the connection can go on unless it closes.",
+    ),
+    (
+        "CLIENT_ERROR not allowed in this namespace",
+        "The user of this connection is not among those whom the file of --namespaces lets read or write such keys.",
     ),
     (
         "CLIENT_ERROR bad data chunk",

@@ -292,6 +292,20 @@ impl Client {
         self.each_server(|pipeline, output| pipeline.flush_all(output, delay_secs, Some(())), |(), _| {})
     }
 
+    /// Flushes the namespace with this prefix (`<null>`: the default) on every server, now or in `delay_secs`. `false`:
+    /// the server has no such namespace. Not by the binary protocol, and with prefixes that are keys:
+    /// [`Error::InvalidKey`] otherwise.
+    pub fn flush_prefix(&mut self, prefix: &str, delay_secs: u32) -> ByServer<bool> {
+        if self.settings.protocol == Protocol::Binary || !is_word(prefix.as_bytes()) {
+            let refused = |node: &Node| (node.server.address.clone(), Err(Error::InvalidKey));
+            return self.nodes.iter().map(refused).collect();
+        }
+        self.each_server(
+            |pipeline, output| pipeline.flush_prefix(output, prefix.as_bytes(), delay_secs, Some(())),
+            |is_flushed, event| *is_flushed = matches!(event, Event::Done((), Outcome::Ok)),
+        )
+    }
+
     /// Every server's version.
     pub fn version(&mut self) -> ByServer<String> {
         self.each_server(
@@ -399,8 +413,7 @@ impl Client {
     /// The server of a key, which is checked first.
     fn node_of(&self, key: &[u8]) -> Result<usize, Error> {
         let is_text = self.settings.protocol != Protocol::Binary;
-        let is_valid = (1..=KEY_BYTES_MAX).contains(&key.len())
-            && !(is_text && key.iter().any(|byte| *byte <= b' ' || *byte == 0x7f));
+        let is_valid = if is_text { is_word(key) } else { (1..=KEY_BYTES_MAX).contains(&key.len()) };
         if !is_valid {
             return Err(Error::InvalidKey);
         }
@@ -440,6 +453,11 @@ impl Item {
 /// True if the server may have sent this before it had read the whole request: the rest would be read as another.
 fn is_doubtful(error: &Error) -> bool {
     matches!(error, Error::Refused { kind: ErrorKind::Client | ErrorKind::UnknownCommand, .. })
+}
+
+/// Can this be a key in the text dialects?
+fn is_word(key: &[u8]) -> bool {
+    (1..=KEY_BYTES_MAX).contains(&key.len()) && key.iter().all(|byte| *byte > b' ' && *byte != 0x7f)
 }
 
 #[cfg(test)]

@@ -53,6 +53,8 @@ pub enum Command<'a> {
     /// Forget everything, now or at a given time (flush_all). An attempt with a bad argument is counted too, so it
     /// arrives here.
     Flush(Result<i64, Error>),
+    /// Forget the items of one namespace (flush_prefix, mf).
+    FlushPrefix(FlushPrefix<'a>),
     /// Answer, once everything before is answered (mn).
     Noop,
     /// Tell the version.
@@ -220,6 +222,15 @@ pub struct Touch<'a> {
     pub exptime: i64,
 }
 
+/// flush_prefix, mf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlushPrefix<'a> {
+    /// The prefix of the namespace, whole; `<null>` for the keys of no other.
+    pub prefix: Key<'a>,
+    /// When; 0: now.
+    pub exptime: i64,
+}
+
 /// incr, decr, ma.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arith<'a> {
@@ -304,7 +315,8 @@ impl Command<'_> {
     pub fn is_administrative(&self) -> bool {
         matches!(
             self,
-            Command::Verbosity(_)
+            Command::FlushPrefix(_)
+                | Command::Verbosity(_)
                 | Command::Stats(_)
                 | Command::Shutdown(_)
                 | Command::RefreshCerts

@@ -3,7 +3,7 @@
 //! A flag is one word: a letter, and the rest of the word its argument. The reply repeats or answers flags in the order
 //! of the request, so the request's flags are kept as they came and walked again when the reply is written.
 
-use crate::command::{Arith, Delete, Fetch, Invalidate, Mode, Store};
+use crate::command::{Arith, Delete, Fetch, FlushPrefix, Invalidate, Mode, Store};
 use crate::key::{self, split_word};
 use crate::reply::{Detail, Hit, Peeked, Token};
 use crate::text::{line, malformed, parse_value_bytes, refused};
@@ -35,6 +35,7 @@ enum Verb {
     Arith,
     Peek,
     Noop,
+    Flush,
 }
 
 // mg <key> <flags>*
@@ -169,6 +170,18 @@ pub(crate) fn peek(rest: &[u8]) -> Request<'_> {
         // This command alone does not say that it is the base64.
         None => malformed(Error::BadFormat),
     }
+}
+
+// mf <prefix> <flags>*
+// larder's own: flush_prefix for prefixes in base64, with an opaque.
+pub(crate) fn flush(rest: &[u8]) -> Request<'_> {
+    let (prefix, flags) = split_word(rest);
+    let (prefix, flags) = match parse_key_and_flags(prefix, flags, FLAGS_MAX) {
+        Ok(parsed) => parsed,
+        Err(error) => return malformed(error),
+    };
+    let command = Command::FlushPrefix(FlushPrefix { prefix, exptime: flags.touch.unwrap_or(0) });
+    Request { command, form: Form::Meta(form(Verb::Flush, prefix, &flags)) }
 }
 
 // mn
@@ -312,7 +325,7 @@ pub(crate) fn encode<S: Sink>(form: &MetaForm<'_>, reply: &Reply<'_, S::Value>, 
         Reply::Exists => form.status(b"EX", 0, form.value_bytes, sink),
         Reply::NotFound => form.status(b"NF", 0, form.value_bytes, sink),
         // HD <flags>*
-        Reply::Deleted => {
+        Reply::Deleted | Reply::Ok => {
             if !form.quiet {
                 form.status(b"HD", 0, 0, sink);
             }
@@ -330,7 +343,6 @@ pub(crate) fn encode<S: Sink>(form: &MetaForm<'_>, reply: &Reply<'_, S::Value>, 
         // No meta command gets these replies.
         Reply::End
         | Reply::Touched { .. }
-        | Reply::Ok
         | Reply::Bye
         | Reply::Version(_)
         | Reply::Stat(..)

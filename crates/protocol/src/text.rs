@@ -7,7 +7,7 @@ use std::ops::Range;
 use arrayvec::ArrayVec;
 
 use crate::command::{
-    Arith, Delete, Get, Malformed, Mode, Parsed, Shutdown, Store, Touch, VALUE_BYTES_MAX, Words,
+    Arith, Delete, FlushPrefix, Get, Malformed, Mode, Parsed, Shutdown, Store, Touch, VALUE_BYTES_MAX, Words,
 };
 use crate::key::split_word;
 use crate::reply::Hit;
@@ -100,13 +100,15 @@ fn parse_line(line: &[u8]) -> Option<Request<'_>> {
         b"get" => get(rest, TextForm::default()),
         // gets <key>*
         b"gets" => get(rest, TextForm { with_cas: true, ..TextForm::default() }),
-        // mg <key> <flags>* ; ms <key> <datalen> <flags>* ; md, ma <key> <flags>* ; me <key> ; mn
+        // mg <key> <flags>* ; ms <key> <datalen> <flags>* ; md, ma <key> <flags>* ; me <key> ; mn ;
+        // mf <prefix> <flags>*, which memcached does not have
         b"mg" => meta::get(rest),
         b"ms" => meta::store(rest),
         b"md" => meta::delete(rest),
         b"ma" => meta::arith(rest),
         b"me" => meta::peek(rest),
         b"mn" => meta::noop(),
+        b"mf" => meta::flush(rest),
         // <command name> <key> <flags> <exptime> <bytes> [noreply]
         b"set" => store(line, Mode::Set, false),
         b"add" => store(line, Mode::Add, false),
@@ -234,6 +236,8 @@ fn control(line: &[u8]) -> Option<Request<'_>> {
             [] => Ok(0),
             [exptime, ..] => number::parse_i32(exptime).map(i64::from).ok_or(Error::InvalidExptime),
         }),
+        // flush_prefix <prefix> [<exptime>] [noreply]: Arcus' command
+        Some(b"flush_prefix") => flush_prefix(arguments),
         // verbosity <level> [noreply]
         Some(b"verbosity") => match arguments.first().and_then(|level| number::parse_u32(level)) {
             Some(level) => Command::Verbosity(level),
@@ -264,6 +268,20 @@ fn control(line: &[u8]) -> Option<Request<'_>> {
         _ => refusal(Error::UnknownCommand),
     };
     Some(text(command, noreply))
+}
+
+fn flush_prefix<'a>(arguments: &[&'a [u8]]) -> Command<'a> {
+    let (prefix, exptime) = match arguments {
+        [prefix] => (*prefix, Some(0)),
+        [prefix, exptime] => (*prefix, number::parse_i32(exptime)),
+        _ => return refusal(Error::BadFormat),
+    };
+    match (Key::new(prefix), exptime) {
+        (Some(prefix), Some(exptime)) => {
+            Command::FlushPrefix(FlushPrefix { prefix, exptime: exptime.into() })
+        }
+        _ => refusal(Error::BadFormat),
+    }
 }
 
 type LineWords<'a> = ArrayVec<&'a [u8], WORDS_MAX>;

@@ -54,6 +54,7 @@ async function refresh() {
   charts.show(state, overview);
   if (state.turn % 2 === 0) showPeers(overview, (await ask("peers")).peers);
   if (state.turn % 2 === 0) map.show(await ask("memory"));
+  if (state.turn % 2 === 0) showNamespaces(await ask("namespaces"));
   if (state.turn % 3 === 0) {
     const [keys, curve, slow] = await Promise.all([ask("keys"), ask("curve"), ask("slow")]);
     showKeys(keys);
@@ -167,6 +168,17 @@ function example(listeners) {
     ? `-U ${plain.address}`
     : plain.address.replace("0.0.0.0", "127.0.0.1").replace("[::]", "::1").replace(/:(\d+)$/, " $1");
   return `printf 'set greeting 0 0 5\\r\\nhello\\r\\nget greeting\\r\\nquit\\r\\n' | nc ${target}`;
+}
+
+/** Without `--namespaces` there are none, and nothing is shown. */
+function showNamespaces(namespaces) {
+  $("namespaces").hidden = namespaces.length === 0;
+  $("namespace-list").querySelector("tbody").replaceChildren(...rows(namespaces, (namespace) => [
+    namespace.name, namespace.is_read_only ? `${namespace.keep}, read-only` : namespace.keep,
+    count(namespace.items), bytes(namespace.used_bytes), bytes(namespace.limit_bytes),
+    percent(namespace.gets ? namespace.get_hits / namespace.gets : null),
+    count(namespace.gets), count(namespace.sets), count(namespace.evicted), count(namespace.refused),
+  ], 2, ""));
 }
 
 function showConnections(connections) {

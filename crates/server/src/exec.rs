@@ -11,7 +11,7 @@ mod server;
 pub(crate) mod store_access;
 mod write;
 
-use larder_engine::{Expiry, Item, Upload};
+use larder_engine::{Expiry, Item, LookupHint, Upload};
 use larder_protocol::admin::Streams;
 use larder_protocol::command::{Command, Sasl};
 use larder_protocol::{Error, Form, KeyBuffer, Reply, Request};
@@ -154,6 +154,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
             Command::Touch(touch) => self.touch(touch, prepared),
             Command::Arith(arith) => self.arith(arith, prepared),
             Command::Flush(exptime) => Ok(self.flush(exptime)),
+            Command::FlushPrefix(flush) => Ok(self.flush_prefix(flush)),
             Command::Noop => Ok(Reply::Noop),
             Command::Version => Ok(Reply::Version(MEMCACHED_VERSION)),
             Command::Verbosity(level) => {
@@ -236,7 +237,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
 
     #[inline]
     pub(crate) fn prepared(&self, key: &[u8], prepared: Option<Prepared<'t>>) -> Prepared<'t> {
-        prepared.unwrap_or_else(|| self.guards.prepare(key))
+        prepared.unwrap_or_else(|| (self.guards.prepare(key).0, LookupHint::default()))
     }
 }
 

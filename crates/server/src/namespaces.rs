@@ -62,6 +62,14 @@ pub(crate) struct Report {
     pub(crate) totals: NamespaceTotals,
 }
 
+impl Report {
+    /// The prefix; of the default what it is flushed by.
+    pub(crate) fn name(&self) -> String {
+        let name = if self.prefix.is_empty() { WITHOUT_PREFIX } else { &self.prefix };
+        String::from_utf8_lossy(name).into_owned()
+    }
+}
+
 impl Namespaces {
     /// The default alone, without a policy.
     pub fn single(engine: Arc<Engine>) -> Self {
@@ -92,11 +100,6 @@ impl Namespaces {
     /// True if there are policies (`--namespaces`).
     pub fn are_named(&self) -> bool {
         self.named.is_some()
-    }
-
-    /// The file with the policies.
-    pub(crate) fn path(&self) -> Option<&PathBuf> {
-        self.named.as_ref()?.path.as_ref()
     }
 
     /// The counters and gauges of all engines together.
@@ -152,7 +155,7 @@ impl Namespaces {
     pub(crate) fn engine_of_prefix(&self, prefix: &[u8]) -> Option<&Arc<Engine>> {
         match prefix {
             b"" => Some(&self.engines[0]),
-            _ => self.engines.get(usize::from(self.table()?.named(prefix)?)),
+            _ => self.engines.get(usize::from(self.named(prefix)?)),
         }
     }
 
@@ -166,12 +169,7 @@ impl Namespaces {
         if prefix == WITHOUT_PREFIX {
             return Some(DEFAULT);
         }
-        self.table()?.named(prefix)
-    }
-
-    /// The policies, as they are now.
-    pub(crate) fn table(&self) -> Option<Arc<Table>> {
-        self.named.as_ref().map(|named| Arc::clone(&named.lock_table()))
+        self.named.as_ref()?.lock_table().named(prefix)
     }
 
     /// All namespaces in figures; none without `--namespaces`.

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use larder_engine::Position;
 use larder_protocol::admin::Streams;
 
 use crate::access::TokenFile;
@@ -207,6 +208,19 @@ impl Shared {
     /// All workers' counters since the start or the last reset.
     pub fn totals(&self) -> Totals {
         Totals::sum(&self.counters).since(&self.baseline())
+    }
+
+    /// Flushes a namespace, now or at the time of this exptime. One before the start cancels a pending flush, as in
+    /// memcached.
+    /// Returns the position for which a reply has to wait, where there is a store.
+    pub(crate) fn flush(&self, number: u8, exptime: i64) -> Option<Position> {
+        let (engine, now) = (self.namespaces.engine(number), self.clock.now());
+        if self.clock.is_before_start(exptime) {
+            return engine.cancel_flush();
+        }
+        // 0 is now; a past time is, too.
+        let at = self.clock.expiry(exptime, now);
+        engine.flush(now, if at.is_past(now) { None } else { at.secs() })
     }
 
     /// Look-ups of keys of the default namespace that hit and missed, since the start or the last reset.

@@ -144,6 +144,27 @@ fn keys_are_spread_as_libmemcached_does_it() {
 }
 
 #[test]
+fn one_namespace_is_flushed_alone() {
+    let folder = Folder::create();
+    folder.write("namespaces.toml", "[namespace.\"a:\"]\n");
+    let server = start_larderd(&["--namespaces", &folder.arg("namespaces.toml")]);
+    for protocol in ["text", "meta"] {
+        for key in ["a:1", "b"] {
+            ok(&server, &["set", key, "x"]);
+        }
+        ok(&server, &["flush", "--prefix", "a:", "--protocol", protocol]);
+        assert_eq!((larder(&server, &["exist", "a:1"]).code, larder(&server, &["exist", "b"]).code), (1, 0));
+        ok(&server, &["flush", "--prefix", "<null>", "--protocol", protocol]);
+        assert_eq!(larder(&server, &["exist", "b"]).code, 1);
+    }
+    let missing = larder(&server, &["flush", "--prefix", "b:"]);
+    assert!(missing.code == 1 && missing.err.contains("there is no namespace \"b:\""), "{missing:?}");
+    for wrong in [&["flush", "--prefix", "a:", "--protocol", "binary"][..], &["flush", "--prefix", "a b"]] {
+        assert_eq!(larder(&server, wrong).code, 64, "{wrong:?}");
+    }
+}
+
+#[test]
 fn whoever_cannot_be_reached_is_named() {
     for (args, code) in [
         (&["get", "a"][..], 69),

@@ -94,6 +94,17 @@ pub(super) fn flush_all(output: &mut Vec<u8>, delay_secs: u32, noreply: bool) {
     end(output, noreply);
 }
 
+/// `flush_prefix <prefix> [<delay>] [noreply]`
+pub(super) fn flush_prefix(output: &mut Vec<u8>, prefix: &[u8], delay_secs: u32, noreply: bool) {
+    output.extend_from_slice(b"flush_prefix");
+    word(output, prefix);
+    if delay_secs > 0 {
+        output.push(b' ');
+        number(output, delay_secs);
+    }
+    end(output, noreply);
+}
+
 /// A command of one word.
 pub(super) fn plain(output: &mut Vec<u8>, command: &[u8]) {
     output.extend_from_slice(command);
@@ -217,6 +228,7 @@ fn outcome(kind: Kind, line: &[u8]) -> Option<Outcome<'_>> {
         (Kind::Touch, b"TOUCHED") => Some(Outcome::Touched),
         (Kind::Delete | Kind::Touch | Kind::Arith, b"NOT_FOUND") => Some(Outcome::NotFound),
         (Kind::Arith, number) => parse_u64(number).map(Outcome::Number),
+        (Kind::Flush, b"NOT_FOUND") => Some(Outcome::NotFound),
         (Kind::Flush, b"OK") | (Kind::Stats, b"END" | b"RESET" | b"OK") => Some(Outcome::Ok),
         (Kind::Version, line) => line.strip_prefix(b"VERSION ").map(Outcome::Version),
         (Kind::Login, b"STORED") => Some(Outcome::LoggedIn),

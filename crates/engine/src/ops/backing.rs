@@ -172,6 +172,22 @@ impl Guard<'_> {
         }
     }
 
+    /// Deletes a key from memory and from the store, whether it is there or not.
+    pub fn remove(&self, key: &[u8], hash: Hash) {
+        let bucket = self.engine().index.lock(self.pinned(), hash);
+        let version = match self.find_locked(&bucket, key, hash) {
+            Some(found) => {
+                let version = self.item_ref(&found).cas();
+                self.unlink(&bucket, found);
+                version
+            }
+            None => 0,
+        };
+        let unsubmitted = Unsubmitted { change: self.sequenced_delete(hash, key, version), deletion: None };
+        drop(bucket);
+        self.submit(unsubmitted);
+    }
+
     /// Notes that the state of a key is shown to a client.
     #[inline]
     pub(crate) fn note_shown(&self, hash: Hash) {
@@ -230,19 +246,19 @@ impl Guard<'_> {
         // The order of the two is open until here: the change counts as the earlier one.
         let deletion = engine.is_flushing(segment_ref).then(|| {
             self.unlink(bucket, found);
-            self.sequenced_delete(hash, item)
+            self.sequenced_delete(hash, item.key(), item.cas())
         });
         Unsubmitted { change, deletion: deletion.flatten() }
     }
 
     /// The same for an item that was unlinked.
     pub(crate) fn sequence_delete<'t>(&self, hash: Hash, item: ItemRef<'t>) -> Unsubmitted<'t> {
-        Unsubmitted { change: self.sequenced_delete(hash, item), deletion: None }
+        Unsubmitted { change: self.sequenced_delete(hash, item.key(), item.cas()), deletion: None }
     }
 
-    fn sequenced_delete<'t>(&self, hash: Hash, item: ItemRef<'t>) -> Option<Sequenced<'t>> {
-        self.engine().backing.as_ref()?.retire_version(item.cas());
-        self.sequenced(hash, Change::Delete { key: item.key(), version: item.cas() })
+    fn sequenced_delete<'t>(&self, hash: Hash, key: &'t [u8], version: u64) -> Option<Sequenced<'t>> {
+        self.engine().backing.as_ref()?.retire_version(version);
+        self.sequenced(hash, Change::Delete { key, version })
     }
 
     fn sequenced<'t>(&self, hash: Hash, change: Change<'t>) -> Option<Sequenced<'t>> {

@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use arrayvec::ArrayVec;
-use larder_engine::Hash;
+use larder_engine::{Guard, Hash};
 use larder_protocol::command::{Command, Get, Malformed, Sasl, Store};
 use larder_protocol::http::{self, HttpForm};
 use larder_protocol::{Dialect, Error, Form, Key, Keys, Parsed, Reply, Request, text};
@@ -26,8 +26,6 @@ pub struct Prefetched<'i> {
     /// The key.
     pub(crate) key: &'i [u8],
     pub(crate) hash: Hash,
-    /// The number of its namespace.
-    pub(crate) number: u8,
 }
 
 /// Requests that are executed together, and the hashes of those that have a single plain key.
@@ -95,10 +93,30 @@ impl<R: Framed> Batch<R> {
         Self { requests: ArrayVec::new(), hashes: ArrayVec::new(), numbers: ArrayVec::new(), are_changes }
     }
 
-    /// Hashes a key, unless that was done already, and keeps its hash.
-    #[inline]
-    fn push_key(&mut self, guards: &Guards<'_>, key: &[u8], prefetched: &mut Option<Prefetched<'_>>) {
-        let (hash, number) = hash(guards, key, prefetched);
+    /// Hashes a key, unless that was done already, and keeps its hash. `only` is [`Guards::only`], which does not change
+    /// meanwhile.
+    #[inline(always)]
+    fn push_key(
+        &mut self,
+        guards: &Guards<'_>,
+        only: Option<&Guard<'_>>,
+        key: &[u8],
+        prefetched: &mut Option<Prefetched<'_>>,
+    ) {
+        let is_first = prefetched.is_some();
+        match only {
+            Some(guard) if !is_first => self.hashes.push(guard.prepare(key)),
+            _ => self.push_first_key(guards, key, prefetched),
+        }
+    }
+
+    /// The same for the key that was hashed ahead, and for keys of namespaces.
+    #[inline(never)]
+    fn push_first_key(&mut self, guards: &Guards<'_>, key: &[u8], prefetched: &mut Option<Prefetched<'_>>) {
+        let (hash, number) = match prefetched.take() {
+            Some(prefetched) if prefetched.key == key => (prefetched.hash, guards.number(key)),
+            _ => guards.prepare(key),
+        };
         self.hashes.push(hash);
         if guards.are_named() {
             self.numbers.push(number);
@@ -143,9 +161,8 @@ impl<R: Framed> Batch<R> {
             let Some(request) = self.requests.get(executed) else { break None };
             let prepared = request.is_hashed().then(|| {
                 let hint = hints.get(hashed).copied().unwrap_or_default();
-                let number = self.numbers.get(hashed).copied().unwrap_or_default();
                 hashed += 1;
-                Prepared { hash: self.hashes[hashed - 1], hint, number }
+                (self.hashes[hashed - 1], hint)
             });
             let done = execute(executor, request, prepared);
             if let Done::Wait(waiting) = done {
@@ -183,13 +200,14 @@ pub(crate) fn serve_plain_gets(
     progress: &mut Progress,
 ) -> Option<Option<Next>> {
     let mut batch = Batch::<FramedKey<'_>>::new(false);
+    let (guards, only) = (executor.guards, executor.guards.only());
     let mut end = 0;
     while batch.requests.len() < requests_max
         && let Some((key, line_bytes)) = text::parse_plain_get(&input[end..])
     {
         end += line_bytes;
         batch.requests.push(FramedKey { key, end });
-        batch.push_key(executor.guards, key.written(), prefetched);
+        batch.push_key(guards, only, key.written(), prefetched);
     }
     if batch.requests.is_empty() {
         return None;
@@ -227,9 +245,10 @@ pub(crate) fn serve_plain_sets(
     if !is_worth_it {
         return None;
     }
+    let (guards, only) = (executor.guards, executor.guards.only());
     for at in 0..batch.requests.len() {
         let key = batch.requests[at].key;
-        batch.push_key(executor.guards, key.written(), prefetched);
+        batch.push_key(guards, only, key.written(), prefetched);
     }
     let before = progress.requests;
     let next = batch.execute(executor, progress, |executor, set, prepared| {
@@ -268,6 +287,7 @@ pub(crate) fn look_up(
     prefetched: &mut Option<Prefetched<'_>>,
 ) -> Option<(usize, Next)> {
     let Get { mut keys, exptime } = get;
+    let (guards, only) = (executor.guards, executor.guards.only());
     for _ in 0..KEY_BATCHES_MAX {
         let list_bytes = keys.rest().len();
         let mut batch = Batch::<FramedKey<'_>>::new(false);
@@ -275,7 +295,7 @@ pub(crate) fn look_up(
             && let Some(key) = keys.next()
         {
             batch.requests.push(FramedKey { key, end: list_bytes - keys.rest().len() });
-            batch.push_key(executor.guards, key.written(), prefetched);
+            batch.push_key(guards, only, key.written(), prefetched);
         }
         let mut progress = Progress::default();
         let mut is_failed = false;
@@ -326,6 +346,7 @@ impl<'i> Batch<FramedRequest<'i>> {
         mut scanned_bytes: usize,
         prefetched: &mut Option<Prefetched<'_>>,
     ) -> Tail<'i> {
+        let (guards, only) = (executor.guards, executor.guards.only());
         let mut start = 0;
         while self.requests.len() < requests_max && start < input.len() {
             let mut frame = Frame::of(dialect, &input[start..], std::mem::take(&mut scanned_bytes));
@@ -340,7 +361,7 @@ impl<'i> Batch<FramedRequest<'i>> {
             }
             let key = single_key(&request.command);
             if let Some(key) = key {
-                self.push_key(executor.guards, key, prefetched);
+                self.push_key(guards, only, key, prefetched);
             } else {
                 match (&request.command, &request.form) {
                     (Command::Get(get), Form::Text(form)) => {
@@ -399,22 +420,6 @@ impl<'i> Batch<FramedRequest<'i>> {
             }
             done
         })
-    }
-}
-
-/// As [`Guards::prepare`], unless the key was hashed already.
-#[inline]
-fn hash(guards: &Guards<'_>, key: &[u8], prefetched: &mut Option<Prefetched<'_>>) -> (Hash, u8) {
-    let prepare = || {
-        let Prepared { hash, number, .. } = guards.prepare(key);
-        (hash, number)
-    };
-    match prefetched {
-        None => prepare(),
-        Some(_) => match prefetched.take() {
-            Some(prefetched) if prefetched.key == key => (prefetched.hash, prefetched.number),
-            _ => prepare(),
-        },
     }
 }
 

@@ -51,7 +51,7 @@ impl Query {
         while let Some(key) = keys.next() {
             let mut buffer = [0; KEY_BYTES_MAX];
             if let Some(key) = Key::new(key.bytes(&mut buffer)) {
-                let prepared = executor.guards.prepare(key.written());
+                let prepared = executor.prepared(key.written(), None);
                 // Refused since the list began: as if there were no such item.
                 if executor.admit(key.written(), Right::Read).is_ok() {
                     if let wait @ Done::Wait(_) = executor.get(key, prepared, &form) {

@@ -162,10 +162,11 @@ impl Session {
             },
         };
         let deadline_passed = self.retry_deadline.is_over(guards);
+        let rights = self.rights(guards);
         let mut executor = Executor {
             cx,
             guards,
-            rights: self.rights(guards),
+            rights,
             out,
             key_buffer: [0; KEY_BYTES_MAX],
             deadline_passed,
@@ -229,11 +230,13 @@ impl Session {
     }
 
     /// What the client may do, under the policies of these guards.
-    #[inline]
+    #[inline(always)]
     fn rights(&mut self, guards: &Guards<'_>) -> Rights {
-        if !guards.are_named() {
-            return Rights::ALL;
-        }
+        if guards.are_named() { self.rights_in_namespaces(guards) } else { Rights::ALL }
+    }
+
+    #[inline(never)]
+    fn rights_in_namespaces(&mut self, guards: &Guards<'_>) -> Rights {
         match self.rights {
             Some((version, rights)) if version == guards.version() => rights,
             _ => {

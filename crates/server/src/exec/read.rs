@@ -51,7 +51,20 @@ impl<'t> Executor<'_, '_, '_, 't> {
     /// get
     #[inline(always)]
     pub fn get(&mut self, key: Key<'_>, prepared: Prepared<'t>, form: &Form<'_>) -> Done {
-        let place = self.guards.place(key.written(), Some(prepared));
+        match self.guards.only() {
+            Some(guard) => self.get_at(key, Place::only(guard, prepared), form),
+            None => self.get_in_namespace(key, prepared, form),
+        }
+    }
+
+    /// Apart, so that nothing of it is on the path of a get without namespaces.
+    #[inline(never)]
+    fn get_in_namespace(&mut self, key: Key<'_>, prepared: Prepared<'t>, form: &Form<'_>) -> Done {
+        self.get_at(key, self.guards.place(key.written(), Some(prepared)), form)
+    }
+
+    #[inline(always)]
+    fn get_at(&mut self, key: Key<'_>, place: Place<'t>, form: &Form<'_>) -> Done {
         if let Err(error) = place.admit(self.rights, Right::Read) {
             return self.refuse_get(error, form);
         }

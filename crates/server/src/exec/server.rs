@@ -4,48 +4,61 @@
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
-use larder_engine::{Engine, Item, Position};
+use larder_engine::Item;
 use larder_protocol::command::{self, Shutdown};
 use larder_protocol::{Error, Form, Reply, Sink as _};
 
 use super::{Answered, CloseReason, Done, Executor};
 use crate::conn::waiter::Waiting;
 use crate::control::Stop;
+use crate::namespaces::Right;
 use crate::observe::stats::{self, Answer};
 
 impl<'t> Executor<'_, '_, '_, 't> {
     // flush_all
     pub(super) fn flush(&self, exptime: Result<i64, Error>) -> Reply<'t, Item<'t>> {
-        let (shared, now) = (self.cx.shared, self.guards.now());
+        let shared = self.cx.shared;
         self.cx.counters.cmd_flush.add(1);
-        if !self.cx.shared.settings.flush_all {
+        let may_write = |number| self.rights.may_write(number);
+        if !shared.settings.flush_all || !(0..self.guards.count()).all(may_write) {
             return Reply::Error(Error::FlushNotAllowed);
         }
         if let Some(Err(Some(error))) = shared.persistence.as_ref().map(|persistence| persistence.admit()) {
             return Reply::Error(error);
         }
         match exptime {
-            Ok(exptime) if shared.clock.is_before_start(exptime) => {
-                self.flush_each(|engine| engine.cancel_flush());
-                Reply::Ok
-            }
             Ok(exptime) => {
-                let at = shared.clock.expiry(exptime, now);
-                let at = if at.is_past(now) { None } else { at.secs() };
-                self.flush_each(|engine| engine.flush(now, at));
+                (0..self.guards.count()).for_each(|number| self.flush_one(number, exptime));
                 Reply::Ok
             }
             Err(error) => Reply::Error(error),
         }
     }
 
-    /// Flushes each engine. The reply waits for what is to be durable.
-    fn flush_each(&self, flush: impl Fn(&Engine) -> Option<Position>) {
-        for number in 0..self.guards.count() {
-            if let Some(position) = flush(self.cx.shared.namespaces.engine(number)) {
-                self.guards.guard(number).note_position(position);
-            }
+    /// Flushes a namespace. The reply waits for what is to be durable.
+    fn flush_one(&self, number: u8, exptime: i64) {
+        if let Some(position) = self.cx.shared.flush(number, exptime) {
+            self.guards.guard(number).note_position(position);
         }
+    }
+
+    // flush_prefix, mf
+    pub(super) fn flush_prefix(&mut self, flush: command::FlushPrefix<'_>) -> Reply<'t, Item<'t>> {
+        let shared = self.cx.shared;
+        self.cx.counters.cmd_flush.add(1);
+        if !shared.settings.flush_all {
+            return Reply::Error(Error::FlushNotAllowed);
+        }
+        let prefix = flush.prefix.bytes(&mut self.key_buffer);
+        let Some(number) = shared.namespaces.named(prefix) else { return Reply::NotFound };
+        if let Err(error) = self.guards.admit(number, self.rights, Right::Write) {
+            return Reply::Error(error);
+        }
+        if let Some(Err(Some(error))) = shared.persistence.as_ref().map(|persistence| persistence.admit()) {
+            return Reply::Error(error);
+        }
+        self.flush_one(number, flush.exptime);
+        Reply::Ok
     }
 
     // stats

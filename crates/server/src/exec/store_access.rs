@@ -70,7 +70,8 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
         intent: Intent,
         mut operate: impl FnMut(&'t Guard<'t>) -> R,
     ) -> Result<R, Unanswered> {
-        if place.guard.is_backed() {
+        // Without namespaces there is no store, which the compiler sees where there are none.
+        if place.namespace.is_some() && place.guard.is_backed() {
             return self.operate_backed(place, key, intent, &mut operate);
         }
         Ok(operate(place.guard))

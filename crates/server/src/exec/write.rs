@@ -23,7 +23,27 @@ impl<'t> Executor<'_, '_, '_, 't> {
         value: &[u8],
         form: &Form<'_>,
     ) -> Done {
-        match self.store(store, Some(prepared), Value::Whole(value)) {
+        match self.guards.only() {
+            Some(guard) => self.set_at(store, Place::only(guard, prepared), value, form),
+            None => self.set_in_namespace(store, prepared, value, form),
+        }
+    }
+
+    /// Apart, so that nothing of it is on the path of a set without namespaces.
+    #[inline(never)]
+    fn set_in_namespace(
+        &mut self,
+        store: command::Store<'_>,
+        prepared: Prepared<'t>,
+        value: &[u8],
+        form: &Form<'_>,
+    ) -> Done {
+        self.set_at(store, self.guards.place(store.key.written(), Some(prepared)), value, form)
+    }
+
+    #[inline(always)]
+    fn set_at(&mut self, store: command::Store<'_>, place: Place<'t>, value: &[u8], form: &Form<'_>) -> Done {
+        match self.store_at(store, place, Value::Whole(value)) {
             // A branch of its own: most replies to a store are this one.
             Ok(reply @ Reply::Stored { .. }) => {
                 form.encode(&reply, self.out);
@@ -35,16 +55,21 @@ impl<'t> Executor<'_, '_, '_, 't> {
     }
 
     // set, add, replace, append, prepend, cas, ms
-    #[inline(always)] // A caller that passes a plain set drops most of this code.
     pub(super) fn store(
         &mut self,
         store: command::Store<'_>,
         prepared: Option<Prepared<'t>>,
         value: Value<'_>,
     ) -> Answered<'t> {
-        let (guards, counters) = (self.guards, self.cx.counters);
+        let guards = self.guards;
+        let place = guards.place(store.key.bytes(&mut self.key_buffer), prepared);
+        self.store_at(store, place, value)
+    }
+
+    #[inline(always)] // A caller that passes a plain set drops most of this code.
+    fn store_at(&mut self, store: command::Store<'_>, place: Place<'t>, value: Value<'_>) -> Answered<'t> {
+        let counters = self.cx.counters;
         let key = store.key.bytes(&mut self.key_buffer);
-        let place = guards.place(key, prepared);
         let Place { guard, hash, hint, .. } = place;
         if let Err(error) = place.admit(self.rights, Right::Write) {
             return Ok(Reply::Error(error));
@@ -175,7 +200,8 @@ impl<'t> Executor<'_, '_, '_, 't> {
             }
         }
         if store.removes_on_refusal {
-            let _ = place.guard.delete(store.key.bytes(&mut self.key_buffer), place.hash, None);
+            // Also where memory has not got it, and a store may have.
+            place.guard.remove(store.key.bytes(&mut self.key_buffer), place.hash);
         }
         Reply::Error(error)
     }

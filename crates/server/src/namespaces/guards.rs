@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use larder_engine::{BATCH_MAX, Engine, Expiry, Guard, Handle, Hash, LookupHint, LookupHints, Now, Position};
-use larder_policy::{DEFAULT, NAMESPACES_MAX, Policy};
+use larder_policy::{DEFAULT, Policy};
 use larder_protocol::Error;
 
 use super::handles::View;
@@ -16,7 +16,9 @@ use crate::clock::Clock;
 /// Guards of all engines. While it lives, every item found under it stays readable.
 pub struct Guards<'h> {
     default: Guard<'h>,
-    others: ArrayVec<LaterGuard<'h>, NAMESPACES_MAX>,
+    /// Not in place: with room for all namespaces it would be copied about, which costs more than the rest of a get.
+    /// Without namespaces nothing is allocated.
+    others: Box<[LaterGuard<'h>]>,
     view: Option<&'h View>,
 }
 
@@ -27,16 +29,8 @@ struct LaterGuard<'h> {
     guard: OnceCell<Guard<'h>>,
 }
 
-/// What was found out about a key when its request was framed.
-#[derive(Clone, Copy)]
-pub struct Prepared<'t> {
-    /// The hash of the key: the same in all engines.
-    pub(crate) hash: Hash,
-    /// Where its item lies.
-    pub(crate) hint: LookupHint<'t>,
-    /// The number of its namespace.
-    pub(crate) number: u8,
-}
+/// The hash of a request's key, the same in all engines, and a hint of where its item lies.
+pub type Prepared<'t> = (Hash, LookupHint<'t>);
 
 /// Where the item of a key lives, and what applies to it.
 #[derive(Clone, Copy)]
@@ -64,11 +58,8 @@ impl<'h> Guards<'h> {
         view: Option<&'h View>,
         now: Now,
     ) -> Self {
-        let mut later = ArrayVec::new();
-        for handle in others {
-            later.push(LaterGuard { handle: Cell::new(Some(handle)), guard: OnceCell::new() });
-        }
-        Self { default: default.pin(now), others: later, view }
+        let others = if others.is_empty() { Box::default() } else { LaterGuard::all(others) };
+        Self { default: default.pin(now), others, view }
     }
 
     /// The time that they were pinned with.
@@ -80,8 +71,18 @@ impl<'h> Guards<'h> {
     /// Bytes of values written under them.
     #[inline]
     pub(crate) fn copied_bytes(&self) -> usize {
+        let copied_bytes = self.default.copied_bytes();
+        if self.others.is_empty() {
+            return copied_bytes;
+        }
         let others = self.others.iter().filter_map(|later| later.guard.get());
-        self.default.copied_bytes() + others.map(Guard::copied_bytes).sum::<usize>()
+        copied_bytes + others.map(Guard::copied_bytes).sum::<usize>()
+    }
+
+    /// The guard of the only engine, while there are no namespaces.
+    #[inline(always)]
+    pub(crate) fn only(&self) -> Option<&Guard<'h>> {
+        if self.view.is_none() { Some(&self.default) } else { None }
     }
 
     /// The highest position that a reply under these guards has to wait for; 0: none.
@@ -134,23 +135,29 @@ impl<'h> Guards<'h> {
         self.view.map_or(DEFAULT, |view| view.table.find(key))
     }
 
-    /// Finds the namespace of a key, hashes it, and prefetches its index line.
-    #[inline]
-    pub(crate) fn prepare(&self, key: &[u8]) -> Prepared<'static> {
+    /// Finds the namespace of a key, hashes it, and prefetches its index line. Returns the namespace's number, too.
+    #[inline(always)]
+    pub(crate) fn prepare(&self, key: &[u8]) -> (Hash, u8) {
+        match self.only() {
+            Some(guard) => (guard.prepare(key), DEFAULT),
+            None => self.prepare_in_namespace(key),
+        }
+    }
+
+    #[inline(never)]
+    fn prepare_in_namespace(&self, key: &[u8]) -> (Hash, u8) {
         let number = self.number(key);
-        Prepared { hash: self.guard(number).prepare(key), hint: LookupHint::default(), number }
+        (self.guard(number).prepare(key), number)
     }
 
     /// The place of a key.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn place<'t>(&'t self, key: &[u8], prepared: Option<Prepared<'t>>) -> Place<'t> {
-        let Prepared { hash, hint, number } = match prepared {
-            Some(prepared) => prepared,
-            None => self.prepare(key),
-        };
+        let (hash, hint) = prepared.unwrap_or_else(|| (self.prepare(key).0, LookupHint::default()));
         match self.view {
-            None => Place { guard: &self.default, hash, hint, namespace: None },
+            None => Place::only(&self.default, (hash, hint)),
             Some(view) => {
+                let number = view.table.find(key);
                 Place { guard: self.guard(number), hash, hint, namespace: Some(view.namespace(number)) }
             }
         }
@@ -199,6 +206,11 @@ impl<'h> Guards<'h> {
         }
     }
 
+    /// Whether a client may do that in a namespace. Errors: what to answer; it is counted.
+    pub(crate) fn admit(&self, number: u8, rights: Rights, right: Right) -> Result<(), Error> {
+        self.view.map_or(Ok(()), |view| view.namespace(number).admit(rights, right))
+    }
+
     /// The version of the policies; 0 without any.
     pub(crate) fn version(&self) -> u32 {
         self.view.map_or(0, |view| view.version)
@@ -206,6 +218,12 @@ impl<'h> Guards<'h> {
 }
 
 impl<'h> LaterGuard<'h> {
+    #[inline(never)]
+    fn all(handles: &'h mut [Handle]) -> Box<[Self]> {
+        let later = |handle| Self { handle: Cell::new(Some(handle)), guard: OnceCell::new() };
+        handles.iter_mut().map(later).collect()
+    }
+
     /// The guard. Always there: it is pinned when the handle is taken.
     fn get(&self, now: Now) -> Option<&Guard<'h>> {
         if let Some(handle) = self.handle.take() {
@@ -225,6 +243,12 @@ impl View {
 }
 
 impl<'t> Place<'t> {
+    /// The place of any key, while there are no namespaces: the guard is [`Guards::only`].
+    #[inline(always)]
+    pub(crate) fn only(guard: &'t Guard<'t>, (hash, hint): Prepared<'t>) -> Self {
+        Self { guard, hash, hint, namespace: None }
+    }
+
     /// When an item expires that is stored with this exptime: later than the policy allows it never is.
     #[inline]
     pub(crate) fn expiry(&self, clock: &Clock, exptime: i64) -> Expiry {

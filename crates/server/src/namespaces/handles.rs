@@ -57,8 +57,15 @@ impl Namespaces {
 
 impl Handles {
     /// Reads the policies again if they have changed. For each round.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn refresh(&mut self, namespaces: &Namespaces) {
+        if self.view.is_some() {
+            self.refresh_view(namespaces);
+        }
+    }
+
+    #[inline(never)]
+    fn refresh_view(&mut self, namespaces: &Namespaces) {
         let (Some(view), Some(named)) = (&mut self.view, &namespaces.named) else { return };
         let version = named.version.load(Acquire);
         if version != view.version {
@@ -90,11 +97,13 @@ impl Handles {
 
     /// Passes segments that others may need on, before a time without guards.
     pub(crate) fn release(&mut self) {
-        for handle in self.iter_mut() {
+        let release = |handle: &mut Handle| {
             if handle.is_holding() {
                 handle.release();
             }
-        }
+        };
+        release(&mut self.default);
+        self.others.iter_mut().for_each(release);
     }
 
     /// True if evictions are recorded: by all handles, or by none.

@@ -39,7 +39,7 @@ use crate::conn::client::Client;
 use crate::conn::output::{COPIED_BYTES_MAX, Output};
 use crate::conn::session::{Next, Session};
 use crate::conn::waiter::Waiting;
-use crate::namespaces::{Handles, Prepared};
+use crate::namespaces::Handles;
 use crate::net::socket::WorkerContext;
 use crate::net::worker::yield_core;
 use crate::observe::counters::Counters;
@@ -272,18 +272,18 @@ fn first_key<'i>(
         return ArrayVec::new();
     }
     let guards = handles.pin(now);
+    let mut numbers = ArrayVec::<_, BATCH_DATAGRAMS_MAX>::new();
     let first_key = |(datagram, _): (&'i [u8], _)| {
         let (_, payload) = udp::request(datagram)?;
         let first = *payload.first()?;
         let dialect = dialect.unwrap_or_else(|| Dialect::of_first_byte(first));
         let key = &payload[dialect.first_key(payload)?];
-        let Prepared { hash, number, .. } = guards.prepare(key);
-        Some(Prefetched { key, hash, number })
+        let (hash, number) = guards.prepare(key);
+        numbers.push(number);
+        Some(Prefetched { key, hash })
     };
     let prefetched: ArrayVec<_, BATCH_DATAGRAMS_MAX> = inbox.datagrams().map(first_key).collect();
     let hashes: ArrayVec<_, BATCH_DATAGRAMS_MAX> = prefetched.iter().flatten().map(|key| key.hash).collect();
-    let numbers: ArrayVec<_, BATCH_DATAGRAMS_MAX> =
-        prefetched.iter().flatten().map(|key| key.number).collect();
     guards.hints(&hashes, &numbers, |guard, hashes| guard.hint_gets(hashes));
     prefetched
 }

@@ -25,7 +25,6 @@ use crate::clock::Moment;
 use crate::conn::output::OUTPUT_BYTES_MAX;
 use crate::conn::session::{CloseReason, Next, Prefetched};
 use crate::conn::waiter::{TURNS_PER_ROUND, Turns, Waiting};
-use crate::namespaces::Prepared;
 use crate::net::poller::{Events, Interest, Poller, SocketSend, Token};
 use crate::net::socket::{ClientSocket, ROOM_BYTES_MIN, SCRATCH_BYTES, WorkerContext};
 use crate::net::tls;
@@ -260,10 +259,10 @@ impl Worker {
             let socket = self.connections[*fd].as_deref();
             let key = socket.and_then(|socket| socket.first_key(received)).map(|key| &received[key]);
             prefetched.push(key.map(|key| {
-                let Prepared { hash, number, .. } = guards.prepare(key);
+                let (hash, number) = guards.prepare(key);
                 hashes.push(hash);
                 numbers.push(number);
-                Prefetched { key, hash, number }
+                Prefetched { key, hash }
             }));
         }
         guards.hints(&hashes, &numbers, |guard, hashes| guard.hint_gets(hashes));

@@ -4,6 +4,7 @@
 mod connections;
 mod general;
 mod latency;
+mod namespaces;
 mod queues;
 mod settings;
 
@@ -70,6 +71,7 @@ pub(crate) fn lines(shared: &Shared, sub_command: Option<&[u8]>) -> Option<Vec<(
         None => general::report(shared, &mut lines),
         Some(b"settings") => settings::report(shared, &mut lines),
         Some(b"latency") => latency::report(shared, &mut lines),
+        Some(b"namespaces") => namespaces::report(shared, &mut lines),
         Some(b"items") => queues::report_items(&shared.namespaces.stats(), &mut lines),
         Some(b"slabs") => queues::report_slabs(&shared.namespaces.stats(), &shared.totals(), &mut lines),
         Some(_) => return None,

@@ -2,6 +2,7 @@
 
 mod keys;
 mod memory;
+mod namespaces;
 mod overview;
 mod peers;
 mod traffic;
@@ -26,12 +27,32 @@ pub(super) fn answer(
         "slow" => json(&traffic::slow(state)),
         "memory" => json(&memory::memory(state)),
         "curve" => json(&memory::curve(state)),
+        "namespaces" => json(&namespaces::namespaces(state)),
         "peers" => json(&peers::peers(state)),
         "keys" => json(&keys::keys(state, endpoint)),
         _ => return None,
     };
     Some(json)
 }
+
+/// Answers a request that changes something, by POST.
+pub(super) fn change(query: &str, state: &State) -> Result<(), Refused> {
+    namespaces::flush(query, state)
+}
+
+/// Why a change is not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// A parameter is missing or malformed.
+    BadQuery,
+    /// There is no such namespace.
+    NoSuchNamespace,
+    /// `-F`.
+    NotAllowed,
+}
+
+/// The path of [`change`].
+pub(super) const FLUSH: &str = "/api/flush";
 
 fn json(answer: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec(answer)

@@ -6,6 +6,7 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use larder_protocol::http::HttpRefusal;
 
+use super::api::Refused;
 use super::endpoint::AdminEndpoint;
 use super::state::State;
 use super::{api, metrics, page};
@@ -14,19 +15,31 @@ use super::{api, metrics, page};
 pub(super) type Reply = Response<Full<Bytes>>;
 
 /// Answers cheap requests: probes, files and refusals. `None`: the request waits for its turn to [`render`]. Every
-/// request is answered, and none changes anything.
+/// request is answered, and none but POST of [`api::FLUSH`] changes anything.
 pub(super) fn answer_at_once<B>(
     request: &Request<B>,
     endpoint: &AdminEndpoint,
     state: &State,
 ) -> Option<Reply> {
-    if ![Method::GET, Method::HEAD].contains(request.method()) {
-        let mut refusal = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD");
-        refusal.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+    let changes = request.uri().path() == api::FLUSH;
+    let is_known = if changes {
+        request.method() == Method::POST
+    } else {
+        [Method::GET, Method::HEAD].contains(request.method())
+    };
+    if !is_known {
+        let (text, allowed) =
+            if changes { ("only POST", "POST") } else { ("only GET and HEAD", "GET, HEAD") };
+        let mut refusal = plain(StatusCode::METHOD_NOT_ALLOWED, text);
+        refusal.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
         return Some(refusal);
     }
     if !endpoint.access.hosts.admit(host(request.uri(), request.headers())) {
         return Some(refuse(HttpRefusal::Misdirected));
+    }
+    // Browsers add one of these to what a page of any site makes them send; our page changes nothing.
+    if changes && [header::ORIGIN, SEC_FETCH_SITE].iter().any(|name| request.headers().contains_key(name)) {
+        return Some(refuse(HttpRefusal::CrossSite));
     }
     let path = request.uri().path();
     // Paths without data of the cache need no token: orchestrators probe without one, and the page asks the user for
@@ -56,6 +69,14 @@ pub(super) fn render<B>(request: &Request<B>, endpoint: &AdminEndpoint, state: &
     let path = request.uri().path();
     if path == "/metrics" {
         return found(metrics::CONTENT_TYPE, metrics::text(state).into());
+    }
+    if path == api::FLUSH {
+        return match api::change(request.uri().query().unwrap_or_default(), state) {
+            Ok(()) => plain(StatusCode::OK, "flushed"),
+            Err(Refused::BadQuery) => plain(StatusCode::BAD_REQUEST, "prefix, and perhaps delay, are needed"),
+            Err(Refused::NoSuchNamespace) => plain(StatusCode::NOT_FOUND, "there is no such namespace"),
+            Err(Refused::NotAllowed) => plain(StatusCode::FORBIDDEN, "flushing is not allowed (-F)"),
+        };
     }
     match api::answer(path, request.uri().query().unwrap_or_default(), endpoint, state) {
         Some(Ok(json)) => found("application/json", json.into()),
@@ -94,6 +115,9 @@ fn found(content_type: &'static str, content: Bytes) -> Reply {
     }
     reply
 }
+
+/// Fetch Metadata (W3C): where a browser's request comes from.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Restrictions for browsers, in every response: run and load only our own files, show them in no frame, store nothing,
 /// and let no other site read it.

@@ -3,6 +3,7 @@
 mod door;
 mod keys;
 mod metrics;
+mod namespaces;
 mod peers;
 mod server;
 mod tls;

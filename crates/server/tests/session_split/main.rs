@@ -5,6 +5,7 @@
 
 mod harness;
 mod http;
+mod namespaces;
 mod splits;
 
 use std::fmt::Write as _;

@@ -3,6 +3,7 @@
 use larder_measure::Snapshot;
 
 use super::text::{Metric, Text};
+use crate::namespaces::Report;
 use crate::observe::measure::{Class, Transport};
 use crate::startup::settings::Port;
 use crate::web::state::State;
@@ -17,6 +18,64 @@ pub(super) fn write(state: &State, text: &mut Text) {
     queues(state, text);
     connections(state, text);
     forecast(state, text);
+    namespaces(state, text);
+}
+
+/// Of each namespace; nothing without `--namespaces`.
+fn namespaces(state: &State, text: &mut Text) {
+    let reports = state.shared.namespaces.reports();
+    if reports.is_empty() {
+        return;
+    }
+    let names: Vec<_> = reports.iter().map(Report::name).collect();
+    let mut by_namespace = |metric: Metric, of: fn(&Report) -> u64| {
+        let mut samples = text.metric(&metric);
+        for (report, name) in reports.iter().zip(&names) {
+            samples.add(&[("namespace", name.as_str())], of(report));
+        }
+    };
+    for (name, help, of) in [
+        (
+            "larder_namespace_memory_limit_bytes",
+            "Memory that the namespace may take.",
+            (|report| report.memory_limit_bytes) as fn(&Report) -> u64,
+        ),
+        ("larder_namespace_memory_used_bytes", "Memory that the namespace takes.", |report| {
+            report.engine.memory_used_bytes
+        }),
+        ("larder_namespace_items", "Items of the namespace.", |report| report.engine.items),
+        (
+            "larder_namespace_bytes",
+            "Sizes of the items of the namespace, by memcached's formula.",
+            |report| report.engine.bytes,
+        ),
+    ] {
+        by_namespace(Metric::gauge(name, help), of);
+    }
+    for (name, help, of) in [
+        (
+            "larder_namespace_gets_total",
+            "Keys looked up in the namespace.",
+            (|report| report.totals.cmd_get) as fn(&Report) -> u64,
+        ),
+        ("larder_namespace_get_hits_total", "... and found.", |report| report.totals.get_hits),
+        ("larder_namespace_sets_total", "Stores in the namespace.", |report| report.totals.cmd_set),
+        ("larder_namespace_evictions_total", "Live items evicted from the namespace.", |report| {
+            report.engine.evictions
+        }),
+        (
+            "larder_namespace_expired_total",
+            "Expired or flushed items removed from the namespace.",
+            |report| report.engine.reclaimed,
+        ),
+        (
+            "larder_namespace_refused_total",
+            "Commands refused because the namespace is read-only or not for their user.",
+            |report| report.totals.refused_read_only + report.totals.refused_user,
+        ),
+    ] {
+        by_namespace(Metric::counter(name, help), of);
+    }
 }
 
 fn latencies(state: &State, text: &mut Text) {

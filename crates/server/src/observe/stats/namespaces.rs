@@ -1,0 +1,39 @@
+//! `stats namespaces`: larder's own. Empty without `--namespaces`.
+
+use super::Lines;
+use crate::namespaces::Report;
+use crate::shared::Shared;
+
+pub(super) fn report(shared: &Shared, lines: &mut Lines) {
+    for report in shared.namespaces.reports() {
+        let Report { engine, totals, .. } = &report;
+        // A prefix has no space, so names stay one word.
+        let prefix = report.name();
+        let mut line = |name: &str, value: &dyn std::fmt::Display| {
+            lines.add(format_args!("namespace:{prefix}:{name}"), value);
+        };
+        line("keep", &report.keep);
+        line("read_only", &super::yes_no(report.is_read_only));
+        for (name, value) in [
+            ("limit_maxbytes", report.memory_limit_bytes),
+            ("memory_used_bytes", engine.memory_used_bytes),
+            ("curr_items", engine.items),
+            ("total_items", engine.items_total),
+            ("bytes", engine.bytes),
+            ("cmd_get", totals.cmd_get),
+            ("get_hits", totals.get_hits),
+            ("get_misses", totals.get_misses),
+            ("cmd_set", totals.cmd_set),
+            ("store_too_large", totals.store_too_large),
+            ("store_no_memory", totals.store_no_memory),
+            ("refused_read_only", totals.refused_read_only),
+            ("refused_user", totals.refused_user),
+            ("evictions", engine.evictions),
+            ("evicted_unfetched", engine.evicted_unfetched),
+            ("reclaimed", engine.reclaimed),
+            ("expired_unfetched", engine.expired_unfetched),
+        ] {
+            line(name, &value);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Users: who may read and write which namespace.
+
+use std::io::{Read, Write};
+
+use larder_conformance::server::eventually;
+
+use crate::server::Larderd;
+
+const FILE: &str = r#"
+[default]
+users.write = ["root"]
+
+[namespace."a:"]
+users = { read = ["anna", "root"], write = ["root"] }
+"#;
+const REFUSED: &str = "CLIENT_ERROR not allowed in this namespace\r\n";
+
+fn login(user: &str) -> String {
+    let token = format!("{user} pw");
+    format!("set x 0 0 {}\r\n{token}\r\n", token.len())
+}
+
+fn start(scheme: &str) -> (larder_conformance::folder::Folder, Larderd) {
+    let folder = larder_conformance::folder::Folder::create();
+    folder.write("passwords", "root:pw\nanna:pw\nben:pw\n");
+    let passwords = folder.arg("passwords");
+    let larderd = match scheme {
+        "-Y" => Larderd::start(FILE, &["-Y", &passwords]),
+        _ => Larderd::start_with(FILE, &["-S"], &[("MEMCACHED_SASL_PWDB", &passwords)]),
+    };
+    (folder, larderd)
+}
+
+#[test]
+fn users_do_what_the_lists_allow() {
+    let (_folder, larderd) = start("-Y");
+    let ask = |user: &str, commands: &str| {
+        let answer = larderd.ask(&(login(user) + commands));
+        answer.strip_prefix("STORED\r\n").unwrap_or_else(|| panic!("{answer}")).to_owned()
+    };
+    assert_eq!(ask("root", "set a:1 0 0 1\r\n1\r\nset c 0 0 1\r\n2\r\n"), "STORED\r\n".repeat(2));
+    let (a, c) = ("VALUE a:1 0 1\r\n1\r\n", "VALUE c 0 1\r\n2\r\n");
+    for (user, commands, answer) in [
+        ("anna", "get a:1 c\r\n", format!("{a}{c}END\r\n")),
+        ("anna", "set a:1 0 0 1\r\n1\r\n", REFUSED.to_owned()),
+        ("anna", "set c 0 0 1\r\n1\r\n", REFUSED.to_owned()),
+        ("anna", "incr a:1 1\r\n", REFUSED.to_owned()),
+        ("anna", "gat 1 a:1\r\n", REFUSED.to_owned()),
+        ("anna", "mg a:1 v\r\n", "VA 1\r\n1\r\n".to_owned()),
+        ("anna", "mg a:1 T1\r\n", REFUSED.to_owned()),
+        ("anna", "flush_prefix a:\r\n", REFUSED.to_owned()),
+        ("anna", "flush_all\r\n", "CLIENT_ERROR flush_all not allowed\r\n".to_owned()),
+        ("ben", "get a:1\r\n", REFUSED.to_owned()),
+        ("ben", "get c\r\n", format!("{c}END\r\n")),
+        // What comes before the refusal in a list is told.
+        ("ben", "get c a:1 c\r\nmn\r\n", format!("{c}{REFUSED}MN\r\n")),
+        ("ben", "get c\r\nget a:1\r\nget c\r\n", format!("{c}END\r\n{REFUSED}{c}END\r\n")),
+        ("ben", "me a:1\r\n", REFUSED.to_owned()),
+        ("root", "incr a:1 1\r\n", "2\r\n".to_owned()),
+        ("root", "flush_all\r\n", "OK\r\n".to_owned()),
+    ] {
+        assert_eq!(ask(user, commands), answer, "{user}: {commands}");
+    }
+    assert_eq!(ask("root", "set a:1 0 0 1\r\n1\r\n"), "STORED\r\n");
+    // A dump shows no keys of what the user may not read.
+    assert!(!ask("ben", "lru_crawler metadump all\r\n").contains("key=a"));
+    assert!(ask("anna", "lru_crawler metadump all\r\n").contains("key=a%3A1 "));
+    // A new list holds for who is logged in already.
+    let mut stream = larderd.connect();
+    stream.write_all(login("ben").as_bytes()).expect("larderd reads");
+    let mut stored = [0; 8];
+    stream.read_exact(&mut stored).expect("larderd answers");
+    larderd.reload(&FILE.replace("\"anna\", ", "\"anna\", \"ben\", "));
+    eventually(|| ask("ben", "get a:1\r\n").starts_with("VALUE"));
+    stream.write_all(b"get a:1\r\nquit me\r\n").expect("larderd reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("larderd answers");
+    assert_eq!(answer, format!("{a}END\r\n"));
+}
+
+#[test]
+fn users_who_log_in_by_sasl_are_known_too() {
+    let (_folder, larderd) = start("-S");
+    // doc/protocol-binary.txt: sasl-auth is 0x21, get 0x00; status at 6, 0x20 is an authentication error.
+    let statuses = |user: &str| {
+        let mut stream = larderd.connect();
+        [(0x21, "PLAIN", format!("\0{user}\0pw")), (0x00, "a:1", String::new())].map(
+            |(opcode, key, value)| {
+                let mut packet = vec![0x80, opcode, 0, key.len() as u8, 0, 0, 0, 0];
+                packet.extend(((key.len() + value.len()) as u32).to_be_bytes());
+                packet.extend([0; 12]);
+                packet.extend([key.as_bytes(), value.as_bytes()].concat());
+                stream.write_all(&packet).expect("larderd reads");
+                let mut head = [0; 24];
+                stream.read_exact(&mut head).expect("larderd answers");
+                let mut body = vec![0; u32::from_be_bytes([head[8], head[9], head[10], head[11]]) as usize];
+                stream.read_exact(&mut body).expect("larderd answers");
+                u16::from_be_bytes([head[6], head[7]])
+            },
+        )
+    };
+    assert_eq!(statuses("anna"), [0x00, 0x01]);
+    assert_eq!(statuses("ben"), [0x00, 0x20]);
+}
