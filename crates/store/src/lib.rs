@@ -46,12 +46,13 @@ mod store;
 mod tests;
 mod validate;
 
-pub use backup::Manifest;
+pub use backup::{Manifest, restore};
 pub use entry::{
     BATCH_BYTES_MAX, Entry, KEY_BYTES_MAX, Marks, Meta, NoValue, PendingFlush, Put, SequenceRange, Sink,
     VALUE_BYTES_MAX, VecSink,
 };
 pub use error::{Error, Result};
+pub use log::check::{Damage, Report, check};
 pub use log::{LogOptions, LogStore};
 pub use memory::{MemoryFaults, MemoryStore};
 pub use store::{Budget, Cursor, Progress, Stats, Store};
