@@ -1,7 +1,8 @@
 //! A durable store for a cache.
 //!
 //! Everything goes through the trait [`Store`]: one thread appends batches of [`Entry`] and makes them durable; all
-//! threads read. What a cache promises of an item in memory (flags, expiry, CAS value, marks, flushes) it keeps on disk.
+//! threads read. What a cache promises of an item in memory (flags, expiry, CAS value, marks, flushes) it keeps on
+//! disk.
 //!
 //! ```
 //! use larder_store::{Entry, Marks, MemoryStore, Put, Store, VecSink};

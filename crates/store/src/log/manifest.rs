@@ -1,4 +1,5 @@
-//! `MANIFEST`: which files make up the store. Replaced as a whole, by a rename, when a segment comes, is sealed or goes.
+//! `MANIFEST`: which files make up the store. Replaced as a whole, by a rename, when a segment comes, is sealed or
+//! goes.
 //!
 //! What it names is there: a missing file is damage. What it does not name is left over from a crash, and is removed.
 //! Flushes are in it too, so that cleaning need not carry their records.

@@ -1,8 +1,8 @@
 //! From files to a store.
 //!
-//! Sealed segments are known by the manifest and their footers (or all of them by the snapshot of a clean stop). An open
-//! segment is read from its start: its end is where no record follows. If that cuts something that was acknowledged, the
-//! store is not opened.
+//! Sealed segments are known by the manifest and their footers (or all of them by the snapshot of a clean stop). An
+//! open segment is read from its start: its end is where no record follows. If that cuts something that was
+//! acknowledged, the store is not opened.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
