@@ -141,7 +141,7 @@ fn the_files_of_every_version_are_read() {
         }
         assert!(files > 3, "{name}: {files} files");
         let store = LogStore::open_files(Arc::new(disk), LogOptions::default()).expect("opens");
-        for nth in 0..60 {
+        for nth in 0..60_u64 {
             let mut sink = VecSink::default();
             let found = store.get(format!("item:{nth}").as_bytes(), NOW_SECS, &mut sink).expect("reads");
             if nth % 5 == 0 {
