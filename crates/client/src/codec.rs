@@ -236,8 +236,8 @@ impl<T> Pipeline<T> {
         }
     }
 
-    /// Flushes a namespace of larderd, now or in `delay_secs`, by a line of the text dialect: the binary protocol has no
-    /// such request. Reply: [`Outcome::Ok`], [`Outcome::NotFound`]. Without `tag`: see [`Pipeline::store`].
+    /// Flushes a namespace of larderd, now or in `delay_secs`, by a line of the text dialect: the binary protocol has
+    /// no such request. Reply: [`Outcome::Ok`], [`Outcome::NotFound`]. Without `tag`: see [`Pipeline::store`].
     pub fn flush_prefix(&mut self, output: &mut Vec<u8>, prefix: &[u8], delay_secs: u32, tag: Option<T>) {
         debug_assert!(self.protocol != Protocol::Binary, "it has no such request");
         text::flush_prefix(output, prefix, delay_secs, tag.is_none());

@@ -299,8 +299,8 @@ impl Engine {
         true
     }
 
-    /// Changes [`Config::item_bytes_max`], up to 1 GiB, while the cache is in use. Items that are larger stay. Addresses
-    /// were set aside for the size at the start: much larger items may find no contiguous space.
+    /// Changes [`Config::item_bytes_max`], up to 1 GiB, while the cache is in use. Items that are larger stay.
+    /// Addresses were set aside for the size at the start: much larger items may find no contiguous space.
     pub fn set_item_bytes_max(&self, item_bytes_max: u32) {
         self.item_bytes_max.store(item_bytes_max.min(ITEM_BYTES_MAX), Relaxed);
     }

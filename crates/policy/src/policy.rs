@@ -57,7 +57,7 @@ pub enum Rmw {
     #[default]
     Local,
     /// The home of the key.
-    Home,
+    HomeMaster,
 }
 
 impl Rmw {
@@ -65,11 +65,11 @@ impl Rmw {
     pub fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
-            Self::Home => "home",
+            Self::HomeMaster => "home",
         }
     }
 
-    pub(crate) const ALL: [Self; 2] = [Self::Local, Self::Home];
+    pub(crate) const ALL: [Self; 2] = [Self::Local, Self::HomeMaster];
 }
 
 /// Who may use a namespace, of clients that have logged in. `None`: all of them.

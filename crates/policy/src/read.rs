@@ -315,7 +315,7 @@ rmw = "home"
             is_read_only: true,
             users: Users { read: Some(vec!["anna".to_owned(), "ben".to_owned()]), write: Some(Vec::new()) },
             is_replicated: true,
-            rmw: Some(Rmw::Home),
+            rmw: Some(Rmw::HomeMaster),
         };
         assert_eq!(table.policy(table.named(b"session:").expect("it is there")), &session);
         assert!(session.users.may_read(Some(b"ben")) && !session.users.may_write(Some(b"ben")));

@@ -93,8 +93,8 @@ impl<R: Framed> Batch<R> {
         Self { requests: ArrayVec::new(), hashes: ArrayVec::new(), numbers: ArrayVec::new(), are_changes }
     }
 
-    /// Hashes a key, unless that was done already, and keeps its hash. `only` is [`Guards::only`], which does not change
-    /// meanwhile.
+    /// Hashes a key, unless that was done already, and keeps its hash. `only` is [`Guards::only`], which does not
+    /// change meanwhile.
     #[inline(always)]
     fn push_key(
         &mut self,

@@ -48,8 +48,8 @@ impl NamespacesFile {
     }
 }
 
-/// The namespaces of a server, with an engine for each. `config` is that of an engine for everything. Errors: the system
-/// refuses the address space.
+/// The namespaces of a server, with an engine for each. `config` is that of an engine for everything. Errors: the
+/// system refuses the address space.
 pub fn build(
     file: Option<NamespacesFile>,
     settings: &Settings,

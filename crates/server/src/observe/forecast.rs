@@ -1,4 +1,5 @@
-//! The hit ratio at other sizes, of the default namespace. The control thread replays accesses to a sample of the keys against miniature caches.
+//! The hit ratio at other sizes, of the default namespace. The control thread replays accesses to a sample of the keys
+//! against miniature caches.
 
 use std::mem;
 use std::sync::{Mutex, PoisonError};

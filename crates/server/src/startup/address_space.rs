@@ -35,8 +35,8 @@ pub fn reservation(memory_bytes: u64, threads: usize) -> Reservation {
     Reservation { memory_bytes_max, ..unlimited }
 }
 
-/// What a namespace with `share_bytes` of `memory_bytes` gets of the address space of all: where there is no limit, room
-/// for a quota up to the whole memory.
+/// What a namespace with `share_bytes` of `memory_bytes` gets of the address space of all: where there is no limit,
+/// room for a quota up to the whole memory.
 pub fn part(whole: Reservation, share_bytes: u64, memory_bytes: u64) -> Reservation {
     if whole.address_space_bytes == u64::MAX && !commits_memory() {
         let memory_bytes_max = Reservation::modest(share_bytes, u64::MAX).memory_bytes_max.max(memory_bytes);
