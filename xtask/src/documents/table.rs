@@ -43,6 +43,7 @@ pub(super) const BEFORE: &[(&str, &str)] = &[
 /// Document, language of blocks, and the command that tries each of them, which is in the file `block`; or the test
 /// that does.
 pub(super) const FILES: &[(&str, &str, &str)] = &[
+    ("README.md", "rust", "cargo test --package larder-engine --doc"),
     ("README.md", "python", "$ python3 block | diff - <(sed -n 's/.*) *# //p' block)"),
     ("docs/admin.md", "yaml", "$ cp /job/larder.rules.yml . && promtool check config block"),
     ("docs/bench.md", "toml", "$ larder bench --scenario block --servers cache-1 --no-screen"),
@@ -59,6 +60,7 @@ pub(super) const FILES: &[(&str, &str, &str)] = &[
     ("docs/guides/clients.md", "go", "cargo xtask clients page"),
     ("docs/guides/clients.md", "js", "cargo xtask clients page"),
     ("docs/guides/clients.md", "perl", "cargo xtask clients page"),
+    ("docs/http.md", "python", "cargo xtask clients requests"),
     ("docs/http.md", "nginx", "cargo xtask clients Nginx"),
     ("docs/logs.md", "json", "$ jq -e .timestamp block"),
     ("docs/start.md", "python", "$ mv block hello.py"),
