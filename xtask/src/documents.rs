@@ -7,6 +7,7 @@ mod table;
 mod words;
 
 use std::collections::HashSet;
+use std::path::Path;
 
 use larder_conformance::Result;
 use larder_conformance::folder::Folder;
@@ -72,6 +73,8 @@ fn job(programs: &Programs) -> Result<Job> {
         job.add(file)?;
     }
     job.add(&shell::root().join("packaging/prometheus/larder.rules.yml"))?;
+    // It needs the C library alone; its package would bring the whole of Prometheus.
+    job.add(Path::new("/usr/bin/promtool"))?;
     Ok(job)
 }
 
