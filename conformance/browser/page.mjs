@@ -77,6 +77,23 @@ async function check(page, name) {
   await shot(page, name);
 }
 
+/** A state as a phone, a laptop and a large screen show it, by day and by night; `also` checks more of each. */
+async function everywhere(page, name, also = async () => {}) {
+  const usual = page.viewportSize();
+  for (const [width, height] of [[390, 844], [1280, 900], [1920, 1080]]) {
+    await page.setViewportSize({ width, height });
+    for (const colorScheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme });
+      // Charts and map are drawn anew before the next frame.
+      await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+      await check(page, `${name}-${width}-${colorScheme}`);
+      await also(`${name} at ${width}`);
+    }
+  }
+  await page.emulateMedia({ colorScheme: null });
+  await page.setViewportSize(usual);
+}
+
 let server = await start(larderd, ["-m", "32"]);
 const page = await open(server.url);
 
@@ -86,7 +103,7 @@ assert.match(await text(page, "#summary"), /No requests/);
 assert.equal(await page.locator("#peers").isVisible(), false);
 assert.match(await text(page, "#empty"), new RegExp(`nc 127.0.0.1 ${server.ports.cache}`));
 await sleep(3000);
-await check(page, "empty");
+await everywhere(page, "empty");
 
 // Loaded, and quiet again.
 let rest = load(server.ports.cache);
@@ -102,7 +119,7 @@ await until(page, () => document.querySelectorAll("#keys li:not(.nothing)").leng
 assert.ok((await text(page, "#prefixes")).includes("product"));
 assert.ok((await text(page, "#curve-words")).includes("memory"));
 assert.match(await text(page, "#curve"), /as now: predicted[\s\S]+as now: measured/);
-await check(page, "loaded");
+await everywhere(page, "loaded");
 
 // With few reads for its items, a server does not advise on memory; with enough it does.
 const young = await start(larderd, ["-m", "16"]);
@@ -119,7 +136,7 @@ const readAll = async () => {
 await readAll();
 await until(youth, () => /^Too early to tell: 20,000 reads/.test(document.querySelector("#curve-words").textContent));
 assert.equal(await youth.locator("#curve li").count(), 0);
-await check(youth, "young");
+await everywhere(youth, "young");
 for (let times = 0; times < 3; times += 1) await readAll();
 await until(youth, () => document.querySelectorAll("#curve li").length > 0);
 assert.doesNotMatch(await text(youth, "#curve-words"), /Too early/);
@@ -136,7 +153,7 @@ await sleep(9000);
 assert.equal(await text(page, "#status"), "serving");
 assert.ok(await page.locator("#commands tbody tr").count() >= 2);
 await until(page, () => document.querySelector("#summary").textContent.includes("push out"));
-await check(page, "load");
+await everywhere(page, "load");
 for (const name of ["ratio", "requests", "latency", "leaving", "cpu", "memory", "network", "connections"]) {
   const labels = await page.locator(`#chart-${name} text`).allTextContents();
   assert.ok(labels.filter((label) => /^\d\d:\d\d/.test(label)).length > 2, `times of ${name}: ${labels}`);
@@ -220,25 +237,21 @@ await page.locator("#chart-requests svg").blur();
 await until(page, () => /open 5\d/.test(document.querySelector("#chart-connections").textContent));
 assert.equal(await page.locator("#chart-connections path.cut").count(), 0);
 idle.forEach((socket) => socket.destroy());
-await check(page, "spike");
+await everywhere(page, "spike");
 await page.getByRole("button", { name: "whole" }).click();
 assert.equal(await page.locator("path.cut").count(), 0);
 await shot(page, "spike-whole");
 await page.getByRole("button", { name: "cut off" }).click();
 
-// Dark, and narrow, and wide.
+// Opened on such a device: what can be touched, and what is seen first.
 const dark = await open(server.url, { colorScheme: "dark" });
-const screen = { viewport: { width: 1920, height: 1080 } };
-const large = await open(server.url, screen);
-const largeDark = await open(server.url, { ...screen, colorScheme: "dark" });
-const handheld = { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2 };
-const phone = await open(server.url, { ...handheld, hasTouch: true, isMobile: true });
-const night = await open(server.url, { ...handheld, colorScheme: "dark" });
-const tabs = [[dark, "dark"], [large, "large"], [largeDark, "large-dark"], [phone, "phone"], [night, "phone-dark"]];
+const large = await open(server.url, { viewport: { width: 1920, height: 1080 } });
+const handheld = { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, hasTouch: true, isMobile: true };
+const phone = await open(server.url, handheld);
+const tabs = [[dark, "dark"], [large, "large"], [phone, "phone"]];
 for (const [tab, name] of tabs) {
   await until(tab, () => document.querySelectorAll("#keys li:not(.nothing)").length > 5);
   await check(tab, name);
-  // As it is seen first.
   await tab.screenshot({ path: join(folder, `${name}-top.png`) });
   await tab.context().close();
 }
@@ -262,7 +275,7 @@ await until(page, () => document.body.classList.contains("is-gone"));
 assert.match(await text(page, "#gone"), /does not answer\. What you see is from \d\d:\d\d:\d\d\. Trying again/);
 assert.match(await page.title(), /no answer/);
 assert.equal((await text(page, "#places")).split("\n").length, before.split("\n").length);
-await shot(page, "gone");
+await everywhere(page, "gone");
 server = await start(larderd, ["-m", "32"], server.ports);
 await until(page, () => document.body.classList.contains("is-up"));
 await until(page, () => !document.querySelector("#empty").hidden);
@@ -279,7 +292,7 @@ assert.equal(await locked.locator("#main").isVisible(), false);
 await locked.keyboard.type("wrong-horse-battery");
 await locked.keyboard.press("Enter");
 await until(locked, () => !document.querySelector("#token-wrong").hidden);
-await check(locked, "locked");
+await everywhere(locked, "locked");
 await locked.fill("#token", "correct-horse-battery");
 await locked.getByRole("button", { name: "Show the page" }).click();
 await until(locked, () => document.body.classList.contains("is-up"));
@@ -292,30 +305,26 @@ const self = await freePort();
 const peers = `127.0.0.1:${self},127.0.0.1:${other.ports.admin},127.0.0.1:${await freePort()}`;
 server = await start(larderd, ["-m", "32", "--admin-peers", peers], { cache: -1, admin: self });
 const loads = [load(server.ports.cache, { pauseMillis: 20 }), load(other.ports.cache, { pauseMillis: 20 })];
-for (const [name, options] of [["peers", {}], ["peers-large", screen], ["peers-phone", handheld],
-  ["peers-dark", { colorScheme: "dark" }], ["peers-phone-dark", { ...handheld, colorScheme: "dark" }]]) {
-  const several = await open(server.url, options);
-  // Cells beside each other, or on a phone below each other.
-  await until(several, () =>
-    /^All\s+2 of 3 answer\s+[\d.]+ %/.test(document.querySelector("#servers tfoot").innerText));
+const several = await open(server.url);
+// Cells beside each other, or on a phone below each other.
+await until(several, () =>
+  /^All\s+2 of 3 answer\s+[\d.]+ %/.test(document.querySelector("#servers tfoot").innerText));
+assert.equal(await several.locator("#servers tbody tr").count(), 3);
+assert.match(await text(several, "#servers"), /unreachable: no connection: Connection refused/);
+assert.match(await text(several, "#peers-note"), /1 of 3 servers/);
+await everywhere(several, "peers", async (where) => {
   const beyond = await several.locator("#servers").evaluate((table) =>
     table.scrollWidth - table.parentElement.clientWidth);
-  assert.ok(beyond <= 1, `${name}: ${beyond} pixels of the table of servers are cut`);
-  assert.equal(await several.locator("#servers tbody tr").count(), 3);
-  assert.match(await text(several, "#servers"), /unreachable: no connection: Connection refused/);
-  assert.match(await text(several, "#peers-note"), /1 of 3 servers/);
-  await check(several, name);
-  if (name === "peers") {
-    await several.getByRole("link", { name: `127.0.0.1:${other.ports.admin}` }).click();
-    await several.waitForURL(other.url);
-    await until(several, () => document.body.classList.contains("is-up"));
-    assert.equal(await several.locator("#peers").isVisible(), false);
-    // The step to the other server's page is the one request that leaves this one's.
-    const left = complaints.filter((complaint) => !complaint.startsWith(`asks for ${other.url}`));
-    complaints.splice(0, complaints.length, ...left);
-  }
-  await several.context().close();
-}
+  assert.ok(beyond <= 1, `${where}: ${beyond} pixels of the table of servers are cut`);
+});
+await several.getByRole("link", { name: `127.0.0.1:${other.ports.admin}` }).click();
+await several.waitForURL(other.url);
+await until(several, () => document.body.classList.contains("is-up"));
+assert.equal(await several.locator("#peers").isVisible(), false);
+// The step to the other server's page is the one request that leaves this one's.
+const left = complaints.filter((complaint) => !complaint.startsWith(`asks for ${other.url}`));
+complaints.splice(0, complaints.length, ...left);
+await several.context().close();
 loads.forEach((stop) => stop());
 await other.stop();
 await server.stop();

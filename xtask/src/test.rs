@@ -8,7 +8,7 @@ use larder_conformance::script::Side;
 use larder_conformance::{Result, server, suite};
 
 use crate::clients::{Clients, Tally};
-use crate::{browser, diff, needs, packaging, sanitize, shell, soak, tidy};
+use crate::{browser, diff, documents, needs, packaging, sanitize, shell, soak, tidy};
 
 /// Runs all tests. Steps go on after a failure, so that one run tells everything; the end says which failed.
 pub(crate) fn run(args: &[String]) -> Result<()> {
@@ -86,6 +86,7 @@ impl Steps {
         });
         self.run("larderd builds for release", || server::larderd().map(drop));
         self.run("tidy", || tidy::run(&[]));
+        self.run("the commands of the documents exist", documents::test);
         for side in [Side::Reference, Side::Larder] {
             self.run(title(side, ["golden scripts: memcached", "golden scripts: larderd"]), || {
                 let report = suite::run(&program(side)?, side, &suite::scripts("")?)?;

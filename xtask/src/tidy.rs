@@ -35,7 +35,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
 }
 
-/// A text file under version control; its path is relative to the root.
+/// A file under version control; its path is relative to the root. A binary file has no text.
 pub(crate) struct File {
     pub(crate) path: String,
     pub(crate) text: String,
@@ -46,9 +46,9 @@ fn tracked_files() -> Result<Vec<File>> {
     let mut files = Vec::new();
     for path in list.split_terminator('\0') {
         let full = shell::root().join(path);
-        // A file may have gone from the work tree, and binary files are nobody's text.
-        if let Ok(text) = fs::read_to_string(full) {
-            files.push(File { path: path.to_owned(), text });
+        // A file may have gone from the work tree.
+        if let Ok(bytes) = fs::read(full) {
+            files.push(File { path: path.to_owned(), text: String::from_utf8(bytes).unwrap_or_default() });
         }
     }
     Ok(files)

@@ -122,8 +122,8 @@ pub(super) fn all() -> Vec<Row> {
         row("http", "get over HTTP, beside nginx with a file", Goal::Words("nginx's CPU"), Work::Http),
         row(
             "redis",
-            "three loads, and overhead of an item, beside Redis",
-            Goal::Words("Redis's"),
+            "three loads, and overhead of an item, beside Redis and Valkey",
+            Goal::Words("theirs"),
             Work::Redis,
         ),
         row(

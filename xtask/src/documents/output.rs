@@ -1,8 +1,8 @@
 //! Whether a command printed what its page shows.
 
 /// A line `...` stands for any lines, and ` ...` at the end of a line for the rest of it. A line with a measured
-/// figure, which has a decimal point, is compared without its numbers and the width of its columns; all others as
-/// they are.
+/// figure, which has a decimal point, is compared without its numbers and the width of its columns, the headings of
+/// columns without their width; all others as they are.
 pub(super) fn fits(shown: &[String], printed: &[&str]) -> bool {
     match shown {
         [] => printed.is_empty(),
@@ -24,7 +24,10 @@ fn line_fits(shown: &str, printed: &str) -> bool {
         .as_bytes()
         .windows(3)
         .any(|at| at[0].is_ascii_digit() && at[1] == b'.' && at[2].is_ascii_digit());
-    shown.trim_end() == printed.trim_end() || is_measured && words(shown) == words(printed)
+    let is_heading = shown.trim().contains("  ") && !shown.contains(|c: char| c.is_ascii_digit());
+    shown.trim_end() == printed.trim_end()
+        || is_measured && words(shown) == words(printed)
+        || is_heading && shown.split_whitespace().eq(printed.split_whitespace())
 }
 
 /// The words of a line, without its numbers: figures, with their separators and SI prefixes.
@@ -69,6 +72,9 @@ mod tests {
         assert!(fits("127.0.0.1:11211: 0.035 ms", "127.0.0.1:11211: 120 µs"));
         assert!(!fits("127.0.0.1:11211: 0.035 ms", "127.0.0.1:11211: refused"));
         assert!(fits("1.8k   198 100.0 17.5 of 64.0 MiB 20.0 µs", "2k 2 99 1 of 1 GiB -"));
+        assert!(fits("   requests      /s  hit ratio", "  requests  /s  hit ratio"), "headings");
+        assert!(!fits("   requests      /s  hit ratio", "  requests  /s  hits"));
+        assert!(!fits("hello  2", "hello 2"), "no heading");
         assert!(fits("a\n...\nz", "a\nb\nc\nz"));
         assert!(!fits("a\n...\nz", "a\nb\nc"));
         assert!(fits("INFO listening on 1.5 ...", "INFO listening on 7 threads=4"));

@@ -19,7 +19,7 @@ eventually() {
 # Each document begins anew: in an empty folder, with nothing of larder but the two programs.
 begin() {
     systemctl stop memcached larderd.socket larderd
-    servers=$(pidof larderd memcached) && kill -KILL $servers && eventually gone $servers
+    servers=$(pidof larderd memcached) && builtin kill -KILL $servers && eventually gone $servers
     [ ! -e /usr/bin/larderd ] || dpkg --purge larder-memcached larder
     rm -rf /etc/larder /etc/default/larderd /usr/local/bin/larder* /usr/local/lib/systemd /run/larderd.pid ~/.local
     install -D -t /usr/local/bin /job/larder /job/larderd
@@ -38,7 +38,15 @@ package() {
 } > /dev/null 2>&1
 
 gone() {
-    ! kill -0 "$@" 2> /dev/null
+    ! builtin kill -0 "$@" 2> /dev/null
+}
+
+# What the reader ends is gone before the next command.
+kill() {
+    case "$1" in
+    -*) builtin kill "$@" ;;
+    *) builtin kill "$@" && eventually gone "$@" ;;
+    esac
 }
 
 # One server for each name of this machine, without a terminal.
@@ -58,8 +66,9 @@ step() {
 # A server in a terminal of its own, where the reader leaves it, and ends it to type the next. $1 is the number of lines
 # that it is to write.
 serve() {
-    [ -z "$server" ] || { kill "$server"; wait "$server"; }
-    rm -f /tmp/ports /tmp/log
+    [ -z "$server" ] || { builtin kill "$server"; wait "$server"; }
+    # Servers of different users write the file of ports, and memcached leaves its unfinished one if it does not start.
+    rm -f /tmp/ports /tmp/ports.lck /tmp/log
     touch /tmp/log
     (
         export MEMCACHED_PORT_FILENAME=/tmp/ports
@@ -69,7 +78,7 @@ serve() {
     eventually test -s /tmp/ports
     eventually has_logged "$1"
     logged
-    kill -0 "$server"
+    builtin kill -0 "$server"
 } 2> /dev/null
 
 # The reader is root; the readers of most pages need not be.

@@ -19,6 +19,7 @@ pub(super) const SERVERS: &[&str] = &[
 
 /// Document, and what its reader has done before.
 pub(super) const BEFORE: &[(&str, &str)] = &[
+    ("README.md", "install -D -t target/release /usr/local/bin/larderd"),
     ("docs/admin.md", "install -D /dev/null /etc/prometheus/larder.token"),
     ("docs/authentication.md", "mkdir /etc/larder; larder passwd /etc/larder/passwords jobs; chmod 644 /etc/larder/passwords
         larderd -d -u nobody -P /run/larderd.pid -Y /etc/larder/passwords; eventually test -s /run/larderd.pid"),
@@ -43,8 +44,9 @@ pub(super) const BEFORE: &[(&str, &str)] = &[
 /// Document, language of blocks, and the command that tries each of them, which is in the file `block`; or the test
 /// that does.
 pub(super) const FILES: &[(&str, &str, &str)] = &[
+    ("README.md", "rust", "cargo test --package larder-engine --doc"),
     ("README.md", "python", "$ python3 block | diff - <(sed -n 's/.*) *# //p' block)"),
-    ("docs/admin.md", "yaml", "$ cp /job/larder.rules.yml . && promtool check config block"),
+    ("docs/admin.md", "yaml", "$ cp /job/larder.rules.yml . && /job/promtool check config block"),
     ("docs/bench.md", "toml", "$ larder bench --scenario block --servers cache-1 --no-screen"),
     (
         "docs/guides/clients.md",
@@ -59,6 +61,7 @@ pub(super) const FILES: &[(&str, &str, &str)] = &[
     ("docs/guides/clients.md", "go", "cargo xtask clients page"),
     ("docs/guides/clients.md", "js", "cargo xtask clients page"),
     ("docs/guides/clients.md", "perl", "cargo xtask clients page"),
+    ("docs/http.md", "python", "cargo xtask clients requests"),
     ("docs/http.md", "nginx", "cargo xtask clients Nginx"),
     ("docs/logs.md", "json", "$ jq -e .timestamp block"),
     ("docs/start.md", "python", "$ mv block hello.py"),
@@ -68,8 +71,7 @@ pub(super) const FILES: &[(&str, &str, &str)] = &[
 pub(super) const ELSEWHERE: &[(&str, &str)] = &[
     ("cargo build", "cargo xtask test builds the programs"),
     ("cargo install", "the same build as cargo build"),
-    ("cargo run --release        #", "larderd, as cargo starts it, is run wherever options follow"),
-    ("cargo test", "cargo xtask test runs it"),
+    ("cargo run --release  ", "larderd, as cargo starts it, is run wherever options follow"),
     ("cargo xtask", "here only its chores and options are compared with their usage"),
     ("export PATH=$PWD/target/release", "nothing is built in the system"),
     (

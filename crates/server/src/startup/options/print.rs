@@ -179,7 +179,7 @@ pub(super) const COMMON: &[(&str, &[&str])] = &[
 const EXAMPLES: &str = "
 Examples:
   larderd -m 1024 -l 127.0.0.1
-  larderd -m 1024 -l 127.0.0.1 --admin-listen 127.0.0.1:8080
+  larderd -m 1024 -l 127.0.0.1 --admin-listen 127.0.0.1:9150
   larderd -l 10.0.0.5 -Y passwords -Z -o ssl_chain_cert=c.pem,ssl_key=k.pem
 ";
 
