@@ -133,10 +133,9 @@ pub(super) fn crash_at(script: &Script, point: u64, seed: u64) -> Result<u64, St
             drop(recovering);
             again = again.power_loss(loss, seed + round + 1);
         }
-        let found = history
+        history
             .check(&again, history.durable, &script.keys)
             .map_err(|what| told(format!("twice: {what}")))?;
-        let _ = found;
         let batch = history.check(&after, history.durable, &script.keys).map_err(told)?;
         if point % 7 == seed % 7 {
             history.check_life_after(&after, batch, &script.keys).map_err(told)?;
@@ -156,8 +155,8 @@ pub(super) fn changes_of(script: &Script) -> u64 {
 #[test]
 fn every_point_of_short_scripts() {
     let mut states = 0;
-    for seed in 0..12 {
-        let script = Script::random(seed, 120, 8, seed % 2 == 0);
+    for seed in 0..6 {
+        let script = Script::random(seed, 110, 8, seed % 2 == 0);
         for point in 1..=changes_of(&script) + 1 {
             states += crash_at(&script, point, seed).unwrap_or_else(|what| panic!("script {seed}: {what}"));
         }

@@ -75,8 +75,8 @@ fn number_of(faults: &DiskFaults) -> u64 {
 
 #[test]
 fn each_write_and_each_sync_fails_once() {
-    for seed in 0..6 {
-        let script = Script::random(seed, 200, 8, false);
+    for seed in 0..4 {
+        let script = Script::random(seed, 160, 8, false);
         for nth in 1..=changes_of(&script) {
             let write = DiskFaults { fail_change_at: Some(nth), seed, ..DiskFaults::default() };
             let sync = DiskFaults { fail_sync_at: Some(nth), seed, ..DiskFaults::default() };
@@ -90,8 +90,8 @@ fn each_write_and_each_sync_fails_once() {
 
 #[test]
 fn each_allocation_finds_no_room_once() {
-    for seed in 0..6 {
-        let script = Script::random(seed, 200, 8, false);
+    for seed in 0..4 {
+        let script = Script::random(seed, 160, 8, false);
         for nth in 1..=changes_of(&script) {
             let faults = DiskFaults { full_at: Some(nth), seed, ..DiskFaults::default() };
             run_with_fault(&script, faults)
