@@ -288,10 +288,9 @@ fn rescue(
         report.lost.push(format!("{name}: the value of {key} (sequence {})", record.header.sequence));
     }
     if let Ok(entries) = segment.read_footer() {
-        let gone = entries
-            .iter()
-            .filter(|entry| !records.iter().any(|record| record.offset == entry.offset))
-            .count();
+        // Both are in order of their offsets.
+        let is_there = |offset| records.binary_search_by_key(&offset, |record| record.offset).is_ok();
+        let gone = entries.iter().filter(|entry| !is_there(entry.offset)).count();
         if gone > 0 {
             report.lost.push(format!(
                 "{name}: {gone} records without their keys; older values of these may be back"
