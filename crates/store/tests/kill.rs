@@ -91,7 +91,7 @@ fn what_a_killed_process_acknowledged_is_there() {
         let last = store.last_sequence();
         assert!(last >= durable, "round {round}: {last} of {durable}");
         for key in 0..KEYS {
-            let newest = last - (last + KEYS - key) % KEYS;
+            let newest = last.saturating_sub((last + KEYS - key) % KEYS);
             let expected = (newest > 0 && !newest.is_multiple_of(7)).then(|| value(newest));
             let mut sink = VecSink::default();
             let found = store.get(format!("key-{key}").as_bytes(), NOW_SECS, &mut sink).expect("reads");

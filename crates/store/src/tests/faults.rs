@@ -248,6 +248,16 @@ fn a_missing_file_a_second_process_and_a_newer_format_are_refused() {
         assert!(error.to_string().contains(missing) && error.to_string().contains("missing"), "{error}");
     }
 
+    let name = "segment-0000000000000001";
+    let bytes = disk.read(name).expect("reads");
+    for (length, is_refused) in [(bytes.len() - 1, true), (0, true), (bytes.len() + 512, false)] {
+        let after = disk.power_loss(PowerLoss::Nothing, 0);
+        let mut other = bytes.clone();
+        other.resize(length, 0);
+        after.put(name, other);
+        assert_eq!(open_log(&after).is_err(), is_refused, "a file of {length} bytes");
+    }
+
     let after = disk.power_loss(PowerLoss::Nothing, 0);
     let mut manifest = after.read("MANIFEST").expect("reads");
     manifest[10] = 1;
