@@ -22,6 +22,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let mut wrong = Vec::new();
     check_walks(&files, &mut wrong);
     check_purity(&files, &mut wrong);
+    check_store(&files, &mut wrong);
     check_walls(&files, &mut wrong);
     check_unsafe(&files, &mut wrong);
     check_leftovers(&files, &mut wrong);
@@ -174,6 +175,26 @@ fn check_purity(files: &[File], wrong: &mut Vec<String>) {
             for module in ["std::net", "std::time"] {
                 if code.contains(module) {
                     wrong.push(format!("{}:{number}: {module} has no place here", file.path));
+                }
+            }
+        }
+    }
+}
+
+/// The store depends on no other part of larder, and reads no clock: its callers pass the time.
+fn check_store(files: &[File], wrong: &mut Vec<String>) {
+    for file in files.iter().filter(|file| file.path.starts_with("crates/store/")) {
+        let is_manifest = file.path.ends_with("Cargo.toml");
+        let is_module = file.is_source() && file.path.starts_with("crates/store/src/");
+        for (number, line) in file.numbered_lines() {
+            let code = line.split("//").next().unwrap_or_default();
+            let has_name = code.contains("larder-") && !code.contains("larder-store");
+            if is_manifest && has_name || is_module && code.contains("larder_") {
+                wrong.push(format!("{}:{number}: the store depends on no other crate of larder", file.path));
+            }
+            for clock in ["SystemTime", "Instant"] {
+                if is_module && code.contains(clock) {
+                    wrong.push(format!("{}:{number}: {clock} has no place here", file.path));
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! What the log costs: CPU of appending, time of opening, bytes written under overwrites, reads.
 //!
-//!     cargo run --release -p larder-store --example figures -- DIR [RECORDS]
+//!     cargo run --release -p larder-store --example figures -- DIR [RECORDS [OVERWRITES]]
 //!
 //! DIR must not exist, or be empty; what is written there stays. Values have 1 KiB.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -51,6 +51,7 @@ fn main() {
     let mut args = std::env::args().skip(1);
     let dir = args.next().expect("a directory");
     let records: u64 = args.next().map_or(1_000_000, |count| count.parse().expect("a number"));
+    let overwrites: u64 = args.next().map_or(3 * records, |count| count.parse().expect("a number"));
     let dir = Path::new(&dir);
     let value: Vec<u8> = (0..VALUE_BYTES).map(|nth| (nth * 7) as u8).collect();
     let stored = records * (VALUE_BYTES as u64 + 20);
@@ -110,7 +111,6 @@ fn main() {
 
     let before = written(&store.stats());
     let (start, cpu) = (Instant::now(), cpu_secs());
-    let overwrites = records * 3;
     let mut worst_share: f64 = 0.0;
     for round in 0..overwrites / BATCH {
         let numbers: Vec<u64> = (0..BATCH).map(|_| random.u64(0..records)).collect();
@@ -126,9 +126,9 @@ fn main() {
     println!(
         "random overwrites: written {:.2} x stored, disk at most {:.2} x what lives, {:.2} us CPU each with cleaning, \
          {:.1} s",
-        (written(&stats) - before) as f64 / (overwrites * (VALUE_BYTES as u64 + 20)) as f64,
+        (written(&stats) - before) as f64 / (overwrites.max(1) * (VALUE_BYTES as u64 + 20)) as f64,
         worst_share,
-        (cpu_secs() - cpu) * 1e6 / overwrites as f64,
+        (cpu_secs() - cpu) * 1e6 / overwrites.max(1) as f64,
         start.elapsed().as_secs_f64()
     );
     println!("{stats:?}");

@@ -27,6 +27,23 @@
 //! # Ok::<(), larder_store::Error>(())
 //! ```
 //!
+//! | call of [`Store`] | by whom | what it does |
+//! |---|---|---|
+//! | `append(&[Entry]) -> SequenceRange` | the committer | one batch, atomic; readable on return, not durable |
+//! | `sync() -> u64` | the committer | all that was appended is durable on return |
+//! | `may_contain(key) -> bool` | any thread | false is certain; never reads the disk |
+//! | `get(key, now, &mut dyn Sink) -> Option<Meta>` | any thread | the value goes straight to where the sink says |
+//! | `for_each_key(&mut Cursor, limit, now, visit)` | any thread | a scan in pieces, keys and metas |
+//! | `pending_flushes()` | at the start | delayed flushes that the caller has to make when they are due |
+//! | `last_sequence()`, `durable_sequence()`, `highest_version()`, `stats()` | any thread | numbers |
+//! | `maintain(Budget, now) -> Progress` | one background thread | a bounded step of cleaning |
+//! | `backup(&dyn Files, since) -> Manifest` | any thread | a consistent copy while others go on; [`restore`] |
+//! | `close()` | at the end | makes the next start fast |
+//!
+//! [`check`] verifies and repairs a log that is not open. A batch of several entries has at most [`BATCH_BYTES_MAX`];
+//! the committer splits what is longer. An append that fails leaves nothing visible: with [`Error::Full`] it may be
+//! tried again when there is room (deletions and flushes have room set aside), with [`Error::ReadOnly`] never.
+//!
 //! | driver | what it is |
 //! |---|---|
 //! | [`LogStore`] | one ordered log in a directory, with an index in memory: the default |

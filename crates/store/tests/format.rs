@@ -1,5 +1,5 @@
-//! The format on disk: the bytes in `docs/store-format.md` are those that the code writes, and the files of every version
-//! ever released are read.
+//! The format on disk: the bytes in `docs/store-format.md` are those that the code writes, and the files of every
+//! version ever released are read.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use std::fmt::Write as _;

@@ -184,9 +184,9 @@ fn read_segment(
         report.damages.push(damage_at(0, "no manifest names it".to_owned()));
     }
     let segment = Arc::new(Segment::new(&header, 1, file));
-    if segment_image.sealed && file_bytes != segment_image.file_bytes {
+    if segment_image.sealed && file_bytes < segment_image.file_bytes {
         let what = format!("it has {file_bytes} bytes instead of {}", segment_image.file_bytes);
-        report.damages.push(damage_at(file_bytes.min(segment_image.file_bytes), what));
+        report.damages.push(damage_at(file_bytes, what));
     }
     let end = if segment_image.sealed { segment_image.data_bytes.min(file_bytes) } else { file_bytes };
     let mut window = Window::new(segment.clone());
@@ -288,10 +288,9 @@ fn rescue(
         report.lost.push(format!("{name}: the value of {key} (sequence {})", record.header.sequence));
     }
     if let Ok(entries) = segment.read_footer() {
-        let gone = entries
-            .iter()
-            .filter(|entry| !records.iter().any(|record| record.offset == entry.offset))
-            .count();
+        // Both are in order of their offsets.
+        let is_there = |offset| records.binary_search_by_key(&offset, |record| record.offset).is_ok();
+        let gone = entries.iter().filter(|entry| !is_there(entry.offset)).count();
         if gone > 0 {
             report.lost.push(format!(
                 "{name}: {gone} records without their keys; older values of these may be back"

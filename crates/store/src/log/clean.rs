@@ -295,6 +295,10 @@ impl Job {
         }
         let copy = if is_dead { tombstone_of(&header) } else { header };
         let key = found.key.to_vec();
+        // The tombstone may be durable at any moment from now on. What killed the item must be so before.
+        if is_dead && store.flushes.newest() > store.durable_sequence.load(Relaxed) {
+            sync(store, &mut store.appender())?;
+        }
         let stream = &mut cleaner.streams[usize::from(copy.exptime_secs != 0)];
         let kind = if copy.exptime_secs == 0 { Stream::Cold } else { Stream::ColdExpiring };
         stream.make_room(store, kind, &copy)?;

@@ -7,7 +7,7 @@
 //! key lie somewhere on the disk (*stale* ones). A tombstone is needed as long as there are any, and not longer:
 //! without it, the next opening would find one of them newest.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::digest::{Digest, SHARD_BITS};
@@ -113,7 +113,7 @@ pub(super) struct Shard {
     middles: Vec<u16>,
     len: usize,
     /// Stale counts that do not fit the word.
-    stale: HashMap<u64, u32>,
+    stale: BTreeMap<u64, u32>,
     /// Of each slot the sequence of its record: during recovery only.
     sequences: Vec<u64>,
     keeps_sequences: bool,
@@ -372,7 +372,7 @@ impl Shard {
         self.words.capacity() * 8
             + self.highs.capacity() * 4
             + self.middles.capacity() * 2
-            + self.stale.capacity() * 17
+            + self.stale.len() * 24
     }
 
     /// For the snapshot: slots, entries, the arrays, and the large stale counts.
@@ -383,9 +383,7 @@ impl Shard {
         out.extend(self.words.iter().flat_map(|word| word.to_le_bytes()));
         out.extend(self.highs.iter().flat_map(|word| word.to_le_bytes()));
         out.extend(self.middles.iter().flat_map(|word| word.to_le_bytes()));
-        let mut stale: Vec<_> = self.stale.iter().collect();
-        stale.sort_unstable();
-        for (tag, count) in stale {
+        for (tag, count) in &self.stale {
             out.extend_from_slice(&tag.to_le_bytes());
             out.extend_from_slice(&count.to_le_bytes());
         }
@@ -472,6 +470,8 @@ impl Index {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
 
     fn entry(offset: u64) -> IndexEntry {

@@ -20,6 +20,9 @@ pub(super) const MAGIC: &[u8; 8] = b"LARDRMAN";
 /// A store with another major number, or a higher minor one, is refused.
 pub(super) const FORMAT: (u16, u16) = (1, 0);
 
+/// A million segments and a thousand long prefixes fit.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+
 /// What the file says.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ManifestImage {
@@ -167,7 +170,11 @@ impl ManifestImage {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::io("opening MANIFEST", error)),
         };
-        let mut bytes = vec![0; file.len().map_err(|error| Error::io("reading MANIFEST", error))? as usize];
+        let length = file.len().map_err(|error| Error::io("reading MANIFEST", error))?;
+        if length > FILE_BYTES_MAX {
+            return Err(Error::corrupt(MANIFEST, FILE_BYTES_MAX, "it is too long"));
+        }
+        let mut bytes = vec![0; length as usize];
         let count = file.read_at(&mut bytes, 0).map_err(|error| Error::io("reading MANIFEST", error))?;
         Self::decode(&bytes[..count]).map(Some)
     }

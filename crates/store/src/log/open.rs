@@ -161,9 +161,10 @@ pub(super) fn open_file(
         return Err(Error::corrupt(&name, 0, "it is a segment of another store or another number"));
     }
     let file_bytes = file.len().map_err(reading)?;
-    if must_be_whole && segment.sealed && file_bytes != segment.file_bytes {
+    // A longer one was cut when it was sealed, and the cut was lost: what is behind the footer is nothing.
+    if must_be_whole && segment.sealed && file_bytes < segment.file_bytes {
         let what = format!("it has {file_bytes} bytes instead of {}", segment.file_bytes);
-        return Err(Error::corrupt(&name, file_bytes.min(segment.file_bytes), what));
+        return Err(Error::corrupt(&name, file_bytes, what));
     }
     Ok((header, file, file_bytes))
 }

@@ -127,7 +127,7 @@ impl FooterEntry {
             is_put: bytes[10] == 1,
             class: SizeClass(bytes[11].min(SizeClass::LARGEST.0)),
             offset: u64::from(u32_at(bytes, 12)) << 3,
-            sequence: min_sequence + u64::from(u32_at(bytes, 16)),
+            sequence: min_sequence.saturating_add(u64::from(u32_at(bytes, 16))),
             exptime_secs: u32_at(bytes, 20),
         }
     }
