@@ -89,7 +89,7 @@ impl Handles {
     }
 
     /// Passes segments that others may need on, before a time without guards.
-    pub(crate) fn release(&mut self) {
+    pub fn release(&mut self) {
         for handle in self.iter_mut() {
             if handle.is_holding() {
                 handle.release();

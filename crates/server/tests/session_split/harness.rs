@@ -40,7 +40,7 @@ impl Server {
         let config = settings.engine_config([1, 2]);
         let namespaces = match NamespacesFile::read(&settings).unwrap() {
             None => Namespaces::single(Engine::new(config).unwrap()),
-            file => namespaces::build(file, &settings, &config).unwrap(),
+            file => namespaces::build(file, &settings, &config, None).unwrap(),
         };
         let shared = Shared::new(namespaces, settings, Clock::start()).unwrap();
         let handles = shared.namespaces.handles_of(0).unwrap();
