@@ -38,7 +38,8 @@ pub trait Backing: Send + Sync {
     /// and above all that were retired.
     fn version_above(&self, replaced: u64) -> u64;
 
-    /// An item of this version is deleted: no later item may have its version. Called under the lock of its bucket.
+    /// An item of this version leaves memory, for whatever reason: no later item of its key may have its version, though
+    /// nobody will look whether there was one. Called under the lock of its bucket.
     fn retire_version(&self, version: u64);
 
     /// Flushes all items whose changes have lower positions than the one that is returned, which is the flush's own.
@@ -216,7 +217,6 @@ impl Guard<'_> {
     }
 
     fn sequenced_delete<'t>(&self, hash: Hash, item: ItemRef<'t>) -> Option<Sequenced<'t>> {
-        self.engine().backing.as_ref()?.retire_version(item.cas());
         self.sequenced(hash, Change::Delete { key: item.key(), version: item.cas() })
     }
 

@@ -347,7 +347,8 @@ impl Guard<'_> {
         let (raw, offset) = (item.raw(), item.allocation().at());
         let old_cas = old.map_or(0, ItemRef::cas);
         raw.set_cas(match new.cas {
-            NewCas::Fresh => self.fresh_cas(old_cas),
+            // Also above that of an item that has expired.
+            NewCas::Fresh => self.fresh_cas(replaced.map_or(0, |(found, _)| self.item_ref(&found).cas())),
             NewCas::Given(cas) => cas,
             NewCas::Keep => old_cas,
         });
