@@ -5,7 +5,7 @@ use std::sync::Arc;
 use larder_client::codec::{ErrorKind, Mode, Outcome};
 
 use crate::request::Op;
-use crate::witness::{Cause, Item, Key, Tick, Witness, describe};
+use crate::witness::{Cause, Item, Key, Place, Tick, Witness, describe};
 
 /// An outcome that owns what it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,15 +155,16 @@ impl Check<'_> {
         if let Some(exptime) = exptime
             && let Some(number) = self.unclaimed(key)
         {
-            let tick = self.claim(key, number, |check, before, after, tick| {
+            let claimed = self.claim(key, number, |check, before, after, tick| {
                 let before = before.ok_or("there was nothing to touch")?;
                 let touched = Item { expires_at: after.and_then(|after| after.expires_at), ..before.clone() };
                 if !fits(before) || after != Some(&touched) || !check.expires(&touched, exptime, tick) {
                     return Err("the touch did something else");
                 }
                 Ok(())
-            })?;
-            point = Some(tick);
+            });
+            // If it changed nothing, the change is of a later request.
+            point = if exptime == 0 { claimed.ok() } else { Some(claimed?) };
         }
         if marks.is_won {
             let number = self.unclaimed(key).ok_or_else(|| format!("nobody gave the token: {marks:?}"))?;
@@ -384,14 +385,20 @@ impl Check<'_> {
                     self.is_meta && before.is_stale && !before.is_token_held && after.is_token_held
                 });
                 if !is_given {
-                    let tick = self.claim(key, number, |check, before, after, tick| {
+                    let claimed = self.claim(key, number, |check, before, after, tick| {
                         let before = before.ok_or("there was nothing to touch")?;
                         let touched =
                             Item { expires_at: after.and_then(|after| after.expires_at), ..before.clone() };
                         let is_touched = after == Some(&touched) && check.expires(&touched, exptime, tick);
                         if is_touched { Ok(()) } else { Err("the touch did something else") }
-                    })?;
-                    self.lo = tick;
+                    });
+                    self.lo = match claimed {
+                        // It changed nothing: the change is of a later request.
+                        Err(_) if exptime == 0 => {
+                            return self.present(key, |item| item.expires_at.is_none());
+                        }
+                        claimed => claimed?,
+                    };
                 }
                 // `mg` takes the token of a stale item.
                 if self.is_meta
@@ -462,6 +469,9 @@ impl Check<'_> {
             let (before, after) = (describe(before), describe(state.item.as_ref()));
             format!("{wrong}: {before} became {after} (change {place})")
         })?;
+        if self.is_shown && state.is_lost {
+            return Err(format!("it was acknowledged, and change {place} is lost"));
+        }
         self.witness.claim(key, number);
         self.show(place);
         Ok(tick)
@@ -470,13 +480,19 @@ impl Check<'_> {
     /// The first moment at which a key looks like this.
     fn moment(&mut self, key: &[u8], fits: impl Fn(Option<&Item>) -> bool) -> Option<Tick> {
         let moments = self.witness.moments(key, self.lo, self.hi);
-        let tick = moments.into_iter().find(|tick| fits(self.witness.look(key, *tick).0))?;
-        let place = self.witness.look(key, tick).1;
+        // What is lost must not be shown, if that is promised.
+        let fitting = moments.into_iter().filter_map(|tick| {
+            let (item, state) = self.witness.look(key, tick);
+            let is_lost = self.is_shown && state.is_some_and(|state| state.is_lost);
+            (!is_lost && fits(item)).then(|| (tick, state.map_or(0, |state| state.place)))
+        });
+        let fitting: Vec<(Tick, Place)> = fitting.collect();
+        let place = fitting.iter().map(|(_, place)| *place).min()?;
         self.show(place);
-        Some(tick)
+        fitting.first().map(|(tick, _)| *tick)
     }
 
-    fn show(&mut self, place: u64) {
+    fn show(&mut self, place: Place) {
         if self.is_shown {
             self.witness.shown = self.witness.shown.max(place);
         }

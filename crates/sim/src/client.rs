@@ -82,7 +82,7 @@ impl Client {
             let event = match self.pipeline.receive(&mut rest) {
                 Ok(Some(event)) => event,
                 Ok(None) => break,
-                Err(violation) if violation.kind == ViolationKind::Ambiguous && is_disk_faulty => {
+                Err(violation) if violation.kind == ViolationKind::Ambiguous => {
                     self.is_lost = true;
                     return Ok(replies);
                 }

@@ -52,6 +52,12 @@ impl Disk {
         self.is_full.load(Relaxed)
     }
 
+    /// No fault is to come.
+    pub(crate) fn heal(&self) {
+        self.set_full(false);
+        self.fails_next_sync.store(false, Relaxed);
+    }
+
     pub(crate) fn fail_next_sync(&self) {
         self.fails_next_sync.store(true, Relaxed);
     }

@@ -9,7 +9,7 @@ use larder_server::conn::output::Output;
 use larder_server::conn::session::{Context, Next, Window};
 use larder_server::conn::waiter::{Turns, Waiting};
 use larder_store::MemoryStore;
-use larder_store::commit::{Clock as _, Outcome, Step};
+use larder_store::commit::{Clock as _, Step};
 
 use crate::backing::lock;
 use crate::client::Client;
@@ -168,6 +168,7 @@ impl<'s, 't> Sim<'s, 't> {
             run: Run { digest: 0xCBF2_9CE4_8422_2325, ..Run::default() },
             trace,
         };
+        lock(&sim.witness).notes = sim.trace.as_ref().map(|_| Vec::new());
         for client in 0..scenario.clients {
             sim.connect(client);
         }
@@ -201,7 +202,7 @@ impl<'s, 't> Sim<'s, 't> {
         self.fills.clear();
         self.sync_failure = None;
         if let Some(site) = &self.site {
-            site.disk.set_full(false);
+            site.disk.heal();
         }
     }
 
@@ -298,7 +299,7 @@ impl<'s, 't> Sim<'s, 't> {
     }
 
     fn pick(&mut self, actions: &[(u32, Action)]) -> Action {
-        let sum = actions.iter().map(|(weight, _)| weight).sum();
+        let sum: u32 = actions.iter().map(|(weight, _)| weight).sum();
         let mut at = self.rng.u32(..sum);
         for (weight, action) in actions {
             if at < *weight {
@@ -371,7 +372,10 @@ impl<'s, 't> Sim<'s, 't> {
 
     /// What is wrong whatever anybody asked for.
     fn check_step(&mut self) -> Result<(), String> {
-        let witness = lock(&self.witness);
+        let mut witness = lock(&self.witness);
+        for note in witness.notes.as_mut().map(std::mem::take).unwrap_or_default() {
+            trace!(self, "    {note}");
+        }
         if let Some(wrong) = &witness.wrong {
             return Err(wrong.clone());
         }
@@ -658,7 +662,9 @@ impl<'s, 't> Sim<'s, 't> {
             if !is_power_loss {
                 required = required.max(applied);
             }
-            witness.on_restart(&items, flush_due, required)?;
+            // The versions of what was never durable are forgotten with it.
+            let are_versions_kept = self.scenario.is_sync() || !is_power_loss;
+            witness.on_restart(&items, flush_due, required, are_versions_kept)?;
         }
         let wall = self.clock.unix_micros() / 1_000_000;
         trace!(self, "{}; {} items are there at {wall}", if is_power_loss { "power loss" } else { "kill" }, items.len());

@@ -42,7 +42,7 @@ pub(crate) struct State {
     pub(crate) item: Option<Item>,
     pub(crate) cause: Cause,
     /// It was lost: it survives no crash.
-    is_lost: bool,
+    pub(crate) is_lost: bool,
 }
 
 /// The states of a key, in order; at first it is absent.
@@ -83,6 +83,8 @@ pub(crate) struct Witness {
     pub(crate) flush_due: Option<i64>,
     /// The first thing that is wrong by itself.
     pub(crate) wrong: Option<String>,
+    /// For a trace: what happened since it was taken last.
+    pub(crate) notes: Option<Vec<String>>,
 }
 
 impl Witness {
@@ -98,6 +100,7 @@ impl Witness {
             shown: 0,
             flush_due: None,
             wrong: None,
+            notes: None,
         }
     }
 
@@ -131,6 +134,7 @@ impl Witness {
         let cause = self.cause();
         let tick = self.next_tick();
         let second = self.second();
+        self.note(|| format!("change {place}: {} is {}", key.escape_ascii(), describe(item.as_ref())));
         let history = history(&mut self.histories, key);
         if let Some(item) = &item {
             let last = history.states.last().and_then(|state| state.item.as_ref());
@@ -152,6 +156,7 @@ impl Witness {
         let place = self.place(position);
         let cause = self.cause();
         let tick = self.next_tick();
+        self.note(|| format!("change {place}: all is flushed"));
         for history in self.histories.values_mut() {
             if history.item().is_some() {
                 let state = State { from: tick, place, item: None, cause: Cause::Other, is_lost: false };
@@ -166,6 +171,7 @@ impl Witness {
         let place = self.place(position);
         let cause = self.cause();
         let tick = self.next_tick();
+        self.note(|| format!("change {place}: a flush is due at {due:?}"));
         self.flush_due = due;
         self.flushes.push(Flush { tick, place, due: Some(due), cause, is_lost: false });
     }
@@ -174,6 +180,7 @@ impl Witness {
     pub(crate) fn on_lost(&mut self, key: &[u8], kept: Option<&Item>, is_promised: bool) {
         let tick = self.next_tick();
         let shown = self.shown;
+        self.note(|| format!("a change of {} is lost: it is {}", key.escape_ascii(), describe(kept)));
         let history = history(&mut self.histories, key);
         let is_kept = |state: &State| !state.is_lost && state.item.as_ref() == kept;
         let Some(at) = history.states.iter().rposition(is_kept) else {
@@ -211,12 +218,14 @@ impl Witness {
     }
 
     /// The server has started again, over a store with these items and this delayed flush. All up to `required` must be
-    /// there. Errors: what is wrong.
+    /// there. `are_versions_kept`: a version that was shown does not come again, also of an item that is lost. Errors: what
+    /// is wrong.
     pub(crate) fn on_restart(
         &mut self,
         store: &BTreeMap<Key, Item>,
         flush_due: Option<i64>,
         required: Place,
+        are_versions_kept: bool,
     ) -> Result<(), String> {
         for key in store.keys() {
             history(&mut self.histories, key);
@@ -238,6 +247,9 @@ impl Witness {
             let item = store.get(key);
             let is_changed = history.item() != item;
             history.states.iter_mut().for_each(|state| state.is_lost |= state.place > kept);
+            if !are_versions_kept {
+                history.version_shown = 0;
+            }
             history.forget_lost_versions();
             if is_changed {
                 history.push_kept(tick, kept, item.cloned());
@@ -259,7 +271,7 @@ impl Witness {
         places.extend(self.flushes.iter().filter(|flush| !flush.is_lost).map(|flush| flush.place));
         places.sort_unstable();
         places.dedup();
-        let mut first_wrong = None;
+        let mut first_wrong: Option<(usize, Place, String)> = None;
         for place in places.into_iter().rev() {
             match self.compare(store, flush_due, place) {
                 Ok(()) => return Ok(place),
@@ -318,12 +330,12 @@ impl Witness {
         moments
     }
 
-    /// What a key has at a tick, and the place of that.
-    pub(crate) fn look(&self, key: &[u8], tick: Tick) -> (Option<&Item>, Place) {
-        let Some(history) = self.histories.get(key) else { return (None, 0) };
+    /// What a key has at a tick, and the state that says so; `None`: nobody has ever changed it.
+    pub(crate) fn look(&self, key: &[u8], tick: Tick) -> (Option<&Item>, Option<&State>) {
+        let Some(history) = self.histories.get(key) else { return (None, None) };
         let after = history.states.partition_point(|state| state.from <= tick);
         let state = &history.states[after - 1];
-        (state.item.as_ref().filter(|item| !item.is_past(self.second_at(tick))), state.place)
+        (state.item.as_ref().filter(|item| !item.is_past(self.second_at(tick))), Some(state))
     }
 
     /// The version of a key is in a reply.
@@ -376,6 +388,12 @@ impl Witness {
             let what = describe(state.item.as_ref());
             Some(format!("nobody has made {} {what} (change {})", key.escape_ascii(), state.place))
         })
+    }
+
+    fn note(&mut self, what: impl FnOnce() -> String) {
+        if let Some(notes) = &mut self.notes {
+            notes.push(what());
+        }
     }
 
     fn place(&mut self, position: u64) -> Place {
