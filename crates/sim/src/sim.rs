@@ -660,10 +660,11 @@ impl<'s, 't> Sim<'s, 't> {
                 required = required.max(witness.shown);
             }
             if !is_power_loss {
-                required = required.max(applied);
+                // The last ones may be nothing, but for their positions.
+                required = required.max(applied.min(witness.last_place));
             }
             // The versions of what was never durable are forgotten with it.
-            let are_versions_kept = self.scenario.is_sync() || !is_power_loss;
+            let are_versions_kept = self.scenario.is_sync();
             witness.on_restart(&items, flush_due, required, are_versions_kept)?;
         }
         let wall = self.clock.unix_micros() / 1_000_000;

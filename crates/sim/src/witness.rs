@@ -133,12 +133,11 @@ impl Witness {
         let place = self.place(position);
         let cause = self.cause();
         let tick = self.next_tick();
-        let second = self.second();
         self.note(|| format!("change {place}: {} is {}", key.escape_ascii(), describe(item.as_ref())));
         let history = history(&mut self.histories, key);
         if let Some(item) = &item {
             let last = history.states.last().and_then(|state| state.item.as_ref());
-            let is_kept = last.is_some_and(|last| last.version == item.version && !last.is_past(second));
+            let is_kept = last.is_some_and(|last| last.version == item.version && last.value == item.value);
             if !is_kept && item.version <= history.version_max {
                 let max = history.version_max;
                 self.wrong.get_or_insert(format!(
@@ -245,8 +244,8 @@ impl Witness {
         let tick = self.next_tick();
         for (key, history) in &mut self.histories {
             let item = store.get(key);
-            let is_changed = history.item() != item;
             history.states.iter_mut().for_each(|state| state.is_lost |= state.place > kept);
+            let is_changed = history.states.last().is_none_or(|state| state.is_lost || state.item.as_ref() != item);
             if !are_versions_kept {
                 history.version_shown = 0;
             }
@@ -272,9 +271,11 @@ impl Witness {
         places.sort_unstable();
         places.dedup();
         let mut first_wrong: Option<(usize, Place, String)> = None;
+        // What was lost before is nowhere: a prefix reaches up to the next change that was not.
+        let mut end = self.last_place;
         for place in places.into_iter().rev() {
             match self.compare(store, flush_due, place) {
-                Ok(()) => return Ok(place),
+                Ok(()) => return Ok(end),
                 Err(wrong) => {
                     // The one of the place that explains most.
                     let is_better = first_wrong.as_ref().is_none_or(|(count, ..)| wrong.0 < *count);
@@ -283,6 +284,7 @@ impl Witness {
                     }
                 }
             }
+            end = place.saturating_sub(1);
         }
         let (_, place, wrong) = first_wrong.unwrap_or_default();
         Err(format!("the store has no prefix of the changes; up to {place}, but {wrong}"))
