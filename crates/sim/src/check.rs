@@ -160,11 +160,14 @@ impl Check<'_> {
                 }
                 Ok(())
             });
-            // If it changed nothing, the change is of a later request.
-            point = if exptime == 0 { claimed.ok() } else { Some(claimed?) };
+            point = Some(claimed?);
         }
         if marks.is_won {
             let number = self.unclaimed(key).ok_or_else(|| format!("nobody gave the token: {marks:?}"))?;
+            if let Some(point) = point.filter(|_| self.witness.gives_token(key, number)) {
+                self.witness.claim(key, number);
+                return Ok(point);
+            }
             return self.claim(key, number, |check, before, after, tick| {
                 let after = after.filter(|after| after.is_token_held).ok_or("the token was not given")?;
                 match (before, vivify) {
@@ -184,11 +187,7 @@ impl Check<'_> {
         if let Some(tick) = point {
             return Ok(tick);
         }
-        let is_touched = exptime.is_some_and(|exptime| exptime != 0);
-        self.moment(key, |item| {
-            // A touch that changes nothing is none.
-            item.is_some_and(|item| fits(item) && !is_touched && (exptime.is_none() || item.expires_at.is_none()))
-        })
+        self.moment(key, |item| item.is_some_and(|item| fits(item) && exptime.is_none()))
         .ok_or_else(|| {
             let head = &found.value[..found.value.len().min(24)];
             let shown = format!("\"{}\" version {:?} {marks:?}", head.escape_ascii(), found.version);
@@ -374,13 +373,8 @@ impl Check<'_> {
         match answer {
             Answer::NotFound => self.absent(key),
             Answer::Touched => {
-                let Some(number) = self.unclaimed(key) else {
-                    return self.present(key, |item| exptime == 0 && item.expires_at.is_none());
-                };
-                let (before, state) = self.witness.transition(key, number);
-                let is_given = before.zip(state.item.as_ref()).is_some_and(|(before, after)| {
-                    self.is_meta && before.is_stale && !before.is_token_held && after.is_token_held
-                });
+                let number = self.unclaimed(key).ok_or_else(|| format!("it did nothing: {}", self.course(key)))?;
+                let is_given = self.is_meta && self.witness.gives_token(key, number);
                 if !is_given {
                     let claimed = self.claim(key, number, |check, before, after, tick| {
                         let before = before.ok_or("there was nothing to touch")?;
@@ -389,23 +383,14 @@ impl Check<'_> {
                         let is_touched = after == Some(&touched) && check.expires(&touched, exptime, tick);
                         if is_touched { Ok(()) } else { Err("the touch did something else") }
                     });
-                    self.lo = match claimed {
-                        // It changed nothing: the change is of a later request.
-                        Err(_) if exptime == 0 => {
-                            return self.present(key, |item| item.expires_at.is_none());
-                        }
-                        claimed => claimed?,
-                    };
+                    self.lo = claimed?;
                 }
-                // `mg` takes the token of a stale item.
+                // `mg` takes the token of a stale item, also of one that it has made expire.
                 if self.is_meta
                     && let Some(number) = self.unclaimed(key)
-                    && let (Some(before), state) = self.witness.transition(key, number)
-                    && before.is_stale
-                    && !before.is_token_held
-                    && state.item.as_ref() == Some(&Item { is_token_held: true, ..before.clone() })
+                    && self.witness.gives_token(key, number)
                 {
-                    return self.claim(key, number, |_, _, _, _| Ok(()));
+                    self.witness.claim(key, number);
                 }
                 Ok(self.lo)
             }

@@ -57,6 +57,11 @@ impl Op {
             18 => 1000,
             _ => -1,
         };
+        // Whether a touch with 0 changes anything depends on how the item is kept.
+        let touch = |rng: &mut Rng| match exptime(rng) {
+            0 => 2000,
+            exptime => exptime,
+        };
         let is_meta = protocol == Protocol::Meta;
         match rng.u32(..100) {
             0..24 => {
@@ -68,7 +73,7 @@ impl Op {
                 let vivify = (is_meta && keys.len() == 1 && rng.percent(20)).then(|| i64::from(rng.u32(1..8)));
                 Self::Get { keys, exptime: None, vivify }
             }
-            24..28 => Self::Get { keys: vec![key(rng)], exptime: Some(exptime(rng)), vivify: None },
+            24..28 => Self::Get { keys: vec![key(rng)], exptime: Some(touch(rng)), vivify: None },
             28..62 => {
                 let mode = match rng.u32(..20) {
                     0..11 => Mode::Set,
@@ -110,7 +115,7 @@ impl Op {
                     (protocol != Protocol::Text && rng.percent(40)).then(|| (rng.u64(..1000), exptime(rng).max(0)));
                 Self::Arith { key, delta: rng.u64(1..200), decrement: rng.bool(), initial }
             }
-            86..94 => Self::Touch { key: key(rng), exptime: exptime(rng) },
+            86..94 => Self::Touch { key: key(rng), exptime: touch(rng) },
             94..97 if scenario.flushes => {
                 Self::Flush { delay_secs: if rng.bool() { 0 } else { rng.u32(1..6) } }
             }

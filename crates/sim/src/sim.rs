@@ -532,7 +532,6 @@ impl<'s, 't> Sim<'s, 't> {
         let shared = Arc::clone(&site.shared);
         let worker = &mut site.workers[socket.worker];
         let (rng, connection) = (&mut self.rng, &mut socket.connection);
-        self.is_pinned = true;
         if let Err(next) = connection.release(&shared) {
             return (next, sent);
         }
@@ -594,6 +593,7 @@ impl<'s, 't> Sim<'s, 't> {
             turns: &Turns::new(2),
         };
         let guards = worker.handles.pin(shared.clock.now());
+        self.is_pinned = true;
         let mut output = Output::default();
         lock(&self.witness).actor = Some(self.clients[client].connection);
         let requests_max = shared.settings.requests_per_event;

@@ -366,6 +366,15 @@ impl Witness {
         (before.item.as_ref().filter(|item| !item.is_past(self.second_at(state.from))), state)
     }
 
+    /// True if a change does no more than to give the token of a stale item, which may have expired.
+    pub(crate) fn gives_token(&self, key: &[u8], number: usize) -> bool {
+        let states = &self.histories[key].states;
+        let Some((before, after)) = states[number - 1].item.as_ref().zip(states[number].item.as_ref()) else {
+            return false;
+        };
+        before.is_stale && !before.is_token_held && *after == Item { is_token_held: true, ..before.clone() }
+    }
+
     pub(crate) fn claim(&mut self, key: &[u8], number: usize) {
         if let Some(history) = self.histories.get_mut(key) {
             history.states[number].cause = Cause::Claimed;
