@@ -430,6 +430,52 @@ fn no_version_comes_again() {
     }
 }
 
+/// Whether an item that was flushed is gone is for the store to say: the flush may be lost on its way there.
+#[test]
+fn what_was_flushed_is_asked_of_the_store() {
+    let (engine, model) = backed(1 << 20, 1);
+    let mut handle = engine.handle().expect("one is free");
+    let now = Now { secs: 100, micros: 1 };
+    let set = Store::set(b"key", b"value");
+    type Ask = fn(&Guard<'_>, Hash);
+    let asks: [Ask; 5] = [
+        |guard, hash| assert!(guard.get(b"key", hash).is_err()),
+        |guard, hash| assert!(matches!(guard.delete(b"key", hash, None), Deleted::NotFound(_))),
+        |guard, hash| assert!(guard.touch(b"key", hash, Expiry::at(200)).is_err()),
+        |guard, hash| {
+            let how = Invalidate { stale: true, ..Invalidate::default() };
+            assert!(!matches!(guard.invalidate(b"key", hash, &how), Ok(Deleted::Deleted)));
+        },
+        |guard, hash| {
+            let add = Store { mode: Mode::Add, ..Store::set(b"key", b"added") };
+            assert_eq!(guard.store(hash, &add), Stored::TryAgain);
+        },
+    ];
+    for (number, ask) in asks.into_iter().enumerate() {
+        let guard = handle.pin(now);
+        let hash = guard.prepare(b"key");
+        assert!(matches!(guard.store(hash, &set), Stored::Stored { .. }));
+        drop(guard);
+        engine.flush(now, None);
+        let guard = handle.pin(now);
+        ask(&guard, hash);
+        assert!(guard.take_unproven(), "{number}");
+        // The store has it still.
+        let kept = Kept {
+            key: b"key",
+            value: b"value",
+            client_flags: 0,
+            expiry: Expiry::NEVER,
+            version: 1,
+            is_stale: false,
+            is_token_held: false,
+            is_binary_key: false,
+        };
+        assert_eq!(guard.fill(hash, &kept, model.position_of(hash)), Filled::Filled, "{number}");
+        assert!(guard.get(b"key", hash).is_ok(), "{number}");
+    }
+}
+
 /// Threads append to the same few keys while others flush memory out of the cache: no append is lost, none is done twice.
 #[test]
 fn threads_lose_no_change_between_memory_and_store() {

@@ -17,7 +17,7 @@ use crate::handle::Guard;
 use crate::index::buckets::{Bucket, SlotRef};
 use crate::index::hash::Hash;
 use crate::log::item::{ItemRef, STALE, TOKEN};
-use crate::request::Expiry;
+use crate::request::{Expiry, Miss};
 
 /// A place in the order of all changes of a store's items. Starts at 1; 0: before all changes.
 pub type Position = u64;
@@ -162,6 +162,15 @@ impl Guard<'_> {
     pub(crate) fn note_absent(&self, hash: Hash) {
         if self.is_backed() {
             self.note_absent_from_memory(hash);
+        }
+    }
+
+    /// Notes why an item in memory is dead. A flush may be lost on its way to the store: what the store has says whether
+    /// the item is gone.
+    #[inline]
+    pub(crate) fn note_dead(&self, hash: Hash, miss: Miss) {
+        if miss == Miss::Flushed {
+            self.note_absent(hash);
         }
     }
 
