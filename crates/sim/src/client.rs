@@ -20,6 +20,8 @@ pub(crate) struct Client {
     point: Tick,
     /// The CAS value that it has seen last.
     pub(crate) known: KnownVersion,
+    /// It sends nothing before all is answered.
+    is_blocked: bool,
     /// It gives up: it cannot tell which of its requests an error belongs to.
     pub(crate) is_lost: bool,
 }
@@ -34,6 +36,7 @@ impl Client {
             found: Vec::new(),
             point: 0,
             known: None,
+            is_blocked: false,
             is_lost: false,
         }
     }
@@ -52,6 +55,16 @@ impl Client {
         self.requests.back().is_some_and(|request| request.is_quiet)
     }
 
+    /// Sends nothing before all is answered: whether a quiet request had an effect could not be told from that of a later
+    /// one that asks for the same.
+    pub(crate) fn block(&mut self) {
+        self.is_blocked = true;
+    }
+
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.is_blocked && !self.requests.is_empty()
+    }
+
     /// The oldest request without a reply.
     pub(crate) fn oldest(&self) -> Option<String> {
         self.requests.front().map(|request| op_in_words(&request.op))
@@ -61,6 +74,7 @@ impl Client {
     pub(crate) fn send(&mut self, number: u64, op: Op, is_quiet: bool, sent: Tick) -> Vec<u8> {
         let mut output = Vec::new();
         op.write(&mut self.pipeline, &mut output, (!is_quiet).then_some(number));
+        self.is_blocked &= !self.requests.is_empty();
         self.requests.push_back(Request { number, op, sent, is_quiet });
         output
     }

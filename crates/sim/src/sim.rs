@@ -241,7 +241,7 @@ impl<'s, 't> Sim<'s, 't> {
         let site = self.site.as_ref();
         let is_full = site.is_some_and(|site| site.disk.is_full());
         for (client, state) in self.clients.iter().enumerate() {
-            if state.outstanding() < self.scenario.pipelined_max {
+            if state.outstanding() < self.scenario.pipelined_max && !state.is_blocked() {
                 actions.push((8, Action::Send(client)));
             }
         }
@@ -318,7 +318,12 @@ impl<'s, 't> Sim<'s, 't> {
                 let op = self.random_op(client);
                 let is_quiet = op.may_be_quiet() && self.rng.percent(12);
                 self.requests += 1;
+                let needs_proof = is_quiet && !matches!(op, Op::Store { .. });
                 self.send(client, op, is_quiet);
+                if needs_proof {
+                    self.send(client, Op::Noop, false);
+                    self.clients[client].block();
+                }
             }
             Action::Reconnect(client) => {
                 trace!(self, "client {client} goes away");
@@ -465,7 +470,7 @@ impl<'s, 't> Sim<'s, 't> {
         let site = self.site_mut();
         let next = site.committer.step(micros);
         site.committer_next = next;
-        let is_refusing = site.persistence().is_some_and(|persistence| persistence.journal().refusal().is_some());
+        let is_refusing = site.is_refusing();
         if next != Step::Again && !is_refusing {
             let durable = micros.saturating_sub(self.scenario.interval_micros);
             let before = self.given.partition_point(|(given, _)| *given <= durable);
@@ -481,7 +486,6 @@ impl<'s, 't> Sim<'s, 't> {
         let site = self.site_mut();
         let was_busy = site.readers[reader].is_busy;
         let is_reading = site.step_reader(reader);
-        self.is_pinned = was_busy;
         if is_reading {
             self.run.fetches += u64::from(was_busy);
             trace!(self, "reader {reader} {}", if was_busy { "is done" } else { "begins" });

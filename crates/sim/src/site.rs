@@ -153,8 +153,13 @@ impl Site {
         match self.committer_next {
             Step::Again => true,
             Step::Idle => self.journal_load().0 > 0,
-            Step::IdleUntil { micros } => micros <= now_micros || self.journal_load().0 > 0,
+            Step::IdleUntil { micros } => micros <= now_micros || self.journal_load().0 > 0 && !self.is_refusing(),
         }
+    }
+
+    /// True while the store cannot append.
+    pub(crate) fn is_refusing(&self) -> bool {
+        self.persistence().is_some_and(|persistence| persistence.journal().refusal().is_some())
     }
 
     /// Wakes a worker, at its next look.

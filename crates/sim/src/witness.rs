@@ -192,8 +192,8 @@ impl Witness {
             self.wrong.get_or_insert(format!("{} was shown, and is lost", key.escape_ascii()));
         }
         lost.iter_mut().for_each(|state| state.is_lost = true);
-        history.forget_lost_versions();
         history.push_kept(tick, place, kept.cloned());
+        history.forget_lost_versions(place);
     }
 
     /// The journal has lost a flush, or the note that one is due; the store has all up to `applied`.
@@ -249,10 +249,10 @@ impl Witness {
             if !are_versions_kept {
                 history.version_shown = 0;
             }
-            history.forget_lost_versions();
             if is_changed {
                 history.push_kept(tick, kept, item.cloned());
             }
+            history.forget_lost_versions(required);
         }
         self.flushes.iter_mut().for_each(|flush| flush.is_lost |= flush.place > kept);
         self.flush_due = flush_due;
@@ -432,9 +432,11 @@ impl History {
         self.states.push(State { from, place, item, cause: Cause::Other, is_lost: false });
     }
 
-    /// After a loss: what nobody has seen may come again.
-    fn forget_lost_versions(&mut self) {
-        let kept = self.states.iter().filter(|state| !state.is_lost);
+    /// After a loss: versions that nobody has seen may come again, but for those up to this place.
+    fn forget_lost_versions(&mut self, kept: Place) {
+        let last = self.states.len() - 1;
+        let is_kept = |at: usize, state: &State| !state.is_lost && (state.place <= kept || at == last);
+        let kept = self.states.iter().enumerate().filter(|(at, state)| is_kept(*at, state)).map(|(_, state)| state);
         let versions = kept.filter_map(|state| Some(state.item.as_ref()?.version));
         self.version_max = versions.fold(self.version_shown, u64::max);
     }
