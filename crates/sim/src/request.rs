@@ -44,9 +44,10 @@ impl Op {
         known: &KnownVersion,
     ) -> Self {
         let key = |rng: &mut Rng| -> Key {
+            let bound = if scenario.evicts { 25 } else { 50 };
             match rng.u32(..100) {
-                0..50 => format!("hot{}", rng.u32(..scenario.keys_hot)).into_bytes().into(),
-                50..62 => format!("number{}", rng.u32(..2)).into_bytes().into(),
+                at if at < bound => format!("hot{}", rng.u32(..scenario.keys_hot)).into_bytes().into(),
+                at if at < bound + 10 => format!("number{}", rng.u32(..2)).into_bytes().into(),
                 _ => format!("filler{}", rng.u32(..scenario.keys_filler)).into_bytes().into(),
             }
         };
@@ -90,7 +91,7 @@ impl Op {
                 {
                     (at, compare) = (key.clone(), Some(*version));
                 }
-                let value = value(rng, &at, mode, number);
+                let value = value(rng, &at, mode, number, scenario.evicts);
                 let client_flags = if rng.percent(40) { rng.u32(..) } else { 0 };
                 Self::Store { mode, key: at, value, client_flags, exptime: exptime(rng), compare }
             }
@@ -182,7 +183,7 @@ impl Op {
 }
 
 /// A value that no other request has, but for numbers.
-fn value(rng: &mut Rng, key: &[u8], mode: Mode, number: u64) -> Vec<u8> {
+fn value(rng: &mut Rng, key: &[u8], mode: Mode, number: u64, is_large: bool) -> Vec<u8> {
     if key.starts_with(b"number") && rng.percent(80) {
         return rng.u64(..100_000).to_string().into_bytes();
     }
@@ -190,6 +191,8 @@ fn value(rng: &mut Rng, key: &[u8], mode: Mode, number: u64) -> Vec<u8> {
     let is_piece = matches!(mode, Mode::Append | Mode::Prepend);
     let bytes = match rng.u32(..100) {
         _ if is_piece => rng.usize(..40),
+        0..50 if is_large && key.starts_with(b"filler") => rng.usize(8000..60_000),
+        50..80 if is_large => rng.usize(3000..8000),
         0..40 => rng.usize(..100),
         40..60 => rng.usize(..3000),
         60..85 if key.starts_with(b"filler") => rng.usize(3000..8000),

@@ -75,6 +75,8 @@ pub struct Scenario {
     pub keys_hot: u32,
     /// See above.
     pub keys_filler: u32,
+    /// There is far more data than memory.
+    pub evicts: bool,
     /// The disk is full at times.
     pub fills_up: bool,
     /// An fsync fails.
@@ -93,6 +95,7 @@ impl Scenario {
     /// What this seed stands for.
     pub fn of_seed(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
+        let evicts = rng.percent(40);
         let durability = if rng.percent(70) { Durability::Sync } else { Durability::Interval };
         Self {
             seed,
@@ -101,13 +104,14 @@ impl Scenario {
             clients: rng.usize(2..=6),
             durability,
             interval_micros: [1_000, 50_000, 1_000_000][rng.usize(..3)],
-            requests: rng.u32(60..=240),
+            requests: if evicts { rng.u32(400..=900) } else { rng.u32(60..=240) },
             pipelined_max: rng.usize(1..=8),
             keys_hot: rng.u32(1..=4),
-            keys_filler: rng.u32(8..=80),
+            keys_filler: if evicts { rng.u32(60..=200) } else { rng.u32(8..=80) },
+            evicts,
             fills_up: rng.percent(30),
             fails_sync: rng.percent(10),
-            crashes: if rng.percent(70) { rng.u32(1..=3) } else { 0 },
+            crashes: if rng.percent(70) { rng.u32(1..=if evicts { 2 } else { 3 }) } else { 0 },
             sets_clock: rng.percent(40),
             flushes: rng.percent(50),
             bug: None,
