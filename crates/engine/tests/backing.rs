@@ -2,7 +2,7 @@
 //! store that applies changes late.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use larder_engine::{
@@ -16,6 +16,8 @@ struct Model {
     next: AtomicU64,
     flushed_at: AtomicU64,
     version: AtomicU64,
+    /// Versions come from a clock that stands still.
+    is_clock_still: AtomicBool,
     state: Mutex<State>,
     /// What another thread does after the next look at a position.
     meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
@@ -112,6 +114,9 @@ impl Backing for Model {
     }
 
     fn version_above(&self, replaced: u64) -> u64 {
+        if self.is_clock_still.load(SeqCst) {
+            return replaced.max(self.version.load(SeqCst)) + 1;
+        }
         self.version.fetch_max(replaced, SeqCst);
         self.version.fetch_add(1, SeqCst) + 1
     }
@@ -471,6 +476,84 @@ fn a_firm_pin_is_not_revoked() {
     let hash = guard.prepare(b"other");
     let stored = (0..100).map(|_| guard.store(hash, &Store::set(b"other", &value)));
     assert!(stored.into_iter().any(|stored| matches!(stored, Stored::Stored { .. })), "it is free again");
+}
+
+/// An item that has gone leaves its version behind, whether it was deleted, expired or evicted: whoever knows it must not
+/// take a later item for the same.
+#[test]
+fn no_version_comes_again() {
+    let (engine, model) = backed(1 << 20, 1);
+    model.is_clock_still.store(true, SeqCst);
+    let mut handle = engine.handle().expect("one is free");
+    let now = Now { secs: 100, micros: 1 };
+    let set = |handle: &mut Handle, key: &[u8], value: &[u8], expiry| {
+        let guard = handle.pin(now);
+        match guard.store(guard.prepare(key), &Store { expiry, ..Store::set(key, value) }) {
+            Stored::Stored { cas, .. } => cas,
+            _ => 0,
+        }
+    };
+    for (is_expired, is_removed) in [(true, false), (true, true), (false, true)] {
+        let key = format!("key {is_expired} {is_removed}").into_bytes();
+        let expiry = if is_expired { Expiry::PAST } else { Expiry::NEVER };
+        let first = set(&mut handle, &key, b"first", expiry);
+        if is_removed {
+            let guard = handle.pin(now);
+            match is_expired {
+                // Who looks it up removes it.
+                true => assert!(guard.get(&key, guard.prepare(&key)).is_err()),
+                false => guard.drop_from_memory(&key, guard.prepare(&key)),
+            }
+        }
+        let second = set(&mut handle, &key, b"second", Expiry::NEVER);
+        assert!(second > first, "{}: {second} after {first}", key.escape_ascii());
+    }
+}
+
+/// Whether an item that was flushed is gone is for the store to say: the flush may be lost on its way there.
+#[test]
+fn what_was_flushed_is_asked_of_the_store() {
+    let (engine, model) = backed(1 << 20, 1);
+    let mut handle = engine.handle().expect("one is free");
+    let now = Now { secs: 100, micros: 1 };
+    let set = Store::set(b"key", b"value");
+    type Ask = fn(&Guard<'_>, Hash);
+    let asks: [Ask; 5] = [
+        |guard, hash| assert!(guard.get(b"key", hash).is_err()),
+        |guard, hash| assert!(matches!(guard.delete(b"key", hash, None), Deleted::NotFound(_))),
+        |guard, hash| assert!(guard.touch(b"key", hash, Expiry::at(200)).is_err()),
+        |guard, hash| {
+            let how = Invalidate { stale: true, ..Invalidate::default() };
+            assert!(!matches!(guard.invalidate(b"key", hash, &how), Ok(Deleted::Deleted)));
+        },
+        |guard, hash| {
+            let add = Store { mode: Mode::Add, ..Store::set(b"key", b"added") };
+            assert_eq!(guard.store(hash, &add), Stored::TryAgain);
+        },
+    ];
+    for (number, ask) in asks.into_iter().enumerate() {
+        let guard = handle.pin(now);
+        let hash = guard.prepare(b"key");
+        assert!(matches!(guard.store(hash, &set), Stored::Stored { .. }));
+        drop(guard);
+        engine.flush(now, None);
+        let guard = handle.pin(now);
+        ask(&guard, hash);
+        assert!(guard.take_unproven(), "{number}");
+        // The store has it still.
+        let kept = Kept {
+            key: b"key",
+            value: b"value",
+            client_flags: 0,
+            expiry: Expiry::NEVER,
+            version: 1,
+            is_stale: false,
+            is_token_held: false,
+            is_binary_key: false,
+        };
+        assert_eq!(guard.fill(hash, &kept, model.position_of(hash)), Filled::Filled, "{number}");
+        assert!(guard.get(b"key", hash).is_ok(), "{number}");
+    }
 }
 
 /// Threads append to the same few keys while others flush memory out of the cache: no append is lost, none is done twice.

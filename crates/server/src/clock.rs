@@ -6,7 +6,8 @@
 #[cfg(debug_assertions)]
 mod debug;
 
-use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use larder_engine::{Expiry, Now};
@@ -44,6 +45,8 @@ pub struct Clock {
     started: Moment,
     /// Wall time of the start, since 1970.
     started_wall: Duration,
+    /// In place of the monotonic clock: nanoseconds that a simulation sets.
+    simulated_nanos: Option<Arc<AtomicU64>>,
     #[cfg(debug_assertions)]
     adjustment: debug::Adjustment,
 }
@@ -55,6 +58,18 @@ impl Clock {
         Self {
             started: Moment::now(),
             started_wall: wall,
+            simulated_nanos: None,
+            #[cfg(debug_assertions)]
+            adjustment: debug::Adjustment::default(),
+        }
+    }
+
+    /// Starts counting on a clock that a simulation sets, and that never goes back. `wall`: since 1970.
+    pub fn simulated(wall: Duration, nanos: Arc<AtomicU64>) -> Self {
+        Self {
+            started: Moment { nanos: nanos.load(Relaxed) },
+            started_wall: wall,
+            simulated_nanos: Some(nanos),
             #[cfg(debug_assertions)]
             adjustment: debug::Adjustment::default(),
         }
@@ -62,7 +77,10 @@ impl Clock {
 
     /// The time.
     pub fn now(&self) -> Now {
-        self.at(Moment::now())
+        self.at(match &self.simulated_nanos {
+            None => Moment::now(),
+            Some(nanos) => Moment { nanos: nanos.load(Relaxed) },
+        })
     }
 
     /// The time at an earlier reading of the clock.

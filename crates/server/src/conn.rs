@@ -8,6 +8,7 @@ pub mod connection;
 pub(crate) mod login;
 pub(crate) mod login_queue;
 pub mod output;
+pub mod parked;
 pub(crate) mod query;
 pub mod session;
 pub(crate) mod upload;

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use larder_engine::{Engine, Stats};
 use larder_policy::{DEFAULT, Durability, QuotaError, Table};
 
-pub use build::{NamespacesFile, build};
+pub use build::{BackingOf, NamespacesFile, build};
 pub(crate) use counters::{NamespaceCounters, NamespaceTotals};
 pub(crate) use guards::Place;
 pub use guards::{Guards, Prepared};

@@ -8,9 +8,12 @@
 //! - The committer ([`threads`]) appends and syncs; a second thread cleans up.
 
 mod backing;
+mod commit_observer;
 pub(crate) mod fetch;
+mod reader;
 mod threads;
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, OnceLock};
@@ -20,12 +23,15 @@ use larder_engine::{Backing, Hash, Position};
 use larder_policy::Durability;
 use larder_protocol::Error;
 use larder_store::Store;
-use larder_store::commit::{Clock as VersionClock, Journal, JournalConfig, Outcome, Refusal};
+use larder_store::commit::{Clock as VersionClock, Journal, JournalConfig, Observer, Outcome, Refusal};
 
 use crate::clock::Clock;
 use crate::persistence::backing::NamespaceBacking;
+use crate::persistence::commit_observer::CommitObserver;
 use crate::persistence::fetch::FetchQueue;
+pub use crate::persistence::reader::Reader;
 pub use crate::persistence::threads::Threads;
+use crate::shared::Shared;
 
 /// How the store is kept (`--store` and what belongs to it).
 #[derive(Clone, Debug)]
@@ -106,14 +112,20 @@ pub(crate) enum Behind {
 impl Persistence {
     /// For a server of so many workers. Its store comes later: [`Threads::start`].
     pub fn new(workers: usize, clock: Arc<Clock>) -> Self {
+        let journal = JournalConfig {
+            bytes_max: JOURNAL_BYTES_MAX,
+            changes_max: JOURNAL_CHANGES_MAX,
+            site: 0,
+            highest_version: 0,
+            clock: Box::new(WallClock),
+        };
+        Self::with_journal(workers, clock, journal)
+    }
+
+    /// The same with a journal of another size, or another clock of versions.
+    pub fn with_journal(workers: usize, clock: Arc<Clock>, journal: JournalConfig) -> Self {
         Self {
-            journal: Arc::new(Journal::new(JournalConfig {
-                bytes_max: JOURNAL_BYTES_MAX,
-                changes_max: JOURNAL_CHANGES_MAX,
-                site: 0,
-                highest_version: 0,
-                clock: Box::new(WallClock),
-            })),
+            journal: Arc::new(Journal::new(journal)),
             store: OnceLock::new(),
             fetches: FetchQueue::default(),
             waiting: (0..workers).map(|_| AtomicBool::new(false)).collect(),
@@ -121,8 +133,37 @@ impl Persistence {
         }
     }
 
+    /// Connects a server with its open store, and resumes what the store knows of. Call once, before the first request.
+    /// Errors: there is a store already, or none is expected.
+    pub fn open(shared: &Shared, store: Arc<dyn Store>) -> io::Result<()> {
+        let persistence = Self::of(shared)?;
+        persistence.journal.raise_versions(store.highest_version());
+        if persistence.store.set(Arc::clone(&store)).is_err() {
+            return Err(io::Error::other("the store is open already"));
+        }
+        resume_flushes(shared, &*store);
+        Ok(())
+    }
+
+    /// What the committer of a server tells. `wake` wakes a worker, by its number. Errors: no engine handle is left.
+    pub fn commit_observer(
+        shared: &Arc<Shared>,
+        wake: impl Fn(usize) + Send + Sync + 'static,
+    ) -> io::Result<Arc<dyn Observer>> {
+        Ok(Arc::new(CommitObserver::new(shared, Box::new(wake))?))
+    }
+
+    /// The changes on their way to the store.
+    pub fn journal(&self) -> &Arc<Journal> {
+        &self.journal
+    }
+
+    fn of(shared: &Shared) -> io::Result<&Self> {
+        shared.persistence.as_ref().ok_or_else(|| io::Error::other("there is no store"))
+    }
+
     /// What stands behind the engine of a namespace.
-    pub(crate) fn backing(&self, prefix: &[u8], durability: Durability) -> Arc<dyn Backing> {
+    pub fn backing(&self, prefix: &[u8], durability: Durability) -> Arc<dyn Backing> {
         Arc::new(NamespaceBacking {
             journal: Arc::clone(&self.journal),
             clock: Arc::clone(&self.clock),
@@ -160,7 +201,7 @@ impl Persistence {
 
     /// What became of a position.
     #[inline]
-    pub(crate) fn outcome(&self, position: Position) -> Outcome {
+    pub fn outcome(&self, position: Position) -> Outcome {
         self.journal.outcome(position)
     }
 
@@ -184,6 +225,18 @@ impl Persistence {
     fn take_waiting(&self) -> impl Iterator<Item = usize> {
         let is_taken = |(_, is_waiting): &(usize, &AtomicBool)| is_waiting.swap(false, SeqCst);
         self.waiting.iter().enumerate().filter(is_taken).map(|(worker, _)| worker)
+    }
+}
+
+/// Delayed flushes from before the restart; those that were due meanwhile are due now.
+fn resume_flushes(shared: &Shared, store: &dyn Store) {
+    let now = shared.clock.now();
+    for pending in store.pending_flushes() {
+        let at = i64::try_from(pending.at_secs).unwrap_or(i64::MAX).saturating_sub(shared.clock.wall_secs(0));
+        let at = u32::try_from(at.max(0)).unwrap_or(u32::MAX);
+        if let Some(engine) = shared.namespaces.engine_of_prefix(&pending.prefix) {
+            engine.flush(now, (at > now.secs).then_some(at));
+        }
     }
 }
 

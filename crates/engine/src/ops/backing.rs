@@ -21,7 +21,7 @@ use crate::index::buckets::{Bucket, SlotRef};
 use crate::index::hash::Hash;
 use crate::log::item::{ItemRef, STALE, TOKEN};
 use crate::ops::upload::FirmValue;
-use crate::request::Expiry;
+use crate::request::{Expiry, Miss};
 
 /// A place in the order of all changes of a store's items. Starts at 1; 0: before all changes.
 pub type Position = u64;
@@ -42,7 +42,8 @@ pub trait Backing: Send + Sync {
     /// and above all that were retired.
     fn version_above(&self, replaced: u64) -> u64;
 
-    /// An item of this version is deleted: no later item may have its version. Called under the lock of its bucket.
+    /// An item of this version leaves memory, for whatever reason: no later item of its key may have its version, though
+    /// nobody will look whether there was one. Called under the lock of its bucket.
     fn retire_version(&self, version: u64);
 
     /// Flushes all items whose changes have lower positions than the one that is returned, which is the flush's own.
@@ -204,6 +205,15 @@ impl Guard<'_> {
         }
     }
 
+    /// Notes why an item in memory is dead. A flush may be lost on its way to the store: what the store has says whether
+    /// the item is gone.
+    #[inline]
+    pub(crate) fn note_dead(&self, hash: Hash, miss: Miss) {
+        if miss == Miss::Flushed {
+            self.note_absent(hash);
+        }
+    }
+
     #[cold]
     fn note_absent_from_memory(&self, hash: Hash) {
         let Some(backing) = &self.engine().backing else { return };
@@ -257,7 +267,6 @@ impl Guard<'_> {
     }
 
     fn sequenced_delete<'t>(&self, hash: Hash, key: &'t [u8], version: u64) -> Option<Sequenced<'t>> {
-        self.engine().backing.as_ref()?.retire_version(version);
         self.sequenced(hash, Change::Delete { key, version })
     }
 

@@ -134,10 +134,6 @@ impl Guard<'_> {
     {
         loop {
             let old = self.look_up_hinted(key, hash, std::mem::take(&mut hint));
-            if old.is_none() && intent != Intent::Replace && !self.is_proven_absent(hash) {
-                self.note_absent(hash);
-                return Outcome::WriteError(WriteError::TryAgain);
-            }
             let segment_ref = old.map(|old| self.engine().arena.segments.segment_ref_at(old.offset));
             // The CAS value changes whenever the item does, even if the item stays in place.
             let cas_of = |old: Option<Lookup<'_>>| old.map(|old| old.raw.cas());
@@ -149,6 +145,13 @@ impl Guard<'_> {
                 }
             };
             let alive = liveness();
+            let needs_proof = intent != Intent::Replace
+                && matches!(alive, Err(Miss::Absent | Miss::Flushed))
+                && self.is_backed();
+            if needs_proof && !self.is_proven_absent(hash) {
+                self.note_absent(hash);
+                return Outcome::WriteError(WriteError::TryAgain);
+            }
             let new = match plan(alive) {
                 Plan::Answer(answer) => {
                     self.note_shown(hash);
@@ -171,7 +174,7 @@ impl Guard<'_> {
             let is_as_seen = found.map(|found| found.entry.offset()) == old.map(|old| old.offset)
                 && cas_of(old) == cas_seen
                 && liveness().is_ok() == alive.is_ok()
-                && (old.is_some() || intent == Intent::Replace || self.is_proven_absent(hash));
+                && (!needs_proof || self.is_proven_absent(hash));
             if !is_as_seen {
                 drop(bucket);
                 let large = self.discard(draft);
@@ -347,7 +350,8 @@ impl Guard<'_> {
         let (raw, offset) = (item.raw(), item.allocation().at());
         let old_cas = old.map_or(0, ItemRef::cas);
         raw.set_cas(match new.cas {
-            NewCas::Fresh => self.fresh_cas(old_cas),
+            // Also above that of an item that has expired.
+            NewCas::Fresh => self.fresh_cas(replaced.map_or(0, |(found, _)| self.item_ref(&found).cas())),
             NewCas::Given(cas) => cas,
             NewCas::Keep => old_cas,
         });

@@ -178,6 +178,7 @@ impl Guard<'_> {
             Ok(()) => Ok(segment_ref),
             Err(miss) => {
                 self.reap(hash, lookup.offset);
+                self.note_dead(hash, miss);
                 Err(miss)
             }
         }

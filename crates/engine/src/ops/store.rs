@@ -246,8 +246,8 @@ impl Guard<'_> {
             Intent::Fill,
             |old| match old {
                 // What is in memory is newer, also if it has expired.
-                Ok(_) | Err(Miss::Expired | Miss::Flushed) => Plan::Answer(()),
-                Err(Miss::Absent) => Plan::Write(New {
+                Ok(_) | Err(Miss::Expired) => Plan::Answer(()),
+                Err(Miss::Absent | Miss::Flushed) => Plan::Write(New {
                     body: match body {
                         Body::Join(value, _) => Body::Join(value, b""),
                         _ => Body::Uploaded,
@@ -293,7 +293,10 @@ impl Guard<'_> {
                 self.submit(unsubmitted);
                 Deleted::Deleted
             }
-            Err(miss) => Deleted::NotFound(miss),
+            Err(miss) => {
+                self.note_dead(hash, miss);
+                Deleted::NotFound(miss)
+            }
         }
     }
 
@@ -313,6 +316,7 @@ impl Guard<'_> {
             };
             let (offset, raw) = (found.entry.offset(), self.item_ref(&found));
             if let Err(miss) = self.engine().liveness(offset, raw, self.now()) {
+                self.note_dead(hash, miss);
                 return Ok(Deleted::NotFound(miss));
             }
             if how.compare.is_some_and(|cas| cas != raw.cas()) {

@@ -11,6 +11,9 @@ use crate::policy::queues::{GARBAGE_LEVELS, garbage_threshold_bytes};
 impl Guard<'_> {
     /// Removes an entry from the index, and accounts for its item.
     pub(crate) fn unlink<'t>(&'t self, bucket: &Bucket<'t>, found: SlotRef<'t>) {
+        if let Some(backing) = &self.engine().backing {
+            backing.retire_version(self.item_ref(&found).cas());
+        }
         self.account_dead(bucket.remove(found, |overflow| self.engine().retire_overflow(overflow)));
         self.count_item(-1);
     }

@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use larder_engine::Position;
-use larder_protocol::Error;
+use larder_store::commit::Outcome;
 
 use crate::conn::buffer_budget::{BufferBudget, BufferCharge, FREE_BYTES};
 use crate::conn::output::{Output, Replies, Unsent};
@@ -26,6 +26,7 @@ use crate::conn::session::{CloseReason, Context, Fed, Next, Prefetched, Session,
 use crate::conn::waiter::Waiting;
 use crate::heap;
 use crate::namespaces::Guards;
+use crate::shared::Shared;
 
 /// A connection.
 pub struct Connection {
@@ -193,37 +194,44 @@ impl Connection {
         }
     }
 
-    /// Holds these replies until a change at `position` is durable. The connection is closed if there is no memory for
-    /// that.
-    pub(crate) fn hold(
-        &mut self,
-        buffers: &Arc<BufferBudget>,
-        replies: &(impl Replies + ?Sized),
-        position: Position,
-    ) {
-        self.on_sent(buffers, replies, 0);
-        self.held = Some(position);
+    /// Holds the replies that were made under these guards, if they depend on a change that is not durable yet. False:
+    /// they may be sent. The connection is closed if there is no memory to hold them.
+    pub fn hold(&mut self, shared: &Shared, guards: &Guards<'_>, replies: &Output<'_>) -> bool {
+        let position = guards.awaited();
+        if position == 0 {
+            return false;
+        }
+        // Whoever wants no reply is not kept waiting, unless it is to learn of a loss.
+        let is_awaited = !replies.is_empty() || shared.settings.noreply_close_on_error;
+        let Some(persistence) = shared.persistence.as_ref().filter(|_| is_awaited) else { return false };
+        let is_held = persistence.outcome(position) != Outcome::Done;
+        if is_held {
+            self.on_sent(&shared.buffers, replies, 0);
+            self.held = Some(position);
+        }
+        is_held
     }
 
-    /// The position for which its replies wait.
-    pub(crate) fn held(&self) -> Option<Position> {
-        self.held
+    /// True while its replies wait for a change to be durable.
+    pub fn is_held(&self) -> bool {
+        self.held.is_some()
     }
 
-    /// The change is durable: the replies may be sent.
-    pub(crate) fn release(&mut self) {
+    /// Looks whether the change that its replies wait for is durable. If it is lost, the client is told of that in their
+    /// place, and the connection is to be closed, since other replies were to follow. `Err`: it is not known yet.
+    pub fn release(&mut self, shared: &Shared) -> Result<(), Next> {
+        let (Some(position), Some(persistence)) = (self.held, &shared.persistence) else { return Ok(()) };
+        match persistence.outcome(position) {
+            Outcome::Pending => return Err(Next::Wait(Waiting::Durable(position))),
+            Outcome::Done => {}
+            Outcome::Lost => {
+                let line = || Box::new(Unsent::of_line(persistence.loss().line()));
+                self.unsent = self.session.is_text().then(line);
+                self.next = Next::Close(CloseReason::Error);
+            }
+        }
         self.held = None;
-    }
-
-    /// The change is lost: whoever was to be told of it is told of that, and the connection is closed, since its other
-    /// replies were to follow.
-    pub(crate) fn lose(&mut self, error: Error) {
-        self.held = None;
-        self.unsent = match self.session.is_text() {
-            true => Some(Box::new(Unsent::of_line(error.line()))),
-            false => None,
-        };
-        self.next = Next::Close(CloseReason::Error);
+        Ok(())
     }
 
     /// Drops its unsent replies; the connection is to be closed.

@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
 
-use larder_engine::{Config, Engine};
+use larder_engine::{Backing, Config, Engine};
 use larder_policy::{DEFAULT, Durability, Keep, Policy, Table};
 
 use super::{Named, NamespaceCounters, NamespaceTotals, Namespaces};
-use crate::persistence::Persistence;
 use crate::startup::address_space;
 use crate::startup::bounded_file;
 use crate::startup::options::{EXIT_FAILURE, EXIT_OS_ERROR, Refusal};
@@ -48,13 +47,17 @@ impl NamespacesFile {
     }
 }
 
-/// The namespaces of a server, with an engine for each. `config` is that of an engine for everything. Errors: the
-/// system refuses the address space.
+/// What stands behind the engine of a namespace that is kept in a store, by its prefix and durability.
+pub type BackingOf<'b> = &'b dyn Fn(&[u8], Durability) -> Arc<dyn Backing>;
+
+/// The namespaces of a server, with an engine for each. `config` is that of an engine for everything; `backing`, if there
+/// is a store, is [`Persistence::backing`](crate::persistence::Persistence::backing). Errors: the system refuses the
+/// address space.
 pub fn build(
     file: Option<NamespacesFile>,
     settings: &Settings,
     config: &Config,
-    persistence: Option<&Persistence>,
+    backing: Option<BackingOf<'_>>,
 ) -> Result<Namespaces, Refusal> {
     let whole = address_space::reservation(config.memory_bytes, settings.threads);
     let refuse = |memory_bytes: u64, error: io::Error| {
@@ -86,9 +89,9 @@ pub fn build(
             index_power: config.index_power.filter(|_| number == DEFAULT),
             ..config.clone()
         };
-        let backing = persistence.filter(|_| policy.keep == Keep::Store).map(|persistence| {
-            persistence.backing(table.prefix(number), policy.durability.unwrap_or(durability))
-        });
+        let backing = backing
+            .filter(|_| policy.keep == Keep::Store)
+            .map(|backing| backing(table.prefix(number), policy.durability.unwrap_or(durability)));
         Engine::new_backed(config, reservation, backing).map_err(|error| refuse(*memory_bytes, error))
     };
     let engines = table.numbers().zip(&shares).map(engine).collect::<Result<Vec<_>, _>>()?;

@@ -96,7 +96,7 @@ impl Handles {
     }
 
     /// Passes segments that others may need on, before a time without guards.
-    pub(crate) fn release(&mut self) {
+    pub fn release(&mut self) {
         let release = |handle: &mut Handle| {
             if handle.is_holding() {
                 handle.release();

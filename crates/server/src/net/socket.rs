@@ -10,10 +10,8 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use larder_engine::Position;
 use larder_protocol::Error;
 use larder_protocol::admin::Streams;
-use larder_store::commit::Outcome;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
@@ -23,7 +21,7 @@ use crate::conn::connection::{Connection, InputRefused};
 use crate::conn::output::{Output, Pieces, Replies};
 use crate::conn::session::{CloseReason, Context, Next, Prefetched, Window};
 use crate::conn::waiter::{Turns, Waiting};
-use crate::namespaces::{Guards, Handles};
+use crate::namespaces::Handles;
 use crate::net::poller::Interest;
 use crate::net::tls::{self, Buffers, Channel};
 use crate::observe::counters::Counters;
@@ -171,9 +169,7 @@ impl ClientSocket {
             cx.recorder.finish(self.transport(), took_nanos, now_secs);
         }
         let mut replies = 0..0;
-        let held = held(cx.shared, &guards, &output);
-        if let Some(position) = held {
-            self.connection.hold(&cx.shared.buffers, &output, position);
+        if self.connection.hold(cx.shared, &guards, &output) {
             *cx.output = output.into_buffer();
         } else if let Next::Watch(_) = fed.next {
             // The control thread sends these, with the events that follow.
@@ -284,9 +280,7 @@ impl ClientSocket {
     }
 
     fn receive(&mut self, cx: &mut WorkerContext<'_>, scratch: &mut [u8]) -> Result<usize, Next> {
-        if let Some(position) = self.connection.held() {
-            self.release(cx.shared, position)?;
-        }
+        self.connection.release(cx.shared)?;
         if self.is_blocked() {
             self.send_rest(cx)?;
         }
@@ -349,17 +343,6 @@ impl ClientSocket {
         Received::Busy
     }
 
-    /// Looks whether the change that the held replies depend on is durable. `Err`: it is not known yet.
-    fn release(&mut self, shared: &Shared, position: Position) -> Result<(), Next> {
-        let Some(persistence) = &shared.persistence else { return Ok(()) };
-        match persistence.outcome(position) {
-            Outcome::Pending => return Err(Next::Wait(Waiting::Durable(position))),
-            Outcome::Done => self.connection.release(),
-            Outcome::Lost => self.connection.lose(persistence.loss()),
-        }
-        Ok(())
-    }
-
     /// Sends what is left over from earlier. `Err`: the socket did not take all of it.
     fn send_rest(&mut self, cx: &mut WorkerContext<'_>) -> Result<(), Next> {
         let failed = |_| Next::Close(CloseReason::Error);
@@ -379,7 +362,7 @@ impl ClientSocket {
 
     /// True if the socket did not take everything.
     fn is_blocked(&self) -> bool {
-        self.connection.held().is_none() && self.connection.poll_output().is_some() || self.wire.is_holding()
+        !self.connection.is_held() && self.connection.poll_output().is_some() || self.wire.is_holding()
     }
 
     fn transport(&self) -> Transport {
@@ -389,19 +372,6 @@ impl ClientSocket {
             _ => Transport::Tls,
         }
     }
-}
-
-/// The position for which these replies have to wait.
-#[inline]
-fn held(shared: &Shared, guards: &Guards<'_>, output: &Output<'_>) -> Option<Position> {
-    let position = guards.awaited();
-    if position == 0 {
-        return None;
-    }
-    // Whoever wants no reply is not kept waiting, unless it is to learn of a loss.
-    let is_awaited = !output.is_empty() || shared.settings.noreply_close_on_error;
-    let persistence = shared.persistence.as_ref().filter(|_| is_awaited)?;
-    (persistence.outcome(position) != Outcome::Done).then_some(position)
 }
 
 impl AsFd for ClientSocket {

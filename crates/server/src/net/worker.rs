@@ -17,12 +17,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
-use larder_engine::Position;
 use larder_protocol::admin::Streams;
-use larder_store::commit::Outcome;
 
 use crate::clock::Moment;
 use crate::conn::output::OUTPUT_BYTES_MAX;
+use crate::conn::parked::Parked;
 use crate::conn::session::{CloseReason, Next, Prefetched};
 use crate::conn::waiter::{TURNS_PER_ROUND, Turns, Waiting};
 use crate::net::poller::{Events, Interest, Poller, SocketSend, Token};
@@ -50,10 +49,8 @@ pub struct Worker {
     turn_queue: VecDeque<usize>,
     /// The moments for which parked connections wait, with their descriptors.
     deadlines: BinaryHeap<Reverse<(Instant, usize)>>,
-    /// The positions for which held replies wait ([`Waiting::Durable`]), with the descriptors of their connections.
-    held: BinaryHeap<Reverse<(Position, usize)>>,
-    /// Descriptors of connections that wait for the committer to do something ([`Waiting::Commit`]).
-    uncommitted: Vec<usize>,
+    /// Descriptors of connections that wait for the committer.
+    parked: Parked,
     /// Until they are opened on the worker's own thread.
     udp_sockets: Vec<udp::Socket>,
     /// True while our poller watches the listeners.
@@ -98,8 +95,7 @@ impl Worker {
             ready: VecDeque::new(),
             turn_queue: VecDeque::new(),
             deadlines: BinaryHeap::new(),
-            held: BinaryHeap::new(),
-            uncommitted: Vec::new(),
+            parked: Parked::default(),
             udp_sockets,
             is_listening: false,
             swept_secs: 0,
@@ -348,15 +344,9 @@ impl Worker {
             Next::Wait(Waiting::Signal) => {
                 self.park(fd);
             }
-            Next::Wait(Waiting::Commit) => {
+            Next::Wait(waiting @ (Waiting::Commit | Waiting::Durable(_))) => {
                 if self.park(fd) {
-                    self.uncommitted.push(fd);
-                    self.await_commit();
-                }
-            }
-            Next::Wait(Waiting::Durable(position)) => {
-                if self.park(fd) {
-                    self.held.push(Reverse((position, fd)));
+                    self.parked.push(fd, waiting);
                     self.await_commit();
                 }
             }
@@ -450,14 +440,10 @@ impl Worker {
 
     /// Asks the committer to wake this worker, which then looks again. What it did before is seen in the next round.
     fn await_commit(&self) {
-        if let Some(persistence) = &self.shared.persistence {
-            persistence.note_waiting(self.index);
-            let is_known = |Reverse((position, _)): &Reverse<(Position, usize)>| {
-                persistence.outcome(*position) != Outcome::Pending
-            };
-            if !self.uncommitted.is_empty() || self.held.peek().is_some_and(is_known) {
-                self.pool.wake(self.index).notify();
-            }
+        if let Some(persistence) = &self.shared.persistence
+            && self.parked.ask(persistence, self.index)
+        {
+            self.pool.wake(self.index).notify();
         }
     }
 
@@ -465,17 +451,10 @@ impl Worker {
     fn unpark_committed(&mut self) {
         let shared = Arc::clone(&self.shared);
         let Some(persistence) = &shared.persistence else { return };
-        for fd in mem::take(&mut self.uncommitted) {
+        for fd in self.parked.take_ready(persistence) {
             self.unpark(fd);
         }
-        while let Some(Reverse((position, fd))) = self.held.peek()
-            && persistence.outcome(*position) != Outcome::Pending
-        {
-            let fd = *fd;
-            self.held.pop();
-            self.unpark(fd);
-        }
-        if !self.held.is_empty() {
+        if !self.parked.is_empty() {
             self.await_commit();
         }
     }

@@ -58,6 +58,11 @@ impl Fetching {
     pub(crate) fn take_findings(&self) -> Option<Vec<Finding>> {
         lock(&self.findings).take()
     }
+
+    /// Whom to wake afterwards.
+    pub(super) fn waiter(&self) -> Waiter {
+        self.waiter
+    }
 }
 
 impl FetchQueue {
@@ -74,8 +79,13 @@ impl FetchQueue {
         lock(&self.state).waiting.len()
     }
 
-    /// The next look-ups; `None`: the server stops.
-    fn next(&self) -> Option<Arc<Fetching>> {
+    /// The next look-ups, if any wait.
+    pub(super) fn try_next(&self) -> Option<Arc<Fetching>> {
+        lock(&self.state).waiting.pop_front()
+    }
+
+    /// The next look-ups, once there are some; `None`: the server stops.
+    pub(super) fn next(&self) -> Option<Arc<Fetching>> {
         let idle = |state: &mut QueueState| state.waiting.is_empty() && !state.is_stopping;
         let state = lock(&self.state);
         let mut state = self.wake.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner);
@@ -86,29 +96,20 @@ impl FetchQueue {
         lock(&self.state).is_stopping = true;
         self.wake.notify_all();
     }
+}
 
-    /// Serves look-ups until the server stops. `signal` wakes the one who waits.
-    pub(super) fn serve(
-        &self,
-        store: &dyn Store,
-        clock: &Clock,
-        handles: &mut Handles,
-        signal: impl Fn(Waiter),
-    ) {
-        while let Some(fetching) = self.next() {
-            let mut findings = Vec::new();
-            for wanted in &fetching.wanted {
-                let Some(handle) = handles.handle_mut(wanted.number) else { continue };
-                match fetch(store, clock, handle, wanted) {
-                    Ok(true) => {}
-                    Ok(false) => findings.push(Finding { hash: wanted.hash, absent: Ok(wanted.position) }),
-                    Err(error) => findings.push(Finding { hash: wanted.hash, absent: Err(error) }),
-                }
-            }
-            *lock(&fetching.findings) = Some(findings);
-            signal(fetching.waiter);
+/// Looks up what is wanted, and keeps what was found out for the one who waits.
+pub(super) fn serve(fetching: &Fetching, store: &dyn Store, clock: &Clock, handles: &mut Handles) {
+    let mut findings = Vec::new();
+    for wanted in &fetching.wanted {
+        let Some(handle) = handles.handle_mut(wanted.number) else { continue };
+        match fetch(store, clock, handle, wanted) {
+            Ok(true) => {}
+            Ok(false) => findings.push(Finding { hash: wanted.hash, absent: Ok(wanted.position) }),
+            Err(error) => findings.push(Finding { hash: wanted.hash, absent: Err(error) }),
         }
     }
+    *lock(&fetching.findings) = Some(findings);
 }
 
 /// Puts an item of the store into memory. False: there is none. If the key has changed meanwhile, whoever asked will see

@@ -1,5 +1,5 @@
 //! Appends what the journal has, in batches, and makes it durable. A state machine without a thread or a clock: its
-//! owner calls [`Committer::step`] again and again.
+//! owner calls [`Committer::step`] again and again. A step appends, or syncs, once.
 //!
 //! A batch is all that has come meanwhile, so the more changes wait, the fewer fsyncs each of them costs (group commit;
 //! DeWitt et al., SIGMOD 1984).
@@ -55,6 +55,8 @@ pub struct Committer {
     /// When a failed append is tried again.
     retry_micros: u64,
     batch: Vec<Change>,
+    /// What was appended and is made durable by the next step: how many changes, and their bytes.
+    appended: Option<(usize, u64)>,
 }
 
 impl Committer {
@@ -73,11 +75,18 @@ impl Committer {
             unsynced_since_micros: None,
             retry_micros: 0,
             batch: Vec::new(),
+            appended: None,
         }
     }
 
     /// Does what there is to do. The time is any that does not go back.
     pub fn step(&mut self, now_micros: u64) -> Step {
+        if let Some((changes, bytes)) = self.appended.take() {
+            if self.sync() {
+                self.observer.on_commit(changes, bytes, true);
+            }
+            return Step::Again;
+        }
         match self.journal.refusal() {
             Some(Refusal::ReadOnly) => {
                 // Of threads that were admitted before.
@@ -136,12 +145,12 @@ impl Committer {
         self.batch.clear();
         self.journal.set_applied(first + changes as u64 - 1);
         self.unsynced_since_micros.get_or_insert(now_micros);
-        if !is_sync {
+        if is_sync {
+            self.appended = Some((changes, bytes));
+        } else {
             self.observer.on_progress();
-        } else if !self.sync() {
-            return Step::Again;
+            self.observer.on_commit(changes, bytes, false);
         }
-        self.observer.on_commit(changes, bytes, is_sync);
         Step::Again
     }
 

@@ -1,0 +1,57 @@
+//! The connections of a worker that wait for the committer.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use larder_engine::Position;
+use larder_store::commit::Outcome;
+
+use crate::conn::waiter::Waiting;
+use crate::persistence::Persistence;
+
+/// The connections of a worker that wait for the committer, by their numbers.
+#[derive(Debug, Default)]
+pub struct Parked {
+    /// Those whose replies are held, with the positions for which they wait ([`Waiting::Durable`]).
+    held: BinaryHeap<Reverse<(Position, usize)>>,
+    /// Those that wait for anything that it does ([`Waiting::Commit`]).
+    uncommitted: Vec<usize>,
+}
+
+impl Parked {
+    /// A connection waits, for [`Waiting::Durable`] or [`Waiting::Commit`].
+    pub fn push(&mut self, connection: usize, waiting: Waiting) {
+        match waiting {
+            Waiting::Durable(position) => self.held.push(Reverse((position, connection))),
+            _ => self.uncommitted.push(connection),
+        }
+    }
+
+    /// Asks the committer to wake this worker. True: what a connection waits for may have come to pass before that, so
+    /// the worker is to look again by itself.
+    pub fn ask(&self, persistence: &Persistence, worker: usize) -> bool {
+        persistence.note_waiting(worker);
+        !self.uncommitted.is_empty() || self.next_held(persistence).is_some()
+    }
+
+    /// Takes the connections that are to be executed again.
+    pub fn take_ready(&mut self, persistence: &Persistence) -> Vec<usize> {
+        let mut ready = std::mem::take(&mut self.uncommitted);
+        while let Some(connection) = self.next_held(persistence) {
+            self.held.pop();
+            ready.push(connection);
+        }
+        ready
+    }
+
+    /// True if no connection waits.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.uncommitted.is_empty()
+    }
+
+    /// The first whose change is durable or lost.
+    fn next_held(&self, persistence: &Persistence) -> Option<usize> {
+        let Reverse((position, connection)) = self.held.peek()?;
+        (persistence.outcome(*position) != Outcome::Pending).then_some(*connection)
+    }
+}

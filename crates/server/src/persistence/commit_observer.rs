@@ -1,0 +1,54 @@
+//! What becomes of the changes that the committer has made, or lost.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use larder_store::Error;
+use larder_store::commit::{Change, Observer};
+
+use super::Persistence;
+use crate::namespaces::Handles;
+use crate::shared::Shared;
+
+/// Tells the workers what the committer did, and drops from memory what it lost.
+pub(super) struct CommitObserver {
+    shared: Arc<Shared>,
+    /// Wakes a worker.
+    wake: Box<dyn Fn(usize) + Send + Sync>,
+    handles: Mutex<Handles>,
+}
+
+impl CommitObserver {
+    /// Errors: no engine handle is left.
+    pub(super) fn new(shared: &Arc<Shared>, wake: Box<dyn Fn(usize) + Send + Sync>) -> io::Result<Self> {
+        let handles = shared.namespaces.handles().ok_or_else(|| io::Error::other("no engine handle left"))?;
+        Ok(Self { shared: Arc::clone(shared), wake, handles: Mutex::new(handles) })
+    }
+
+    fn persistence(&self) -> Option<&Persistence> {
+        self.shared.persistence.as_ref()
+    }
+}
+
+impl Observer for CommitObserver {
+    fn on_progress(&self) {
+        for worker in self.persistence().into_iter().flat_map(Persistence::take_waiting) {
+            (self.wake)(worker);
+        }
+    }
+
+    fn on_lost(&self, change: &Change) {
+        let number = self.shared.namespaces.number(change.key());
+        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handle) = handles.handle_mut(number) {
+            let guard = handle.pin(self.shared.clock.now());
+            guard.drop_from_memory(change.key(), guard.prepare(change.key()));
+        }
+    }
+
+    fn on_commit(&self, _changes: usize, _bytes: u64, _is_durable: bool) {}
+
+    fn on_error(&self, error: &Error) {
+        tracing::error!("the store cannot keep changes: {error}");
+    }
+}

@@ -1,0 +1,57 @@
+//! One that looks keys up in the store. A thread of the server, or a part of a simulation, calls it again and again.
+
+use std::io;
+use std::sync::Arc;
+
+use super::Persistence;
+use super::fetch::{self, Fetching};
+use crate::conn::waiter::Waiter;
+use crate::namespaces::Handles;
+use crate::shared::Shared;
+
+/// Looks keys up in the store, for one parked request after the other.
+pub struct Reader {
+    shared: Arc<Shared>,
+    handles: Handles,
+    /// What it has begun.
+    fetching: Option<Arc<Fetching>>,
+}
+
+impl Reader {
+    /// Errors: no engine handle is left.
+    pub fn new(shared: &Arc<Shared>) -> io::Result<Self> {
+        let handles = shared.namespaces.handles().ok_or_else(|| io::Error::other("no engine handle left"))?;
+        Ok(Self { shared: Arc::clone(shared), handles, fetching: None })
+    }
+
+    /// Takes the look-ups that have waited longest, unless it has begun some already. False: there are none.
+    pub fn begin(&mut self) -> bool {
+        if self.fetching.is_none() {
+            self.fetching = self.persistence().and_then(|persistence| persistence.fetches.try_next());
+        }
+        self.fetching.is_some()
+    }
+
+    /// Does what it has begun. Returns whom to wake; `None`: it has begun nothing.
+    pub fn finish(&mut self) -> Option<Waiter> {
+        let fetching = self.fetching.take()?;
+        let Some(store) = self.shared.persistence.as_ref().and_then(Persistence::store) else {
+            return Some(fetching.waiter());
+        };
+        fetch::serve(&fetching, &**store, &self.shared.clock, &mut self.handles);
+        self.handles.release();
+        Some(fetching.waiter())
+    }
+
+    /// Serves until the server stops. `signal` wakes the one who waits.
+    pub(super) fn run(mut self, signal: impl Fn(Waiter)) {
+        while let Some(fetching) = self.persistence().and_then(|persistence| persistence.fetches.next()) {
+            self.fetching = Some(fetching);
+            self.finish().into_iter().for_each(&signal);
+        }
+    }
+
+    fn persistence(&self) -> Option<&Persistence> {
+        self.shared.persistence.as_ref()
+    }
+}

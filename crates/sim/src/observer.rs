@@ -1,0 +1,52 @@
+//! Tells the witness what the committer has lost.
+
+use std::sync::{Arc, Mutex};
+
+use larder_store::Error;
+use larder_store::commit::{Change, Journal, Kind, Observer};
+
+use crate::backing::lock;
+use crate::disk::Disk;
+use crate::witness::Witness;
+
+/// The server's own observer, watched.
+pub(crate) struct WitnessObserver {
+    pub(crate) inner: Arc<dyn Observer>,
+    pub(crate) witness: Arc<Mutex<Witness>>,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) disk: Arc<Disk>,
+    /// What was shown is never lost.
+    pub(crate) is_sync: bool,
+}
+
+impl Observer for WitnessObserver {
+    fn on_progress(&self) {
+        self.inner.on_progress();
+    }
+
+    fn on_lost(&self, change: &Change) {
+        self.inner.on_lost(change);
+        let mut witness = lock(&self.witness);
+        let due = match change.kind() {
+            Kind::Put { .. } | Kind::Delete { .. } => {
+                let kept = self.disk.item(change.key());
+                return witness.on_lost(change.key(), kept.as_ref(), self.is_sync);
+            }
+            Kind::Flush => None,
+            Kind::FlushAt { at_secs } => Some(Some(i64::try_from(at_secs).unwrap_or(i64::MAX))),
+            Kind::CancelFlushAt => Some(None),
+            Kind::Nothing => return,
+        };
+        let (changes, _) = self.journal.load();
+        let applied = witness.place_of(self.journal.last_given() - changes);
+        witness.on_lost_flush(due, applied, &self.disk.items(), self.is_sync);
+    }
+
+    fn on_commit(&self, changes: usize, bytes: u64, is_durable: bool) {
+        self.inner.on_commit(changes, bytes, is_durable);
+    }
+
+    fn on_error(&self, _: &Error) {
+        // The server logs it.
+    }
+}
