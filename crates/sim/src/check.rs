@@ -379,24 +379,19 @@ impl Check<'_> {
             Answer::Touched => {
                 let number =
                     self.unclaimed(key).ok_or_else(|| format!("it did nothing: {}", self.course(key)))?;
-                let is_given = self.is_meta && self.witness.gives_token(key, number);
-                if !is_given {
-                    let claimed = self.claim(key, number, |check, before, after, tick| {
-                        let before = before.ok_or("there was nothing to touch")?;
-                        let touched =
-                            Item { expires_at: after.and_then(|after| after.expires_at), ..before.clone() };
-                        let is_touched = after == Some(&touched) && check.expires(&touched, exptime, tick);
-                        if is_touched { Ok(()) } else { Err("the touch did something else") }
-                    });
-                    self.lo = claimed?;
-                }
-                // `mg` takes the token of a stale item, also of one that it has made expire.
-                if self.is_meta
-                    && let Some(number) = self.unclaimed(key)
-                    && self.witness.gives_token(key, number)
-                {
+                let tick = self.claim(key, number, |check, before, after, tick| {
+                    let before = before.ok_or("there was nothing to touch")?;
+                    let touched =
+                        Item { expires_at: after.and_then(|after| after.expires_at), ..before.clone() };
+                    let is_touched = after == Some(&touched) && check.expires(&touched, exptime, tick);
+                    if is_touched { Ok(()) } else { Err("the touch did something else") }
+                })?;
+                // `mg` takes the token of a stale item in the same moment, also of one that it has made expire.
+                let at_once = self.witness.unclaimed(key, self.connection, tick + 1, tick + 1);
+                if let Some(number) = at_once.filter(|number| self.witness.gives_token(key, *number)) {
                     self.witness.claim(key, number);
                 }
+                self.lo = tick;
                 Ok(self.lo)
             }
             _ => Err("no such reply to that".to_owned()),

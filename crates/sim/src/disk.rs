@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use larder_engine::Handle;
+use larder_engine::{Handle, Miss};
 use larder_server::clock::Clock;
 use larder_store::files::Files;
 use larder_store::{
@@ -114,7 +114,7 @@ impl Disk {
             (Some(Bug::DroppedWhenEvicted), Entry::Put(put)) => {
                 lock(&self.tier).as_mut().is_some_and(|(handle, clock)| {
                     let guard = handle.pin(clock.now());
-                    guard.peek(put.key, guard.prepare(put.key)).is_err()
+                    matches!(guard.peek(put.key, guard.prepare(put.key)), Err(Miss::Absent))
                 })
             }
             _ => false,

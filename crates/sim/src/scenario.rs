@@ -104,7 +104,7 @@ impl Scenario {
             clients: rng.usize(2..=6),
             durability,
             interval_micros: [1_000, 50_000, 1_000_000][rng.usize(..3)],
-            requests: if evicts { rng.u32(400..=900) } else { rng.u32(60..=240) },
+            requests: if evicts { rng.u32(600..=1600) } else { rng.u32(60..=240) },
             pipelined_max: rng.usize(1..=8),
             keys_hot: rng.u32(1..=4),
             keys_filler: if evicts { rng.u32(60..=200) } else { rng.u32(8..=80) },

@@ -194,6 +194,7 @@ impl<'s, 't> Sim<'s, 't> {
         self.settle()?;
         self.check_memory()?;
         self.probe()?;
+        self.settle()?;
         // All is durable after the interval: what is there now is there after power loss.
         self.pass(self.scenario.interval_micros + 1);
         self.settle()?;

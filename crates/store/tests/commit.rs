@@ -188,6 +188,19 @@ fn the_journal_is_bounded() {
     assert_eq!((bed.journal.admit(), bed.journal.load()), (Ok(()), (0, 0)));
 }
 
+/// A store takes batches of a bounded size, and a large value alone.
+#[test]
+fn a_large_value_is_a_batch_of_its_own() {
+    let mut bed = bed(MemoryFaults::default());
+    let large = vec![7; 20 << 20];
+    bed.put(b"before", b"1", true);
+    bed.put(b"large", &large, true);
+    bed.put(b"behind", b"2", true);
+    bed.settle(0);
+    assert_eq!(*bed.seen.commits.lock().unwrap(), [(1, true), (1, true), (1, true)]);
+    assert_eq!(bed.get(b"large").map(|value| value.len()), Some(20 << 20));
+}
+
 /// Threads change the same few keys, each change under its key's lock; the store fails once. In the end the store has,
 /// of each key, the newest change that was not lost.
 #[test]

@@ -57,6 +57,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
         if let Some(Err(Some(error))) = shared.persistence.as_ref().map(|persistence| persistence.admit()) {
             return Reply::Error(error);
         }
+        if shared.namespaces.flush_reaches_others(number) {
+            return Reply::Error(Error::FlushReachesOthers);
+        }
         self.flush_one(number, flush.exptime);
         Reply::Ok
     }

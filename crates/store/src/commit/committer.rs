@@ -123,8 +123,9 @@ impl Committer {
         let first = self.journal.applied() + 1;
         let mut bytes = 0;
         while self.batch.len() < BATCH_CHANGES_MAX
-            && bytes < BATCH_BYTES_MAX
-            && let Some(change) = self.journal.take(first + self.batch.len() as u64)
+            && let bytes_left =
+                if self.batch.is_empty() { u64::MAX } else { BATCH_BYTES_MAX.saturating_sub(bytes) }
+            && let Some(change) = self.journal.take_within(first + self.batch.len() as u64, bytes_left)
         {
             bytes += change.memory_bytes();
             self.batch.push(change);
@@ -246,5 +247,7 @@ fn append(store: &dyn Store, batch: &[Change]) -> Result<(), Error> {
 }
 
 const BATCH_CHANGES_MAX: usize = 4096;
+/// One change may be larger: then it is all of its batch. A store takes [`crate::BATCH_BYTES_MAX`].
 const BATCH_BYTES_MAX: u64 = 16 << 20;
+const _: () = assert!(BATCH_BYTES_MAX < crate::BATCH_BYTES_MAX as u64);
 const RETRY_MICROS: u64 = 200_000;

@@ -251,10 +251,15 @@ impl Journal {
 
     /// Takes the change of a position, if it was submitted.
     pub(super) fn take(&self, position: u64) -> Option<Change> {
+        self.take_within(position, u64::MAX)
+    }
+
+    /// The same, if it takes no more than so many bytes.
+    pub(super) fn take_within(&self, position: u64, bytes_max: u64) -> Option<Change> {
         if position > self.given.load(Acquire) {
             return None;
         }
-        let change = lock(self.slot(position)).take()?;
+        let change = lock(self.slot(position)).take_if(|change| change.memory_bytes() <= bytes_max)?;
         self.bytes.fetch_sub(change.memory_bytes(), Relaxed);
         Some(change)
     }
