@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use larder_engine::Config;
+use larder_policy::Durability;
 use larder_server::access::TokenFile;
 use larder_server::clock::Clock;
 use larder_server::conn::authenticator::Authenticator;
 use larder_server::control::{self, Stop};
-use larder_policy::Durability;
 use larder_server::namespaces::{self, BackingOf, Namespaces, NamespacesFile};
 use larder_server::net::poller::Poller;
 use larder_server::net::tls::Tls;
@@ -83,9 +83,9 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     address_space::share();
     let clock = Arc::new(Clock::start());
     let persistence = settings.store.as_ref().map(|_| Persistence::new(settings.threads, Arc::clone(&clock)));
-    let backing = persistence.as_ref().map(|persistence| {
-        |prefix: &[u8], durability: Durability| persistence.backing(prefix, durability)
-    });
+    let backing = persistence
+        .as_ref()
+        .map(|persistence| |prefix: &[u8], durability: Durability| persistence.backing(prefix, durability));
     let backing = backing.as_ref().map(|backing| backing as BackingOf<'_>);
     let namespaces = namespaces::build(namespaces_file, &settings, &config(&settings)?, backing)?;
     announce(&settings);

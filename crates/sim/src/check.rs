@@ -11,7 +11,9 @@ use crate::witness::{Cause, Item, Key, Place, Tick, Witness, describe};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Found,
-    Stored { version: Option<u64> },
+    Stored {
+        version: Option<u64>,
+    },
     NotStored,
     Exists,
     NotFound,
@@ -50,7 +52,6 @@ pub(crate) struct Check<'w> {
     pub(crate) hi: Tick,
     /// The reply shows something: what it shows must stay.
     pub(crate) is_shown: bool,
-    pub(crate) is_meta: bool,
     /// The disk had faults: the server may refuse.
     pub(crate) is_disk_faulty: bool,
 }
@@ -112,12 +113,8 @@ impl Check<'_> {
         if self.is_disk_faulty {
             return Ok(self.lo);
         }
-        let failures = [
-            Answer::NotStored,
-            Answer::Exists,
-            Answer::NotFound,
-            Answer::Error(ErrorKind::NonNumeric),
-        ];
+        let failures =
+            [Answer::NotStored, Answer::Exists, Answer::NotFound, Answer::Error(ErrorKind::NonNumeric)];
         // Which of them it was nobody knows: the earliest leaves most room for what follows.
         let earliest = failures.into_iter().filter_map(|answer| self.check(op, answer, &[]).ok()).min();
         earliest.ok_or_else(|| format!("a request without a reply had no effect: {wrong}"))
@@ -177,7 +174,8 @@ impl Check<'_> {
                         if is_given { Ok(()) } else { Err("something else was changed") }
                     }
                     (None, Some(exptime)) => {
-                        let is_made = fits(after) && after.value.is_empty() && check.expires(after, exptime, tick);
+                        let is_made =
+                            fits(after) && after.value.is_empty() && check.expires(after, exptime, tick);
                         if is_made { Ok(()) } else { Err("something else was made") }
                     }
                     (None, None) => Err("there was nothing"),
@@ -187,8 +185,7 @@ impl Check<'_> {
         if let Some(tick) = point {
             return Ok(tick);
         }
-        self.moment(key, |item| item.is_some_and(|item| fits(item) && exptime.is_none()))
-        .ok_or_else(|| {
+        self.moment(key, |item| item.is_some_and(|item| fits(item) && exptime.is_none())).ok_or_else(|| {
             let head = &found.value[..found.value.len().min(24)];
             let shown = format!("\"{}\" version {:?} {marks:?}", head.escape_ascii(), found.version);
             format!("{shown} was shown, but it was {}", self.course(key))
@@ -244,7 +241,9 @@ impl Check<'_> {
             }
             let wanted: Arc<[u8]> = match (mode, before) {
                 (Mode::Add, Some(_)) => return Err("it was there before"),
-                (Mode::Replace | Mode::Append | Mode::Prepend, None) => return Err("it was not there before"),
+                (Mode::Replace | Mode::Append | Mode::Prepend, None) => {
+                    return Err("it was not there before");
+                }
                 (Mode::Append, Some(before)) => [&before.value, value].concat().into(),
                 (Mode::Prepend, Some(before)) => [value, &before.value].concat().into(),
                 _ => value.into(),
@@ -259,7 +258,8 @@ impl Check<'_> {
             }
             match before.filter(|_| matches!(mode, Mode::Append | Mode::Prepend)) {
                 Some(before) => {
-                    let is_kept = (before.client_flags, before.expires_at) == (after.client_flags, after.expires_at);
+                    let is_kept =
+                        (before.client_flags, before.expires_at) == (after.client_flags, after.expires_at);
                     if is_kept { Ok(()) } else { Err("flags or expiry changed") }
                 }
                 None if after.client_flags != client_flags => Err("it has other flags"),
@@ -272,7 +272,8 @@ impl Check<'_> {
     fn delete(&mut self, key: &[u8], compare: Option<u64>, answer: Answer) -> Verdict {
         match answer {
             Answer::Deleted => {
-                let number = self.unclaimed(key).ok_or_else(|| format!("it did nothing: {}", self.course(key)))?;
+                let number =
+                    self.unclaimed(key).ok_or_else(|| format!("it did nothing: {}", self.course(key)))?;
                 self.claim(key, number, |_, before, after, _| {
                     let before = before.ok_or("there was nothing")?;
                     if after.is_some() {
@@ -294,7 +295,8 @@ impl Check<'_> {
     fn invalidate(&mut self, key: &[u8], exptime: Option<i64>, answer: Answer) -> Verdict {
         match answer {
             Answer::Deleted => {
-                let number = self.unclaimed(key).ok_or_else(|| format!("it did nothing: {}", self.course(key)))?;
+                let number =
+                    self.unclaimed(key).ok_or_else(|| format!("it did nothing: {}", self.course(key)))?;
                 self.claim(key, number, |check, before, after, tick| {
                     let (before, after) = before.zip(after).ok_or("there was nothing to mark")?;
                     let marked = Item {
@@ -326,7 +328,8 @@ impl Check<'_> {
     ) -> Verdict {
         match answer {
             Answer::Number(shown) => {
-                let number = self.unclaimed(key).ok_or_else(|| format!("it did nothing: {}", self.course(key)))?;
+                let number =
+                    self.unclaimed(key).ok_or_else(|| format!("it did nothing: {}", self.course(key)))?;
                 self.claim(key, number, |check, before, after, tick| {
                     let after = after.ok_or("it was deleted")?;
                     let (result, is_expected) = match (before, initial) {
@@ -373,10 +376,12 @@ impl Check<'_> {
         match answer {
             Answer::NotFound => self.absent(key),
             Answer::Touched => {
-                let number = self.unclaimed(key).ok_or_else(|| format!("it did nothing: {}", self.course(key)))?;
+                let number =
+                    self.unclaimed(key).ok_or_else(|| format!("it did nothing: {}", self.course(key)))?;
                 let tick = self.claim(key, number, |check, before, after, tick| {
                     let before = before.ok_or("there was nothing to touch")?;
-                    let touched = Item { expires_at: after.and_then(|after| after.expires_at), ..before.clone() };
+                    let touched =
+                        Item { expires_at: after.and_then(|after| after.expires_at), ..before.clone() };
                     let is_touched = after == Some(&touched) && check.expires(&touched, exptime, tick);
                     if is_touched { Ok(()) } else { Err("the touch did something else") }
                 })?;
@@ -507,7 +512,10 @@ pub(crate) fn op_in_words(op: &Op) -> String {
             let head = value[..value.len().min(12)].escape_ascii();
             let compare = compare.map_or_else(String::new, |compare| format!(" compare {compare}"));
             let key = key.escape_ascii();
-            format!("{mode:?} {key} \"{head}\" ({} bytes) flags {client_flags} exptime {exptime}{compare}", value.len())
+            format!(
+                "{mode:?} {key} \"{head}\" ({} bytes) flags {client_flags} exptime {exptime}{compare}",
+                value.len()
+            )
         }
         Op::Get { keys, exptime, vivify } => {
             let keys: Vec<String> = keys.iter().map(|key| key.escape_ascii().to_string()).collect();

@@ -105,7 +105,9 @@ impl Client {
             match event {
                 Event::Value(value) => {
                     let marks = (self.pipeline.protocol() == Protocol::Meta).then(|| {
-                        let has = |flag: &[u8]| value.meta_flags.split(|byte| *byte == b' ').any(|word| word == flag);
+                        let has = |flag: &[u8]| {
+                            value.meta_flags.split(|byte| *byte == b' ').any(|word| word == flag)
+                        };
                         ShownMarks { is_stale: has(b"X"), is_won: has(b"W"), is_held: has(b"Z") }
                     });
                     self.found.push(Found {
@@ -151,7 +153,6 @@ impl Client {
                 lo: request.sent.max(self.point),
                 hi,
                 is_shown: is_it && is_sync,
-                is_meta: self.pipeline.protocol() == Protocol::Meta,
                 is_disk_faulty,
             };
             let op = &request.op;

@@ -8,8 +8,8 @@ use larder_engine::{Handle, Miss};
 use larder_server::clock::Clock;
 use larder_store::files::Files;
 use larder_store::{
-    Budget, Cursor, Entry, Error, Manifest, Marks, MemoryStore, Meta, PendingFlush, Progress, Result, SequenceRange,
-    Sink, Stats, Store, VecSink,
+    Budget, Cursor, Entry, Error, Manifest, Marks, MemoryStore, Meta, PendingFlush, Progress, Result,
+    SequenceRange, Sink, Stats, Store, VecSink,
 };
 
 use crate::backing::lock;
@@ -77,7 +77,8 @@ impl Disk {
         Some(Item {
             value: sink.into_value().into(),
             client_flags: meta.client_flags,
-            expires_at: (meta.exptime_secs != 0).then(|| i64::try_from(meta.exptime_secs).unwrap_or(i64::MAX)),
+            expires_at: (meta.exptime_secs != 0)
+                .then(|| i64::try_from(meta.exptime_secs).unwrap_or(i64::MAX)),
             version: meta.version,
             is_stale: meta.marks.contains(Marks::STALE),
             is_token_held: meta.marks.contains(Marks::TOKEN),
@@ -89,7 +90,8 @@ impl Disk {
         let (mut keys, mut cursor) = (Vec::<Key>::new(), Cursor::new());
         while let Ok(true) =
             self.memory.for_each_key(&mut cursor, 1000, BEFORE_ALL, &mut |key, _| keys.push(key.into()))
-        {}
+        {
+        }
         keys.into_iter().filter_map(|key| self.item(&key).map(|item| (key, item))).collect()
     }
 

@@ -19,14 +19,41 @@ pub(crate) struct Request {
 /// What it asks for.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    Get { keys: Vec<Key>, exptime: Option<i64>, vivify: Option<i64> },
-    Store { mode: Mode, key: Key, value: Vec<u8>, client_flags: u32, exptime: i64, compare: Option<u64> },
-    Delete { key: Key, compare: Option<u64> },
+    Get {
+        keys: Vec<Key>,
+        exptime: Option<i64>,
+        vivify: Option<i64>,
+    },
+    Store {
+        mode: Mode,
+        key: Key,
+        value: Vec<u8>,
+        client_flags: u32,
+        exptime: i64,
+        compare: Option<u64>,
+    },
+    Delete {
+        key: Key,
+        compare: Option<u64>,
+    },
     /// `md` with `I`.
-    Invalidate { key: Key, exptime: Option<i64> },
-    Arith { key: Key, delta: u64, decrement: bool, initial: Option<(u64, i64)> },
-    Touch { key: Key, exptime: i64 },
-    Flush { delay_secs: u32 },
+    Invalidate {
+        key: Key,
+        exptime: Option<i64>,
+    },
+    Arith {
+        key: Key,
+        delta: u64,
+        decrement: bool,
+        initial: Option<(u64, i64)>,
+    },
+    Touch {
+        key: Key,
+        exptime: i64,
+    },
+    Flush {
+        delay_secs: u32,
+    },
     Noop,
 }
 
@@ -71,7 +98,8 @@ impl Op {
                 // The binary and meta protocols name the key of each value, but not which of two equal ones.
                 let mut seen = std::collections::BTreeSet::new();
                 keys.retain(|key| seen.insert(key.clone()));
-                let vivify = (is_meta && keys.len() == 1 && rng.percent(20)).then(|| i64::from(rng.u32(1..8)));
+                let vivify =
+                    (is_meta && keys.len() == 1 && rng.percent(20)).then(|| i64::from(rng.u32(1..8)));
                 Self::Get { keys, exptime: None, vivify }
             }
             24..28 => Self::Get { keys: vec![key(rng)], exptime: Some(touch(rng)), vivify: None },
@@ -112,8 +140,8 @@ impl Op {
                 } else {
                     key(rng)
                 };
-                let initial =
-                    (protocol != Protocol::Text && rng.percent(40)).then(|| (rng.u64(..1000), exptime(rng).max(0)));
+                let initial = (protocol != Protocol::Text && rng.percent(40))
+                    .then(|| (rng.u64(..1000), exptime(rng).max(0)));
                 Self::Arith { key, delta: rng.u64(1..200), decrement: rng.bool(), initial }
             }
             86..94 => Self::Touch { key: key(rng), exptime: touch(rng) },
@@ -130,8 +158,7 @@ impl Op {
         match self {
             Self::Get { keys, exptime, vivify } => {
                 let flags = vivify.map_or_else(String::new, |exptime| format!("N{exptime}"));
-                let get =
-                    codec::Get { with_cas: true, exptime: *exptime, meta_flags: flags.as_bytes() };
+                let get = codec::Get { with_cas: true, exptime: *exptime, meta_flags: flags.as_bytes() };
                 match &keys[..] {
                     [key] => pipeline.get(output, &get, key, number),
                     keys => pipeline.multi_get(output, &get, keys, number),

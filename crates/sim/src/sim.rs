@@ -54,7 +54,10 @@ pub struct Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, step, what } = self;
-        write!(f, "seed {seed}, step {step}: {what}\nreplay: cargo run -p larder-sim -- --seed {seed} --trace")
+        write!(
+            f,
+            "seed {seed}, step {step}: {what}\nreplay: cargo run -p larder-sim -- --seed {seed} --trace"
+        )
     }
 }
 
@@ -63,8 +66,11 @@ pub type Trace<'t> = &'t mut dyn FnMut(fmt::Arguments<'_>);
 
 /// Runs a scenario to its end. Errors: the first thing that is wrong.
 pub fn run(scenario: &Scenario, trace: Option<Trace<'_>>) -> Result<Run, Failure> {
-    let mut sim = Sim::new(scenario, trace)
-        .map_err(|error| Failure { seed: scenario.seed, step: 0, what: format!("it does not start: {error}") })?;
+    let mut sim = Sim::new(scenario, trace).map_err(|error| Failure {
+        seed: scenario.seed,
+        step: 0,
+        what: format!("it does not start: {error}"),
+    })?;
     let result = sim.run();
     result.map_err(|what| Failure { seed: scenario.seed, step: sim.run.steps, what })?;
     Ok(sim.run)
@@ -87,14 +93,18 @@ enum Action {
     /// A reader takes what waits, or does what it has taken.
     Read(usize),
     Maintain,
-    Pass { micros: u64 },
+    Pass {
+        micros: u64,
+    },
     /// The disk is full, or no more.
     Fill(bool),
     FailSync,
     /// The committer is slow for so many steps.
     Slow(u64),
     /// The end of the process, and its restart.
-    Crash { is_power_loss: bool },
+    Crash {
+        is_power_loss: bool,
+    },
 }
 
 struct Sim<'s, 't> {
@@ -115,8 +125,8 @@ struct Sim<'s, 't> {
     sync_failure: Option<u32>,
     /// The committer is slow until this step.
     slow_until: u64,
-    /// When places were given last, and what is durable by now even if nobody asked for it.
-    given: Vec<(u64, Place)>,
+    /// When the store had which changes, and what is durable by now even if nobody asked for it.
+    applied: Vec<(u64, Place)>,
     guaranteed: Place,
     /// The engine was used in this step.
     is_pinned: bool,
@@ -162,7 +172,7 @@ impl<'s, 't> Sim<'s, 't> {
             fills,
             sync_failure,
             slow_until: 0,
-            given: Vec::new(),
+            applied: Vec::new(),
             guaranteed: 0,
             is_pinned: false,
             run: Run { digest: 0xCBF2_9CE4_8422_2325, ..Run::default() },
@@ -389,10 +399,6 @@ impl<'s, 't> Sim<'s, 't> {
         if let Some(due) = witness.flush_due.filter(|due| self.is_pinned && *due <= second) {
             return Err(format!("the flush that was due at {due} was not made by {second}"));
         }
-        let place = witness.last_place;
-        if self.given.last().is_none_or(|(_, last)| *last < place) {
-            self.given.push((self.clock.micros(), place));
-        }
         Ok(())
     }
 
@@ -405,7 +411,12 @@ impl<'s, 't> Sim<'s, 't> {
 
     fn send(&mut self, client: usize, op: Op, is_quiet: bool) {
         let tick = lock(&self.witness).next_tick();
-        trace!(self, "client {client} sends {}{}", crate::check::op_in_words(&op), if is_quiet { ", quietly" } else { "" });
+        trace!(
+            self,
+            "client {client} sends {}{}",
+            crate::check::op_in_words(&op),
+            if is_quiet { ", quietly" } else { "" }
+        );
         let number = self.run.steps << 8 | client as u64;
         let bytes = self.clients[client].send(number, op, is_quiet, tick);
         if let Some(socket) = &mut self.sockets[client] {
@@ -418,7 +429,8 @@ impl<'s, 't> Sim<'s, 't> {
         let protocol = [Protocol::Text, Protocol::Meta, Protocol::Binary][self.rng.usize(..3)];
         let worker = self.rng.usize(..self.scenario.workers);
         let now_secs = self.site().shared.clock.now().secs;
-        let (state, socket) = (Client::new(self.connections, protocol), Socket::new(worker, client, now_secs));
+        let (state, socket) =
+            (Client::new(self.connections, protocol), Socket::new(worker, client, now_secs));
         trace!(self, "client {client} has connection {} to worker {worker}, {protocol:?}", self.connections);
         if client < self.clients.len() {
             (self.clients[client], self.sockets[client]) = (state, Some(socket));
@@ -474,12 +486,24 @@ impl<'s, 't> Sim<'s, 't> {
         let is_refusing = site.is_refusing();
         if next != Step::Again && !is_refusing {
             let durable = micros.saturating_sub(self.scenario.interval_micros);
-            let before = self.given.partition_point(|(given, _)| *given <= durable);
-            if let Some((_, place)) = before.checked_sub(1).map(|at| self.given[at]) {
+            let before = self.applied.partition_point(|(micros, _)| *micros <= durable);
+            if let Some((_, place)) = before.checked_sub(1).map(|at| self.applied[at]) {
                 self.guaranteed = self.guaranteed.max(place);
             }
         }
+        let applied = self.applied_place();
+        self.applied.push((micros, applied));
         trace!(self, "the committer steps: {next:?}{}", if is_refusing { ", refusing" } else { "" });
+    }
+
+    /// Up to here the store has all changes, or they are lost.
+    fn applied_place(&self) -> Place {
+        let site = self.site();
+        let (changes, _) = site.journal_load();
+        let given = site.persistence().map_or(0, |persistence| persistence.journal().last_given());
+        let witness = lock(&self.witness);
+        // The last positions may be of nothing.
+        witness.place_of(given - changes).min(witness.last_place)
     }
 
     /// False: nothing waits.
@@ -636,12 +660,10 @@ impl<'s, 't> Sim<'s, 't> {
 
     /// The process ends, and starts again over what the disk has.
     fn crash(&mut self, is_power_loss: bool) -> Result<(), String> {
+        let applied = self.applied_place();
         let Some(site) = self.site.take() else { return Ok(()) };
         self.run.restarts += 1;
         self.run.evictions += site.shared.namespaces.stats().evictions;
-        let (changes, _) = site.journal_load();
-        let given = site.persistence().map_or(0, |persistence| persistence.journal().last_given());
-        let applied = lock(&self.witness).place_of(given - changes);
         self.sockets.iter_mut().for_each(|socket| *socket = None);
         let disk = site.end();
         let memory = disk.after_crash(is_power_loss.then(|| self.rng.u64(..)));
@@ -665,21 +687,25 @@ impl<'s, 't> Sim<'s, 't> {
                 required = required.max(witness.shown);
             }
             if !is_power_loss {
-                // The last ones may be nothing, but for their positions.
-                required = required.max(applied.min(witness.last_place));
+                required = required.max(applied);
             }
             // The versions of what was never durable are forgotten with it.
             let are_versions_kept = self.scenario.is_sync();
             witness.on_restart(&items, flush_due, required, are_versions_kept)?;
         }
         let wall = self.clock.unix_micros() / 1_000_000;
-        trace!(self, "{}; {} items are there at {wall}", if is_power_loss { "power loss" } else { "kill" }, items.len());
+        trace!(
+            self,
+            "{}; {} items are there at {wall}",
+            if is_power_loss { "power loss" } else { "kill" },
+            items.len()
+        );
         let memory = disk.after_crash(None);
         let requests_per_event = self.rng.u32(1..=20);
         let site = Site::start(self.scenario, memory, &self.clock, &self.witness, requests_per_event);
         self.site = Some(site.map_err(|error| format!("it does not start again: {error}"))?);
         self.guaranteed = lock(&self.witness).last_place.min(self.guaranteed);
-        self.given.clear();
+        self.applied.clear();
         for client in 0..self.clients.len() {
             self.connect(client);
         }

@@ -153,7 +153,9 @@ impl Site {
         match self.committer_next {
             Step::Again => true,
             Step::Idle => self.journal_load().0 > 0,
-            Step::IdleUntil { micros } => micros <= now_micros || self.journal_load().0 > 0 && !self.is_refusing(),
+            Step::IdleUntil { micros } => {
+                micros <= now_micros || self.journal_load().0 > 0 && !self.is_refusing()
+            }
         }
     }
 

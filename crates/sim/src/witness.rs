@@ -140,11 +140,9 @@ impl Witness {
             let is_kept = last.is_some_and(|last| last.version == item.version && last.value == item.value);
             if !is_kept && item.version <= history.version_max {
                 let max = history.version_max;
-                self.wrong.get_or_insert(format!(
-                    "{} has version {}, and had {max} before",
-                    key.escape_ascii(),
-                    item.version
-                ));
+                self.wrong.get_or_insert_with(|| {
+                    format!("{} has version {}, and had {max} before", key.escape_ascii(), item.version)
+                });
             }
             history.version_max = history.version_max.max(item.version);
         }
@@ -183,13 +181,15 @@ impl Witness {
         let history = history(&mut self.histories, key);
         let is_kept = |state: &State| !state.is_lost && state.item.as_ref() == kept;
         let Some(at) = history.states.iter().rposition(is_kept) else {
-            self.wrong.get_or_insert(format!("the store has of {} what was never written", key.escape_ascii()));
+            self.wrong.get_or_insert_with(|| {
+                format!("the store has of {} what was never written", key.escape_ascii())
+            });
             return;
         };
         let place = history.states[at].place;
         let lost = &mut history.states[at + 1..];
         if is_promised && lost.iter().any(|state| !state.is_lost && state.place <= shown) {
-            self.wrong.get_or_insert(format!("{} was shown, and is lost", key.escape_ascii()));
+            self.wrong.get_or_insert_with(|| format!("{} was shown, and is lost", key.escape_ascii()));
         }
         lost.iter_mut().for_each(|state| state.is_lost = true);
         history.push_kept(tick, place, kept.cloned());
@@ -245,7 +245,8 @@ impl Witness {
         for (key, history) in &mut self.histories {
             let item = store.get(key);
             history.states.iter_mut().for_each(|state| state.is_lost |= state.place > kept);
-            let is_changed = history.states.last().is_none_or(|state| state.is_lost || state.item.as_ref() != item);
+            let is_changed =
+                history.states.last().is_none_or(|state| state.is_lost || state.item.as_ref() != item);
             if !are_versions_kept {
                 history.version_shown = 0;
             }
@@ -324,7 +325,8 @@ impl Witness {
         let mut moments = vec![lo];
         if let Some(history) = self.histories.get(key) {
             let from = history.states.partition_point(|state| state.from <= lo);
-            moments.extend(history.states[from..].iter().map(|state| state.from).take_while(|tick| *tick <= hi));
+            moments
+                .extend(history.states[from..].iter().map(|state| state.from).take_while(|tick| *tick <= hi));
         }
         let from = self.seconds.partition_point(|(tick, _)| *tick <= lo);
         moments.extend(self.seconds[from..].iter().map(|(tick, _)| *tick).take_while(|tick| *tick <= hi));
@@ -384,7 +386,8 @@ impl Witness {
     /// The requests of this connection will not be answered any more: its changes need no reply.
     pub(crate) fn forget(&mut self, connection: u32) {
         for history in self.histories.values_mut() {
-            let of_it = history.states.iter_mut().rev().filter(|state| state.cause == Cause::Request(connection));
+            let of_it =
+                history.states.iter_mut().rev().filter(|state| state.cause == Cause::Request(connection));
             of_it.for_each(|state| state.cause = Cause::Other);
         }
         let of_it = self.flushes.iter_mut().filter(|flush| flush.cause == Cause::Request(connection));
@@ -394,8 +397,10 @@ impl Witness {
     /// A change that no request explains.
     pub(crate) fn unexplained(&self) -> Option<String> {
         self.histories.iter().find_map(|(key, history)| {
-            let state =
-                history.states.iter().find(|state| matches!(state.cause, Cause::Request(_)) && !state.is_lost)?;
+            let state = history
+                .states
+                .iter()
+                .find(|state| matches!(state.cause, Cause::Request(_)) && !state.is_lost)?;
             let what = describe(state.item.as_ref());
             Some(format!("nobody has made {} {what} (change {})", key.escape_ascii(), state.place))
         })
@@ -436,7 +441,8 @@ impl History {
     fn forget_lost_versions(&mut self, kept: Place) {
         let last = self.states.len() - 1;
         let is_kept = |at: usize, state: &State| !state.is_lost && (state.place <= kept || at == last);
-        let kept = self.states.iter().enumerate().filter(|(at, state)| is_kept(*at, state)).map(|(_, state)| state);
+        let kept =
+            self.states.iter().enumerate().filter(|(at, state)| is_kept(*at, state)).map(|(_, state)| state);
         let versions = kept.filter_map(|state| Some(state.item.as_ref()?.version));
         self.version_max = versions.fold(self.version_shown, u64::max);
     }

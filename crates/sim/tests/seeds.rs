@@ -30,8 +30,9 @@ fn nothing_is_wrong() {
 #[test]
 fn each_planted_bug_is_found() {
     for bug in Bug::ALL {
-        let found = (0..SEEDS_OF_BUG)
-            .find_map(|seed| run(&Scenario::of_seed(seed).with_bug(Some(bug)), None).err().map(|failure| (seed, failure)));
+        let found = (0..SEEDS_OF_BUG).find_map(|seed| {
+            run(&Scenario::of_seed(seed).with_bug(Some(bug)), None).err().map(|failure| (seed, failure))
+        });
         let Some((seed, failure)) = found else { panic!("{bug:?} is not found") };
         println!("{bug:?}: found by seed {seed}, {}", failure.what);
     }

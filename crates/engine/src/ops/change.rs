@@ -145,8 +145,9 @@ impl Guard<'_> {
                 }
             };
             let alive = liveness();
-            let needs_proof =
-                intent != Intent::Replace && matches!(alive, Err(Miss::Absent | Miss::Flushed)) && self.is_backed();
+            let needs_proof = intent != Intent::Replace
+                && matches!(alive, Err(Miss::Absent | Miss::Flushed))
+                && self.is_backed();
             if needs_proof && !self.is_proven_absent(hash) {
                 self.note_absent(hash);
                 return Outcome::WriteError(WriteError::TryAgain);

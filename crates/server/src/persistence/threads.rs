@@ -1,8 +1,8 @@
 //! The threads that do the store's I/O: the committer, the readers, and one that cleans up.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
