@@ -474,8 +474,9 @@ impl Check<'_> {
     }
 
     fn show(&mut self, place: Place) {
-        if self.is_shown {
-            self.witness.shown = self.witness.shown.max(place);
+        if self.is_shown && place > self.witness.shown {
+            self.witness.shown = place;
+            self.witness.note(|| format!("change {place} was shown"));
         }
     }
 

@@ -193,7 +193,6 @@ impl Witness {
         }
         lost.iter_mut().for_each(|state| state.is_lost = true);
         history.push_kept(tick, place, kept.cloned());
-        history.forget_lost_versions(place);
     }
 
     /// The journal has lost a flush, or the note that one is due; the store has all up to `applied`.
@@ -406,7 +405,7 @@ impl Witness {
         })
     }
 
-    fn note(&mut self, what: impl FnOnce() -> String) {
+    pub(crate) fn note(&mut self, what: impl FnOnce() -> String) {
         if let Some(notes) = &mut self.notes {
             notes.push(what());
         }
