@@ -243,7 +243,8 @@ impl Witness {
         let tick = self.next_tick();
         for (key, history) in &mut self.histories {
             let item = store.get(key);
-            history.states.iter_mut().for_each(|state| state.is_lost |= state.place > kept);
+            // Of what need not be there nobody knows whether it was before it was replaced.
+            history.states.iter_mut().for_each(|state| state.is_lost |= state.place > required);
             let is_changed =
                 history.states.last().is_none_or(|state| state.is_lost || state.item.as_ref() != item);
             if !are_versions_kept {
