@@ -52,7 +52,6 @@ pub(crate) struct Check<'w> {
     pub(crate) hi: Tick,
     /// The reply shows something: what it shows must stay.
     pub(crate) is_shown: bool,
-    pub(crate) is_meta: bool,
     /// The disk had faults: the server may refuse.
     pub(crate) is_disk_faulty: bool,
 }
@@ -475,8 +474,9 @@ impl Check<'_> {
     }
 
     fn show(&mut self, place: Place) {
-        if self.is_shown {
-            self.witness.shown = self.witness.shown.max(place);
+        if self.is_shown && place > self.witness.shown {
+            self.witness.shown = place;
+            self.witness.note(|| format!("change {place} was shown"));
         }
     }
 

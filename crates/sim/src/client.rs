@@ -153,7 +153,6 @@ impl Client {
                 lo: request.sent.max(self.point),
                 hi,
                 is_shown: is_it && is_sync,
-                is_meta: self.pipeline.protocol() == Protocol::Meta,
                 is_disk_faulty,
             };
             let op = &request.op;

@@ -26,7 +26,7 @@ impl Arguments {
         let mut arguments = Self { first: 0, count: 1, is_traced: false, bug: None };
         let mut words = words;
         while let Some(word) = words.next() {
-            let mut value = || words.next().ok_or(format!("{word} needs a value"));
+            let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
             match word.as_str() {
                 "--trace" => arguments.is_traced = true,
                 "--seed" => arguments.first = number(&value()?)?,
@@ -34,7 +34,7 @@ impl Arguments {
                 "--bug" => {
                     let name = value()?;
                     let bug = Bug::ALL.into_iter().find(|bug| bug.name() == name);
-                    arguments.bug = Some(bug.ok_or(format!("no such bug: {name}"))?);
+                    arguments.bug = Some(bug.ok_or_else(|| format!("no such bug: {name}"))?);
                 }
                 _ => return Err(format!("no such option: {word}")),
             }

@@ -125,8 +125,8 @@ struct Sim<'s, 't> {
     sync_failure: Option<u32>,
     /// The committer is slow until this step.
     slow_until: u64,
-    /// When places were given last, and what is durable by now even if nobody asked for it.
-    given: Vec<(u64, Place)>,
+    /// When the store had which changes, and what is durable by now even if nobody asked for it.
+    applied: Vec<(u64, Place)>,
     guaranteed: Place,
     /// The engine was used in this step.
     is_pinned: bool,
@@ -172,7 +172,7 @@ impl<'s, 't> Sim<'s, 't> {
             fills,
             sync_failure,
             slow_until: 0,
-            given: Vec::new(),
+            applied: Vec::new(),
             guaranteed: 0,
             is_pinned: false,
             run: Run { digest: 0xCBF2_9CE4_8422_2325, ..Run::default() },
@@ -399,10 +399,6 @@ impl<'s, 't> Sim<'s, 't> {
         if let Some(due) = witness.flush_due.filter(|due| self.is_pinned && *due <= second) {
             return Err(format!("the flush that was due at {due} was not made by {second}"));
         }
-        let place = witness.last_place;
-        if self.given.last().is_none_or(|(_, last)| *last < place) {
-            self.given.push((self.clock.micros(), place));
-        }
         Ok(())
     }
 
@@ -490,12 +486,24 @@ impl<'s, 't> Sim<'s, 't> {
         let is_refusing = site.is_refusing();
         if next != Step::Again && !is_refusing {
             let durable = micros.saturating_sub(self.scenario.interval_micros);
-            let before = self.given.partition_point(|(given, _)| *given <= durable);
-            if let Some((_, place)) = before.checked_sub(1).map(|at| self.given[at]) {
+            let before = self.applied.partition_point(|(micros, _)| *micros <= durable);
+            if let Some((_, place)) = before.checked_sub(1).map(|at| self.applied[at]) {
                 self.guaranteed = self.guaranteed.max(place);
             }
         }
+        let applied = self.applied_place();
+        self.applied.push((micros, applied));
         trace!(self, "the committer steps: {next:?}{}", if is_refusing { ", refusing" } else { "" });
+    }
+
+    /// Up to here the store has all changes, or they are lost.
+    fn applied_place(&self) -> Place {
+        let site = self.site();
+        let (changes, _) = site.journal_load();
+        let given = site.persistence().map_or(0, |persistence| persistence.journal().last_given());
+        let witness = lock(&self.witness);
+        // The last positions may be of nothing.
+        witness.place_of(given - changes).min(witness.last_place)
     }
 
     /// False: nothing waits.
@@ -652,12 +660,10 @@ impl<'s, 't> Sim<'s, 't> {
 
     /// The process ends, and starts again over what the disk has.
     fn crash(&mut self, is_power_loss: bool) -> Result<(), String> {
+        let applied = self.applied_place();
         let Some(site) = self.site.take() else { return Ok(()) };
         self.run.restarts += 1;
         self.run.evictions += site.shared.namespaces.stats().evictions;
-        let (changes, _) = site.journal_load();
-        let given = site.persistence().map_or(0, |persistence| persistence.journal().last_given());
-        let applied = lock(&self.witness).place_of(given - changes);
         self.sockets.iter_mut().for_each(|socket| *socket = None);
         let disk = site.end();
         let memory = disk.after_crash(is_power_loss.then(|| self.rng.u64(..)));
@@ -681,8 +687,7 @@ impl<'s, 't> Sim<'s, 't> {
                 required = required.max(witness.shown);
             }
             if !is_power_loss {
-                // The last ones may be nothing, but for their positions.
-                required = required.max(applied.min(witness.last_place));
+                required = required.max(applied);
             }
             // The versions of what was never durable are forgotten with it.
             let are_versions_kept = self.scenario.is_sync();
@@ -700,7 +705,7 @@ impl<'s, 't> Sim<'s, 't> {
         let site = Site::start(self.scenario, memory, &self.clock, &self.witness, requests_per_event);
         self.site = Some(site.map_err(|error| format!("it does not start again: {error}"))?);
         self.guaranteed = lock(&self.witness).last_place.min(self.guaranteed);
-        self.given.clear();
+        self.applied.clear();
         for client in 0..self.clients.len() {
             self.connect(client);
         }

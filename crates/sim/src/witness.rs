@@ -140,11 +140,9 @@ impl Witness {
             let is_kept = last.is_some_and(|last| last.version == item.version && last.value == item.value);
             if !is_kept && item.version <= history.version_max {
                 let max = history.version_max;
-                self.wrong.get_or_insert(format!(
-                    "{} has version {}, and had {max} before",
-                    key.escape_ascii(),
-                    item.version
-                ));
+                self.wrong.get_or_insert_with(|| {
+                    format!("{} has version {}, and had {max} before", key.escape_ascii(), item.version)
+                });
             }
             history.version_max = history.version_max.max(item.version);
         }
@@ -183,18 +181,18 @@ impl Witness {
         let history = history(&mut self.histories, key);
         let is_kept = |state: &State| !state.is_lost && state.item.as_ref() == kept;
         let Some(at) = history.states.iter().rposition(is_kept) else {
-            self.wrong
-                .get_or_insert(format!("the store has of {} what was never written", key.escape_ascii()));
+            self.wrong.get_or_insert_with(|| {
+                format!("the store has of {} what was never written", key.escape_ascii())
+            });
             return;
         };
         let place = history.states[at].place;
         let lost = &mut history.states[at + 1..];
         if is_promised && lost.iter().any(|state| !state.is_lost && state.place <= shown) {
-            self.wrong.get_or_insert(format!("{} was shown, and is lost", key.escape_ascii()));
+            self.wrong.get_or_insert_with(|| format!("{} was shown, and is lost", key.escape_ascii()));
         }
         lost.iter_mut().for_each(|state| state.is_lost = true);
         history.push_kept(tick, place, kept.cloned());
-        history.forget_lost_versions(place);
     }
 
     /// The journal has lost a flush, or the note that one is due; the store has all up to `applied`.
@@ -245,7 +243,8 @@ impl Witness {
         let tick = self.next_tick();
         for (key, history) in &mut self.histories {
             let item = store.get(key);
-            history.states.iter_mut().for_each(|state| state.is_lost |= state.place > kept);
+            // Of what need not be there nobody knows whether it was before it was replaced.
+            history.states.iter_mut().for_each(|state| state.is_lost |= state.place > required);
             let is_changed =
                 history.states.last().is_none_or(|state| state.is_lost || state.item.as_ref() != item);
             if !are_versions_kept {
@@ -407,7 +406,7 @@ impl Witness {
         })
     }
 
-    fn note(&mut self, what: impl FnOnce() -> String) {
+    pub(crate) fn note(&mut self, what: impl FnOnce() -> String) {
         if let Some(notes) = &mut self.notes {
             notes.push(what());
         }

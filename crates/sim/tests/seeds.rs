@@ -3,7 +3,7 @@
 use larder_sim::{Bug, Scenario, run};
 
 /// The seeds of every test run.
-const SEEDS: u64 = 2000;
+const SEEDS: u64 = 2500;
 /// A planted bug is found within so many.
 const SEEDS_OF_BUG: u64 = 400;
 

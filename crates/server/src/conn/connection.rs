@@ -35,6 +35,9 @@ pub struct Connection {
     unsent: Option<Box<Unsent>>,
     /// The unsent replies depend on a change at this position, and are sent once it is durable.
     held: Option<Position>,
+    /// What was executed without a reply depends on a change at this position; 0: on none. The next reply shows it: that
+    /// a quiet get or a key of a list was not found, or that a change without a reply was made.
+    shown_later: Position,
     /// What the connection wants once everything is sent.
     next: Next,
 }
@@ -54,7 +57,7 @@ pub struct InputRefused;
 impl Connection {
     /// A new connection.
     pub fn new(session: Session) -> Self {
-        Self { session, input: Input::default(), unsent: None, held: None, next: Next::Read }
+        Self { session, input: Input::default(), unsent: None, held: None, shown_later: 0, next: Next::Read }
     }
 
     /// What the connection wants.
@@ -197,13 +200,17 @@ impl Connection {
     /// Holds the replies that were made under these guards, if they depend on a change that is not durable yet. False:
     /// they may be sent. The connection is closed if there is no memory to hold them.
     pub fn hold(&mut self, shared: &Shared, guards: &Guards<'_>, replies: &Output<'_>) -> bool {
-        let position = guards.awaited();
+        let position = guards.awaited().max(self.shown_later);
         if position == 0 {
             return false;
         }
         // Whoever wants no reply is not kept waiting, unless it is to learn of a loss.
-        let is_awaited = !replies.is_empty() || shared.settings.noreply_close_on_error;
-        let Some(persistence) = shared.persistence.as_ref().filter(|_| is_awaited) else { return false };
+        if replies.is_empty() && !shared.settings.noreply_close_on_error {
+            self.shown_later = position;
+            return false;
+        }
+        self.shown_later = 0;
+        let Some(persistence) = &shared.persistence else { return false };
         let is_held = persistence.outcome(position) != Outcome::Done;
         if is_held {
             self.on_sent(&shared.buffers, replies, 0);
