@@ -51,8 +51,8 @@ impl NamespacesFile {
 pub type BackingOf<'b> = &'b dyn Fn(&[u8], Durability) -> Arc<dyn Backing>;
 
 /// The namespaces of a server, with an engine for each. `config` is that of an engine for everything; `backing`, if
-/// there is a store, is [`Persistence::backing`](crate::persistence::Persistence::backing). Errors: the system refuses the
-/// address space.
+/// there is a store, is [`Persistence::backing`](crate::persistence::Persistence::backing). Errors: the system refuses
+/// the address space.
 pub fn build(
     file: Option<NamespacesFile>,
     settings: &Settings,
