@@ -55,8 +55,8 @@ impl Client {
         self.requests.back().is_some_and(|request| request.is_quiet)
     }
 
-    /// Sends nothing before all is answered: whether a quiet request had an effect could not be told from that of a later
-    /// one that asks for the same.
+    /// Sends nothing before all is answered: whether a quiet request had an effect could not be told from that of a
+    /// later one that asks for the same.
     pub(crate) fn block(&mut self) {
         self.is_blocked = true;
     }

@@ -4,9 +4,9 @@
 //! store in memory. What is simulated is around it: clients, sockets, the scheduler, the clock, the disk's faults, the
 //! end of the process. No socket, no thread, no real time.
 //!
-//! A [`Scenario`] follows from a seed. [`run`] lets a scheduler choose, step by step and from the same seed, what happens
-//! next: bytes arrive in pieces, a worker executes, the committer appends or syncs, a reader begins or ends, a parked
-//! connection is woken, time passes, the disk is full, an fsync fails, the process is killed or the power fails.
+//! A [`Scenario`] follows from a seed. [`run`] lets a scheduler choose, step by step and from the same seed, what
+//! happens next: bytes arrive in pieces, a worker executes, the committer appends or syncs, a reader begins or ends, a
+//! parked connection is woken, time passes, the disk is full, an fsync fails, the process is killed or the power fails.
 //!
 //! The witness (`witness.rs`) stands between the engine and the journal, and notes each change of each key in the order
 //! that the engine gives them. That order is a certificate of linearizability: the checks (`check.rs`) show that every

@@ -1,7 +1,7 @@
 //! What became of each key: the changes in the order in which the engine made them.
 //!
-//! Time is counted in *ticks*: each event (a change, a request sent, a reply received, a second that begins) has its own.
-//! So "between the request and its reply" is a range of ticks, and at each tick a key has one state.
+//! Time is counted in *ticks*: each event (a change, a request sent, a reply received, a second that begins) has its
+//! own. So "between the request and its reply" is a range of ticks, and at each tick a key has one state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -216,8 +216,8 @@ impl Witness {
     }
 
     /// The server has started again, over a store with these items and this delayed flush. All up to `required` must be
-    /// there. `are_versions_kept`: a version that was shown does not come again, also of an item that is lost. Errors: what
-    /// is wrong.
+    /// there. `are_versions_kept`: a version that was shown does not come again, also of an item that is lost. Errors:
+    /// what is wrong.
     pub(crate) fn on_restart(
         &mut self,
         store: &BTreeMap<Key, Item>,

@@ -35,8 +35,8 @@ pub struct Connection {
     unsent: Option<Box<Unsent>>,
     /// The unsent replies depend on a change at this position, and are sent once it is durable.
     held: Option<Position>,
-    /// What was executed without a reply depends on a change at this position; 0: on none. The next reply shows it: that
-    /// a quiet get or a key of a list was not found, or that a change without a reply was made.
+    /// What was executed without a reply depends on a change at this position; 0: on none. The next reply shows it:
+    /// that a quiet get or a key of a list was not found, or that a change without a reply was made.
     shown_later: Position,
     /// What the connection wants once everything is sent.
     next: Next,
@@ -224,8 +224,8 @@ impl Connection {
         self.held.is_some()
     }
 
-    /// Looks whether the change that its replies wait for is durable. If it is lost, the client is told of that in their
-    /// place, and the connection is to be closed, since other replies were to follow. `Err`: it is not known yet.
+    /// Looks whether the change that its replies wait for is durable. If it is lost, the client is told of that in
+    /// their place, and the connection is to be closed, since other replies were to follow. `Err`: it is not known yet.
     pub fn release(&mut self, shared: &Shared) -> Result<(), Next> {
         let (Some(position), Some(persistence)) = (self.held, &shared.persistence) else { return Ok(()) };
         match persistence.outcome(position) {

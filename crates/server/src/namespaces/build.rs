@@ -50,9 +50,9 @@ impl NamespacesFile {
 /// What stands behind the engine of a namespace that is kept in a store, by its prefix and durability.
 pub type BackingOf<'b> = &'b dyn Fn(&[u8], Durability) -> Arc<dyn Backing>;
 
-/// The namespaces of a server, with an engine for each. `config` is that of an engine for everything; `backing`, if there
-/// is a store, is [`Persistence::backing`](crate::persistence::Persistence::backing). Errors: the system refuses the
-/// address space.
+/// The namespaces of a server, with an engine for each. `config` is that of an engine for everything; `backing`, if
+/// there is a store, is [`Persistence::backing`](crate::persistence::Persistence::backing). Errors: the system refuses
+/// the address space.
 pub fn build(
     file: Option<NamespacesFile>,
     settings: &Settings,

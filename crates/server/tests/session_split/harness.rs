@@ -1,6 +1,7 @@
 //! A server without listeners, and clients whose input arrives in any pieces. The fuzz targets use it as well.
 
 use std::io::IoSlice;
+use std::sync::Arc;
 
 use larder_engine::{Engine, Now};
 use larder_server::clock::Clock;
@@ -42,7 +43,7 @@ impl Server {
             None => Namespaces::single(Engine::new(config).unwrap()),
             file => namespaces::build(file, &settings, &config, None).unwrap(),
         };
-        let shared = Shared::new(namespaces, settings, Clock::start()).unwrap();
+        let shared = Shared::new(namespaces, settings, Arc::new(Clock::start())).unwrap();
         let handles = shared.namespaces.handles_of(0).unwrap();
         Self { recorder: shared.recorder(0), shared, handles, requests_max: 20, now: None }
     }
