@@ -23,7 +23,9 @@ use larder_engine::{Backing, Hash, Position};
 use larder_policy::Durability;
 use larder_protocol::Error;
 use larder_store::Store;
-use larder_store::commit::{Clock as VersionClock, Journal, JournalConfig, Observer, Outcome, Refusal};
+use larder_store::commit::{
+    Clock as VersionClock, Journal, JournalConfig, Observer, Outcome, Refusal, SITE_BITS,
+};
 
 use crate::clock::Clock;
 use crate::persistence::backing::NamespaceBacking;
@@ -137,7 +139,8 @@ impl Persistence {
     /// Errors: there is a store already, or none is expected.
     pub fn open(shared: &Shared, store: Arc<dyn Store>) -> io::Result<()> {
         let persistence = Self::of(shared)?;
-        persistence.journal.raise_versions(store.highest_version());
+        // Versions that were given and lost with a crash (`interval`) are not given again, if the clock was set back.
+        persistence.journal.raise_versions(store.highest_version().saturating_add(LOST_VERSIONS));
         if persistence.store.set(Arc::clone(&store)).is_err() {
             return Err(io::Error::other("the store is open already"));
         }
@@ -250,6 +253,8 @@ impl VersionClock for WallClock {
     }
 }
 
+/// As many as a minute has: more than an interval.
+const LOST_VERSIONS: u64 = 60 * 8_000 << SITE_BITS;
 /// Changes on their way take at most about twice this.
 const JOURNAL_BYTES_MAX: u64 = 64 << 20;
 const JOURNAL_CHANGES_MAX: usize = 32 << 10;

@@ -537,7 +537,7 @@ impl<'s, 't> Sim<'s, 't> {
             Next::Wait(waiting) => {
                 socket.is_parked = true;
                 self.run.held += u64::from(matches!(waiting, Waiting::Durable(_)));
-                if matches!(waiting, Waiting::Commit | Waiting::Durable(_)) {
+                if matches!(waiting, Waiting::Commit(_) | Waiting::Durable(_)) {
                     self.site_mut().workers[worker].parked.push(client, waiting);
                 }
             }

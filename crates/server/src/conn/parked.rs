@@ -14,8 +14,8 @@ use crate::persistence::Persistence;
 pub struct Parked {
     /// Those whose replies are held, with the positions for which they wait ([`Waiting::Durable`]).
     held: BinaryHeap<Reverse<(Position, usize)>>,
-    /// Those that wait for anything that it does ([`Waiting::Commit`]).
-    uncommitted: Vec<usize>,
+    /// Those that wait for anything that it does ([`Waiting::Commit`]), with what it had done.
+    uncommitted: Vec<(u64, usize)>,
 }
 
 impl Parked {
@@ -23,7 +23,8 @@ impl Parked {
     pub fn push(&mut self, connection: usize, waiting: Waiting) {
         match waiting {
             Waiting::Durable(position) => self.held.push(Reverse((position, connection))),
-            _ => self.uncommitted.push(connection),
+            Waiting::Commit(progress) => self.uncommitted.push((progress, connection)),
+            _ => {}
         }
     }
 
@@ -31,12 +32,16 @@ impl Parked {
     /// the worker is to look again by itself.
     pub fn ask(&self, persistence: &Persistence, worker: usize) -> bool {
         persistence.note_waiting(worker);
-        !self.uncommitted.is_empty() || self.next_held(persistence).is_some()
+        let progress = persistence.journal().progress();
+        self.uncommitted.iter().any(|(before, _)| *before != progress)
+            || self.next_held(persistence).is_some()
     }
 
     /// Takes the connections that are to be executed again.
     pub fn take_ready(&mut self, persistence: &Persistence) -> Vec<usize> {
-        let mut ready = std::mem::take(&mut self.uncommitted);
+        let progress = persistence.journal().progress();
+        let is_ready = |waiting: &mut (u64, usize)| waiting.0 != progress;
+        let mut ready: Vec<_> = self.uncommitted.extract_if(.., is_ready).map(|(_, fd)| fd).collect();
         while let Some(connection) = self.next_held(persistence) {
             self.held.pop();
             ready.push(connection);

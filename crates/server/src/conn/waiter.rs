@@ -28,8 +28,8 @@ pub enum Waiting {
     Until(Instant),
     /// Another thread's signal to its [`Waiter`].
     Signal,
-    /// The committer has done something: a change was applied, or there is room for more.
-    Commit,
+    /// The committer has done something since it had done this much: a change was applied, or there is room for more.
+    Commit(u64),
     /// The change at this position is durable, or lost: the replies are held until then.
     Durable(Position),
 }

@@ -176,7 +176,8 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 .map(|exptime| ttl_secs(clock.expiry(exptime, now), now.secs).unwrap_or(0)),
             recache_after_touch: fetch.recache_after_touch,
             unnoticed: fetch.unnoticed,
-            leaves_token: fetch.leaves_token,
+            // The token is a change of the item.
+            leaves_token: fetch.leaves_token || !self.store.may_change(&place),
             binary_key: fetch.key.is_binary(),
         };
         let intent = if changes { Intent::Change } else { Intent::Read };

@@ -91,10 +91,10 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
             // A datagram cannot wait for the disk.
             return Err(Unanswered::Refused(Error::NotOverUdp));
         }
+        // Read before what it is about: then no change of that is missed.
+        let wait = Unanswered::Wait(Waiting::Commit(persistence.journal.progress()));
         if intent == Intent::Change {
-            persistence
-                .admit()
-                .map_err(|error| error.map_or(Unanswered::Wait(Waiting::Commit), Unanswered::Refused))?;
+            persistence.admit().map_err(|error| error.map_or(wait, Unanswered::Refused))?;
         }
         if let Some(finding) = self.findings.iter().find(|finding| finding.hash == place.hash) {
             let position = finding.absent.map_err(Unanswered::Refused)?;
@@ -107,7 +107,7 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
             return Ok(result);
         }
         match persistence.look_behind(key, place.hash) {
-            Behind::OnItsWay => Err(Unanswered::Wait(Waiting::Commit)),
+            Behind::OnItsWay => Err(wait),
             Behind::Unread(position) => {
                 self.wanted.push(Wanted {
                     key: key.into(),
@@ -124,6 +124,12 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
                 if place.guard.take_unproven() { Err(Unanswered::Wait(Waiting::Yield)) } else { Ok(result) }
             }
         }
+    }
+
+    /// False: a store is behind this engine, and takes no changes now.
+    pub(super) fn may_change(&self, place: &Place<'_>) -> bool {
+        !place.guard.is_backed()
+            || self.cx.shared.persistence.as_ref().is_none_or(|store| store.admit().is_ok())
     }
 
     /// Asks for the look-up in the store of a key that a later part of the same request needs, if memory has not got it.

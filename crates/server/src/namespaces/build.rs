@@ -76,7 +76,7 @@ pub fn build(
         let path = path.iter().map(|path| format!(" {}", path.display())).collect::<String>();
         Refusal::new(EXIT_FAILURE, format!("larderd: namespaces{path}: {error}"))
     })?;
-    let durability = settings.store.as_ref().map_or(Durability::default(), |store| store.durability);
+    let durability = settings.store.as_ref().map_or_else(Durability::default, |store| store.durability);
     let engine = |(number, memory_bytes): (u8, &u64)| {
         let reservation = match number {
             DEFAULT if whole.address_space_bytes == u64::MAX => whole,

@@ -344,7 +344,7 @@ impl Worker {
             Next::Wait(Waiting::Signal) => {
                 self.park(fd);
             }
-            Next::Wait(waiting @ (Waiting::Commit | Waiting::Durable(_))) => {
+            Next::Wait(waiting @ (Waiting::Commit(_) | Waiting::Durable(_))) => {
                 if self.park(fd) {
                     self.parked.push(fd, waiting);
                     self.await_commit();

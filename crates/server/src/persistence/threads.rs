@@ -98,7 +98,12 @@ fn commit(mut committer: Committer, shared: &Shared, is_stopping: &AtomicBool) -
         if is_stopping.load(SeqCst) {
             return committer;
         }
-        persistence.journal.wait(timeout.min(IDLE_MAX));
+        if persistence.journal.refusal().is_some() {
+            // What has come must wait for the next attempt.
+            std::thread::sleep(timeout.min(RETRY_MAX));
+        } else {
+            persistence.journal.wait(timeout.min(IDLE_MAX));
+        }
     }
 }
 
@@ -120,5 +125,7 @@ fn maintain(store: &dyn Store, shared: &Shared, is_stopping: &AtomicBool) {
 
 /// Nothing that has to be noticed sooner comes without a wake-up.
 const IDLE_MAX: Duration = Duration::from_secs(1);
+/// A stop does not wait longer for the next attempt.
+const RETRY_MAX: Duration = Duration::from_millis(200);
 const CLEANING_STEP_BYTES: u64 = 1 << 20;
 const CLEANING_PAUSE: Duration = Duration::from_millis(5);

@@ -42,6 +42,8 @@ pub struct Journal {
     applied: AtomicU64,
     /// Up to here the changes are durable, or lost.
     durable: AtomicU64,
+    /// Rises with each change of the two above, and of the refusal.
+    progress: AtomicU64,
     failures: Failures,
     /// By hash.
     newest: Box<[AtomicU64]>,
@@ -95,6 +97,7 @@ impl Journal {
             given: AtomicU64::new(0),
             applied: AtomicU64::new(0),
             durable: AtomicU64::new(0),
+            progress: AtomicU64::new(0),
             failures: Failures::default(),
             newest: (0..TABLE_ENTRIES).map(|_| AtomicU64::new(0)).collect(),
             floor: AtomicU64::new(0),
@@ -232,6 +235,12 @@ impl Journal {
         self.wake.notify_one();
     }
 
+    /// A number that changes with whatever the committer does. Whoever reads it before it looks, and then waits for
+    /// another, misses nothing.
+    pub fn progress(&self) -> u64 {
+        self.progress.load(SeqCst)
+    }
+
     /// The last position given.
     pub fn last_given(&self) -> u64 {
         self.given.load(Acquire)
@@ -266,14 +275,17 @@ impl Journal {
 
     pub(super) fn set_applied(&self, position: u64) {
         self.applied.store(position, Release);
+        self.progress.fetch_add(1, SeqCst);
     }
 
     pub(super) fn set_durable(&self, position: u64) {
         self.durable.store(position, Release);
+        self.progress.fetch_add(1, SeqCst);
     }
 
     pub(super) fn set_refusal(&self, refusal: Option<Refusal>) {
         self.refusal.store(refusal.map_or(0, |refusal| refusal as u8), Release);
+        self.progress.fetch_add(1, SeqCst);
     }
 
     /// The changes in this range are lost.
