@@ -56,7 +56,7 @@ const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 4 << 10..=64 << 20;
 /// How a log is kept. What a store was written with, it can be opened without.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
-    /// About how long a file becomes; a batch that is longer has a file of its own. 4 KiB to 64 MiB. Up to four files of
+    /// About how long a file becomes; a batch that is longer has a file of its own. 4 KiB to 64 MiB. Up to six files of
     /// this length are the constant part of what the store uses on the disk.
     pub segment_bytes: u64,
     /// Cleaning begins when the disk has so many times what lives, in hundredths (and two segments more).
@@ -86,6 +86,8 @@ pub struct LogStore {
     durable_sequence: AtomicU64,
     highest_version: AtomicU64,
     is_read_only: AtomicBool,
+    /// The last append found no room: cleaning is to make some, wherever it can.
+    is_full: AtomicBool,
     read_only_reason: Mutex<Option<String>>,
     counters: Counters,
     _lock: Box<dyn Lock>,

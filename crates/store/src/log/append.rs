@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::clean::RESERVE_TO_DELETE;
 use super::flushes::{FlushMark, PendingMark};
 use super::index::IndexEntry;
 use super::record::{HEADER_BYTES, Header, Kind, pad, padded};
@@ -22,9 +23,9 @@ pub(super) fn append(store: &LogStore, entries: &[Entry<'_>]) -> Result<Sequence
     validate_batch(entries)?;
     let mut appender = store.appender();
     let result = append_locked(store, &mut appender, entries);
-    if matches!(result, Err(Error::Full { .. })) {
-        store.counters.full_errors.fetch_add(1, Relaxed);
-    }
+    let is_full = matches!(result, Err(Error::Full { .. }));
+    store.counters.full_errors.fetch_add(u64::from(is_full), Relaxed);
+    store.is_full.store(is_full, Relaxed);
     result
 }
 
@@ -37,7 +38,9 @@ fn append_locked(store: &LogStore, appender: &mut Appender, entries: &[Entry<'_>
     }
     let bytes =
         entries.iter().map(|entry| padded(record_bytes(entry)) as u64).sum::<u64>() + HEADER_BYTES as u64;
-    make_room(store, appender, bytes, entries.len())?;
+    // On a full disk, what makes room later may use what was set aside for it.
+    let only_removes = !entries.iter().any(|entry| matches!(entry, Entry::Put(_)));
+    make_room(store, appender, bytes, entries.len(), only_removes)?;
     let durable = store.durable_sequence.load(Relaxed);
     let Appender { writer: Some(writer), scratch, noted_durable } = appender else {
         return Err(Error::Full { doing: "appending".to_owned() });
@@ -250,20 +253,32 @@ pub(super) fn note_durable(store: &LogStore, appender: &mut Appender) -> Result<
     Ok(())
 }
 
-/// Makes sure that the open segment has room for so much, by opening the next one if need be.
-fn make_room(store: &LogStore, appender: &mut Appender, bytes: u64, entries: usize) -> Result<()> {
+/// Makes sure that the open segment has room for so much, by opening the next one if need be. If that fails, the open one
+/// stays open: what is smaller may still fit.
+fn make_room(
+    store: &LogStore,
+    appender: &mut Appender,
+    bytes: u64,
+    entries: usize,
+    may_use_reserve: bool,
+) -> Result<()> {
     if appender.writer.as_ref().is_some_and(|writer| writer.has_room(bytes, entries)) {
         return Ok(());
     }
-    seal(store, appender)?;
     let mut manifest = store.manifest();
     let file_bytes = store.options.segment_bytes.max(Writer::file_bytes_for(bytes, entries));
-    let writer = new_segment(store, &mut manifest, Stream::Log, file_bytes)?;
+    let writer = match new_segment(store, &mut manifest, Stream::Log, file_bytes) {
+        Err(Error::Full { .. }) if may_use_reserve && store.files.remove(RESERVE_TO_DELETE).is_ok() => {
+            new_segment(store, &mut manifest, Stream::Log, file_bytes)?
+        }
+        other => other?,
+    };
     let segment = writer.segment.clone();
-    appender.writer = Some(writer);
-    let image = store.capture(appender);
-    if let Err(error) = store.publish(&mut manifest, image) {
-        appender.writer = None;
+    let published = seal(store, appender).and_then(|()| {
+        let image = store.capture(appender);
+        store.publish(&mut manifest, image)
+    });
+    if let Err(error) = published {
         store.segments.remove(segment.slot);
         // After a failed fsync the manifest on the disk may be the one that names it.
         if !matches!(error, Error::ReadOnly { .. }) {
@@ -271,6 +286,7 @@ fn make_room(store: &LogStore, appender: &mut Appender, bytes: u64, entries: usi
         }
         return Err(error);
     }
+    appender.writer = Some(writer);
     Ok(())
 }
 

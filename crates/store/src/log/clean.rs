@@ -29,7 +29,9 @@ use crate::error::{Error, Result};
 use crate::store::{Budget, Progress};
 
 /// Room that is set aside, so that cleaning can begin on a full disk.
-const RESERVE: &str = "RESERVE";
+const RESERVE_TO_CLEAN: &str = "RESERVE-CLEAN";
+/// Room that is set aside for deletions and flushes on a full disk, without which cleaning would find nothing.
+pub(super) const RESERVE_TO_DELETE: &str = "RESERVE-DELETE";
 /// Copies are collected up to this, and written at once.
 const BUFFER_BYTES: usize = 256 << 10;
 /// So many sealed segments of less than a quarter of a segment's size may lie around.
@@ -42,7 +44,6 @@ const LIVE_SHARE_MAX: f64 = 0.95;
 pub(crate) struct Cleaner {
     job: Option<Job>,
     streams: [ColdStream; 2],
-    has_reserve: bool,
 }
 
 /// A stream of copies.
@@ -95,7 +96,8 @@ pub(super) fn maintain(store: &LogStore, budget: Budget, now_unix_secs: u64) -> 
     }
     let mut cleaner = lock(store);
     note_durable(store, &mut store.appender())?;
-    cleaner.keep_reserve(store);
+    keep_reserve(store, RESERVE_TO_CLEAN);
+    keep_reserve(store, RESERVE_TO_DELETE);
     let mut done = 0;
     loop {
         if cleaner.job.is_none() {
@@ -295,7 +297,7 @@ impl Job {
         let key = found.key.to_vec();
         let stream = &mut cleaner.streams[usize::from(copy.exptime_secs != 0)];
         let kind = if copy.exptime_secs == 0 { Stream::Cold } else { Stream::ColdExpiring };
-        stream.make_room(store, &mut cleaner.has_reserve, kind, &copy)?;
+        stream.make_room(store, kind, &copy)?;
         stream.copy(store, &mut self.window, entry, known.location, &copy, &key)?;
         Ok(copy.padded_bytes() as u64)
     }
@@ -315,7 +317,7 @@ impl Job {
         let published = store.publish(&mut manifest, image);
         drop(manifest);
         if matches!(published, Err(Error::Full { .. })) {
-            cleaner.free_reserve(store);
+            let _ = store.files.remove(RESERVE_TO_CLEAN);
         }
         published?;
 
@@ -349,43 +351,22 @@ impl Job {
     }
 }
 
-impl Cleaner {
-    /// Sets room aside, if there is any.
-    fn keep_reserve(&mut self, store: &LogStore) {
-        if self.has_reserve {
-            return;
-        }
-        let bytes = store.options.segment_bytes;
-        let existing = store.files.open(RESERVE).and_then(|file| file.len());
-        self.has_reserve = match existing {
-            Ok(length) if length >= bytes => true,
-            Ok(_) => store.files.remove(RESERVE).is_ok() && self.make_reserve(store, bytes),
-            Err(_) => self.make_reserve(store, bytes),
-        };
+/// Sets room aside, if there is any: for a segment, and for a manifest that names it.
+fn keep_reserve(store: &LogStore, name: &str) {
+    let manifest_bytes = (8 << 10) + 128 * store.segments.read().len() as u64;
+    let bytes = store.options.segment_bytes + manifest_bytes.next_power_of_two();
+    if store.files.open_to_read(name).and_then(|file| file.len()).is_ok_and(|length| length >= bytes) {
+        return;
     }
-
-    fn make_reserve(&self, store: &LogStore, bytes: u64) -> bool {
-        let made = store.files.create(RESERVE).and_then(|file| file.allocate(bytes)).is_ok();
-        if !made {
-            let _ = store.files.remove(RESERVE);
-        }
-        made
-    }
-
-    fn free_reserve(&mut self, store: &LogStore) -> bool {
-        std::mem::take(&mut self.has_reserve) && store.files.remove(RESERVE).is_ok()
+    let _ = store.files.remove(name);
+    if store.files.create(name).and_then(|file| file.allocate(bytes)).is_err() {
+        let _ = store.files.remove(name);
     }
 }
 
 impl ColdStream {
     /// Makes sure that a copy fits the stream's segment.
-    fn make_room(
-        &mut self,
-        store: &LogStore,
-        has_reserve: &mut bool,
-        stream: Stream,
-        copy: &Header,
-    ) -> Result<()> {
+    fn make_room(&mut self, store: &LogStore, stream: Stream, copy: &Header) -> Result<()> {
         let bytes = (self.buffer.len() + copy.padded_bytes()) as u64;
         let fits = self.writer.as_ref().is_some_and(|writer| {
             writer.has_room(bytes, self.moves.len() + 1) && !writer.is_too_far(copy.sequence)
@@ -399,9 +380,7 @@ impl ColdStream {
             store.options.segment_bytes.max(Writer::file_bytes_for(copy.padded_bytes() as u64, 1));
         let made = open_segment(store, stream, file_bytes);
         self.writer = Some(match made {
-            Err(Error::Full { .. }) if *has_reserve => {
-                *has_reserve = false;
-                store.files.remove(RESERVE).map_err(|error| Error::io("removing RESERVE", error))?;
+            Err(Error::Full { .. }) if store.files.remove(RESERVE_TO_CLEAN).is_ok() => {
                 open_segment(store, stream, file_bytes)?
             }
             other => other?,

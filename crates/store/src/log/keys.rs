@@ -91,9 +91,11 @@ fn visit_record(
     left: &mut usize,
     visit: &mut dyn FnMut(&[u8], &Meta),
 ) -> Result<u64> {
+    // A retired segment's slot may be another's by now; what was live in it is visited there.
     let is_newest = |digest: super::digest::Digest| {
-        (store.index.read(digest).get(digest.tag))
-            .is_some_and(|found| found.is_live() && found.location == segment.location(offset))
+        let found = store.index.read(digest).get(digest.tag);
+        found.is_some_and(|found| found.is_live() && found.location == segment.location(offset))
+            && !segment.retired.load(Relaxed)
     };
     if entry.is_some_and(|entry| !is_newest(entry.digest)) {
         return Ok(0);

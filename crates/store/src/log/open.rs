@@ -81,6 +81,7 @@ pub(super) fn open(files: Arc<dyn Files>, options: LogOptions) -> Result<LogStor
         durable_sequence: AtomicU64::new(found.last_sequence),
         highest_version: AtomicU64::new(found.highest_version),
         is_read_only: AtomicBool::new(false),
+        is_full: AtomicBool::new(false),
         read_only_reason: Mutex::new(None),
         counters,
         _lock: lock,

@@ -48,9 +48,8 @@ fn run_with_fault(script: &Script, faults: DiskFaults) -> Result<(), String> {
         }
     }
     let was_read_only = store.stats().read_only;
-    // A fault comes once: whoever is not read-only works on.
-    if !was_read_only {
-        store.sync().map_err(|error| format!("the last sync: {error}"))?;
+    // A fault comes once: whoever is not read-only works on, unless it comes now.
+    if !was_read_only && store.sync().is_ok() {
         durable = states.len() - 1;
     }
     drop(store);
@@ -190,6 +189,8 @@ fn no_flipped_bit_is_read_as_data() {
         }
     }
     store.sync().expect("syncs");
+    // Lets the log say that its end is durable. Until then, damage there looks like a batch that nobody waited for.
+    store.maintain(Budget { bytes: 0 }, START_SECS).expect("notes");
     for is_closed in [false, true] {
         if is_closed {
             store.close().expect("closes");
