@@ -4,6 +4,7 @@ import { Charts, ratio } from "./charts.js";
 import { showPeers } from "./peers.js";
 import { bytes, clock, count, duration, element, micros, percent, short } from "./format.js";
 import { MemoryMap } from "./memory.js";
+import { showStore } from "./store.js";
 
 const PAUSE_MILLIS = 1000;
 const RETRY_MILLIS = 2000;
@@ -54,6 +55,7 @@ async function refresh() {
   charts.show(state, overview);
   if (state.turn % 2 === 0) showPeers(overview, (await ask("peers")).peers);
   if (state.turn % 2 === 0) map.show(await ask("memory"));
+  if (state.turn % 2 === 0) showStore(overview.has_store ? await ask("store") : null);
   if (state.turn % 3 === 0) {
     const [keys, curve, slow] = await Promise.all([ask("keys"), ask("curve"), ask("slow")]);
     showKeys(keys);

@@ -9,6 +9,8 @@
 
 mod backing;
 pub(crate) mod fetch;
+pub(crate) mod figures;
+pub(crate) mod meters;
 mod threads;
 
 use std::path::PathBuf;
@@ -25,6 +27,7 @@ use larder_store::commit::{Clock as VersionClock, Journal, JournalConfig, Outcom
 use crate::clock::Clock;
 use crate::persistence::backing::NamespaceBacking;
 use crate::persistence::fetch::FetchQueue;
+use crate::persistence::meters::Meters;
 pub use crate::persistence::threads::Threads;
 
 /// How the store is kept (`--store` and what belongs to it).
@@ -87,6 +90,7 @@ pub struct Persistence {
     /// Set once the server has the user that it runs as.
     store: OnceLock<Arc<dyn Store>>,
     pub(crate) fetches: FetchQueue,
+    pub(crate) meters: Arc<Meters>,
     /// By worker: it has connections that wait for the committer.
     waiting: Box<[AtomicBool]>,
     clock: Arc<Clock>,
@@ -104,8 +108,8 @@ pub(crate) enum Behind {
 }
 
 impl Persistence {
-    /// For a server of so many workers. Its store comes later: [`Threads::start`].
-    pub fn new(workers: usize, clock: Arc<Clock>) -> Self {
+    /// For a server of so many workers, and threads that read. Its store comes later: [`Threads::start`].
+    pub fn new(workers: usize, readers: usize, clock: Arc<Clock>) -> Self {
         Self {
             journal: Arc::new(Journal::new(JournalConfig {
                 bytes_max: JOURNAL_BYTES_MAX,
@@ -116,6 +120,7 @@ impl Persistence {
             })),
             store: OnceLock::new(),
             fetches: FetchQueue::default(),
+            meters: Arc::new(Meters::new(readers.max(1))),
             waiting: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             clock,
         }

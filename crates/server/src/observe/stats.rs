@@ -6,6 +6,7 @@ mod general;
 mod latency;
 mod queues;
 mod settings;
+mod store;
 
 use std::fmt::Display;
 
@@ -72,6 +73,8 @@ pub(crate) fn lines(shared: &Shared, sub_command: Option<&[u8]>) -> Option<Vec<(
         Some(b"latency") => latency::report(shared, &mut lines),
         Some(b"items") => queues::report_items(&shared.namespaces.stats(), &mut lines),
         Some(b"slabs") => queues::report_slabs(&shared.namespaces.stats(), &shared.totals(), &mut lines),
+        // Without a store, an unknown one.
+        Some(b"store") => store::report(shared, &mut lines)?,
         Some(_) => return None,
     }
     Some(lines.0)

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use larder_store::commit::{Change, Committer, Observer, Step};
 use larder_store::{Budget, Error, LogOptions, LogStore, MemoryStore, Store};
 
+use super::meters::TimedStore;
 use super::{Driver, Persistence, StoreSettings};
 use crate::namespaces::Handles;
 use crate::net::worker_pool::WorkerPool;
@@ -40,8 +41,9 @@ impl Threads {
             handles: Mutex::new(handles(shared)?),
         });
         let interval_micros = u64::try_from(settings.interval.as_micros()).ok();
+        let timed = TimedStore { store: Arc::clone(&store), meters: Arc::clone(&persistence.meters) };
         let committer =
-            Committer::new(Arc::clone(&persistence.journal), Arc::clone(&store), observer, interval_micros);
+            Committer::new(Arc::clone(&persistence.journal), Arc::new(timed), observer, interval_micros);
         let committer = {
             let (shared, is_stopping) = (Arc::clone(shared), Arc::clone(&is_stopping));
             Builder::new()
@@ -56,7 +58,8 @@ impl Threads {
             others.push(thread.spawn(move || {
                 if let Some(persistence) = &shared.persistence {
                     let signal = |waiter| pool.signal(waiter);
-                    persistence.fetches.serve(&*store, &shared.clock, &mut handles, signal);
+                    let meter = persistence.meters.reader(number);
+                    persistence.fetches.serve(&*store, &shared.clock, &mut handles, meter, signal);
                 }
             })?);
         }
@@ -174,9 +177,16 @@ impl Observer for CommitObserver {
         }
     }
 
-    fn on_commit(&self, _changes: usize, _bytes: u64, _is_durable: bool) {}
+    fn on_commit(&self, changes: usize, bytes: u64, is_durable: bool) {
+        if let Some(persistence) = &self.shared.persistence {
+            persistence.meters.committer.commit(changes as u64, bytes, is_durable);
+        }
+    }
 
     fn on_error(&self, error: &Error) {
+        if let Some(persistence) = &self.shared.persistence {
+            persistence.meters.committer.fail();
+        }
         tracing::error!("the store cannot keep changes: {error}");
     }
 }

@@ -4,6 +4,7 @@ mod keys;
 mod memory;
 mod overview;
 mod peers;
+mod store;
 mod traffic;
 
 use larder_protocol::http::Parameters;
@@ -27,6 +28,7 @@ pub(super) fn answer(
         "memory" => json(&memory::memory(state)),
         "curve" => json(&memory::curve(state)),
         "peers" => json(&peers::peers(state)),
+        "store" => json(&store::store(state)),
         "keys" => json(&keys::keys(state, endpoint)),
         _ => return None,
     };
