@@ -183,8 +183,8 @@ pub trait Sink {
     /// The item is there. `false`: its value is not wanted.
     fn start(&mut self, meta: &Meta) -> bool;
 
-    /// The place of the next bytes of the value, of which `remaining_bytes` (at least 1) are missing. A longer buffer is
-    /// filled in its first part only; an empty one ends the read with [`Error::Declined`](crate::Error).
+    /// The place of the next bytes of the value, of which `remaining_bytes` (at least 1) are missing. A longer buffer
+    /// is filled in its first part only; an empty one ends the read with [`Error::Declined`](crate::Error).
     fn buffer(&mut self, remaining_bytes: usize) -> &mut [u8];
 }
 

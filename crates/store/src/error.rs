@@ -8,8 +8,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// Why a store could not do what it was asked. Displayed, each is a sentence for the operator.
 #[derive(Debug)]
 pub enum Error {
-    /// There is no room. Nothing of the batch is visible or will be. Reads go on, and appending works again when there is
-    /// room.
+    /// There is no room. Nothing of the batch is visible or will be. Reads go on, and appending works again when
+    /// there is room.
     Full {
         /// What had no room.
         doing: String,

@@ -35,8 +35,8 @@ pub trait Files: Send + Sync {
     /// Makes the names durable.
     fn sync_dir(&self) -> io::Result<()>;
 
-    /// Takes the lock of this name, until the returned guard is dropped or the process ends. `WouldBlock` if another has
-    /// it.
+    /// Takes the lock of this name, until the returned guard is dropped or the process ends. `WouldBlock` if another
+    /// has it.
     fn lock(&self, name: &str) -> io::Result<Box<dyn Lock>>;
 
     /// The directory, for messages.

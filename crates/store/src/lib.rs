@@ -1,7 +1,8 @@
 //! A durable store for a cache.
 //!
 //! Everything goes through the trait [`Store`]: one thread appends batches of [`Entry`] and makes them durable; all
-//! threads read. What a cache promises of an item in memory (flags, expiry, CAS value, marks, flushes) it keeps on disk.
+//! threads read. What a cache promises of an item in memory (flags, expiry, CAS value, marks, flushes) it keeps on
+//! disk.
 //!
 //! ```
 //! use larder_store::{Entry, Marks, MemoryStore, Put, Store, VecSink};
@@ -47,12 +48,13 @@ mod store;
 mod tests;
 mod validate;
 
-pub use backup::Manifest;
+pub use backup::{Manifest, restore};
 pub use entry::{
     BATCH_BYTES_MAX, Entry, KEY_BYTES_MAX, Marks, Meta, NoValue, PendingFlush, Put, SequenceRange, Sink,
     VALUE_BYTES_MAX, VecSink,
 };
 pub use error::{Error, Result};
+pub use log::check::{Damage, Report, check};
 pub use log::{LogOptions, LogStore};
 pub use memory::{MemoryFaults, MemoryStore};
 pub use store::{Budget, Cursor, Progress, Stats, Store};

@@ -22,21 +22,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 mod append;
 pub(crate) mod bugs;
 mod bytes;
+pub(crate) mod check;
 pub(crate) mod clean;
-mod digest;
-mod flushes;
+pub(crate) mod digest;
+pub(crate) mod flushes;
 mod get;
 mod index;
 mod keys;
 pub(crate) mod manifest;
 mod open;
 mod record;
-mod segment;
+pub(crate) mod segment;
 mod snapshot;
 mod window;
 mod writer;
 
-use crate::backup::Manifest;
+use crate::backup::{self, Manifest};
 use crate::entry::{Entry, Meta, PendingFlush, SequenceRange, Sink};
 use crate::error::{Error, Result};
 use crate::files::{DiskFiles, Files, Lock};
@@ -47,7 +48,7 @@ use digest::Secret;
 use flushes::Flushes;
 use index::Index;
 use manifest::ManifestImage;
-use segment::SegmentTable;
+use segment::{Segment, SegmentTable};
 use writer::{WriteError, Writer};
 
 /// The smallest and the largest size of a segment, in bytes.
@@ -206,6 +207,13 @@ impl LogStore {
     }
 }
 
+/// An image with the open files of its segments, in the same order.
+fn image_with_files(image: ManifestImage, segments: Vec<Arc<Segment>>) -> (ManifestImage, Vec<Arc<Segment>>) {
+    let named = |segment: &Arc<Segment>| image.segments.iter().any(|known| known.number == segment.number);
+    let segments = segments.into_iter().filter(named).collect();
+    (image, segments)
+}
+
 impl Store for LogStore {
     fn append(&self, entries: &[Entry<'_>]) -> Result<SequenceRange> {
         append::append(self, entries)
@@ -278,8 +286,22 @@ impl Store for LogStore {
     }
 
     fn backup(&self, target: &dyn Files, since: Option<&Manifest>) -> Result<Manifest> {
-        let _ = (target, since);
-        Err(Error::Unsupported { what: "backup" })
+        let (mut image, segments) = {
+            let mut appender = self.appender();
+            append::sync(self, &mut appender)?;
+            let image = self.capture(&appender);
+            image_with_files(image, self.segments.all())
+        };
+        image.next_number = self.manifest().next_number;
+        let manifest = Manifest { image };
+        for (file, segment) in manifest.files().zip(segments) {
+            // Its file may be removed meanwhile; it is open.
+            if !since.is_some_and(|since| since.has(&manifest.image, &file)) {
+                backup::copy(&*segment.file, file.bytes, target, &file.name)?;
+            }
+        }
+        backup::finish(&manifest.image, target)?;
+        Ok(manifest)
     }
 
     fn close(&self) -> Result<()> {

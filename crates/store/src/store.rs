@@ -11,8 +11,8 @@ use crate::files::Files;
 /// thread, and wait for the appender for the time of an index update only.
 ///
 /// An entry is *appended* when `append` returns: every later `get` sees it. It is *durable* when a `sync` that began
-/// after that returns: it is there after power loss. A batch is there whole or not at all, and no batch is there without
-/// all before it.
+/// after that returns: it is there after power loss. A batch is there whole or not at all, and no batch is there
+/// without all before it.
 pub trait Store: Send + Sync {
     /// Appends all entries as one batch, in order. After an error nothing of it is visible.
     ///
@@ -68,8 +68,8 @@ pub trait Store: Send + Sync {
     /// in it. With the manifest of an earlier backup, copies only what that one has not; `restore` then needs both.
     fn backup(&self, target: &dyn Files, since: Option<&Manifest>) -> Result<Manifest>;
 
-    /// Makes all durable, and writes what makes the next opening fast. Nothing can be appended afterwards. A store that is
-    /// dropped without it opens like after a crash.
+    /// Makes all durable, and writes what makes the next opening fast. Nothing can be appended afterwards. A store
+    /// that is dropped without it opens like after a crash.
     fn close(&self) -> Result<()>;
 }
 

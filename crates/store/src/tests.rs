@@ -3,6 +3,7 @@
 mod conformance;
 mod crash;
 mod faults;
+mod keeping;
 mod model;
 mod planted;
 mod script;

@@ -1,6 +1,7 @@
 //! A simulated disk: a directory in memory that forgets, tears and refuses as disks do, the same way for the same seed.
 //!
-//! What is durable is what [`Files`] promises and no more: the bytes of a file at its last `sync`, the names at the last
+//! What is durable is what [`Files`] promises and no more: the bytes of a file at its last `sync`, the names at the
+//! last
 //! `sync_dir`. [`SimDisk::power_loss`] returns the directory as it could be found afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -253,8 +253,8 @@ pub(super) fn note_durable(store: &LogStore, appender: &mut Appender) -> Result<
     Ok(())
 }
 
-/// Makes sure that the open segment has room for so much, by opening the next one if need be. If that fails, the open one
-/// stays open: what is smaller may still fit.
+/// Makes sure that the open segment has room for so much, by opening the next one if need be. If that fails, the open
+/// one stays open: what is smaller may still fit.
 fn make_room(
     store: &LogStore,
     appender: &mut Appender,

@@ -1,11 +1,11 @@
 //! Getting back the room of dead records.
 //!
 //! A victim is the sealed segment with the least that lives. Its live records are copied to the cold streams, each with
-//! its sequence and version; then a manifest without it is made durable, and its file removed. Until then both copies are
-//! there, and a crash at any moment leaves one of the two states.
+//! its sequence and version; then a manifest without it is made durable, and its file removed. Until then both copies
+//! are there, and a crash at any moment leaves one of the two states.
 //!
-//! What must not come back: an older put of a key lies dead in some segment while the record that made it dead is dropped.
-//! So the index counts the *stale* puts of each key, wherever they lie, and this holds at all times:
+//! What must not come back: an older put of a key lies dead in some segment while the record that made it dead is
+//! dropped. So the index counts the *stale* puts of each key, wherever they lie, and this holds at all times:
 //!
 //! > stale = the puts of the key on the disk, but for the one that the index names
 //!

@@ -25,7 +25,7 @@ pub(super) struct Digest {
 
 /// The secret of a store: of its digests and its checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Secret(pub(super) [u8; 16]);
+pub(crate) struct Secret(pub(super) [u8; 16]);
 
 impl Secret {
     /// A fresh one, from the system's random numbers by way of the standard library.

@@ -6,7 +6,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// A prefix and when it was flushed last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct FlushTable {
+pub(crate) struct FlushTable {
     /// Sequence and version of the newest flush of a prefix. None is covered by a newer one of a shorter prefix.
     pub(super) marks: BTreeMap<Vec<u8>, FlushMark>,
     /// Delayed flushes.
@@ -16,13 +16,13 @@ pub(super) struct FlushTable {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FlushMark {
+pub(crate) struct FlushMark {
     pub(super) sequence: u64,
     pub(super) version: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PendingMark {
+pub(crate) struct PendingMark {
     pub(super) sequence: u64,
     pub(super) at_secs: u64,
 }

@@ -4,8 +4,8 @@
 //! quarter at a time, alone, so no call waits for more than a thousandth of the index to be copied.
 //!
 //! What an entry says beside the place: is the newest record a deletion (a *tombstone*), and how many older puts of the
-//! key lie somewhere on the disk (*stale* ones). A tombstone is needed as long as there are any, and not longer: without
-//! it, the next opening would find one of them newest.
+//! key lie somewhere on the disk (*stale* ones). A tombstone is needed as long as there are any, and not longer:
+//! without it, the next opening would find one of them newest.
 
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -1,4 +1,5 @@
-//! `MANIFEST`: which files make up the store. Replaced as a whole, by a rename, when a segment comes, is sealed or goes.
+//! `MANIFEST`: which files make up the store. Replaced as a whole, by a rename, when a segment comes, is sealed or
+//! goes.
 //!
 //! What it names is there: a missing file is damage. What it does not name is left over from a crash, and is removed.
 //! Flushes are in it too, so that cleaning need not carry their records.
@@ -21,41 +22,41 @@ pub(super) const FORMAT: (u16, u16) = (1, 0);
 
 /// What the file says.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct ManifestImage {
-    pub(super) secret: Secret,
+pub(crate) struct ManifestImage {
+    pub(crate) secret: Secret,
     /// Of the next segment, and of the next snapshot.
-    pub(super) next_number: u64,
+    pub(crate) next_number: u64,
     /// Of the last appended entry: all up to it was durable before the manifest was.
-    pub(super) last_sequence: u64,
+    pub(crate) last_sequence: u64,
     /// The highest version that an entry has had so far.
-    pub(super) highest_version: u64,
+    pub(crate) highest_version: u64,
     /// In order of their numbers.
-    pub(super) segments: Vec<SegmentImage>,
-    pub(super) flushes: FlushTable,
+    pub(crate) segments: Vec<SegmentImage>,
+    pub(crate) flushes: FlushTable,
     /// The snapshot of the index, if nothing has changed since it was written.
-    pub(super) snapshot: Option<SnapshotImage>,
+    pub(crate) snapshot: Option<SnapshotImage>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct SegmentImage {
-    pub(super) number: u64,
-    pub(super) stream: Stream,
-    pub(super) sealed: bool,
+pub(crate) struct SegmentImage {
+    pub(crate) number: u64,
+    pub(crate) stream: Stream,
+    pub(crate) sealed: bool,
     /// Where its data ends: of a sealed segment, where the footer begins; of an open one, what is surely durable.
-    pub(super) data_bytes: u64,
+    pub(crate) data_bytes: u64,
     /// Of a sealed segment: the file's length.
-    pub(super) file_bytes: u64,
+    pub(crate) file_bytes: u64,
     /// Of a sealed segment: of its records.
-    pub(super) min_sequence: u64,
-    pub(super) max_sequence: u64,
-    pub(super) expiry: Expiry,
+    pub(crate) min_sequence: u64,
+    pub(crate) max_sequence: u64,
+    pub(crate) expiry: Expiry,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SnapshotImage {
-    pub(super) number: u64,
-    pub(super) file_bytes: u64,
-    pub(super) checksum: u32,
+pub(crate) struct SnapshotImage {
+    pub(crate) number: u64,
+    pub(crate) file_bytes: u64,
+    pub(crate) checksum: u32,
 }
 
 impl ManifestImage {
@@ -160,7 +161,7 @@ impl ManifestImage {
     }
 
     /// The file of a directory; `None` if there is none.
-    pub(super) fn read(files: &dyn Files) -> Result<Option<Self>> {
+    pub(crate) fn read(files: &dyn Files) -> Result<Option<Self>> {
         let file = match files.open_to_read(MANIFEST) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -172,7 +173,7 @@ impl ManifestImage {
     }
 
     /// Replaces the file. After an error before the first fsync the old one is there.
-    pub(super) fn write(&self, files: &dyn Files) -> std::result::Result<(), WriteFailure> {
+    pub(crate) fn write(&self, files: &dyn Files) -> std::result::Result<(), WriteFailure> {
         let _ = files.remove(MANIFEST_NEW);
         let kept = |doing, error| WriteFailure { error: Error::io(doing, error), sync_failed: false };
         let file = files.create(MANIFEST_NEW).map_err(|error| kept("creating MANIFEST.new", error))?;
@@ -186,14 +187,14 @@ impl ManifestImage {
 }
 
 /// Why a manifest was not written.
-pub(super) struct WriteFailure {
-    pub(super) error: Error,
+pub(crate) struct WriteFailure {
+    pub(crate) error: Error,
     /// An fsync or the rename failed, so nobody knows which of the two is on the disk.
-    pub(super) sync_failed: bool,
+    pub(crate) sync_failed: bool,
 }
 
 /// Makes the names durable.
-pub(super) fn sync_dir(files: &dyn Files) -> std::io::Result<()> {
+pub(crate) fn sync_dir(files: &dyn Files) -> std::io::Result<()> {
     if is_planted(Bug::SkipDirSync) { Ok(()) } else { files.sync_dir() }
 }
 

@@ -1,8 +1,8 @@
 //! From files to a store.
 //!
-//! Sealed segments are known by the manifest and their footers (or all of them by the snapshot of a clean stop). An open
-//! segment is read from its start: its end is where no record follows. If that cuts something that was acknowledged, the
-//! store is not opened.
+//! Sealed segments are known by the manifest and their footers (or all of them by the snapshot of a clean stop). An
+//! open segment is read from its start: its end is where no record follows. If that cuts something that was
+//! acknowledged, the store is not opened.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -25,19 +25,13 @@ use super::window::Window;
 use super::writer::Writer;
 use super::{Appender, Counters, LogOptions, LogStore, ManifestState};
 use crate::error::{Error, Result};
-use crate::files::Files;
+use crate::files::{File, Files, Lock};
 
 /// The lock file.
 const LOCK: &str = "LOCK";
 
 pub(super) fn open(files: Arc<dyn Files>, options: LogOptions) -> Result<LogStore> {
-    let lock = files.lock(LOCK).map_err(|error| {
-        if error.kind() == io::ErrorKind::WouldBlock {
-            Error::Locked { file: format!("{}/{LOCK}", files.describe()) }
-        } else {
-            Error::io(format!("locking {}/{LOCK}", files.describe()), error)
-        }
-    })?;
+    let lock = lock(&*files)?;
     let image = match ManifestImage::read(&*files)? {
         Some(image) => image,
         None => create(&*files, &options)?,
@@ -85,6 +79,17 @@ pub(super) fn open(files: Arc<dyn Files>, options: LogOptions) -> Result<LogStor
         read_only_reason: Mutex::new(None),
         counters,
         _lock: lock,
+    })
+}
+
+/// Keeps other processes out.
+pub(super) fn lock(files: &dyn Files) -> Result<Box<dyn Lock>> {
+    files.lock(LOCK).map_err(|error| {
+        if error.kind() == io::ErrorKind::WouldBlock {
+            Error::Locked { file: format!("{}/{LOCK}", files.describe()) }
+        } else {
+            Error::io(format!("locking {}/{LOCK}", files.describe()), error)
+        }
     })
 }
 
@@ -136,12 +141,13 @@ impl Recovered {
     }
 }
 
-/// Opens the file of a segment, and reads its header.
-fn open_file(
+/// Opens the file of a segment, and reads its header. Returns its length too, which must be right if `must_be_whole`.
+pub(super) fn open_file(
     files: &dyn Files,
     image: &ManifestImage,
     segment: &SegmentImage,
-) -> Result<(SegmentHeader, Arc<dyn crate::files::File>, u64)> {
+    must_be_whole: bool,
+) -> Result<(SegmentHeader, Arc<dyn File>, u64)> {
     let name = segment_name(segment.number);
     let reading = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => Error::corrupt(&name, 0, "the file is missing"),
@@ -155,7 +161,7 @@ fn open_file(
         return Err(Error::corrupt(&name, 0, "it is a segment of another store or another number"));
     }
     let file_bytes = file.len().map_err(reading)?;
-    if segment.sealed && file_bytes != segment.file_bytes {
+    if must_be_whole && segment.sealed && file_bytes != segment.file_bytes {
         let what = format!("it has {file_bytes} bytes instead of {}", segment.file_bytes);
         return Err(Error::corrupt(&name, file_bytes.min(segment.file_bytes), what));
     }
@@ -191,7 +197,7 @@ fn open_by_snapshot(
         return Ok(None);
     }
     for (known, segment_image) in known.iter().zip(&image.segments) {
-        let (header, file, _) = open_file(files, image, segment_image)?;
+        let (header, file, _) = open_file(files, image, segment_image, true)?;
         let segment = Segment::new(&header, known.slot, file);
         set_sealed(&segment, segment_image);
         segment.all_class_bytes.store(known.all_class_bytes, Relaxed);
@@ -219,7 +225,7 @@ fn recover_segment(
     index: &Index,
     found: &mut Recovered,
 ) -> Result<()> {
-    let (header, file, file_bytes) = open_file(files, image, segment_image)?;
+    let (header, file, file_bytes) = open_file(files, image, segment_image, true)?;
     let segment = segments.insert(|slot| Segment::new(&header, slot, file))?;
     let entries = if segment_image.sealed {
         set_sealed(&segment, segment_image);
@@ -268,7 +274,7 @@ fn count_live(index: &Index, segments: &SegmentTable) {
 }
 
 /// What an open segment turned out to hold.
-struct Tail {
+pub(super) struct Tail {
     entries: Vec<FooterEntry>,
     flushes: Vec<FlushRecord>,
     /// Where its last whole batch ends.
@@ -280,12 +286,21 @@ struct Tail {
     highest_version: u64,
 }
 
-struct FlushRecord {
-    header: Header,
-    prefix: Vec<u8>,
+pub(super) struct FlushRecord {
+    pub(super) header: Header,
+    pub(super) prefix: Vec<u8>,
 }
 
 impl FlushRecord {
+    /// For records in any order: one that is older than what the table has changes nothing.
+    pub(super) fn apply_if_newer(self, table: &mut FlushTable) {
+        let known = table.marks.get(&self.prefix).map(|mark| mark.sequence);
+        let pending = table.pending.get(&self.prefix).map(|mark| mark.sequence);
+        if known.max(pending).is_none_or(|sequence| sequence < self.header.sequence) {
+            self.apply(table);
+        }
+    }
+
     fn apply(self, table: &mut FlushTable) {
         let Header { sequence, version, exptime_secs, .. } = self.header;
         match self.header.kind {
@@ -299,7 +314,7 @@ impl FlushRecord {
 impl Tail {
     /// `durable_bytes`: what the manifest knows to have been durable. A manifest that names an open segment of the log
     /// was written when that was the last.
-    fn read(
+    pub(super) fn read(
         segment: &Arc<Segment>,
         segment_header: &SegmentHeader,
         durable_bytes: u64,

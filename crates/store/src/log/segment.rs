@@ -22,7 +22,7 @@ const PREFIX: &str = "segment-";
 /// Which records a segment holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub(super) enum Stream {
+pub(crate) enum Stream {
     /// Appended ones, dense in sequence, in batches.
     Log = 0,
     /// Copied by cleaning: items that never expire, and tombstones.
@@ -39,7 +39,7 @@ impl Stream {
 
 /// When the records of a segment expire, in sixteenths of those that do.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Expiry {
+pub(crate) struct Expiry {
     /// In rising order; at most 16.
     quantiles: Vec<u32>,
     /// Of 1,000 records, how many expire at all.
@@ -171,7 +171,7 @@ pub(super) fn decode_footer(bytes: &[u8], seed: u32) -> Option<(Vec<FooterEntry>
 }
 
 /// The name of a segment's file.
-pub(super) fn segment_name(number: u64) -> String {
+pub(crate) fn segment_name(number: u64) -> String {
     format!("{PREFIX}{number:016}")
 }
 

@@ -14,6 +14,8 @@ pub(super) struct Window {
     segment: Arc<Segment>,
     bytes: Vec<u8>,
     start: u64,
+    /// The file's length when the window was made: there is nothing to read behind it.
+    file_bytes: u64,
     /// Read from the disk so far.
     pub(super) read_bytes: u64,
 }
@@ -26,7 +28,8 @@ pub(super) struct Found<'a> {
 
 impl Window {
     pub(super) fn new(segment: Arc<Segment>) -> Self {
-        Self { segment, bytes: Vec::new(), start: 0, read_bytes: 0 }
+        let file_bytes = segment.file.len().unwrap_or(0);
+        Self { segment, bytes: Vec::new(), start: 0, file_bytes, read_bytes: 0 }
     }
 
     /// Of the segment's checksums.
@@ -38,7 +41,8 @@ impl Window {
     pub(super) fn bytes_at(&mut self, offset: u64, length: usize) -> Result<&[u8]> {
         let inside = offset >= self.start && offset + length as u64 <= self.start + self.bytes.len() as u64;
         if !inside {
-            self.bytes.resize(length.max(WINDOW_BYTES), 0);
+            let left = self.file_bytes.saturating_sub(offset).min(WINDOW_BYTES as u64) as usize;
+            self.bytes.resize(length.max(left), 0);
             let count = self.segment.read(&mut self.bytes, offset)?;
             self.bytes.truncate(count);
             self.start = offset;

@@ -58,8 +58,8 @@ impl Writer {
         min <= max && max.max(sequence) - min.min(sequence) > u64::from(u32::MAX)
     }
 
-    /// Writes at the end, which stays where it is: nobody reads there until [`accept`](Self::accept). After an error the
-    /// next write goes to the same place.
+    /// Writes at the end, which stays where it is: nobody reads there until [`accept`](Self::accept). After an error
+    /// the next write goes to the same place.
     pub(super) fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<()> {
         self.unsynced = true;
         let result = self.segment.file.write_at(pieces, self.end);
@@ -71,7 +71,8 @@ impl Writer {
         result
     }
 
-    /// Writes `ahead` bytes behind the end, and counts them: a large record in pieces. Nothing counts until it is whole.
+    /// Writes `ahead` bytes behind the end, and counts them: a large record in pieces. Nothing counts until it is
+    /// whole.
     pub(super) fn write_ahead(&mut self, pieces: &[IoSlice<'_>], ahead: &mut u64) -> io::Result<()> {
         self.unsynced = true;
         self.segment.file.write_at(pieces, self.end + *ahead)?;

@@ -1,0 +1,348 @@
+//! Verifying every checksum of a store that is not open, and cutting out what is broken.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::append::tombstone_of;
+use super::digest::Secret;
+use super::flushes::FlushTable;
+use super::manifest::{MANIFEST, ManifestImage, SegmentImage};
+use super::open::{FlushRecord, Tail, lock, open_file};
+use super::record::{ALIGN_BYTES, Header, Kind, pad};
+use super::segment::{
+    FooterEntry, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, Stream, create_file, segment_name,
+    segment_number,
+};
+use super::window::Window;
+use super::writer::Writer;
+use crate::error::{Error, Result};
+use crate::files::Files;
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Files of the log that were read.
+    pub segments: u64,
+    /// Whole records in them.
+    pub records: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// What is broken.
+    pub damages: Vec<Damage>,
+    /// What a repair lost, a sentence each. Empty without one.
+    pub lost: Vec<String>,
+    /// The store can be opened now.
+    pub is_repaired: bool,
+}
+
+/// A broken place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The file.
+    pub file: String,
+    /// Where, in bytes.
+    pub offset: u64,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// Reads everything. With `repair`, writes what is whole in damaged files to new ones, and keeps the damaged ones under
+/// names that begin with `damaged-`.
+///
+/// Errors: those of calls of the system; `Locked`; `NewerFormat`. Damage is no error.
+pub fn check(files: &dyn Files, repair: bool) -> Result<Report> {
+    let _lock = lock(files)?;
+    let mut report = Report::default();
+    let mut image = match ManifestImage::read(files) {
+        Ok(Some(image)) => image,
+        Ok(None) => rebuild(files, "the file is missing", repair, &mut report)?,
+        Err(Error::Corrupt { what, .. }) => rebuild(files, &what, repair, &mut report)?,
+        Err(error) => return Err(error),
+    };
+    let mut changed = !report.damages.is_empty();
+    let mut kept = Vec::new();
+    for segment in std::mem::take(&mut image.segments) {
+        let before = report.damages.len();
+        let contents = read_segment(files, &image, &segment, &mut report)?;
+        if report.damages.len() == before {
+            kept.push(segment);
+            continue;
+        }
+        changed = true;
+        if repair {
+            let rescued = rescue(files, &mut image, &segment, contents, &mut report)?;
+            kept.extend(rescued);
+        }
+    }
+    kept.sort_unstable_by_key(|segment: &SegmentImage| segment.number);
+    image.segments = kept;
+    if changed && repair {
+        // A snapshot of the index is of what was before.
+        image.snapshot = None;
+        super::manifest::sync_dir(files).map_err(|error| Error::io("fsync of the directory", error))?;
+        image.write(files).map_err(|failure| failure.error)?;
+        for damage in &report.damages {
+            if segment_number(&damage.file).is_some() {
+                match files.rename(&damage.file, &format!("damaged-{}", damage.file)) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        return Err(Error::io(format!("renaming {}", damage.file), error));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        report.is_repaired = true;
+    }
+    Ok(report)
+}
+
+/// A manifest from the segments that are there.
+fn rebuild(files: &dyn Files, what: &str, repair: bool, report: &mut Report) -> Result<ManifestImage> {
+    report.damages.push(Damage { file: MANIFEST.to_owned(), offset: 0, what: what.to_owned() });
+    let mut image = ManifestImage::new(Secret([0; 16]));
+    for name in files.list().map_err(|error| Error::io("listing the directory", error))? {
+        let Some(number) = segment_number(&name) else { continue };
+        let file = files.open_to_read(&name).map_err(|error| Error::io(format!("opening {name}"), error))?;
+        let mut head = [0; SEGMENT_HEADER_BYTES];
+        let count =
+            file.read_at(&mut head, 0).map_err(|error| Error::io(format!("reading {name}"), error))?;
+        let Ok(header) = SegmentHeader::decode(&head[..count], &name) else { continue };
+        image.secret = header.secret;
+        image.next_number = image.next_number.max(number + 1);
+        image.segments.push(SegmentImage {
+            number,
+            stream: header.stream,
+            sealed: false,
+            data_bytes: 0,
+            file_bytes: 0,
+            min_sequence: u64::MAX,
+            max_sequence: 0,
+            expiry: Default::default(),
+        });
+    }
+    if repair {
+        report.lost.push(
+            "MANIFEST: flushes older than the segments that are left, so that items may be back that were flushed; \
+             the highest CAS value of items that are gone"
+                .to_owned(),
+        );
+    }
+    // All of them are read as damaged, so that a repair seals them.
+    let numbers: Vec<_> = image.segments.iter().map(|segment| segment.number).collect();
+    report.damages.extend(numbers.into_iter().map(|number| Damage {
+        file: segment_name(number),
+        offset: 0,
+        what: "no manifest names it".to_owned(),
+    }));
+    Ok(image)
+}
+
+/// The whole records of a segment.
+#[derive(Default)]
+struct Contents {
+    segment: Option<Arc<Segment>>,
+    records: Vec<Record>,
+    flushes: Vec<FlushRecord>,
+    /// The highest sequence that a commit mark confirms.
+    committed: u64,
+}
+
+struct Record {
+    header: Header,
+    key: Vec<u8>,
+    offset: u64,
+    /// The value's checksum does not match.
+    is_broken: bool,
+}
+
+/// Reads all of a segment, and notes what is wrong with it.
+fn read_segment(
+    files: &dyn Files,
+    image: &ManifestImage,
+    segment_image: &SegmentImage,
+    report: &mut Report,
+) -> Result<Contents> {
+    let name = segment_name(segment_image.number);
+    let mut contents = Contents::default();
+    let was_lost = report.damages.iter().any(|damage| damage.file == name);
+    let damage_at = |offset, what: String| Damage { file: name.clone(), offset, what };
+    let (header, file, file_bytes) = match open_file(files, image, segment_image, false) {
+        Ok(opened) => opened,
+        Err(Error::Corrupt { offset, what, .. }) => {
+            report.damages.push(damage_at(offset, what));
+            let Ok(file) = files.open_to_read(&name) else { return Ok(contents) };
+            let file_bytes = file.len().map_err(|error| Error::io(format!("reading {name}"), error))?;
+            // The manifest knows enough to read its records.
+            let SegmentImage { number, stream, .. } = *segment_image;
+            (SegmentHeader { number, stream, first_sequence: 0, secret: image.secret }, file, file_bytes)
+        }
+        Err(error) => return Err(error),
+    };
+    let has_header = !report.damages.iter().any(|damage| damage.file == name);
+    if was_lost {
+        report.damages.push(damage_at(0, "no manifest names it".to_owned()));
+    }
+    let segment = Arc::new(Segment::new(&header, 1, file));
+    if segment_image.sealed && file_bytes != segment_image.file_bytes {
+        let what = format!("it has {file_bytes} bytes instead of {}", segment_image.file_bytes);
+        report.damages.push(damage_at(file_bytes.min(segment_image.file_bytes), what));
+    }
+    let end = if segment_image.sealed { segment_image.data_bytes.min(file_bytes) } else { file_bytes };
+    let mut window = Window::new(segment.clone());
+    let mut at = SEGMENT_HEADER_BYTES as u64;
+    let mut is_in_gap = false;
+    while at < end {
+        let found = match window.record_at(at)? {
+            Ok(found) => found,
+            Err(super::record::BadHeader::Newer(kind)) => {
+                return Err(segment.bad_header(at, super::record::BadHeader::Newer(kind)));
+            }
+            Err(bad) => {
+                if segment_image.sealed && !is_in_gap {
+                    report.damages.push(damage_at(at, format!("no record begins here ({bad:?})")));
+                }
+                is_in_gap = true;
+                at += ALIGN_BYTES as u64;
+                continue;
+            }
+        };
+        is_in_gap = false;
+        let (header, key) = (found.header, found.key.to_vec());
+        let is_whole = window.verify_value(at, &header)?;
+        report.records += 1;
+        report.bytes += header.padded_bytes() as u64;
+        match header.kind {
+            Kind::Commit => contents.committed = contents.committed.max(header.sequence),
+            Kind::Footer => break,
+            Kind::Put | Kind::Delete => {
+                if !is_whole && segment_image.sealed {
+                    let what = format!("the checksum of the value of {} does not match", key.escape_ascii());
+                    report.damages.push(damage_at(at, what));
+                }
+                contents.records.push(Record { header, key, offset: at, is_broken: !is_whole });
+            }
+            Kind::Flush | Kind::FlushAt | Kind::CancelFlushAt => {
+                contents.flushes.push(FlushRecord { header, prefix: key });
+            }
+        }
+        // A broken value may hide where it ends: go on behind it only if what follows is a record.
+        at += if is_whole { header.padded_bytes() as u64 } else { ALIGN_BYTES as u64 };
+    }
+    if segment_image.sealed {
+        segment.data_bytes.store(segment_image.data_bytes, Relaxed);
+        segment.file_bytes.store(segment_image.file_bytes, Relaxed);
+        let expected: Vec<FooterEntry> = (contents.records.iter())
+            .map(|record| FooterEntry::of(&record.header, image.secret.digest(&record.key), record.offset))
+            .collect();
+        match segment.read_footer() {
+            Ok(entries) if entries == expected => {}
+            Ok(_) => {
+                let what = "the footer names other records than there are".to_owned();
+                report.damages.push(damage_at(segment_image.data_bytes, what));
+            }
+            Err(Error::Corrupt { offset, what, .. }) => report.damages.push(damage_at(offset, what)),
+            Err(error) => return Err(error),
+        }
+    } else if has_header {
+        match Tail::read(&segment, &header, segment_image.data_bytes, file_bytes, image) {
+            Ok(_) => {}
+            Err(Error::Corrupt { offset, what, .. }) => report.damages.push(damage_at(offset, what)),
+            Err(error) => return Err(error),
+        }
+    }
+    report.segments += 1;
+    contents.segment = Some(segment);
+    Ok(contents)
+}
+
+/// Writes the whole records of a damaged segment to a new one. Of a record whose value is broken, a tombstone stays, so
+/// that no older value comes back.
+fn rescue(
+    files: &dyn Files,
+    image: &mut ManifestImage,
+    damaged: &SegmentImage,
+    contents: Contents,
+    report: &mut Report,
+) -> Result<Option<SegmentImage>> {
+    let name = segment_name(damaged.number);
+    let Contents { segment, mut records, flushes, committed } = contents;
+    let Some(segment) = segment else {
+        report.lost.push(format!("{name}: all of it; older values of its keys may be back"));
+        return Ok(None);
+    };
+    let is_confirmed =
+        |sequence: u64| damaged.sealed || damaged.stream != Stream::Log || sequence <= committed;
+    records.retain(|record| is_confirmed(record.header.sequence));
+    let mut table: FlushTable = std::mem::take(&mut image.flushes);
+    for flush in flushes {
+        if is_confirmed(flush.header.sequence) {
+            image.last_sequence = image.last_sequence.max(flush.header.sequence);
+            image.highest_version = image.highest_version.max(flush.header.version);
+            flush.apply_if_newer(&mut table);
+        }
+    }
+    image.flushes = table;
+    for record in records.iter().filter(|record| record.is_broken) {
+        let key = record.key.escape_ascii();
+        report.lost.push(format!("{name}: the value of {key} (sequence {})", record.header.sequence));
+    }
+    if let Ok(entries) = segment.read_footer() {
+        let gone = entries
+            .iter()
+            .filter(|entry| !records.iter().any(|record| record.offset == entry.offset))
+            .count();
+        if gone > 0 {
+            report.lost.push(format!(
+                "{name}: {gone} records without their keys; older values of these may be back"
+            ));
+        }
+    } else if report.damages.iter().any(|damage| damage.file == name) {
+        report.lost.push(format!(
+            "{name}: perhaps records that cannot be counted; older values of them may be back"
+        ));
+    }
+    if records.is_empty() {
+        return Ok(None);
+    }
+    let failed = |what: &str, error| Error::io(format!("{what} what is left of {name}"), error);
+    let header = SegmentHeader {
+        number: image.next_number,
+        stream: Stream::Cold,
+        first_sequence: 0,
+        secret: image.secret,
+    };
+    image.next_number += 1;
+    let data_bytes = records.iter().map(|record| record.header.padded_bytes() as u64).sum();
+    let file_bytes = Writer::file_bytes_for(data_bytes, records.len());
+    let file =
+        create_file(files, &header, file_bytes).map_err(|(error, _)| failed("making a file for", error))?;
+    let copy = Arc::new(Segment::new(&header, 1, file));
+    let mut writer = Writer::new(copy.clone(), file_bytes);
+    let mut window = Window::new(segment);
+    for record in &records {
+        let header = if record.is_broken { tombstone_of(&record.header) } else { record.header };
+        let mut head = Vec::new();
+        header.encode(&record.key, copy.seed, &mut head);
+        let mut ahead = 0;
+        let mut put = |piece: &[u8]| {
+            writer
+                .write_ahead(&[io::IoSlice::new(piece)], &mut ahead)
+                .map_err(|error| failed("writing", error))
+        };
+        put(&head)?;
+        if header.kind == Kind::Put {
+            window.copy_value(record.offset, &header, &mut put)?;
+        }
+        let mut padding = Vec::new();
+        pad(header.record_bytes(), &mut padding);
+        put(&padding)?;
+        let entry = FooterEntry::of(&header, image.secret.digest(&record.key), writer.end);
+        let sequence = header.sequence;
+        writer.accept(header.padded_bytes() as u64, &[entry], Some((sequence, sequence)));
+        image.last_sequence = image.last_sequence.max(sequence);
+        image.highest_version = image.highest_version.max(header.version);
+    }
+    writer.seal().map_err(|error| failed("sealing", error.source))?;
+    Ok(Some(copy.image()))
+}

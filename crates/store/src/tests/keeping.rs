@@ -1,0 +1,350 @@
+//! Backups, checks and repairs; large values; many threads; bounds of memory and disk.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+
+use super::conformance::{open_log, small_segments};
+use super::model::{Change, State, append};
+use super::script::START_SECS;
+use crate::backup::restore;
+use crate::files::Files;
+use crate::files::sim::SimDisk;
+use crate::{Budget, Error, Manifest, Marks, Meta, Sink, Store, VecSink, check};
+
+fn put(key: &str, value: Vec<u8>, version: u64) -> Change {
+    Change::Put { key: key.into(), value, client_flags: 3, exptime_secs: 0, version, marks: Marks::NONE }
+}
+
+#[test]
+fn backups_follow_each_other_and_are_restored() {
+    let disk = SimDisk::new();
+    let store = open_log(&disk).expect("opens");
+    let (mut state, now) = (State::default(), START_SECS);
+    let mut backups: Vec<SimDisk> = Vec::new();
+    let mut copied = Vec::new();
+    for nth in 0..300 {
+        let batch = [put(&format!("c:{nth}"), vec![1; 150], 1)];
+        append(&store, &batch).expect("appends");
+        state.apply(&batch);
+    }
+    let keys: Vec<Vec<u8>> = (0..300).map(|nth| format!("c:{nth}").into()).collect();
+    let mut random = fastrand::Rng::with_seed(4);
+    let mut change = |store: &dyn Store, state: &mut State, count: usize| {
+        for _ in 0..count {
+            let key = keys[random.usize(0..40)].clone();
+            let version = state.highest_version + 1;
+            let batch = match random.u32(0..5) {
+                0 => [Change::Delete { key, version }],
+                _ => [put(&String::from_utf8_lossy(&key), vec![2; random.usize(0..300)], version)],
+            };
+            append(store, &batch).expect("appends");
+            state.apply(&batch);
+            store.maintain(Budget { bytes: 500 }, now).expect("maintains");
+        }
+    };
+    for round in 0..5 {
+        change(&store, &mut state, 60);
+        let target = SimDisk::new();
+        let since = backups.last().map(|last| Manifest::read(last).expect("reads").expect("is there"));
+        let manifest = store.backup(&target, since.as_ref()).expect("backs up");
+        assert_eq!(manifest.last_sequence(), state.last_sequence);
+        copied.push((target.list().expect("lists").len() as u64, manifest.files().count() as u64 + 1));
+        backups.push(target);
+        let expected = state.clone();
+        // The store goes on; the backup does not.
+        change(&store, &mut state, 20);
+
+        let restored = SimDisk::new();
+        let newest_first: Vec<&dyn Files> = backups.iter().rev().map(|disk| disk as &dyn Files).collect();
+        restore(&newest_first, &restored).expect("restores");
+        assert!(matches!(restore(&newest_first, &restored), Err(Error::Invalid { .. })), "not over a store");
+        let copy = open_log(&restored).expect("opens");
+        assert_eq!(expected.difference(&copy, &keys, now), None, "round {round}");
+        append(&copy, &[put("more", vec![1; 10], 1 << 40)]).expect("the copy is a store");
+        copy.close().expect("closes");
+    }
+    assert!(copied.iter().skip(1).all(|(files, of)| files < of), "only new files are copied: {copied:?}");
+}
+
+#[test]
+fn a_check_finds_what_is_broken_and_a_repair_cuts_it() {
+    let disk = SimDisk::new();
+    let store = open_log(&disk).expect("opens");
+    let mut state = State::default();
+    for nth in 0..200_u64 {
+        let batch = [put(&format!("key-{nth}"), vec![nth as u8; 200], nth + 1)];
+        append(&store, &batch).expect("appends");
+        state.apply(&batch);
+    }
+    store.sync().expect("syncs");
+    store.maintain(Budget { bytes: 0 }, START_SECS).expect("notes");
+    assert!(matches!(check(&disk, false), Err(Error::Locked { .. })), "not while it is open");
+    drop(store);
+    let whole = check(&disk, false).expect("checks");
+    assert_eq!((whole.damages.len(), whole.lost.len()), (0, 0), "{whole:?}");
+    assert!(whole.records > 200);
+
+    let keys: Vec<Vec<u8>> = (0..200).map(|nth| format!("key-{nth}").into()).collect();
+    let mut refused = 0;
+    let mut random = fastrand::Rng::with_seed(3);
+    for name in disk.list().expect("lists") {
+        if name.starts_with("RESERVE") || name == "LOCK" {
+            continue;
+        }
+        for _ in 0..10 {
+            let broken = disk.power_loss(crate::files::sim::PowerLoss::Nothing, 0);
+            let length = disk.read(&name).expect("reads").len() as u64;
+            broken.flip_bit(&name, random.u64(0..length), random.u8(0..8)).expect("flips");
+            let found = check(&broken, false).expect("checks");
+            let opens = open_log(&broken).is_ok();
+            refused += u32::from(!opens);
+            assert!(opens || !found.damages.is_empty(), "{name}: what does not open is damaged");
+            if found.damages.is_empty() {
+                continue;
+            }
+            let repaired = check(&broken, true).expect("repairs");
+            assert!(repaired.is_repaired, "{repaired:?}");
+            let again = check(&broken, false).expect("checks");
+            assert_eq!(again.damages, [], "{name}: {found:?}, {repaired:?}");
+            let store = open_log(&broken).expect("a repaired store opens");
+            let mut missing = 0;
+            for key in &keys {
+                let mut sink = VecSink::default();
+                match store.get(key, START_SECS, &mut sink).expect("reads") {
+                    Some(meta) => assert_eq!(state.items.get(key), Some(&(meta, sink.into_value()))),
+                    None => missing += 1,
+                }
+            }
+            assert!(missing <= 1, "{name}: one bit costs one item, not {missing}: {found:?}, {repaired:?}");
+            if missing > 0 {
+                assert!(!repaired.lost.is_empty(), "{name}: what is lost is said");
+            }
+            append(&store, &[put("more", vec![1; 10], 1 << 40)]).expect("appends");
+            assert!(store.last_sequence() > 200 - 2);
+        }
+    }
+    assert!(refused > 10, "{refused}");
+}
+
+#[test]
+fn a_lost_manifest_or_segment_is_repaired() {
+    let disk = SimDisk::new();
+    let store = open_log(&disk).expect("opens");
+    for nth in 0..200_u64 {
+        append(&store, &[put(&format!("key-{nth}"), vec![nth as u8; 200], nth + 1)]).expect("appends");
+    }
+    store.close().expect("closes");
+    drop(store);
+    for (lost, left) in [("MANIFEST", 200..201), ("segment-0000000000000002", 150..200)] {
+        let broken = disk.power_loss(crate::files::sim::PowerLoss::Nothing, 0);
+        broken.remove(lost).expect("removes");
+        assert!(open_log(&broken).is_err());
+        let report = check(&broken, true).expect("repairs");
+        assert!(report.is_repaired && !report.lost.is_empty(), "{report:?}");
+        let store = open_log(&broken).expect("opens");
+        let found = (0..200).filter(|nth| store.may_contain(format!("key-{nth}").as_bytes())).count();
+        assert!(left.contains(&found), "{found} keys are left without {lost}");
+        assert_eq!(store.last_sequence(), 200);
+        for nth in 0..200_u64 {
+            let mut sink = VecSink::default();
+            if store.get(format!("key-{nth}").as_bytes(), START_SECS, &mut sink).expect("reads").is_some() {
+                assert_eq!(sink.into_value(), vec![nth as u8; 200]);
+            }
+        }
+    }
+}
+
+/// Takes a value in odd pieces.
+#[derive(Default)]
+struct Pieces {
+    value: Vec<u8>,
+    done: usize,
+    wanted: usize,
+}
+
+impl Sink for Pieces {
+    fn start(&mut self, meta: &Meta) -> bool {
+        self.value = vec![0; meta.value_bytes];
+        self.wanted = meta.value_bytes;
+        true
+    }
+
+    fn buffer(&mut self, remaining_bytes: usize) -> &mut [u8] {
+        self.done = self.wanted - remaining_bytes;
+        let end = (self.done + 70_001).min(self.wanted);
+        &mut self.value[self.done..end]
+    }
+}
+
+#[test]
+fn large_values_are_read_in_pieces_and_verified() {
+    let disk = SimDisk::new();
+    let store = open_log(&disk).expect("opens");
+    let mut random = fastrand::Rng::with_seed(1);
+    let lengths = [0, 1, 16_383, 16_384, 65_000, 65_536, 300_000, 3_000_000];
+    let values: Vec<Vec<u8>> = lengths
+        .iter()
+        .map(|&length| std::iter::repeat_with(|| random.u8(..)).take(length).collect())
+        .collect();
+    for (nth, value) in values.iter().enumerate() {
+        let batch =
+            [put(&format!("key-{nth}"), value.clone(), 1), put(&format!("gone-{nth}"), value.clone(), 2)];
+        append(&store, &batch).expect("appends");
+    }
+    let all_there = |store: &dyn Store| {
+        for (nth, value) in values.iter().enumerate() {
+            let mut sink = Pieces::default();
+            let meta = store.get(format!("key-{nth}").as_bytes(), START_SECS, &mut sink).expect("reads");
+            assert_eq!(meta.map(|meta| meta.value_bytes), Some(value.len()));
+            assert!(sink.value == *value, "value {nth}");
+        }
+    };
+    all_there(&store);
+    for nth in 0..values.len() {
+        append(&store, &[Change::Delete { key: format!("gone-{nth}").into(), version: 3 }]).expect("appends");
+    }
+    while store.maintain(Budget { bytes: 100_000 }, START_SECS).expect("cleans").more {}
+    assert!(store.stats().cleaned_bytes > 300_000, "large values were copied: {:?}", store.stats());
+    all_there(&store);
+    store.close().expect("closes");
+    drop(store);
+    let store = open_log(&disk).expect("opens");
+    all_there(&store);
+    let mut nowhere = crate::NoValue;
+    assert!(
+        store.get(b"key-7", START_SECS, &mut nowhere).expect("reads").is_some(),
+        "a declined value is no error"
+    );
+}
+
+#[test]
+fn long_keys_and_too_long_ones() {
+    let store = open_log(&SimDisk::new()).expect("opens");
+    let key = "k".repeat(65_535);
+    append(&store, &[put(&key, b"value".to_vec(), 1)]).expect("appends");
+    let mut sink = VecSink::default();
+    assert!(store.get(key.as_bytes(), START_SECS, &mut sink).expect("reads").is_some());
+    assert_eq!(sink.into_value(), b"value");
+    for change in [put("", Vec::new(), 1), put(&"k".repeat(65_536), Vec::new(), 1)] {
+        assert!(matches!(append(&store, &[change]), Err(Error::Invalid { .. })));
+    }
+}
+
+/// One appender, one cleaner, readers: each read is of the last version that was there before it, or a later one.
+#[test]
+fn readers_beside_appender_and_cleaner() {
+    let store = Arc::new(open_log(&SimDisk::new()).expect("opens"));
+    let keys = 600;
+    let newest: Arc<Vec<AtomicU64>> = Arc::new((0..keys).map(|_| AtomicU64::new(0)).collect());
+    let done = Arc::new(AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for reader in 0..2 {
+            let (store, newest, done) = (store.clone(), newest.clone(), done.clone());
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(reader);
+                let mut reads = 0;
+                while !done.load(SeqCst) || reads < 1_000 {
+                    let nth = random.usize(0..keys);
+                    let before = newest[nth].load(SeqCst);
+                    let mut sink = VecSink::default();
+                    let meta =
+                        store.get(format!("key-{nth}").as_bytes(), START_SECS, &mut sink).expect("reads");
+                    let version = meta.map_or(0, |meta| meta.version);
+                    assert!(version >= before, "key-{nth}: {version} after {before}");
+                    assert!(sink.into_value().iter().all(|&byte| byte == version as u8));
+                    reads += 1;
+                }
+            });
+        }
+        let (cleaner, cleaner_done) = (store.clone(), done.clone());
+        scope.spawn(move || {
+            while !cleaner_done.load(SeqCst) {
+                let progress = cleaner.maintain(Budget { bytes: 5_000 }, START_SECS).expect("cleans");
+                if !progress.more {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        let mut random = fastrand::Rng::with_seed(99);
+        let mut version = 0;
+        while version < 20_000 || (version < 2_000_000 && store.stats().cleaned_bytes < 50_000) {
+            version += 1;
+            let nth = if random.u32(0..4) == 0 { random.usize(0..keys) } else { random.usize(0..50) };
+            append(&*store, &[put(&format!("key-{nth}"), vec![version as u8; 100], version)])
+                .expect("appends");
+            newest[nth].store(version, SeqCst);
+        }
+        done.store(true, SeqCst);
+    });
+    assert!(store.stats().cleaned_bytes > 0);
+}
+
+/// Under overwrites, deletions and expiry the disk stays under its bound, and so do the tombstones.
+#[test]
+fn disk_and_index_stay_bounded() {
+    let disk = SimDisk::new();
+    let store = open_log(&disk).expect("opens");
+    let segment_bytes = small_segments().segment_bytes;
+    let mut random = fastrand::Rng::with_seed(2);
+    let mut now = START_SECS;
+    for version in 1..60_000_u64 {
+        now += u64::from(version % 100 == 0);
+        // Half of the keys are sessions: used for a while, and never again.
+        let key = if random.bool() {
+            format!("session-{}", version / 50 + random.u64(0..20))
+        } else {
+            format!("key-{}", random.u64(0..100))
+        };
+        let change = match random.u32(0..10) {
+            0 => Change::Delete { key: key.into(), version },
+            _ => Change::Put {
+                exptime_secs: if key.starts_with('s') { now + 5 } else { 0 },
+                key: key.into(),
+                value: vec![1; 100],
+                client_flags: 0,
+                version,
+                marks: Marks::NONE,
+            },
+        };
+        append(&store, &[change]).expect("appends");
+        store.maintain(Budget { bytes: 2_000 }, now).expect("cleans");
+        if version % 5_000 == 0 {
+            let stats = store.stats();
+            let bound = stats.live_bytes * 3 / 2 + 8 * segment_bytes;
+            assert!(
+                stats.disk_bytes <= bound,
+                "version {version}: {} > {bound}, {stats:?}",
+                stats.disk_bytes
+            );
+            assert!(stats.records < 2_000, "version {version}: {stats:?}");
+        }
+    }
+    let stats = store.stats();
+    assert!(stats.live_bytes < 300_000, "old sessions and their tombstones are gone: {stats:?}");
+    assert!(disk.counts().written_bytes < 60_000 * 200 * 3);
+}
+
+/// A flush of a prefix is O(1), and its room comes back.
+#[test]
+fn flushed_prefixes_give_their_room_back() {
+    let disk = SimDisk::new();
+    let store = open_log(&disk).expect("opens");
+    let mut expected = BTreeMap::new();
+    for nth in 0..600_u64 {
+        let key = format!("{}:{nth}", if nth % 2 == 0 { "a" } else { "b" });
+        append(&store, &[put(&key, vec![1; 200], nth + 1)]).expect("appends");
+        expected.insert(key, nth % 2 == 1);
+    }
+    let before = store.stats();
+    append(&store, &[Change::Flush { prefix: b"a:".to_vec(), version: 1_000 }]).expect("appends");
+    assert!(store.stats().appended_bytes - before.appended_bytes < 200);
+    while store.maintain(Budget { bytes: 100_000 }, START_SECS).expect("cleans").more {}
+    let stats = store.stats();
+    assert!(stats.disk_bytes < before.disk_bytes * 3 / 4, "{stats:?}");
+    assert!(stats.records < 320, "{stats:?}");
+    for (key, is_there) in &expected {
+        let found = store.get(key.as_bytes(), START_SECS, &mut crate::NoValue).expect("reads");
+        assert_eq!(found.is_some(), *is_there, "{key}");
+    }
+}

@@ -1,0 +1,173 @@
+//! The format on disk: the bytes in `docs/store-format.md` are those that the code writes, and the files of every version
+//! ever released are read.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use larder_store::files::sim::SimDisk;
+use larder_store::{Budget, Cursor, Entry, LogOptions, LogStore, Marks, Put, Store, VecSink};
+
+const NOW_SECS: u64 = 1_900_000_000;
+
+fn options() -> LogOptions {
+    let secret = std::array::from_fn(|nth| nth as u8);
+    LogOptions { segment_bytes: 4096, secret: Some(secret), ..LogOptions::default() }
+}
+
+/// As `hexdump -C` prints bytes, `*` for lines of zeros.
+fn dump(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    let mut was_zero = false;
+    for (nth, line) in bytes.chunks(16).enumerate() {
+        let is_zero = line.iter().all(|&byte| byte == 0) && nth > 0 && line.len() == 16;
+        if is_zero && was_zero {
+            continue;
+        }
+        was_zero = is_zero;
+        if is_zero {
+            out.push_str("*\n");
+            continue;
+        }
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
+        let (left, right) = line.split_at(line.len().min(8));
+        let text: String =
+            line.iter().map(|&byte| if (32..127).contains(&byte) { byte as char } else { '.' }).collect();
+        writeln!(out, "{:08x}  {:<23}  {:<23}  |{text}|", nth * 16, hex(left), hex(right)).expect("a string");
+    }
+    writeln!(out, "{:08x}", bytes.len()).expect("a string");
+    out
+}
+
+#[test]
+fn the_example_in_the_document_is_what_the_code_writes() {
+    let disk = SimDisk::new();
+    let store = LogStore::open_files(Arc::new(disk.clone()), options()).expect("opens");
+    let put = Put {
+        key: b"key",
+        value: &[b"value"],
+        client_flags: 7,
+        exptime_secs: 2_000_000_000,
+        version: 1,
+        marks: Marks::NONE,
+        origin: 0,
+    };
+    store
+        .append(&[
+            Entry::Put(put),
+            Entry::Delete { key: b"old", version: 2 },
+            Entry::Flush { prefix: b"page:", version: 3 },
+        ])
+        .expect("appends");
+    store.close().expect("closes");
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/store-format.md");
+    let document = std::fs::read_to_string(document).expect("reads");
+    for name in ["segment-0000000000000001", "MANIFEST"] {
+        let dump = dump(&disk.read(name).expect("reads"));
+        let is_there = document.contains(&format!("```hexdump\n{dump}```"));
+        assert!(is_there, "docs/store-format.md should show {name} as\n{dump}");
+    }
+}
+
+fn data_dir(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+}
+
+/// What the directories of `tests/data` hold, by rule: items 0 to 59, but multiples of 5, which were deleted.
+fn put(store: &LogStore, prefix: &str, nth: u64) {
+    let key = format!("{prefix}{nth}");
+    let value = vec![nth as u8; nth as usize * 5];
+    store
+        .append(&[Entry::Put(Put {
+            key: key.as_bytes(),
+            value: &[&value],
+            client_flags: nth as u32,
+            exptime_secs: if nth.is_multiple_of(2) { 0 } else { 4_000_000_000 + nth },
+            version: 1_000 + nth,
+            marks: Marks::from_bits((nth % 8) as u8).expect("three marks"),
+            origin: 0,
+        })])
+        .expect("appends");
+}
+
+/// Writes the directories of the current version. For a new version of the format: under its name, once.
+#[test]
+#[ignore = "writes tests/data"]
+fn write_data() {
+    for (name, is_closed) in [("v1/closed", true), ("v1/killed", false)] {
+        let dir = data_dir(name);
+        let store = LogStore::open(&dir, options()).expect("opens");
+        for nth in 0..60 {
+            put(&store, "item:", nth % 7);
+            put(&store, "item:", nth);
+            put(&store, "flushed:", nth);
+        }
+        for nth in (0..60).step_by(5) {
+            let key = format!("item:{nth}");
+            store.append(&[Entry::Delete { key: key.as_bytes(), version: 2_000 + nth }]).expect("appends");
+        }
+        store
+            .append(&[
+                Entry::Flush { prefix: b"flushed:", version: 3_000 },
+                Entry::FlushAt { prefix: b"later:", at_secs: 5_000_000_000 },
+            ])
+            .expect("appends");
+        while store.maintain(Budget { bytes: 1 << 20 }, NOW_SECS).expect("cleans").more {}
+        put(&store, "item:", 59);
+        store.sync().expect("syncs");
+        if is_closed {
+            store.close().expect("closes");
+        }
+        drop(store);
+        for name in ["LOCK", "RESERVE-CLEAN", "RESERVE-DELETE"] {
+            std::fs::remove_file(dir.join(name)).expect("removes");
+        }
+    }
+}
+
+#[test]
+fn the_files_of_every_version_are_read() {
+    for name in ["v1/closed", "v1/killed"] {
+        let disk = SimDisk::new();
+        let mut files = 0;
+        for entry in std::fs::read_dir(data_dir(name)).expect("lists") {
+            let entry = entry.expect("lists");
+            disk.put(
+                &entry.file_name().into_string().expect("UTF-8"),
+                std::fs::read(entry.path()).expect("reads"),
+            );
+            files += 1;
+        }
+        assert!(files > 3, "{name}: {files} files");
+        let store = LogStore::open_files(Arc::new(disk), LogOptions::default()).expect("opens");
+        for nth in 0..60_u64 {
+            let mut sink = VecSink::default();
+            let found = store.get(format!("item:{nth}").as_bytes(), NOW_SECS, &mut sink).expect("reads");
+            if nth % 5 == 0 {
+                assert!(found.is_none(), "{name}: item:{nth}");
+                continue;
+            }
+            let meta = found.expect("is there");
+            assert_eq!(sink.into_value(), vec![nth as u8; nth as usize * 5], "{name}: item:{nth}");
+            let exptime_secs = if nth.is_multiple_of(2) { 0 } else { 4_000_000_000 + nth };
+            assert_eq!(
+                (meta.client_flags, meta.version, meta.exptime_secs),
+                (nth as u32, 1_000 + nth, exptime_secs)
+            );
+            assert_eq!(u64::from(meta.marks.bits()), nth % 8);
+            let flushed = format!("flushed:{nth}");
+            assert!(
+                store.get(flushed.as_bytes(), NOW_SECS, &mut VecSink::default()).expect("reads").is_none()
+            );
+        }
+        let (mut keys, mut cursor) = (0, Cursor::new());
+        while store.for_each_key(&mut cursor, 1_000, NOW_SECS, &mut |_, _| keys += 1).expect("scans") {}
+        assert_eq!(keys, 48, "{name}");
+        assert_eq!((store.last_sequence(), store.highest_version()), (3 * 60 + 12 + 2 + 1, 3_000), "{name}");
+        let pending = store.pending_flushes();
+        assert_eq!((pending.len(), pending[0].at_secs), (1, 5_000_000_000), "{name}");
+        put(&store, "item:", 60);
+        store.close().expect("closes");
+    }
+}
