@@ -81,8 +81,8 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     }
     address_space::share();
     let clock = Arc::new(Clock::start());
-    let persistence = (settings.store.as_ref())
-        .map(|store| Persistence::new(settings.threads, store.readers, Arc::clone(&clock)));
+    let persistence =
+        (settings.store.as_ref()).map(|store| Persistence::new(settings.threads, store, Arc::clone(&clock)));
     let namespaces =
         namespaces::build(namespaces_file, &settings, &config(&settings)?, persistence.as_ref())?;
     announce(&settings);

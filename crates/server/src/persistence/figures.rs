@@ -3,6 +3,7 @@
 use larder_store::Stats;
 use larder_store::commit::Refusal;
 
+use super::backups::Report;
 use super::meters::Measured;
 use crate::shared::Shared;
 
@@ -21,6 +22,10 @@ pub(crate) struct Figures {
     /// Of the file system.
     pub(crate) free_bytes: Option<u64>,
     pub(crate) size_bytes: Option<u64>,
+    /// The latest since the start.
+    pub(crate) backup: Option<Report>,
+    /// When the last one was complete.
+    pub(crate) backed_up_unix_secs: Option<i64>,
 }
 
 /// Whether the store takes changes.
@@ -91,6 +96,8 @@ impl Figures {
             lookups_waiting: persistence.fetches.len() as u64,
             memory,
             free_bytes: disk.as_ref().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize)),
+            backup: persistence.backups.latest(),
+            backed_up_unix_secs: persistence.backups.completed_unix_secs(),
             size_bytes: disk.as_ref().map(|disk| disk.f_blocks.saturating_mul(disk.f_frsize)),
         })
     }

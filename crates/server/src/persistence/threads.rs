@@ -10,7 +10,7 @@ use larder_store::commit::{Change, Committer, Observer, Step};
 use larder_store::{Budget, Error, LogOptions, LogStore, MemoryStore, Store};
 
 use super::meters::TimedStore;
-use super::{Driver, Persistence, StoreSettings};
+use super::{Driver, Persistence, StoreSettings, key_dumps};
 use crate::namespaces::Handles;
 use crate::net::worker_pool::WorkerPool;
 use crate::shared::Shared;
@@ -63,6 +63,27 @@ impl Threads {
                 }
             })?);
         }
+        for number in 0..key_dumps::THREADS {
+            let (shared, pool, store) = (Arc::clone(shared), Arc::clone(pool), Arc::clone(&store));
+            let mut handles = handles(&shared)?;
+            let thread = Builder::new().name(format!("larder-dump-{number}"));
+            others.push(thread.spawn(move || {
+                if let Some(persistence) = &shared.persistence {
+                    let signal = |waiter| pool.signal(waiter);
+                    persistence.key_dumps.serve(&*store, &shared, &mut handles, signal);
+                }
+            })?);
+        }
+        {
+            let (shared, store) = (Arc::clone(shared), Arc::clone(&store));
+            let thread = Builder::new().name("larder-backup".into());
+            others.push(thread.spawn(move || {
+                if let Some(persistence) = &shared.persistence {
+                    let unix_secs = || shared.clock.wall_secs(shared.clock.now().secs);
+                    persistence.backups.serve(&*store, unix_secs);
+                }
+            })?);
+        }
         {
             let (shared, is_stopping) = (Arc::clone(shared), Arc::clone(&is_stopping));
             let thread = Builder::new().name("larder-clean".into());
@@ -77,6 +98,8 @@ impl Threads {
         is_stopping.store(true, SeqCst);
         let Some(persistence) = &shared.persistence else { return };
         persistence.fetches.stop();
+        persistence.key_dumps.stop();
+        persistence.backups.stop();
         persistence.journal.wake();
         if let Ok(mut committer) = committer.join() {
             committer.sync();

@@ -1,8 +1,10 @@
 //! `stats store`, larder's own: what the store of `--store` holds, and how fast its disk is (docs/store.md).
 
 use larder_measure::Snapshot;
+use larder_protocol::Error;
 
 use super::{Lines, yes_no};
+use crate::persistence::backups::Phase;
 use crate::persistence::figures::{Figures, State};
 use crate::persistence::meters::BATCH_BOUNDS;
 use crate::shared::Shared;
@@ -60,7 +62,32 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) -> Option<()> {
     ] {
         add_durations(name, durations, lines);
     }
+    if let Some(backup) = &figures.backup {
+        lines.add("backup", &backup.name);
+        lines.add("backup_state", backup.phase.name());
+        lines.add("backup_copied_bytes", backup.copied_bytes);
+        match &backup.phase {
+            Phase::Running => {}
+            Phase::Done { last_sequence } => lines.add("backup_last_sequence", last_sequence),
+            Phase::Failed(error) => lines.add("backup_error", error),
+        }
+    }
     Some(())
+}
+
+/// True for `stats store backup`, which begins a backup: as `stats detail on`, it does something.
+pub(super) fn is_backup(words: &[&[u8]]) -> bool {
+    words.starts_with(&[b"store", b"backup"])
+}
+
+/// `stats store backup <name> [<earlier name>]`: `words` follow `backup`.
+pub(super) fn back_up(shared: &Shared, words: &[&[u8]]) -> Result<(), Error> {
+    let persistence = shared.persistence.as_ref().ok_or(Error::BackupNotAllowed)?;
+    match *words {
+        [name] => persistence.backups.begin(name, None),
+        [name, since] => persistence.backups.begin(name, Some(since)),
+        _ => Err(Error::BadBackupName),
+    }
 }
 
 fn add_durations(name: &str, durations: &Snapshot, lines: &mut Lines) {

@@ -39,6 +39,10 @@ fn sizes(figures: &Figures, text: &mut Text) {
     ] {
         text.single(&Metric::gauge(name, help), value);
     }
+    if let Some(unix_secs) = figures.backed_up_unix_secs {
+        let help = "When the last backup since the start was complete, in Unix time.";
+        text.single(&Metric::gauge("larder_store_backup_timestamp_seconds", help), unix_secs);
+    }
     if let (Some(free), Some(size)) = (figures.free_bytes, figures.size_bytes) {
         let help = "Room that the file system of the store has left.";
         text.single(&Metric::gauge("larder_store_filesystem_free_bytes", help), free);
