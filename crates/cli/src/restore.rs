@@ -27,6 +27,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let target = DiskFiles::open(&args.to).map_err(|error| Failure::Failed(format!("{to}: {error}")))?;
     let manifest = larder_store::restore(&backups, &target).map_err(|error| match error {
         Error::Corrupt { file, offset, what } => Failure::Data(format!("{file}, byte {offset}: {what}")),
+        Error::Invalid { what } => Failure::Failed(format!("{to}: {what}")),
         error => Failure::Failed(error.to_string()),
     })?;
     let bytes: u64 = manifest.files().map(|file| file.bytes).sum();
