@@ -144,7 +144,7 @@ function total(point) {
 }
 
 /** The state of the server, in a sentence or two. */
-function summary({ memory, evicts, recent }) {
+function summary({ memory, evicts, recent, has_store: hasStore }) {
   const share = memory.used_bytes / memory.limit_bytes;
   const [rate, now] = [total(recent), ratio(recent)];
   const requests = rate < 0.05
@@ -152,11 +152,12 @@ function summary({ memory, evicts, recent }) {
     : `Serving ${count(rate)} requests a second${
       recent.p50_micros === null ? "" : `, half of them within ${micros(recent.p50_micros)}`}.`;
   const found = now === null ? "" : ` ${Math.round(now * 100)} of 100 reads hit.`;
-  return requests + found + room(share, evicts, recent);
+  return requests + found + room(share, evicts, recent, hasStore);
 }
 
-function room(share, evicts, recent) {
+function room(share, evicts, recent, hasStore) {
   if (recent.refused > 0) return " Memory is full, and stores fail.";
+  if (recent.evicted > 0 && hasStore) return " Memory is full, so new items push out old ones, or their copies.";
   if (recent.evicted > 0) return " Memory is full, so new items push out old ones.";
   if (share <= 0.97) return ` ${percent(share, 0)} of the memory is used.`;
   return ` Memory is full${evicts ? "; nothing is evicted at the moment" : " (-M), and new items will not fit"}.`;

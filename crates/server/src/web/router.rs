@@ -33,7 +33,7 @@ pub(super) fn answer_at_once<B>(
     // it.
     match path {
         "/healthz" => return Some(plain(StatusCode::OK, "ok")),
-        // A store that has become read-only still serves reads, and a restart is for people to decide: an alert says so.
+        // A store that has become read-only still serves reads, and people decide on a restart: an alert says so.
         "/readyz" if state.is_ready() && state.is_store_read_only() => {
             return Some(plain(StatusCode::OK, "ready, but the store is read-only"));
         }
