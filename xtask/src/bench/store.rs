@@ -178,8 +178,10 @@ impl Bench<'_> {
             let reads = contestant.stat("stats store", "disk_reads")?;
             let mut outcome = contestant.load(16, self.secs * 2, What::Get, items)?;
             let read = contestant.stat("stats store", "disk_reads")?.zip(reads);
-            let reads = read
-                .map_or("-".into(), |(now, then)| format!("{:.2}", (now - then) / outcome.operations as f64));
+            let reads = read.map_or_else(
+                || "-".into(),
+                |(now, then)| format!("{:.2}", (now - then) / outcome.operations as f64),
+            );
             let [p50, p999] = [0.5, 0.999].map(|share| quantile(&mut outcome.latencies_micros, share));
             println!(
                 "  {:<26} {:>8.1} {:>8.0} {p50:>9.0} {p999:>9.0} {:>8.1}% {reads:>10}",

@@ -146,7 +146,7 @@ impl Backups {
     }
 
     fn back_up(&self, store: &dyn Store, wanted: &Wanted) -> Result<Manifest, Failure> {
-        let directory = self.directory.as_deref().unwrap_or(Path::new("."));
+        let directory = self.directory.as_deref().unwrap_or_else(|| Path::new("."));
         let since = match &wanted.since {
             None => None,
             Some(name) => {

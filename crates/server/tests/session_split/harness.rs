@@ -40,9 +40,9 @@ impl Server {
         let config = settings.engine_config([1, 2]);
         let namespaces = match NamespacesFile::read(&settings).unwrap() {
             None => Namespaces::single(Engine::new(config).unwrap()),
-            file => namespaces::build(file, &settings, &config).unwrap(),
+            file => namespaces::build(file, &settings, &config, None).unwrap(),
         };
-        let shared = Shared::new(namespaces, settings, Clock::start()).unwrap();
+        let shared = Shared::new(namespaces, settings, std::sync::Arc::new(Clock::start())).unwrap();
         let handles = shared.namespaces.handles_of(0).unwrap();
         Self { recorder: shared.recorder(0), shared, handles, requests_max: 20, now: None }
     }
