@@ -102,7 +102,8 @@ function showOverview(overview, connections) {
   const { memory, requests, evictions, recent } = overview;
   $("about").textContent = `${location.host} · larderd ${overview.version} · up ${duration(overview.uptime_secs)}`;
   $("summary").textContent = summary(overview);
-  const isEmpty = overview.items === 0 && overview.items_stored === 0;
+  // After a restart the items of a store are on disk; its panel says how many.
+  const isEmpty = overview.items === 0 && overview.items_stored === 0 && !overview.has_store;
   $("empty").hidden = !isEmpty;
   if (isEmpty) $("empty-example").textContent = example(connections.listeners);
 
