@@ -2,8 +2,8 @@
 //! other connections between pieces, and memory stays bounded however many items there are. While a client does not
 //! read, its walk stands still.
 //!
-//! Keys of namespaces that are kept in a store are listed from there, by another thread ([`crate::persistence::key_dumps`]);
-//! sizes and `stats cachedump` are of memory alone.
+//! Keys of namespaces that are kept in a store are listed from there, by another thread
+//! ([`crate::persistence::key_dumps`]); sizes and `stats cachedump` are of memory alone.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! Backups, taken while the server serves, by a thread of their own: into directories below `--backup-dir`, so that no
 //! client says where the server writes.
 //!
-//! What a backup writes, and thereby what it reads, is paced, and made durable in small steps: the log's own fsync waits
-//! for what the disk has to do at that moment.
+//! What a backup writes, and thereby what it reads, is paced, and made durable in small steps: the log's own fsync
+//! waits for what the disk has to do at that moment.
 
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
-//! Lists of all keys in the store, for `lru_crawler metadump` and `mgdump`: made by threads of their own, in pieces, since
-//! they read the disk for long. A connection that waits for a piece is parked; a client that does not read stops its list.
+//! Lists of all keys in the store, for `lru_crawler metadump` and `mgdump`: made by threads of their own, in pieces,
+//! since they read the disk for long. A connection that waits for a piece is parked; a client that does not read stops
+//! its list.
 //!
 //! The store has every item of its namespaces, once what was on its way at the beginning has been appended. So a list
 //! of the store is complete, and has each item once; memory only adds when an item was used.
