@@ -21,6 +21,7 @@ mod pinned;
 mod redis;
 mod rows;
 mod speed;
+mod store;
 mod summary;
 mod working_set;
 
@@ -29,6 +30,7 @@ Compares larderd with memcached and with the floor server (the same epoll, read 
 
 usage: cargo xtask bench [options] [ROW...]
        cargo xtask bench embedded [--help]   the cache of Rust programs beside others; no server
+       cargo xtask bench store [--help]      the durable store beside Redis (AOF) and memcached extstore
 
   --list           the rows, what they ask, and what larderd is to reach
   --quick          short rounds, for a first impression
@@ -59,6 +61,11 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         && first == "embedded"
     {
         return embedded::run(rest);
+    }
+    if let Some((first, rest)) = args.split_first()
+        && first == "store"
+    {
+        return store::run(rest);
     }
     let Some(options) = Options::parse(args)? else { return Ok(()) };
     let reference = options.reference.clone().map_or_else(server::memcached, Ok)?;

@@ -105,7 +105,7 @@ impl Failure {
             Self::Reported(code) => *code,
             Self::Failed(_) => EXIT_FAILURE,
             Self::Usage(_) => EXIT_USAGE,
-            Self::Data(_) => 65,
+            Self::Data(_) => EXIT_DATA,
             Self::Unreachable(_) => 69,
             Self::Denied(_) => 77,
         }
@@ -113,6 +113,9 @@ impl Failure {
 }
 
 pub(crate) const EXIT_FAILURE: u8 = 1;
+
+/// sysexits.h: EX_DATAERR.
+pub(crate) const EXIT_DATA: u8 = 65;
 
 /// sysexits.h: EX_USAGE.
 pub(crate) const EXIT_USAGE: u8 = 64;

@@ -3,9 +3,11 @@
 #![forbid(unsafe_code)]
 
 mod arith;
+mod backup;
 mod bench;
 mod capable;
 mod cat;
+mod check;
 mod completions;
 mod cp;
 mod dump;
@@ -25,6 +27,7 @@ mod parallel;
 mod parse;
 mod passwd;
 mod ping;
+mod restore;
 mod rm;
 mod service_times;
 mod shell;
@@ -111,6 +114,9 @@ enum Tool {
     Slab(slab::Args),
     Parse(parse::Args),
     Error(error::Args),
+    Backup(backup::Args),
+    Restore(restore::Args),
+    Check(check::Args),
     Bench(Box<bench::Args>),
     Passwd(passwd::Args),
     Completions(completions::Args),
@@ -162,6 +168,9 @@ fn main() -> ExitCode {
         Tool::Slab(args) => ending("slab", slab::run(&args)),
         Tool::Parse(args) => ending("parse", parse::run(&args)),
         Tool::Error(args) => ending("error", error::run(&args)),
+        Tool::Backup(args) => ending("backup", backup::run(&args)),
+        Tool::Restore(args) => ending("restore", restore::run(&args)),
+        Tool::Check(args) => ending("check", check::run(&args)),
         Tool::Bench(args) => ending("bench", bench::run(*args)),
         Tool::Passwd(args) => ending("passwd", passwd::run(args)),
         Tool::Completions(args) => ending("completions", completions::run(&args)),

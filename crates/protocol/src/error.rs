@@ -69,6 +69,12 @@ pub enum Error {
     CrawlerDisabled,
     /// lru_crawler crawl, while it does.
     CrawlerBusy,
+    /// stats store backup without a directory for it.
+    BackupNotAllowed,
+    /// stats store backup, while one is taken.
+    BackupRunning,
+    /// stats store backup with a name that is none.
+    BadBackupName,
     /// lru_crawler crawl hash.
     CrawlByHash,
     /// lru_crawler: a class that there cannot be.
@@ -183,6 +189,9 @@ impl Error {
             Self::CrawlerEnabled => "ERROR failed to start lru crawler thread",
             Self::CrawlerDisabled => "CLIENT_ERROR lru crawler disabled",
             Self::CrawlerBusy => "BUSY currently processing crawler request",
+            Self::BackupNotAllowed => "CLIENT_ERROR backups not enabled",
+            Self::BackupRunning => "BUSY currently taking a backup",
+            Self::BadBackupName => "CLIENT_ERROR usage: stats store backup <name> [<earlier name>]",
             Self::CrawlByHash => "ERROR an unknown error happened",
             Self::BadClass => "BADCLASS invalid class id",
             Self::MetadumpNotAllowed => "ERROR metadump not allowed",

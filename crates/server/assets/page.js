@@ -4,6 +4,7 @@ import { Charts, ratio } from "./charts.js";
 import { showPeers } from "./peers.js";
 import { bytes, clock, count, duration, element, micros, percent, short } from "./format.js";
 import { MemoryMap } from "./memory.js";
+import { showStore } from "./store.js";
 
 const PAUSE_MILLIS = 1000;
 const RETRY_MILLIS = 2000;
@@ -55,6 +56,7 @@ async function refresh() {
   if (state.turn % 2 === 0) showPeers(overview, (await ask("peers")).peers);
   if (state.turn % 2 === 0) map.show(await ask("memory"));
   if (state.turn % 2 === 0) showNamespaces(await ask("namespaces"));
+  if (state.turn % 2 === 0) showStore(overview.has_store ? await ask("store") : null);
   if (state.turn % 3 === 0) {
     const [keys, curve, slow] = await Promise.all([ask("keys"), ask("curve"), ask("slow")]);
     showKeys(keys);
@@ -101,7 +103,8 @@ function showOverview(overview, connections) {
   const { memory, requests, evictions, recent } = overview;
   $("about").textContent = `${location.host} · larderd ${overview.version} · up ${duration(overview.uptime_secs)}`;
   $("summary").textContent = summary(overview);
-  const isEmpty = overview.items === 0 && overview.items_stored === 0;
+  // After a restart the items of a store are on disk; its panel says how many.
+  const isEmpty = overview.items === 0 && overview.items_stored === 0 && !overview.has_store;
   $("empty").hidden = !isEmpty;
   if (isEmpty) $("empty-example").textContent = example(connections.listeners);
 
@@ -143,7 +146,7 @@ function total(point) {
 }
 
 /** The state of the server, in a sentence or two. */
-function summary({ memory, evicts, recent }) {
+function summary({ memory, evicts, recent, has_store: hasStore }) {
   const share = memory.used_bytes / memory.limit_bytes;
   const [rate, now] = [total(recent), ratio(recent)];
   const requests = rate < 0.05
@@ -151,11 +154,12 @@ function summary({ memory, evicts, recent }) {
     : `Serving ${count(rate)} requests a second${
       recent.p50_micros === null ? "" : `, half of them within ${micros(recent.p50_micros)}`}.`;
   const found = now === null ? "" : ` ${Math.round(now * 100)} of 100 reads hit.`;
-  return requests + found + room(share, evicts, recent);
+  return requests + found + room(share, evicts, recent, hasStore);
 }
 
-function room(share, evicts, recent) {
+function room(share, evicts, recent, hasStore) {
   if (recent.refused > 0) return " Memory is full, and stores fail.";
+  if (recent.evicted > 0 && hasStore) return " Memory is full, so new items push out old ones, or their copies.";
   if (recent.evicted > 0) return " Memory is full, so new items push out old ones.";
   if (share <= 0.97) return ` ${percent(share, 0)} of the memory is used.`;
   return ` Memory is full${evicts ? "; nothing is evicted at the moment" : " (-M), and new items will not fit"}.`;

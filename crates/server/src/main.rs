@@ -82,7 +82,8 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     }
     address_space::share();
     let clock = Arc::new(Clock::start());
-    let persistence = settings.store.as_ref().map(|_| Persistence::new(settings.threads, Arc::clone(&clock)));
+    let persistence =
+        (settings.store.as_ref()).map(|store| Persistence::new(settings.threads, store, Arc::clone(&clock)));
     let backing = persistence
         .as_ref()
         .map(|persistence| |prefix: &[u8], durability: Durability| persistence.backing(prefix, durability));

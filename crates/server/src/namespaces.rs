@@ -164,6 +164,11 @@ impl Namespaces {
                 .any(|other| other != number && table.prefix(other).starts_with(table.prefix(number)))
     }
 
+    /// The policies, as they are now.
+    pub(crate) fn table(&self) -> Option<Arc<Table>> {
+        self.named.as_ref().map(|named| Arc::clone(&named.lock_table()))
+    }
+
     /// The engine of the namespace with exactly this prefix; of the default, if it is empty.
     pub(crate) fn engine_of_prefix(&self, prefix: &[u8]) -> Option<&Arc<Engine>> {
         match prefix {

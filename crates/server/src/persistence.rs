@@ -6,10 +6,16 @@
 //! - A key that is not in memory is looked up in the store by a thread of its own ([`fetch`]), which puts the item into
 //!   memory; then the request is executed again.
 //! - The committer ([`threads`]) appends and syncs; a second thread cleans up.
+//! - Lists of keys ([`key_dumps`]) and backups ([`backups`]) read the disk for long, by threads of their own.
+//! - Each of these threads has a meter ([`meters`]); [`figures`] reads them all.
 
 mod backing;
+pub(crate) mod backups;
 mod commit_observer;
 pub(crate) mod fetch;
+pub(crate) mod figures;
+pub(crate) mod key_dumps;
+pub(crate) mod meters;
 mod reader;
 mod threads;
 
@@ -29,8 +35,11 @@ use larder_store::commit::{
 
 use crate::clock::Clock;
 use crate::persistence::backing::NamespaceBacking;
+use crate::persistence::backups::Backups;
 use crate::persistence::commit_observer::CommitObserver;
 use crate::persistence::fetch::FetchQueue;
+use crate::persistence::key_dumps::KeyDumps;
+use crate::persistence::meters::Meters;
 pub use crate::persistence::reader::Reader;
 pub use crate::persistence::threads::Threads;
 use crate::shared::Shared;
@@ -48,12 +57,14 @@ pub struct StoreSettings {
     pub interval: Duration,
     /// Threads that read.
     pub readers: usize,
+    /// Where backups are taken to; `None`: there are none.
+    pub backup_directory: Option<PathBuf>,
 }
 
 impl StoreSettings {
-    /// Threads that access the engines: the readers and the committer.
+    /// Threads that access the engines: the readers, the committer, and those that list keys.
     pub fn threads(&self) -> usize {
-        self.readers + 1
+        self.readers + 1 + key_dumps::THREADS
     }
 }
 
@@ -65,6 +76,7 @@ impl Default for StoreSettings {
             durability: Durability::Sync,
             interval: Duration::from_secs(1),
             readers: 4,
+            backup_directory: None,
         }
     }
 }
@@ -95,6 +107,9 @@ pub struct Persistence {
     /// Set once the server has the user that it runs as.
     store: OnceLock<Arc<dyn Store>>,
     pub(crate) fetches: FetchQueue,
+    pub(crate) key_dumps: KeyDumps,
+    pub(crate) backups: Backups,
+    pub(crate) meters: Arc<Meters>,
     /// By worker: it has connections that wait for the committer.
     waiting: Box<[AtomicBool]>,
     clock: Arc<Clock>,
@@ -113,7 +128,7 @@ pub(crate) enum Behind {
 
 impl Persistence {
     /// For a server of so many workers. Its store comes later: [`Threads::start`].
-    pub fn new(workers: usize, clock: Arc<Clock>) -> Self {
+    pub fn new(workers: usize, settings: &StoreSettings, clock: Arc<Clock>) -> Self {
         let journal = JournalConfig {
             bytes_max: JOURNAL_BYTES_MAX,
             changes_max: JOURNAL_CHANGES_MAX,
@@ -121,15 +136,23 @@ impl Persistence {
             highest_version: 0,
             clock: Box::new(WallClock),
         };
-        Self::with_journal(workers, clock, journal)
+        Self::with_journal(workers, settings, clock, journal)
     }
 
     /// The same with a journal of another size, or another clock of versions.
-    pub fn with_journal(workers: usize, clock: Arc<Clock>, journal: JournalConfig) -> Self {
+    pub fn with_journal(
+        workers: usize,
+        settings: &StoreSettings,
+        clock: Arc<Clock>,
+        journal: JournalConfig,
+    ) -> Self {
         Self {
             journal: Arc::new(Journal::new(journal)),
             store: OnceLock::new(),
             fetches: FetchQueue::default(),
+            key_dumps: KeyDumps::default(),
+            backups: Backups::new(settings.backup_directory.clone()),
+            meters: Arc::new(Meters::new(settings.readers.max(1))),
             waiting: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             clock,
         }

@@ -48,7 +48,8 @@ impl Server {
         let engine = Engine::new(settings.engine_config([1, 2])).unwrap();
         let authenticator = Authenticator::new(&settings).unwrap();
         let tls = Tls::load(&settings.tls).unwrap();
-        let shared = Shared::new(Namespaces::single(Arc::clone(&engine)), settings, Clock::start()).unwrap();
+        let shared =
+            Shared::new(Namespaces::single(Arc::clone(&engine)), settings, Arc::new(Clock::start())).unwrap();
         let shared = Arc::new(shared.with_authenticator(authenticator).with_tls(tls));
         let (handles, recorder) = (shared.namespaces.handles_of(0).unwrap(), shared.recorder(0));
         Self {

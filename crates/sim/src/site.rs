@@ -63,9 +63,14 @@ impl Site {
         requests_per_event: u32,
     ) -> io::Result<Self> {
         let settings = settings(scenario, requests_per_event);
+        let store_settings = settings.store.clone().unwrap_or_default();
         let server_clock = Arc::new(clock.server_clock());
-        let persistence =
-            Persistence::with_journal(scenario.workers, Arc::clone(&server_clock), journal_config(clock));
+        let persistence = Persistence::with_journal(
+            scenario.workers,
+            &store_settings,
+            Arc::clone(&server_clock),
+            journal_config(clock),
+        );
         let journal = Arc::clone(persistence.journal());
         let is_filling = Arc::<AtomicBool>::default();
         let backing = |prefix: &[u8], durability: Durability| -> Arc<dyn Backing> {
@@ -111,7 +116,7 @@ impl Site {
             Ok(Worker { handles, recorder: shared.recorder(index), parked: Parked::default() })
         };
         let workers = (0..scenario.workers).map(worker).collect::<io::Result<_>>()?;
-        let reader = |_| Ok(SimReader { reader: Reader::new(&shared)?, is_busy: false });
+        let reader = |number| Ok(SimReader { reader: Reader::new(&shared, number)?, is_busy: false });
         let readers = (0..scenario.readers).map(reader).collect::<io::Result<_>>()?;
         let engine = shared.namespaces.default_engine();
         let handle = engine.handle().ok_or_else(no_handle)?;

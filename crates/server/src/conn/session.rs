@@ -30,7 +30,7 @@ use crate::conn::output::Output;
 use crate::conn::query::Query;
 use crate::conn::upload::{Arrival, Arrived, Begun};
 use crate::conn::waiter::{RetryDeadline, Waiting};
-use crate::exec::dump::Dump;
+use crate::exec::dump::{Dump, Piece};
 use crate::exec::store_access::StoreAccess;
 pub use crate::exec::{CloseReason, Context};
 use crate::exec::{Done, Executor};
@@ -316,11 +316,14 @@ impl Session {
                 if !executor.has_had_its_turn && !executor.take_turn() {
                     return Some(Next::Wait(Waiting::Turn));
                 }
-                if !dump.write_piece(executor) {
-                    return Some(Next::Wait(Waiting::Yield));
+                match dump.write_piece(executor) {
+                    Piece::Last => {
+                        self.state = State::Command;
+                        None
+                    }
+                    Piece::More => Some(Next::Wait(Waiting::Yield)),
+                    Piece::Wait(waiting) => Some(Next::Wait(waiting)),
                 }
-                self.state = State::Command;
-                None
             }
             State::Refused { bytes } => {
                 let consumed = input.len().min(*bytes);

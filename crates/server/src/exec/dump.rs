@@ -1,6 +1,9 @@
 //! Replies that walk all items: dumps of keys, and the table of sizes. They are given piece by piece: a worker serves
 //! other connections between pieces, and memory stays bounded however many items there are. While a client does not
 //! read, its walk stands still.
+//!
+//! Keys of namespaces that are kept in a store are listed from there, by another thread
+//! ([`crate::persistence::key_dumps`]); sizes and `stats cachedump` are of memory alone.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +14,9 @@ use larder_protocol::{Form, Reply, Sink as _};
 
 use crate::conn::output::Output;
 use crate::conn::session::OUTPUT_BYTES_MAX;
+use crate::conn::waiter::{Waiter, Waiting};
 use crate::exec::Executor;
+use crate::persistence::key_dumps::{self, KeyDump};
 use crate::shared::Shared;
 
 /// A long reply in progress.
@@ -22,6 +27,27 @@ pub struct Dump {
     walk: IndexScan,
     what: What,
     is_begun: bool,
+    /// Of the keys in the store.
+    stored: Stored,
+}
+
+/// How far the list of the keys in the store is. They are listed from there alone: memory has copies.
+#[derive(Debug)]
+enum Stored {
+    /// Begins once this position, which was the latest when the dump began, is applied.
+    From(larder_engine::Position),
+    Listing(KeyDump),
+}
+
+/// How a piece ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Piece {
+    /// There are more.
+    More,
+    /// The reply is complete.
+    Last,
+    /// The next one is not there yet.
+    Wait(Waiting),
 }
 
 /// What the reply contains.
@@ -53,24 +79,28 @@ impl Dump {
     }
 
     fn of(what: What) -> Self {
-        Self { number: 0, walk: IndexScan::default(), what, is_begun: false }
+        Self { number: 0, walk: IndexScan::default(), what, is_begun: false, stored: Stored::From(0) }
     }
 
-    /// Writes the next piece. True if it was the last.
-    pub(crate) fn write_piece(&mut self, executor: &mut Executor<'_, '_, '_, '_>) -> bool {
+    /// Writes the next piece.
+    pub(crate) fn write_piece(&mut self, executor: &mut Executor<'_, '_, '_, '_>) -> Piece {
         let (shared, guards, now) = (executor.cx.shared, executor.guards, executor.guards.now());
         let out = &mut *executor.out;
         if !self.is_begun {
             self.is_begun = true;
+            let journal = shared.persistence.as_ref().map(|persistence| &persistence.journal);
+            self.stored = Stored::From(journal.map_or(0, |journal| journal.last_given()));
             if let What::Keys { .. } = self.what {
                 out.bytes(b"OK\r\n");
             }
         }
         for _ in 0..BUCKETS_PER_PIECE {
             // Who may not read a namespace sees no keys of it.
-            let is_passed = self.walk.is_done() || !executor.rights.may_read(self.number);
+            let is_passed = self.walk.is_done()
+                || !executor.rights.may_read(self.number)
+                || self.what.is_of_keys() && guards.guard(self.number).is_backed();
             if self.what.is_full() || is_passed && self.number + 1 >= guards.count() {
-                return self.what.end(out);
+                return self.write_stored(executor);
             }
             if is_passed {
                 self.number += 1;
@@ -83,11 +113,61 @@ impl Dump {
             let Self { number, walk, what, .. } = self;
             guards.guard(*number).scan(walk, |fetched| what.tell(shared, now, &fetched, out));
         }
-        false
+        Piece::More
+    }
+
+    /// Writes the next piece of the keys in the store, or, if there are no more, the end.
+    fn write_stored(&mut self, executor: &mut Executor<'_, '_, '_, '_>) -> Piece {
+        let (shared, guards) = (executor.cx.shared, executor.guards);
+        let is_stored = |number: &u8| executor.rights.may_read(*number) && guards.guard(*number).is_backed();
+        let namespaces = (0..guards.count()).filter(is_stored).fold(0, |bits, number| bits | 1 << number);
+        let (Some(persistence), What::Keys { format, classes }, 1..) =
+            (&shared.persistence, &self.what, namespaces)
+        else {
+            return self.what.end(executor.out);
+        };
+        loop {
+            // Read before what it is about.
+            let progress = persistence.journal.progress();
+            match &self.stored {
+                Stored::From(position) if !persistence.journal.is_applied(*position) => {
+                    return Piece::Wait(Waiting::Commit(progress));
+                }
+                Stored::From(_) => {
+                    let connection = usize::try_from(executor.cx.client.fd).unwrap_or_default();
+                    let waiter = Waiter { worker: executor.cx.worker, connection };
+                    let wanted = key_dumps::Wanted { format: *format, classes: *classes, namespaces };
+                    match persistence.key_dumps.begin(waiter, wanted) {
+                        Ok(listing) => self.stored = Stored::Listing(listing),
+                        Err(error) => return refuse(error, executor.out),
+                    }
+                }
+                Stored::Listing(listing) => match listing.next() {
+                    key_dumps::Next::Pending => return Piece::Wait(Waiting::Signal),
+                    key_dumps::Next::End(Ok(())) => return self.what.end(executor.out),
+                    key_dumps::Next::End(Err(error)) => return refuse(error, executor.out),
+                    key_dumps::Next::Piece(piece) => {
+                        executor.out.bytes(&piece);
+                        return Piece::More;
+                    }
+                },
+            }
+        }
     }
 }
 
+/// Ends a list with an error.
+fn refuse(error: larder_protocol::Error, out: &mut Output<'_>) -> Piece {
+    out.bytes(error.line().as_bytes());
+    out.bytes(b"\r\n");
+    Piece::Last
+}
+
 impl What {
+    fn is_of_keys(&self) -> bool {
+        matches!(self, Self::Keys { .. })
+    }
+
     fn is_full(&self) -> bool {
         matches!(self, Self::Cached { items_left: 0, .. } | Self::Cached { bytes_left: 0, .. })
     }
@@ -116,8 +196,8 @@ impl What {
         }
     }
 
-    /// Writes what follows the items. False if there is more of it.
-    fn end(&mut self, out: &mut Output<'_>) -> bool {
+    /// Writes what follows the items.
+    fn end(&mut self, out: &mut Output<'_>) -> Piece {
         match self {
             Self::Keys { format: admin::Dump::Metadata, .. } | Self::Cached { .. } => out.bytes(b"END\r\n"),
             Self::Keys { format: admin::Dump::Commands, .. } => out.bytes(b"EN\r\n"),
@@ -125,17 +205,18 @@ impl What {
                 while let Some((size, count)) = counts.pop_first() {
                     form.encode(&Reply::Stat(&size.to_string(), &count.to_string()), out);
                     if out.len_bytes() >= OUTPUT_BYTES_MAX {
-                        return false;
+                        return Piece::More;
                     }
                 }
                 form.encode(&Reply::End, out);
             }
         }
-        true
+        Piece::Last
     }
 }
 
-fn dumped<'t>(shared: &Shared, now: Now, fetched: &Fetched<'t>) -> Dumped<'t> {
+/// What dumps tell of an item in memory.
+pub(crate) fn dumped<'t>(shared: &Shared, now: Now, fetched: &Fetched<'t>) -> Dumped<'t> {
     let item = fetched.item;
     Dumped {
         key: item.key(),

@@ -7,6 +7,7 @@ mod latency;
 mod namespaces;
 mod queues;
 mod settings;
+mod store;
 
 use std::fmt::Display;
 
@@ -36,7 +37,9 @@ pub enum Answer {
 pub fn answer(shared: &Shared, words: &[&[u8]], form: &Form<'_>) -> Answer {
     let is_binary = matches!(form, Form::Binary(_));
     let sub_command = words.first().copied();
-    if let Some(lines) = lines(shared, sub_command) {
+    if !store::is_backup(words)
+        && let Some(lines) = lines(shared, sub_command)
+    {
         return Answer::Lines(lines);
     }
     let mut lines = Lines::default();
@@ -45,6 +48,9 @@ pub fn answer(shared: &Shared, words: &[&[u8]], form: &Form<'_>) -> Answer {
             return Answer::Dump(Box::new(Dump::sizes(form)));
         }
         Some(b"sizes") => lines.add("sizes_status", "disabled"),
+        Some(b"store") if store::is_backup(words) => {
+            return store::back_up(shared, &words[2..]).map_or_else(Answer::Error, |()| Answer::Ok);
+        }
         Some(b"conns") if !is_binary => connections::report(shared, &mut lines),
         Some(b"detail") => {
             return detail(shared, words.get(1).copied().unwrap_or_default()).unwrap_or_else(|error| {
@@ -74,6 +80,8 @@ pub(crate) fn lines(shared: &Shared, sub_command: Option<&[u8]>) -> Option<Vec<(
         Some(b"namespaces") => namespaces::report(shared, &mut lines),
         Some(b"items") => queues::report_items(&shared.namespaces.stats(), &mut lines),
         Some(b"slabs") => queues::report_slabs(&shared.namespaces.stats(), &shared.totals(), &mut lines),
+        // Without a store, an unknown one.
+        Some(b"store") => store::report(shared, &mut lines)?,
         Some(_) => return None,
     }
     Some(lines.0)

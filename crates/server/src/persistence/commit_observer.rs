@@ -46,9 +46,16 @@ impl Observer for CommitObserver {
         }
     }
 
-    fn on_commit(&self, _changes: usize, _bytes: u64, _is_durable: bool) {}
+    fn on_commit(&self, changes: usize, bytes: u64, is_durable: bool) {
+        if let Some(persistence) = self.persistence() {
+            persistence.meters.committer.commit(changes as u64, bytes, is_durable);
+        }
+    }
 
     fn on_error(&self, error: &Error) {
+        if let Some(persistence) = self.persistence() {
+            persistence.meters.committer.fail();
+        }
         tracing::error!("the store cannot keep changes: {error}");
     }
 }

@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use larder_engine::{Filled, Handle, Hash, Kept, Now, Position, Store as Terms, Upload};
 use larder_protocol::Error;
 use larder_store::{Marks, Meta, Sink, Store};
 
 use super::backing::expiry;
+use super::meters::ReadMeter;
 use crate::clock::Clock;
 use crate::conn::waiter::Waiter;
 use crate::namespaces::Handles;
@@ -99,11 +101,22 @@ impl FetchQueue {
 }
 
 /// Looks up what is wanted, and keeps what was found out for the one who waits.
-pub(super) fn serve(fetching: &Fetching, store: &dyn Store, clock: &Clock, handles: &mut Handles) {
+pub(super) fn serve(
+    fetching: &Fetching,
+    store: &dyn Store,
+    clock: &Clock,
+    handles: &mut Handles,
+    meter: Option<&ReadMeter>,
+) {
     let mut findings = Vec::new();
     for wanted in &fetching.wanted {
         let Some(handle) = handles.handle_mut(wanted.number) else { continue };
-        match fetch(store, clock, handle, wanted) {
+        let since = Instant::now();
+        let fetched = fetch(store, clock, handle, wanted);
+        if let Some(meter) = meter {
+            meter.look_up(&fetched, since);
+        }
+        match fetched {
             Ok(true) => {}
             Ok(false) => findings.push(Finding { hash: wanted.hash, absent: Ok(wanted.position) }),
             Err(error) => findings.push(Finding { hash: wanted.hash, absent: Err(error) }),

@@ -13,15 +13,17 @@ use crate::shared::Shared;
 pub struct Reader {
     shared: Arc<Shared>,
     handles: Handles,
+    /// Its number among the readers, for its meter.
+    number: usize,
     /// What it has begun.
     fetching: Option<Arc<Fetching>>,
 }
 
 impl Reader {
-    /// Errors: no engine handle is left.
-    pub fn new(shared: &Arc<Shared>) -> io::Result<Self> {
+    /// Reader number `number`. Errors: no engine handle is left.
+    pub fn new(shared: &Arc<Shared>, number: usize) -> io::Result<Self> {
         let handles = shared.namespaces.handles().ok_or_else(|| io::Error::other("no engine handle left"))?;
-        Ok(Self { shared: Arc::clone(shared), handles, fetching: None })
+        Ok(Self { shared: Arc::clone(shared), handles, number, fetching: None })
     }
 
     /// Takes the look-ups that have waited longest, unless it has begun some already. False: there are none.
@@ -35,10 +37,12 @@ impl Reader {
     /// Does what it has begun. Returns whom to wake; `None`: it has begun nothing.
     pub fn finish(&mut self) -> Option<Waiter> {
         let fetching = self.fetching.take()?;
-        let Some(store) = self.shared.persistence.as_ref().and_then(Persistence::store) else {
+        let persistence = self.shared.persistence.as_ref();
+        let Some((persistence, store)) = persistence.and_then(|all| Some((all, all.store()?))) else {
             return Some(fetching.waiter());
         };
-        fetch::serve(&fetching, &**store, &self.shared.clock, &mut self.handles);
+        let meter = persistence.meters.reader(self.number);
+        fetch::serve(&fetching, &**store, &self.shared.clock, &mut self.handles, meter);
         self.handles.release();
         Some(fetching.waiter())
     }

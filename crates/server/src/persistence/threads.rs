@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use larder_store::commit::{Committer, Step};
 use larder_store::{Budget, Error, LogOptions, LogStore, MemoryStore, Store};
 
-use super::{Driver, Persistence, Reader, StoreSettings};
+use super::meters::TimedStore;
+use super::{Driver, Persistence, Reader, StoreSettings, key_dumps};
+use crate::namespaces::Handles;
 use crate::net::worker_pool::WorkerPool;
 use crate::shared::Shared;
 
@@ -35,8 +37,9 @@ impl Threads {
         };
         let observer = Persistence::commit_observer(shared, wake)?;
         let interval_micros = u64::try_from(settings.interval.as_micros()).ok();
+        let timed = TimedStore { store: Arc::clone(&store), meters: Arc::clone(&persistence.meters) };
         let committer =
-            Committer::new(Arc::clone(&persistence.journal), Arc::clone(&store), observer, interval_micros);
+            Committer::new(Arc::clone(&persistence.journal), Arc::new(timed), observer, interval_micros);
         let committer = {
             let (shared, is_stopping) = (Arc::clone(shared), Arc::clone(&is_stopping));
             Builder::new()
@@ -45,9 +48,30 @@ impl Threads {
         };
         let mut others = Vec::new();
         for number in 0..settings.readers.max(1) {
-            let (reader, pool) = (Reader::new(shared)?, Arc::clone(pool));
+            let (reader, pool) = (Reader::new(shared, number)?, Arc::clone(pool));
             let thread = Builder::new().name(format!("larder-read-{number}"));
             others.push(thread.spawn(move || reader.run(|waiter| pool.signal(waiter)))?);
+        }
+        for number in 0..key_dumps::THREADS {
+            let (shared, pool, store) = (Arc::clone(shared), Arc::clone(pool), Arc::clone(&store));
+            let mut handles = handles(&shared)?;
+            let thread = Builder::new().name(format!("larder-dump-{number}"));
+            others.push(thread.spawn(move || {
+                if let Some(persistence) = &shared.persistence {
+                    let signal = |waiter| pool.signal(waiter);
+                    persistence.key_dumps.serve(&*store, &shared, &mut handles, signal);
+                }
+            })?);
+        }
+        {
+            let (shared, store) = (Arc::clone(shared), Arc::clone(&store));
+            let thread = Builder::new().name("larder-backup".into());
+            others.push(thread.spawn(move || {
+                if let Some(persistence) = &shared.persistence {
+                    let unix_secs = || shared.clock.wall_secs(shared.clock.now().secs);
+                    persistence.backups.serve(&*store, unix_secs);
+                }
+            })?);
         }
         {
             let (shared, is_stopping) = (Arc::clone(shared), Arc::clone(&is_stopping));
@@ -63,6 +87,8 @@ impl Threads {
         is_stopping.store(true, SeqCst);
         let Some(persistence) = &shared.persistence else { return };
         persistence.fetches.stop();
+        persistence.key_dumps.stop();
+        persistence.backups.stop();
         persistence.journal.wake();
         if let Ok(mut committer) = committer.join() {
             committer.sync();
@@ -82,6 +108,10 @@ fn open(settings: &StoreSettings) -> Result<Arc<dyn Store>, Error> {
         Driver::Memory => Ok(Arc::new(MemoryStore::new())),
         Driver::Log => Ok(Arc::new(LogStore::open(&settings.directory, LogOptions::default())?)),
     }
+}
+
+fn handles(shared: &Shared) -> io::Result<Handles> {
+    shared.namespaces.handles().ok_or_else(|| io::Error::other("no engine handle left"))
 }
 
 /// Commits until the server stops and nothing is left.

@@ -199,9 +199,9 @@ impl Draft {
         let refuse = |error: &str| Err(Refusal::new(EXIT_USAGE, format!("larderd: {error}")));
         match &self.settings.store {
             None if self.settings.keep == Some(Keep::Store) => refuse("--keep=store needs --store"),
-            Some(store) if store.directory.as_os_str().is_empty() => {
-                refuse("--durability, --sync-interval, --store-engine and --store-readers need --store")
-            }
+            Some(store) if store.directory.as_os_str().is_empty() => refuse(
+                "--durability, --sync-interval, --store-engine, --store-readers and --backup-dir need --store",
+            ),
             Some(_) if self.settings.drop_privileges => {
                 refuse("--store and -o drop_privileges cannot be combined in this version")
             }

@@ -5,6 +5,7 @@ mod memory;
 mod namespaces;
 mod overview;
 mod peers;
+mod store;
 mod traffic;
 
 use larder_protocol::http::Parameters;
@@ -29,6 +30,7 @@ pub(super) fn answer(
         "curve" => json(&memory::curve(state)),
         "namespaces" => json(&namespaces::namespaces(state)),
         "peers" => json(&peers::peers(state)),
+        "store" => json(&store::store(state)),
         "keys" => json(&keys::keys(state, endpoint)),
         _ => return None,
     };

@@ -4,6 +4,7 @@
 mod larder;
 mod memcached;
 mod process;
+mod store;
 mod text;
 
 use super::state::State;
@@ -17,6 +18,7 @@ pub(super) fn text(state: &State) -> String {
     let mut text = Text::default();
     memcached::write(state, &mut text);
     larder::write(state, &mut text);
+    store::write(state, &mut text);
     process::write(state, &mut text);
     text.finish()
 }

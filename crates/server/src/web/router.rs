@@ -46,6 +46,10 @@ pub(super) fn answer_at_once<B>(
     // it.
     match path {
         "/healthz" => return Some(plain(StatusCode::OK, "ok")),
+        // A store that has become read-only still serves reads, and people decide on a restart: an alert says so.
+        "/readyz" if state.is_ready() && state.is_store_read_only() => {
+            return Some(plain(StatusCode::OK, "ready, but the store is read-only"));
+        }
         "/readyz" if state.is_ready() => return Some(plain(StatusCode::OK, "ready")),
         "/readyz" => {
             return Some(plain(StatusCode::SERVICE_UNAVAILABLE, "not accepting connections"));

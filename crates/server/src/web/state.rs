@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use larder_engine::Stats;
 use larder_measure::Snapshot;
+use larder_store::commit::Refusal;
 
 use super::history::History;
 use super::peers::Peers;
@@ -73,6 +74,12 @@ impl State {
     /// True if the server accepts clients.
     pub(super) fn is_ready(&self) -> bool {
         self.shared.connection_limiter.is_accepting() && !self.pool.is_stopping()
+    }
+
+    /// True if there is a store, and a failed fsync has ended writing.
+    pub(super) fn is_store_read_only(&self) -> bool {
+        let persistence = self.shared.persistence.as_ref();
+        persistence.is_some_and(|persistence| persistence.journal.refusal() == Some(Refusal::ReadOnly))
     }
 }
 

@@ -84,6 +84,11 @@ impl Change {
         (self.key_bytes + self.value().len()) as u64 + ENTRY_BYTES
     }
 
+    /// Bytes of key (or prefix) and value.
+    pub fn payload_bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
     /// As an entry of the store, with `value` as room for a slice; `None`: it has none.
     pub(super) fn entry<'a>(&'a self, value: &'a [&'a [u8]]) -> Option<Entry<'a>> {
         let key = self.key();

@@ -22,7 +22,7 @@ pub trait Observer: Send + Sync {
     /// The change of this key was lost: the item that memory has is to be dropped, before this returns.
     fn on_lost(&self, change: &Change);
 
-    /// A batch was appended and, if that was asked for, made durable.
+    /// A batch was appended and, if that was asked for, made durable. `bytes`: of keys and values.
     fn on_commit(&self, changes: usize, bytes: u64, is_durable: bool);
 
     /// The store failed.
@@ -143,14 +143,15 @@ impl Committer {
         }
         let is_sync = self.batch.iter().any(|change| change.is_sync);
         let changes = self.batch.len();
+        let payload_bytes = self.batch.iter().map(Change::payload_bytes).sum();
         self.batch.clear();
         self.journal.set_applied(first + changes as u64 - 1);
         self.unsynced_since_micros.get_or_insert(now_micros);
         if is_sync {
-            self.appended = Some((changes, bytes));
+            self.appended = Some((changes, payload_bytes));
         } else {
             self.observer.on_progress();
-            self.observer.on_commit(changes, bytes, false);
+            self.observer.on_commit(changes, payload_bytes, false);
         }
         Step::Again
     }

@@ -490,6 +490,17 @@ pub(super) const COMMAND_LINE: &[Row] = &[
     }),
     Row::honoured(
         None,
+        "backup-dir",
+        Needed("<dir>"),
+        "",
+        "let clients take backups of the store below this directory (larder backup; docs/store.md)",
+        |d, v| {
+            d.store().backup_directory = Some(v.into());
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
         "log-level",
         Needed("<level>"),
         "warn",

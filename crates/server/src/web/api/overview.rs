@@ -18,6 +18,8 @@ pub(super) struct Overview {
     now_secs: i64,
     workers: usize,
     is_ready: bool,
+    /// `/api/store` has more (`--store`).
+    has_store: bool,
     /// Evicts when memory is full; otherwise stores fail (`-M`).
     evicts: bool,
     items: u64,
@@ -98,6 +100,7 @@ pub(super) fn overview(state: &State) -> Overview {
         now_secs: shared.clock.wall_secs(now_secs),
         workers: shared.settings.threads,
         is_ready: state.is_ready(),
+        has_store: shared.persistence.is_some(),
         evicts: shared.settings.evict,
         items: engine.items,
         items_stored: engine.items_total,

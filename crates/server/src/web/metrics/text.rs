@@ -90,6 +90,19 @@ impl Samples<'_> {
         self.line("_count", labels, None, count);
     }
 
+    /// The buckets, sum and count of a histogram of numbers: how many were in each bucket, by its upper bound. The last
+    /// bucket has all that is above.
+    pub(super) fn add_counts(&mut self, bounds: &[u64], counts: &[u64], sum: u64) {
+        let mut reached = 0;
+        for (bound, count) in bounds.iter().zip(counts) {
+            reached += count;
+            self.line("_bucket", &[], Some(&bound.to_string()), reached);
+        }
+        self.line("_bucket", &[], Some("+Inf"), reached);
+        self.line("_sum", &[], None, sum);
+        self.line("_count", &[], None, reached);
+    }
+
     fn line(&mut self, suffix: &str, labels: Labels<'_>, bound: Option<&str>, value: impl Display) {
         let _ = write!(self.text, "{}{suffix}", self.name);
         let mut before = '{';
@@ -132,6 +145,16 @@ const BOUNDS: [Duration; 17] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_become_cumulative() {
+        let mut text = Text::default();
+        text.metric(&Metric::histogram("a", "Help.")).add_counts(&[1, 2, 4], &[3, 0, 2], 11);
+        let lines: Vec<_> = text.0.lines().skip(2).collect();
+        let buckets = ["a_bucket{le=\"1\"} 3", "a_bucket{le=\"2\"} 3", "a_bucket{le=\"4\"} 5"];
+        assert_eq!(lines[..3], buckets);
+        assert_eq!(lines[3..], ["a_bucket{le=\"+Inf\"} 5", "a_sum 11", "a_count 5"]);
+    }
 
     #[test]
     fn labels_are_escaped() {

@@ -1,0 +1,72 @@
+//! `larder backup`: lets a server take a backup of its store, and waits for it.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use larder_client::Client;
+
+use crate::target::Target;
+use crate::{Failure, output};
+
+const NOTE: &str = "The server writes the backup to a directory of this name below its --backup-dir, while it serves. \
+                    `larder restore` makes a store of it.";
+
+/// Take a backup of a server's store
+///
+/// Prints what was copied, once the backup is complete and on disk.
+#[derive(clap::Args)]
+#[command(after_help = NOTE)]
+pub(crate) struct Args {
+    /// Letters, digits, `-`, `_` and `.`; a new one
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Copy only what this earlier backup, and those that it follows, do not have
+    #[arg(long, value_name = "NAME")]
+    since: Option<String>,
+    #[command(flatten)]
+    target: Target,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let server = args.target.only_server()?.to_string();
+    let mut client = args.target.client()?;
+    let names: Vec<&str> = [&args.name[..]].into_iter().chain(args.since.as_deref()).collect();
+    if names.iter().any(|name| name.is_empty() || name.bytes().any(|byte| !byte.is_ascii_graphic())) {
+        return Err(Failure::Usage("a name has letters, digits, `-`, `_` and `.`".into()));
+    }
+    ask(&mut client, &server, &format!("store backup {}", names.join(" ")))?;
+    loop {
+        let stats = ask(&mut client, &server, "store")?;
+        let value = |name| stats.iter().find(|(known, _)| known == name).map(|(_, value)| &value[..]);
+        // Another one may have begun since: the server shows the latest.
+        if value("backup") != Some(&args.name[..]) {
+            return Err(Failure::Failed(format!("{server}: another backup has begun; this one has ended")));
+        }
+        let copied_bytes = value("backup_copied_bytes").unwrap_or("?");
+        match value("backup_state") {
+            Some("running") => sleep(PAUSE),
+            Some("done") => {
+                let last_sequence = value("backup_last_sequence").unwrap_or("?");
+                return output::write(|out| {
+                    writeln!(out, "{}: {copied_bytes} bytes copied, up to change {last_sequence}", args.name)
+                        .map_err(Failure::of_output)
+                });
+            }
+            _ => {
+                let error = value("backup_error").unwrap_or("it does not say why");
+                return Err(Failure::Failed(format!("{server}: the backup failed: {error}")));
+            }
+        }
+    }
+}
+
+fn ask(client: &mut Client, server: &str, group: &str) -> Result<Vec<(String, String)>, Failure> {
+    let (_, answer) = client
+        .stats(group)
+        .into_iter()
+        .next()
+        .ok_or_else(|| Failure::Unreachable(format!("{server}: no answer")))?;
+    answer.map_err(|error| Failure::of(server, &error))
+}
+
+const PAUSE: Duration = Duration::from_millis(200);

@@ -1,0 +1,350 @@
+//! Backups, taken while the server serves, by a thread of their own: into directories below `--backup-dir`, so that no
+//! client says where the server writes.
+//!
+//! What a backup writes, and thereby what it reads, is paced, and made durable in small steps: the log's own fsync
+//! waits for what the disk has to do at that moment.
+
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use larder_protocol::Error;
+use larder_store::files::{DiskFiles, File, Files, Lock};
+use larder_store::{Manifest, Store};
+
+/// The backups of a server.
+pub(crate) struct Backups {
+    /// `--backup-dir`; `None`: there are none.
+    directory: Option<PathBuf>,
+    state: Mutex<State>,
+    wake: Condvar,
+    is_stopping: Arc<AtomicBool>,
+    /// Of the latest.
+    copied_bytes: Arc<AtomicU64>,
+}
+
+#[derive(Default)]
+struct State {
+    wanted: Option<Wanted>,
+    latest: Option<Report>,
+    completed_unix_secs: Option<i64>,
+}
+
+/// A backup that is to be taken.
+#[derive(Clone)]
+struct Wanted {
+    name: String,
+    /// The earlier backup that it follows.
+    since: Option<String>,
+}
+
+/// What became of the latest backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Report {
+    pub(crate) name: String,
+    pub(crate) phase: Phase,
+    /// Copied so far: what an earlier backup has is not copied again.
+    pub(crate) copied_bytes: u64,
+}
+
+/// How far a backup is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Running,
+    /// The last sequence number in it.
+    Done {
+        last_sequence: u64,
+    },
+    /// A sentence.
+    Failed(String),
+}
+
+impl Phase {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Done { .. } => "done",
+            Self::Failed(_) => "failed",
+        }
+    }
+}
+
+impl Backups {
+    pub(super) fn new(directory: Option<PathBuf>) -> Self {
+        Self {
+            directory,
+            state: Mutex::default(),
+            wake: Condvar::new(),
+            is_stopping: Arc::default(),
+            copied_bytes: Arc::default(),
+        }
+    }
+
+    /// Begins a backup of this name; `since` is that of an earlier one. Errors: what to answer.
+    pub(crate) fn begin(&self, name: &[u8], since: Option<&[u8]>) -> Result<(), Error> {
+        if self.directory.is_none() {
+            return Err(Error::BackupNotAllowed);
+        }
+        let name_of = |bytes| backup_name(bytes).map(str::to_owned).ok_or(Error::BadBackupName);
+        let wanted = Wanted { name: name_of(name)?, since: since.map(name_of).transpose()? };
+        let mut state = self.lock();
+        if state.latest.as_ref().is_some_and(|latest| latest.phase == Phase::Running) {
+            return Err(Error::BackupRunning);
+        }
+        self.copied_bytes.store(0, Relaxed);
+        state.latest = Some(Report { name: wanted.name.clone(), phase: Phase::Running, copied_bytes: 0 });
+        state.wanted = Some(wanted);
+        drop(state);
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    /// The latest backup since the start.
+    pub(crate) fn latest(&self) -> Option<Report> {
+        let latest = self.lock().latest.clone()?;
+        Some(Report { copied_bytes: self.copied_bytes.load(Relaxed), ..latest })
+    }
+
+    /// When the last backup was complete, in Unix time.
+    pub(crate) fn completed_unix_secs(&self) -> Option<i64> {
+        self.lock().completed_unix_secs
+    }
+
+    pub(super) fn stop(&self) {
+        self.is_stopping.store(true, SeqCst);
+        drop(self.lock());
+        self.wake.notify_all();
+    }
+
+    /// Takes backups until the server stops. `unix_secs` tells the time.
+    pub(super) fn serve(&self, store: &dyn Store, unix_secs: impl Fn() -> i64) {
+        while let Some(wanted) = self.next() {
+            let phase = match self.back_up(store, &wanted) {
+                Ok(manifest) => Phase::Done { last_sequence: manifest.last_sequence() },
+                Err(error) => Phase::Failed(error.to_string()),
+            };
+            match &phase {
+                Phase::Failed(error) => tracing::error!(name = wanted.name, "the backup failed: {error}"),
+                _ => tracing::info!(name = wanted.name, "the backup is complete"),
+            }
+            let mut state = self.lock();
+            if let Phase::Done { .. } = phase {
+                state.completed_unix_secs = Some(unix_secs());
+            }
+            if let Some(latest) = &mut state.latest {
+                latest.phase = phase;
+            }
+        }
+    }
+
+    fn next(&self) -> Option<Wanted> {
+        let idle = |state: &mut State| state.wanted.is_none() && !self.is_stopping.load(SeqCst);
+        let mut state = self.wake.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
+        if self.is_stopping.load(SeqCst) { None } else { state.wanted.take() }
+    }
+
+    fn back_up(&self, store: &dyn Store, wanted: &Wanted) -> Result<Manifest, Failure> {
+        let directory = self.directory.as_deref().unwrap_or_else(|| Path::new("."));
+        let since = match &wanted.since {
+            None => None,
+            Some(name) => {
+                let path = directory.join(name);
+                // Without making it.
+                let files = path.is_dir().then(|| DiskFiles::open(&path)).transpose()?;
+                let manifest = files.map(|files| Manifest::read(&files)).transpose()?.flatten();
+                Some(manifest.ok_or_else(|| Failure::NoEarlier(name.clone()))?)
+            }
+        };
+        let path = directory.join(&wanted.name);
+        if path.exists() {
+            return Err(Failure::Exists(wanted.name.clone()));
+        }
+        let pace = Pace {
+            began: Instant::now(),
+            copied_bytes: Arc::clone(&self.copied_bytes),
+            is_stopping: Arc::clone(&self.is_stopping),
+        };
+        let target = PacedFiles { files: DiskFiles::open(&path)?, pace: Arc::new(pace) };
+        Ok(store.backup(&target, since.as_ref())?)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why a backup failed, as a sentence.
+#[derive(Debug)]
+enum Failure {
+    Exists(String),
+    NoEarlier(String),
+    Store(larder_store::Error),
+    Io(io::Error),
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Exists(name) => write!(f, "{name} exists already"),
+            Self::NoEarlier(name) => write!(f, "{name} is no complete backup to follow"),
+            Self::Store(error) => error.fmt(f),
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<larder_store::Error> for Failure {
+    fn from(error: larder_store::Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// The name of a backup: letters, digits, `-`, `_` and `.`, which does not begin it.
+fn backup_name(bytes: &[u8]) -> Option<&str> {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+    let is_name =
+        (1..=NAME_BYTES_MAX).contains(&bytes.len()) && bytes[0] != b'.' && bytes.iter().all(is_plain);
+    std::str::from_utf8(bytes).ok().filter(|_| is_name)
+}
+
+/// How fast a backup goes.
+struct Pace {
+    began: Instant,
+    copied_bytes: Arc<AtomicU64>,
+    is_stopping: Arc<AtomicBool>,
+}
+
+impl Pace {
+    /// Counts written bytes, and waits until they may have been written. Errors: the server stops.
+    fn spend(&self, bytes: u64) -> io::Result<()> {
+        let copied_bytes = self.copied_bytes.fetch_add(bytes, Relaxed) + bytes;
+        let due = Duration::from_secs_f64(copied_bytes as f64 / BYTES_PER_SEC as f64);
+        while !self.is_stopping.load(Relaxed) {
+            let left = due.saturating_sub(self.began.elapsed());
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(PAUSE_MAX));
+        }
+        Err(io::Error::other("the server stops"))
+    }
+}
+
+/// A directory that is written to at a pace.
+struct PacedFiles {
+    files: DiskFiles,
+    pace: Arc<Pace>,
+}
+
+struct PacedFile {
+    file: Arc<dyn File>,
+    pace: Arc<Pace>,
+}
+
+impl Files for PacedFiles {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(PacedFile { file: self.files.create(name)?, pace: Arc::clone(&self.pace) }))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.files.open(name)
+    }
+
+    fn open_to_read(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.files.open_to_read(name)
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.files.list()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.files.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.files.remove(name)
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        self.files.sync_dir()
+    }
+
+    fn lock(&self, name: &str) -> io::Result<Box<dyn Lock>> {
+        self.files.lock(name)
+    }
+
+    fn describe(&self) -> String {
+        self.files.describe()
+    }
+}
+
+impl File for PacedFile {
+    fn write_at(&self, pieces: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        self.file.write_at(pieces, offset)?;
+        // Otherwise the system would collect it, and write it all at once.
+        self.file.sync()?;
+        self.pace.spend(pieces.iter().map(|piece| piece.len() as u64).sum())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buffer, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync()
+    }
+
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        self.file.allocate(bytes)
+    }
+
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        self.file.truncate(bytes)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+}
+
+const NAME_BYTES_MAX: usize = 100;
+/// A gigabyte takes half a minute.
+const BYTES_PER_SEC: u64 = 32 << 20;
+/// A stop is noticed within this time.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_below_the_directory() {
+        for name in ["monday", "2026-11-24", "a.b_c"] {
+            assert_eq!(backup_name(name.as_bytes()), Some(name));
+        }
+        for name in ["", ".", "..", ".hidden", "a/b", "/etc", "a\0b", "ä", &"x".repeat(101)] {
+            assert_eq!(backup_name(name.as_bytes()), None, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn only_one_is_taken_at_a_time_and_none_without_a_directory() {
+        assert_eq!(Backups::new(None).begin(b"a", None), Err(Error::BackupNotAllowed));
+        let backups = Backups::new(Some("/nowhere".into()));
+        assert_eq!(backups.begin(b"../a", None), Err(Error::BadBackupName));
+        assert_eq!(backups.begin(b"b", Some(b"../a")), Err(Error::BadBackupName));
+        assert_eq!(backups.begin(b"a", None), Ok(()));
+        assert_eq!(backups.begin(b"b", None), Err(Error::BackupRunning));
+        let latest = backups.latest().expect("it runs");
+        assert_eq!((&latest.name[..], latest.phase.name()), ("a", "running"));
+    }
+}

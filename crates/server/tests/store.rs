@@ -1,0 +1,162 @@
+//! A store for operators: its statistics, lists of keys from disk, and backups while it serves.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+
+use larder_conformance::folder::Folder;
+use larder_conformance::server::{Server, eventually};
+
+/// Its values are together four times its memory.
+const ITEMS: usize = 32_000;
+const VALUE_BYTES: usize = 1000;
+
+fn start(store: &Path, options: &[&str]) -> Server {
+    let store = store.to_str().expect("a plain path");
+    let args = [&["-u", "root", "-m", "8", "--store", store][..], options].concat();
+    Server::start(Path::new(env!("CARGO_BIN_EXE_larderd")), &args).expect("larderd starts")
+}
+
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn of(server: &Server) -> Self {
+        Self(BufReader::new(server.connect().expect("larderd listens")))
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).expect("larderd answers");
+        line.trim_end().to_owned()
+    }
+
+    fn send(&mut self, text: &str) {
+        self.0.get_mut().write_all(text.as_bytes()).expect("larderd reads");
+    }
+
+    fn ask(&mut self, text: &str) -> String {
+        self.send(text);
+        self.line()
+    }
+
+    /// The lines up to this one.
+    fn lines(&mut self, command: &str, end: &str) -> Vec<String> {
+        let mut lines = vec![self.ask(command)];
+        while lines.last().is_some_and(|line| line != end && !line.contains("ERROR")) {
+            lines.push(self.line());
+        }
+        lines
+    }
+
+    fn stat(&mut self, name: &str) -> Option<String> {
+        let lines = self.lines("stats store\r\n", "END");
+        lines.iter().find_map(|line| line.strip_prefix(&format!("STAT {name} ")).map(str::to_owned))
+    }
+
+    fn number(&mut self, name: &str) -> u64 {
+        let value = self.stat(name).unwrap_or_else(|| panic!("no {name}"));
+        value.parse().unwrap_or_else(|_| panic!("{name}: {value}"))
+    }
+
+    fn fill(&mut self) {
+        let value = "v".repeat(VALUE_BYTES);
+        for item in 0..ITEMS {
+            self.send(&format!("set key:{item} 7 0 {VALUE_BYTES} noreply\r\n{value}\r\n"));
+        }
+        assert_eq!(self.ask("set last 0 0 1\r\nx\r\n"), "STORED");
+    }
+}
+
+fn keys(lines: &[String]) -> (usize, BTreeSet<&str>) {
+    let keys: Vec<_> = lines.iter().filter_map(|line| line.strip_prefix("key=")?.split(' ').next()).collect();
+    (keys.len(), keys.into_iter().collect())
+}
+
+#[test]
+fn keys_are_listed_once_whether_they_are_in_memory_or_on_disk() {
+    let folder = Folder::create();
+    let server = start(&folder.path().join("store"), &["--durability", "interval"]);
+    let mut client = Client::of(&server);
+    client.fill();
+    assert_eq!(client.ask("delete key:0\r\n"), "DELETED");
+    let in_memory = client.number("memory_items") as usize;
+    assert!(in_memory < ITEMS / 2, "{in_memory} of them are in memory");
+    let lines = client.lines("lru_crawler metadump all\r\n", "END");
+    let (count, keys) = keys(&lines);
+    assert_eq!((count, keys.len()), (ITEMS, ITEMS), "with `last`, without `key:0`");
+    assert!(keys.contains("last") && !keys.contains("key:0"));
+    let lines = client.lines("lru_crawler mgdump all\r\n", "EN");
+    assert_eq!(lines.iter().filter(|line| line.starts_with("mg ")).count(), ITEMS);
+    // A client that does not read its list stops nobody.
+    let mut idle = Client::of(&server);
+    idle.send("lru_crawler metadump all\r\n");
+    assert_eq!(client.ask("set other 0 0 1\r\nx\r\n"), "STORED");
+    assert_eq!(client.lines("lru_crawler metadump all\r\n", "END").len(), ITEMS + 3, "with OK and END");
+}
+
+#[test]
+fn statistics_count_what_was_stored_and_read() {
+    let folder = Folder::create();
+    let server = start(&folder.path().join("store"), &[]);
+    let mut client = Client::of(&server);
+    client.fill();
+    let key_bytes: usize = (0..ITEMS).map(|item| format!("key:{item}").len()).sum();
+    let stored_bytes = ITEMS * VALUE_BYTES + key_bytes + "last".len() + "x".len();
+    eventually(|| client.number("changes") == ITEMS as u64 + 1);
+    assert_eq!(client.number("stored_bytes"), stored_bytes as u64);
+    assert!(client.number("appended_bytes") >= stored_bytes as u64);
+    assert_eq!(client.stat("state").as_deref(), Some("writable"));
+    assert!(client.number("commit:count") > 0 && client.number("fsync:p99_nanos") > 0);
+    let mut value = vec![0; VALUE_BYTES + 2];
+    for item in 0..1000 {
+        assert!(client.ask(&format!("get key:{item}\r\n")).starts_with("VALUE"), "{item}");
+        client.0.read_exact(&mut value).expect("a value");
+        assert_eq!(client.line(), "END");
+    }
+    let found = client.number("lookups_found");
+    assert!((1..=1000).contains(&found), "{found}");
+    assert_eq!((client.number("get_hits"), client.number("get_misses")), (1000, 0));
+    assert_eq!(client.ask("get nothing\r\n"), "END");
+    assert_eq!(client.number("get_misses"), 1);
+    // Without a store there are none.
+    let without =
+        Server::start(Path::new(env!("CARGO_BIN_EXE_larderd")), &["-u", "root"]).expect("larderd starts");
+    assert_eq!(Client::of(&without).ask("stats store\r\n"), "ERROR");
+}
+
+#[test]
+fn backups_are_taken_while_it_serves_and_can_be_restored() {
+    let folder = Folder::create();
+    let backups = folder.path().join("backups");
+    let server = start(
+        &folder.path().join("store"),
+        &["--durability", "interval", "--backup-dir", backups.to_str().expect("a plain path")],
+    );
+    let mut client = Client::of(&server);
+    client.fill();
+    assert_eq!(client.ask("stats store backup ../up\r\n").split(':').next(), Some("CLIENT_ERROR usage"));
+    assert_eq!(client.ask("stats store backup monday\r\n"), "OK");
+    assert_eq!(client.ask("set later 5 0 3\r\nabc\r\n"), "STORED");
+    eventually(|| client.stat("backup_state").as_deref() == Some("done"));
+    assert_eq!(client.ask("delete key:7\r\n"), "DELETED");
+    assert_eq!(client.ask("stats store backup tuesday monday\r\n"), "OK");
+    eventually(|| client.stat("backup_state").as_deref() == Some("done"));
+    assert_eq!(client.ask("stats store backup tuesday\r\n"), "OK");
+    eventually(|| client.stat("backup_error").is_some_and(|error| error == "tuesday exists already"));
+
+    let restored = folder.path().join("restored");
+    let open = |path: &Path| larder_store::files::DiskFiles::open(path).expect("a directory");
+    let (tuesday, monday) = (open(&backups.join("tuesday")), open(&backups.join("monday")));
+    larder_store::restore(&[&tuesday, &monday], &open(&restored)).expect("it is whole");
+    let server = start(&restored, &[]);
+    let mut client = Client::of(&server);
+    assert_eq!(client.ask("get later\r\n"), "VALUE later 5 3");
+    assert_eq!((client.line(), client.line()), ("abc".into(), "END".into()));
+    assert_eq!(client.ask("get key:7\r\n"), "END");
+    assert_eq!(client.ask("get key:8\r\n"), format!("VALUE key:8 7 {VALUE_BYTES}"));
+    drop(client);
+    let mut client = Client::of(&server);
+    assert_eq!(keys(&client.lines("lru_crawler metadump all\r\n", "END")).0, ITEMS + 1);
+    assert_eq!(client.ask("stats store backup x\r\n"), "CLIENT_ERROR backups not enabled");
+}
