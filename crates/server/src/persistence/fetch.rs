@@ -133,9 +133,10 @@ fn fetch(store: &dyn Store, clock: &Clock, handle: &mut Handle, wanted: &Wanted)
     let mut sink =
         FillSink { handle, clock, key, value: Vec::new(), upload: None, missing_bytes: 0, is_refused: false };
     let meta = match store.get(key, now_unix_secs, &mut sink) {
+        // A value that is declined is no error to the store; nothing of it was read.
+        _ if sink.is_refused => return Err(Error::OutOfMemoryReading),
         Ok(Some(meta)) => meta,
         Ok(None) => return Ok(false),
-        Err(_) if sink.is_refused => return Err(Error::OutOfMemoryReading),
         Err(error) => {
             tracing::error!(key = %key.escape_ascii(), "the store cannot be read: {error}");
             return Err(Error::StoreUnreadable);
