@@ -204,7 +204,7 @@ impl Journal {
 
     /// See [`Versions::raise`]: of a store that was opened after the journal was made.
     pub fn raise_versions(&self, highest: u64) {
-        self.versions.raise(highest);
+        self.versions.raise(highest, &*self.clock);
     }
 
     /// Changes and bytes on their way.

@@ -31,17 +31,22 @@ impl Versions {
         Self { site, highest: AtomicU64::new(if highest <= VERSION_MAX { highest } else { 0 }) }
     }
 
-    /// A version above `replaced` and above all that were retired. A `replaced` beyond [`VERSION_MAX`] is a client's own
-    /// value: the new version differs from it, and may be below it.
+    /// A version above `replaced` and above all that were retired. A `replaced` far ahead of the clock is a client's own
+    /// value: the new version differs from it, and may be below it. If it counted, one client could use up all versions
+    /// of all keys.
     pub fn above(&self, replaced: u64, clock: &dyn Clock) -> u64 {
-        let replaced = if replaced <= VERSION_MAX { replaced } else { 0 };
-        let floor = replaced.max(self.highest.load(Relaxed));
         let now = version_at(clock.unix_micros(), self.site);
+        let is_foreign = is_foreign(replaced, now);
+        let highest = self.highest.load(Relaxed);
+        let floor = if is_foreign { highest } else { highest.max(replaced) };
         if now > floor {
             return now;
         }
-        let version = self.next(floor);
-        if replaced >= floor {
+        let mut version = self.next(floor);
+        if version == replaced {
+            version = self.next(version);
+        }
+        if is_foreign || replaced >= floor {
             // Ahead of the clock: another key may come back to it once this one is gone.
             self.highest.fetch_max(version, Relaxed);
         }
@@ -50,14 +55,15 @@ impl Versions {
 
     /// No key gets this version again.
     pub fn retire(&self, version: u64, clock: &dyn Clock) {
-        if version <= VERSION_MAX && version >= version_at(clock.unix_micros(), self.site) {
+        let now = version_at(clock.unix_micros(), self.site);
+        if version >= now && !is_foreign(version, now) {
             self.highest.fetch_max(version, Relaxed);
         }
     }
 
-    /// From here on versions are above this one.
-    pub fn raise(&self, highest: u64) {
-        if highest <= VERSION_MAX {
+    /// From here on versions are above this one, unless it is a client's own.
+    pub fn raise(&self, highest: u64, clock: &dyn Clock) {
+        if !is_foreign(highest, version_at(clock.unix_micros(), self.site)) {
             self.highest.fetch_max(highest, Relaxed);
         }
     }
@@ -74,6 +80,13 @@ pub fn version_at(unix_micros: u64, site: u8) -> u64 {
     (step << SITE_BITS | u64::from(site)).min(VERSION_MAX)
 }
 
+/// True if this is so far ahead of the clock that a client gave it, and not we before the clock was set back.
+fn is_foreign(version: u64, now: u64) -> bool {
+    version > now.saturating_add(AHEAD_MAX)
+}
+
+/// A year: clocks are set back by less, but for those that begin in 1970.
+const AHEAD_MAX: u64 = (365 * 86_400 * 1_000_000 / STEP_MICROS) << SITE_BITS;
 /// 2025-01-01T00:00:00Z.
 const EPOCH_MICROS: u64 = 1_735_689_600_000_000;
 const STEP_MICROS: u64 = 125;
@@ -113,6 +126,36 @@ mod tests {
         // A client's own value.
         clock.0.store(EPOCH_MICROS + 9_000_000, Relaxed);
         assert!(restarted.above(u64::MAX, &clock) <= VERSION_MAX);
+    }
+
+    /// A client may give an item any version (`E`): that must not use up those of other keys.
+    #[test]
+    fn a_clients_own_version_concerns_its_key_alone() {
+        let clock = At(AtomicU64::new(EPOCH_MICROS + 60_000_000));
+        for own in [VERSION_MAX, VERSION_MAX - 1, VERSION_MAX - (1 << SITE_BITS), 1 << 52, u64::MAX] {
+            let versions = Versions::new(1, 0);
+            versions.retire(own, &clock);
+            versions.raise(own, &clock);
+            assert_ne!(versions.above(own, &clock), own);
+            let mut last = 0;
+            for _ in 0..3 {
+                let next = versions.above(last, &clock);
+                assert!(next > last && next < VERSION_MAX / 2, "{own}: {next} after {last}");
+                last = next;
+            }
+            // Each change of the key has a new version, also while the clock stands still.
+            versions.retire(last, &clock);
+            let again = versions.above(own, &clock);
+            assert!(again > last && versions.above(again, &clock) > again);
+        }
+        // As far ahead as counts: many changes may pass that bound, and still rise.
+        let versions = Versions::new(1, 0);
+        let mut last = version_at(clock.0.load(Relaxed), 1) + AHEAD_MAX;
+        for _ in 0..10 {
+            let next = versions.above(last, &clock);
+            assert!(next > last);
+            last = next;
+        }
     }
 
     #[test]
