@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::io::{self, IoSlice};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock};
 use rustix::io::Errno;
 
 use super::{File, Files, Lock};
@@ -39,6 +39,17 @@ impl DiskFiles {
     fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
+
+    /// Opens a file that is there. Errors: also if it is none: to open a FIFO would wait for its writer, and a device
+    /// may never end.
+    fn open_regular(&self, name: &str, options: &mut fs::OpenOptions) -> io::Result<fs::File> {
+        let file = options.custom_flags(OFlags::NONBLOCK.bits() as i32).open(self.path(name))?;
+        if file.metadata()?.is_file() {
+            Ok(file)
+        } else {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
+        }
+    }
 }
 
 impl Files for DiskFiles {
@@ -48,12 +59,13 @@ impl Files for DiskFiles {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        let file = fs::File::options().read(true).write(true).open(self.path(name))?;
+        let file = self.open_regular(name, fs::File::options().read(true).write(true))?;
         Ok(Arc::new(DiskFile { file }))
     }
 
     fn open_to_read(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(DiskFile { file: fs::File::open(self.path(name))? }))
+        let file = self.open_regular(name, fs::File::options().read(true))?;
+        Ok(Arc::new(DiskFile { file }))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
@@ -83,8 +95,8 @@ impl Files for DiskFiles {
     }
 
     fn lock(&self, name: &str) -> io::Result<Box<dyn Lock>> {
-        let file =
-            fs::File::options().read(true).write(true).create(true).truncate(false).open(self.path(name))?;
+        let mut options = fs::File::options();
+        let file = self.open_regular(name, options.read(true).write(true).create(true).truncate(false))?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         Ok(Box::new(DiskLock { _file: file }))
     }

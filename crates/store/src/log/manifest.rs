@@ -17,6 +17,8 @@ use crate::files::Files;
 pub(crate) const MANIFEST: &str = "MANIFEST";
 pub(super) const MANIFEST_NEW: &str = "MANIFEST.new";
 pub(super) const MAGIC: &[u8; 8] = b"LARDRMAN";
+/// More than a million segments need. A sparse file may pretend to be longer than the memory.
+const FILE_BYTES_MAX: u64 = 256 << 20;
 /// A store with another major number, or a higher minor one, is refused.
 pub(super) const FORMAT: (u16, u16) = (1, 0);
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use super::bytes::Bytes;
 use super::digest::{Digest, SHARD_BITS, Secret, TAG_BITS};
-use super::index::{Location, SLOTS_MAX, SizeClass};
+use super::index::{Location, SLOTS_MAX, START_BYTES_MAX, SizeClass};
 use super::manifest::{FORMAT, SegmentImage, refuse_newer};
 use super::record::{BadHeader, HEADER_BYTES, Header, Kind, pad, padded, u16_at, u32_at, u64_at};
 use crate::error::{Error, Result};
@@ -14,6 +14,8 @@ use crate::files::{File, Files};
 
 /// Of a segment's own header; the first record follows.
 pub(super) const SEGMENT_HEADER_BYTES: usize = 64;
+/// Records that begin where an entry can say: more than that have no place.
+const ENTRIES_MAX: usize = START_BYTES_MAX as usize / HEADER_BYTES;
 /// An entry of a footer.
 pub(super) const FOOTER_ENTRY_BYTES: usize = 24;
 pub(super) const MAGIC: &[u8; 8] = b"LARDRSEG";
@@ -310,6 +312,9 @@ impl Segment {
     pub(super) fn read_footer(&self) -> Result<Vec<FooterEntry>> {
         let start = self.data_bytes.load(Relaxed);
         let length = self.file_bytes.load(Relaxed).saturating_sub(start);
+        if length > footer_bytes(ENTRIES_MAX) {
+            return Err(Error::corrupt(&self.name(), start, "the footer is too long"));
+        }
         let mut bytes = vec![0; length as usize];
         let count = self.read(&mut bytes, start)?;
         match decode_footer(&bytes[..count], self.seed) {
