@@ -153,8 +153,8 @@ impl<'t> Executor<'_, '_, '_, 't> {
             Command::Invalidate(invalidate) => self.invalidate(invalidate, prepared),
             Command::Touch(touch) => self.touch(touch, prepared),
             Command::Arith(arith) => self.arith(arith, prepared),
-            Command::Flush(exptime) => Ok(self.flush(exptime)),
-            Command::FlushPrefix(flush) => Ok(self.flush_prefix(flush)),
+            Command::Flush(exptime) => self.flush(exptime),
+            Command::FlushPrefix(flush) => self.flush_prefix(flush),
             Command::Noop => Ok(Reply::Noop),
             Command::Version => Ok(Reply::Version(MEMCACHED_VERSION)),
             Command::Verbosity(level) => {

@@ -4,7 +4,6 @@
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
-use larder_engine::Item;
 use larder_protocol::command::{self, Shutdown};
 use larder_protocol::{Error, Form, Reply, Sink as _};
 
@@ -16,23 +15,24 @@ use crate::observe::stats::{self, Answer};
 
 impl<'t> Executor<'_, '_, '_, 't> {
     // flush_all
-    pub(super) fn flush(&self, exptime: Result<i64, Error>) -> Reply<'t, Item<'t>> {
+    pub(super) fn flush(&self, exptime: Result<i64, Error>) -> Answered<'t> {
         let shared = self.cx.shared;
         self.cx.counters.cmd_flush.add(1);
         let may_write = |number| self.rights.may_write(number);
         if !shared.settings.flush_all || !(0..self.guards.count()).all(may_write) {
-            return Reply::Error(Error::FlushNotAllowed);
+            return Ok(Reply::Error(Error::FlushNotAllowed));
         }
-        if let Some(Err(Some(error))) = shared.persistence.as_ref().map(|persistence| persistence.admit()) {
-            return Reply::Error(error);
+        let exptime = match exptime {
+            Ok(exptime) => exptime,
+            Err(error) => return Ok(Reply::Error(error)),
+        };
+        if (0..self.guards.count()).any(|number| self.guards.guard(number).is_backed())
+            && let Err(unanswered) = self.store.admit()
+        {
+            return unanswered.into_answer();
         }
-        match exptime {
-            Ok(exptime) => {
-                (0..self.guards.count()).for_each(|number| self.flush_one(number, exptime));
-                Reply::Ok
-            }
-            Err(error) => Reply::Error(error),
-        }
+        (0..self.guards.count()).for_each(|number| self.flush_one(number, exptime));
+        Ok(Reply::Ok)
     }
 
     /// Flushes a namespace. The reply waits for what is to be durable.
@@ -43,25 +43,27 @@ impl<'t> Executor<'_, '_, '_, 't> {
     }
 
     // flush_prefix, mf
-    pub(super) fn flush_prefix(&mut self, flush: command::FlushPrefix<'_>) -> Reply<'t, Item<'t>> {
+    pub(super) fn flush_prefix(&mut self, flush: command::FlushPrefix<'_>) -> Answered<'t> {
         let shared = self.cx.shared;
         self.cx.counters.cmd_flush.add(1);
         if !shared.settings.flush_all {
-            return Reply::Error(Error::FlushNotAllowed);
+            return Ok(Reply::Error(Error::FlushNotAllowed));
         }
         let prefix = flush.prefix.bytes(&mut self.key_buffer);
-        let Some(number) = shared.namespaces.named(prefix) else { return Reply::NotFound };
+        let Some(number) = shared.namespaces.named(prefix) else { return Ok(Reply::NotFound) };
         if let Err(error) = self.guards.admit(number, self.rights, Right::Write) {
-            return Reply::Error(error);
+            return Ok(Reply::Error(error));
         }
-        if let Some(Err(Some(error))) = shared.persistence.as_ref().map(|persistence| persistence.admit()) {
-            return Reply::Error(error);
+        if self.guards.guard(number).is_backed()
+            && let Err(unanswered) = self.store.admit()
+        {
+            return unanswered.into_answer();
         }
         if shared.namespaces.flush_reaches_others(number) {
             return Reply::Error(Error::FlushReachesOthers);
         }
         self.flush_one(number, flush.exptime);
-        Reply::Ok
+        Ok(Reply::Ok)
     }
 
     // stats

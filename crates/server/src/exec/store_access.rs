@@ -77,6 +77,26 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
         Ok(operate(place.guard))
     }
 
+    /// Whether a change may be made now: each that the store is told of asks first.
+    pub(super) fn admit(&self) -> Result<(), Unanswered> {
+        self.refuse_datagram()?;
+        let Some(persistence) = &self.cx.shared.persistence else { return Ok(()) };
+        // Read before what it is about: then no change of that is missed.
+        let progress = persistence.journal.progress();
+        persistence.admit().map_err(|error| match error {
+            None => Unanswered::Wait(Waiting::Commit(progress)),
+            Some(error) => Unanswered::Refused(error),
+        })
+    }
+
+    /// A datagram cannot wait for the disk.
+    fn refuse_datagram(&self) -> Result<(), Unanswered> {
+        match self.cx.client.peer {
+            Peer::Udp => Err(Unanswered::Refused(Error::NotOverUdp)),
+            _ => Ok(()),
+        }
+    }
+
     #[inline(never)]
     fn operate_backed<'t, R>(
         &mut self,
@@ -87,14 +107,11 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
     ) -> Result<R, Unanswered> {
         let shared = self.cx.shared;
         let Some(persistence) = &shared.persistence else { return Ok(operate(place.guard)) };
-        if matches!(self.cx.client.peer, Peer::Udp) {
-            // A datagram cannot wait for the disk.
-            return Err(Unanswered::Refused(Error::NotOverUdp));
-        }
         // Read before what it is about: then no change of that is missed.
         let wait = Unanswered::Wait(Waiting::Commit(persistence.journal.progress()));
-        if intent == Intent::Change {
-            persistence.admit().map_err(|error| error.map_or(wait, Unanswered::Refused))?;
+        match intent {
+            Intent::Change => self.admit()?,
+            Intent::Read => self.refuse_datagram()?,
         }
         if let Some(finding) = self.findings.iter().find(|finding| finding.hash == place.hash) {
             let position = finding.absent.map_err(Unanswered::Refused)?;
