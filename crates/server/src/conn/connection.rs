@@ -63,8 +63,8 @@ impl Connection {
     /// What the connection wants.
     pub fn next(&self) -> Next {
         match self.next {
-            // The unsent replies go to the watcher with the connection.
-            Next::Watch(streams) => Next::Watch(streams),
+            // The unsent replies go to the watcher with the connection, once they may be sent.
+            Next::Watch(streams) if self.held.is_none() => Next::Watch(streams),
             next => match self.held {
                 Some(position) => Next::Wait(Waiting::Durable(position)),
                 None if self.unsent.is_some() => Next::Send,
