@@ -122,7 +122,8 @@ impl<'a> HttpForm<'a> {
         self.method == Method::Head
     }
 
-    fn is_list(&self) -> bool {
+    /// The reply is a list, which has no place for an error.
+    pub fn is_list(&self) -> bool {
         self.subject == Subject::List
     }
 

@@ -4,6 +4,7 @@
 use larder_protocol::http::{self, HttpForm, HttpRefusal};
 use larder_protocol::{Error, Form, KEY_BYTES_MAX, Key, Keys, Reply};
 
+use crate::conn::session::CloseReason;
 use crate::exec::{Done, Executor};
 use crate::heap;
 use crate::namespaces::Right;
@@ -54,8 +55,11 @@ impl Query {
                 let prepared = executor.prepared(key.written(), None);
                 // Refused since the list began: as if there were no such item.
                 if executor.admit(key.written(), Right::Read).is_ok() {
-                    if let wait @ Done::Wait(_) = executor.get(key, prepared, &form) {
-                        return wait;
+                    match executor.get(key, prepared, &form) {
+                        wait @ Done::Wait(_) => return wait,
+                        // That the list has no end says that it is not complete.
+                        Done::Failed => return Done::Close(CloseReason::Error),
+                        _ => {}
                     }
                 } else {
                     form.encode(&Reply::Miss, executor.out);

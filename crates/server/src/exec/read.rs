@@ -97,7 +97,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
     /// Refuses one key of a list, and with it the rest of the list.
     #[cold]
     fn refuse_get(&mut self, error: Error, form: &Form<'_>) -> Done {
-        form.encode(&Reply::Error(error), self.out);
+        if !matches!(form, Form::Http(form) if form.is_list()) {
+            form.encode(&Reply::Error(error), self.out);
+        }
         Done::Failed
     }
 
