@@ -22,9 +22,6 @@ const FILE_BYTES_MAX: u64 = 256 << 20;
 /// A store with another major number, or a higher minor one, is refused.
 pub(super) const FORMAT: (u16, u16) = (1, 0);
 
-/// A million segments and a thousand long prefixes fit.
-const FILE_BYTES_MAX: u64 = 256 << 20;
-
 /// What the file says.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ManifestImage {
