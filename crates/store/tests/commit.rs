@@ -188,6 +188,20 @@ fn the_journal_is_bounded() {
     assert_eq!((bed.journal.admit(), bed.journal.load()), (Ok(()), (0, 0)));
 }
 
+/// Nor does a flush that was lost keep others from being shown.
+#[test]
+fn a_lost_flush_concerns_no_key() {
+    let mut bed = bed(MemoryFaults { fail_sync: Some(2), ..MemoryFaults::default() });
+    let kept = bed.put(b"kept", b"1", true);
+    bed.settle(0);
+    let flush = bed.journal.next_position_of_all();
+    bed.journal.submit(flush, Change::new(Kind::Flush, b"", b"", true));
+    assert_eq!(bed.journal.position_of(hash(b"kept")), flush);
+    bed.settle(0);
+    assert_eq!(bed.journal.outcome(flush), Outcome::Lost);
+    assert_eq!(bed.journal.position_of(hash(b"kept")), kept);
+}
+
 /// A store takes batches of a bounded size, and a large value alone.
 #[test]
 fn a_large_value_is_a_batch_of_its_own() {

@@ -58,7 +58,7 @@ impl Backing for NamespaceBacking {
         let kind = at.map_or(Kind::CancelFlushAt, |at| Kind::FlushAt {
             at_secs: exptime_secs(&self.clock, Expiry::at(at)),
         });
-        let position = self.journal.next_position_of_all();
+        let position = self.journal.next_position_of_none();
         self.journal.submit(position, commit::Change::new(kind, &self.prefix, b"", self.is_sync));
         position
     }

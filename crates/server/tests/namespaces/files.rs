@@ -15,11 +15,7 @@ fn what_cannot_be_honoured_is_refused_with_a_reason() {
             &[],
             "namespace.\"a:\": keep = \"warm\" is not in this version",
         ),
-        (
-            "[default]\nkeep = \"store\"\n",
-            &[],
-            "default: keep = \"store\" needs --store, which is not in this version",
-        ),
+        ("[default]\nkeep = \"store\"\n", &[], "default: keep = \"store\" needs --store"),
         ("[default]\nreplicate = true\n", &[], "default: replicate = true is not in this version"),
         ("[default]\nusers.read = [\"anna\"]\n", &[], "default: users needs logins (-Y or -S)"),
         (

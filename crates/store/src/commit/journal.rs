@@ -148,6 +148,11 @@ impl Journal {
         position
     }
 
+    /// A position of which no key depends: of the note of a flush that is due later.
+    pub fn next_position_of_none(&self) -> u64 {
+        self.given.fetch_add(1, AcqRel) + 1
+    }
+
     /// The change of a position.
     pub fn submit(&self, position: u64, change: Change) {
         self.bytes.fetch_add(change.memory_bytes(), Relaxed);
@@ -288,8 +293,11 @@ impl Journal {
         self.progress.fetch_add(1, SeqCst);
     }
 
-    /// The changes in this range are lost.
+    /// The changes in this range, up to the last one given, are lost. A flush among them concerns no key any more.
     pub(super) fn note_lost(&self, range: std::ops::RangeInclusive<u64>) {
+        if range.contains(&self.floor.load(Acquire)) {
+            self.floor.store(0, Release);
+        }
         self.failures.add(range);
     }
 
