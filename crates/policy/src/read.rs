@@ -273,6 +273,10 @@ const MEMORY_BYTES_MAX: u64 = 1 << 41;
 mod tests {
     use super::*;
 
+    fn table(text: &str) -> Result<Table, Error> {
+        super::table(text, Policy::default())
+    }
+
     #[test]
     fn every_key_is_read() {
         let table = table(

@@ -277,7 +277,7 @@ impl VersionClock for WallClock {
 }
 
 /// As many as a minute has: more than an interval.
-const LOST_VERSIONS: u64 = 60 * 8_000 << SITE_BITS;
+const LOST_VERSIONS: u64 = (60 * 8_000) << SITE_BITS;
 /// Changes on their way take at most about twice this.
 const JOURNAL_BYTES_MAX: u64 = 64 << 20;
 const JOURNAL_CHANGES_MAX: usize = 32 << 10;

@@ -99,6 +99,7 @@ fn a_length_is_not_believed() {
             let file = fs::File::options().write(true).open(dir.0.join(name)).expect("opens");
             file.set_len(8 << 40).expect("the file system has sparse files");
         }
-        assert_eq!(error_of_opening(&dir.0).is_some(), prefix != "index-", "{prefix}");
+        // An index only saves time, and what lies behind the end of a segment was never written.
+        assert_eq!(error_of_opening(&dir.0).is_some(), prefix == "MANIFEST", "{prefix}");
     }
 }
