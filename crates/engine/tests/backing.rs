@@ -479,8 +479,8 @@ fn a_firm_pin_is_not_revoked() {
     assert!(stored.into_iter().any(|stored| matches!(stored, Stored::Stored { .. })), "it is free again");
 }
 
-/// An item that has gone leaves its version behind, whether it was deleted, expired or evicted: whoever knows it must not
-/// take a later item for the same.
+/// An item that has gone leaves its version behind, whether it was deleted, expired or evicted: whoever knows it must
+/// not take a later item for the same.
 #[test]
 fn no_version_comes_again() {
     let (engine, model) = backed(1 << 20, 1);
@@ -557,7 +557,8 @@ fn what_was_flushed_is_asked_of_the_store() {
     }
 }
 
-/// Threads append to the same few keys while others flush memory out of the cache: no append is lost, none is done twice.
+/// Threads append to the same few keys while others flush memory out of the cache: no append is lost, none is done
+/// twice.
 #[test]
 fn threads_lose_no_change_between_memory_and_store() {
     const THREADS: usize = 4;

@@ -21,13 +21,13 @@ impl Clock for Still {
 
 /// What the committer told.
 #[derive(Default)]
-struct Seen {
+struct Witness {
     lost: Mutex<Vec<Vec<u8>>>,
     commits: Mutex<Vec<(usize, bool)>>,
     errors: AtomicU64,
 }
 
-impl Observer for Seen {
+impl Observer for Witness {
     fn on_progress(&self) {}
 
     fn on_lost(&self, change: &Change) {
@@ -46,7 +46,7 @@ impl Observer for Seen {
 struct Bed {
     journal: Arc<Journal>,
     store: Arc<MemoryStore>,
-    seen: Arc<Seen>,
+    seen: Arc<Witness>,
     committer: Committer,
 }
 
@@ -59,7 +59,7 @@ fn bed(faults: MemoryFaults) -> Bed {
         clock: Box::new(Still),
     }));
     let store = Arc::new(MemoryStore::with_faults(faults));
-    let seen = Arc::<Seen>::default();
+    let seen = Arc::<Witness>::default();
     let (behind, observer) = (Arc::clone(&store) as Arc<dyn Store>, Arc::clone(&seen) as Arc<dyn Observer>);
     let committer = Committer::new(Arc::clone(&journal), behind, observer, Some(1000));
     Bed { journal, store, seen, committer }

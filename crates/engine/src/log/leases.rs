@@ -5,8 +5,8 @@
 //! largest of them), pinned runs that left the cache at most a quarter (or one run of any size). A lease is revoked
 //! when others need its memory: first that of the upload that stopped arriving longest ago. Stores of any size do that
 //! before they evict anything or are refused. Then, only for other uploads or a lowered limit, the upload with the most
-//! bytes missing is revoked; of readers, the one whose item left first. No other client's item is evicted for it. A value on its way to a store has a
-//! firm pin, which is not revoked.
+//! bytes missing is revoked; of readers, the one whose item left first. No other client's item is evicted for it. A
+//! value on its way to a store has a firm pin, which is not revoked.
 //!
 //! Revoking increments [`crate::log::segment::Segment::revocations`] and sends the run through the limbo: a thread that
 //! checked the count under a guard before may continue until that guard ends. All of this happens under the runs' lock,

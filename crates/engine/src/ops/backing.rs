@@ -7,8 +7,8 @@
 //! - The caller reads [`Backing::position_of`], waits until the store has applied that position, and looks the key up
 //!   in the store. It puts an item that it finds into memory ([`Guard::fill`]), or says that there is none
 //!   ([`Guard::assume_absent`]), both with that position.
-//! - Both hold only as long as the position is still the key's newest one, which the engine checks under the lock of the
-//!   key's bucket. So a change that came in between is never overlooked, and an older value never returns.
+//! - Both hold only as long as the position is still the key's newest one, which the engine checks under the lock of
+//!   the key's bucket. So a change that came in between is never overlooked, and an older value never returns.
 //!
 //! A change takes its position under the same lock, so the positions of a key are in the order of its changes. The
 //! store may be told of the change after that: [`Backing::submit`].
@@ -42,8 +42,8 @@ pub trait Backing: Send + Sync {
     /// and above all that were retired.
     fn version_above(&self, replaced: u64) -> u64;
 
-    /// An item of this version leaves memory, for whatever reason: no later item of its key may have its version, though
-    /// nobody will look whether there was one. Called under the lock of its bucket.
+    /// An item of this version leaves memory, for whatever reason: no later item of its key may have its version,
+    /// though nobody will look whether there was one. Called under the lock of its bucket.
     fn retire_version(&self, version: u64);
 
     /// Flushes all items whose changes have lower positions than the one that is returned, which is the flush's own.
@@ -205,8 +205,8 @@ impl Guard<'_> {
         }
     }
 
-    /// Notes why an item in memory is dead. A flush may be lost on its way to the store: what the store has says whether
-    /// the item is gone.
+    /// Notes why an item in memory is dead. A flush may be lost on its way to the store: what the store has says
+    /// whether the item is gone.
     #[inline]
     pub(crate) fn note_dead(&self, hash: Hash, miss: Miss) {
         if miss == Miss::Flushed {

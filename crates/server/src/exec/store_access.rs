@@ -52,8 +52,8 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
         Self { cx, findings, wanted: Vec::new() }
     }
 
-    /// Passes what is to be looked up to the threads that do it; the connection is signalled afterwards. `None`: nothing
-    /// is.
+    /// Passes what is to be looked up to the threads that do it; the connection is signalled afterwards. `None`:
+    /// nothing is.
     pub(crate) fn begin_fetching(&mut self) -> Option<Arc<Fetching>> {
         let persistence = self.cx.shared.persistence.as_ref().filter(|_| !self.wanted.is_empty())?;
         let connection = usize::try_from(self.cx.client.fd).ok()?;
@@ -149,7 +149,8 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
             || self.cx.shared.persistence.as_ref().is_none_or(|store| store.admit().is_ok())
     }
 
-    /// Asks for the look-up in the store of a key that a later part of the same request needs, if memory has not got it.
+    /// Asks for the look-up in the store of a key that a later part of the same request needs, if memory has not got
+    /// it.
     pub(crate) fn read_ahead(&mut self, key: &[u8], place: &Place<'_>) {
         let Some(persistence) = &self.cx.shared.persistence else { return };
         if place.guard.is_backed()

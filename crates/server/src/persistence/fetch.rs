@@ -125,8 +125,8 @@ pub(super) fn serve(
     *lock(&fetching.findings) = Some(findings);
 }
 
-/// Puts an item of the store into memory. False: there is none. If the key has changed meanwhile, whoever asked will see
-/// that.
+/// Puts an item of the store into memory. False: there is none. If the key has changed meanwhile, whoever asked will
+/// see that.
 fn fetch(store: &dyn Store, clock: &Clock, handle: &mut Handle, wanted: &Wanted) -> Result<bool, Error> {
     let Wanted { key, hash, position, .. } = wanted;
     let now_unix_secs = u64::try_from(clock.wall_secs(clock.now().secs)).unwrap_or(0);

@@ -31,9 +31,9 @@ impl Versions {
         Self { site, highest: AtomicU64::new(if highest <= VERSION_MAX { highest } else { 0 }) }
     }
 
-    /// A version above `replaced` and above all that were retired. A `replaced` far ahead of the clock is a client's own
-    /// value: the new version differs from it, and may be below it. If it counted, one client could use up all versions
-    /// of all keys.
+    /// A version above `replaced` and above all that were retired. A `replaced` far ahead of the clock is a client's
+    /// own value: the new version differs from it, and may be below it. If it counted, one client could use up all
+    /// versions of all keys.
     pub fn above(&self, replaced: u64, clock: &dyn Clock) -> u64 {
         let now = version_at(clock.unix_micros(), self.site);
         let is_foreign = is_foreign(replaced, now);
