@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-use larder_engine::{Config, Engine};
+use larder_engine::{Config, Engine, Reservation};
 use larder_server::access::TokenFile;
 use larder_server::clock::Clock;
 use larder_server::conn::authenticator::Authenticator;
@@ -23,6 +23,7 @@ use larder_server::startup::address_space;
 use larder_server::startup::daemon::{self, PidFile};
 use larder_server::startup::endpoints::Endpoints;
 use larder_server::startup::large_pages;
+use larder_server::startup::memory_file;
 use larder_server::startup::numa;
 use larder_server::startup::options::{self, EXIT_OS_ERROR, Outcome, Refusal};
 use larder_server::startup::pollers;
@@ -73,16 +74,11 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     }
     address_space::share();
     let reservation = address_space::reservation(settings.memory_bytes, settings.threads);
-    let engine = Engine::new_within(config(&settings)?, reservation).map_err(|error| {
-        Refusal::new(
-            EXIT_OS_ERROR,
-            format!(
-                "failed to reserve {} bytes of memory: {error} (ulimit -v, vm.overcommit_memory)",
-                settings.memory_bytes
-            ),
-        )
-    })?;
     announce(&settings);
+    let (engine, clock) = match &settings.memory_file {
+        Some(path) => memory_file::open(path, target.as_ref(), config(&settings)?, reservation)?,
+        None => (new_engine(&settings, reservation)?, Clock::start()),
+    };
     numa::spread(&engine);
     endpoints.announce(&settings, secrets.authenticator.is_some());
     if settings.daemon {
@@ -110,13 +106,26 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     }
 
     let is_daemon = settings.daemon;
-    work(settings, engine, secrets, endpoints, pollers, &signals, supervisor)
+    work(settings, engine, clock, secrets, endpoints, pollers, &signals, supervisor)
         .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to start: {error}")))?;
     if let Some(pid_file) = pid_file.filter(|_| is_daemon) {
         // The user that we have become may not be allowed to.
         let _ = pid_file.remove();
     }
     Ok(())
+}
+
+/// A cache in memory.
+fn new_engine(settings: &Settings, reservation: Reservation) -> Result<Arc<Engine>, Refusal> {
+    Engine::new_within(config(settings)?, reservation).map_err(|error| {
+        Refusal::new(
+            EXIT_OS_ERROR,
+            format!(
+                "failed to reserve {} bytes of memory: {error} (ulimit -v, vm.overcommit_memory)",
+                settings.memory_bytes
+            ),
+        )
+    })
 }
 
 /// Data from files that SIGHUP reads again.
@@ -154,11 +163,13 @@ fn announce(settings: &Settings) {
     );
 }
 
-/// Starts the workers and waits for the end. After a graceful stop the workers finish their requests; otherwise they
-/// end with the process.
+/// Starts the workers and waits for the end. After a graceful stop, or if the cache is kept, the workers finish their
+/// requests; otherwise they end with the process.
+#[allow(clippy::too_many_arguments)]
 fn work(
     settings: Settings,
     engine: Arc<Engine>,
+    clock: Clock,
     secrets: Secrets,
     endpoints: Endpoints,
     pollers: Vec<Poller>,
@@ -168,7 +179,7 @@ fn work(
     let threads = settings.threads;
     let addresses = endpoints.addresses();
     let Endpoints { listeners, udp, web } = endpoints;
-    let shared = Shared::new(engine, settings, Clock::start())?
+    let shared = Shared::new(engine, settings, clock)?
         .with_authenticator(secrets.authenticator)
         .with_tls(secrets.tls)
         .with_admin_token(secrets.admin_token)
@@ -195,11 +206,14 @@ fn work(
     supervisor.ready(&format!("Serving {addresses}"));
     let stop = control::run(&shared, &pool, signals, &mut supervisor)?;
     let asked = Instant::now();
-    if stop == Stop::Gracefully {
+    if stop == Stop::Gracefully || shared.engine.is_kept() {
         pool.stop();
         for worker in workers {
             let _ = worker.join();
         }
+    }
+    if shared.engine.keep() {
+        tracing::info!(items = shared.engine.stats().items, "the cache is kept for the next start");
     }
     tracing::info!(stop_millis = asked.elapsed().as_millis() as u64, "Exiting normally");
     Ok(())
