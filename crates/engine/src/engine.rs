@@ -6,6 +6,7 @@ use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::crash_points::crash_point;
 use crate::epoch::limbo::Limbo;
 use crate::handle::Handle;
 use crate::index::buckets::Index;
@@ -17,6 +18,7 @@ use crate::log::item::ItemRef;
 use crate::log::large_pages::{LargePages, Mover};
 use crate::log::offset::Offset;
 use crate::log::segment::SegmentRef;
+use crate::log::superblock::{Geometry, Superblock};
 use crate::mem::cache_padded::CachePadded;
 use crate::ops::backing::{Backing, Position};
 use crate::ops::cas::CasValues;
@@ -26,8 +28,8 @@ use crate::reclaim::over_provisioning::OverProvisioning;
 use crate::reclaim::pressure::Watermarks;
 use crate::request::{Miss, Now};
 
-const SEGMENT_BYTES_MIN: usize = 16 << 10;
-const SEGMENT_BYTES_MAX: usize = 1 << 20;
+pub(crate) const SEGMENT_BYTES_MIN: usize = 16 << 10;
+pub(crate) const SEGMENT_BYTES_MAX: usize = 1 << 20;
 /// Unlinked overflow buckets of the index are reused in steps of this many.
 const BUCKETS_STEP: usize = 16;
 /// The limit may be raised to this multiple later, unless [`Reservation`] says otherwise.
@@ -169,6 +171,12 @@ impl Engine {
         address_space_bytes: u64,
         backing: Option<Arc<dyn Backing>>,
     ) -> io::Result<Arc<Self>> {
+        let geometry = Self::plan(config, memory_bytes_max)?;
+        Self::build(config, geometry, Self::buckets_at_first(config), None, address_space_bytes, backing)
+    }
+
+    /// The layout of the log for such a limit. Errors: the configuration makes no sense.
+    pub(crate) fn plan(config: &Config, memory_bytes_max: u64) -> io::Result<Geometry> {
         let memory_bytes = usize::try_from(config.memory_bytes).unwrap_or(usize::MAX);
         if !(1 << 20..=1 << 41).contains(&memory_bytes) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "memory must be 1 MiB to 2 TiB"));
@@ -189,19 +197,36 @@ impl Engine {
         let items_max = (reserved_segments / log_segments).min(GROWTH_FACTOR as usize);
         let run_segments =
             reserved_segments.max(items_max * item_segments).min(segments_max - reserved_segments);
-        let memory_bytes_max = reserved_segments * segment_bytes;
-        let buckets = match config.index_power {
-            Some(power) => 1 << power.min(32),
-            None => (memory_bytes >> 16).next_power_of_two().clamp(64, 1 << 16),
-        };
-        if buckets * 64 > memory_bytes / 2 {
+        if Self::buckets_at_first(config) * 64 > memory_bytes / 2 {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "the index would take most of the memory",
             ));
         }
-        let needed_bytes = (reserved_segments + run_segments) * segment_bytes
-            + Index::reserved_bytes(memory_bytes_max, buckets);
+        Ok(Geometry { segment_bytes, segments: reserved_segments as u32, run_segments: run_segments as u32 })
+    }
+
+    /// Buckets of the index to begin with.
+    pub(crate) fn buckets_at_first(config: &Config) -> usize {
+        match config.index_power {
+            Some(power) => 1 << power.min(32),
+            None => ((config.memory_bytes >> 16) as usize).next_power_of_two().clamp(64, 1 << 16),
+        }
+    }
+
+    /// A cache with this layout, in memory or in the file of a superblock, which has room for its limit.
+    pub(crate) fn build(
+        config: &Config,
+        geometry: Geometry,
+        buckets: usize,
+        superblock: Option<Arc<Superblock>>,
+        address_space_bytes: u64,
+        backing: Option<Arc<dyn Backing>>,
+    ) -> io::Result<Arc<Self>> {
+        let memory_bytes = config.memory_bytes as usize;
+        let log_segments = memory_bytes / geometry.segment_bytes;
+        let memory_bytes_max = geometry.segments as usize * geometry.segment_bytes;
+        let needed_bytes = geometry.log_bytes() + Index::reserved_bytes(memory_bytes_max, buckets);
         if needed_bytes as u64 > address_space_bytes {
             let (needed_mib, left_mib) = (needed_bytes.div_ceil(1 << 20), address_space_bytes >> 20);
             let error = format!("it needs {needed_mib} MiB of addresses, and {left_mib} MiB are left");
@@ -209,10 +234,9 @@ impl Engine {
         }
         let arena = Arena::new(&ArenaConfig {
             memory_bytes: config.memory_bytes,
-            segment_bytes,
-            segments: reserved_segments as u32,
-            run_segments: run_segments as u32,
+            geometry,
             handles_max: config.handles_max,
+            superblock: superblock.clone(),
         })?;
         if config.large_pages == LargePages::FromTheStart {
             arena.region.prefer_large_pages();
@@ -231,12 +255,17 @@ impl Engine {
             parked: CachePadded::default(),
             watermarks,
             over_provisioning: CachePadded::default(),
-            hash_key: HashKey::new(config.hash_key),
+            hash_key: HashKey::new(
+                superblock.as_ref().map_or(config.hash_key, |superblock| superblock.constants().hash_key),
+            ),
             arena,
             index,
             policy,
             counters: (0..config.handles_max).map(|_| Counters::default()).collect(),
-            cas_values: CasValues::new(config.handles_max),
+            cas_values: match &superblock {
+                Some(superblock) => CasValues::kept_in(superblock, config.handles_max)?,
+                None => CasValues::new(config.handles_max)?,
+            },
             backing,
             flush_mark: AtomicU32::new(0),
             flush_at: AtomicU32::new(0),
@@ -344,16 +373,23 @@ impl Engine {
     /// Flushes everything stored before second `at`, once that has come; `None`: now. Replaces a pending flush.
     /// Returns the position of the flush, or of the note of it, if there is a store: see [`Backing`].
     pub fn flush(&self, now: Now, at: Option<u32>) -> Option<Position> {
-        self.flush_at.store(at.unwrap_or(0), Relaxed);
+        self.set_flush_at(at.unwrap_or(0));
         match at {
             None => self.flush_now(now),
             Some(_) => self.backing.as_ref().map(|backing| backing.schedule_flush(at)),
         }
     }
 
+    fn set_flush_at(&self, at: u32) {
+        self.flush_at.store(at, Relaxed);
+        if let Some(superblock) = &self.arena.superblock {
+            superblock.set_pending_flush(self.flush_mark.load(Relaxed), at);
+        }
+    }
+
     /// Cancels a pending flush.
     pub fn cancel_flush(&self) -> Option<Position> {
-        self.flush_at.store(0, Relaxed);
+        self.set_flush_at(0);
         self.backing.as_ref().map(|backing| backing.schedule_flush(None))
     }
 
@@ -368,7 +404,11 @@ impl Engine {
     fn flush_now(&self, now: Now) -> Option<Position> {
         self.flushed_secs.store(now.secs, Relaxed);
         let Some(backing) = &self.backing else {
-            self.flush_mark.fetch_add(1, Release);
+            let before = self.flush_mark.fetch_add(1, Release);
+            crash_point();
+            if let Some(superblock) = &self.arena.superblock {
+                superblock.note_flush(before.wrapping_add(1));
+            }
             return None;
         };
         // Odd while the flush takes its position: see `is_flushing`.
@@ -387,8 +427,30 @@ impl Engine {
         !mark.is_multiple_of(2) || segment_ref.segment.flush_mark.load(Relaxed) != mark
     }
 
+    /// Goes on from the flushes of an earlier process, before anything else.
+    pub(crate) fn resume_flushes(&self, flush_mark: u32, flush_at: u32) {
+        self.flush_mark.store(flush_mark, Release);
+        if let Some(superblock) = &self.arena.superblock {
+            superblock.note_flush(flush_mark);
+        }
+        self.set_flush_at(flush_at);
+    }
+
     pub(crate) fn tick(&self, now: Now) {
         self.ticked_secs.store(now.secs, Relaxed);
+        if let Some(superblock) = &self.arena.superblock {
+            superblock.tick(now.secs, self.index.items());
+        }
+    }
+
+    /// Takes all handles, for good. False: some are out.
+    pub(crate) fn close_handles(&self) -> bool {
+        let mut free = self.handles_free.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_all = free.len() == self.counters.len();
+        if is_all {
+            free.clear();
+        }
+        is_all
     }
 
     /// True if the background step may remove flushed items.

@@ -42,6 +42,7 @@
 
 // The order of the modules, and what each may use, is in ARCHITECTURE.md.
 mod cache;
+mod crash_points;
 mod engine;
 mod epoch;
 mod handle;
@@ -54,6 +55,7 @@ mod policy;
 mod reclaim;
 mod request;
 mod sync;
+mod warm;
 
 #[cfg(feature = "postcard")]
 pub use cache::Postcard;
@@ -66,6 +68,7 @@ pub use inspect::index_scan::{IndexScan, ScanStep};
 pub use inspect::segment_report::{Queue, SegmentInfo, SegmentReport, TtlGroup};
 pub use inspect::stats::{QueueStats, Stats};
 pub use log::large_pages::LargePages;
+pub use log::superblock::Unusable;
 pub use ops::backing::{Backing, Change, Filled, Kept, Pinnable, Position};
 pub use ops::get::Item;
 pub use ops::prefetch::{BATCH_MAX, LookupHint, LookupHints};
@@ -74,6 +77,7 @@ pub use request::{
     Arith, Compare, Counted, Deleted, Expiry, Fetch, FetchError, Fetched, Invalidate, Miss, Mode, Now, Store,
     Stored, Token, WriteError,
 };
+pub use warm::{CacheFile, ColdReason, Opened, Restored, Start};
 
 /// For larderd, which limits its own address space. Not part of the interface.
 #[doc(hidden)]

@@ -2,6 +2,7 @@
 //!
 //! Knows `mem` and `epoch`; nothing of keys, policy, reclaiming or handles.
 
+pub(crate) mod adoption;
 pub(crate) mod allocator;
 pub(crate) mod arena;
 pub(crate) mod fresh;
@@ -13,4 +14,5 @@ pub(crate) mod offset;
 pub(crate) mod runs;
 pub(crate) mod segment;
 pub(crate) mod segment_sums;
+pub(crate) mod superblock;
 pub(crate) mod walk;

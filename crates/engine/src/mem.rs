@@ -2,6 +2,7 @@
 
 pub(crate) mod budget;
 pub(crate) mod cache_padded;
+pub(crate) mod file;
 pub(crate) mod heap;
 pub(crate) mod lines;
 pub(crate) mod numa;

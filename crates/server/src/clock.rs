@@ -1,7 +1,8 @@
 //! The time: seconds since shortly before the server's start, and clients' expiry times on that scale.
 //!
 //! It follows the monotonic clock, so a step of the wall clock neither expires nor revives an item. Wall time is read
-//! once, at the start; absolute expiry times count from there.
+//! once, at the start; absolute expiry times count from there. A cache that is kept in a file (`-e`) goes on from where
+//! an earlier process left it: then the seconds began with the start of the first, as memcached's do.
 
 #[cfg(debug_assertions)]
 mod debug;
@@ -47,6 +48,8 @@ pub struct Clock {
     started_wall: Duration,
     /// In place of the monotonic clock: nanoseconds that a simulation sets.
     simulated_nanos: Option<Arc<AtomicU64>>,
+    /// The second of the start.
+    first_secs: u32,
     #[cfg(debug_assertions)]
     adjustment: debug::Adjustment,
 }
@@ -58,6 +61,7 @@ impl Clock {
         Self {
             started: Moment::now(),
             started_wall: wall,
+            first_secs: FIRST_SEC,
             simulated_nanos: None,
             #[cfg(debug_assertions)]
             adjustment: debug::Adjustment::default(),
@@ -69,10 +73,17 @@ impl Clock {
         Self {
             started: Moment { nanos: nanos.load(Relaxed) },
             started_wall: wall,
+            first_secs: FIRST_SEC,
             simulated_nanos: Some(nanos),
             #[cfg(debug_assertions)]
             adjustment: debug::Adjustment::default(),
         }
+    }
+
+    /// The same clock, which began with this second.
+    #[must_use]
+    pub fn resume(self, first_secs: u32) -> Self {
+        Self { first_secs: first_secs.max(FIRST_SEC), ..self }
     }
 
     /// The time.
@@ -89,7 +100,9 @@ impl Clock {
         let moment = self.adjustment.apply(moment);
         let elapsed_nanos = moment.nanos_since(self.started);
         Now {
-            secs: u32::try_from(elapsed_nanos / NANOS_PER_SEC).unwrap_or(u32::MAX).saturating_add(FIRST_SEC),
+            secs: u32::try_from(elapsed_nanos / NANOS_PER_SEC)
+                .unwrap_or(u32::MAX)
+                .saturating_add(self.first_secs),
             micros: elapsed_nanos / 1_000,
         }
     }
@@ -111,7 +124,7 @@ impl Clock {
         }
     }
 
-    /// True if this exptime is an absolute time before the server's start, which flush_all ignores. memcached's time
+    /// True if this exptime is an absolute time before the cache's start, which flush_all ignores. memcached's time
     /// begins about a minute before its start.
     pub fn is_before_start(&self, exptime: i64) -> bool {
         exptime > RELATIVE_SECS_MAX && exptime <= self.wall_secs(FIRST_SEC) - 61
@@ -119,7 +132,8 @@ impl Clock {
 
     /// The Unix time of a second on the scale of [`Now::secs`].
     pub fn wall_secs(&self, secs: u32) -> i64 {
-        let zero = i64::try_from(self.started_wall.as_secs()).unwrap_or(i64::MAX) - i64::from(FIRST_SEC);
+        let zero =
+            i64::try_from(self.started_wall.as_secs()).unwrap_or(i64::MAX) - i64::from(self.first_secs);
         zero.saturating_add(i64::from(secs))
     }
 }
@@ -174,6 +188,18 @@ mod tests {
         ] {
             assert_eq!(clock.is_before_start(exptime), is_before, "{exptime}");
         }
+    }
+
+    /// A cache of 100 seconds, of which the last process saw 40.
+    #[test]
+    fn a_clock_goes_on_from_where_another_was() {
+        let clock = started_at(1_800_000_100).resume(102);
+        assert_eq!(clock.now().secs, 102);
+        assert_eq!((clock.wall_secs(2), clock.wall_secs(102)), (1_800_000_000, 1_800_000_100));
+        let now = Now { secs: 102, micros: 0 };
+        assert_eq!(clock.expiry(10, now), Expiry::at(112));
+        assert_eq!(clock.expiry(1_800_000_110, now), Expiry::at(112));
+        assert!(clock.is_before_start(1_800_000_000 - 61) && !clock.is_before_start(1_800_000_000 - 60));
     }
 
     #[test]

@@ -26,6 +26,7 @@ use larder_server::startup::address_space;
 use larder_server::startup::daemon::{self, PidFile};
 use larder_server::startup::endpoints::Endpoints;
 use larder_server::startup::large_pages;
+use larder_server::startup::memory_file;
 use larder_server::startup::numa;
 use larder_server::startup::options::{self, EXIT_OS_ERROR, Outcome, Refusal};
 use larder_server::startup::pollers;
@@ -81,15 +82,27 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
         endpoints.write_port_file(path.as_ref(), target.as_ref())?;
     }
     address_space::share();
-    let clock = Arc::new(Clock::start());
+    announce(&settings);
+    let (engine, clock) = match &settings.memory_file {
+        Some(path) => {
+            let reservation = address_space::reservation(settings.memory_bytes, settings.threads);
+            let (engine, clock) = memory_file::open(path, target.as_ref(), config(&settings)?, reservation)?;
+            (Some(engine), clock)
+        }
+        None => (None, Clock::start()),
+    };
+    let clock = Arc::new(clock);
     let persistence =
         (settings.store.as_ref()).map(|store| Persistence::new(settings.threads, store, Arc::clone(&clock)));
     let backing = persistence
         .as_ref()
         .map(|persistence| |prefix: &[u8], durability: Durability| persistence.backing(prefix, durability));
     let backing = backing.as_ref().map(|backing| backing as BackingOf<'_>);
-    let namespaces = namespaces::build(namespaces_file, &settings, &config(&settings)?, backing)?;
-    announce(&settings);
+    let namespaces = match engine {
+        // There are no others beside a cache in a file.
+        Some(engine) => Namespaces::single(engine),
+        None => namespaces::build(namespaces_file, &settings, &config(&settings)?, backing)?,
+    };
     namespaces.engines().iter().for_each(|engine| numa::spread(engine));
     endpoints.announce(&settings, secrets.authenticator.is_some());
     if settings.daemon {
@@ -170,8 +183,9 @@ fn announce(settings: &Settings) {
     );
 }
 
-/// Starts the workers and waits for the end. After a graceful stop the workers finish their requests; otherwise they
-/// end with the process.
+/// Starts the workers and waits for the end. After a graceful stop, or if the cache is kept, the workers finish their
+/// requests; otherwise they end with the process.
+#[allow(clippy::too_many_arguments)]
 fn work(
     settings: Settings,
     parts: Parts,
@@ -216,7 +230,7 @@ fn work(
     let stop = control::run(&shared, &pool, signals, &mut supervisor)?;
     let asked = Instant::now();
     // What stays must be whole.
-    if stop == Stop::Gracefully || store.is_some() {
+    if stop == Stop::Gracefully || store.is_some() || shared.namespaces.default_engine().is_kept() {
         pool.stop();
         for worker in workers {
             let _ = worker.join();
@@ -224,6 +238,9 @@ fn work(
     }
     if let Some(store) = store {
         store.stop();
+    }
+    if shared.namespaces.default_engine().keep() {
+        tracing::info!(items = shared.namespaces.stats().items, "the cache is kept for the next start");
     }
     tracing::info!(stop_millis = asked.elapsed().as_millis() as u64, "Exiting normally");
     Ok(())

@@ -163,8 +163,7 @@ struct Spare {
 }
 
 impl Index {
-    /// Reserves address space for an index of `memory_bytes` of cache, with `count` buckets (a power of two) to begin
-    /// with.
+    /// Reserves address space for an index of `memory_bytes` of cache, with `count` buckets to begin with.
     pub(crate) fn new(memory_bytes: usize, count: usize, budget: &Budget) -> io::Result<Self> {
         let buckets = Lines::reserve(buckets_bytes(memory_bytes, count))?;
         let overflow = Lines::reserve(overflow_bytes(memory_bytes))?;
@@ -469,6 +468,11 @@ impl Index {
         }
         Bucket { index: self, first }
     }
+}
+
+/// Buckets that do not grow while so many items come.
+pub(crate) fn buckets_for(items: u64) -> usize {
+    usize::try_from(items / ITEMS_PER_BUCKET).unwrap_or(usize::MAX).saturating_add(1)
 }
 
 /// For buckets: as many as a memory full of the smallest items would need.

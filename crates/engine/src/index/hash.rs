@@ -36,6 +36,11 @@ pub(crate) struct HashKey {
     summand: u128,
 }
 
+/// A number that tells nothing of the words, from the same key.
+pub(crate) fn checksum_seed(key: [u64; 2]) -> u32 {
+    SipHasher24::new_with_keys(key[0], key[1]).hash(b"checksums") as u32
+}
+
 impl HashKey {
     pub(crate) fn new(key: [u64; 2]) -> Self {
         let source = SipHasher24::new_with_keys(key[0], key[1]);

@@ -277,6 +277,11 @@ impl Open {
         let at = self.next;
         self.next += bytes;
         arena.region.unpoison(at..self.next);
+        if arena.has_checksums() {
+            let rest_end = if self.holes.is_some() { self.end } else { self.next };
+            // SAFETY: up to the end the space is ours alone.
+            unsafe { holes::fence_off(arena, at..self.next, self.next..rest_end) }
+        }
         self.weight += request.weight;
         let ahead = match &mut self.holes {
             None => Some(at + WRITE_AHEAD_ITEMS * bytes),
@@ -299,7 +304,7 @@ impl Open {
         // mapped, and nobody reads there since the segment was opened.
         unsafe {
             holes::close(arena, rest);
-            arena.region.poison(hole.clone());
+            holes::begin(arena, hole.clone());
         }
         (self.next, self.end) = (hole.start, hole.end);
         Some(())

@@ -9,6 +9,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use crate::epoch::epochs::Epochs;
@@ -17,6 +18,7 @@ use crate::log::fresh::Allocation;
 use crate::log::offset::Offset;
 use crate::log::runs::Runs;
 use crate::log::segment::{Claim, FreeSegment, Segment, SegmentId, Segments};
+use crate::log::superblock::{Geometry, Superblock};
 use crate::mem::budget::Budget;
 use crate::mem::cache_padded::CachePadded;
 use crate::mem::region::Region;
@@ -29,13 +31,10 @@ const OVERDRAFT_SEGMENTS: u64 = 4;
 /// How an arena is to be built.
 pub(crate) struct ArenaConfig {
     pub(crate) memory_bytes: u64,
-    /// A power of two.
-    pub(crate) segment_bytes: usize,
-    /// Segments with address space: more than the initial memory is enough for, so that the limit can be raised.
-    pub(crate) segments: u32,
-    /// Address space for runs, in segments.
-    pub(crate) run_segments: u32,
+    pub(crate) geometry: Geometry,
     pub(crate) handles_max: usize,
+    /// Of the file that the log is kept in; `None`: the log is this process's alone.
+    pub(crate) superblock: Option<Arc<Superblock>>,
 }
 
 pub(crate) struct Arena {
@@ -56,6 +55,10 @@ pub(crate) struct Arena {
     is_refused: AtomicBool,
     /// Runs in limbo.
     runs_retired: AtomicUsize,
+    /// Where the log is kept in a file.
+    pub(crate) superblock: Option<Arc<Superblock>>,
+    /// Constant: what an item's checksum begins with, where it has one.
+    checksum_seed: Option<u32>,
 }
 
 /// Unlinked memory that may still be read.
@@ -70,13 +73,18 @@ pub(super) enum Retired {
 impl Arena {
     /// Reserves address space. Errors: the system refuses it.
     pub(crate) fn new(config: &ArenaConfig) -> io::Result<Self> {
-        let &ArenaConfig { segment_bytes, segments, run_segments, .. } = config;
+        let Geometry { segment_bytes, segments, run_segments } = config.geometry;
+        let superblock = config.superblock.clone();
+        let region = match &superblock {
+            Some(superblock) => Region::map_part(&superblock.log_part(), config.geometry.log_bytes())?,
+            None => Region::reserve(config.geometry.log_bytes())?,
+        };
         let budget = Budget::new(config.memory_bytes);
         let in_use = config.memory_bytes / segment_bytes as u64;
         budget.force(in_use * size_of::<Segment>() as u64);
         let arena = Self {
-            region: Region::reserve((segments + run_segments) as usize * segment_bytes)?,
-            segments: Segments::new(segments, run_segments, segment_bytes)?,
+            region,
+            segments: Segments::new(segments, run_segments, segment_bytes, superblock.clone())?,
             runs: CachePadded::new(Runs::new(segments, run_segments)),
             budget: CachePadded::new(budget),
             epochs: Epochs::new(config.handles_max),
@@ -85,10 +93,23 @@ impl Arena {
             ready_min: AtomicUsize::new(0),
             is_refused: AtomicBool::new(false),
             runs_retired: AtomicUsize::new(0),
+            checksum_seed: superblock.as_ref().map(|superblock| superblock.constants().checksum_seed),
+            superblock,
         };
         arena.region.set_dumped(0..arena.region.len_bytes(), false);
         arena.set_limit_bytes(config.memory_bytes);
         Ok(arena)
+    }
+
+    /// True if each item has a checksum, and the log can be walked whenever the process ends: it is kept in a file.
+    #[inline]
+    pub(crate) fn has_checksums(&self) -> bool {
+        self.checksum_seed.is_some()
+    }
+
+    /// What the checksums begin with.
+    pub(crate) fn checksum_seed(&self) -> Option<u32> {
+        self.checksum_seed
     }
 
     /// Sets the limit of the budget. What no limit has allowed yet is left out of core dumps.
@@ -378,10 +399,9 @@ mod tests {
     fn arena() -> Arena {
         Arena::new(&ArenaConfig {
             memory_bytes: 4 * SEGMENT_BYTES as u64,
-            segment_bytes: SEGMENT_BYTES,
-            segments: 8,
-            run_segments: 4,
+            geometry: Geometry { segment_bytes: SEGMENT_BYTES, segments: 8, run_segments: 4 },
             handles_max: 1,
+            superblock: None,
         })
         .expect("address space")
     }

@@ -88,6 +88,11 @@ impl<'g> FreshItem<'g> {
         self.raw
     }
 
+    /// Enters the item's checksum, which begins with the file's seed. A copy has the original's.
+    pub(crate) fn protect(&self, seed: u32) {
+        self.raw.set_checksum(self.raw.compute_checksum(seed));
+    }
+
     #[inline]
     pub(crate) fn allocation(&self) -> &Allocation {
         &self.allocation
@@ -96,6 +101,7 @@ impl<'g> FreshItem<'g> {
     /// Lets others find it: `publish` passes its place to the index, which has room for it.
     #[inline(always)]
     pub(crate) fn replace<R>(self, publish: impl FnOnce(FreshOffset) -> R) -> (ItemRef<'g>, R) {
+        self.raw.complete();
         let result = publish(FreshOffset::new(self.allocation.at));
         (self.raw, result)
     }
@@ -106,9 +112,13 @@ impl<'g> FreshItem<'g> {
         self,
         publish: impl FnOnce(FreshOffset) -> Result<(), FreshOffset>,
     ) -> Result<ItemRef<'g>, Self> {
+        self.raw.complete();
         match publish(FreshOffset::new(self.allocation.at)) {
             Ok(()) => Ok(self.raw),
-            Err(_) => Err(self),
+            Err(_) => {
+                self.raw.withdraw();
+                Err(self)
+            }
         }
     }
 }

@@ -14,6 +14,7 @@
 
 use std::ops::Range;
 
+use crate::crash_points::crash_point;
 use crate::log::arena::Arena;
 use crate::log::item::{DEAD, FILLER_BYTES_MIN, ItemRef};
 use crate::log::segment::{HeldSegment, Segments};
@@ -173,6 +174,40 @@ pub(super) unsafe fn close(arena: &Arena, rest: Range<usize>) {
         unsafe { ItemRef::write_filler(&arena.region, rest.start, rest.len()) }
     }
 }
+
+/// Makes one dead item of a hole that is about to be filled, and poisons it.
+///
+/// # Safety
+/// As of [`close`], for the hole.
+pub(super) unsafe fn begin(arena: &Arena, hole: Range<usize>) {
+    let mut unused = hole.clone();
+    if arena.has_checksums() {
+        // SAFETY: by the caller's promise; no hole is shorter than an item.
+        unsafe { ItemRef::write_filler(&arena.region, hole.start, hole.len()) }
+        unused.start = (hole.start + DEAD_HEADER_BYTES).min(hole.end);
+    }
+    // SAFETY: by the caller's promise.
+    unsafe { arena.region.poison(unused) }
+    crash_point();
+}
+
+/// Makes dead items of space that is handed out, and of the rest of its hole: so a walk of the file passes them,
+/// whenever the process ends.
+///
+/// # Safety
+/// As of [`close`], for both.
+#[cold]
+pub(super) unsafe fn fence_off(arena: &Arena, space: Range<usize>, rest: Range<usize>) {
+    arena.region.unpoison(rest.start..(rest.start + DEAD_HEADER_BYTES).min(rest.end));
+    // The rest first: until then it is a part of the dead item that begins before it.
+    for dead in [rest, space].into_iter().filter(|dead| !dead.is_empty()) {
+        // SAFETY: by the caller's promise; what fits leaves nothing shorter than a header (`fits`).
+        unsafe { ItemRef::write_filler(&arena.region, dead.start, dead.len()) }
+    }
+}
+
+/// At most so many bytes of a dead item are looked at.
+const DEAD_HEADER_BYTES: usize = 24;
 
 /// Holes examined for one item. Those passed over stay empty until another time.
 const LOOKS_MAX: usize = 8;

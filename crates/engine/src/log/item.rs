@@ -4,10 +4,11 @@
 //! offset  bytes
 //!      0      8  CAS value                                        atomic
 //!      8      4  last use in seconds << 4 | marks                 atomic
-//!     12      4  shape: key length (8) | fields (4) | value length (20), immutable
+//!     12      4  shape: key length (8) | fields (5) | value length (19), immutable
 //!     16      4  expiry in seconds, if the shape has EXPIRY       atomic
 //!      .      4  client flags, if the shape has CLIENT_FLAGS
 //!      .      4  value length, if the shape has LARGE
+//!      .      4  checksum, if the shape has CHECKSUM              atomic
 //!      .         key, value, padding to 8
 //! ```
 //!
@@ -15,14 +16,19 @@
 //! the lock of the item's bucket. The time of the last use and FETCHED change without it (a lost update there costs
 //! nothing).
 //!
+//! In a cache that is kept in a file every item has a checksum, and may be all that another process finds of it
+//! (`warm.rs`). There an item is born DEAD, so that whoever walks the file takes nothing half-written for an item;
+//! [`ItemRef::complete`] removes the mark in the moment before the item can be found.
+//!
 //! Unsafe code lives here because items are read where they lie. The invariant: an [`ItemRef`] points to an item that
 //! was completely written before its offset was published, in memory that is not reused before the reader's guard ends.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release, fence};
 
+use crate::crash_points::crash_point;
 use crate::mem::region::Region;
 use crate::request::Expiry;
 
@@ -36,23 +42,25 @@ const EXPIRY: u32 = 1 << 8;
 const CLIENT_FLAGS: u32 = 1 << 9;
 const BINARY_KEY: u32 = 1 << 10;
 const LARGE: u32 = 1 << 11;
-const VALUE_SHIFT: u32 = 12;
+const CHECKSUM: u32 = 1 << 12;
+const VALUE_SHIFT: u32 = 13;
 /// The bits of the shape that say which fields the item has.
 const FIELDS_SHIFT: u32 = 8;
+const OPTIONAL_FIELDS: u32 = EXPIRY | CLIENT_FLAGS | LARGE | CHECKSUM;
 /// The key's offset, by those bits. Every look-up needs it, and counting bits is not one instruction on every
 /// processor.
-const KEY_OFFSETS: [u8; 16] = {
-    let mut offsets = [0; 16];
+const KEY_OFFSETS: [u8; 32] = {
+    let mut offsets = [0; 32];
     let mut bits = 0;
-    while bits < 16 {
-        let fields = (bits << FIELDS_SHIFT) & (EXPIRY | CLIENT_FLAGS | LARGE);
+    while bits < 32 {
+        let fields = (bits << FIELDS_SHIFT) & OPTIONAL_FIELDS;
         offsets[bits as usize] = HEADER_BYTES as u8 + 4 * fields.count_ones() as u8;
         bits += 1;
     }
     offsets
 };
 /// Values up to this length fit the shape.
-const VALUE_BYTES_MAX: usize = (1 << 20) - 1;
+const VALUE_BYTES_MAX: usize = (1 << 19) - 1;
 
 /// Fetched since it was stored.
 pub(crate) const FETCHED: u32 = 1;
@@ -61,7 +69,7 @@ pub(crate) const STALE: u32 = 2;
 /// The token to recompute the value was given.
 pub(crate) const TOKEN: u32 = 4;
 /// Unlinked, or moved: a walk of the segment need not ask the index, and a hint is known to be stale. Set after the
-/// index has changed and before that is acknowledged.
+/// index has changed and before that is acknowledged. An item with a checksum has it also until it is complete.
 pub(crate) const DEAD: u32 = 8;
 const MARKS: u32 = 15;
 const SECS_SHIFT: u32 = 4;
@@ -76,6 +84,8 @@ pub(crate) struct Shape {
     pub(crate) binary_key: bool,
     /// In a run of its own. Such an item always has an expiry field, so that a touch never has to copy it.
     pub(crate) large: bool,
+    /// In a cache that is kept in a file.
+    pub(crate) has_checksum: bool,
 }
 
 impl Shape {
@@ -90,8 +100,10 @@ impl Shape {
     }
 
     fn key_offset(&self) -> usize {
-        let fields =
-            usize::from(self.has_expiry) + usize::from(self.client_flags != 0) + usize::from(self.large);
+        let fields = usize::from(self.has_expiry)
+            + usize::from(self.client_flags != 0)
+            + usize::from(self.large)
+            + usize::from(self.has_checksum);
         HEADER_BYTES + 4 * fields
     }
 
@@ -100,6 +112,7 @@ impl Shape {
         word |= if self.has_expiry { EXPIRY } else { 0 };
         word |= if self.client_flags != 0 { CLIENT_FLAGS } else { 0 };
         word |= if self.binary_key { BINARY_KEY } else { 0 };
+        word |= if self.has_checksum { CHECKSUM } else { 0 };
         word | if self.large { LARGE } else { (self.value_bytes as u32) << VALUE_SHIFT }
     }
 }
@@ -164,13 +177,18 @@ impl<'g> ItemRef<'g> {
         // from an 8-byte boundary.
         unsafe {
             item.cas_word().store(0, Relaxed);
-            item.use_word().store(now_secs << SECS_SHIFT, Relaxed);
+            crash_point();
+            let marks = if shape.has_checksum { DEAD } else { 0 };
+            item.use_word().store(now_secs << SECS_SHIFT | marks, Relaxed);
+            crash_point();
             item.u32_ptr(12).write(shape.word());
+            crash_point();
             let mut at = HEADER_BYTES;
             for (present, field) in [
                 (shape.has_expiry, expiry.0),
                 (shape.client_flags != 0, shape.client_flags),
                 (shape.large, shape.value_bytes as u32),
+                (shape.has_checksum, 0),
             ] {
                 if present {
                     item.u32_ptr(at).write(field);
@@ -190,23 +208,39 @@ impl<'g> ItemRef<'g> {
         item
     }
 
-    /// Writes a dead item over a piece of the log.
+    /// Writes a dead item over a piece of the log. At no moment does a live item seem to begin there, if none did
+    /// before; and whoever sees the dead one sees what was written before it.
     ///
     /// # Safety
     /// As for [`ItemRef::write`], with `bytes` bytes: a multiple of [`ALIGN_BYTES`], from [`FILLER_BYTES_MIN`] to the
     /// size of a segment.
     pub(crate) unsafe fn write_filler(log: &Region, offset: usize, bytes: usize) {
+        debug_assert!(bytes >= FILLER_BYTES_MIN && bytes <= log.len_bytes() - offset);
+        let is_long = bytes - HEADER_BYTES > VALUE_BYTES_MAX;
         let shape = Shape {
             key_bytes: 0,
-            value_bytes: bytes - HEADER_BYTES,
+            value_bytes: bytes - HEADER_BYTES - if is_long { 4 } else { 0 },
             client_flags: 0,
             has_expiry: false,
             binary_key: false,
-            large: false,
+            large: is_long,
+            has_checksum: false,
         };
         debug_assert_eq!(shape.size(), bytes);
-        // SAFETY: by the caller's promise.
-        unsafe { Self::write(log, offset, &shape, b"", Expiry::NEVER, 0).mark_dead() };
+        let item = Self(log.at(offset), PhantomData);
+        fence(Release);
+        // SAFETY: within the bytes that the caller owns.
+        unsafe {
+            item.use_word().store(DEAD, Relaxed);
+            crash_point();
+            item.set_cas(0);
+            crash_point();
+            if is_long {
+                item.u32_ptr(HEADER_BYTES).write(shape.value_bytes as u32);
+            }
+            item.shape_word().store(shape.word(), Release);
+        }
+        crash_point();
     }
 
     /// Writes a copy of an item, without later changes of its marks and times.
@@ -219,6 +253,9 @@ impl<'g> ItemRef<'g> {
             let copy = Self::write(log, offset, &self.shape(), self.key(), self.expiry(), 0);
             copy.follow(self);
             copy.value_mut(&self.shape()).copy_from_slice(self.value());
+            if let (Some(copied), Some(checksum)) = (copy.checksum_word(), self.checksum_word()) {
+                copied.store(checksum.load(Relaxed), Relaxed);
+            }
             copy
         }
     }
@@ -226,7 +263,8 @@ impl<'g> ItemRef<'g> {
     /// Copies changes that were made to the original since it was copied. Call under the original's lock, for a copy
     /// that nobody else sees yet.
     pub(crate) fn follow(self, original: Self) {
-        self.use_word().store(original.use_word().load(Relaxed), Relaxed);
+        let own_dead = self.use_word().load(Relaxed) & DEAD;
+        self.use_word().store(original.use_word().load(Relaxed) & !DEAD | own_dead, Relaxed);
         self.set_cas(original.cas());
         if self.has_expiry_field() {
             self.set_expiry(original.expiry());
@@ -288,6 +326,7 @@ impl<'g> ItemRef<'g> {
             has_expiry: word & EXPIRY != 0,
             binary_key: word & BINARY_KEY != 0,
             large: word & LARGE != 0,
+            has_checksum: word & CHECKSUM != 0,
         }
     }
 
@@ -372,6 +411,61 @@ impl<'g> ItemRef<'g> {
         self.use_word().store(self.use_word().load(Relaxed) | DEAD, Release);
     }
 
+    /// Enters the checksum of an item that is written whole, and that nobody can find yet.
+    pub(crate) fn set_checksum(self, checksum: u32) {
+        if let Some(word) = self.checksum_word() {
+            word.store(checksum, Relaxed);
+        }
+    }
+
+    /// The checksum that the item should have: of all that never changes. `seed` is the file's.
+    pub(super) fn compute_checksum(self, seed: u32) -> u32 {
+        let mut checksum = self.begin_checksum(seed);
+        checksum.update(self.value());
+        checksum.finalize()
+    }
+
+    /// The same up to where the value begins, for one that is arriving.
+    pub(crate) fn begin_checksum(self, seed: u32) -> crc32fast::Hasher {
+        let mut checksum = crc32fast::Hasher::new_with_initial(seed);
+        let mut head = [0; 12];
+        head[..4].copy_from_slice(&self.word().to_le_bytes());
+        head[4..8].copy_from_slice(&self.client_flags().to_le_bytes());
+        head[8..].copy_from_slice(&(self.value_bytes() as u32).to_le_bytes());
+        checksum.update(&head);
+        checksum.update(self.key());
+        checksum
+    }
+
+    /// From here on whoever finds the item in a file takes it for whole. Call it for one that is written, before it is
+    /// published.
+    #[inline(always)]
+    pub(super) fn complete(self) {
+        if self.word() & CHECKSUM != 0 {
+            crash_point();
+            self.use_word().store(self.use_word().load(Relaxed) & !DEAD, Release);
+            crash_point();
+        }
+    }
+
+    /// Undoes [`ItemRef::complete`], as the item was not published after all.
+    #[cold]
+    pub(super) fn withdraw(self) {
+        if self.word() & CHECKSUM != 0 {
+            self.use_word().store(self.use_word().load(Relaxed) | DEAD, Release);
+        }
+    }
+
+    /// Notes in an item that another of its key is about to be completed in its place. If the process ends before this
+    /// one is marked dead, the other is the newer of the two. Under the bucket's lock.
+    #[inline(always)]
+    pub(crate) fn supersede(self) {
+        if let Some(word) = self.checksum_word() {
+            word.store(!word.load(Relaxed), Relaxed);
+            crash_point();
+        }
+    }
+
     pub(crate) fn used_secs(self) -> u32 {
         self.use_word().load(Relaxed) >> SECS_SHIFT
     }
@@ -403,9 +497,24 @@ impl<'g> ItemRef<'g> {
 
     /// An immutable optional field that the shape says is there; fields before it in the layout have lower bits.
     fn field(self, bit: u32) -> u32 {
-        let before = (self.word() & (EXPIRY | CLIENT_FLAGS | LARGE) & (bit - 1)).count_ones() as usize;
         // SAFETY: the shape has the field; it is initialised and immutable.
-        unsafe { self.u32_ptr(HEADER_BYTES + 4 * before).read() }
+        unsafe { self.u32_ptr(self.field_offset(bit)).read() }
+    }
+
+    fn field_offset(self, bit: u32) -> usize {
+        let before = (self.word() & OPTIONAL_FIELDS & (bit - 1)).count_ones() as usize;
+        HEADER_BYTES + 4 * before
+    }
+
+    fn checksum_word(self) -> Option<&'g AtomicU32> {
+        // SAFETY: 4 bytes at a 4-byte boundary; the shape has the field; only accessed as an atomic once it is written.
+        (self.word() & CHECKSUM != 0)
+            .then(|| unsafe { self.0.add(self.field_offset(CHECKSUM)).cast::<AtomicU32>().as_ref() })
+    }
+
+    fn shape_word(self) -> &'g AtomicU32 {
+        // SAFETY: 4 bytes at a 4-byte boundary. Only a writer that owns the item asks for it.
+        unsafe { self.0.add(12).cast::<AtomicU32>().as_ref() }
     }
 
     fn cas_word(self) -> &'g AtomicU64 {
@@ -428,6 +537,63 @@ impl<'g> ItemRef<'g> {
     unsafe fn u32_ptr(self, offset: usize) -> NonNull<u32> {
         // SAFETY: by the caller's promise.
         unsafe { self.0.add(offset).cast() }
+    }
+}
+
+/// What a walk of a file finds at a place where an item should begin.
+pub(crate) enum Found<'g> {
+    /// No item: whatever lies behind it cannot be found.
+    Nothing,
+    /// Dead, or never completed. Its size.
+    Dead(usize),
+    /// Alive when the process ended, by its marks; whether its contents are whole only the checksum can tell.
+    Alive(ItemRef<'g>),
+}
+
+/// Whether the contents of an item are those that were written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wholeness {
+    Torn,
+    Whole,
+    /// Whole, and [`ItemRef::supersede`] was called.
+    Superseded,
+}
+
+impl<'g> ItemRef<'g> {
+    /// Examines bytes of which nothing is known but that an item should begin at `offset`, and end before `end`.
+    ///
+    /// # Safety
+    /// The log is readable up to `end`, nobody writes there, and the memory is not reused during `'g`.
+    pub(super) unsafe fn examine(log: &'g Region, offset: usize, end: usize) -> Found<'g> {
+        if offset + HEADER_BYTES > end {
+            return Found::Nothing;
+        }
+        let item = Self(log.at(offset), PhantomData);
+        let key_offset = item.key_offset();
+        // Before the length is read.
+        if offset + key_offset > end || item.size_unpadded() > end - offset || item.size() > end - offset {
+            return Found::Nothing;
+        }
+        let is_item = item.word() & CHECKSUM != 0
+            && (1..=crate::KEY_BYTES_MAX).contains(&item.key_bytes())
+            && item.cas() != 0;
+        if item.marks() & DEAD != 0 || !is_item { Found::Dead(item.size()) } else { Found::Alive(item) }
+    }
+
+    /// Compares the item with its checksum.
+    pub(super) fn wholeness(self, seed: u32) -> Wholeness {
+        let Some(word) = self.checksum_word() else { return Wholeness::Torn };
+        let (found, expected) = (word.load(Relaxed), self.compute_checksum(seed));
+        match found {
+            _ if found == expected => Wholeness::Whole,
+            _ if found == !expected => Wholeness::Superseded,
+            _ => Wholeness::Torn,
+        }
+    }
+
+    /// It is in a run of its own.
+    pub(super) fn is_large(self) -> bool {
+        self.word() & LARGE != 0
     }
 }
 
@@ -456,6 +622,7 @@ mod tests {
                 has_expiry,
                 binary_key: large,
                 large,
+                has_checksum: client_flags == 7,
             };
             let expiry = if has_expiry { Expiry::at(77) } else { Expiry::NEVER };
             // SAFETY: this test owns the region.
@@ -465,6 +632,16 @@ mod tests {
                 item
             };
             item.set_cas(u64::MAX - 1);
+            // SAFETY: this test owns the region.
+            let examine = || unsafe { ItemRef::examine(&log, 64, 1 << 16) };
+            assert!(matches!(examine(), Found::Dead(bytes) if bytes == item.size()), "not complete");
+            item.set_checksum(item.compute_checksum(7));
+            item.complete();
+            let is_found = matches!(examine(), Found::Alive(found) if found.wholeness(7) == Wholeness::Whole);
+            assert_eq!(is_found, shape.has_checksum);
+            assert_ne!(item.wholeness(8), Wholeness::Whole, "another file's");
+            item.supersede();
+            assert!(!is_found || item.wholeness(7) == Wholeness::Superseded);
             assert_eq!((item.key(), item.value()), (key, value));
             assert_eq!((item.client_flags(), item.expiry()), (client_flags, expiry));
             assert_eq!((item.cas(), item.used_secs(), item.marks()), (u64::MAX - 1, 5, 0));

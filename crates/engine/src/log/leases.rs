@@ -356,16 +356,16 @@ impl Arena {
 mod tests {
     use super::*;
     use crate::log::arena::ArenaConfig;
+    use crate::log::superblock::Geometry;
 
     #[test]
     fn the_oldest_step_is_known_without_the_lock() {
         const SEGMENT_BYTES: usize = 16 << 10;
         let arena = Arena::new(&ArenaConfig {
             memory_bytes: 8 * SEGMENT_BYTES as u64,
-            segment_bytes: SEGMENT_BYTES,
-            segments: 8,
-            run_segments: 8,
+            geometry: Geometry { segment_bytes: SEGMENT_BYTES, segments: 8, run_segments: 8 },
             handles_max: 1,
+            superblock: None,
         })
         .expect("address space");
         let at = |secs| Now { secs, micros: 1 };

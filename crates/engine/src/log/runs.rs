@@ -291,6 +291,20 @@ impl Arena {
         }
     }
 
+    /// The runs in use are those that were taken over, in ascending order with their lengths; what lies between them is
+    /// free.
+    pub(super) fn rebuild_free_runs(&self, used: &[(SegmentId, u32)]) {
+        let (mut next, end) = (self.segments.log_segments, self.segments.all.len() as SegmentId);
+        let mut free = self.runs.free();
+        free.reserved.clear();
+        for &(start, segments) in used.iter().chain([&(end, 0)]) {
+            if start > next {
+                free.reserved.insert(next, start - next);
+            }
+            next = start + segments;
+        }
+    }
+
     /// Gives the memory of a free run back to the system, preferably of one that has `bytes`. False: there is none.
     pub(crate) fn decommit_run(&self, bytes: u64) -> bool {
         let Some(run) = self.runs.take_any_committed(bytes) else { return false };

@@ -26,14 +26,16 @@
 
 use std::io;
 use std::ops::Range;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, Ordering::*};
+use std::sync::{Arc, PoisonError};
 
+use crate::crash_points::crash_point;
 use crate::epoch::epochs::Epochs;
 use crate::log::fresh::FreshItem;
 use crate::log::item::{ALIGN_BYTES, ItemRef};
 use crate::log::offset::Offset;
 use crate::log::segment_sums::SegmentSums;
+use crate::log::superblock::Superblock;
 use crate::mem::cache_padded::CachePadded;
 use crate::mem::region::prefetch;
 use crate::mem::table::{Table, Zeroed};
@@ -56,18 +58,16 @@ pub(crate) const LARGE: usize = 2;
 pub(crate) type SegmentId = u32;
 
 /// The metadata of a segment. Written by its owner, except the counters. All zeros: a segment that was never used.
+/// Where the cache is kept in a file, so is this: its layout is part of that format, and any bytes are a value of it.
 #[cfg_attr(all(loom, test), derive(Default))]
+#[repr(C)]
 pub(crate) struct Segment {
-    /// SMALL or MAIN.
-    pub(crate) queue: AtomicU8,
-    pub(crate) group: AtomicU8,
-    /// [`FREE`], [`OPEN`], [`SEALED`] or [`RECLAIMING`]. Changed by the functions of this file alone.
-    state: sync::AtomicU8,
+    /// The policy's clock when it was opened.
+    pub(crate) opened_clock: AtomicU64,
     /// Changes whenever the segment is opened or claimed, so that stale queue entries are recognised.
     pub(super) generation: sync::AtomicU32,
     /// The flush mark when it was opened. Its items are flushed if the engine's mark is higher.
     pub(crate) flush_mark: AtomicU32,
-    pub(crate) usage: Usage,
     /// The second from which all items are expired; u32::MAX: one never expires; 0: no item yet.
     pub(crate) expiry_max: AtomicU32,
     pub(crate) opened_secs: AtomicU32,
@@ -79,14 +79,32 @@ pub(crate) struct Segment {
     pub(super) run_segments: AtomicU32,
     /// Sum of the weights of the items appended (`priority.rs`); for a run, the weight of its item.
     pub(crate) weight: AtomicU32,
-    /// The policy's clock when it was opened.
-    pub(crate) opened_clock: AtomicU64,
+    /// SMALL or MAIN.
+    pub(crate) queue: AtomicU8,
+    pub(crate) group: AtomicU8,
+    /// [`FREE`], [`OPEN`], [`SEALED`] or [`RECLAIMING`]. Changed by the functions of this file alone.
+    state: sync::AtomicU8,
     /// The garbage levels under which it is listed, as bits. Written under the queues' lock.
     pub(crate) listed: AtomicU8,
     /// Most of its holes stayed empty the last time: it is better compacted than refilled.
-    pub(crate) has_unfilled_holes: AtomicBool,
+    pub(crate) has_unfilled_holes: Flag,
     /// Its memory was moved to a large page.
-    pub(crate) on_large_page: AtomicBool,
+    pub(crate) on_large_page: Flag,
+    pub(crate) usage: Usage,
+}
+
+/// Yes or no; any byte is one of them.
+#[derive(Default)]
+pub(crate) struct Flag(AtomicU8);
+
+impl Flag {
+    pub(crate) fn load(&self, ordering: Ordering) -> bool {
+        self.0.load(ordering) != 0
+    }
+
+    pub(crate) fn store(&self, flag: bool, ordering: Ordering) {
+        self.0.store(flag.into(), ordering);
+    }
 }
 
 /// The segment or run of an item.
@@ -119,7 +137,7 @@ pub(crate) struct DeadItem<'t> {
 /// The counters that every store and overwrite changes. Every look-up reads the fields beside them. Only one line:
 /// there are many segments.
 #[cfg_attr(all(loom, test), derive(Default))]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(crate) struct Usage {
     /// Bytes appended, written by its owner; for a run its memory.
     filled_bytes: sync::AtomicU64,
@@ -134,9 +152,11 @@ impl Usage {
         self.filled_bytes.load(Relaxed)
     }
 
+    /// Release: whoever finds it in a file finds what was written before.
     #[inline]
     pub(super) fn set_filled(&self, bytes: u64) {
-        self.filled_bytes.store(bytes, Relaxed);
+        self.filled_bytes.store(bytes, Release);
+        crash_point();
     }
 
     pub(super) fn add_filled(&self, bytes: u64) {
@@ -178,16 +198,20 @@ impl Segment {
     fn open(&self, queue: usize, group: usize, flush_mark: u32, now: Now) {
         self.queue.store(queue as u8, Relaxed);
         self.group.store(group as u8, Relaxed);
-        self.state.store(OPEN, Relaxed);
         self.generation.fetch_add(1, Relaxed);
         self.flush_mark.store(flush_mark, Relaxed);
+        crash_point();
         self.usage.filled_bytes.store(0, Relaxed);
+        crash_point();
         self.usage.dead_bytes.store(0, Relaxed);
         self.expiry_max.store(0, Relaxed);
         self.opened_secs.store(now.secs, Relaxed);
         self.pins.store(0, Relaxed);
         self.weight.store(0, Relaxed);
         self.has_unfilled_holes.store(false, Relaxed);
+        // Release: whoever finds it open in a file finds nothing in it yet.
+        self.state.store(OPEN, Release);
+        crash_point();
     }
 
     /// Begins a generation in which live items stay and holes of so many bytes count as filled.
@@ -200,6 +224,7 @@ impl Segment {
     /// From here on its items do not move, and any thread may claim it.
     fn seal(&self) {
         self.state.store(SEALED, Release);
+        crash_point();
     }
 
     /// Claims a sealed segment. False: another thread has claimed it. Its queue entries become stale.
@@ -214,6 +239,7 @@ impl Segment {
     /// It has no owner, and nobody can find it.
     fn set_free(&self) {
         self.state.store(FREE, Relaxed);
+        crash_point();
     }
 
     /// SMALL or MAIN.
@@ -366,12 +392,25 @@ pub(crate) struct Segments {
     committed_ends: [AtomicU32; 2],
     /// What all segments with memory can hold: less than their size if the ends of sealed ones stayed empty.
     pub(crate) capacity_bytes: AtomicU64,
+    /// Where the metadata is kept in a file.
+    superblock: Option<Arc<Superblock>>,
 }
 
 impl Segments {
-    pub(crate) fn new(log_segments: u32, run_segments: u32, segment_bytes: usize) -> io::Result<Self> {
+    /// With metadata in memory, or in the file of a superblock.
+    pub(crate) fn new(
+        log_segments: u32,
+        run_segments: u32,
+        segment_bytes: usize,
+        superblock: Option<Arc<Superblock>>,
+    ) -> io::Result<Self> {
+        let length = (log_segments + run_segments) as usize;
+        let all = match &superblock {
+            Some(superblock) => Table::map(&superblock.segments_part(), length)?,
+            None => Table::reserve(length)?,
+        };
         let segments = Self {
-            all: Table::reserve((log_segments + run_segments) as usize)?,
+            all,
             log_segments,
             segment_bytes,
             segment_power: segment_bytes.ilog2(),
@@ -380,6 +419,7 @@ impl Segments {
             ready_count: CachePadded::default(),
             committed_ends: [AtomicU32::new(0), AtomicU32::new(log_segments)],
             capacity_bytes: AtomicU64::new(0),
+            superblock,
         };
         // Searches begin with the first, whether or not it was ever in use.
         if segments.commit(0) { Ok(segments) } else { Err(io::ErrorKind::OutOfMemory.into()) }
@@ -401,6 +441,9 @@ impl Segments {
         let is_committed = self.all.commit(start as usize..end as usize);
         if is_committed {
             committed_end.fetch_max(end, Relaxed);
+            if let Some(superblock) = &self.superblock {
+                superblock.note_metadata(is_run, if is_run { end - self.log_segments } else { end });
+            }
         }
         is_committed
     }
@@ -490,7 +533,7 @@ impl Segments {
         let usage = &self.get(id).usage;
         let memory_bytes = usage.filled_bytes();
         self.get(id).open(queue, group, flush_mark, now);
-        usage.filled_bytes.store(memory_bytes, Relaxed);
+        usage.set_filled(memory_bytes);
         usage.dead_bytes.store(memory_bytes - item_bytes as u64, Relaxed);
         self.note_opened(id);
         OpenSegment(id)
@@ -506,6 +549,69 @@ impl Segments {
         self.get(id).reopen(hole_bytes, now);
         self.note_opened(id);
         OpenSegment(id)
+    }
+
+    /// Takes over a segment or run that another process left in the file, with so many bytes of items (of memory, for a
+    /// run). Its contents are still to be examined; what is not counted as dead meanwhile is live.
+    ///
+    /// # Safety
+    /// The caller's process has taken over the file, and nobody knows of the segment.
+    pub(super) unsafe fn adopt(&self, id: SegmentId, filled_bytes: u64, now: Now) -> OpenSegment {
+        let segment = self.get(id);
+        segment.queue.fetch_and(1, Relaxed);
+        segment.group.fetch_min(GROUPS as u8 - 1, Relaxed);
+        segment.opened_secs.fetch_min(now.secs, Relaxed);
+        segment.usage.dead_bytes.store(0, Relaxed);
+        segment.usage.set_filled(filled_bytes);
+        segment.expiry_max.store(0, Relaxed);
+        segment.pins.store(0, Relaxed);
+        segment.listed.store(0, Relaxed);
+        segment.has_unfilled_holes.store(false, Relaxed);
+        segment.on_large_page.store(false, Relaxed);
+        segment.state.store(OPEN, Release);
+        self.note_opened(id);
+        OpenSegment(id)
+    }
+
+    /// Forgets what another process left in the file: nothing there is kept.
+    ///
+    /// # Safety
+    /// As of [`Segments::adopt`].
+    pub(super) unsafe fn disown(&self, id: SegmentId) {
+        let segment = self.get(id);
+        segment.pins.store(0, Relaxed);
+        segment.listed.store(0, Relaxed);
+        segment.on_large_page.store(false, Relaxed);
+        segment.set_free();
+    }
+
+    /// Frees a segment that was taken over, and in which nothing is alive.
+    ///
+    /// # Safety
+    /// As of [`Segments::adopt`], and the index does not point into it.
+    pub(super) unsafe fn abandon(&self, open: OpenSegment) {
+        self.set_free(open.id());
+    }
+
+    /// Metadata that another process left in the file is accessible from here on. False: the system has no memory.
+    #[must_use]
+    pub(super) fn recommit(&self, segments_end: u32, runs_end: u32) -> bool {
+        for (first, end) in [(0, segments_end), (self.log_segments, runs_end)] {
+            if end > 0 && !self.all.commit(first as usize..(first + end) as usize) {
+                return false;
+            }
+            self.committed_ends[usize::from(first != 0)].fetch_max(first + end, Relaxed);
+        }
+        true
+    }
+
+    /// The segments that are in use are those that were taken over; all others are free.
+    pub(super) fn rebuild_pool(&self, is_used: impl Fn(SegmentId) -> bool) {
+        let end = self.log_ids().end;
+        let free = (0..end).filter(|&id| !is_used(id)).map(FreeSegment);
+        self.with_pool(|pool| {
+            *pool = Pool { ready: Vec::new(), reserved: free.collect(), unused: end..self.log_segments };
+        });
     }
 
     /// Seals a segment or run: from here on any thread may claim it.
@@ -560,8 +666,10 @@ impl Segments {
         let (segment_ref, bytes) = (self.segment_ref_at(offset), raw.size() as u64);
         // Counted before it is marked: reclaiming skips marked items.
         let dead_bytes = segment_ref.segment.usage.add_dead(bytes);
+        crash_point();
         // SAFETY: by the caller's promise.
         unsafe { raw.mark_dead() };
+        crash_point();
         DeadItem { raw, bytes, segment_ref, dead_bytes }
     }
 
@@ -654,7 +762,7 @@ mod orders {
     impl World {
         fn new() -> Self {
             let world = Self {
-                segments: Segments::new(1, 0, 1 << 14).expect("a vector"),
+                segments: Segments::new(1, 0, 1 << 14, None).expect("a vector"),
                 epochs: Epochs::new(2),
                 limbo: Limbo::default(),
                 memory: UnsafeCell::new(0),

@@ -4,6 +4,9 @@
 //! memory that was not committed is inaccessible; and so it is in debug builds, which thereby detect accesses to memory
 //! that is not committed or was given back.
 //!
+//! A region may be a part of a file (`file.rs`), which another process finds later. Then its memory is the file's: it
+//! is committed by allocating the file's pages, and given back by punching a hole.
+//!
 //! Unsafe code lives here because this module hands out memory that the compiler does not know. What accesses it is
 //! unsafe: `lines.rs` and `table.rs` make atomics of a region of their own, `item.rs` items of the log's.
 #![allow(unsafe_code)]
@@ -11,10 +14,11 @@
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::LazyLock;
 #[cfg(not(all(loom, test)))]
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, LazyLock};
 
+use crate::mem::file::BackingFile;
 use crate::mem::poison::Poisoned;
 
 /// The unit in which memory is charged and given back. Kernels with larger pages merely give back less often.
@@ -32,6 +36,8 @@ pub(crate) struct Region {
     bytes: usize,
     /// Only committed memory can be accessed.
     is_strict: bool,
+    /// The file that the memory is of, and where in it the region begins.
+    backing: Option<(Arc<BackingFile>, u64)>,
     pub(super) poisoned: Poisoned,
 }
 
@@ -58,7 +64,40 @@ impl Region {
     pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
         let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
         let is_strict = commits_memory();
-        Ok(Self { base: os::reserve(bytes, is_strict)?, bytes, is_strict, poisoned: Poisoned::default() })
+        let base = os::reserve(bytes, is_strict)?;
+        Ok(Self { base, bytes, is_strict, backing: None, poisoned: Poisoned::default() })
+    }
+
+    /// The same over a part of a file, which is as long. `offset` is a multiple of the page size. Pages that the file
+    /// has are zeros, or what was written there.
+    pub(crate) fn map(file: &Arc<BackingFile>, offset: u64, bytes: usize) -> io::Result<Self> {
+        let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
+        // A system that counts writable memory does not count a file's.
+        let is_strict = cfg!(debug_assertions);
+        let base = os::map(file, offset, bytes, is_strict)?;
+        let backing = Some((Arc::clone(file), offset));
+        Ok(Self { base, bytes, is_strict, backing, poisoned: Poisoned::default() })
+    }
+
+    /// The same for a part of a file.
+    pub(crate) fn map_part(part: &crate::mem::table::FilePart, bytes: usize) -> io::Result<Self> {
+        Self::map(&part.file, part.offset, bytes)
+    }
+
+    /// True if its memory is a file's.
+    pub(crate) fn is_backed(&self) -> bool {
+        self.backing.is_some()
+    }
+
+    /// Gives memory to all pages of a range of a file that should have it, and makes them accessible. False: there is
+    /// none.
+    #[must_use]
+    pub(crate) fn recommit(&self, pages: Range<usize>) -> bool {
+        assert!(pages.start <= pages.end && pages.end <= self.bytes);
+        let Some((file, start)) = &self.backing else { return self.commit(pages.start, pages.len()) };
+        // SAFETY: in bounds (checked).
+        file.fill_gaps(start + pages.start as u64, start + pages.end as u64)
+            && (!self.is_strict || os::commit(unsafe { self.base.add(pages.start) }, pages.len()))
     }
 
     /// The same, all of it committed.
@@ -72,6 +111,11 @@ impl Region {
     pub(crate) fn commit(&self, offset: usize, bytes: usize) -> bool {
         assert!(offset.is_multiple_of(PAGE_BYTES) && bytes.is_multiple_of(PAGE_BYTES));
         assert!(offset + bytes <= self.bytes);
+        if let Some((file, start)) = &self.backing
+            && !file.allocate(start + offset as u64, bytes as u64)
+        {
+            return false;
+        }
         // SAFETY: in bounds (checked).
         !self.is_strict || os::commit(unsafe { self.base.add(offset) }, bytes)
     }
@@ -86,8 +130,11 @@ impl Region {
 
     /// Asks for pages of 2 MiB where the system has some (transparent huge pages, `madvise` or `always`). They come as
     /// memory is touched; without any, small pages are used.
+    /// The pages of a file are its file system's to choose.
     pub(crate) fn prefer_large_pages(&self) {
-        os::prefer_large_pages(self.base, self.bytes);
+        if !self.is_backed() {
+            os::prefer_large_pages(self.base, self.bytes);
+        }
     }
 
     /// The range of the `number`th large page of the region.
@@ -103,6 +150,9 @@ impl Region {
     /// one, which may take many milliseconds.) False: not now.
     pub(crate) fn move_to_large_page(&self, range: Range<usize>) -> bool {
         assert!(range.end <= self.bytes);
+        if self.is_backed() {
+            return false;
+        }
         make_large_page_ready();
         // SAFETY: in bounds (checked).
         os::move_to_large_pages(unsafe { self.base.add(range.start) }, range.len())
@@ -144,6 +194,15 @@ impl Region {
     /// Nobody holds a reference into the range or reads it concurrently.
     pub(crate) unsafe fn decommit(&self, offset: usize, bytes: usize) {
         assert!(offset.is_multiple_of(PAGE_BYTES) && offset + bytes <= self.bytes);
+        if let Some((file, start)) = &self.backing {
+            file.punch(start + offset as u64, bytes as u64);
+            crate::crash_points::crash_point();
+            if self.is_strict {
+                // SAFETY: in bounds (checked); exclusive by the caller's promise.
+                unsafe { os::close(self.base.add(offset), bytes) }
+            }
+            return;
+        }
         // SAFETY: in bounds (checked); exclusive by the caller's promise.
         unsafe { os::decommit(self.base.add(offset), bytes, self.is_strict) }
     }
@@ -219,7 +278,9 @@ pub(crate) fn prefetch(pointer: *const u8) {
 #[cfg(not(miri))]
 mod os {
     use super::{NonNull, io};
-    use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
+    use rustix::mm::{
+        Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
+    };
 
     pub(super) fn reserve(bytes: usize, is_strict: bool) -> io::Result<NonNull<u8>> {
         let access = if is_strict { ProtFlags::empty() } else { ProtFlags::READ | ProtFlags::WRITE };
@@ -227,6 +288,29 @@ mod os {
         // SAFETY: a fresh private mapping at an address of the system's choice aliases nothing.
         let base = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, access, flags) }?;
         NonNull::new(base.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
+    }
+
+    pub(super) fn map(
+        file: &super::BackingFile,
+        offset: u64,
+        bytes: usize,
+        is_strict: bool,
+    ) -> io::Result<NonNull<u8>> {
+        let access = if is_strict { ProtFlags::empty() } else { ProtFlags::READ | ProtFlags::WRITE };
+        // SAFETY: a fresh mapping at an address of the system's choice. The file is locked, so other processes that
+        // respect that leave it alone; what is read from it is not trusted (`warm.rs`).
+        let base =
+            unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, file.file(), offset) }?;
+        NonNull::new(base.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
+    }
+
+    /// Makes a part of a file inaccessible.
+    ///
+    /// # Safety
+    /// Nobody uses it.
+    pub(super) unsafe fn close(base: NonNull<u8>, bytes: usize) {
+        // SAFETY: by the caller's promise. If it is refused, it stays accessible.
+        let _ = unsafe { mprotect(base.as_ptr().cast(), bytes, MprotectFlags::empty()) };
     }
 
     pub(super) fn commit(base: NonNull<u8>, bytes: usize) -> bool {
@@ -297,6 +381,17 @@ mod os {
         NonNull::new(unsafe { alloc_zeroed(layout(bytes)) })
             .ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
     }
+
+    pub(super) fn map(
+        _file: &super::BackingFile,
+        _offset: u64,
+        _bytes: usize,
+        _is_strict: bool,
+    ) -> io::Result<NonNull<u8>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) unsafe fn close(_base: NonNull<u8>, _bytes: usize) {}
 
     pub(super) fn set_dumped(_base: NonNull<u8>, _bytes: usize, _is_dumped: bool) {}
 

@@ -6,15 +6,18 @@ use std::io;
 #[cfg(not(all(loom, test)))]
 use std::marker::PhantomData;
 use std::ops::{Index, Range};
-use std::sync::atomic::AtomicU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::mem::cache_padded::CachePadded;
+use crate::mem::file::BackingFile;
 #[cfg(not(all(loom, test)))]
 use crate::mem::region::{PAGE_BYTES, Region};
 
 /// Types that may be in a [`Table`].
 ///
 /// # Safety
-/// Bytes of zero are a valid value of the type, and it has no destructor.
+/// Bytes of zero are a valid value of the type, any bytes are if it is mapped from a file, and it has no destructor.
 pub(crate) unsafe trait Zeroed: Sync {}
 
 /// A cache line of sixteen half words.
@@ -24,6 +27,24 @@ pub(crate) struct HalfWords(pub(crate) [AtomicU32; 16]);
 
 // SAFETY: only atomic numbers.
 unsafe impl Zeroed for HalfWords {}
+
+// SAFETY: zero is a value of it, and it has no destructor.
+unsafe impl Zeroed for AtomicU64 {}
+
+#[cfg(all(loom, test))]
+// SAFETY: the model checker's tables make values of their own.
+unsafe impl Zeroed for crate::sync::AtomicU64 {}
+
+// SAFETY: as the value, and nothing else is in it.
+unsafe impl<T: Zeroed> Zeroed for CachePadded<T> {}
+
+/// Where a table lies that another process finds later.
+#[derive(Clone)]
+pub(crate) struct FilePart {
+    pub(crate) file: Arc<BackingFile>,
+    /// In bytes from the start of the file; a multiple of the page size.
+    pub(crate) offset: u64,
+}
 
 /// Values in a [`Region`]. The allocator would do as well, but for cache-aligned values it writes the zeros itself, so
 /// a table of the largest possible size would take all its memory from the start.
@@ -49,6 +70,14 @@ impl<T: Zeroed> Table<T> {
     pub(crate) fn reserve_committed(length: usize) -> io::Result<Self> {
         const { assert!(align_of::<T>() <= PAGE_BYTES) };
         let region = Region::reserve_committed(length * size_of::<T>())?;
+        Ok(Self { region, length, values: PhantomData })
+    }
+
+    /// Maps `length` values in a file: zeros, or what was written there. To be committed as those of
+    /// [`Table::reserve`]. Any bytes have to be a value of the type.
+    pub(crate) fn map(part: &FilePart, length: usize) -> io::Result<Self> {
+        const { assert!(align_of::<T>() <= PAGE_BYTES) };
+        let region = Region::map(&part.file, part.offset, length * size_of::<T>())?;
         Ok(Self { region, length, values: PhantomData })
     }
 
@@ -100,6 +129,10 @@ impl<T: Zeroed + Default> Table<T> {
         Self::reserve(length)
     }
 
+    pub(crate) fn map(_part: &FilePart, length: usize) -> io::Result<Self> {
+        Self::reserve(length)
+    }
+
     pub(crate) fn interleave(&self, _nodes: &[u32]) -> io::Result<()> {
         Ok(())
     }
@@ -127,9 +160,6 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
     use super::*;
-
-    // SAFETY: zero is a value of it, and it has no destructor.
-    unsafe impl Zeroed for AtomicU64 {}
 
     #[test]
     fn values_begin_as_zeros_and_stay_apart() {

@@ -16,24 +16,48 @@
 //! values too. A client that installs values should install all values of a key: the engine may later give one that a
 //! client has installed, perhaps to the same key.
 
+use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::mem::cache_padded::CachePadded;
-use crate::sync::AtomicU64;
+use crate::log::superblock::{CasCounter, Superblock};
+use crate::mem::table::Table;
 
 pub(crate) struct CasValues {
     /// Indexed by handle: the value that it gives next. Written by that handle only. Others read it under the lock of a
     /// bucket in which they found one of its values, so they see the count that gave that value, or a later one.
-    next: Box<[CachePadded<AtomicU64>]>,
+    next: Table<CasCounter>,
+    /// The values below were given by an earlier process, or never.
+    first: u64,
 }
 
 impl CasValues {
-    pub(crate) fn new(handles: usize) -> Self {
-        Self {
-            next: (0..handles as u64)
-                .map(|handle| CachePadded::new(AtomicU64::new(FIRST + handle)))
-                .collect(),
+    pub(crate) fn new(handles: usize) -> io::Result<Self> {
+        Self::starting(Table::reserve_committed(handles)?, FIRST)
+    }
+
+    /// Kept in a file: above all values that were given in it before.
+    pub(crate) fn kept_in(superblock: &Superblock, handles: usize) -> io::Result<Self> {
+        let left = superblock.left();
+        let counters = handles.max(left.cas_counters);
+        let before: Table<CasCounter> = Table::map(&superblock.cas_part(), counters)?;
+        if !before.commit(0..counters) {
+            return Err(io::ErrorKind::StorageFull.into());
         }
+        let given_end = (0..left.cas_counters).map(|counter| before[counter].load(Relaxed));
+        // A file that says more was not written by a cache: so many are never given.
+        let first = given_end.fold(FIRST.max(left.cas_end), u64::max).min(u64::MAX / 2);
+        superblock.set_cas(first, handles);
+        drop(before);
+        let next: Table<CasCounter> = Table::map(&superblock.cas_part(), handles)?;
+        if !next.commit(0..handles) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Self::starting(next, first)
+    }
+
+    fn starting(next: Table<CasCounter>, first: u64) -> io::Result<Self> {
+        (0..next.len()).for_each(|handle| next[handle].store(first + handle as u64, Relaxed));
+        Ok(Self { next, first })
     }
 
     /// A fresh value of a handle, to replace `replaced` (0: nothing).
@@ -48,7 +72,8 @@ impl CasValues {
     /// The handle's first value above `replaced`, if `replaced` is one that a handle has given.
     #[cold]
     fn catch_up(&self, handle: usize, next: u64, replaced: u64) -> u64 {
-        let giver = (replaced - FIRST) % self.step();
+        // Not of an earlier process: it is not below the next.
+        let giver = (replaced - self.first) % self.step();
         if replaced < self.next[giver as usize].load(Relaxed) {
             // Above by 1 to `step`, and one of this handle's values.
             let ahead = (handle as u64 + self.step() - giver - 1) % self.step() + 1;
@@ -60,7 +85,7 @@ impl CasValues {
     /// True if a handle has given this value, so that a client may have seen it: of an item that is there, or was.
     #[cold]
     pub(crate) fn has_given(&self, cas: u64) -> bool {
-        let Some(given) = cas.checked_sub(FIRST) else { return false };
+        let Some(given) = cas.checked_sub(self.first) else { return cas >= FIRST };
         cas < self.next[(given % self.step()) as usize].load(Relaxed)
     }
 
@@ -79,7 +104,7 @@ mod tests {
     #[cfg(not(loom))]
     #[test]
     fn begin_at_two_and_stay_small() {
-        let values = CasValues::new(3);
+        let values = CasValues::new(3).unwrap();
         assert_eq!([0, 1, 2].map(|handle| values.fresh(handle, 0)), [2, 3, 4]);
         assert_eq!([0, 0, 0].map(|handle| values.fresh(handle, 0)), [5, 8, 11]);
         // Just above what another handle gave.
@@ -92,7 +117,7 @@ mod tests {
     #[cfg(not(loom))]
     #[test]
     fn values_of_clients_move_no_count() {
-        let values = CasValues::new(2);
+        let values = CasValues::new(2).unwrap();
         for installed in [u64::MAX, u64::MAX - 1, 1 << 32, 1000] {
             let value = values.fresh(0, installed);
             assert!(value < 10, "{value}");
@@ -110,7 +135,7 @@ mod tests {
         use crate::sync::Mutex;
 
         loom::model(|| {
-            let shared = loom::sync::Arc::new((CasValues::new(2), Mutex::new(0)));
+            let shared = loom::sync::Arc::new((CasValues::new(2).unwrap(), Mutex::new(0)));
             let change = |handle| {
                 let shared = loom::sync::Arc::clone(&shared);
                 move || {

@@ -232,7 +232,8 @@ impl Guard<'_> {
             Body::Join(head, tail) => (*head, *tail, None),
             Body::Number(digits) => (digits.text(), &b""[..], Some(digits)),
             Body::Uploaded => {
-                let upload = upload.take().map(Box::new).ok_or(WriteError::OutOfMemory)?;
+                let mut upload = upload.take().map(Box::new).ok_or(WriteError::OutOfMemory)?;
+                upload.protect(self);
                 return Ok(Draft { queue, storage: DraftStorage::Large(upload) });
             }
         };
@@ -250,6 +251,7 @@ impl Guard<'_> {
             has_expiry: keeps_field || expiry != Expiry::NEVER || !self.engine().evict,
             binary_key: new.binary_key,
             large: false,
+            has_checksum: self.engine().arena.has_checksums(),
         };
         if accounted_bytes(shape.key_bytes, shape.value_bytes, shape.client_flags)
             > u64::from(self.engine().item_bytes_max())
@@ -273,11 +275,15 @@ impl Guard<'_> {
             // Nobody can revoke it: it is no lease.
             fill(upload.window(self).ok_or(WriteError::OutOfMemory)?);
             upload.advance(shape.value_bytes);
+            upload.protect(self);
             return Ok(Draft { queue, storage: DraftStorage::Large(Box::new(upload)) });
         }
         let room = self.append(queue, expiry, shape.size(), old)?;
         let log = &self.engine().arena.region;
         let item = room.write(self.pinned(), log, &shape, key, expiry, self.now().secs, fill);
+        if let Some(seed) = self.engine().arena.checksum_seed() {
+            item.protect(seed);
+        }
         self.engine().arena.prefetch_ahead(item.allocation(), shape.size());
         Ok(Draft { queue, storage: DraftStorage::Shared(item) })
     }
@@ -376,6 +382,9 @@ impl Guard<'_> {
         let (raw, unlinked) = match replaced {
             Some((found, _)) => {
                 let uses = found.entry.uses();
+                if engine.arena.has_checksums() {
+                    self.item_ref(&found).supersede();
+                }
                 let (raw, unlinked) = item.replace(|place| bucket.replace(found, hash, place, uses));
                 (raw, Some(unlinked))
             }

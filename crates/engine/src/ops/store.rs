@@ -86,6 +86,7 @@ impl Guard<'_> {
             has_expiry: true,
             binary_key: store.binary_key,
             large: true,
+            has_checksum: self.engine().arena.has_checksums(),
         })
     }
 

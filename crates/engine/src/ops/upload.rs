@@ -49,6 +49,8 @@ pub struct Upload {
     revocations: u32,
     /// Registered as a lease, so that it may be revoked.
     is_leased: bool,
+    /// Of an item that has a checksum: that of the bytes up to here, and how many of the value they are.
+    checksum: Option<(crc32fast::Hasher, usize)>,
 }
 
 // SAFETY: only the upload uses its run.
@@ -65,7 +67,9 @@ impl Upload {
         arena.region.unpoison(start..start + run_bytes);
         // SAFETY: only this upload uses the run, and the run is long enough.
         let item = unsafe { ItemRef::write(&arena.region, start, &shape, key, Expiry::NEVER, now_secs) };
+        let begin = |seed| (item.begin_checksum(seed), 0);
         Self {
+            checksum: arena.checksum_seed().map(begin),
             engine: Arc::clone(engine),
             run: Some(run),
             raw: item.unbound(),
@@ -141,12 +145,25 @@ impl Upload {
         if self.is_revoked() {
             return None;
         }
+        self.protect(guard);
         self.window_secs = guard.now().secs;
         let end = self.window_end();
         // SAFETY: not committed yet, so only the upload uses the run; and it was not revoked, so the run stays the
         // upload's until the guard ends.
         let value = unsafe { self.raw.bind::<'t>().value_mut(&self.shape) };
         Some(&mut value[self.filled_bytes..end])
+    }
+
+    /// Adds what has arrived to the checksum, if the item has one; once all has, the checksum is entered. Done piece by
+    /// piece, while the bytes are in the processor's cache and no bucket is locked.
+    pub(crate) fn protect(&mut self, guard: &Guard<'_>) {
+        let Some((mut checksum, done_bytes)) = self.checksum.take() else { return };
+        let Some(item) = self.item(guard) else { return };
+        checksum.update(&item.value()[done_bytes..self.filled_bytes]);
+        if self.missing_bytes() == 0 {
+            item.set_checksum(checksum.clone().finalize());
+        }
+        self.checksum = Some((checksum, self.filled_bytes));
     }
 
     fn window_end(&self) -> usize {

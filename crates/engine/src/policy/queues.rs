@@ -34,6 +34,9 @@ struct QueueEntry {
 /// freed. While all of the over-provisioning is in use, some segment has more.
 const LEAST_GAIN_PART: u64 = 64;
 
+/// No clock comes so far.
+const CLOCK_MAX: u64 = 1 << 62;
+
 /// Which segment to reclaim, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReclaimMode {
@@ -94,6 +97,19 @@ impl Policy {
     /// A segment was opened: stamps it with the clock.
     pub(crate) fn note_opened(&self, segment: &Segment) {
         segment.opened_clock.store(self.queues.clock.load(Relaxed), Relaxed);
+    }
+
+    /// Puts the segments and runs that an earlier process left into their queues, in the order in which they are due.
+    pub(crate) fn seal_left(&self, segments: &Segments, mut left: Vec<OpenSegment>) {
+        let opened_clock = |id: SegmentId| segments.get(id).opened_clock.load(Relaxed);
+        // The clock has come at least so far. It goes up by small steps, so a file that says much more is wrong.
+        let clock = left.iter().map(|open| opened_clock(open.id())).filter(|&clock| clock < CLOCK_MAX).max();
+        self.queues.clock.fetch_max(clock.unwrap_or(0), Relaxed);
+        left.sort_by_key(|open| opened_clock(open.id()));
+        for open in left {
+            segments.get(open.id()).opened_clock.fetch_min(self.queues.clock.load(Relaxed), Relaxed);
+            self.seal(segments, open);
+        }
     }
 
     /// Puts a segment or run that was filled at the end of its queue.

@@ -91,7 +91,7 @@ impl Guard<'_> {
     /// Reports to the index how many items were linked and unlinked, once `step` were; the index may then grow a
     /// little.
     #[inline]
-    pub(super) fn report_items(&self, step: i64) {
+    pub(crate) fn report_items(&self, step: i64) {
         let items = self.handle.unreported_items.get();
         if items.abs() >= step || step > 1 && self.engine().index.is_growing() {
             self.report_now();

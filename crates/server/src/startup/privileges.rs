@@ -47,6 +47,11 @@ impl Target {
         std::os::unix::fs::lchown(path, Some(self.uid.as_raw()), Some(self.gid.as_raw()))
     }
 
+    /// The user's number.
+    pub fn uid(&self) -> Uid {
+        self.uid
+    }
+
     /// Runs `act` with the user's rights to files. Call it while there is one thread.
     fn lend_rights<T>(&self, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let groups = getgroups()?;

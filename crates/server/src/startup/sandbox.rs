@@ -112,7 +112,8 @@ fn program(filter: SeccompFilter) -> Result<BpfProgram, seccompiler::Error> {
 const IORING_REGISTER_ENABLE_RINGS: i32 = 12;
 
 /// System calls of workers and of the control thread while they run. Not obvious: threads and memory of the C library
-/// (rseq to madvise), abort after a panic (tgkill), `stats` (getrusage), the number of open descriptors (getdents64).
+/// (rseq to madvise), memory of the file of `-e` (fallocate), abort after a panic (tgkill), `stats` (getrusage), the
+/// number of open descriptors (getdents64).
 const SERVING: &[libc::c_long] = &[
     libc::SYS_read,
     libc::SYS_readv,
@@ -133,6 +134,7 @@ const SERVING: &[libc::c_long] = &[
     libc::SYS_setsockopt,
     libc::SYS_fcntl,
     libc::SYS_lseek,
+    libc::SYS_fallocate,
     libc::SYS_getdents64,
     libc::SYS_fstat,
     libc::SYS_newfstatat,

@@ -68,6 +68,8 @@ pub struct Settings {
     // The cache.
     /// Memory of the cache (`-m`).
     pub memory_bytes: u64,
+    /// The file that the cache is kept in (`-e`).
+    pub memory_file: Option<PathBuf>,
     /// Evict when full; else stores fail (`-M`).
     pub evict: bool,
     /// Largest item (`-I`), by memcached's formula.
@@ -288,6 +290,7 @@ impl Default for Settings {
             requests_per_event: 128,
             idle_timeout_secs: 0,
             memory_bytes: 64 << 20,
+            memory_file: None,
             evict: true,
             item_bytes_max: 1 << 20,
             cas: true,

@@ -45,7 +45,8 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) {
     buffers(settings, lines);
     tls(&settings.tls, lines);
     lines.add("num_napi_ids", settings.accepted.napi_ids);
-    lines.add("memory_file", "(null)");
+    let memory_file = settings.memory_file.as_ref().map(|path| path.display().to_string());
+    lines.add("memory_file", memory_file.as_deref().unwrap_or("(null)"));
     lines.add("client_flags_size", size_of::<u32>());
     // larder's own.
     lines.add("io", settings.io.name());

@@ -337,12 +337,16 @@ pub(super) const COMMAND_LINE: &[Row] = &[
             Ok(())
         },
     ),
-    refused(
+    Row::honoured(
         Some('e'),
         "memory-file",
         Needed("<file>"),
-        "keep the cache in a file",
-        "restarting from a memory file is not in this version",
+        "",
+        "keep the cache in a file, on tmpfs or DAX, for the next start (docs/warm-restart.md)",
+        |d, v| {
+            d.settings.memory_file = Some(v.into());
+            Ok(())
+        },
     ),
     Row::honoured(Some('Z'), "enable-ssl", NoValue, "", "use TLS on TCP (docs/tls.md)", |d, _| {
         d.settings.tls.is_enabled = true;
@@ -620,16 +624,6 @@ const fn printing(
     print: fn(Program) -> String,
 ) -> Row {
     Row { short, name, value: NoValue, default: "", help, status: Status::Honoured, act: Act::Print(print) }
-}
-
-const fn refused(
-    short: Option<char>,
-    name: &'static str,
-    value: super::Value,
-    help: &'static str,
-    reason: &'static str,
-) -> Row {
-    Row { short, name, value, default: "", help, status: Status::Refused(reason), act: Act::Nothing }
 }
 
 /// Reads `-I`: bytes, or kibi- or mebibytes with suffix k or m.
