@@ -19,8 +19,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use larder_engine::{Backing, Hash, Position};
 use larder_policy::Durability;
 use larder_protocol::Error;
-use larder_store::Store;
 use larder_store::commit::{Clock as VersionClock, Journal, JournalConfig, Outcome, Refusal};
+use larder_store::{LogOptions, Store};
 
 use crate::clock::Clock;
 use crate::persistence::backing::NamespaceBacking;
@@ -40,6 +40,8 @@ pub struct StoreSettings {
     pub interval: Duration,
     /// Threads that read.
     pub readers: usize,
+    /// Length of a file of the log.
+    pub segment_bytes: u64,
 }
 
 impl StoreSettings {
@@ -57,6 +59,7 @@ impl Default for StoreSettings {
             durability: Durability::Sync,
             interval: Duration::from_secs(1),
             readers: 4,
+            segment_bytes: LogOptions::default().segment_bytes,
         }
     }
 }

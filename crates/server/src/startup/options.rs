@@ -200,7 +200,7 @@ impl Draft {
         match &self.settings.store {
             None if self.settings.keep == Some(Keep::Store) => refuse("--keep=store needs --store"),
             Some(store) if store.directory.as_os_str().is_empty() => {
-                refuse("--durability, --sync-interval, --store-engine and --store-readers need --store")
+                refuse("--durability, --sync-interval, --store-engine and others of the store need --store")
             }
             Some(_) if self.settings.drop_privileges => {
                 refuse("--store and -o drop_privileges cannot be combined in this version")
