@@ -116,8 +116,15 @@ impl FetchQueue {
 fn fetch(store: &dyn Store, clock: &Clock, handle: &mut Handle, wanted: &Wanted) -> Result<bool, Error> {
     let Wanted { key, hash, position, .. } = wanted;
     let now_unix_secs = u64::try_from(clock.wall_secs(clock.now().secs)).unwrap_or(0);
-    let mut sink =
-        FillSink { handle, clock, key, value: Vec::new(), upload: None, filled_bytes: 0, is_refused: false };
+    let mut sink = FillSink {
+        handle,
+        clock,
+        key,
+        value: Vec::new(),
+        upload: None,
+        remaining_bytes: 0,
+        is_refused: false,
+    };
     let meta = match store.get(key, now_unix_secs, &mut sink) {
         Ok(Some(meta)) => meta,
         Ok(None) => return Ok(false),
@@ -128,7 +135,7 @@ fn fetch(store: &dyn Store, clock: &Clock, handle: &mut Handle, wanted: &Wanted)
         }
     };
     let Some(expiry) = expiry(clock, meta.exptime_secs) else { return Ok(false) };
-    if !sink.take_piece() {
+    if !sink.take_piece(0) {
         return Err(Error::OutOfMemoryReading);
     }
     let FillSink { value, mut upload, handle, .. } = sink;
@@ -168,19 +175,24 @@ struct FillSink<'f> {
     /// The value, or its last piece.
     value: Vec<u8>,
     upload: Option<Upload>,
-    filled_bytes: usize,
+    /// Of the whole value, before the last piece was read.
+    remaining_bytes: usize,
     is_refused: bool,
 }
 
 impl FillSink<'_> {
-    /// Copies the piece that was read last to the upload. False: there is no memory.
-    fn take_piece(&mut self) -> bool {
+    /// Copies the piece that was read last, which may have been shorter than its buffer, to the upload. False: there is
+    /// no memory.
+    fn take_piece(&mut self, remaining_bytes: usize) -> bool {
         let Some(upload) = &mut self.upload else { return true };
-        let mut piece = &self.value[..];
+        let read_bytes = self.remaining_bytes.saturating_sub(remaining_bytes);
+        self.remaining_bytes = remaining_bytes;
+        let mut piece = self.value.get(..read_bytes).unwrap_or_default();
         let mut tries = 0;
         while !piece.is_empty() {
             let guard = self.handle.pin(self.clock.now());
             match guard.window(upload) {
+                Ok([]) => return false,
                 Ok(window) => {
                     let n = window.len().min(piece.len());
                     window[..n].copy_from_slice(&piece[..n]);
@@ -233,6 +245,7 @@ impl Sink for FillSink<'_> {
         }
         // Its first piece is in memory of its own by then: a record that is declined costs no memory.
         if self.reserve(meta, self.clock.now()) {
+            self.remaining_bytes = meta.value_bytes;
             return true;
         }
         self.is_refused = true;
@@ -244,12 +257,11 @@ impl Sink for FillSink<'_> {
             let start = self.value.len().saturating_sub(remaining_bytes);
             return &mut self.value[start..];
         }
-        if !self.take_piece() {
+        if !self.take_piece(remaining_bytes) {
             self.is_refused = true;
             return &mut [];
         }
         let piece_bytes = remaining_bytes.min(PIECE_BYTES);
-        self.filled_bytes += piece_bytes;
         self.value.resize(piece_bytes, 0);
         &mut self.value
     }
