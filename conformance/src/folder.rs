@@ -26,6 +26,13 @@ impl Folder {
         &self.0
     }
 
+    /// Leaves it where it is: for whoever looks into a failure.
+    pub fn keep(self) -> PathBuf {
+        let path = self.0.clone();
+        std::mem::forget(self);
+        path
+    }
+
     /// Writes a file that anybody may read. It takes the place of an older one at once: whoever reads meanwhile sees
     /// either of them whole.
     #[track_caller]

@@ -4,10 +4,12 @@
 //!   memcached; [`suite`] plays them against any server, in one piece, byte by byte and split at random.
 //! - `clients/`: smoke programs with real clients as they come from their registries (run by `cargo xtask test`).
 //! - [`diff`]: random requests to larderd and a real memcached, side by side.
+//! - [`crash`]: kills larderd under load, and looks what of its store is there afterwards.
 //! - [`server`]: starts a server of either kind on a port of its own, for every test that needs one.
 //! - [`folder`]: a directory that is gone when dropped, likewise.
 
 pub mod cargo;
+pub mod crash;
 pub mod diff;
 pub mod folder;
 pub mod notation;

@@ -6,14 +6,17 @@
 use std::ffi::OsStr;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, fs, io, thread};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::Result;
 use crate::cargo::cargo;
+use crate::folder::Folder;
 
 /// A running server. Dropping it kills the process.
 pub struct Server {
@@ -22,6 +25,8 @@ pub struct Server {
     udp_address: Option<SocketAddr>,
     admin_address: Option<SocketAddr>,
     http_address: Option<SocketAddr>,
+    /// Where it keeps its items: [`keep_in_store`].
+    _store: Option<Folder>,
 }
 
 impl Server {
@@ -37,6 +42,12 @@ impl Server {
     pub fn start_command(mut command: Command) -> Result<Self> {
         let port_file = PortFile::new();
         let program = PathBuf::from(command.get_program());
+        let is_told = command.get_args().any(|arg| arg == "--store");
+        let store =
+            (KEEPS_IN_STORE.load(Ordering::Relaxed) && !is_told && is_larderd(&program)).then(Folder::create);
+        if let Some(store) = &store {
+            command.arg("--store").arg(store.file("store"));
+        }
         let mut child = command
             .env("MEMCACHED_PORT_FILENAME", &port_file.path)
             .stdin(Stdio::null())
@@ -51,7 +62,14 @@ impl Server {
                 let udp_address = port_file.addresses("UDP").first().copied();
                 let admin_address = port_file.addresses("ADMIN").first().copied();
                 let http_address = port_file.addresses("HTTP").first().copied();
-                return Ok(Self { child, addresses, udp_address, admin_address, http_address });
+                return Ok(Self {
+                    child,
+                    addresses,
+                    udp_address,
+                    admin_address,
+                    http_address,
+                    _store: store,
+                });
             }
             if let Some(status) = child.try_wait()? {
                 return Err(format!("{} did not start: {status}", program.display()).into());
@@ -100,6 +118,24 @@ impl Server {
         self.child.id()
     }
 
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), signal)?)
+    }
+
+    /// Kills it (`SIGKILL`), and waits for its end.
+    pub fn kill(mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Stops it (`SIGTERM`), and waits for its end.
+    pub fn stop(mut self) -> Result<ExitStatus> {
+        self.signal(Signal::TERM)?;
+        Ok(self.child.wait()?)
+    }
+
     /// Whether the process still runs.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
@@ -139,6 +175,19 @@ pub fn command(program: &Path) -> Command {
     }
     command
 }
+
+/// Whether from here on each larderd under test that is started keeps its items in a store of its own (`--store`).
+/// The store is gone with the server.
+pub fn keep_in_store(keeps: bool) {
+    KEEPS_IN_STORE.store(keeps, Ordering::Relaxed);
+}
+
+/// What [`keep_in_store`] has said.
+pub fn keeps_in_store() -> bool {
+    KEEPS_IN_STORE.load(Ordering::Relaxed)
+}
+
+static KEEPS_IN_STORE: AtomicBool = AtomicBool::new(false);
 
 /// Whether it is the larderd under test, not another build or server.
 fn is_larderd(program: &Path) -> bool {

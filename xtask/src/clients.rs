@@ -16,7 +16,7 @@ use larder_conformance::script::Side;
 use larder_conformance::{Result, server, suite};
 use lexopt::prelude::*;
 
-use crate::{needs, shell};
+use crate::{conform, needs, shell};
 use compose::Compose;
 use doors::{Door, Doors};
 use page::Snippet;
@@ -31,6 +31,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     while let Some(arg) = parser.next()? {
         match arg {
             Long("reference") => side = Side::Reference,
+            Long("keep") => conform::keep(&parser.value()?.string()?)?,
             Long("server") => program = Some(parser.value()?.into()),
             Long("help") => {
                 println!("{USAGE}");
@@ -101,7 +102,12 @@ impl Clients {
     /// Then memccapable and the operators' tools.
     pub(crate) fn run(&self, server: &Path, side: Side) -> Result<Tally> {
         let wanted = |name: &str| name.contains(&self.filter);
-        let has_door = |door| side == Side::Larder || !matches!(door, Door::Http | Door::Nginx);
+        let has_door = |door| match door {
+            Door::Http | Door::Nginx => side == Side::Larder,
+            // A datagram cannot wait for the disk: the answer is an error.
+            Door::Udp => side == Side::Reference || !server::keeps_in_store(),
+            _ => true,
+        };
         let programs = self.programs.iter().filter(|program| has_door(program.door)).map(|program| {
             let run: Box<dyn Fn() -> Result<String> + Sync> = Box::new(|| self.run_one(program, server));
             (program.title(), run)
@@ -199,8 +205,9 @@ const AT_A_TIME: usize = 3;
 const ATTEMPTS: u32 = 3;
 
 const USAGE: &str =
-    "usage: cargo xtask clients [--server PATH | --reference] [part of a client's name, or its door]
-Runs conformance/clients against larderd (or --server), or against the installed memcached (--reference).";
+    "usage: cargo xtask clients [--server PATH | --reference] [--keep store] [part of a client's name, or its door]
+Runs conformance/clients against larderd (or --server), or against the installed memcached (--reference).
+With --keep store larderd keeps its items in a store, and those clients are left out that use UDP.";
 
 #[cfg(test)]
 mod tests {

@@ -17,6 +17,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         match arg {
             Long("reference") => side = Side::Reference,
             Long("record") => records = true,
+            Long("keep") => keep(&parser.value()?.string()?)?,
             Long("server") => program = Some(parser.value()?.into()),
             Long("help") => {
                 println!("{USAGE}");
@@ -41,10 +42,26 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         println!("{failure}");
     }
     println!("{} passed, {} failed", report.passed, report.failures.len());
+    if report.left_out > 0 {
+        println!("{} scripts left out, whose options a store refuses", report.left_out);
+    }
     if report.failures.is_empty() { Ok(()) } else { Err("the scripts do not all pass".into()) }
 }
 
+/// `--keep store`: each larderd under test keeps its items in a store.
+pub(crate) fn keep(place: &str) -> Result<()> {
+    match place {
+        "cache" => Ok(()),
+        "store" => {
+            server::keep_in_store(true);
+            Ok(())
+        }
+        _ => Err(format!("--keep {place}: cache or store").into()),
+    }
+}
+
 const USAGE: &str =
-    "usage: cargo xtask conform [--server PATH | --reference | --record] [part of a script's path]
+    "usage: cargo xtask conform [--server PATH | --reference | --record] [--keep store] [part of a script's path]
 Plays conformance/scripts against larderd (or --server), or against the installed memcached (--reference).
+--keep store has larderd keep its items in a store.
 --record replaces the expected replies by those of the installed memcached: read the diff.";

@@ -6,6 +6,8 @@ use larder_conformance::diff::{self, Dialects, Options, Report};
 use larder_conformance::{Result, server};
 use lexopt::prelude::*;
 
+use crate::conform;
+
 /// Compares, and prints every difference.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let mut options = Options { commands: 100_000, seed: 1, dialects: dialects("all")?, differences_max: 20 };
@@ -16,6 +18,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             Long("commands") => options.commands = parser.value()?.parse()?,
             Long("seed") => options.seed = parser.value()?.parse()?,
             Long("protocol") => options.dialects = dialects(&parser.value()?.string()?)?,
+            Long("keep") => conform::keep(&parser.value()?.string()?)?,
             Long("server") => program = Some(parser.value()?.into()),
             Long("help") => {
                 println!("{USAGE}");
@@ -74,5 +77,7 @@ fn finish(report: Report) -> Result<()> {
 const ONCE_MAX: usize = 3;
 
 const USAGE: &str =
-    "usage: cargo xtask diff [--commands N] [--seed S] [--protocol text|meta|binary|all] [--server PATH]
-Sends random requests to larderd (or --server) and to the installed memcached, and compares the answers.";
+    "usage: cargo xtask diff [--commands N] [--seed S] [--protocol text|meta|binary|all] [--keep store]
+                         [--server PATH]
+Sends random requests to larderd (or --server) and to the installed memcached, and compares the answers. With
+--keep store larderd keeps its items in a store.";

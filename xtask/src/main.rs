@@ -5,6 +5,7 @@ mod browser;
 mod clients;
 mod conform;
 mod cores;
+mod crash;
 mod debian;
 mod diff;
 mod documents;
@@ -47,6 +48,7 @@ fn run(args: &[String]) -> Result<()> {
         "tidy" => tidy::run(rest),
         "conform" => conform::run(rest),
         "clients" => clients::run(rest),
+        "crash" => crash::run(rest),
         "diff" => diff::run(rest),
         "documents" => documents::run(rest),
         "bench" => bench::run(rest),
@@ -81,6 +83,7 @@ const USAGE: &str = "usage: cargo xtask CHORE [--help]
   packaging packages, Dockerfile, Helm chart, dashboard and alerts: check them
   documents the commands of the documents: run them, and compare what they print
   diff      random requests to larderd and memcached, side by side
+  crash     kill larderd under load, and look what its store has
   bench     measure larderd beside memcached and the floor server
   misses    misses beside memcached at equal memory, and the curve against the truth
   experiments  published measurements of memcached, made again (docs/experiments.md)

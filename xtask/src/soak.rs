@@ -8,13 +8,16 @@ mod judge;
 mod model;
 mod wire;
 
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_conformance::Result;
+use larder_conformance::folder::Folder;
 use larder_conformance::server::{self, Server};
 use larder_conformance::stats::Stats;
 use lexopt::prelude::*;
@@ -30,16 +33,19 @@ usage: cargo xtask soak [options]
   --secs N         how long (default 600)
   --server PATH    the server to test (default: this workspace's larderd)
   --threads N      its worker threads (default 2)
-  --memory-mib N   its -m (default 64: small, so that it evicts all the time)
+  --memory-mib N   its -m (default 64: small, so that it evicts all the time; with a store 24)
   --clients N      client threads, one connection each (default 4)
   --seed N         of the random requests (default: random, and printed)
+  --keep store     it keeps its items in a store: what was stored and has not expired must be there, and the disk must
+                   not have more than 1.5 times what lives, and 6 files of 4 MiB
   --memcached      the server is memcached 1.6.18: leave out what it lacks, and report its memory without judging it
 
 Every client has keys of its own, on which it knows the last value written: a read must give that or a miss, never an older,
 torn or foreign value; what was deleted, flushed or missing once, or is past its time by more than a second, must be a miss;
 counters are exact. Keys that all clients write must hold what one of them wrote, and not go back. All classic and meta
 commands are mixed, with and without replies; flushes are immediate or delayed. Resident memory must stay within
-    -m + 5 % + clients x 256 KiB (connection buffers) + 8 MiB (program, libraries, stacks).";
+    -m + 5 % + clients x 256 KiB (connection buffers) + 8 MiB (program, libraries, stacks);
+    with a store 32 MiB more (changes on their way to it, its index, and what it reads).";
 
 /// Soaks. Errors: the first wrong reply with the dialogue around it, too much memory, or a run in which nothing was
 /// evicted or expired and which therefore shows little.
@@ -49,10 +55,14 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         return Ok(());
     };
     let program = options.server.clone().map_or_else(server::larderd, Ok)?;
-    let server = Server::start(
-        &program,
-        &["-m", &options.memory_mib.to_string(), "-t", &options.threads.to_string()],
-    )?;
+    let folder = Folder::create();
+    let store = folder.arg("store");
+    let (memory_mib, threads) = (options.memory_mib.to_string(), options.threads.to_string());
+    let mut args = vec!["-m", &memory_mib, "-t", &threads];
+    if options.keeps {
+        args.extend(["--store", &store, "--store-segment-kib", SEGMENT_KIB]);
+    }
+    let server = Server::start(&program, &args)?;
     println!(
         "soak: {} for {} s, seed {}, {} clients, -m {} -t {}",
         program.display(),
@@ -69,8 +79,9 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         tally: Tally::default(),
         flushes: Mutex::new(Flushes::default()),
         is_memcached: options.is_memcached,
+        keeps: options.keeps,
     };
-    thread::scope(|scope| {
+    let soaked = thread::scope(|scope| {
         let clients: Vec<_> = (0..options.clients)
             .map(|id| {
                 let (shared, seed) = (&shared, options.seed);
@@ -88,7 +99,33 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             client.join().map_err(|_| "a client panicked")??;
         }
         watched
-    })
+    });
+    if !options.keeps {
+        return soaked;
+    }
+    if let Err(error) = soaked {
+        server.kill()?;
+        return Err(format!("{error}\nthe store is kept in {}", folder.keep().display()).into());
+    }
+    judge_disk(server, Path::new(&store))
+}
+
+/// Whether the disk has no more than it may have of what lives.
+fn judge_disk(server: Server, store: &Path) -> Result<()> {
+    let mut disk_bytes = 0;
+    server.stop()?;
+    for entry in fs::read_dir(store)? {
+        disk_bytes += entry?.metadata()?.blocks() * 512;
+    }
+    let live_bytes = larder_conformance::crash::live_bytes(store)?;
+    let bound_bytes = live_bytes * 3 / 2 + 6 * (SEGMENT_KIB.parse::<u64>()? << 10);
+    println!(
+        "soak: {} KiB on the disk, {} KiB live, bound {} KiB",
+        disk_bytes >> 10,
+        live_bytes >> 10,
+        bound_bytes >> 10
+    );
+    if disk_bytes <= bound_bytes { Ok(()) } else { Err("the disk has too much of what is dead".into()) }
 }
 
 struct Options {
@@ -99,6 +136,7 @@ struct Options {
     clients: usize,
     seed: u64,
     is_memcached: bool,
+    keeps: bool,
 }
 
 impl Options {
@@ -112,6 +150,7 @@ impl Options {
             clients: 4,
             seed: fastrand::u64(..),
             is_memcached: false,
+            keeps: false,
         };
         let mut parser = lexopt::Parser::from_args(args);
         while let Some(arg) = parser.next()? {
@@ -122,6 +161,11 @@ impl Options {
                 Long("memory-mib") => options.memory_mib = parser.value()?.parse()?,
                 Long("clients") => options.clients = parser.value()?.parse()?,
                 Long("seed") => options.seed = parser.value()?.parse()?,
+                Long("keep") => match parser.value()?.string()?.as_str() {
+                    "cache" => options.keeps = false,
+                    "store" => (options.keeps, options.memory_mib) = (true, 24),
+                    place => return Err(format!("--keep {place}: cache or store").into()),
+                },
                 Long("memcached") => options.is_memcached = true,
                 Long("help") => return Ok(None),
                 _ => return Err(arg.unexpected().into()),
@@ -132,7 +176,8 @@ impl Options {
 
     fn resident_bytes_max(&self) -> u64 {
         let budget = self.memory_mib << 20;
-        budget + budget / 20 + self.clients as u64 * CONNECTION_BYTES + PROGRAM_BYTES
+        let store_bytes = if self.keeps { STORE_BYTES } else { 0 };
+        budget + budget / 20 + self.clients as u64 * CONNECTION_BYTES + PROGRAM_BYTES + store_bytes
     }
 }
 
@@ -207,3 +252,6 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 const CONNECTION_BYTES: u64 = 256 * 1024;
 /// The program's text, its libraries, and the stacks of its threads.
 const PROGRAM_BYTES: u64 = 8 << 20;
+/// Changes on their way to the store, its index, and what it reads.
+const STORE_BYTES: u64 = 32 << 20;
+const SEGMENT_KIB: &str = "4096";

@@ -94,6 +94,13 @@ impl Steps {
             });
         }
         self.run("random requests: larderd and memcached agree", diff::short);
+        server::keep_in_store(true);
+        self.run("golden scripts: larderd with a store", || {
+            let report = suite::run(&program(Side::Larder)?, Side::Larder, &suite::scripts("")?)?;
+            Ok(Tally { passed: report.passed, failures: report.failures })
+        });
+        self.run("random requests: larderd with a store and memcached agree", diff::short);
+        server::keep_in_store(false);
         self.run("licences and sources of dependencies", || deny(&["licenses", "bans", "sources"]));
         let mut clients = None;
         self.run("clients are installed", || {
@@ -110,6 +117,9 @@ impl Steps {
         });
         self.run("packages, Dockerfile, Helm chart, dashboard and alerts", packaging::test);
         self.run("a short soak", || soak::run(&["--secs".to_owned(), SOAK_SECS.to_string()]));
+        self.run("a short soak of a store", || {
+            soak::run(&["--keep", "store", "--secs", &SOAK_SECS.to_string()].map(str::to_owned))
+        });
     }
 
     fn run<T: Outcome>(&mut self, name: &'static str, step: impl FnOnce() -> Result<T>) {

@@ -28,10 +28,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use larder_engine::{Backing, Hash, Position};
 use larder_policy::Durability;
 use larder_protocol::Error;
-use larder_store::Store;
 use larder_store::commit::{
     Clock as VersionClock, Journal, JournalConfig, Observer, Outcome, Refusal, SITE_BITS,
 };
+use larder_store::{LogOptions, Store};
 
 use crate::clock::Clock;
 use crate::persistence::backing::NamespaceBacking;
@@ -59,6 +59,8 @@ pub struct StoreSettings {
     pub readers: usize,
     /// Where backups are taken to; `None`: there are none.
     pub backup_directory: Option<PathBuf>,
+    /// Length of a file of the log.
+    pub segment_bytes: u64,
 }
 
 impl StoreSettings {
@@ -77,6 +79,7 @@ impl Default for StoreSettings {
             interval: Duration::from_secs(1),
             readers: 4,
             backup_directory: None,
+            segment_bytes: LogOptions::default().segment_bytes,
         }
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Shared {
     /// The server is memcached 1.6.18, which lacks the meta flags E and x, and in which a longer delayed flush_all
     /// brings back what an earlier one took, until it is due itself.
     pub(crate) is_memcached: bool,
+    /// The server keeps what it was given: a miss must have a reason.
+    pub(crate) keeps: bool,
 }
 
 /// What happened so far, all clients together.

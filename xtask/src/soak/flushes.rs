@@ -10,6 +10,8 @@ pub(crate) struct Flushes {
     /// What was written before then is gone.
     gone_before: Option<Instant>,
     pending: Option<Pending>,
+    /// What was written after this was not flushed, unless a flush is under way or pending.
+    spares_after: Option<Instant>,
 }
 
 struct Pending {
@@ -32,6 +34,7 @@ impl Flushes {
     /// A flush_all was answered just now, and had not been sent before `sent`. `delay_secs`: 0 if it was to be at once.
     pub(crate) fn end(&mut self, sent: Instant, delay_secs: u32) {
         self.is_underway = false;
+        self.spares_after = Some(Instant::now() + Duration::from_secs(u64::from(delay_secs) + 1));
         let delay = Duration::from_secs(delay_secs.into());
         // The server counts in whole seconds: a delay may seem up to one second shorter or longer.
         let gone_before = sent + delay.saturating_sub(Duration::from_secs(1));
@@ -41,6 +44,11 @@ impl Flushes {
             self.pending =
                 Some(Pending { gone_before, due_by: Instant::now() + delay + Duration::from_secs(1) });
         }
+    }
+
+    /// Whether no flush can have taken what was written then.
+    pub(crate) fn spare(&self, written: Instant) -> bool {
+        !self.is_underway && self.pending.is_none() && self.spares_after.is_none_or(|after| written > after)
     }
 
     /// What was written before then must be a miss. `None`: nothing was flushed yet.

@@ -1,7 +1,8 @@
 //! What every reply may be, given what is known of its key.
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
 
 use larder_conformance::Result;
 
@@ -9,6 +10,7 @@ use super::client::{
     Answer, Client, Count, How, Invalidate, NUMBERS, Silence, Step, Stub, count, shared_name,
 };
 use super::model::{self, Held, Life};
+use super::wire::Wire;
 
 impl Client<'_> {
     pub(super) fn judge(&mut self, step: Step) -> Result<()> {
@@ -111,10 +113,26 @@ impl Client<'_> {
                     }
                     break;
                 }
-                count(&self.shared.tally.misses);
-                self.entries[key].held = None;
+                self.judge_miss(key)?;
             }
         }
+    }
+
+    /// A read has found nothing: where the server keeps what it was given, time or a flush must have taken it.
+    fn judge_miss(&mut self, key: usize) -> Result<()> {
+        count(&self.shared.tally.misses);
+        let held = self.entries[key].held.take();
+        let Some(held) = held.filter(|held| self.shared.keeps && held.is_certain) else { return Ok(()) };
+        let lives = held.dead_by.is_none_or(|dead_by| dead_by > Instant::now() + DYING);
+        let flushes = self.shared.flushes.lock().unwrap_or_else(PoisonError::into_inner);
+        if lives && flushes.spare(held.written) {
+            drop(flushes);
+            let mut again = Wire::connect(self.shared.address)?;
+            again.send(format!("mg {} f t c s\r\n", self.judged).as_bytes())?;
+            let now = again.line()?;
+            return Err(format!("a miss, though nothing took it away; asked again: {now}").into());
+        }
+        Ok(())
     }
 
     /// A read gave this value: it must be the last one written.
@@ -144,6 +162,7 @@ impl Client<'_> {
             return Err(format!("CAS value {cas:?}, expected {known:?}").into());
         }
         held.cas = known;
+        held.is_certain = true;
         Ok(())
     }
 
@@ -163,9 +182,7 @@ impl Client<'_> {
             if vivify.is_some() || (quiet && line != "MN") {
                 return Err(unexpected(&line));
             }
-            count(&self.shared.tally.misses);
-            self.entries[key].held = None;
-            return Ok(());
+            return self.judge_miss(key);
         }
         if line.starts_with("SERVER_ERROR out of memory") && vivify.is_some() {
             count(&self.shared.tally.out_of_memory);
@@ -239,7 +256,9 @@ impl Client<'_> {
         }
         match (how, answer, entry.held.as_ref()) {
             (How::Set | How::Add, Answer::Done, _)
-            | (How::Replace | How::CasRight, Answer::Done, Some(_)) => entry.put(new, life),
+            | (How::Replace | How::CasRight, Answer::Done, Some(_)) => {
+                entry.put(Held { is_certain: how == How::Set, ..new }, life);
+            }
             (How::Append | How::Prepend, Answer::Done, Some(held)) => {
                 let (first, second) =
                     if how == How::Append { (&held.value, &new.value) } else { (&new.value, &held.value) };
@@ -334,6 +353,8 @@ impl Client<'_> {
                 held.value = number.to_string().into_bytes();
                 held.cas = cas;
                 held.written = Instant::now();
+                // Without an answer, a flush may have come before.
+                held.is_certain &= silence != Silence::Noreply;
             }
         } else if Some(number) == initial {
             entry.put(Held { cas, ..Held::new(number.to_string().into_bytes(), 0) }, Life::Forever);
@@ -402,3 +423,6 @@ impl Client<'_> {
 fn unexpected(line: &str) -> larder_conformance::Error {
     format!("unexpected reply {line:?}").into()
 }
+
+/// So long before its time is certainly over, an item may be gone: the clock of the server ticks in whole seconds.
+const DYING: Duration = Duration::from_secs(4);

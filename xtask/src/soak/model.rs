@@ -27,6 +27,8 @@ pub(crate) struct Held {
     pub(crate) is_stale: bool,
     /// Somebody was told to recompute it.
     pub(crate) is_token_out: bool,
+    /// It was there for certain: what was not answered may have come too late, for an item whose time was over.
+    pub(crate) is_certain: bool,
 }
 
 impl Held {
@@ -39,6 +41,7 @@ impl Held {
             written: Instant::now(),
             is_stale: false,
             is_token_out: false,
+            is_certain: false,
         }
     }
 }
@@ -67,6 +70,7 @@ impl Entry {
             self.held = None;
         } else if let Some(held) = &mut self.held {
             held.dead_by = life.dead_by();
+            held.is_certain = false;
         }
     }
 }

@@ -356,8 +356,11 @@ impl Guard<'_> {
         let (raw, offset) = (item.raw(), item.allocation().at());
         let old_cas = old.map_or(0, ItemRef::cas);
         raw.set_cas(match new.cas {
-            // Also above that of an item that has expired.
-            NewCas::Fresh => self.fresh_cas(replaced.map_or(0, |(found, _)| self.item_ref(&found).cas())),
+            // A version of a store is above that of an item that has expired or was flushed, too.
+            NewCas::Fresh if self.is_backed() => {
+                self.fresh_cas(replaced.as_ref().map_or(old_cas, |(found, _)| self.item_ref(found).cas()))
+            }
+            NewCas::Fresh => self.fresh_cas(old_cas),
             NewCas::Given(cas) => cas,
             NewCas::Keep => old_cas,
         });

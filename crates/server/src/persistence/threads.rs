@@ -106,7 +106,10 @@ impl Threads {
 fn open(settings: &StoreSettings) -> Result<Arc<dyn Store>, Error> {
     match settings.driver {
         Driver::Memory => Ok(Arc::new(MemoryStore::new())),
-        Driver::Log => Ok(Arc::new(LogStore::open(&settings.directory, LogOptions::default())?)),
+        Driver::Log => {
+            let options = LogOptions { segment_bytes: settings.segment_bytes, ..LogOptions::default() };
+            Ok(Arc::new(LogStore::open(&settings.directory, options)?))
+        }
     }
 }
 

@@ -1,4 +1,7 @@
 //! A directory of the system.
+//!
+//! Every change goes through a function of the C library, of `std` or `nix`: so a preloaded library sees all of them,
+//! which records what power loss may leave (`conformance/powerloss`). `rustix` would call the kernel directly.
 
 use std::fs;
 use std::io::{self, IoSlice};
@@ -6,8 +9,10 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock};
-use rustix::io::Errno;
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, fallocate};
+use nix::sys::uio::pwritev;
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::{File, Files, Lock};
 
@@ -124,8 +129,9 @@ impl File for DiskFile {
             let mut written = if written_of_first > 0 {
                 self.file.write_at(&first[written_of_first..], offset)?
             } else {
-                match rustix::io::pwritev(&self.file, &pieces[..pieces.len().min(1024)], offset) {
-                    Err(Errno::INTR) => continue,
+                let at = i64::try_from(offset).map_err(|_| io::ErrorKind::FileTooLarge)?;
+                match pwritev(&self.file, &pieces[..pieces.len().min(1024)], at) {
+                    Err(Errno::EINTR) => continue,
                     other => other?,
                 }
             };
@@ -165,10 +171,11 @@ impl File for DiskFile {
     }
 
     fn allocate(&self, bytes: u64) -> io::Result<()> {
-        match fallocate(&self.file, FallocateFlags::empty(), 0, bytes) {
+        let length = i64::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        match fallocate(&self.file, FallocateFlags::empty(), 0, length) {
             // Some file systems reserve nothing in advance; then a write may find the disk full.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) if self.len()? < bytes => self.file.set_len(bytes),
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(Errno::EOPNOTSUPP | Errno::ENOSYS) if self.len()? < bytes => self.file.set_len(bytes),
+            Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => Ok(()),
             other => Ok(other?),
         }
     }

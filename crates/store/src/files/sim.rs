@@ -71,6 +71,8 @@ struct State {
     names: BTreeMap<String, usize>,
     durable_names: BTreeMap<String, usize>,
     pending_names: Vec<NameChange>,
+    /// Changes of names that are durable.
+    synced_names: usize,
     locks: BTreeSet<String>,
     faults: DiskFaults,
     counts: DiskCounts,
@@ -98,6 +100,8 @@ struct SimInode {
     now: Vec<u8>,
     durable: Vec<u8>,
     pending: Vec<ByteChange>,
+    /// Changes that are durable.
+    synced_changes: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -196,6 +200,15 @@ impl State {
         self.pending_names.push(change);
     }
 
+    /// Makes durable the changes of names before the one of this number.
+    fn sync_names(&mut self, changes: usize) {
+        let count = changes.saturating_sub(self.synced_names).min(self.pending_names.len());
+        for change in self.pending_names.drain(..count) {
+            change.apply(&mut self.durable_names);
+        }
+        self.synced_names += count;
+    }
+
     fn inode(&self, name: &str) -> io::Result<usize> {
         self.names.get(name).copied().ok_or_else(|| Errno::NOENT.into())
     }
@@ -248,10 +261,21 @@ impl SimDisk {
         for (name, inode) in names {
             let bytes = state.files[inode].after(loss, &mut random);
             after.durable_names.insert(name, after.files.len());
-            after.files.push(SimInode { now: bytes.clone(), durable: bytes, pending: Vec::new() });
+            after.files.push(SimInode { now: bytes.clone(), durable: bytes, ..SimInode::default() });
         }
         after.names = after.durable_names.clone();
         Self { state: Arc::new(Mutex::new(after)) }
+    }
+
+    /// Begins a sync of a file, or of the names, that takes its time: see [`SimSync::finish`].
+    pub fn begin_sync(&self, file: Option<&str>) -> io::Result<SimSync> {
+        let state = self.lock();
+        let inode = file.map(|name| state.inode(name)).transpose()?;
+        let changes = match inode {
+            Some(inode) => state.files[inode].synced_changes + state.files[inode].pending.len(),
+            None => state.synced_names + state.pending_names.len(),
+        };
+        Ok(SimSync { disk: self.clone(), inode, changes })
     }
 
     /// Inverts one bit of a file, as a failing disk does.
@@ -277,7 +301,7 @@ impl SimDisk {
     pub fn put(&self, name: &str, bytes: Vec<u8>) {
         let mut state = self.lock();
         let inode = state.files.len();
-        state.files.push(SimInode { now: bytes.clone(), durable: bytes, pending: Vec::new() });
+        state.files.push(SimInode { now: bytes.clone(), durable: bytes, ..SimInode::default() });
         state.names.insert(name.to_owned(), inode);
         state.durable_names.insert(name.to_owned(), inode);
     }
@@ -298,7 +322,37 @@ impl SimDisk {
     }
 }
 
+/// A sync that has begun.
+#[derive(Debug)]
+pub struct SimSync {
+    disk: SimDisk,
+    /// `None`: of the names.
+    inode: Option<usize>,
+    /// It covers so many changes, counted from the making of the disk.
+    changes: usize,
+}
+
+impl SimSync {
+    /// It has succeeded: what was changed before it began is durable.
+    pub fn finish(self) {
+        let mut state = self.disk.lock();
+        match self.inode {
+            Some(inode) => state.files[inode].sync(self.changes),
+            None => state.sync_names(self.changes),
+        }
+    }
+}
+
 impl SimInode {
+    /// Makes durable what was changed before the change of this number.
+    fn sync(&mut self, changes: usize) {
+        let count = changes.saturating_sub(self.synced_changes).min(self.pending.len());
+        for change in self.pending.drain(..count) {
+            change.apply(&mut self.durable);
+        }
+        self.synced_changes += count;
+    }
+
     fn after(&self, loss: PowerLoss, random: &mut fastrand::Rng) -> Vec<u8> {
         let mut image = self.durable.clone();
         match loss {
@@ -396,8 +450,7 @@ impl Files for SimDisk {
         self.be_slow();
         let mut state = self.lock();
         state.sync()?;
-        state.pending_names.clear();
-        state.durable_names = state.names.clone();
+        state.sync_names(usize::MAX);
         Ok(())
     }
 
@@ -452,10 +505,7 @@ impl File for SimFile {
         self.disk.be_slow();
         let mut state = self.disk.lock();
         state.sync()?;
-        let file = &mut state.files[self.inode];
-        for change in std::mem::take(&mut file.pending) {
-            change.apply(&mut file.durable);
-        }
+        state.files[self.inode].sync(usize::MAX);
         Ok(())
     }
 

@@ -505,6 +505,18 @@ pub(super) const COMMAND_LINE: &[Row] = &[
     ),
     Row::honoured(
         None,
+        "store-segment-kib",
+        Needed("<num>"),
+        "65536",
+        "length of a file of the store in KiB; four of them are what a small store uses on the disk",
+        |d, v| {
+            let kib: u64 = number_in(v, 4..=65_536, "larderd: --store-segment-kib: 4 to 65536")?;
+            d.store().segment_bytes = kib << 10;
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
         "log-level",
         Needed("<level>"),
         "warn",
