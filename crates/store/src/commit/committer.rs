@@ -55,6 +55,8 @@ pub struct Committer {
     /// When a failed append is tried again.
     retry_micros: u64,
     batch: Vec<Change>,
+    /// Once the store is read-only: the position of the last flush that it had by then.
+    floor_kept: u64,
     /// What was appended and is made durable by the next step: how many changes, and their bytes.
     appended: Option<(usize, u64)>,
 }
@@ -75,6 +77,7 @@ impl Committer {
             unsynced_since_micros: None,
             retry_micros: 0,
             batch: Vec::new(),
+            floor_kept: 0,
             appended: None,
         }
     }
@@ -195,12 +198,21 @@ impl Committer {
         self.resolve(barrier);
     }
 
-    /// After a failed fsync nobody knows what the disk has. What was appended and is not durable stays readable for
+    /// After a failed fsync nobody knows what the disk has. A flush that was appended concerns all keys: whether it was
+    /// made is not known of any of them. What was appended and is not durable stays readable for
     /// those who were promised nothing; for others it counts as lost.
     fn become_read_only(&mut self, error: &Error) {
         self.observer.on_error(error);
         self.journal.set_refusal(Some(Refusal::ReadOnly));
-        self.lose_what_is_left(self.journal.durable());
+        let (applied, durable, floor) =
+            (self.journal.applied(), self.journal.durable(), self.journal.floor());
+        self.floor_kept = match floor <= applied {
+            true => floor,
+            // Of those before it only the last is known.
+            false if applied > durable => applied,
+            false => 0,
+        };
+        self.lose_what_is_left(durable);
     }
 
     /// Everything above `durable` is lost.
@@ -208,6 +220,7 @@ impl Committer {
         let last = self.lose(self.journal.applied() + 1 + self.batch.len() as u64) - 1;
         if last > durable {
             self.journal.note_lost(durable + 1..=last);
+            self.journal.set_floor(self.floor_kept);
             self.resolve(last);
         }
     }

@@ -293,11 +293,18 @@ impl Journal {
         self.progress.fetch_add(1, SeqCst);
     }
 
-    /// The changes in this range, up to the last one given, are lost. A flush among them concerns no key any more.
+    /// The position of the last change that concerns all keys.
+    pub(super) fn floor(&self) -> u64 {
+        self.floor.load(Acquire)
+    }
+
+    /// Sets it back: the flushes behind it were lost before the store had them.
+    pub(super) fn set_floor(&self, position: u64) {
+        self.floor.store(position, Release);
+    }
+
+    /// The changes in this range are lost.
     pub(super) fn note_lost(&self, range: std::ops::RangeInclusive<u64>) {
-        if range.contains(&self.floor.load(Acquire)) {
-            self.floor.store(0, Release);
-        }
         self.failures.add(range);
     }
 
