@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use larder_engine::Position;
+use larder_engine::{Now, Position};
 use larder_protocol::admin::Streams;
 
 use crate::access::TokenFile;
@@ -213,8 +213,8 @@ impl Shared {
     /// Flushes a namespace, now or at the time of this exptime. One before the start cancels a pending flush, as in
     /// memcached.
     /// Returns the position for which a reply has to wait, where there is a store.
-    pub(crate) fn flush(&self, number: u8, exptime: i64) -> Option<Position> {
-        let (engine, now) = (self.namespaces.engine(number), self.clock.now());
+    pub(crate) fn flush(&self, number: u8, exptime: i64, now: Now) -> Option<Position> {
+        let engine = self.namespaces.engine(number);
         if self.clock.is_before_start(exptime) {
             return engine.cancel_flush();
         }

@@ -37,7 +37,7 @@ impl<'t> Executor<'_, '_, '_, 't> {
 
     /// Flushes a namespace. The reply waits for what is to be durable.
     fn flush_one(&self, number: u8, exptime: i64) {
-        if let Some(position) = self.cx.shared.flush(number, exptime) {
+        if let Some(position) = self.cx.shared.flush(number, exptime, self.guards.now()) {
             self.guards.guard(number).note_position(position);
         }
     }

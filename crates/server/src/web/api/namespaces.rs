@@ -57,7 +57,7 @@ pub(super) fn flush(query: &str, state: &State) -> Result<(), Refused> {
     if shared.namespaces.flush_reaches_others(number) {
         return Err(Refused::ReachesOthers);
     }
-    shared.flush(number, delay.into());
+    shared.flush(number, delay.into(), shared.clock.now());
     tracing::info!(namespace = %prefix.written().escape_ascii(), delay, "flushed over HTTP");
     Ok(())
 }
