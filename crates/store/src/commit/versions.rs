@@ -85,8 +85,8 @@ fn is_foreign(version: u64, now: u64) -> bool {
     version > now.saturating_add(AHEAD_MAX)
 }
 
-/// A year: clocks are set back by less, but for those that begin in 1970.
-const AHEAD_MAX: u64 = (365 * 86_400 * 1_000_000 / STEP_MICROS) << SITE_BITS;
+/// Forty years: clocks are set back by less, and versions last for a hundred beyond them.
+const AHEAD_MAX: u64 = (40 * 365 * 86_400 * 1_000_000 / STEP_MICROS) << SITE_BITS;
 /// 2025-01-01T00:00:00Z.
 const EPOCH_MICROS: u64 = 1_735_689_600_000_000;
 const STEP_MICROS: u64 = 125;
