@@ -65,6 +65,7 @@ pub(super) const FILES: &[(&str, &str, &str)] = &[
     ("docs/http.md", "nginx", "cargo xtask clients Nginx"),
     ("docs/logs.md", "json", "$ jq -e .timestamp block"),
     ("docs/start.md", "python", "$ mv block hello.py"),
+    ("docs/store-format.md", "hexdump", "cargo test --package larder-store --test format"),
 ];
 
 /// How commands begin that no system of the test's own can run, and what tests them instead.
@@ -90,6 +91,10 @@ pub(super) const ELSEWHERE: &[(&str, &str)] = &[
         "nothing has interrupted it; crates/cli/tests/tools/transfer.rs",
     ),
     ("larder shell", "crates/cli/tests/tools/shell.rs"),
+    ("larderd --store", "stays in the foreground; crates/server/tests/store.rs"),
+    ("larder backup", "crates/server/tests/store.rs"),
+    ("larder restore", "crates/server/tests/store.rs"),
+    ("larder check", "crates/store/src/tests"),
     ("larder bench compare", "takes minutes; crates/bench/tests/servers.rs"),
     ("larder bench search", "takes minutes; crates/bench/tests/servers.rs"),
     ("larder bench sweep", "takes minutes; crates/bench/tests/servers.rs"),
