@@ -9,6 +9,8 @@ mod model;
 mod wire;
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -110,9 +112,22 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     judge_disk(server, Path::new(&store))
 }
 
+/// A number of `stats store`.
+fn statistic(server: &Server, name: &str) -> Result<u64> {
+    let mut stream = TcpStream::connect(server.address())?;
+    stream.write_all(b"stats store\r\nquit\r\n")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    let value =
+        text.lines().find_map(|line| line.strip_prefix("STAT ")?.strip_prefix(name)?.strip_prefix(' '));
+    Ok(value.ok_or(format!("stats store has no {name}"))?.parse()?)
+}
+
 /// Whether the disk has no more than it may have of what lives.
 fn judge_disk(server: Server, store: &Path) -> Result<()> {
     let mut disk_bytes = 0;
+    // Cleaning has a bounded rate, and a flush has just killed much at once, perhaps.
+    server::eventually(|| statistic(&server, "cleaning_debt_bytes").is_ok_and(|debt| debt == 0));
     server.stop()?;
     for entry in fs::read_dir(store)? {
         disk_bytes += entry?.metadata()?.blocks() * 512;

@@ -170,7 +170,7 @@ fn sample(name: &str) -> Sample {
     Sample { name: name.to_owned(), labels: Vec::new(), value: 0.0 }
 }
 
-/// All that larderd exports: with UDP, after traffic that has filled it; and with TLS.
+/// All that larderd exports: with UDP, after traffic that has filled it; with TLS; and with a store.
 fn exported() -> Result<Vec<Sample>> {
     let larderd = server::larderd()?;
     let folder = Folder::create();
@@ -187,7 +187,13 @@ fn exported() -> Result<Vec<Sample>> {
     with_udp.args(admin).args(["-m", "4", "-U", &server::free_port().to_string()]);
     let with_udp = Server::start_command(with_udp)?;
 
+    let mut with_store = server::command(&larderd);
+    with_store.args(admin).args(["-u", "root", "--store"]).arg(folder.file("store"));
+    let with_store = Server::start_command(with_store)?;
+    fill(&with_store)?;
+
     let mut samples = samples_of(&with_tls)?;
+    samples.extend(samples_of(&with_store)?);
     // These come with traffic, the predictions once a second.
     let late = promql::query(LATE)?.selectors;
     let deadline = Instant::now() + TIMEOUT;
