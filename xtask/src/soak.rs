@@ -120,7 +120,7 @@ fn statistic(server: &Server, name: &str) -> Result<u64> {
     stream.read_to_string(&mut text)?;
     let value =
         text.lines().find_map(|line| line.strip_prefix("STAT ")?.strip_prefix(name)?.strip_prefix(' '));
-    Ok(value.ok_or(format!("stats store has no {name}"))?.parse()?)
+    Ok(value.ok_or_else(|| format!("stats store has no {name}"))?.parse()?)
 }
 
 /// Whether the disk has no more than it may have of what lives.
