@@ -98,7 +98,7 @@ fn compare_at(
     let mut capacities = Vec::new();
     for (cache, _) in CACHES {
         capacities.push(if cache.starts_with("larder") {
-            memory_bytes
+            Some(memory_bytes)
         } else {
             contest.capacity_within(cache, resident_bytes)?
         });
@@ -108,11 +108,17 @@ fn compare_at(
         for turn in 0..CACHES.len() {
             // Another one begins each round.
             let index = (turn + round) % CACHES.len();
-            runs[index].push(contest.run(CACHES[index].0, capacities[index], options.gets)?);
+            if let Some(capacity_bytes) = capacities[index] {
+                runs[index].push(contest.run(CACHES[index].0, capacity_bytes, options.gets)?);
+            }
         }
     }
     for (((_, title), capacity_bytes), runs) in CACHES.iter().zip(capacities).zip(&runs) {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let Some(capacity_bytes) = capacity_bytes else {
+            println!("| {} | {:.1} | {title} | does not fit | | | | |", workload.name, mib(resident_bytes));
+            continue;
+        };
         let hits = summary(runs, |run| 100.0 * run.hit_ratio);
         let resident = summary(runs, |run| mib(run.resident_bytes));
         println!(
@@ -155,8 +161,9 @@ impl Contest<'_> {
         Figures::parse(&shell::output(&mut command)?)
     }
 
-    /// The capacity with which resident memory grows by at most so much, and by nearly that.
-    fn capacity_within(&self, cache: &str, resident_bytes_max: u64) -> Result<u64> {
+    /// The capacity with which resident memory grows by at most so much, and by nearly that. `None`: even an empty cache
+    /// takes more, or the tries did not find one.
+    fn capacity_within(&self, cache: &str, resident_bytes_max: u64) -> Result<Option<u64>> {
         let mut capacity_bytes = resident_bytes_max as f64;
         let mut best: Option<u64> = None;
         for _ in 0..TRIES_MAX {
@@ -170,7 +177,7 @@ impl Contest<'_> {
             }
             capacity_bytes *= (1.0 + RESIDENT_PART_MIN) / 2.0 / part;
         }
-        Ok(best.ok_or_else(|| format!("{cache} does not fit into {resident_bytes_max} bytes"))?)
+        Ok(best)
     }
 }
 
