@@ -161,8 +161,8 @@ impl Contest<'_> {
         Figures::parse(&shell::output(&mut command)?)
     }
 
-    /// The capacity with which resident memory grows by at most so much, and by nearly that. `None`: even an empty cache
-    /// takes more, or the tries did not find one.
+    /// The capacity with which resident memory grows by at most so much, and by nearly that. `None`: even an empty
+    /// cache takes more, or the tries did not find one.
     fn capacity_within(&self, cache: &str, resident_bytes_max: u64) -> Result<Option<u64>> {
         let mut capacity_bytes = resident_bytes_max as f64;
         let mut best: Option<u64> = None;
