@@ -557,6 +557,29 @@ fn what_was_flushed_is_asked_of_the_store() {
     }
 }
 
+/// An item that was put into memory, and is evicted under the same guard, counts as absent no longer: it is not.
+#[test]
+fn what_was_filled_and_evicted_is_unproven() {
+    let (engine, model) = backed(1 << 20, 1);
+    let mut handle = engine.handle().expect("one is free");
+    let guard = handle.pin(Now { secs: 100, micros: 1 });
+    let hash = guard.prepare(b"key");
+    let kept = Kept {
+        key: b"key",
+        value: b"value",
+        client_flags: 0,
+        expiry: Expiry::NEVER,
+        version: 1,
+        is_stale: false,
+        is_token_held: false,
+        is_binary_key: false,
+    };
+    assert_eq!(guard.fill(hash, &kept, model.position_of(hash)), Filled::Filled);
+    guard.drop_from_memory(b"key", hash);
+    assert!(guard.get(b"key", hash).is_err());
+    assert!(guard.take_unproven(), "a miss is shown though the store has the item");
+}
+
 /// Threads append to the same few keys while others flush memory out of the cache: no append is lost, none is done
 /// twice.
 #[test]

@@ -3,8 +3,8 @@
 //!
 //! - A change of an item is submitted to the journal ([`backing`]). Where the policy is `sync`, a reply that depends on
 //!   it is held until it is durable: [`crate::conn::waiter::Waiting::Durable`].
-//! - A key that is not in memory is looked up in the store by a thread of its own ([`fetch`]), which puts the item into
-//!   memory; then the request is executed again.
+//! - A key that is not in memory is looked up in the store ([`fetch`]), which puts the item into memory; then the request
+//!   is executed again. The worker does it if the system has the record in its page cache, else a thread of its own.
 //! - The committer ([`threads`]) appends and syncs; a second thread cleans up.
 //! - Lists of keys ([`key_dumps`]) and backups ([`backups`]) read the disk for long, by threads of their own.
 //! - Each of these threads has a meter ([`meters`]); [`figures`] reads them all.
@@ -23,9 +23,9 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use larder_engine::{Backing, Hash, Position};
+use larder_engine::{Backing, Guard, Hash, Position};
 use larder_policy::Durability;
 use larder_protocol::Error;
 use larder_store::commit::{
@@ -155,7 +155,7 @@ impl Persistence {
             fetches: FetchQueue::default(),
             key_dumps: KeyDumps::default(),
             backups: Backups::new(settings.backup_directory.clone()),
-            meters: Arc::new(Meters::new(settings.readers.max(1))),
+            meters: Arc::new(Meters::new(settings.readers.max(1), workers)),
             waiting: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             clock,
         }
@@ -216,6 +216,24 @@ impl Persistence {
         } else {
             Behind::Absent(position)
         }
+    }
+
+    /// Looks up a key of the store without waiting for the disk: an item that is found is put into memory. `None`: a
+    /// reader has to look it up; `Some(false)`: there is no item, as of this position.
+    pub(crate) fn try_fetch(
+        &self,
+        worker: usize,
+        guard: &Guard<'_>,
+        key: &[u8],
+        hash: Hash,
+        position: Position,
+    ) -> Option<bool> {
+        let since = Instant::now();
+        let found = fetch::try_fetch(&**self.store.get()?, &self.clock, guard, key, hash, position)?;
+        if let Some(meter) = self.meters.worker(worker) {
+            meter.look_up(&Ok::<_, Error>(found), since);
+        }
+        Some(found)
     }
 
     /// Whether a change may be made now. Errors: `None`: once the committer has done something; else what to answer.

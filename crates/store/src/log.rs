@@ -41,7 +41,7 @@ use crate::backup::{self, Manifest};
 use crate::entry::{Entry, Meta, PendingFlush, SequenceRange, Sink};
 use crate::error::{Error, Result};
 use crate::files::{DiskFiles, Files, Lock};
-use crate::store::{Budget, Cursor, Progress, Stats, Store};
+use crate::store::{Budget, Cursor, Progress, Stats, Store, TryGet};
 
 use clean::Cleaner;
 use digest::Secret;
@@ -230,6 +230,10 @@ impl Store for LogStore {
 
     fn get(&self, key: &[u8], now_unix_secs: u64, sink: &mut dyn Sink) -> Result<Option<Meta>> {
         get::get(self, key, now_unix_secs, sink)
+    }
+
+    fn try_get(&self, key: &[u8], now_unix_secs: u64, found: &mut dyn FnMut(&Meta, &[u8])) -> TryGet {
+        get::try_get(self, key, now_unix_secs, found)
     }
 
     fn for_each_key(

@@ -32,6 +32,13 @@ pub trait Store: Send + Sync {
     /// most 64 KiB.
     fn get(&self, key: &[u8], now_unix_secs: u64, sink: &mut dyn Sink) -> Result<Option<Meta>>;
 
+    /// The same without waiting for the disk: an item whose value is small is passed to `found` as a whole. The default
+    /// cannot tell.
+    fn try_get(&self, key: &[u8], now_unix_secs: u64, found: &mut dyn FnMut(&Meta, &[u8])) -> TryGet {
+        let _ = (key, now_unix_secs, found);
+        TryGet::WouldBlock
+    }
+
     /// Visits up to `limit` items (key and meta, at least one step of work) from the cursor, and advances it. Returns
     /// false when there are no more.
     ///
@@ -71,6 +78,17 @@ pub trait Store: Send + Sync {
     /// Makes all durable, and writes what makes the next opening fast. Nothing can be appended afterwards. A store
     /// that is dropped without it opens like after a crash.
     fn close(&self) -> Result<()>;
+}
+
+/// What [`Store::try_get`] found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TryGet {
+    /// There is an item; it was passed on.
+    Found,
+    /// There is none.
+    Absent,
+    /// Only [`Store::get`] can tell: the disk would have to be read, the value is large, or something is wrong with it.
+    WouldBlock,
 }
 
 /// Where a scan stands. A new one begins at the start.

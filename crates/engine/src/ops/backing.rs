@@ -154,6 +154,11 @@ impl Guard<'_> {
         self.absent.set(Some((hash, position)));
     }
 
+    /// Takes back [`Guard::assume_absent`].
+    pub(crate) fn forget_absent(&self) {
+        self.absent.set(None);
+    }
+
     /// The highest position that a result under this guard depends on: of a change that it made, or of one that it
     /// showed and that may not be durable yet. 0: none.
     pub fn position(&self) -> Position {

@@ -262,6 +262,8 @@ impl Guard<'_> {
                 }),
             },
         );
+        // The store has the item: once it is out of memory again, nothing is proven.
+        self.forget_absent();
         match outcome {
             Outcome::Written(_) => Filled::Filled,
             Outcome::Answer(()) => Filled::Changed,

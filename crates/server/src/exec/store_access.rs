@@ -124,23 +124,27 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
             return Ok(result);
         }
         match persistence.look_behind(key, place.hash) {
-            Behind::OnItsWay => Err(wait),
+            Behind::OnItsWay => return Err(wait),
+            Behind::Absent(position) => place.guard.assume_absent(place.hash, position),
             Behind::Unread(position) => {
-                self.wanted.push(Wanted {
-                    key: key.into(),
-                    hash: place.hash,
-                    number: place.number(),
-                    position,
-                });
-                Err(Unanswered::Wait(Waiting::Signal))
-            }
-            Behind::Absent(position) => {
-                place.guard.assume_absent(place.hash, position);
-                let result = operate(place.guard);
-                // It has changed in between.
-                if place.guard.take_unproven() { Err(Unanswered::Wait(Waiting::Yield)) } else { Ok(result) }
+                match persistence.try_fetch(self.cx.worker, place.guard, key, place.hash, position) {
+                    Some(true) => {}
+                    Some(false) => place.guard.assume_absent(place.hash, position),
+                    None => {
+                        self.wanted.push(Wanted {
+                            key: key.into(),
+                            hash: place.hash,
+                            number: place.number(),
+                            position,
+                        });
+                        return Err(Unanswered::Wait(Waiting::Signal));
+                    }
+                }
             }
         }
+        let result = operate(place.guard);
+        // It has changed in between, or is out of memory again.
+        if place.guard.take_unproven() { Err(Unanswered::Wait(Waiting::Yield)) } else { Ok(result) }
     }
 
     /// False: a store is behind this engine, and takes no changes now.

@@ -1,12 +1,13 @@
-//! Look-ups in the store, by threads of their own, for requests whose connections are parked meanwhile.
+//! Look-ups in the store: by the worker, if the disk need not be waited for; else by threads of their own, while the
+//! connection is parked.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use larder_engine::{Filled, Handle, Hash, Kept, Now, Position, Store as Terms, Upload};
+use larder_engine::{Filled, Guard, Handle, Hash, Kept, Now, Position, Store as Terms, Upload};
 use larder_protocol::Error;
-use larder_store::{Marks, Meta, Sink, Store};
+use larder_store::{Marks, Meta, Sink, Store, TryGet};
 
 use super::backing::expiry;
 use super::meters::ReadMeter;
@@ -100,6 +101,45 @@ impl FetchQueue {
     }
 }
 
+/// Looks up a key without waiting for the disk. `None`: that cannot be, or memory is being reclaimed. Else as [`fetch`].
+pub(super) fn try_fetch(
+    store: &dyn Store,
+    clock: &Clock,
+    guard: &Guard<'_>,
+    key: &[u8],
+    hash: Hash,
+    position: Position,
+) -> Option<bool> {
+    let mut filled = None;
+    let found = store.try_get(key, unix_secs(clock), &mut |meta, value| {
+        filled = kept(clock, key, meta, value).map(|kept| guard.fill(hash, &kept, position));
+    });
+    match (found, filled) {
+        // Found without an item: it has expired since it was read.
+        (TryGet::Absent, _) | (TryGet::Found, None) => Some(false),
+        (TryGet::Found, Some(Filled::Filled | Filled::Changed)) => Some(true),
+        (TryGet::Found, Some(Filled::OutOfMemory | Filled::TryAgain)) | (TryGet::WouldBlock, _) => None,
+    }
+}
+
+fn unix_secs(clock: &Clock) -> u64 {
+    u64::try_from(clock.wall_secs(clock.now().secs)).unwrap_or(0)
+}
+
+/// An item of the store as the engine takes it. `None`: it has expired.
+fn kept<'k>(clock: &Clock, key: &'k [u8], meta: &Meta, value: &'k [u8]) -> Option<Kept<'k>> {
+    Some(Kept {
+        key,
+        value,
+        client_flags: meta.client_flags,
+        expiry: expiry(clock, meta.exptime_secs)?,
+        version: meta.version,
+        is_stale: meta.marks.contains(Marks::STALE),
+        is_token_held: meta.marks.contains(Marks::TOKEN),
+        is_binary_key: meta.marks.contains(Marks::BINARY_KEY),
+    })
+}
+
 /// Looks up what is wanted, and keeps what was found out for the one who waits.
 pub(super) fn serve(
     fetching: &Fetching,
@@ -129,10 +169,9 @@ pub(super) fn serve(
 /// see that.
 fn fetch(store: &dyn Store, clock: &Clock, handle: &mut Handle, wanted: &Wanted) -> Result<bool, Error> {
     let Wanted { key, hash, position, .. } = wanted;
-    let now_unix_secs = u64::try_from(clock.wall_secs(clock.now().secs)).unwrap_or(0);
     let mut sink =
         FillSink { handle, clock, key, value: Vec::new(), upload: None, missing_bytes: 0, is_refused: false };
-    let meta = match store.get(key, now_unix_secs, &mut sink) {
+    let meta = match store.get(key, unix_secs(clock), &mut sink) {
         // A value that is declined is no error to the store; nothing of it was read.
         _ if sink.is_refused => return Err(Error::OutOfMemoryReading),
         Ok(Some(meta)) => meta,
@@ -142,21 +181,11 @@ fn fetch(store: &dyn Store, clock: &Clock, handle: &mut Handle, wanted: &Wanted)
             return Err(Error::StoreUnreadable);
         }
     };
-    let Some(expiry) = expiry(clock, meta.exptime_secs) else { return Ok(false) };
     if !sink.take_piece(0) {
         return Err(Error::OutOfMemoryReading);
     }
     let FillSink { value, mut upload, handle, .. } = sink;
-    let kept = Kept {
-        key,
-        value: &value,
-        client_flags: meta.client_flags,
-        expiry,
-        version: meta.version,
-        is_stale: meta.marks.contains(Marks::STALE),
-        is_token_held: meta.marks.contains(Marks::TOKEN),
-        is_binary_key: meta.marks.contains(Marks::BINARY_KEY),
-    };
+    let Some(kept) = kept(clock, key, &meta, &value) else { return Ok(false) };
     for _ in 0..TRIES_MAX {
         let guard = handle.pin(clock.now());
         let filled = match upload {

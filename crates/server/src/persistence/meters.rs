@@ -1,5 +1,4 @@
-//! Measurements of the store. Each thread that does its I/O writes to a meter of its own, so nothing is shared on the
-//! path of a request: workers write nothing here.
+//! Measurements of the store. Each thread writes to a meter of its own, so nothing is shared on the path of a request.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,12 +7,14 @@ use std::time::{Duration, Instant};
 use larder_measure::{Histogram, Snapshot};
 use larder_store::{
     Budget, Cursor, Entry, Manifest, Meta, PendingFlush, Progress, Result, SequenceRange, Sink, Stats, Store,
+    TryGet,
 };
 
 /// All meters of a store.
 pub(crate) struct Meters {
     pub(crate) committer: CommitMeter,
     readers: Box<[ReadMeter]>,
+    workers: Box<[ReadMeter]>,
 }
 
 /// What the committer measures. It is the only writer.
@@ -29,7 +30,7 @@ pub(crate) struct CommitMeter {
     began: Mutex<Option<Instant>>,
 }
 
-/// What a reader measures. It is the only writer.
+/// What a reader or a worker measures. It is the only writer.
 #[derive(Default)]
 pub(crate) struct ReadMeter {
     found: Histogram,
@@ -73,17 +74,20 @@ pub(crate) struct Measured {
 pub(crate) const BATCH_BOUNDS: [u64; 13] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
 
 impl Meters {
-    /// For so many readers.
-    pub(super) fn new(readers: usize) -> Self {
-        Self {
-            committer: CommitMeter::default(),
-            readers: (0..readers).map(|_| ReadMeter::default()).collect(),
-        }
+    /// For so many readers, and so many workers.
+    pub(super) fn new(readers: usize, workers: usize) -> Self {
+        let meters = |count| (0..count).map(|_| ReadMeter::default()).collect();
+        Self { committer: CommitMeter::default(), readers: meters(readers), workers: meters(workers) }
     }
 
     /// The meter of a reader.
     pub(super) fn reader(&self, number: usize) -> Option<&ReadMeter> {
         self.readers.get(number)
+    }
+
+    /// The meter of a worker.
+    pub(super) fn worker(&self, number: usize) -> Option<&ReadMeter> {
+        self.workers.get(number)
     }
 
     /// Reads all meters.
@@ -97,7 +101,7 @@ impl Meters {
         measured.changes = commit.batches.changes.load(Relaxed);
         measured.change_bytes = commit.bytes.load(Relaxed);
         measured.errors = commit.errors.load(Relaxed);
-        for reader in &self.readers {
+        for reader in self.readers.iter().chain(&self.workers) {
             reader.found.add_to(&mut measured.found);
             reader.absent.add_to(&mut measured.absent);
             measured.failed += reader.failed.load(Relaxed);
@@ -181,6 +185,10 @@ impl Store for TimedStore {
         self.store.get(key, now_unix_secs, sink)
     }
 
+    fn try_get(&self, key: &[u8], now_unix_secs: u64, found: &mut dyn FnMut(&Meta, &[u8])) -> TryGet {
+        self.store.try_get(key, now_unix_secs, found)
+    }
+
     fn for_each_key(
         &self,
         cursor: &mut Cursor,
@@ -239,7 +247,7 @@ mod tests {
 
     #[test]
     fn batches_are_counted_by_size() {
-        let meters = Meters::new(2);
+        let meters = Meters::new(2, 1);
         for changes in [1, 2, 3, 4, 5, 4096, 9999] {
             meters.committer.begin();
             meters.committer.commit(changes, 10 * changes, changes > 4);
@@ -252,12 +260,14 @@ mod tests {
 
     #[test]
     fn look_ups_of_all_readers_are_added() {
-        let meters = Meters::new(2);
+        let meters = Meters::new(2, 1);
         for (reader, result) in [(0, Ok(true)), (1, Ok(true)), (1, Ok(false)), (0, Err(()))] {
             meters.reader(reader).expect("a reader").look_up(&result, Instant::now());
         }
         let measured = meters.read();
         assert_eq!((measured.found.count(), measured.absent.count(), measured.failed), (2, 1, 1));
+        meters.worker(0).expect("a worker").look_up(&Ok::<_, ()>(true), Instant::now());
+        assert_eq!(meters.read().found.count(), 3);
         assert!(meters.reader(2).is_none());
     }
 }

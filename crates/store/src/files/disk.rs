@@ -4,7 +4,7 @@
 //! which records what power loss may leave (`conformance/powerloss`). `rustix` would call the kernel directly.
 
 use std::fs;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::sys::uio::pwritev;
 use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::{ReadWriteFlags, preadv2};
 
 use super::{File, Files, Lock};
 
@@ -161,6 +162,24 @@ impl File for DiskFile {
                 Ok(bytes) => filled += bytes,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn try_read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let mut rest = [IoSliceMut::new(&mut buffer[filled..])];
+            match preadv2(&self.file, &mut rest, offset + filled as u64, ReadWriteFlags::NOWAIT) {
+                Ok(0) => break,
+                Ok(bytes) => filled += bytes,
+                Err(rustix::io::Errno::INTR) => {}
+                // Not every file system can (`OPNOTSUPP`), nor every kernel.
+                Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS | rustix::io::Errno::INVAL) => {
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(filled)

@@ -501,6 +501,10 @@ impl File for SimFile {
         Ok(count)
     }
 
+    fn try_read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.read_at(buffer, offset)
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.disk.be_slow();
         let mut state = self.disk.lock();

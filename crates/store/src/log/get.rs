@@ -5,14 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::LogStore;
-use super::index::Location;
+use super::index::{IndexEntry, Location};
 use super::record::{HEADER_BYTES, Header, Kind, u16_at};
 use super::segment::Segment;
 use crate::entry::{KEY_BYTES_MAX, Meta, Sink};
 use crate::error::{Error, Result};
+use crate::store::TryGet;
 
 /// The first read: all of a record of this length, of a longer one its front.
 const FIRST_READ_BYTES: usize = 64 << 10;
+/// Longer records are not read without waiting: copying them would take too long.
+const TRY_BYTES_MAX: usize = 16 << 10;
 /// The most that one read puts into a sink's buffer.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -26,30 +29,104 @@ pub(super) fn get(
     now_unix_secs: u64,
     sink: &mut dyn Sink,
 ) -> Result<Option<Meta>> {
-    let digest = store.secret.digest(key);
-    let (segment, location, class) = {
-        let shard = store.index.read(digest);
-        let Some(entry) = shard.get(digest.tag).filter(|entry| entry.is_live()) else { return Ok(None) };
-        // Under the shard's lock: a segment goes when no entry names it any more.
-        let Some(segment) = store.segments.get(entry.location.slot) else { return Ok(None) };
-        (segment, entry.location, entry.class)
-    };
-    let first_bytes = class.bytes().min(FIRST_READ_BYTES);
+    let Some((segment, entry)) = locate(store, key) else { return Ok(None) };
+    let first_bytes = entry.class.bytes().min(FIRST_READ_BYTES);
     SCRATCH.with_borrow_mut(|scratch| {
         scratch.resize(first_bytes, 0);
-        read_record(store, &segment, location, scratch, key, now_unix_secs, sink)
+        read_record(store, &segment, entry.location, scratch, key, now_unix_secs, sink)
     })
+}
+
+/// The same without waiting for the disk.
+pub(super) fn try_get(
+    store: &LogStore,
+    key: &[u8],
+    now_unix_secs: u64,
+    found: &mut dyn FnMut(&Meta, &[u8]),
+) -> TryGet {
+    let Some((segment, entry)) = locate(store, key) else { return TryGet::Absent };
+    let record_bytes_max = entry.class.bytes();
+    if record_bytes_max > TRY_BYTES_MAX {
+        return TryGet::WouldBlock;
+    }
+    SCRATCH.with_borrow_mut(|scratch| {
+        scratch.resize(record_bytes_max, 0);
+        let Some(count) = segment.try_read(scratch, entry.location.offset) else {
+            return TryGet::WouldBlock;
+        };
+        store.counters.reads.fetch_add(1, Relaxed);
+        match item(store, &segment, entry.location, &scratch[..count], key, now_unix_secs) {
+            Ok(None) => TryGet::Absent,
+            Ok(Some(item)) if item.is_whole() => {
+                found(&item.header.meta(), item.front);
+                TryGet::Found
+            }
+            _ => TryGet::WouldBlock,
+        }
+    })
+}
+
+/// Where the newest record of a key is, if that may be an item.
+fn locate(store: &LogStore, key: &[u8]) -> Option<(Arc<Segment>, IndexEntry)> {
+    let digest = store.secret.digest(key);
+    let shard = store.index.read(digest);
+    let entry = shard.get(digest.tag).filter(|entry| entry.is_live())?;
+    // Under the shard's lock: a segment goes when no entry names it any more.
+    Some((store.segments.get(entry.location.slot)?, entry))
+}
+
+/// An item of which the first bytes have been read.
+struct FrontOfItem<'b> {
+    header: Header,
+    /// Where its value begins in its record.
+    value_start: usize,
+    /// Of the value what was read.
+    front: &'b [u8],
+}
+
+impl FrontOfItem<'_> {
+    /// All of the value was read, and matches its checksum.
+    fn is_whole(&self) -> bool {
+        self.has_whole_value() && crc32c::crc32c(self.front) == self.header.value_checksum
+    }
+
+    fn has_whole_value(&self) -> bool {
+        self.front.len() == self.header.value_bytes
+    }
+}
+
+/// The item in the first bytes of a record, if it is of this key and neither expired nor flushed. The bytes have its
+/// key.
+fn item<'b>(
+    store: &LogStore,
+    segment: &Segment,
+    Location { offset, .. }: Location,
+    bytes: &'b [u8],
+    key: &[u8],
+    now_unix_secs: u64,
+) -> Result<Option<FrontOfItem<'b>>> {
+    let header = Header::decode(bytes, segment.seed).map_err(|bad| segment.bad_header(offset, bad))?;
+    let value_start = HEADER_BYTES + header.key_bytes;
+    if header.kind != Kind::Put || bytes[HEADER_BYTES..value_start] != *key {
+        return Ok(None);
+    }
+    if header.meta().is_expired(now_unix_secs) || store.flushes.covers(key, header.meta().sequence) {
+        return Ok(None);
+    }
+    let front = &bytes[value_start..bytes.len().min(header.record_bytes())];
+    Ok(Some(FrontOfItem { header, value_start, front }))
 }
 
 fn read_record(
     store: &LogStore,
     segment: &Arc<Segment>,
-    Location { offset, .. }: Location,
+    location: Location,
     scratch: &mut Vec<u8>,
     key: &[u8],
     now_unix_secs: u64,
     sink: &mut dyn Sink,
 ) -> Result<Option<Meta>> {
+    let offset = location.offset;
     store.counters.reads.fetch_add(1, Relaxed);
     let mut count = segment.read(scratch, offset)?;
     // A key that is longer than the first read: there are few.
@@ -58,25 +135,18 @@ fn read_record(
         store.counters.reads.fetch_add(1, Relaxed);
         count = segment.read(scratch, offset)?;
     }
-    let bytes = &scratch[..count];
-    let header = Header::decode(bytes, segment.seed).map_err(|bad| segment.bad_header(offset, bad))?;
-    let key_end = HEADER_BYTES + header.key_bytes;
-    if header.kind != Kind::Put || bytes[HEADER_BYTES..key_end] != *key {
+    let Some(item) = item(store, segment, location, &scratch[..count], key, now_unix_secs)? else {
         return Ok(None);
-    }
-    let meta = header.meta();
-    if meta.is_expired(now_unix_secs) || store.flushes.covers(key, meta.sequence) {
-        return Ok(None);
-    }
-    let front = &bytes[key_end..count.min(header.record_bytes())];
+    };
     let wrong = || Error::corrupt(&segment.name(), offset, "the checksum of a value does not match");
-    if front.len() == header.value_bytes && crc32c::crc32c(front) != header.value_checksum {
+    if item.has_whole_value() && !item.is_whole() {
         return Err(wrong());
     }
+    let FrontOfItem { header, value_start, mut front } = item;
+    let meta = header.meta();
     if !sink.start(&meta) {
         return Ok(Some(meta));
     }
-    let mut front = front;
     let mut done = 0;
     let mut checksum = 0;
     while done < header.value_bytes {
@@ -89,7 +159,7 @@ fn read_record(
         let buffer = &mut buffer[..length];
         let filled = if front.is_empty() {
             store.counters.reads.fetch_add(1, Relaxed);
-            segment.read(buffer, offset + (key_end + done) as u64)?
+            segment.read(buffer, offset + (value_start + done) as u64)?
         } else {
             let length = length.min(front.len());
             buffer[..length].copy_from_slice(&front[..length]);

@@ -323,6 +323,11 @@ impl Segment {
         }
     }
 
+    /// Without waiting for the disk; `None`: that cannot be, or an error, which a read that waits will meet again.
+    pub(super) fn try_read(&self, buffer: &mut [u8], offset: u64) -> Option<usize> {
+        self.file.try_read_at(buffer, offset).ok()
+    }
+
     pub(super) fn read(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
         (self.file.read_at(buffer, offset))
             .map_err(|error| Error::io(format!("reading {} at byte {offset}", self.name()), error))

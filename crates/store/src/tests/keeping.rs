@@ -10,7 +10,9 @@ use super::script::START_SECS;
 use crate::backup::restore;
 use crate::files::Files;
 use crate::files::sim::SimDisk;
-use crate::{Budget, Error, Manifest, Marks, Meta, Sink, Store, VecSink, check};
+use crate::{
+    Budget, Error, LogOptions, LogStore, Manifest, Marks, Meta, Sink, Store, TryGet, VecSink, check,
+};
 
 fn put(key: &str, value: Vec<u8>, version: u64) -> Change {
     Change::Put { key: key.into(), value, client_flags: 3, exptime_secs: 0, version, marks: Marks::NONE }
@@ -175,6 +177,31 @@ impl Sink for Pieces {
         let end = (self.done + 70_001).min(self.wanted);
         &mut self.value[self.done..end]
     }
+}
+
+/// On a file of the system that was just written, and on one whose file system cannot tell.
+#[test]
+fn small_values_are_read_without_waiting() {
+    let dir = std::env::temp_dir().join(format!("larder-store-try-{}", std::process::id()));
+    let store = LogStore::open(&dir, LogOptions::default()).expect("opens");
+    for (key, bytes) in [("small", 100), ("large", 100_000)] {
+        append(&store, &[put(key, vec![7; bytes], 1)]).expect("appends");
+    }
+    let ask = |key: &[u8]| {
+        let mut value = Vec::new();
+        (store.try_get(key, START_SECS, &mut |_, bytes| value = bytes.to_vec()), value)
+    };
+    assert_eq!(ask(b"none"), (TryGet::Absent, Vec::new()));
+    assert_eq!(ask(b"large"), (TryGet::WouldBlock, Vec::new()));
+    let file = std::fs::File::open(dir.join("MANIFEST")).expect("opens");
+    let mut byte = [0];
+    let mut pieces = [std::io::IoSliceMut::new(&mut byte)];
+    let can_tell = rustix::io::preadv2(&file, &mut pieces, 0, rustix::io::ReadWriteFlags::NOWAIT).is_ok();
+    let small = if can_tell { (TryGet::Found, vec![7; 100]) } else { (TryGet::WouldBlock, Vec::new()) };
+    let answer = ask(b"small");
+    drop(store);
+    std::fs::remove_dir_all(&dir).expect("removes");
+    assert_eq!(answer, small);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Cursor, Entry, Marks, Meta, PendingFlush, Put, Store, VecSink};
+use crate::{Cursor, Entry, Marks, Meta, PendingFlush, Put, Store, TryGet, VecSink};
 
 /// An entry that owns its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,6 +111,13 @@ impl State {
                 let short = |item: Option<&(Meta, Vec<u8>)>| item.map(|(meta, _)| *meta);
                 let (expected, found) = (short(expected), short(found.as_ref()));
                 return Some(format!("get {name} returns {found:?}, not {expected:?}"));
+            }
+            let mut tried = None;
+            let answer = store.try_get(key, now, &mut |meta, value| tried = Some((*meta, value.to_vec())));
+            if answer != TryGet::WouldBlock
+                && (tried.as_ref(), answer == TryGet::Found) != (expected, expected.is_some())
+            {
+                return Some(format!("try_get {name} says {answer:?}"));
             }
             if expected.is_some() && !store.may_contain(key) {
                 return Some(format!("may_contain denies {name}"));
