@@ -1,4 +1,5 @@
-//! `cargo xtask bench store`: the durable store beside a cache namespace, Redis (AOF) and memcached with extstore.
+//! `cargo xtask bench store`: the durable store and the warm restart beside a cache, Redis (AOF) and memcached with
+//! extstore and with `-e`.
 //!
 //! One load for all: a thread for each connection, one request in flight. Servers of a table take turns in each round.
 
@@ -19,22 +20,24 @@ use crate::cores::Cores;
 use crate::needs;
 
 const HELP: &str = "\
-Measures larderd --store beside a cache, Redis (appendfsync always and everysec) and memcached with extstore.
+Measures larderd --store and larderd -e beside a cache, Redis (appendfsync always and everysec) and memcached with
+extstore and with -e.
 
 usage: cargo xtask bench store [options]
 
   --rounds N       rounds of each table (default 3); medians are printed
   --secs S         length of a round (default 2)
   --mib M          data of the tables that exceed memory, and of the restart (default 256)
+  --table NAME     this table only: memory, sync, beyond, written, warm
   --server PATH    the larderd to measure (default: this workspace's)
 
-Method. Each server has two threads or its default, pinned to one core of this machine; the load is pinned to the other. A
-connection has one request in flight. Values have 1 KiB. CPU is that of all threads of the server, user and system; written
+Method. Each server has one worker (Redis: its default), pinned with all its threads to one core of this machine; the load is
+pinned to the other. A connection has one request in flight. Values have 1 KiB. CPU is that of all threads of the server, user and system; written
 bytes are those of /proc/PID/io. Servers of a table take turns in each round.";
 
 /// Measures and prints.
 pub(super) fn run(args: &[String]) -> Result<()> {
-    let (mut rounds, mut secs, mut mib, mut larderd) = (3, 2, 256, None);
+    let (mut rounds, mut secs, mut mib, mut larderd, mut table) = (3, 2, 256, None, None);
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
@@ -42,6 +45,7 @@ pub(super) fn run(args: &[String]) -> Result<()> {
             "--rounds" => rounds = value()?.parse()?,
             "--secs" => secs = value()?.parse()?,
             "--mib" => mib = value()?.parse()?,
+            "--table" => table = Some(value()?.clone()),
             "--server" => larderd = Some(value()?.into()),
             "--help" | "-h" => {
                 println!("{HELP}");
@@ -57,10 +61,11 @@ pub(super) fn run(args: &[String]) -> Result<()> {
     let secs = Duration::from_secs(secs);
     let items = mib * 1024;
     let bench = Bench { larderd: &larderd, core: cores.server, rounds, secs, items };
-    bench.in_memory()?;
-    bench.sync()?;
-    bench.beyond_memory()?;
-    bench.written()
+    let is_wanted = |name: &str| table.as_deref().is_none_or(|table| table == name);
+    if !TABLES.iter().any(|name| is_wanted(name)) {
+        return Err(format!("no such table: {}", table.unwrap_or_default()).into());
+    }
+    TABLES.iter().filter(|name| is_wanted(name)).try_for_each(|name| bench.measure(name))
 }
 
 struct Bench<'b> {
@@ -96,7 +101,19 @@ enum What {
     Set,
 }
 
+const TABLES: [&str; 5] = ["memory", "sync", "beyond", "written", "warm"];
+
 impl Bench<'_> {
+    fn measure(&self, table: &str) -> Result<()> {
+        match table {
+            "memory" => self.in_memory(),
+            "sync" => self.sync(),
+            "beyond" => self.beyond_memory(),
+            "written" => self.written(),
+            _ => self.warm(),
+        }
+    }
+
     fn in_memory(&self) -> Result<()> {
         let items = 100_000;
         println!(
@@ -106,7 +123,9 @@ impl Bench<'_> {
         let contestants = [
             self.larderd("larderd, cache", &["-m", "1024"], false)?,
             self.larderd("larderd, store interval", &["-m", "1024", "--durability", "interval"], true)?,
+            self.larderd_warm(&["-m", "1024"], Folder::create_in_memory())?,
             self.memcached("memcached extstore", "1024")?,
+            self.memcached_warm("1024", Folder::create_in_memory())?,
             self.redis("redis everysec", "everysec")?,
         ];
         contestants.iter().try_for_each(|contestant| contestant.fill(items))?;
@@ -239,12 +258,7 @@ impl Bench<'_> {
     }
 
     fn restart(&self, larderd: Contestant, items: u64) -> Result<()> {
-        let Contestant { process, folder, .. } = larderd;
-        Command::new("kill").arg(process.pid().to_string()).status()?;
-        let pid = process.pid();
-        // A process that has ended and was not waited for has no memory.
-        server::eventually(|| server::resident_bytes(pid).unwrap_or(0) == 0);
-        drop(process);
+        let folder = larderd.stop("-TERM")?;
         let began = Instant::now();
         let again = self.larderd_in("larderd", &["-m", "64"], Some(folder))?;
         let found = again.ask(What::Get, items / 2, &mut again.connect()?, &mut Vec::new())?;
@@ -257,13 +271,55 @@ impl Bench<'_> {
         Ok(())
     }
 
+    /// Both servers keep a million items over a clean stop.
+    fn warm(&self) -> Result<()> {
+        let items = 1_000_000;
+        println!("\nWarm restart: {items} items of 1 KiB in a file in memory; SIGUSR1, 2 s, start");
+        println!("  {:<26} {:>14} {:>12}", "", "first get, ms", "found");
+        self.measure_warm(items, |folder| self.larderd_warm(&["-m", "2048"], folder))?;
+        self.measure_warm(items, |folder| self.memcached_warm("2048", folder))
+    }
+
+    fn measure_warm(&self, items: u64, start: impl Fn(Folder) -> Result<Contestant>) -> Result<()> {
+        let contestant = start(Folder::create_in_memory())?;
+        contestant.fill(items)?;
+        let (name, folder) = (contestant.name, contestant.stop("-USR1")?);
+        // memcached refuses its file in the second in which it stopped.
+        std::thread::sleep(Duration::from_secs(2));
+        let began = Instant::now();
+        let again = start(folder)?;
+        let (mut stream, mut bytes) = (again.connect()?, Vec::new());
+        again.ask(What::Get, 0, &mut stream, &mut bytes)?;
+        let millis = began.elapsed().as_secs_f64() * 1e3;
+        let mut found = 0;
+        for item in 0..items / 100 {
+            found += u64::from(again.ask(What::Get, item * 100, &mut stream, &mut bytes)?);
+        }
+        println!("  {name:<26} {millis:>14.0} {:>11.2}%", found as f64 / (items / 100) as f64 * 100.0);
+        Ok(())
+    }
+
+    fn larderd_warm(&self, options: &[&str], folder: Folder) -> Result<Contestant> {
+        let mut command = on_core(self.core, self.larderd);
+        command.args(["-u", "root", "-l", "127.0.0.1", "-t", "1"]).args(options);
+        command.arg("-e").arg(folder.path().join("memory"));
+        Contestant::start("larderd, warm", command, "-p", false, folder)
+    }
+
+    fn memcached_warm(&self, memory_mib: &str, folder: Folder) -> Result<Contestant> {
+        let mut command = on_core(self.core, server::memcached()?);
+        command.args(["-u", "root", "-l", "127.0.0.1", "-t", "1", "-m", memory_mib]);
+        command.arg("-e").arg(folder.path().join("memory"));
+        Contestant::start("memcached -e", command, "-p", false, folder)
+    }
+
     fn larderd(&self, name: &'static str, options: &[&str], is_stored: bool) -> Result<Contestant> {
         self.larderd_in(name, options, is_stored.then(Folder::create))
     }
 
     fn larderd_in(&self, name: &'static str, options: &[&str], store: Option<Folder>) -> Result<Contestant> {
         let mut command = on_core(self.core, self.larderd);
-        command.args(["-u", "root", "-l", "127.0.0.1", "-t", "2"]).args(options);
+        command.args(["-u", "root", "-l", "127.0.0.1", "-t", "1"]).args(options);
         if let Some(folder) = &store {
             command.arg("--store").arg(folder.path());
         }
@@ -273,7 +329,7 @@ impl Bench<'_> {
     fn memcached(&self, name: &'static str, memory_mib: &str) -> Result<Contestant> {
         let folder = Folder::create();
         let mut command = on_core(self.core, server::memcached()?);
-        command.args(["-u", "root", "-l", "127.0.0.1", "-t", "2", "-m", memory_mib]);
+        command.args(["-u", "root", "-l", "127.0.0.1", "-t", "1", "-m", memory_mib]);
         command.arg("-o").arg(format!("ext_path={}/ext:4G,ext_item_age=0", folder.path().display()));
         Contestant::start(name, command, "-p", false, folder)
     }
@@ -300,6 +356,17 @@ impl Contestant {
         let contestant = Self { name, process: Pinned::start(command)?, address, is_redis, folder };
         server::eventually(|| server::connect(contestant.address).is_ok());
         Ok(contestant)
+    }
+
+    /// Ends it with a signal that lets it keep its data. Returns where they are.
+    fn stop(self, signal: &str) -> Result<Folder> {
+        let Self { process, folder, .. } = self;
+        let pid = process.pid();
+        Command::new("kill").args([signal, &pid.to_string()]).status()?;
+        // A process that has ended and was not waited for has no memory.
+        server::eventually(|| server::resident_bytes(pid).unwrap_or(0) == 0);
+        drop(process);
+        Ok(folder)
     }
 
     fn connect(&self) -> Result<BufReader<TcpStream>> {
