@@ -126,7 +126,16 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
         web.open_process_files();
     }
     if settings.drop_privileges {
-        sandbox::sandbox(&reloaded, settings.io)?;
+        let written = match &settings.store {
+            Some(store) => store.create_directories().map_err(|error| {
+                Refusal::new(
+                    EXIT_OS_ERROR,
+                    format!("failed to start: {}: {error}", store.directory.display()),
+                )
+            })?,
+            None => Vec::new(),
+        };
+        sandbox::sandbox(&reloaded, &written, settings.io)?;
     }
 
     let is_daemon = settings.daemon;

@@ -31,6 +31,7 @@ use larder_protocol::Error;
 use larder_store::commit::{
     Clock as VersionClock, Journal, JournalConfig, Observer, Outcome, Refusal, SITE_BITS,
 };
+use larder_store::files::DiskFiles;
 use larder_store::{LogOptions, Store};
 
 use crate::clock::Clock;
@@ -67,6 +68,14 @@ impl StoreSettings {
     /// Threads that access the engines: the readers, the committer, and those that list keys.
     pub fn threads(&self) -> usize {
         self.readers + 1 + key_dumps::THREADS
+    }
+
+    /// Makes the directories in which it will write, if they are missing, and returns them.
+    pub fn create_directories(&self) -> io::Result<Vec<PathBuf>> {
+        let directories: Vec<_> =
+            [Some(&self.directory), self.backup_directory.as_ref()].into_iter().flatten().cloned().collect();
+        directories.iter().try_for_each(|directory| DiskFiles::open(directory).map(drop))?;
+        Ok(directories)
     }
 }
 

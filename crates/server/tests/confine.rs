@@ -15,9 +15,9 @@ use nix::libc;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
 /// Both fences hold for the thread that raises them, and what it starts.
-fn confined<T: Send + 'static>(reloaded: Vec<PathBuf>, act: impl FnOnce() -> T + Send + 'static) -> T {
+fn confined<T: Send + 'static>(written: Vec<PathBuf>, act: impl FnOnce() -> T + Send + 'static) -> T {
     let thread = thread::spawn(move || {
-        sandbox(&reloaded, Io::Epoll).expect("the kernel can");
+        sandbox(&[], &written, Io::Epoll).expect("the kernel can");
         act()
     });
     thread.join().expect("it does not panic")
@@ -54,7 +54,7 @@ fn files_that_are_read_again_can_be_read_and_no_others() {
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let (tell, told) = std::sync::mpsc::channel();
     let thread = thread::spawn(move || {
-        sandbox(std::slice::from_ref(&path), Io::Epoll).expect("the kernel can");
+        sandbox(std::slice::from_ref(&path), &[], Io::Epoll).expect("the kernel can");
         tell.send(fs::read(&path).ok()).expect("the test waits");
         wait.recv().expect("the test goes on");
         let other = fs::read(&beside).map_err(|error| error.kind());
@@ -69,6 +69,34 @@ fn files_that_are_read_again_can_be_read_and_no_others() {
     assert_eq!(successor.as_deref(), Some(&b"c:d"[..]));
     assert_eq!(other, Err(ErrorKind::PermissionDenied));
     assert_eq!(written, Err(ErrorKind::PermissionDenied));
+}
+
+#[test]
+fn files_of_a_store_can_be_changed_and_no_others() {
+    let folder = Folder::create();
+    let (store, beside) = (folder.file("store"), folder.file("beside"));
+    fs::create_dir(&store).expect("the folder is ours");
+    fs::write(&beside, "secret").expect("the folder is ours");
+    let kinds = confined(vec![store.clone()], move || {
+        let kind = |result: std::io::Result<()>| result.map_err(|error| error.kind());
+        let inside = store.join("new");
+        [
+            kind(fs::write(&inside, "x")),
+            kind(fs::rename(&inside, store.join("other"))),
+            kind(fs::read(store.join("other")).map(drop)),
+            kind(fs::read(&beside).map(drop)),
+            kind(fs::write(&beside, "x")),
+            kind(fs::remove_file(&beside)),
+            kind(fs::hard_link(store.join("other"), beside.with_extension("link"))),
+            kind(std::os::unix::fs::symlink("/etc", store.join("link"))),
+            kind(Command::new("/bin/true").spawn().map(drop)),
+            kind(fs::remove_file(store.join("other"))),
+        ]
+    });
+    let denied = Err(ErrorKind::PermissionDenied);
+    assert_eq!(kinds[..3], [Ok(()); 3]);
+    assert_eq!(kinds[3..9], [denied; 6]);
+    assert_eq!(kinds[9], Ok(()));
 }
 
 /// As in a container: what forbids io_uring is named, with what to do.

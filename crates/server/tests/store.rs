@@ -160,3 +160,35 @@ fn backups_are_taken_while_it_serves_and_can_be_restored() {
     assert_eq!(keys(&client.lines("lru_crawler metadump all\r\n", "END")).0, ITEMS + 1);
     assert_eq!(client.ask("stats store backup x\r\n"), "CLIENT_ERROR backups not enabled");
 }
+
+/// Files come and go while it serves, it is killed, it stops: `-o drop_privileges` forbids nothing of that.
+#[test]
+fn a_confined_store_is_kept() {
+    let folder = Folder::create();
+    let (store, backups) = (folder.file("store"), folder.file("backups"));
+    let options = [
+        &["-o", "drop_privileges", "--durability", "interval", "--store-segment-kib", "512"][..],
+        &["--backup-dir", backups.to_str().expect("a plain path")],
+    ]
+    .concat();
+    let server = start(&store, &options);
+    let mut client = Client::of(&server);
+    client.fill();
+    client.fill();
+    client.fill();
+    // Files of the first two times are removed.
+    eventually(|| client.number("disk_bytes") < 2 * client.number("live_bytes"));
+    assert_eq!(client.ask("stats store backup monday\r\n"), "OK");
+    eventually(|| client.stat("backup_state").as_deref() == Some("done"));
+    assert_eq!(client.stat("state").as_deref(), Some("writable"));
+    server.kill().expect("it runs");
+    for _ in 0..2 {
+        let server = start(&store, &options);
+        let mut client = Client::of(&server);
+        assert_eq!(client.number("records"), ITEMS as u64 + 1);
+        assert_eq!(client.ask("get key:8\r\n"), format!("VALUE key:8 7 {VALUE_BYTES}"));
+        assert!(server.stop().expect("it runs").success());
+    }
+    let files = larder_store::files::DiskFiles::open(&store).expect("a directory");
+    assert_eq!(larder_store::check(&files, false).expect("it can be read").damages, []);
+}

@@ -144,7 +144,7 @@ mod tests {
     fn descriptors_are_counted_in_the_sandbox() {
         let counted = std::thread::spawn(|| {
             let files = ProcessFiles::open();
-            sandbox(&[], Io::Epoll).expect("the kernel can");
+            sandbox(&[], &[], Io::Epoll).expect("the kernel can");
             let folder = files.descriptors.as_ref().expect("it was opened");
             let listed = || count_entries(folder).map_err(|error| error.to_string());
             assert!(files.status().is_some() && files.started_secs().is_some());

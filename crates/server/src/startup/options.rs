@@ -206,9 +206,6 @@ impl Draft {
             Some(store) if store.directory.as_os_str().is_empty() => refuse(
                 "--durability, --sync-interval, --backup-dir and those that begin with --store- need --store",
             ),
-            Some(_) if self.settings.drop_privileges => {
-                refuse("--store and -o drop_privileges cannot be combined in this version")
-            }
             Some(_) if !self.settings.cas => {
                 refuse("--store and -C cannot be combined: versions are CAS values")
             }

@@ -3,14 +3,14 @@
 //!
 //! There are two mechanisms. Seccomp allows the system calls of serving; all others fail with EPERM. Landlock closes
 //! the file system, except reading in the directories of files that SIGHUP reads again (passwords, certificates, the
-//! tokens). Without such files no file can be opened at all.
+//! tokens), and all of the directories of a store and its backups. Without such files no file can be opened at all.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
-    path_beneath_rules,
+    ABI, Access, AccessFs, AccessNet, BitFlags, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus,
+    Scope, path_beneath_rules,
 };
 use nix::libc;
 use seccompiler::{
@@ -22,38 +22,75 @@ use crate::startup::options::{EXIT_OS_ERROR, Refusal};
 use crate::startup::settings::Io;
 
 /// Confines this process permanently. `reloaded` are the files that must stay readable. Their directories stay
-/// readable, so that a file that replaces another is found. Call it before other threads start, because they inherit
-/// it. Errors: the kernel lacks a mechanism; exit code 71.
-pub fn sandbox(reloaded: &[PathBuf], io: Io) -> Result<(), Refusal> {
+/// readable, so that a file that replaces another is found. `written` are directories, which exist, whose files may be
+/// changed. Call it before other threads start, because they inherit it. Errors: the kernel lacks a mechanism; exit
+/// code 71.
+pub fn sandbox(reloaded: &[PathBuf], written: &[PathBuf], io: Io) -> Result<(), Refusal> {
     let refuse = |error: &dyn std::fmt::Display| {
         Refusal::new(EXIT_OS_ERROR, format!("larderd: -o drop_privileges: {error}"))
     };
-    let is_fenced = close_file_system(reloaded).map_err(|error| refuse(&error))?;
+    let is_fenced = close_file_system(reloaded, written).map_err(|error| refuse(&error))?;
     // If no file can be opened anyway, a kernel without Landlock is enough.
-    if !is_fenced && !reloaded.is_empty() {
-        let names: Vec<_> = reloaded.iter().map(|path| path.display().to_string()).collect();
+    let names = |paths: &[PathBuf]| {
+        let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+        names.join(", ")
+    };
+    if !is_fenced && !written.is_empty() {
         return Err(refuse(&format!(
-            "this kernel has no Landlock, and without it reading {} again would leave all files readable",
-            names.join(", ")
+            "this kernel has no Landlock, and without it the store in {} would leave all files writable",
+            names(written)
         )));
     }
-    [no_clone3(), no_more_than_serving(!reloaded.is_empty(), io)]
+    if !is_fenced && !reloaded.is_empty() {
+        return Err(refuse(&format!(
+            "this kernel has no Landlock, and without it reading {} again would leave all files readable",
+            names(reloaded)
+        )));
+    }
+    let files = match (written.is_empty(), reloaded.is_empty()) {
+        (false, _) => FileAccess::Written,
+        (true, false) => FileAccess::Read,
+        (true, true) => FileAccess::None,
+    };
+    [no_clone3(), no_more_than_serving(files, io)]
         .into_iter()
         .try_for_each(|filter| seccompiler::apply_filter(&program(filter?)?))
         .map_err(|error| refuse(&error))
 }
 
-/// Closes the file system except for reading in the directories of `reloaded`, and blocks outgoing TCP connections.
-/// False if the kernel cannot.
-fn close_file_system(reloaded: &[PathBuf]) -> Result<bool, landlock::RulesetError> {
+/// Which files Landlock leaves open, as far as system calls tell it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FileAccess {
+    None,
+    Read,
+    Written,
+}
+
+/// Closes the file system except for reading in the directories of `reloaded` and for files in `written`, and blocks
+/// outgoing TCP connections. False if the kernel cannot.
+fn close_file_system(reloaded: &[PathBuf], written: &[PathBuf]) -> Result<bool, landlock::RulesetError> {
     let status = Ruleset::default()
         .handle_access(AccessFs::from_all(ABI::V5))?
         .handle_access(AccessNet::from_all(ABI::V5))?
         .scope(Scope::from_all(ABI::V6))?
         .create()?
         .add_rules(path_beneath_rules(directories(reloaded), AccessFs::ReadFile))?
+        .add_rules(path_beneath_rules(written, storing()))?
         .restrict_self()?;
     Ok(status.ruleset != RulesetStatus::NotEnforced)
+}
+
+/// What a store does in its directory.
+fn storing() -> BitFlags<AccessFs> {
+    AccessFs::ReadFile
+        | AccessFs::ReadDir
+        | AccessFs::WriteFile
+        | AccessFs::Truncate
+        | AccessFs::MakeReg
+        | AccessFs::MakeDir
+        | AccessFs::RemoveFile
+        | AccessFs::RemoveDir
+        | AccessFs::Refer
 }
 
 /// The directories of these files, and of the targets of links.
@@ -71,7 +108,7 @@ fn no_clone3() -> Result<SeccompFilter, seccompiler::BackendError> {
     SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32), arch()?)
 }
 
-fn no_more_than_serving(with_reading: bool, io: Io) -> Result<SeccompFilter, seccompiler::BackendError> {
+fn no_more_than_serving(files: FileAccess, io: Io) -> Result<SeccompFilter, seccompiler::BackendError> {
     let mut rules: BTreeMap<_, _> = SERVING.iter().map(|call| (*call, Vec::new())).collect();
     // A thread, not a process.
     rules.insert(libc::SYS_clone, vec![has_bits(0, libc::CLONE_THREAD, libc::CLONE_THREAD)?]);
@@ -86,9 +123,15 @@ fn no_more_than_serving(with_reading: bool, io: Io) -> Result<SeccompFilter, sec
         rules.insert(libc::SYS_io_uring_enter, Vec::new());
         rules.insert(libc::SYS_io_uring_register, vec![has_bits(1, !0, IORING_REGISTER_ENABLE_RINGS)?]);
     }
-    if with_reading {
-        let writing = libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC;
-        rules.insert(libc::SYS_openat, vec![has_bits(2, writing, libc::O_RDONLY)?]);
+    match files {
+        FileAccess::None => {}
+        FileAccess::Read => {
+            let writing = libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC;
+            rules.insert(libc::SYS_openat, vec![has_bits(2, writing, libc::O_RDONLY)?]);
+        }
+        FileAccess::Written => {
+            rules.extend(STORING.iter().map(|call| (*call, Vec::new())));
+        }
     }
     SeccompFilter::new(rules, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow, arch()?)
 }
@@ -107,6 +150,31 @@ fn arch() -> Result<TargetArch, seccompiler::BackendError> {
 fn program(filter: SeccompFilter) -> Result<BpfProgram, seccompiler::Error> {
     Ok(filter.try_into()?)
 }
+
+/// System calls of a store, beside those of serving.
+const STORING: &[libc::c_long] = &[
+    libc::SYS_openat,
+    libc::SYS_pread64,
+    libc::SYS_preadv2,
+    libc::SYS_pwrite64,
+    libc::SYS_pwritev,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_ftruncate,
+    libc::SYS_flock,
+    libc::SYS_copy_file_range,
+    libc::SYS_fadvise64,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rename,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_unlink,
+    libc::SYS_unlinkat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_mkdir,
+    libc::SYS_mkdirat,
+];
 
 /// Of Linux's io_uring.h: what makes a ring that of a worker's thread.
 const IORING_REGISTER_ENABLE_RINGS: i32 = 12;
