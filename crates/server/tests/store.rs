@@ -192,3 +192,21 @@ fn a_confined_store_is_kept() {
     let files = larder_store::files::DiskFiles::open(&store).expect("a directory");
     assert_eq!(larder_store::check(&files, false).expect("it can be read").damages, []);
 }
+
+/// Its namespace had more memory before. It can be deleted, though not read.
+#[test]
+fn an_item_that_memory_has_no_room_for_can_be_deleted() {
+    let folder = Folder::create();
+    let server = start(folder.path(), &["-m", "100", "-I", "30m"]);
+    let value = "v".repeat(20 << 20);
+    assert_eq!(Client::of(&server).ask(&format!("set large 0 0 {}\r\n{value}\r\n", value.len())), "STORED");
+    server.kill().expect("it runs");
+    let server = start(folder.path(), &["-m", "16"]);
+    let mut client = Client::of(&server);
+    assert_eq!(client.ask("get large\r\n"), "SERVER_ERROR out of memory reading request");
+    assert_eq!(client.ask("delete large\r\n"), "DELETED");
+    assert_eq!(client.ask("delete large\r\n"), "NOT_FOUND");
+    server.kill().expect("it runs");
+    let server = start(folder.path(), &["-m", "100", "-I", "30m"]);
+    assert_eq!(Client::of(&server).ask("get large\r\n"), "END");
+}

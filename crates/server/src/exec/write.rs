@@ -7,7 +7,7 @@ use larder_measure::Access;
 use larder_protocol::{Error, Form, Key, Reply, Request, command};
 
 use super::read::footprint;
-use super::store_access::Intent;
+use super::store_access::{Intent, Unanswered};
 use super::{Answered, Done, Executor, Value, ttl_secs};
 use crate::clock::Clock;
 use crate::conn::waiter::Waiting;
@@ -222,6 +222,11 @@ impl<'t> Executor<'_, '_, '_, 't> {
         let delete = |guard: &'t Guard<'t>| guard.delete(key, place.hash, compare);
         let deleted = match self.store.operate(&place, key, Intent::Change, delete) {
             Ok(deleted) => deleted,
+            // The store has an item that memory has no room for, which says enough.
+            Err(Unanswered::Refused(Error::OutOfMemoryReading)) if compare.is_none() => {
+                place.guard.remove(key, place.hash);
+                Deleted::Deleted
+            }
             Err(unanswered) => return unanswered.into_answer(),
         };
         if deleted == Deleted::Deleted {
