@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larder_engine::{Engine, Stats};
-use larder_policy::{DEFAULT, Durability, Keep, QuotaError, Table};
+use larder_policy::{DEFAULT, Durability, QuotaError, Table};
 
-pub use build::{BackingOf, NamespacesFile, build};
+pub use build::{BackingOf, Kept, NamespacesFile, build};
 pub(crate) use counters::{NamespaceCounters, NamespaceTotals};
 pub(crate) use guards::Place;
 pub use guards::{Guards, Prepared};
@@ -149,19 +149,6 @@ impl Namespaces {
             return false;
         }
         self.engines.iter().zip(shares).all(|(engine, share)| engine.set_memory_limit(*share))
-    }
-
-    /// True if a flush of this namespace in the store would reach others that are kept there too: their keys begin with
-    /// its prefix.
-    pub(crate) fn flush_reaches_others(&self, number: u8) -> bool {
-        let Some(named) = &self.named else { return false };
-        let table = named.lock_table();
-        let is_kept = |other: &u8| table.policy(*other).keep == Keep::Store;
-        is_kept(&number)
-            && table
-                .numbers()
-                .filter(is_kept)
-                .any(|other| other != number && table.prefix(other).starts_with(table.prefix(number)))
     }
 
     /// The policies, as they are now.

@@ -34,6 +34,7 @@ use larder_store::commit::{
 use larder_store::{LogOptions, Store};
 
 use crate::clock::Clock;
+use crate::namespaces::Kept;
 use crate::persistence::backing::NamespaceBacking;
 use crate::persistence::backups::Backups;
 use crate::persistence::commit_observer::CommitObserver;
@@ -192,12 +193,13 @@ impl Persistence {
     }
 
     /// What stands behind the engine of a namespace.
-    pub fn backing(&self, prefix: &[u8], durability: Durability) -> Arc<dyn Backing> {
+    pub fn backing(&self, namespace: &Kept) -> Arc<dyn Backing> {
         Arc::new(NamespaceBacking {
             journal: Arc::clone(&self.journal),
             clock: Arc::clone(&self.clock),
-            prefix: prefix.into(),
-            is_sync: durability == Durability::Sync,
+            prefix: namespace.prefix.as_slice().into(),
+            nested: Arc::clone(&namespace.nested),
+            is_sync: namespace.durability == Durability::Sync,
         })
     }
 

@@ -67,8 +67,8 @@ mod validate;
 
 pub use backup::{Manifest, restore};
 pub use entry::{
-    BATCH_BYTES_MAX, Entry, KEY_BYTES_MAX, Marks, Meta, NoValue, PendingFlush, Put, SequenceRange, Sink,
-    VALUE_BYTES_MAX, VecSink,
+    BATCH_BYTES_MAX, Entry, FLUSH_EXCEPTIONS_BYTES_MAX, KEY_BYTES_MAX, Marks, Meta, NoValue, PendingFlush,
+    Put, SequenceRange, Sink, VALUE_BYTES_MAX, VecSink,
 };
 pub use error::{Error, Result};
 pub use log::check::{Damage, Report, check};

@@ -61,7 +61,7 @@ struct State {
 enum Owned {
     Put { key: Vec<u8>, meta: Meta, value: Arc<[u8]> },
     Delete { key: Vec<u8>, version: u64 },
-    Flush { prefix: Vec<u8>, version: u64 },
+    Flush { prefix: Vec<u8>, except: Vec<Vec<u8>>, version: u64 },
     FlushAt { prefix: Vec<u8>, at_secs: u64 },
     CancelFlushAt { prefix: Vec<u8> },
 }
@@ -77,7 +77,9 @@ impl Owned {
                 Self::Put { key: key.to_vec(), meta, value: value.concat().into() }
             }
             Entry::Delete { key, version } => Self::Delete { key: key.to_vec(), version },
-            Entry::Flush { prefix, version } => Self::Flush { prefix: prefix.to_vec(), version },
+            Entry::Flush { prefix, except, version } => {
+                Self::Flush { prefix: prefix.to_vec(), except: except.to_vec(), version }
+            }
             Entry::FlushAt { prefix, at_secs } => Self::FlushAt { prefix: prefix.to_vec(), at_secs },
             Entry::CancelFlushAt { prefix } => Self::CancelFlushAt { prefix: prefix.to_vec() },
         }
@@ -96,8 +98,9 @@ impl State {
                 self.items.remove(&key);
                 version
             }
-            Owned::Flush { prefix, version } => {
-                self.items.retain(|key, _| !key.starts_with(&prefix));
+            Owned::Flush { prefix, except, version } => {
+                let is_left = |key: &Vec<u8>| except.iter().any(|longer| key.starts_with(longer));
+                self.items.retain(|key, _| !key.starts_with(&prefix) || is_left(key));
                 self.pending_flushes.remove(&prefix);
                 version
             }

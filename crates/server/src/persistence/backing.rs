@@ -13,6 +13,8 @@ pub(super) struct NamespaceBacking {
     pub(super) journal: Arc<Journal>,
     pub(super) clock: Arc<Clock>,
     pub(super) prefix: Box<[u8]>,
+    /// What a flush leaves alone.
+    pub(super) nested: Arc<[Vec<u8>]>,
     pub(super) is_sync: bool,
 }
 
@@ -65,7 +67,8 @@ impl Backing for NamespaceBacking {
 
     fn flush(&self) -> Position {
         let position = self.journal.next_position_of_all();
-        self.journal.submit(position, commit::Change::new(Kind::Flush, &self.prefix, b"", self.is_sync));
+        let change = commit::Change::flush(&self.prefix, Arc::clone(&self.nested), self.is_sync);
+        self.journal.submit(position, change);
         position
     }
 }

@@ -1,6 +1,7 @@
 //! A change on its way to the store.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::entry::{Entry, Marks, Put};
 
@@ -26,7 +27,7 @@ pub enum Kind {
         /// The version that it had.
         version: u64,
     },
-    /// No key with this prefix has an item.
+    /// No key with this prefix has an item, but for what [`Change::flush`] excepts.
     Flush,
     /// The same is due later.
     FlushAt {
@@ -47,6 +48,8 @@ pub struct Change {
     key_bytes: usize,
     /// In place of the value in `bytes`.
     shared: Option<SharedValue>,
+    /// Of a flush: the longer prefixes that it leaves alone.
+    except: Option<Arc<[Vec<u8>]>>,
     /// Somebody waits until it is durable.
     pub(super) is_sync: bool,
 }
@@ -57,12 +60,24 @@ impl Change {
         let mut bytes = Vec::with_capacity(key.len() + value.len());
         bytes.extend_from_slice(key);
         bytes.extend_from_slice(value);
-        Self { kind, bytes: bytes.into_boxed_slice(), key_bytes: key.len(), shared: None, is_sync }
+        Self {
+            kind,
+            bytes: bytes.into_boxed_slice(),
+            key_bytes: key.len(),
+            shared: None,
+            except: None,
+            is_sync,
+        }
     }
 
     /// The same with a value that lies elsewhere, and is not copied.
     pub fn with_shared(kind: Kind, key: &[u8], value: SharedValue, is_sync: bool) -> Self {
         Self { shared: Some(value), ..Self::new(kind, key, b"", is_sync) }
+    }
+
+    /// A flush of a prefix that leaves longer ones alone.
+    pub fn flush(prefix: &[u8], except: Arc<[Vec<u8>]>, is_sync: bool) -> Self {
+        Self { except: Some(except), ..Self::new(Kind::Flush, prefix, b"", is_sync) }
     }
 
     pub(super) fn nothing() -> Self {
@@ -97,7 +112,9 @@ impl Change {
                 Entry::Put(Put { key, value, client_flags, exptime_secs, version, marks, origin: 0 })
             }
             Kind::Delete { version } => Entry::Delete { key, version },
-            Kind::Flush => Entry::Flush { prefix: key, version: 0 },
+            Kind::Flush => {
+                Entry::Flush { prefix: key, except: self.except.as_deref().unwrap_or_default(), version: 0 }
+            }
             Kind::FlushAt { at_secs } => Entry::FlushAt { prefix: key, at_secs },
             Kind::CancelFlushAt => Entry::CancelFlushAt { prefix: key },
             Kind::Nothing => return None,

@@ -120,6 +120,9 @@ pub(super) struct Shard {
 }
 
 impl Shard {
+    /// Of an encoded one, before its arrays.
+    pub(super) const HEAD_BYTES: usize = 12;
+
     fn high(tag: u64) -> u32 {
         (tag >> 28) as u32
     }
@@ -391,14 +394,18 @@ impl Shard {
 
     /// What `encode` wrote, and how many bytes that was. `None` if it is none.
     pub(super) fn decode(bytes: &[u8]) -> Option<(Self, usize)> {
-        let number = |at: usize| bytes.get(at..at + 4).map(|_| super::record::u32_at(bytes, at) as usize);
-        let (slots, len, stale_count) = (number(0)?, number(4)?, number(8)?);
-        let words_end = 12_usize.checked_add(slots.checked_mul(8)?)?;
-        let highs_end = words_end.checked_add(slots.checked_mul(4)?)?;
-        let middles_end = highs_end.checked_add(slots.checked_mul(2)?)?;
-        let end = middles_end.checked_add(stale_count.checked_mul(12)?)?;
-        let words: Vec<u64> =
-            bytes.get(12..words_end)?.as_chunks().0.iter().map(|chunk| u64::from_le_bytes(*chunk)).collect();
+        let ShardLayout { slots, len, .. } = ShardLayout::of(bytes)?;
+        let end = ShardLayout::of(bytes)?.bytes()?;
+        let words_end = Self::HEAD_BYTES + slots * 8;
+        let highs_end = words_end + slots * 4;
+        let middles_end = highs_end + slots * 2;
+        let words: Vec<u64> = bytes
+            .get(Self::HEAD_BYTES..words_end)?
+            .as_chunks()
+            .0
+            .iter()
+            .map(|chunk| u64::from_le_bytes(*chunk))
+            .collect();
         let highs = bytes
             .get(words_end..highs_end)?
             .as_chunks()
@@ -418,11 +425,38 @@ impl Shard {
             .collect();
         // A search ends at a free slot, so there must be one.
         let used = words.iter().filter(|&&word| word != 0).count();
-        if used != len || (slots > 0 && len >= slots) {
+        if used != len {
             return None;
         }
         let shard = Self { words, highs, middles, len, stale, sequences: Vec::new(), keeps_sequences: false };
         Some((shard, end))
+    }
+}
+
+/// What the head of an encoded shard says.
+#[derive(Clone, Copy)]
+pub(super) struct ShardLayout {
+    pub(super) slots: usize,
+    /// Entries: fewer than slots, since a search ends at a free one.
+    len: usize,
+    /// Large stale counts, at most one of each entry.
+    stale_count: usize,
+}
+
+impl ShardLayout {
+    /// `None`: no shard is like this.
+    pub(super) fn of(bytes: &[u8]) -> Option<Self> {
+        let head = bytes.first_chunk::<{ Shard::HEAD_BYTES }>()?;
+        let number = |at: usize| super::record::u32_at(head, at) as usize;
+        let layout = Self { slots: number(0), len: number(4), stale_count: number(8) };
+        let has_free_slot = layout.len < layout.slots || layout.slots == 0;
+        (has_free_slot && layout.stale_count <= layout.len && layout.len <= layout.slots).then_some(layout)
+    }
+
+    /// Of the whole shard.
+    pub(super) fn bytes(self) -> Option<usize> {
+        let arrays = self.slots.checked_mul(8 + 4 + 2)?;
+        arrays.checked_add(self.stale_count.checked_mul(12)?)?.checked_add(Shard::HEAD_BYTES)
     }
 }
 
