@@ -129,6 +129,8 @@ pub enum Error {
     ReadOnly,
     /// A command in a namespace that its user may not use so.
     NotForUser,
+    /// A store of a value in a namespace that has used up its quota of disk.
+    OverDiskQuota,
     /// A change for which the disk of the store has no room.
     StoreFull,
     /// A change, and the store writes no more since an fsync failed; or an item that was not made durable then.
@@ -217,6 +219,7 @@ impl Error {
             Self::TooLargeForUdp => "SERVER_ERROR too large for UDP",
             Self::ReadOnly => "SERVER_ERROR namespace is read-only",
             Self::NotForUser => "CLIENT_ERROR not allowed in this namespace",
+            Self::OverDiskQuota => "SERVER_ERROR namespace is over its disk quota",
             Self::StoreFull => "SERVER_ERROR store is full",
             Self::StoreReadOnly => "SERVER_ERROR store is read-only after a failed write",
             Self::StoreFailed => "SERVER_ERROR store cannot write",
@@ -243,6 +246,7 @@ impl Error {
         matches!(
             self,
             Self::ReadOnly
+                | Self::OverDiskQuota
                 | Self::StoreFull
                 | Self::StoreReadOnly
                 | Self::StoreFailed

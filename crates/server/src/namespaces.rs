@@ -16,7 +16,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larder_engine::{Engine, Stats};
-use larder_policy::{DEFAULT, Durability, QuotaError, Table};
+use larder_policy::{DEFAULT, Durability, Keep, QuotaError, Table};
+
+use crate::persistence::Persistence;
+use crate::persistence::disk_quotas::DiskUse;
 
 pub use build::{BackingOf, Kept, NamespacesFile, build};
 pub(crate) use counters::{NamespaceCounters, NamespaceTotals};
@@ -58,6 +61,9 @@ pub(crate) struct Report {
     pub(crate) keep: &'static str,
     pub(crate) is_read_only: bool,
     pub(crate) memory_limit_bytes: u64,
+    /// Of a namespace of the store, where that is counted.
+    pub(crate) disk: Option<DiskUse>,
+    pub(crate) disk_limit_bytes: Option<u64>,
     pub(crate) engine: Stats,
     pub(crate) totals: NamespaceTotals,
 }
@@ -178,7 +184,7 @@ impl Namespaces {
     }
 
     /// All namespaces in figures; none without `--namespaces`.
-    pub(crate) fn reports(&self) -> Vec<Report> {
+    pub(crate) fn reports(&self, persistence: Option<&Persistence>) -> Vec<Report> {
         let Some(named) = &self.named else { return Vec::new() };
         let table = Arc::clone(&named.lock_table());
         let (totals, baseline) = (named.totals(), named.lock_baseline().clone());
@@ -190,6 +196,10 @@ impl Namespaces {
                 keep: policy.keep.name(),
                 is_read_only: policy.is_read_only,
                 memory_limit_bytes: engine.memory_limit(),
+                disk: persistence
+                    .filter(|_| policy.keep == Keep::Store)
+                    .and_then(|persistence| persistence.disk_quotas.used(number)),
+                disk_limit_bytes: policy.disk_bytes,
                 engine: engine.stats(),
                 totals: baseline.get(at).map_or(totals, |earlier| totals.since(earlier)),
             }

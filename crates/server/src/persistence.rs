@@ -6,12 +6,14 @@
 //! - A key that is not in memory is looked up in the store by a thread of its own ([`fetch`]), which puts the item into
 //!   memory; then the request is executed again.
 //! - The committer ([`threads`]) appends and syncs; a second thread cleans up.
+//! - Quotas of disk ([`disk_quotas`]) are asked before a value is stored.
 //! - Lists of keys ([`key_dumps`]) and backups ([`backups`]) read the disk for long, by threads of their own.
 //! - Each of these threads has a meter ([`meters`]); [`figures`] reads them all.
 
 mod backing;
 pub(crate) mod backups;
 mod commit_observer;
+pub(crate) mod disk_quotas;
 pub(crate) mod fetch;
 pub(crate) mod figures;
 pub(crate) mod key_dumps;
@@ -26,7 +28,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use larder_engine::{Backing, Hash, Position};
-use larder_policy::Durability;
+use larder_policy::{Durability, Table};
 use larder_protocol::Error;
 use larder_store::commit::{
     Clock as VersionClock, Journal, JournalConfig, Observer, Outcome, Refusal, SITE_BITS,
@@ -38,6 +40,7 @@ use crate::namespaces::Kept;
 use crate::persistence::backing::NamespaceBacking;
 use crate::persistence::backups::Backups;
 use crate::persistence::commit_observer::CommitObserver;
+use crate::persistence::disk_quotas::DiskQuotas;
 use crate::persistence::fetch::FetchQueue;
 use crate::persistence::key_dumps::KeyDumps;
 use crate::persistence::meters::Meters;
@@ -114,6 +117,7 @@ pub struct Persistence {
     pub(crate) key_dumps: KeyDumps,
     pub(crate) backups: Backups,
     pub(crate) meters: Arc<Meters>,
+    pub(crate) disk_quotas: Arc<DiskQuotas>,
     /// By worker: it has connections that wait for the committer.
     waiting: Box<[AtomicBool]>,
     clock: Arc<Clock>,
@@ -157,6 +161,7 @@ impl Persistence {
             key_dumps: KeyDumps::default(),
             backups: Backups::new(settings.backup_directory.clone()),
             meters: Arc::new(Meters::new(settings.readers.max(1))),
+            disk_quotas: Arc::default(),
             waiting: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             clock,
         }
@@ -168,6 +173,9 @@ impl Persistence {
         let persistence = Self::of(shared)?;
         // Versions that were given and lost with a crash (`interval`) are not given again, if the clock was set back.
         persistence.journal.raise_versions(store.highest_version().saturating_add(LOST_VERSIONS));
+        if let Some(table) = shared.namespaces.table() {
+            persistence.disk_quotas.set(&table, &*store).map_err(io::Error::other)?;
+        }
         if persistence.store.set(Arc::clone(&store)).is_err() {
             return Err(io::Error::other("the store is open already"));
         }
@@ -197,10 +205,18 @@ impl Persistence {
         Arc::new(NamespaceBacking {
             journal: Arc::clone(&self.journal),
             clock: Arc::clone(&self.clock),
+            disk_quotas: Arc::clone(&self.disk_quotas),
+            number: namespace.number,
             prefix: namespace.prefix.as_slice().into(),
             nested: Arc::clone(&namespace.nested),
             is_sync: namespace.durability == Durability::Sync,
         })
+    }
+
+    /// Other policies have other quotas of disk. Errors: a sentence for the operator.
+    pub(crate) fn set_disk_quotas(&self, table: &Table) -> Result<(), String> {
+        let Some(store) = self.store.get() else { return Ok(()) };
+        self.disk_quotas.set(table, &**store).map_err(|error| error.to_string())
     }
 
     /// The store, once it is open.

@@ -36,6 +36,7 @@
 //! | `for_each_key(&mut Cursor, limit, now, visit)` | any thread | a scan in pieces, keys and metas |
 //! | `pending_flushes()` | at the start | delayed flushes that the caller has to make when they are due |
 //! | `last_sequence()`, `durable_sequence()`, `highest_version()`, `stats()` | any thread | numbers |
+//! | `count_prefixes(&[&[u8]]) -> Arc<PrefixUsage>` | at the start | what the items of each prefix use on the disk |
 //! | `maintain(Budget, now) -> Progress` | one background thread | a bounded step of cleaning |
 //! | `backup(&dyn Files, since) -> Manifest` | any thread | a consistent copy while others go on; [`restore`] |
 //! | `close()` | at the end | makes the next start fast |
@@ -63,6 +64,7 @@ mod memory;
 mod store;
 #[cfg(test)]
 mod tests;
+mod usage;
 mod validate;
 
 pub use backup::{Manifest, restore};
@@ -75,3 +77,4 @@ pub use log::check::{Damage, Report, check};
 pub use log::{LogOptions, LogStore};
 pub use memory::{MemoryFaults, MemoryStore};
 pub use store::{Budget, Cursor, Progress, Stats, Store};
+pub use usage::{COUNTED_PREFIXES_MAX, PrefixUsage};

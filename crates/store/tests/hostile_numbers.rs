@@ -26,6 +26,7 @@ fn put<'a>(key: &'a [u8], value: &'a [&'a [u8]], exptime_secs: u64) -> Entry<'a>
 /// A store with a bit of everything, closed or not.
 fn store_on(disk: &SimDisk, is_closed: bool) {
     let store = LogStore::open_files(Arc::new(disk.clone()), options()).expect("opens");
+    store.count_prefixes(&[b"", b"a:", b"a:1"]).expect("counts");
     for nth in 0..40_u64 {
         let key = format!("a:{}", nth % 30);
         let exptime_secs = if nth % 3 == 0 { NOW_SECS + 10 } else { 0 };
@@ -57,6 +58,8 @@ fn live_with(disk: &SimDisk) {
         let _ = LogStore::open_files(Arc::new(repaired), options());
     }
     let Ok(store) = LogStore::open_files(Arc::new(copy()), options()) else { return };
+    let usage = store.count_prefixes(&[b"", b"a:", b"a:1"]).expect("counts");
+    usage.ask_for_room(1);
     for nth in 0..30 {
         let key = format!("a:{nth}");
         let _ = store.get(key.as_bytes(), NOW_SECS, &mut NoValue);
@@ -225,16 +228,16 @@ fn a_sparse_snapshot_takes_no_memory() {
     });
     let path = dir.join(name.expect("there is a snapshot"));
     let snapshot = std::fs::read(&path).expect("reads");
-    // Up to the first shard, which has so many slots, and an entry in the first.
+    // Up to the first shard, which has so many slots, and an entry in the first one.
     let shards = first_shard(&snapshot);
-    let slots = (SHARD_BYTES - 12) / 14;
+    let slots = (SHARD_BYTES - 16) / 14;
     let mut head = snapshot[..shards].to_vec();
-    head.extend_from_slice(&((12 + slots * 14) as u32).to_le_bytes());
-    for number in [slots as u32, 1, 0] {
+    head.extend_from_slice(&((16 + slots * 14) as u32).to_le_bytes());
+    for number in [slots as u32, 1, 0, 0] {
         head.extend_from_slice(&number.to_le_bytes());
     }
     head.extend_from_slice(&1_u64.to_le_bytes());
-    let file_bytes = shards + 4 + 12 + slots * 14 + 1023 * 16;
+    let file_bytes = shards + 4 + 16 + slots * 14 + 1023 * 20;
     let zeros = file_bytes - head.len();
     let checksum = crc32c::crc32c_combine(crc32c::crc32c(&head), checksum_of_zeros(zeros), zeros);
     std::fs::write(&path, &head).expect("writes");
@@ -250,9 +253,9 @@ fn a_sparse_snapshot_takes_no_memory() {
     std::fs::remove_dir_all(&dir).expect("removes");
 }
 
-/// Where the first shard of a snapshot begins: behind its head and the segments.
+/// Where the first shard of a snapshot begins: behind its head, the segments, and that no prefixes are counted.
 fn first_shard(snapshot: &[u8]) -> usize {
-    16 + 28 * u32_at(snapshot, 12)
+    16 + 28 * u32_at(snapshot, 12) + 2
 }
 
 fn sign_snapshot_of(dir: &Path, file_bytes: u64, checksum: u32) {

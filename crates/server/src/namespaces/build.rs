@@ -50,6 +50,8 @@ impl NamespacesFile {
 /// A namespace that is kept in a store, as what stands behind its engine needs it.
 #[derive(Clone, Debug)]
 pub struct Kept {
+    /// Its number.
+    pub number: u8,
     /// Empty: the default.
     pub prefix: Vec<u8>,
     /// The prefixes of the namespaces of the store that nest in it: a flush leaves them alone.
@@ -128,6 +130,7 @@ fn kept(table: &Table, number: u8, durability: Durability) -> Kept {
         table.policy(*other).keep == Keep::Store && longer.len() > prefix.len() && longer.starts_with(prefix)
     };
     Kept {
+        number,
         prefix: prefix.to_vec(),
         nested: table.numbers().filter(is_nested).map(|other| table.prefix(other).to_vec()).collect(),
         durability: table.policy(number).durability.unwrap_or(durability),
@@ -158,7 +161,6 @@ fn unsupported(policy: &Policy, settings: &Settings) -> Option<&'static str> {
         Policy { keep: Keep::Store, .. } if settings.store.is_none() => {
             Some("keep = \"store\" needs --store")
         }
-        Policy { disk_bytes: Some(_), .. } => Some("disk is not in this version"),
         Policy { is_replicated: true, .. } => Some("replicate = true is not in this version"),
         // Without logins nobody has a name, so nobody could come in, or everybody would.
         Policy { users, .. } if users.are_limited() && settings.login_dialect().is_none() => {

@@ -2,11 +2,34 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use crate::entry::{Entry, Marks, Put};
 
 /// A value whose memory someone else keeps until this is dropped.
 pub type SharedValue = Box<dyn AsRef<[u8]> + Send + Sync>;
+
+/// Bytes of a change that is not in the store yet: part of a sum until this is dropped, with its change.
+#[derive(Debug)]
+pub struct OnItsWay {
+    sum: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl OnItsWay {
+    /// Adds to the sum.
+    pub fn new(sum: &Arc<AtomicU64>, bytes: u64) -> Self {
+        sum.fetch_add(bytes, Relaxed);
+        Self { sum: Arc::clone(sum), bytes }
+    }
+}
+
+impl Drop for OnItsWay {
+    fn drop(&mut self) {
+        // The store has counted the change by now.
+        self.sum.fetch_sub(self.bytes, Release);
+    }
+}
 
 /// What a change does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +73,8 @@ pub struct Change {
     shared: Option<SharedValue>,
     /// Of a flush: the longer prefixes that it leaves alone.
     except: Option<Arc<[Vec<u8>]>>,
+    /// Only held.
+    _on_its_way: Option<OnItsWay>,
     /// Somebody waits until it is durable.
     pub(super) is_sync: bool,
 }
@@ -66,6 +91,7 @@ impl Change {
             key_bytes: key.len(),
             shared: None,
             except: None,
+            _on_its_way: None,
             is_sync,
         }
     }
@@ -73,6 +99,11 @@ impl Change {
     /// The same with a value that lies elsewhere, and is not copied.
     pub fn with_shared(kind: Kind, key: &[u8], value: SharedValue, is_sync: bool) -> Self {
         Self { shared: Some(value), ..Self::new(kind, key, b"", is_sync) }
+    }
+
+    /// The same, counted until it is in the store, or lost.
+    pub fn counted(self, on_its_way: Option<OnItsWay>) -> Self {
+        Self { _on_its_way: on_its_way, ..self }
     }
 
     /// A flush of a prefix that leaves longer ones alone.

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::account::Account;
 use super::clean::RESERVE_TO_DELETE;
 use super::flushes::{FlushMark, PendingMark, encode_exceptions};
 use super::index::IndexEntry;
@@ -14,6 +15,7 @@ use super::writer::Writer;
 use super::{Appender, LogStore, ManifestState};
 use crate::entry::{Entry, Marks, SequenceRange};
 use crate::error::{Error, Result};
+use crate::usage::PrefixUsage;
 use crate::validate::{exceptions_bytes, validate_batch};
 
 /// Values from here on are written from where they are; smaller ones are copied into one piece.
@@ -99,11 +101,20 @@ fn publish(
         }
     }
     let mut records = 0;
-    for entry in footer_entries {
-        let new = index_entry(segment, entry);
+    let usage = store.usage();
+    let of_keys = entries.iter().filter(|entry| matches!(entry, Entry::Put(_) | Entry::Delete { .. }));
+    for (entry, appended) in footer_entries.iter().zip(of_keys) {
+        let mut new = index_entry(segment, entry);
+        if let Some(usage) = usage.as_deref().filter(|_| entry.is_put)
+            && let Some(prefix) = usage.find(appended.key())
+        {
+            new.account = Account::new(prefix, entry.class, padded(record_bytes(appended)));
+            usage.add(prefix, new.account.bytes(new.class));
+        }
         let mut shard = store.index.write(entry.digest);
         let before = shard.put(entry.digest.tag, &new);
         if let Some(before) = before {
+            uncount(usage.as_deref(), &before);
             records -= i64::from(before.is_live());
             if !before.dead
                 && let Some(old) = store.segments.get(before.location.slot)
@@ -119,6 +130,13 @@ fn publish(
     store.counters.records.fetch_add(records, Relaxed);
 }
 
+/// A record is no longer live: if it was counted, it is not any more.
+pub(super) fn uncount(usage: Option<&PrefixUsage>, entry: &IndexEntry) {
+    if let Some(usage) = usage.filter(|_| !entry.account.is_none()) {
+        usage.add(entry.account.prefix(), -entry.account.bytes(entry.class));
+    }
+}
+
 /// What the index says of a record.
 pub(super) fn index_entry(segment: &Segment, entry: &FooterEntry) -> IndexEntry {
     IndexEntry {
@@ -126,6 +144,7 @@ pub(super) fn index_entry(segment: &Segment, entry: &FooterEntry) -> IndexEntry 
         class: entry.class,
         tombstone: !entry.is_put,
         dead: false,
+        account: Account::NONE,
     }
 }
 

@@ -100,6 +100,18 @@ impl FlushTable {
         reaching.map(|(_, mark)| mark.sequence).max().unwrap_or(0)
     }
 
+    /// The sequence of the newest flush of the keys with this prefix that are not elsewhere: those with a longer prefix
+    /// that `is_elsewhere`. `None`: it is not the same for all of them.
+    pub(super) fn newest_below(&self, prefix: &[u8], is_elsewhere: impl Fn(&[u8]) -> bool) -> Option<u64> {
+        let is_same = |longer: &[u8]| {
+            longer.len() <= prefix.len() || !longer.starts_with(prefix) || is_elsewhere(longer)
+        };
+        let is_uniform = |(flushed, mark): (&[u8], &FlushMark)| {
+            is_same(flushed) && mark.except.iter().all(|longer| is_same(longer))
+        };
+        self.iter().all(is_uniform).then(|| self.newest(prefix))
+    }
+
     /// The sequence of the newest flush of everything, without exceptions; 0: none.
     pub(super) fn newest_of_all(&self) -> u64 {
         let of_all = self.marks.get([].as_slice()).into_iter().flatten();

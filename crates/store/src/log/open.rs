@@ -6,7 +6,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
 
 use super::append::index_entry;
 use super::bugs::{Bug, is_planted};
@@ -20,13 +20,14 @@ use super::segment::{
     DATA_BYTES_MAX, FOOTER_BYTES_MAX, FooterEntry, SEGMENT_HEADER_BYTES, Segment, SegmentHeader,
     SegmentTable, Stream, segment_name, segment_number,
 };
-use super::snapshot;
+use super::snapshot::{self, Snapshot};
 use super::window::Window;
 use super::writer::Writer;
 use super::{Appender, Counters, LogOptions, LogStore, ManifestState};
 use crate::entry::FLUSH_EXCEPTIONS_BYTES_MAX;
 use crate::error::{Error, Result};
 use crate::files::{File, Files, Lock};
+use crate::usage::PrefixUsage;
 
 /// The lock file.
 const LOCK: &str = "LOCK";
@@ -41,8 +42,8 @@ pub(super) fn open(files: Arc<dyn Files>, options: LogOptions) -> Result<LogStor
 
     let mut found = Recovered::new(&image);
     let segments = SegmentTable::default();
-    let index = match open_by_snapshot(&*files, &image, &segments, &mut found)? {
-        Some(index) => index,
+    let (index, usage) = match open_by_snapshot(&*files, &image, &segments, &mut found)? {
+        Some(found) => found,
         None => {
             let index = Index::new(true);
             for segment in &image.segments {
@@ -50,7 +51,7 @@ pub(super) fn open(files: Arc<dyn Files>, options: LogOptions) -> Result<LogStor
             }
             index.finish_recovery();
             count_live(&index, &segments);
-            index
+            (index, None)
         }
     };
     let records = index
@@ -78,6 +79,7 @@ pub(super) fn open(files: Arc<dyn Files>, options: LogOptions) -> Result<LogStor
         is_full: AtomicBool::new(false),
         read_only_reason: Mutex::new(None),
         counters,
+        usage: RwLock::new(usage.map(Arc::new)),
         _lock: lock,
     })
 }
@@ -188,9 +190,10 @@ fn open_by_snapshot(
     image: &ManifestImage,
     segments: &SegmentTable,
     found: &mut Recovered,
-) -> Result<Option<Index>> {
+) -> Result<Option<(Index, Option<PrefixUsage>)>> {
     let Some(snapshot) = &image.snapshot else { return Ok(None) };
-    let Some((known, index)) = snapshot::read(files, snapshot, image.segments.len()) else { return Ok(None) };
+    let Some(snapshot) = snapshot::read(files, snapshot, image.segments.len()) else { return Ok(None) };
+    let Snapshot { segments: known, index, usage } = snapshot;
     let fits = known.len() == image.segments.len()
         && known
             .iter()
@@ -210,7 +213,10 @@ fn open_by_snapshot(
         }
         note_last_sequence(&header, segment_image.max_sequence, found);
     }
-    Ok(Some(index))
+    if let Some(usage) = &usage {
+        super::usage::sum(&index, usage);
+    }
+    Ok(Some((index, usage)))
 }
 
 fn note_last_sequence(header: &SegmentHeader, last_sequence: u64, found: &mut Recovered) {

@@ -287,6 +287,8 @@ pub(super) struct Segment {
     pub(super) live_class_bytes: AtomicI64,
     /// The newest prefix flush up to which its flushed records are known.
     pub(super) counted_flush: AtomicU64,
+    /// Up to which second its expired records are known; 0: nobody has looked.
+    pub(super) swept_secs: AtomicU64,
     pub(super) expiry: Mutex<Expiry>,
 }
 
@@ -320,6 +322,13 @@ impl Segment {
 
     pub(super) fn expired_share(&self, now_unix_secs: u64) -> f64 {
         self.expiry.lock().unwrap_or_else(PoisonError::into_inner).expired_share(now_unix_secs)
+    }
+
+    /// Have records of it expired since somebody looked, as far as is known without reading it?
+    pub(super) fn may_have_expired_since_sweep(&self, now_unix_secs: u64) -> bool {
+        let expiry = self.expiry.lock().unwrap_or_else(PoisonError::into_inner);
+        let swept_secs = self.swept_secs.load(Relaxed);
+        !self.sealed.load(Relaxed) || expiry.expired_share(swept_secs) < expiry.expired_share(now_unix_secs)
     }
 
     pub(super) fn image(&self) -> SegmentImage {
@@ -459,6 +468,7 @@ impl Segment {
             all_class_bytes: AtomicU64::new(0),
             live_class_bytes: AtomicI64::new(0),
             counted_flush: AtomicU64::new(0),
+            swept_secs: AtomicU64::new(0),
             expiry: Mutex::new(Expiry::default()),
         }
     }

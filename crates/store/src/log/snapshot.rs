@@ -13,10 +13,11 @@ use super::bytes::Bytes;
 use super::clean;
 use super::index::{Index, Shard, ShardLayout};
 use super::manifest::{FORMAT, SnapshotImage, sync_dir};
-use super::record::u32_at;
+use super::record::{u16_at, u32_at};
 use super::segment::take_number;
 use crate::error::{Error, Result};
 use crate::files::{File, Files};
+use crate::usage::PrefixUsage;
 
 pub(super) const MAGIC: &[u8; 8] = b"LARDRIDX";
 const PREFIX: &str = "index-";
@@ -79,6 +80,7 @@ fn write(store: &LogStore, number: u64) -> Result<SnapshotImage> {
         block.extend_from_slice(&segment.all_class_bytes.load(Relaxed).to_le_bytes());
         block.extend_from_slice(&segment.live_class_bytes.load(Relaxed).to_le_bytes());
     }
+    put_usage(&mut block, store.usage().as_deref());
     let (mut at, mut checksum) = (0, 0);
     let mut put = |block: &[u8]| {
         file.write_at(&[IoSlice::new(block)], at)?;
@@ -105,6 +107,41 @@ fn write(store: &LogStore, number: u64) -> Result<SnapshotImage> {
     result.and_then(|()| file.sync()).map_err(failed)?;
     sync_dir(&*store.files).map_err(failed)?;
     Ok(SnapshotImage { number, file_bytes: at, checksum })
+}
+
+/// Which prefixes are counted, and whether all is: the counts themselves are in the index.
+fn put_usage(block: &mut Vec<u8>, usage: Option<&PrefixUsage>) {
+    let is_complete = usage.is_some_and(PrefixUsage::is_complete);
+    let count = usage.map_or(0, |usage| usage.prefixes().len());
+    block.extend_from_slice(&[u8::from(is_complete), count as u8]);
+    for prefix in usage.into_iter().flat_map(PrefixUsage::prefixes) {
+        block.extend_from_slice(&(prefix.len() as u16).to_le_bytes());
+        block.extend_from_slice(prefix);
+    }
+}
+
+fn take_usage(reader: &mut Reader) -> Option<Option<PrefixUsage>> {
+    let head = reader.take(2)?;
+    let mut prefixes = Vec::new();
+    for _ in 0..head[1] {
+        let length = usize::from(u16_at(&reader.take(2)?, 0));
+        prefixes.push(reader.take(length)?);
+    }
+    if prefixes.is_empty() {
+        return Some(None);
+    }
+    let prefixes: Vec<_> = prefixes.iter().map(Vec::as_slice).collect();
+    let usage = PrefixUsage::new(&prefixes).ok()?;
+    usage.set_complete(head[0] == 1);
+    Some(Some(usage))
+}
+
+/// What a snapshot says.
+pub(super) struct Snapshot {
+    pub(super) segments: Vec<SnapshotSegment>,
+    pub(super) index: Index,
+    /// The prefixes that are counted; the sums are to be made of the index.
+    pub(super) usage: Option<PrefixUsage>,
 }
 
 /// A snapshot's file, read forward. Each method returns `None` if there are too few bytes.
@@ -172,11 +209,7 @@ const PIECE_WORDS: usize = 8 << 10;
 const PIECE_WORDS_USED_MIN: usize = PIECE_WORDS / 64;
 
 /// Reads a snapshot of so many segments. `None` if it is damaged or of another format.
-pub(super) fn read(
-    files: &dyn Files,
-    image: &SnapshotImage,
-    segment_count: usize,
-) -> Option<(Vec<SnapshotSegment>, Index)> {
+pub(super) fn read(files: &dyn Files, image: &SnapshotImage, segment_count: usize) -> Option<Snapshot> {
     let mut reader = Reader::open(files, image)?;
     let head = reader.take(16)?;
     if head[..8] != *MAGIC || head[8..12] != [FORMAT.0.to_le_bytes(), FORMAT.1.to_le_bytes()].concat() {
@@ -196,12 +229,13 @@ pub(super) fn read(
             live_class_bytes: bytes.u64()? as i64,
         });
     }
+    let usage = take_usage(&mut reader)?;
     let mut shards = Vec::new();
     for _ in 0..1 << super::digest::SHARD_BITS {
         let length = u32_at(&reader.take(4)?, 0) as usize;
         let block = reader.take_shard(length)?;
         let (shard, used) = Shard::decode(&block)?;
-        if used != length {
+        if used != length || shard.keeps_accounts() != usage.is_some() {
             return None;
         }
         shards.push(shard);
@@ -209,5 +243,5 @@ pub(super) fn read(
     if reader.at != image.file_bytes || reader.checksum != image.checksum {
         return None;
     }
-    Some((segments, Index::from_shards(shards)?))
+    Some(Snapshot { segments, index: Index::from_shards(shards)?, usage })
 }

@@ -260,7 +260,7 @@ fn a_missing_file_a_second_process_and_a_newer_format_are_refused() {
 
     let after = disk.power_loss(PowerLoss::Nothing, 0);
     let mut manifest = after.read("MANIFEST").expect("reads");
-    manifest[20] = 1;
+    manifest[10] = 2;
     let body = manifest.len() - 4;
     let checksum = crc32c::crc32c(&manifest[..body]).to_le_bytes();
     manifest[body..].copy_from_slice(&checksum);
