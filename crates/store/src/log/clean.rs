@@ -173,11 +173,15 @@ fn choose(store: &LogStore, cleaner: &mut Cleaner, now_unix_secs: u64) -> Result
         .collect();
     let newest_flush = store.flushes.newest();
     let flushed_all = store.flushes.read().newest_of_all();
-    // Where prefixes are counted, open segments too, and so that a flush of everything is noticed as fast as others.
+    // Where prefixes are counted, in open segments too. A segment of which all was flushed is cleaned without a look.
+    let is_counting = usage.is_some() || flushed_all < newest_flush;
     let uncounted = all.iter().find(|segment| {
         let oldest = segment.min_sequence.load(Relaxed);
         oldest < newest_flush
-            && (usage.is_some() || (flushed_all < newest_flush && segment.sealed.load(Relaxed)))
+            && match segment.sealed.load(Relaxed) {
+                true => is_counting && segment.max_sequence.load(Relaxed) >= flushed_all,
+                false => usage.is_some(),
+            }
             && !segment.damaged.load(Relaxed)
             && !segment.retired.load(Relaxed)
             && segment.counted_flush.load(Relaxed) < newest_flush

@@ -16,6 +16,8 @@ pub(crate) struct FlushTable {
     pub(super) pending: BTreeMap<Vec<u8>, PendingMark>,
     /// The lengths that prefixes of `marks` have.
     lengths: BTreeSet<usize>,
+    /// All with a lower sequence was flushed.
+    newest_of_all: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,10 +114,28 @@ impl FlushTable {
         self.iter().all(is_uniform).then(|| self.newest(prefix))
     }
 
-    /// The sequence of the newest flush of everything, without exceptions; 0: none.
+    /// All with a lower sequence was flushed, by one flush or by several that complete each other.
     pub(super) fn newest_of_all(&self) -> u64 {
-        let of_all = self.marks.get([].as_slice()).into_iter().flatten();
-        of_all.filter(|mark| mark.except.is_empty()).map(|mark| mark.sequence).max().unwrap_or(0)
+        self.newest_of_all
+    }
+
+    /// All keys with this prefix were flushed below the sequence that this returns: where a flush leaves a longer prefix
+    /// alone, that one must have been flushed itself. May be too low once `steps` are used up.
+    fn flushed_below(&self, prefix: &[u8], steps: &mut u32) -> u64 {
+        let mut below = 0;
+        for (_, mark) in self.marks_of(prefix) {
+            if *steps == 0 {
+                break;
+            }
+            *steps -= 1;
+            if mark.sequence <= below || mark.excepts(prefix) {
+                continue;
+            }
+            let reached = mark.except.iter().filter(|longer| longer.starts_with(prefix));
+            let sequences = reached.map(|longer| self.flushed_below(longer, steps));
+            below = below.max(sequences.fold(mark.sequence, u64::min));
+        }
+        below
     }
 
     /// Of flushes and delayed flushes of exactly this prefix the newest sequence; 0: none.
@@ -146,8 +166,12 @@ impl FlushTable {
 
     pub(super) fn measure(&mut self) {
         self.lengths = self.marks.keys().map(Vec::len).collect();
+        self.newest_of_all = self.flushed_below(&[], &mut { STEPS_MAX });
     }
 }
+
+/// More than a flush of all namespaces of a server takes.
+const STEPS_MAX: u32 = 1_000;
 
 /// Appends the exceptions of a flush: of each its length in 2 bytes, and its bytes.
 pub(super) fn encode_exceptions(except: &[Vec<u8>], out: &mut Vec<u8>) {
@@ -235,6 +259,21 @@ mod tests {
         assert_eq!((table.newest(b"user:1"), table.newest(b"x"), table.marks.len()), (9, 9, 1));
     }
 
+    /// As a server flushes all its namespaces, in any order.
+    #[test]
+    fn flushes_that_complete_each_other_are_one_of_everything() {
+        let prefixes: [&[u8]; 4] = [b"", b"a:", b"a:b:", b"c:"];
+        let mut table = FlushTable::default();
+        for (nth, prefix) in [2, 0, 3, 1].map(|nth: usize| prefixes[nth]).into_iter().enumerate() {
+            assert_eq!(table.newest_of_all(), 0);
+            let longer =
+                prefixes.iter().filter(|other| other.len() > prefix.len() && other.starts_with(prefix));
+            let except = longer.map(|other| other.to_vec()).collect();
+            table.flush(prefix, FlushMark { sequence: 5 + nth as u64, version: 0, except });
+        }
+        assert_eq!(table.newest_of_all(), 5);
+    }
+
     /// Random flushes with exceptions in random order against all of them, one by one.
     #[test]
     fn equals_a_list_of_flushes() {
@@ -265,6 +304,7 @@ mod tests {
                 };
                 let newest = all.iter().filter(reaches).map(|(_, mark)| mark.sequence).max().unwrap_or(0);
                 assert_eq!(table.newest(&key), newest, "{key:?} {all:?}");
+                assert!(table.newest_of_all() <= newest, "{key:?} {all:?}");
             }
         }
     }
