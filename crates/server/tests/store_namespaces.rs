@@ -100,6 +100,22 @@ fn a_flush_leaves_nested_namespaces_alone() {
     }
 }
 
+#[test]
+fn a_delayed_flush_leaves_nested_namespaces_alone_after_a_crash() {
+    let folder = Folder::create();
+    let server = start(&folder, NESTED);
+    let mut client = Client::of(&server);
+    ["a:1", "a:b:1"].iter().for_each(|key| client.set(key));
+    assert_eq!(client.ask("flush_prefix a: 2\r\n"), "OK");
+    server.kill().expect("it is killed");
+    let server = start(&folder, NESTED);
+    let mut client = Client::of(&server);
+    eventually(|| client.found(&["a:1", "a:b:1"]) == ["a:b:1"]);
+    server.kill().expect("it is killed");
+    let server = start(&folder, NESTED);
+    assert_eq!(Client::of(&server).found(&["a:1", "a:b:1"]), ["a:b:1"]);
+}
+
 const QUOTA_BYTES: u64 = 4 << 20;
 const LIMITED: &str = r#"
 [namespace."a:"]
