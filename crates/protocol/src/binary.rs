@@ -468,7 +468,9 @@ impl Status {
             Error::UnknownStatistics => Self::NotFound,
             Error::NonNumeric => Self::NonNumeric,
             Error::TooLarge | Error::TooLargeForUdp => Self::TooLarge,
-            Error::OutOfMemoryStoring | Error::OutOfMemory | Error::StoreFull => Self::OutOfMemory,
+            Error::OutOfMemoryStoring | Error::OutOfMemory | Error::StoreFull | Error::OverDiskQuota => {
+                Self::OutOfMemory
+            }
             Error::StoreReadOnly | Error::StoreFailed | Error::StoreUnreadable => Self::Internal,
             Error::FlushNotAllowed
             | Error::Unauthenticated

@@ -129,8 +129,8 @@ pub enum Error {
     ReadOnly,
     /// A command in a namespace that its user may not use so.
     NotForUser,
-    /// A flush of a namespace in the store whose prefix others there begin with.
-    FlushReachesOthers,
+    /// A store of a value in a namespace that has used up its quota of disk.
+    OverDiskQuota,
     /// A change for which the disk of the store has no room.
     StoreFull,
     /// A change, and the store writes no more since an fsync failed; or an item that was not made durable then.
@@ -219,7 +219,7 @@ impl Error {
             Self::TooLargeForUdp => "SERVER_ERROR too large for UDP",
             Self::ReadOnly => "SERVER_ERROR namespace is read-only",
             Self::NotForUser => "CLIENT_ERROR not allowed in this namespace",
-            Self::FlushReachesOthers => "SERVER_ERROR flush would reach other namespaces of the store",
+            Self::OverDiskQuota => "SERVER_ERROR namespace is over its disk quota",
             Self::StoreFull => "SERVER_ERROR store is full",
             Self::StoreReadOnly => "SERVER_ERROR store is read-only after a failed write",
             Self::StoreFailed => "SERVER_ERROR store cannot write",
@@ -246,7 +246,7 @@ impl Error {
         matches!(
             self,
             Self::ReadOnly
-                | Self::FlushReachesOthers
+                | Self::OverDiskQuota
                 | Self::StoreFull
                 | Self::StoreReadOnly
                 | Self::StoreFailed

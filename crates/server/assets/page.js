@@ -180,6 +180,7 @@ function showNamespaces(namespaces) {
   $("namespace-list").querySelector("tbody").replaceChildren(...rows(namespaces, (namespace) => [
     namespace.name, namespace.is_read_only ? `${namespace.keep}, read-only` : namespace.keep,
     count(namespace.items), bytes(namespace.used_bytes), bytes(namespace.limit_bytes),
+    bytes(namespace.disk_bytes), bytes(namespace.disk_limit_bytes),
     percent(namespace.gets ? namespace.get_hits / namespace.gets : null),
     count(namespace.gets), count(namespace.sets), count(namespace.evicted), count(namespace.refused),
   ], 2, ""));

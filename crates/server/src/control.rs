@@ -119,7 +119,7 @@ fn reload(shared: &Shared) {
         // An error is logged there, and changes nothing.
         let _ = tls.reload();
     }
-    shared.namespaces.reload(&shared.settings);
+    shared.namespaces.reload(&shared.settings, shared.persistence.as_ref());
 }
 
 /// Runs background work of the cache, in bounded steps, so that a signal does not wait long.

@@ -9,12 +9,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use larder_engine::Config;
-use larder_policy::Durability;
 use larder_server::access::TokenFile;
 use larder_server::clock::Clock;
 use larder_server::conn::authenticator::Authenticator;
 use larder_server::control::{self, Stop};
-use larder_server::namespaces::{self, BackingOf, Namespaces, NamespacesFile};
+use larder_server::namespaces::{self, BackingOf, Kept, Namespaces, NamespacesFile};
 use larder_server::net::poller::Poller;
 use larder_server::net::tls::Tls;
 use larder_server::net::worker::Worker;
@@ -94,9 +93,7 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     let clock = Arc::new(clock);
     let persistence =
         (settings.store.as_ref()).map(|store| Persistence::new(settings.threads, store, Arc::clone(&clock)));
-    let backing = persistence
-        .as_ref()
-        .map(|persistence| |prefix: &[u8], durability: Durability| persistence.backing(prefix, durability));
+    let backing = persistence.as_ref().map(|persistence| |namespace: &Kept| persistence.backing(namespace));
     let backing = backing.as_ref().map(|backing| backing as BackingOf<'_>);
     let namespaces = match engine {
         // There are no others beside a cache in a file.

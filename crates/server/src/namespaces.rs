@@ -18,7 +18,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use larder_engine::{Engine, Stats};
 use larder_policy::{DEFAULT, Durability, Keep, QuotaError, Table};
 
-pub use build::{BackingOf, NamespacesFile, build};
+use crate::persistence::Persistence;
+use crate::persistence::disk_quotas::DiskUse;
+
+pub use build::{BackingOf, Kept, NamespacesFile, build};
 pub(crate) use counters::{NamespaceCounters, NamespaceTotals};
 pub(crate) use guards::Place;
 pub use guards::{Guards, Prepared};
@@ -58,6 +61,9 @@ pub(crate) struct Report {
     pub(crate) keep: &'static str,
     pub(crate) is_read_only: bool,
     pub(crate) memory_limit_bytes: u64,
+    /// Of a namespace of the store, where that is counted.
+    pub(crate) disk: Option<DiskUse>,
+    pub(crate) disk_limit_bytes: Option<u64>,
     pub(crate) engine: Stats,
     pub(crate) totals: NamespaceTotals,
 }
@@ -151,19 +157,6 @@ impl Namespaces {
         self.engines.iter().zip(shares).all(|(engine, share)| engine.set_memory_limit(*share))
     }
 
-    /// True if a flush of this namespace in the store would reach others that are kept there too: their keys begin with
-    /// its prefix.
-    pub(crate) fn flush_reaches_others(&self, number: u8) -> bool {
-        let Some(named) = &self.named else { return false };
-        let table = named.lock_table();
-        let is_kept = |other: &u8| table.policy(*other).keep == Keep::Store;
-        is_kept(&number)
-            && table
-                .numbers()
-                .filter(is_kept)
-                .any(|other| other != number && table.prefix(other).starts_with(table.prefix(number)))
-    }
-
     /// The policies, as they are now.
     pub(crate) fn table(&self) -> Option<Arc<Table>> {
         self.named.as_ref().map(|named| Arc::clone(&named.lock_table()))
@@ -191,7 +184,7 @@ impl Namespaces {
     }
 
     /// All namespaces in figures; none without `--namespaces`.
-    pub(crate) fn reports(&self) -> Vec<Report> {
+    pub(crate) fn reports(&self, persistence: Option<&Persistence>) -> Vec<Report> {
         let Some(named) = &self.named else { return Vec::new() };
         let table = Arc::clone(&named.lock_table());
         let (totals, baseline) = (named.totals(), named.lock_baseline().clone());
@@ -203,6 +196,10 @@ impl Namespaces {
                 keep: policy.keep.name(),
                 is_read_only: policy.is_read_only,
                 memory_limit_bytes: engine.memory_limit(),
+                disk: persistence
+                    .filter(|_| policy.keep == Keep::Store)
+                    .and_then(|persistence| persistence.disk_quotas.used(number)),
+                disk_limit_bytes: policy.disk_bytes,
                 engine: engine.stats(),
                 totals: baseline.get(at).map_or(totals, |earlier| totals.since(earlier)),
             }

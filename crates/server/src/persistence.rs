@@ -6,12 +6,14 @@
 //! - A key that is not in memory is looked up in the store ([`fetch`]), which puts the item into memory; then the request
 //!   is executed again. The worker does it if the system has the record in its page cache, else a thread of its own.
 //! - The committer ([`threads`]) appends and syncs; a second thread cleans up.
+//! - Quotas of disk ([`disk_quotas`]) are asked before a value is stored.
 //! - Lists of keys ([`key_dumps`]) and backups ([`backups`]) read the disk for long, by threads of their own.
 //! - Each of these threads has a meter ([`meters`]); [`figures`] reads them all.
 
 mod backing;
 pub(crate) mod backups;
 mod commit_observer;
+pub(crate) mod disk_quotas;
 pub(crate) mod fetch;
 pub(crate) mod figures;
 pub(crate) mod key_dumps;
@@ -26,7 +28,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use larder_engine::{Backing, Guard, Hash, Position};
-use larder_policy::Durability;
+use larder_policy::{Durability, Table};
 use larder_protocol::Error;
 use larder_store::commit::{
     Clock as VersionClock, Journal, JournalConfig, Observer, Outcome, Refusal, SITE_BITS,
@@ -35,9 +37,11 @@ use larder_store::files::DiskFiles;
 use larder_store::{LogOptions, Store};
 
 use crate::clock::Clock;
+use crate::namespaces::Kept;
 use crate::persistence::backing::NamespaceBacking;
 use crate::persistence::backups::Backups;
 use crate::persistence::commit_observer::CommitObserver;
+use crate::persistence::disk_quotas::DiskQuotas;
 use crate::persistence::fetch::FetchQueue;
 use crate::persistence::key_dumps::KeyDumps;
 use crate::persistence::meters::Meters;
@@ -122,6 +126,7 @@ pub struct Persistence {
     pub(crate) key_dumps: KeyDumps,
     pub(crate) backups: Backups,
     pub(crate) meters: Arc<Meters>,
+    pub(crate) disk_quotas: Arc<DiskQuotas>,
     /// By worker: it has connections that wait for the committer.
     waiting: Box<[AtomicBool]>,
     clock: Arc<Clock>,
@@ -165,6 +170,7 @@ impl Persistence {
             key_dumps: KeyDumps::default(),
             backups: Backups::new(settings.backup_directory.clone()),
             meters: Arc::new(Meters::new(settings.readers.max(1), workers)),
+            disk_quotas: Arc::default(),
             waiting: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             clock,
         }
@@ -176,6 +182,9 @@ impl Persistence {
         let persistence = Self::of(shared)?;
         // Versions that were given and lost with a crash (`interval`) are not given again, if the clock was set back.
         persistence.journal.raise_versions(store.highest_version().saturating_add(LOST_VERSIONS));
+        if let Some(table) = shared.namespaces.table() {
+            persistence.disk_quotas.set(&table, &*store).map_err(io::Error::other)?;
+        }
         if persistence.store.set(Arc::clone(&store)).is_err() {
             return Err(io::Error::other("the store is open already"));
         }
@@ -201,13 +210,22 @@ impl Persistence {
     }
 
     /// What stands behind the engine of a namespace.
-    pub fn backing(&self, prefix: &[u8], durability: Durability) -> Arc<dyn Backing> {
+    pub fn backing(&self, namespace: &Kept) -> Arc<dyn Backing> {
         Arc::new(NamespaceBacking {
             journal: Arc::clone(&self.journal),
             clock: Arc::clone(&self.clock),
-            prefix: prefix.into(),
-            is_sync: durability == Durability::Sync,
+            disk_quotas: Arc::clone(&self.disk_quotas),
+            number: namespace.number,
+            prefix: namespace.prefix.as_slice().into(),
+            nested: Arc::clone(&namespace.nested),
+            is_sync: namespace.durability == Durability::Sync,
         })
+    }
+
+    /// Other policies have other quotas of disk. Errors: a sentence for the operator.
+    pub(crate) fn set_disk_quotas(&self, table: &Table) -> Result<(), String> {
+        let Some(store) = self.store.get() else { return Ok(()) };
+        self.disk_quotas.set(table, &**store).map_err(|error| error.to_string())
     }
 
     /// The store, once it is open.

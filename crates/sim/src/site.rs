@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use larder_engine::{Backing, Handle, LargePages};
-use larder_policy::Durability;
 use larder_server::conn::parked::Parked;
 use larder_server::conn::waiter::Waiter;
-use larder_server::namespaces::{self, BackingOf, Handles, NamespacesFile};
+use larder_server::namespaces::{self, BackingOf, Handles, Kept, NamespacesFile};
 use larder_server::observe::measure::{Measured, Recorder};
 use larder_server::persistence::{Persistence, Reader, StoreSettings};
 use larder_server::shared::Shared;
@@ -73,9 +72,9 @@ impl Site {
         );
         let journal = Arc::clone(persistence.journal());
         let is_filling = Arc::<AtomicBool>::default();
-        let backing = |prefix: &[u8], durability: Durability| -> Arc<dyn Backing> {
+        let backing = |namespace: &Kept| -> Arc<dyn Backing> {
             let mut backing = WitnessBacking {
-                inner: persistence.backing(prefix, durability),
+                inner: persistence.backing(namespace),
                 journal: Arc::clone(&journal),
                 witness: Arc::clone(witness),
                 clock: Arc::clone(&server_clock),

@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use crate::error::{Error, Result};
 use crate::files::{File, Files};
 use crate::log::manifest::{MANIFEST, ManifestImage, sync_dir};
-use crate::log::segment::segment_name;
+use crate::log::segment::{NUMBER_MAX, segment_name};
 
 /// How much is copied at a time.
 const PIECE_BYTES: usize = 1 << 20;
@@ -73,7 +73,8 @@ pub fn restore(backups: &[&dyn Files], target: &dyn Files) -> Result<Manifest> {
         copy(&*found.ok_or_else(|| missing(&file.name))?, file.bytes, target, &file.name)?;
     }
     // The store and the one that it was copied from go different ways now: no file of one may pass for the other's.
-    manifest.image.next_number += fastrand::u64(1 << 20..1 << 40);
+    manifest.image.next_number =
+        (manifest.image.next_number + fastrand::u64(1 << 20..1 << 40)).min(NUMBER_MAX + 1);
     finish(&manifest.image, target)?;
     Ok(manifest)
 }

@@ -7,6 +7,9 @@ pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
 /// The longest value, in bytes.
 pub const VALUE_BYTES_MAX: usize = 1 << 30;
 
+/// The most bytes of the prefixes that a flush leaves alone, and 2 for each.
+pub const FLUSH_EXCEPTIONS_BYTES_MAX: usize = 64 << 10;
+
 /// The most bytes of a batch of several entries: keys, values, and 64 for each. A batch of one has no such limit.
 pub const BATCH_BYTES_MAX: usize = 32 << 20;
 
@@ -92,12 +95,15 @@ pub enum Entry<'a> {
     Flush {
         /// At most [`KEY_BYTES_MAX`] bytes; empty: all keys.
         prefix: &'a [u8],
+        /// But for the keys that begin with one of these. Each begins with the prefix, and is longer; together they
+        /// have at most [`FLUSH_EXCEPTIONS_BYTES_MAX`].
+        except: &'a [Vec<u8>],
         /// As in `Delete`.
         version: u64,
     },
     /// A flush is due later. The store keeps it, across restarts too, and does nothing else: the caller appends a
-    /// `Flush` when it is due, and asks for [`Store::pending_flushes`](crate::Store) after opening. A prefix has at
-    /// most one; a later one replaces it.
+    /// `Flush` when it is due, with the exceptions of that moment, and asks for
+    /// [`Store::pending_flushes`](crate::Store) after opening. A prefix has at most one; a later one replaces it.
     FlushAt {
         /// At most [`KEY_BYTES_MAX`] bytes; empty: all keys.
         prefix: &'a [u8],

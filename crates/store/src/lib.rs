@@ -37,6 +37,7 @@
 //! | `for_each_key(&mut Cursor, limit, now, visit)` | any thread | a scan in pieces, keys and metas |
 //! | `pending_flushes()` | at the start | delayed flushes that the caller has to make when they are due |
 //! | `last_sequence()`, `durable_sequence()`, `highest_version()`, `stats()` | any thread | numbers |
+//! | `count_prefixes(&[&[u8]]) -> Arc<PrefixUsage>` | at the start | what the items of each prefix use on the disk |
 //! | `maintain(Budget, now) -> Progress` | one background thread | a bounded step of cleaning |
 //! | `backup(&dyn Files, since) -> Manifest` | any thread | a consistent copy while others go on; [`restore`] |
 //! | `close()` | at the end | makes the next start fast |
@@ -64,15 +65,17 @@ mod memory;
 mod store;
 #[cfg(test)]
 mod tests;
+mod usage;
 mod validate;
 
 pub use backup::{Manifest, restore};
 pub use entry::{
-    BATCH_BYTES_MAX, Entry, KEY_BYTES_MAX, Marks, Meta, NoValue, PendingFlush, Put, SequenceRange, Sink,
-    VALUE_BYTES_MAX, VecSink,
+    BATCH_BYTES_MAX, Entry, FLUSH_EXCEPTIONS_BYTES_MAX, KEY_BYTES_MAX, Marks, Meta, NoValue, PendingFlush,
+    Put, SequenceRange, Sink, VALUE_BYTES_MAX, VecSink,
 };
 pub use error::{Error, Result};
 pub use log::check::{Damage, Report, check};
 pub use log::{LogOptions, LogStore};
 pub use memory::{MemoryFaults, MemoryStore};
 pub use store::{Budget, Cursor, Progress, Stats, Store, TryGet};
+pub use usage::{COUNTED_PREFIXES_MAX, PrefixUsage};

@@ -9,16 +9,18 @@
 //! | `writer`, `append` | the end of a segment; batches |
 //! | `get`, `keys` | reading one item; a scan of all |
 //! | `clean` | getting back the room of dead records |
+//! | `usage`, `account` | counting what the items of a prefix use |
 //! | `window` | reading a segment forward |
 //!
 //! Locks, in the order in which a thread takes them: the cleaner, the appender, the manifest, then one of: a shard of
-//! the index, the flushes, the segment table (which may be taken under a shard's lock). Readers take a shard's lock and
-//! the two last ones only.
+//! the index, the flushes, the usage, the segment table (which may be taken under a shard's lock). Readers take a
+//! shard's lock, that of the flushes and that of the segment table only.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+mod account;
 mod append;
 pub(crate) mod bugs;
 mod bytes;
@@ -34,6 +36,7 @@ mod open;
 mod record;
 pub(crate) mod segment;
 mod snapshot;
+mod usage;
 mod window;
 mod writer;
 
@@ -42,6 +45,7 @@ use crate::entry::{Entry, Meta, PendingFlush, SequenceRange, Sink};
 use crate::error::{Error, Result};
 use crate::files::{DiskFiles, Files, Lock};
 use crate::store::{Budget, Cursor, Progress, Stats, Store, TryGet};
+use crate::usage::PrefixUsage;
 
 use clean::Cleaner;
 use digest::Secret;
@@ -91,6 +95,8 @@ pub struct LogStore {
     is_full: AtomicBool,
     read_only_reason: Mutex<Option<String>>,
     counters: Counters,
+    /// What the items of some prefixes use, if that is counted. Changes under the locks of cleaner and appender alone.
+    usage: RwLock<Option<Arc<PrefixUsage>>>,
     _lock: Box<dyn Lock>,
 }
 
@@ -141,6 +147,10 @@ impl LogStore {
 
     fn appender(&self) -> MutexGuard<'_, Appender> {
         self.appender.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn usage(&self) -> Option<Arc<PrefixUsage>> {
+        self.usage.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn writable(&self) -> Result<()> {
@@ -287,6 +297,10 @@ impl Store for LogStore {
 
     fn maintain(&self, budget: Budget, now_unix_secs: u64) -> Result<Progress> {
         clean::maintain(self, budget, now_unix_secs)
+    }
+
+    fn count_prefixes(&self, prefixes: &[&[u8]]) -> Result<Arc<PrefixUsage>> {
+        usage::count_prefixes(self, prefixes)
     }
 
     fn backup(&self, target: &dyn Files, since: Option<&Manifest>) -> Result<Manifest> {

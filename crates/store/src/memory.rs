@@ -10,6 +10,7 @@ use crate::entry::{Entry, Meta, PendingFlush, Put, SequenceRange, Sink};
 use crate::error::{Error, Result};
 use crate::files::Files;
 use crate::store::{Budget, Cursor, Position, Progress, Stats, Store};
+use crate::usage::PrefixUsage;
 use crate::validate::validate_batch;
 
 /// What is to go wrong. Counts begin with 1, from the opening of the store on.
@@ -22,6 +23,9 @@ pub struct MemoryFaults {
     /// Each `append` and `sync` takes so long.
     pub delay: Option<Duration>,
 }
+
+/// What an item is counted for beside its key and value.
+const ITEM_BYTES: usize = 48;
 
 /// A store in memory.
 ///
@@ -46,6 +50,7 @@ struct Inner {
     appended_bytes: u64,
     full_errors: u64,
     read_only: Option<String>,
+    usage: Option<Arc<PrefixUsage>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -61,7 +66,7 @@ struct State {
 enum Owned {
     Put { key: Vec<u8>, meta: Meta, value: Arc<[u8]> },
     Delete { key: Vec<u8>, version: u64 },
-    Flush { prefix: Vec<u8>, version: u64 },
+    Flush { prefix: Vec<u8>, except: Vec<Vec<u8>>, version: u64 },
     FlushAt { prefix: Vec<u8>, at_secs: u64 },
     CancelFlushAt { prefix: Vec<u8> },
 }
@@ -77,7 +82,9 @@ impl Owned {
                 Self::Put { key: key.to_vec(), meta, value: value.concat().into() }
             }
             Entry::Delete { key, version } => Self::Delete { key: key.to_vec(), version },
-            Entry::Flush { prefix, version } => Self::Flush { prefix: prefix.to_vec(), version },
+            Entry::Flush { prefix, except, version } => {
+                Self::Flush { prefix: prefix.to_vec(), except: except.to_vec(), version }
+            }
             Entry::FlushAt { prefix, at_secs } => Self::FlushAt { prefix: prefix.to_vec(), at_secs },
             Entry::CancelFlushAt { prefix } => Self::CancelFlushAt { prefix: prefix.to_vec() },
         }
@@ -96,8 +103,9 @@ impl State {
                 self.items.remove(&key);
                 version
             }
-            Owned::Flush { prefix, version } => {
-                self.items.retain(|key, _| !key.starts_with(&prefix));
+            Owned::Flush { prefix, except, version } => {
+                let is_left = |key: &Vec<u8>| except.iter().any(|longer| key.starts_with(longer));
+                self.items.retain(|key, _| !key.starts_with(&prefix) || is_left(key));
                 self.pending_flushes.remove(&prefix);
                 version
             }
@@ -170,6 +178,37 @@ impl MemoryStore {
 }
 
 impl Inner {
+    /// Counts the item of a key, if there is one, for its prefix.
+    fn count(&self, key: &[u8], sign: i64) {
+        if let Some(usage) = &self.usage
+            && let Some(nth) = usage.find(key)
+            && let Some((_, value)) = self.now.items.get(key)
+        {
+            usage.add(nth, sign * (ITEM_BYTES + key.len() + value.len()) as i64);
+        }
+    }
+
+    fn count_all(&self, sign: i64) {
+        self.now.items.keys().for_each(|key| self.count(key, sign));
+    }
+
+    fn apply(&mut self, entry: Owned) {
+        match &entry {
+            Owned::Put { key, .. } | Owned::Delete { key, .. } => {
+                let key = key.clone();
+                self.count(&key, -1);
+                self.now.apply(entry);
+                self.count(&key, 1);
+            }
+            Owned::Flush { .. } => {
+                self.count_all(-1);
+                self.now.apply(entry);
+                self.count_all(1);
+            }
+            Owned::FlushAt { .. } | Owned::CancelFlushAt { .. } => self.now.apply(entry),
+        }
+    }
+
     fn writable(&self) -> Result<()> {
         match &self.read_only {
             Some(reason) => Err(Error::ReadOnly { reason: reason.clone() }),
@@ -195,7 +234,7 @@ impl Store for MemoryStore {
             if let Owned::Put { key, value, .. } = entry {
                 inner.appended_bytes += (key.len() + value.len()) as u64;
             }
-            inner.now.apply(entry.clone());
+            inner.apply(entry.clone());
         }
         inner.unsynced.push(batch);
         Ok(SequenceRange { first, last: inner.now.last_sequence })
@@ -299,8 +338,24 @@ impl Store for MemoryStore {
         }
     }
 
-    fn maintain(&self, _: Budget, _: u64) -> Result<Progress> {
+    /// Drops what has expired, where that is counted.
+    fn maintain(&self, _: Budget, now_unix_secs: u64) -> Result<Progress> {
+        let mut inner = self.lock();
+        if inner.usage.is_some() {
+            inner.count_all(-1);
+            inner.now.items.retain(|_, (meta, _)| !meta.is_expired(now_unix_secs));
+            inner.count_all(1);
+        }
         Ok(Progress::default())
+    }
+
+    fn count_prefixes(&self, prefixes: &[&[u8]]) -> Result<Arc<PrefixUsage>> {
+        let usage = Arc::new(PrefixUsage::new(prefixes)?);
+        usage.set_complete(true);
+        let mut inner = self.lock();
+        inner.usage = (!prefixes.is_empty()).then(|| Arc::clone(&usage));
+        inner.count_all(1);
+        Ok(usage)
     }
 
     fn backup(&self, _: &dyn Files, _: Option<&Manifest>) -> Result<Manifest> {

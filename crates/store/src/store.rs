@@ -1,9 +1,12 @@
 //! The trait that every driver implements.
 
+use std::sync::Arc;
+
 use crate::backup::Manifest;
 use crate::entry::{Entry, Meta, PendingFlush, SequenceRange, Sink};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::files::Files;
+use crate::usage::PrefixUsage;
 
 /// Items that stay.
 ///
@@ -70,6 +73,15 @@ pub trait Store: Send + Sync {
     /// One bounded step of work that no request should wait for: cleaning, and notes of what is durable. Called again
     /// and again by one background thread; safe beside all other calls.
     fn maintain(&self, budget: Budget, now_unix_secs: u64) -> Result<Progress>;
+
+    /// Counts from now on what the items of each of these prefixes, at most [`COUNTED_PREFIXES_MAX`], use on the disk;
+    /// none: counts nothing any more. Replaces what was counted before, and goes on with it if the prefixes are the
+    /// same, also over a clean stop. A driver may count approximately.
+    ///
+    /// [`COUNTED_PREFIXES_MAX`]: crate::COUNTED_PREFIXES_MAX
+    fn count_prefixes(&self, prefixes: &[&[u8]]) -> Result<Arc<PrefixUsage>> {
+        if prefixes.is_empty() { Ok(Arc::default()) } else { Err(Error::Unsupported { what: "disk quotas" }) }
+    }
 
     /// Copies a consistent state to an empty directory, while others append and read. All that was appended before is
     /// in it. With the manifest of an earlier backup, copies only what that one has not; `restore` then needs both.

@@ -7,3 +7,4 @@ mod keeping;
 mod model;
 mod planted;
 mod script;
+mod usage;

@@ -151,7 +151,7 @@ impl HttpRefusal {
 pub(super) fn status_and_text(error: Error) -> (u16, &'static str) {
     match error {
         Error::Http(refusal) => refusal.status_and_text(),
-        Error::FlushReachesOthers => (409, "the flush would reach other namespaces of the store"),
+        Error::OverDiskQuota => (507, "the namespace is over its disk quota"),
         Error::StoreFull => (507, "the store is full"),
         Error::StoreReadOnly => (503, "the store is read-only after a failed write"),
         Error::StoreFailed => (503, "the store cannot write"),

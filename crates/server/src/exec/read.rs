@@ -182,7 +182,12 @@ impl<'t> Executor<'_, '_, '_, 't> {
             leaves_token: fetch.leaves_token || !self.store.may_change(&place),
             binary_key: fetch.key.is_binary(),
         };
-        let intent = if changes { Intent::Change } else { Intent::Read };
+        let intent = match (fetch.vivify, changes) {
+            // An empty one.
+            (Some(_), _) => Intent::Store { value_bytes: 0 },
+            (None, true) => Intent::Change,
+            (None, false) => Intent::Read,
+        };
         let fetch = |guard: &'t Guard<'t>| guard.fetch_hinted(key, place.hash, place.hint, &how);
         let fetched = match self.store.operate(&place, key, intent, fetch) {
             Ok(fetched) => fetched,

@@ -59,9 +59,6 @@ impl<'t> Executor<'_, '_, '_, 't> {
         {
             return unanswered.into_answer();
         }
-        if shared.namespaces.flush_reaches_others(number) {
-            return Ok(Reply::Error(Error::FlushReachesOthers));
-        }
         self.flush_one(number, flush.exptime);
         Ok(Reply::Ok)
     }

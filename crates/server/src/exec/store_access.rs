@@ -9,8 +9,8 @@ use super::{Answered, Context, Done};
 use crate::conn::client::Peer;
 use crate::conn::waiter::{Waiter, Waiting};
 use crate::namespaces::Place;
-use crate::persistence::Behind;
 use crate::persistence::fetch::{Fetching, Finding, Wanted};
+use crate::persistence::{Behind, Persistence};
 
 /// The way to items that may be in a store, not in memory.
 pub(crate) struct StoreAccess<'e, 'c> {
@@ -36,6 +36,10 @@ pub(super) enum Intent {
     Read,
     /// It may change the item.
     Change,
+    /// It may store a value of so many bytes.
+    Store {
+        value_bytes: u64,
+    },
 }
 
 impl Unanswered {
@@ -111,6 +115,10 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
         let wait = Unanswered::Wait(Waiting::Commit(persistence.journal.progress()));
         match intent {
             Intent::Change => self.admit()?,
+            Intent::Store { value_bytes } => {
+                self.admit()?;
+                admit_to_disk(persistence, place, key, value_bytes)?;
+            }
             Intent::Read => self.refuse_datagram()?,
         }
         if let Some(finding) = self.findings.iter().find(|finding| finding.hash == place.hash) {
@@ -166,6 +174,21 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
             self.wanted.push(Wanted { key: key.into(), hash: place.hash, number: place.number(), position });
         }
     }
+}
+
+/// Whether the quota of disk, if there is one, has room for an item.
+fn admit_to_disk(
+    persistence: &Persistence,
+    place: &Place<'_>,
+    key: &[u8],
+    value_bytes: u64,
+) -> Result<(), Unanswered> {
+    let Some(namespace) = &place.namespace else { return Ok(()) };
+    let Some(limit_bytes) = namespace.policy.disk_bytes else { return Ok(()) };
+    persistence.disk_quotas.admit(namespace.number, limit_bytes, key, value_bytes).map_err(|error| {
+        namespace.counters.refused_disk.add(1);
+        Unanswered::Refused(error)
+    })
 }
 
 /// Keys of a list that are looked up together.

@@ -76,16 +76,17 @@ impl<'t> Executor<'_, '_, '_, 't> {
         }
         let expiry = Expiries::of(&store, &place, &self.cx.shared.clock);
         let cas_is_on = self.cx.shared.settings.cas;
+        let intent = Intent::Store { value_bytes: store.value_bytes.into() };
         let stored = match value {
             Value::Whole(value) => {
                 let terms = terms(&store, key, value, expiry, cas_is_on);
                 let store = |guard: &'t Guard<'t>| guard.store_hinted(hash, &terms, hint);
-                self.store.operate(&place, key, Intent::Change, store)
+                self.store.operate(&place, key, intent, store)
             }
             Value::Uploaded(upload) => {
                 let terms = terms(&store, key, &[], expiry, cas_is_on);
                 let commit = |guard: &'t Guard<'t>| guard.commit(hash, &terms, upload);
-                self.store.operate(&place, key, Intent::Change, commit)
+                self.store.operate(&place, key, intent, commit)
             }
         };
         let stored = match stored {
@@ -361,10 +362,11 @@ impl<'t> Executor<'_, '_, '_, 't> {
             (&counters.incr_hits, &counters.incr_misses)
         };
         let count = |guard: &'t Guard<'t>| guard.arith(key, place.hash, &how);
-        let counted = match self.store.operate(&place, key, Intent::Change, count) {
-            Ok(counted) => counted,
-            Err(unanswered) => return unanswered.into_answer(),
-        };
+        let counted =
+            match self.store.operate(&place, key, Intent::Store { value_bytes: NUMBER_BYTES_MAX }, count) {
+                Ok(counted) => counted,
+                Err(unanswered) => return unanswered.into_answer(),
+            };
         match counted {
             Counted::Number { number, cas, expiry_before, expiry, created } => {
                 if !created {
@@ -390,6 +392,9 @@ impl<'t> Executor<'_, '_, '_, 't> {
         }
     }
 }
+
+/// Digits of the highest number.
+const NUMBER_BYTES_MAX: u64 = 20;
 
 /// The expiry times that a store names.
 #[derive(Clone, Copy)]

@@ -47,8 +47,21 @@ impl NamespacesFile {
     }
 }
 
-/// What stands behind the engine of a namespace that is kept in a store, by its prefix and durability.
-pub type BackingOf<'b> = &'b dyn Fn(&[u8], Durability) -> Arc<dyn Backing>;
+/// A namespace that is kept in a store, as what stands behind its engine needs it.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// Its number.
+    pub number: u8,
+    /// Empty: the default.
+    pub prefix: Vec<u8>,
+    /// The prefixes of the namespaces of the store that nest in it: a flush leaves them alone.
+    pub nested: Arc<[Vec<u8>]>,
+    /// When its changes are durable.
+    pub durability: Durability,
+}
+
+/// What stands behind the engine of a namespace that is kept in a store.
+pub type BackingOf<'b> = &'b dyn Fn(&Kept) -> Arc<dyn Backing>;
 
 /// The namespaces of a server, with an engine for each. `config` is that of an engine for everything; `backing`, if
 /// there is a store, is [`Persistence::backing`](crate::persistence::Persistence::backing). Errors: the system refuses
@@ -91,7 +104,7 @@ pub fn build(
         };
         let backing = backing
             .filter(|_| policy.keep == Keep::Store)
-            .map(|backing| backing(table.prefix(number), policy.durability.unwrap_or(durability)));
+            .map(|backing| backing(&kept(&table, number, durability)));
         Engine::new_backed(config, reservation, backing).map_err(|error| refuse(*memory_bytes, error))
     };
     let engines = table.numbers().zip(&shares).map(engine).collect::<Result<Vec<_>, _>>()?;
@@ -107,6 +120,21 @@ pub fn build(
         table: Mutex::new(Arc::new(table)),
     };
     Ok(Namespaces::new(engines, named))
+}
+
+/// A namespace of the store. `durability`: where its policy does not say.
+fn kept(table: &Table, number: u8, durability: Durability) -> Kept {
+    let prefix = table.prefix(number);
+    let is_nested = |other: &u8| {
+        let longer = table.prefix(*other);
+        table.policy(*other).keep == Keep::Store && longer.len() > prefix.len() && longer.starts_with(prefix)
+    };
+    Kept {
+        number,
+        prefix: prefix.to_vec(),
+        nested: table.numbers().filter(is_nested).map(|other| table.prefix(other).to_vec()).collect(),
+        durability: table.policy(number).durability.unwrap_or(durability),
+    }
 }
 
 /// Errors: the file cannot be read, is no table, or asks for what this server cannot do.
@@ -133,7 +161,6 @@ fn unsupported(policy: &Policy, settings: &Settings) -> Option<&'static str> {
         Policy { keep: Keep::Store, .. } if settings.store.is_none() => {
             Some("keep = \"store\" needs --store")
         }
-        Policy { disk_bytes: Some(_), .. } => Some("disk is not in this version"),
         Policy { is_replicated: true, .. } => Some("replicate = true is not in this version"),
         // Without logins nobody has a name, so nobody could come in, or everybody would.
         Policy { users, .. } if users.are_limited() && settings.login_dialect().is_none() => {

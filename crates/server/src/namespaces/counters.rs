@@ -31,6 +31,13 @@ macro_rules! counters {
     };
 }
 
+impl NamespaceTotals {
+    /// Commands that the policy refused.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused_read_only.wrapping_add(self.refused_user).wrapping_add(self.refused_disk)
+    }
+}
+
 counters! {
     /// Keys that get, gat, mg and the like looked up.
     cmd_get,
@@ -48,4 +55,6 @@ counters! {
     refused_read_only,
     /// Commands refused because of their user.
     refused_user,
+    /// Stores refused because of the quota of disk.
+    refused_disk,
 }

@@ -8,23 +8,30 @@ use larder_policy::Table;
 
 use super::build::{check_shares, name, read_table};
 use super::{Named, Namespaces};
+use crate::persistence::Persistence;
 use crate::startup::bounded_file;
 use crate::startup::settings::Settings;
 
 impl Namespaces {
     /// Reads the file again, if there is one. If it cannot be used everything stays as it is, and the journal says why.
     /// Workers read the new policies in their next round.
-    pub(crate) fn reload(&self, settings: &Settings) {
+    pub(crate) fn reload(&self, settings: &Settings, persistence: Option<&Persistence>) {
         let Some(named) = &self.named else { return };
         let Some(path) = &named.path else { return };
         let file = path.display();
-        match self.try_reload(named, path, settings) {
+        match self.try_reload(named, path, settings, persistence) {
             Ok(()) => tracing::info!(file = %file, "namespaces read again"),
             Err(error) => tracing::error!("namespaces {file}: {error}; the old ones stay"),
         }
     }
 
-    fn try_reload(&self, named: &Named, path: &Path, settings: &Settings) -> Result<(), String> {
+    fn try_reload(
+        &self,
+        named: &Named,
+        path: &Path,
+        settings: &Settings,
+        persistence: Option<&Persistence>,
+    ) -> Result<(), String> {
         let new = read_table(path, settings, bounded_file::read_regular)?;
         let mut current = named.lock_table();
         check_prefixes(&current, &new)?;
@@ -37,6 +44,7 @@ impl Namespaces {
                 return Err(format!("{name}: more than {mib_max} MiB need a restart"));
             }
         }
+        persistence.map_or(Ok(()), |persistence| persistence.set_disk_quotas(&new))?;
         self.set_memory_limits(&shares);
         for (number, engine) in new.numbers().zip(self.engines.iter()) {
             engine.set_item_bytes_max(new.policy(number).item_bytes_max.unwrap_or(named.item_bytes_max));

@@ -6,13 +6,19 @@ use larder_engine::{Backing, Change, Expiry, Hash, Kept, Position};
 use larder_store::Marks;
 use larder_store::commit::{self, Journal, Kind};
 
+use super::disk_quotas::DiskQuotas;
 use crate::clock::Clock;
 
 /// The journal, for one namespace.
 pub(super) struct NamespaceBacking {
     pub(super) journal: Arc<Journal>,
     pub(super) clock: Arc<Clock>,
+    pub(super) disk_quotas: Arc<DiskQuotas>,
+    /// Of the namespace.
+    pub(super) number: u8,
     pub(super) prefix: Box<[u8]>,
+    /// What a flush leaves alone.
+    pub(super) nested: Arc<[Vec<u8>]>,
     pub(super) is_sync: bool,
 }
 
@@ -33,10 +39,13 @@ impl Backing for NamespaceBacking {
                     version: kept.version,
                     marks: marks_of(&kept),
                 };
-                match pinnable.pin() {
+                let value_bytes = kept.value.len() as u64;
+                let on_its_way = self.disk_quotas.on_its_way(self.number, kept.key, value_bytes);
+                let change = match pinnable.pin() {
                     Some(value) => commit::Change::with_shared(kind, kept.key, Box::new(value), self.is_sync),
                     None => commit::Change::new(kind, kept.key, kept.value, self.is_sync),
-                }
+                };
+                change.counted(on_its_way)
             }
         };
         self.journal.submit(position, change);
@@ -65,7 +74,8 @@ impl Backing for NamespaceBacking {
 
     fn flush(&self) -> Position {
         let position = self.journal.next_position_of_all();
-        self.journal.submit(position, commit::Change::new(Kind::Flush, &self.prefix, b"", self.is_sync));
+        let change = commit::Change::flush(&self.prefix, Arc::clone(&self.nested), self.is_sync);
+        self.journal.submit(position, change);
         position
     }
 }

@@ -79,7 +79,7 @@ impl Figures {
         let directory = &shared.settings.store.as_ref()?.directory;
         let disk = rustix::fs::statvfs(directory).ok();
         let mut memory = MemoryTier::default();
-        let stored = shared.namespaces.reports();
+        let stored = shared.namespaces.reports(shared.persistence.as_ref());
         for report in stored.iter().filter(|report| report.keep == larder_policy::Keep::Store.name()) {
             memory.limit_bytes += report.memory_limit_bytes;
             memory.used_bytes += report.engine.memory_used_bytes;

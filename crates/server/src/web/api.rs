@@ -51,8 +51,6 @@ pub(super) enum Refused {
     NoSuchNamespace,
     /// `-F`.
     NotAllowed,
-    /// The flush would reach others in the store.
-    ReachesOthers,
 }
 
 /// The path of [`change`].

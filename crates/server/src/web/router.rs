@@ -79,9 +79,6 @@ pub(super) fn render<B>(request: &Request<B>, endpoint: &AdminEndpoint, state: &
             Ok(()) => plain(StatusCode::OK, "flushed"),
             Err(Refused::BadQuery) => plain(StatusCode::BAD_REQUEST, "prefix, and perhaps delay, are needed"),
             Err(Refused::NoSuchNamespace) => plain(StatusCode::NOT_FOUND, "there is no such namespace"),
-            Err(Refused::ReachesOthers) => {
-                plain(StatusCode::CONFLICT, "the flush would reach other namespaces of the store")
-            }
             Err(Refused::NotAllowed) => plain(StatusCode::FORBIDDEN, "flushing is not allowed (-F)"),
         };
     }

@@ -1,11 +1,35 @@
 //! A change on its way to the store.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use crate::entry::{Entry, Marks, Put};
 
 /// A value whose memory someone else keeps until this is dropped.
 pub type SharedValue = Box<dyn AsRef<[u8]> + Send + Sync>;
+
+/// Bytes of a change that is not in the store yet: part of a sum until this is dropped, with its change.
+#[derive(Debug)]
+pub struct OnItsWay {
+    sum: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl OnItsWay {
+    /// Adds to the sum.
+    pub fn new(sum: &Arc<AtomicU64>, bytes: u64) -> Self {
+        sum.fetch_add(bytes, Relaxed);
+        Self { sum: Arc::clone(sum), bytes }
+    }
+}
+
+impl Drop for OnItsWay {
+    fn drop(&mut self) {
+        // The store has counted the change by now.
+        self.sum.fetch_sub(self.bytes, Release);
+    }
+}
 
 /// What a change does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +50,7 @@ pub enum Kind {
         /// The version that it had.
         version: u64,
     },
-    /// No key with this prefix has an item.
+    /// No key with this prefix has an item, but for what [`Change::flush`] excepts.
     Flush,
     /// The same is due later.
     FlushAt {
@@ -47,6 +71,10 @@ pub struct Change {
     key_bytes: usize,
     /// In place of the value in `bytes`.
     shared: Option<SharedValue>,
+    /// Of a flush: the longer prefixes that it leaves alone.
+    except: Option<Arc<[Vec<u8>]>>,
+    /// Only held.
+    _on_its_way: Option<OnItsWay>,
     /// Somebody waits until it is durable.
     pub(super) is_sync: bool,
 }
@@ -57,12 +85,30 @@ impl Change {
         let mut bytes = Vec::with_capacity(key.len() + value.len());
         bytes.extend_from_slice(key);
         bytes.extend_from_slice(value);
-        Self { kind, bytes: bytes.into_boxed_slice(), key_bytes: key.len(), shared: None, is_sync }
+        Self {
+            kind,
+            bytes: bytes.into_boxed_slice(),
+            key_bytes: key.len(),
+            shared: None,
+            except: None,
+            _on_its_way: None,
+            is_sync,
+        }
     }
 
     /// The same with a value that lies elsewhere, and is not copied.
     pub fn with_shared(kind: Kind, key: &[u8], value: SharedValue, is_sync: bool) -> Self {
         Self { shared: Some(value), ..Self::new(kind, key, b"", is_sync) }
+    }
+
+    /// The same, counted until it is in the store, or lost.
+    pub fn counted(self, on_its_way: Option<OnItsWay>) -> Self {
+        Self { _on_its_way: on_its_way, ..self }
+    }
+
+    /// A flush of a prefix that leaves longer ones alone.
+    pub fn flush(prefix: &[u8], except: Arc<[Vec<u8>]>, is_sync: bool) -> Self {
+        Self { except: Some(except), ..Self::new(Kind::Flush, prefix, b"", is_sync) }
     }
 
     pub(super) fn nothing() -> Self {
@@ -97,7 +143,9 @@ impl Change {
                 Entry::Put(Put { key, value, client_flags, exptime_secs, version, marks, origin: 0 })
             }
             Kind::Delete { version } => Entry::Delete { key, version },
-            Kind::Flush => Entry::Flush { prefix: key, version: 0 },
+            Kind::Flush => {
+                Entry::Flush { prefix: key, except: self.except.as_deref().unwrap_or_default(), version: 0 }
+            }
             Kind::FlushAt { at_secs } => Entry::FlushAt { prefix: key, at_secs },
             Kind::CancelFlushAt => Entry::CancelFlushAt { prefix: key },
             Kind::Nothing => return None,

@@ -5,16 +5,18 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::account::Account;
 use super::clean::RESERVE_TO_DELETE;
-use super::flushes::{FlushMark, PendingMark};
+use super::flushes::{FlushMark, PendingMark, encode_exceptions};
 use super::index::IndexEntry;
-use super::record::{HEADER_BYTES, Header, Kind, pad, padded};
-use super::segment::{FooterEntry, Segment, SegmentHeader, Stream, create_file};
+use super::record::{HEADER_BYTES, Header, Kind, SEQUENCE_MAX, pad, padded};
+use super::segment::{FooterEntry, Segment, SegmentHeader, Stream, create_file, take_number};
 use super::writer::Writer;
 use super::{Appender, LogStore, ManifestState};
 use crate::entry::{Entry, Marks, SequenceRange};
 use crate::error::{Error, Result};
-use crate::validate::validate_batch;
+use crate::usage::PrefixUsage;
+use crate::validate::{exceptions_bytes, validate_batch};
 
 /// Values from here on are written from where they are; smaller ones are copied into one piece.
 const LARGE_VALUE_BYTES: usize = 16 << 10;
@@ -33,6 +35,9 @@ fn append_locked(store: &LogStore, appender: &mut Appender, entries: &[Entry<'_>
     store.writable()?;
     let first = store.last_sequence.load(Relaxed) + 1;
     let last = first - 1 + entries.len() as u64;
+    if last > SEQUENCE_MAX {
+        return Err(Error::Full { doing: "appending: the sequence numbers are used up".to_owned() });
+    }
     if entries.is_empty() {
         return Ok(SequenceRange { first, last });
     }
@@ -85,8 +90,9 @@ fn publish(
     for (entry, sequence) in entries.iter().zip(first..) {
         match *entry {
             Entry::Put(_) | Entry::Delete { .. } => {}
-            Entry::Flush { prefix, version } => {
-                store.flushes.change(|table| table.flush(prefix, FlushMark { sequence, version }));
+            Entry::Flush { prefix, except, version } => {
+                let mark = FlushMark { sequence, version, except: except.to_vec() };
+                store.flushes.change(|table| table.flush(prefix, mark));
             }
             Entry::FlushAt { prefix, at_secs } => {
                 store.flushes.change(|table| table.delay(prefix, PendingMark { sequence, at_secs }));
@@ -95,11 +101,20 @@ fn publish(
         }
     }
     let mut records = 0;
-    for entry in footer_entries {
-        let new = index_entry(segment, entry);
+    let usage = store.usage();
+    let of_keys = entries.iter().filter(|entry| matches!(entry, Entry::Put(_) | Entry::Delete { .. }));
+    for (entry, appended) in footer_entries.iter().zip(of_keys) {
+        let mut new = index_entry(segment, entry);
+        if let Some(usage) = usage.as_deref().filter(|_| entry.is_put)
+            && let Some(prefix) = usage.find(appended.key())
+        {
+            new.account = Account::new(prefix, entry.class, padded(record_bytes(appended)));
+            usage.add(prefix, new.account.bytes(new.class));
+        }
         let mut shard = store.index.write(entry.digest);
         let before = shard.put(entry.digest.tag, &new);
         if let Some(before) = before {
+            uncount(usage.as_deref(), &before);
             records -= i64::from(before.is_live());
             if !before.dead
                 && let Some(old) = store.segments.get(before.location.slot)
@@ -115,6 +130,13 @@ fn publish(
     store.counters.records.fetch_add(records, Relaxed);
 }
 
+/// A record is no longer live: if it was counted, it is not any more.
+pub(super) fn uncount(usage: Option<&PrefixUsage>, entry: &IndexEntry) {
+    if let Some(usage) = usage.filter(|_| !entry.account.is_none()) {
+        usage.add(entry.account.prefix(), -entry.account.bytes(entry.class));
+    }
+}
+
 /// What the index says of a record.
 pub(super) fn index_entry(segment: &Segment, entry: &FooterEntry) -> IndexEntry {
     IndexEntry {
@@ -122,6 +144,7 @@ pub(super) fn index_entry(segment: &Segment, entry: &FooterEntry) -> IndexEntry 
         class: entry.class,
         tombstone: !entry.is_put,
         dead: false,
+        account: Account::NONE,
     }
 }
 
@@ -151,13 +174,16 @@ impl<'a, 's> Batch<'a, 's> {
         let header = header(entry, sequence);
         let key = entry.key();
         header.encode(key, self.seed, self.scratch);
-        if let Entry::Put(put) = entry {
-            if header.value_bytes < LARGE_VALUE_BYTES {
+        match entry {
+            Entry::Put(put) if header.value_bytes < LARGE_VALUE_BYTES => {
                 put.value.iter().for_each(|piece| self.scratch.extend_from_slice(piece));
-            } else {
+            }
+            Entry::Put(put) => {
                 self.take_scratch();
                 self.pieces.extend(put.value.iter().map(|piece| Piece::Value(piece)));
             }
+            Entry::Flush { except, .. } => encode_exceptions(except, self.scratch),
+            _ => {}
         }
         pad(header.record_bytes(), self.scratch);
         if matches!(header.kind, Kind::Put | Kind::Delete) {
@@ -182,7 +208,11 @@ fn commit_mark(range: SequenceRange, durable: u64) -> Header {
 }
 
 fn record_bytes(entry: &Entry<'_>) -> usize {
-    let value_bytes = if let Entry::Put(put) = entry { put.value_bytes() } else { 0 };
+    let value_bytes = match entry {
+        Entry::Put(put) => put.value_bytes(),
+        Entry::Flush { except, .. } => exceptions_bytes(except),
+        _ => 0,
+    };
     HEADER_BYTES + entry.key().len() + value_bytes
 }
 
@@ -203,7 +233,11 @@ fn header(entry: &Entry<'_>, sequence: u64) -> Header {
             ..bare(Kind::Put)
         },
         Entry::Delete { .. } => bare(Kind::Delete),
-        Entry::Flush { .. } => bare(Kind::Flush),
+        Entry::Flush { except, .. } => {
+            let mut value = Vec::new();
+            encode_exceptions(except, &mut value);
+            Header { value_bytes: value.len(), value_checksum: crc32c::crc32c(&value), ..bare(Kind::Flush) }
+        }
         Entry::FlushAt { at_secs, .. } => Header { exptime_secs: at_secs, ..bare(Kind::FlushAt) },
         Entry::CancelFlushAt { .. } => bare(Kind::CancelFlushAt),
     }
@@ -308,7 +342,8 @@ pub(super) fn new_segment(
     stream: Stream,
     file_bytes: u64,
 ) -> Result<Writer> {
-    let number = manifest.next_number;
+    // The name is used up even if what follows fails: its file may come back after a crash.
+    let number = take_number(&mut manifest.next_number)?;
     let first_sequence = if stream == Stream::Log { store.last_sequence.load(Relaxed) + 1 } else { 0 };
     let header = SegmentHeader { number, stream, first_sequence, secret: store.secret };
     store.counters.fsyncs.fetch_add(1, Relaxed);
@@ -316,8 +351,6 @@ pub(super) fn new_segment(
         let doing = format!("making segment {number}");
         store.write_failed(doing, super::WriteError { source, sync_failed })
     })?;
-    // The name is used up even if the manifest fails: its file may come back after a crash.
-    manifest.next_number += 1;
     let segment = store.segments.insert(|slot| Segment::new(&header, slot, file))?;
     Ok(Writer::new(segment, file_bytes))
 }

@@ -12,7 +12,7 @@ use super::open::{FlushRecord, Tail, lock, open_file};
 use super::record::{ALIGN_BYTES, Header, Kind, pad};
 use super::segment::{
     FooterEntry, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, Stream, create_file, segment_name,
-    segment_number,
+    segment_number, take_number,
 };
 use super::window::Window;
 use super::writer::Writer;
@@ -223,7 +223,13 @@ fn read_segment(
                 contents.records.push(Record { header, key, offset: at, is_broken: !is_whole });
             }
             Kind::Flush | Kind::FlushAt | Kind::CancelFlushAt => {
-                contents.flushes.push(FlushRecord { header, prefix: key });
+                match FlushRecord::read(&mut window, at, header, key)? {
+                    Some(flush) => contents.flushes.push(flush),
+                    None if segment_image.sealed => {
+                        report.damages.push(damage_at(at, "the exceptions of a flush are none".to_owned()));
+                    }
+                    None => {}
+                }
             }
         }
         // A broken value may hide where it ends: go on behind it only if what follows is a record.
@@ -305,13 +311,8 @@ fn rescue(
         return Ok(None);
     }
     let failed = |what: &str, error| Error::io(format!("{what} what is left of {name}"), error);
-    let header = SegmentHeader {
-        number: image.next_number,
-        stream: Stream::Cold,
-        first_sequence: 0,
-        secret: image.secret,
-    };
-    image.next_number += 1;
+    let number = take_number(&mut image.next_number)?;
+    let header = SegmentHeader { number, stream: Stream::Cold, first_sequence: 0, secret: image.secret };
     let data_bytes = records.iter().map(|record| record.header.padded_bytes() as u64).sum();
     let file_bytes = Writer::file_bytes_for(data_bytes, records.len());
     let file =

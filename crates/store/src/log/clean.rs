@@ -17,16 +17,18 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::LogStore;
-use super::append::{new_segment, note_durable, sync, tombstone_of};
+use super::account::Account;
+use super::append::{new_segment, note_durable, sync, tombstone_of, uncount};
 use super::bugs::{Bug, is_planted};
 use super::digest::Digest;
 use super::index::{IndexEntry, Location};
 use super::record::{Header, Kind, pad};
-use super::segment::{FooterEntry, Segment, Stream};
+use super::segment::{FooterEntry, Segment, Stream, footer_bytes};
 use super::window::Window;
 use super::writer::{WriteError, Writer};
 use crate::error::{Error, Result};
 use crate::store::{Budget, Progress};
+use crate::usage::PrefixUsage;
 
 /// Room that is set aside, so that cleaning can begin on a full disk.
 const RESERVE_TO_CLEAN: &str = "RESERVE-CLEAN";
@@ -44,6 +46,18 @@ const LIVE_SHARE_MAX: f64 = 0.95;
 pub(crate) struct Cleaner {
     job: Option<Job>,
     streams: [ColdStream; 2],
+    /// While items are being counted for their prefixes: the segments that are left. `None`: all.
+    to_count: Option<Vec<Arc<Segment>>>,
+    /// The segments in which items that have expired are looked for, to make room for a prefix.
+    to_sweep: Vec<Arc<Segment>>,
+}
+
+impl Cleaner {
+    /// Other prefixes are counted from now on. Jobs that know the earlier ones by their numbers end.
+    pub(super) fn count_anew(&mut self) {
+        self.job.take_if(|job| !matches!(job.kind, JobKind::Clean { .. }));
+        self.to_count = None;
+    }
 }
 
 /// A stream of copies.
@@ -78,7 +92,15 @@ enum JobKind {
         drops: Vec<(Digest, Location, bool)>,
     },
     /// Which of its puts were flushed by a prefix? Up to this flush.
-    CountFlushed { newest_flush: u64 },
+    CountFlushed {
+        newest_flush: u64,
+        /// By counted prefix the newest flush, where that is the same for all its keys.
+        of_prefixes: Vec<Option<u64>>,
+    },
+    /// Which of its puts have expired?
+    MarkExpired,
+    /// For which prefix does each of its puts count?
+    CountPrefixes(Arc<PrefixUsage>),
 }
 
 pub(super) fn lock(store: &LogStore) -> MutexGuard<'_, Cleaner> {
@@ -101,7 +123,9 @@ pub(super) fn maintain(store: &LogStore, budget: Budget, now_unix_secs: u64) -> 
     let mut done = 0;
     loop {
         if cleaner.job.is_none() {
-            cleaner.job = choose(store, now_unix_secs)?;
+            cleaner.job = choose(store, &mut cleaner, now_unix_secs)?;
+            // Its footer was read.
+            done += cleaner.job.as_ref().map_or(0, |job| footer_bytes(job.entries.len()));
         }
         let Some(mut job) = cleaner.job.take() else {
             return Ok(Progress { bytes: done, more: false });
@@ -134,7 +158,13 @@ pub(super) fn seal_all(store: &LogStore, cleaner: &mut Cleaner) -> Result<()> {
 }
 
 /// The next segment to look at.
-fn choose(store: &LogStore, now_unix_secs: u64) -> Result<Option<Job>> {
+fn choose(store: &LogStore, cleaner: &mut Cleaner, now_unix_secs: u64) -> Result<Option<Job>> {
+    let usage = store.usage();
+    if let Some(usage) = &usage
+        && let Some(job) = choose_for_usage(store, cleaner, usage, now_unix_secs)?
+    {
+        return Ok(Some(job));
+    }
     let all = store.segments.all();
     let sealed: Vec<_> = (all.iter())
         .filter(|segment| {
@@ -143,14 +173,24 @@ fn choose(store: &LogStore, now_unix_secs: u64) -> Result<Option<Job>> {
         .collect();
     let newest_flush = store.flushes.newest();
     let flushed_all = store.flushes.read().newest_of_all();
-    let uncounted = sealed.iter().find(|segment| {
+    // Where prefixes are counted, in open segments too. A segment of which all was flushed is cleaned without a look.
+    let is_counting = usage.is_some() || flushed_all < newest_flush;
+    let uncounted = all.iter().find(|segment| {
         let oldest = segment.min_sequence.load(Relaxed);
         oldest < newest_flush
-            && flushed_all < newest_flush
+            && match segment.sealed.load(Relaxed) {
+                true => is_counting && segment.max_sequence.load(Relaxed) >= flushed_all,
+                false => usage.is_some(),
+            }
+            && !segment.damaged.load(Relaxed)
+            && !segment.retired.load(Relaxed)
             && segment.counted_flush.load(Relaxed) < newest_flush
     });
     if let Some(segment) = uncounted {
-        return Job::new((*segment).clone(), JobKind::CountFlushed { newest_flush }).map(Some);
+        let of_prefixes = usage.as_deref().map(|usage| newest_of_prefixes(store, usage)).unwrap_or_default();
+        let kind = JobKind::CountFlushed { newest_flush, of_prefixes };
+        let is_older = |entry: &FooterEntry| entry.is_put && entry.sequence < newest_flush;
+        return Job::new(store, cleaner, segment, kind, is_older).map(Some);
     }
 
     let share = |segment: &Segment| {
@@ -179,16 +219,83 @@ fn choose(store: &LogStore, now_unix_secs: u64) -> Result<Option<Job>> {
     };
     let Some(victim) = victim else { return Ok(None) };
     let kind = JobKind::Clean { puts: Vec::new(), drops: Vec::new() };
-    Job::new(victim.clone(), kind).map(Some)
+    Job::new(store, cleaner, victim, kind, |_| true).map(Some)
+}
+
+/// The next segment to look at for the usage of prefixes. Before all is counted nothing is cleaned, so nothing moves.
+fn choose_for_usage(
+    store: &LogStore,
+    cleaner: &mut Cleaner,
+    usage: &Arc<PrefixUsage>,
+    now_unix_secs: u64,
+) -> Result<Option<Job>> {
+    let is_whole = |segment: &Segment| !segment.damaged.load(Relaxed) && !segment.retired.load(Relaxed);
+    if !usage.is_complete() {
+        let left = cleaner.to_count.get_or_insert_with(|| store.segments.all());
+        left.retain(|segment| is_whole(segment));
+        if let Some(segment) = left.pop() {
+            let kind = JobKind::CountPrefixes(Arc::clone(usage));
+            return Job::new(store, cleaner, &segment, kind, |entry| entry.is_put).map(Some);
+        }
+        usage.set_complete(true);
+    }
+    if usage.take_wants_room() && cleaner.to_sweep.is_empty() {
+        cleaner.to_sweep = store.segments.all();
+    }
+    while let Some(segment) = cleaner.to_sweep.pop() {
+        if is_whole(&segment) && segment.may_have_expired_since_sweep(now_unix_secs) {
+            let swept_secs = segment.swept_secs.swap(now_unix_secs, Relaxed);
+            let has_expired = |entry: &FooterEntry| {
+                let secs = u64::from(entry.exptime_secs);
+                entry.is_put && secs != 0 && swept_secs < secs && secs <= now_unix_secs
+            };
+            return Job::new(store, cleaner, &segment, JobKind::MarkExpired, has_expired).map(Some);
+        }
+    }
+    Ok(None)
+}
+
+/// By counted prefix the newest flush, where that is the same for all keys that count for it.
+fn newest_of_prefixes(store: &LogStore, usage: &PrefixUsage) -> Vec<Option<u64>> {
+    let table = store.flushes.read();
+    let newest = |(nth, prefix)| table.newest_below(prefix, |longer| usage.find(longer) != Some(nth));
+    usage.prefixes().enumerate().map(newest).collect()
+}
+
+/// The entries of a segment for which `is_wanted`, from its footer, or of an open one from its writer.
+fn entries_of(
+    store: &LogStore,
+    cleaner: &Cleaner,
+    segment: &Segment,
+    is_wanted: impl Fn(&FooterEntry) -> bool,
+) -> Result<Vec<FooterEntry>> {
+    let appender = store.appender();
+    let mut writers =
+        cleaner.streams.iter().filter_map(|stream| stream.writer.as_ref()).chain(&appender.writer);
+    if let Some(writer) = writers.find(|writer| writer.segment.number == segment.number) {
+        return Ok(writer.entries().iter().copied().filter(is_wanted).collect());
+    }
+    drop(appender);
+    let mut entries = segment.read_footer().inspect_err(|error| {
+        if matches!(error, Error::Corrupt { .. }) {
+            segment.damaged.store(true, Relaxed);
+        }
+    })?;
+    entries.retain(is_wanted);
+    Ok(entries)
 }
 
 impl Job {
-    fn new(segment: Arc<Segment>, mut kind: JobKind) -> Result<Self> {
-        let entries = segment.read_footer().inspect_err(|error| {
-            if matches!(error, Error::Corrupt { .. }) {
-                segment.damaged.store(true, Relaxed);
-            }
-        })?;
+    /// A job about the entries for which `is_wanted`.
+    fn new(
+        store: &LogStore,
+        cleaner: &Cleaner,
+        segment: &Arc<Segment>,
+        mut kind: JobKind,
+        is_wanted: impl Fn(&FooterEntry) -> bool,
+    ) -> Result<Self> {
+        let segment = Arc::clone(segment);
+        let entries = entries_of(store, cleaner, &segment, is_wanted)?;
         if let JobKind::Clean { puts, .. } = &mut kind {
             puts.extend(entries.iter().filter(|entry| entry.is_put).map(|entry| entry.digest));
             puts.sort_unstable();
@@ -212,8 +319,18 @@ impl Job {
             let read_before = self.window.read_bytes;
             let written = match self.kind {
                 JobKind::Clean { .. } => self.clean_record(store, cleaner, &entry, now_unix_secs)?,
-                JobKind::CountFlushed { newest_flush } => {
-                    self.count_if_flushed(store, &entry, newest_flush)?;
+                JobKind::CountFlushed { .. } => {
+                    self.count_if_flushed(store, &entry)?;
+                    0
+                }
+                JobKind::MarkExpired => {
+                    if self.look_up(store, &entry).is_some() {
+                        self.mark_dead(store, &entry);
+                    }
+                    0
+                }
+                JobKind::CountPrefixes(_) => {
+                    self.count_for_prefix(store, &entry, now_unix_secs)?;
                     0
                 }
             };
@@ -223,9 +340,10 @@ impl Job {
         }
         match &self.kind {
             JobKind::Clean { .. } => self.finish(store, cleaner)?,
-            JobKind::CountFlushed { newest_flush } => {
+            JobKind::CountFlushed { newest_flush, .. } => {
                 self.segment.counted_flush.store(*newest_flush, Relaxed);
             }
+            JobKind::MarkExpired | JobKind::CountPrefixes(_) => {}
         }
         Ok(true)
     }
@@ -238,22 +356,56 @@ impl Job {
             .then(|| (known, shard.stale(entry.digest.tag)))
     }
 
-    fn count_if_flushed(&mut self, store: &LogStore, entry: &FooterEntry, newest_flush: u64) -> Result<()> {
-        if !entry.is_put || entry.sequence >= newest_flush {
-            return Ok(());
-        }
+    fn count_if_flushed(&mut self, store: &LogStore, entry: &FooterEntry) -> Result<()> {
+        let JobKind::CountFlushed { of_prefixes, .. } = &self.kind else { return Ok(()) };
         let Some((known, _)) = self.look_up(store, entry).filter(|(known, _)| known.is_live()) else {
             return Ok(());
         };
-        let found =
-            self.window.record_at(entry.offset)?.map_err(|bad| self.segment.bad_header(entry.offset, bad))?;
-        if store.flushes.covers(found.key, found.header.sequence)
-            && store.index.write(entry.digest).mark_dead(entry.digest.tag, known.location)
-        {
-            self.segment.count_live(known.class, -1);
-            store.counters.records.fetch_sub(1, Relaxed);
+        let of_prefix = of_prefixes.get(known.account.prefix()).filter(|_| !known.account.is_none());
+        let is_flushed = match of_prefix {
+            Some(Some(newest)) => entry.sequence < *newest,
+            _ => {
+                let found = self.window.record_at(entry.offset)?;
+                let found = found.map_err(|bad| self.segment.bad_header(entry.offset, bad))?;
+                store.flushes.covers(found.key, found.header.sequence)
+            }
+        };
+        if is_flushed {
+            self.mark_dead(store, entry);
         }
         Ok(())
+    }
+
+    fn count_for_prefix(&mut self, store: &LogStore, entry: &FooterEntry, now_unix_secs: u64) -> Result<()> {
+        let JobKind::CountPrefixes(usage) = &self.kind else { return Ok(()) };
+        let is_uncounted = |known: &IndexEntry| known.is_live() && known.account.is_none();
+        if self.look_up(store, entry).is_none_or(|(known, _)| !is_uncounted(&known)) {
+            return Ok(());
+        }
+        let found =
+            self.window.record_at(entry.offset)?.map_err(|bad| self.segment.bad_header(entry.offset, bad))?;
+        let header = found.header;
+        if header.meta().is_expired(now_unix_secs) || store.flushes.covers(found.key, header.sequence) {
+            self.mark_dead(store, entry);
+        } else if let Some(prefix) = usage.find(found.key) {
+            let account = Account::new(prefix, entry.class, header.padded_bytes());
+            let location = self.segment.location(entry.offset);
+            if store.index.write(entry.digest).set_account(entry.digest.tag, location, account) {
+                usage.add(prefix, account.bytes(entry.class));
+            }
+        }
+        Ok(())
+    }
+
+    /// The item of this record is gone, if the record still is the newest of its key.
+    fn mark_dead(&self, store: &LogStore, entry: &FooterEntry) {
+        let location = self.segment.location(entry.offset);
+        let marked = store.index.write(entry.digest).mark_dead(entry.digest.tag, location);
+        if let Some(before) = marked {
+            self.segment.count_live(before.class, -1);
+            store.counters.records.fetch_sub(1, Relaxed);
+            uncount(store.usage().as_deref(), &before);
+        }
     }
 
     /// Copies a record if somebody needs it. Returns the bytes that will be written.
@@ -326,9 +478,12 @@ impl Job {
         published?;
 
         let JobKind::Clean { drops, .. } = &mut self.kind else { return Ok(()) };
+        let usage = store.usage();
         let mut dropped_puts = Vec::new();
         for (digest, location, is_put) in drops.drain(..) {
-            if let Some(entry) = store.index.write(digest).remove_at(digest.tag, location) {
+            let removed = store.index.write(digest).remove_at(digest.tag, location);
+            if let Some(entry) = removed {
+                uncount(usage.as_deref(), &entry);
                 store.counters.records.fetch_sub(i64::from(entry.is_live()), Relaxed);
                 if is_put {
                     dropped_puts.push((digest, location.offset));
@@ -472,6 +627,7 @@ impl ColdStream {
         let range = sequences.clone().min().zip(sequences.max());
         writer.accept(bytes, &entries, range);
         store.counters.cleaned_bytes.fetch_add(bytes, Relaxed);
+        let usage = store.usage();
         for copy in self.moves.drain(..) {
             let digest = copy.entry.digest;
             let to = super::append::index_entry(&writer.segment, &copy.entry);
@@ -483,7 +639,10 @@ impl ColdStream {
                 {
                     old.count_live(before.class, -1);
                 }
-                store.counters.records.fetch_sub(i64::from(before.is_live() && to.tombstone), Relaxed);
+                if to.tombstone {
+                    uncount(usage.as_deref(), &before);
+                    store.counters.records.fetch_sub(i64::from(before.is_live()), Relaxed);
+                }
             }
         }
     }

@@ -1,15 +1,18 @@
 //! The index: for each key that has a record, where the newest one is.
 //!
 //! 14 bytes a slot, in 1,024 shards with a lock each: 14 / (7/8 x 0.9) = 18 bytes a key on average. A shard grows by a
-//! quarter at a time, alone, so no call waits for more than a thousandth of the index to be copied.
+//! quarter at a time, alone, so no call waits for more than a thousandth of the index to be copied. Where the usage of
+//! prefixes is counted, a slot has 2 bytes more.
 //!
 //! What an entry says beside the place: is the newest record a deletion (a *tombstone*), and how many older puts of the
 //! key lie somewhere on the disk (*stale* ones). A tombstone is needed as long as there are any, and not longer:
 //! without it, the next opening would find one of them newest.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use super::account::Account;
 use super::digest::{Digest, SHARD_BITS};
 
 /// Segments at one time, less one: slot 0 is none.
@@ -68,8 +71,10 @@ pub(super) struct IndexEntry {
     pub(super) class: SizeClass,
     /// The newest record says that there is no item.
     pub(super) tombstone: bool,
-    /// The newest record is a put that is known to have been flushed.
+    /// The newest record is a put that is known to have been flushed, or to have expired.
     pub(super) dead: bool,
+    /// Of a live put, where prefixes are counted.
+    pub(super) account: Account,
 }
 
 impl IndexEntry {
@@ -98,6 +103,7 @@ impl IndexEntry {
             class: SizeClass(bits(CLASS_SHIFT, CLASS_BITS) as u8),
             tombstone: bits(TOMBSTONE_SHIFT, 1) == 1,
             dead: bits(DEAD_SHIFT, 1) == 1,
+            account: Account::NONE,
         }
     }
 }
@@ -117,9 +123,15 @@ pub(super) struct Shard {
     /// Of each slot the sequence of its record: during recovery only.
     sequences: Vec<u64>,
     keeps_sequences: bool,
+    /// Of each slot, where prefixes are counted.
+    accounts: Vec<u16>,
+    keeps_accounts: bool,
 }
 
 impl Shard {
+    /// Of an encoded one, before its arrays.
+    pub(super) const HEAD_BYTES: usize = 16;
+
     fn high(tag: u64) -> u32 {
         (tag >> 28) as u32
     }
@@ -163,7 +175,12 @@ impl Shard {
     }
 
     pub(super) fn get(&self, tag: u64) -> Option<IndexEntry> {
-        self.slot_of(tag).map(|slot| IndexEntry::unpack(self.words[slot]))
+        self.slot_of(tag).map(|slot| self.entry(slot))
+    }
+
+    fn entry(&self, slot: usize) -> IndexEntry {
+        let account = self.accounts.get(slot).map_or(Account::NONE, |&account| Account(account));
+        IndexEntry { account, ..IndexEntry::unpack(self.words[slot]) }
     }
 
     /// Older puts of this key on the disk.
@@ -180,6 +197,9 @@ impl Shard {
 
     fn write(&mut self, slot: usize, tag: u64, entry: &IndexEntry, stale: u64) {
         self.words[slot] = entry.pack(tag, stale);
+        if self.keeps_accounts {
+            self.accounts[slot] = entry.account.0;
+        }
         if stale >= STALE_MAX {
             self.stale.insert(tag, u32::try_from(stale).unwrap_or(u32::MAX));
         } else if !self.stale.is_empty() {
@@ -193,7 +213,7 @@ impl Shard {
         self.reserve();
         match self.search(tag) {
             Ok(slot) => {
-                let before = IndexEntry::unpack(self.words[slot]);
+                let before = self.entry(slot);
                 let stale = self.stale_in(slot, tag) + u64::from(!before.tombstone);
                 self.write(slot, tag, entry, stale);
                 Some(before)
@@ -207,22 +227,25 @@ impl Shard {
         }
     }
 
-    /// The newest record was copied to another place. If it still is the newest, the copy takes over; returns what was
-    /// there. What of the two is then not named is a stale put, if it is a put.
+    /// The newest record was copied to another place. If it still is the newest, the copy takes over, its account too,
+    /// unless it is a tombstone; returns what was there. What of the two is then not named is a stale put, if it is a
+    /// put.
     pub(super) fn relocate(&mut self, tag: u64, from: Location, to: &IndexEntry) -> Option<IndexEntry> {
         let slot = self.slot_of(tag)?;
-        let now = IndexEntry::unpack(self.words[slot]);
+        let now = self.entry(slot);
         let is_moved = now.location == from;
         let leaves_put = if is_moved { !now.tombstone } else { !to.tombstone };
         let stale = self.stale_in(slot, tag) + u64::from(leaves_put);
-        self.write(slot, tag, if is_moved { to } else { &now }, stale);
+        let account = if is_moved && to.tombstone { Account::NONE } else { now.account };
+        let named = if is_moved { to } else { &now };
+        self.write(slot, tag, &IndexEntry { account, ..*named }, stale);
         is_moved.then_some(now)
     }
 
     /// Removes the entry if it still is of this place.
     pub(super) fn remove_at(&mut self, tag: u64, location: Location) -> Option<IndexEntry> {
         let slot = self.slot_of(tag)?;
-        let entry = IndexEntry::unpack(self.words[slot]);
+        let entry = self.entry(slot);
         if entry.location != location {
             return None;
         }
@@ -230,24 +253,42 @@ impl Shard {
         Some(entry)
     }
 
-    /// The newest record is a put that was flushed, if it still is the newest and this was not known.
-    pub(super) fn mark_dead(&mut self, tag: u64, location: Location) -> bool {
-        let Some(slot) = self.slot_of(tag) else { return false };
-        let mut entry = IndexEntry::unpack(self.words[slot]);
+    /// The newest record is a put that was flushed or has expired, if it still is the newest and this was not known.
+    /// Returns what was there.
+    pub(super) fn mark_dead(&mut self, tag: u64, location: Location) -> Option<IndexEntry> {
+        let slot = self.slot_of(tag)?;
+        let entry = self.entry(slot);
         if entry.location != location || !entry.is_live() {
+            return None;
+        }
+        let stale = self.stale_in(slot, tag);
+        self.write(slot, tag, &IndexEntry { dead: true, account: Account::NONE, ..entry }, stale);
+        Some(entry)
+    }
+
+    /// The record is counted from now on, if it still is the newest, and was not. False: it is not.
+    pub(super) fn set_account(&mut self, tag: u64, location: Location, account: Account) -> bool {
+        let Some(slot) = self.slot_of(tag) else { return false };
+        let entry = self.entry(slot);
+        if entry.location != location || !entry.is_live() || !entry.account.is_none() || !self.keeps_accounts
+        {
             return false;
         }
-        entry.dead = true;
-        let stale = self.stale_in(slot, tag);
-        self.write(slot, tag, &entry, stale);
+        self.accounts[slot] = account.0;
         true
+    }
+
+    /// Forgets all accounts; from now on there are some, or none.
+    fn reset_accounts(&mut self, keeps_accounts: bool) {
+        self.accounts = if keeps_accounts { vec![0; self.words.len()] } else { Vec::new() };
+        self.keeps_accounts = keeps_accounts;
     }
 
     /// A stale put is gone from the disk. Returns the tombstone that nobody needs any more, and which is gone from the
     /// index.
     pub(super) fn forget_stale(&mut self, tag: u64) -> Option<IndexEntry> {
         let slot = self.slot_of(tag)?;
-        let entry = IndexEntry::unpack(self.words[slot]);
+        let entry = self.entry(slot);
         let stale = self.stale_in(slot, tag).saturating_sub(1);
         if stale == 0 && entry.tombstone {
             self.remove(slot, tag);
@@ -298,9 +339,11 @@ impl Shard {
             highs: vec![0; slots],
             middles: vec![0; slots],
             sequences: if self.keeps_sequences { vec![0; slots] } else { Vec::new() },
+            accounts: if self.keeps_accounts { vec![0; slots] } else { Vec::new() },
             stale: std::mem::take(&mut self.stale),
             len: self.len,
             keeps_sequences: self.keeps_sequences,
+            keeps_accounts: self.keeps_accounts,
         };
         for slot in (0..self.words.len()).filter(|&slot| self.words[slot] != 0) {
             if let Err(free) = larger.search(self.tag(slot)) {
@@ -316,6 +359,9 @@ impl Shard {
         self.middles[to] = from.middles[slot];
         if self.keeps_sequences {
             self.sequences[to] = from.sequences[slot];
+        }
+        if self.keeps_accounts {
+            self.accounts[to] = from.accounts[slot];
         }
     }
 
@@ -338,6 +384,9 @@ impl Shard {
                 if self.keeps_sequences {
                     self.sequences[hole] = self.sequences[slot];
                 }
+                if self.keeps_accounts {
+                    self.accounts[hole] = self.accounts[slot];
+                }
                 hole = slot;
             }
         }
@@ -349,7 +398,7 @@ impl Shard {
     pub(super) fn entries(&self) -> impl Iterator<Item = (u64, IndexEntry)> + '_ {
         (0..self.words.len())
             .filter(|&slot| self.words[slot] != 0)
-            .map(|slot| (self.tag(slot), IndexEntry::unpack(self.words[slot])))
+            .map(|slot| (self.tag(slot), self.entry(slot)))
     }
 
     /// Removes the tombstones that keep nothing from coming back, and forgets the sequences.
@@ -368,21 +417,27 @@ impl Shard {
         self.sequences = Vec::new();
     }
 
+    pub(super) fn keeps_accounts(&self) -> bool {
+        self.keeps_accounts
+    }
+
     fn memory_bytes(&self) -> usize {
         self.words.capacity() * 8
             + self.highs.capacity() * 4
-            + self.middles.capacity() * 2
+            + (self.middles.capacity() + self.accounts.capacity()) * 2
             + self.stale.len() * 24
     }
 
-    /// For the snapshot: slots, entries, the arrays, and the large stale counts.
+    /// For the snapshot: slots, entries, large stale counts, whether there are accounts; the arrays, the counts.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&(self.words.len() as u32).to_le_bytes());
         out.extend_from_slice(&(self.len as u32).to_le_bytes());
         out.extend_from_slice(&(self.stale.len() as u32).to_le_bytes());
+        out.extend_from_slice(&u32::from(self.keeps_accounts).to_le_bytes());
         out.extend(self.words.iter().flat_map(|word| word.to_le_bytes()));
         out.extend(self.highs.iter().flat_map(|word| word.to_le_bytes()));
         out.extend(self.middles.iter().flat_map(|word| word.to_le_bytes()));
+        out.extend(self.accounts.iter().flat_map(|word| word.to_le_bytes()));
         for (tag, count) in &self.stale {
             out.extend_from_slice(&tag.to_le_bytes());
             out.extend_from_slice(&count.to_le_bytes());
@@ -391,14 +446,24 @@ impl Shard {
 
     /// What `encode` wrote, and how many bytes that was. `None` if it is none.
     pub(super) fn decode(bytes: &[u8]) -> Option<(Self, usize)> {
-        let number = |at: usize| bytes.get(at..at + 4).map(|_| super::record::u32_at(bytes, at) as usize);
-        let (slots, len, stale_count) = (number(0)?, number(4)?, number(8)?);
-        let words_end = 12_usize.checked_add(slots.checked_mul(8)?)?;
-        let highs_end = words_end.checked_add(slots.checked_mul(4)?)?;
-        let middles_end = highs_end.checked_add(slots.checked_mul(2)?)?;
-        let end = middles_end.checked_add(stale_count.checked_mul(12)?)?;
-        let words: Vec<u64> =
-            bytes.get(12..words_end)?.as_chunks().0.iter().map(|chunk| u64::from_le_bytes(*chunk)).collect();
+        let layout = ShardLayout::of(bytes)?;
+        let ShardLayout { slots, len, keeps_accounts, .. } = layout;
+        let end = layout.bytes()?;
+        let words_end = Self::HEAD_BYTES + slots * 8;
+        let highs_end = words_end + slots * 4;
+        let middles_end = highs_end + slots * 2;
+        let accounts_end = middles_end + if keeps_accounts { slots * 2 } else { 0 };
+        let halves = |range: Range<usize>| -> Option<Vec<u16>> {
+            let chunks = bytes.get(range)?.as_chunks().0;
+            Some(chunks.iter().map(|chunk| u16::from_le_bytes(*chunk)).collect())
+        };
+        let words: Vec<u64> = bytes
+            .get(Self::HEAD_BYTES..words_end)?
+            .as_chunks()
+            .0
+            .iter()
+            .map(|chunk| u64::from_le_bytes(*chunk))
+            .collect();
         let highs = bytes
             .get(words_end..highs_end)?
             .as_chunks()
@@ -406,23 +471,46 @@ impl Shard {
             .iter()
             .map(|chunk| u32::from_le_bytes(*chunk))
             .collect();
-        let middles = bytes
-            .get(highs_end..middles_end)?
-            .as_chunks()
-            .0
-            .iter()
-            .map(|chunk| u16::from_le_bytes(*chunk))
-            .collect();
-        let stale = (bytes.get(middles_end..end)?.as_chunks::<12>().0.iter())
+        let (middles, accounts) = (halves(highs_end..middles_end)?, halves(middles_end..accounts_end)?);
+        let stale = (bytes.get(accounts_end..end)?.as_chunks::<12>().0.iter())
             .map(|chunk| (super::record::u64_at(chunk, 0), super::record::u32_at(chunk, 8)))
             .collect();
         // A search ends at a free slot, so there must be one.
         let used = words.iter().filter(|&&word| word != 0).count();
-        if used != len || (slots > 0 && len >= slots) {
+        if used != len {
             return None;
         }
-        let shard = Self { words, highs, middles, len, stale, sequences: Vec::new(), keeps_sequences: false };
+        let shard = Self { words, highs, middles, len, stale, accounts, keeps_accounts, ..Self::default() };
         Some((shard, end))
+    }
+}
+
+/// What the head of an encoded shard says.
+#[derive(Clone, Copy)]
+pub(super) struct ShardLayout {
+    pub(super) slots: usize,
+    /// Entries: fewer than slots, since a search ends at a free one.
+    len: usize,
+    /// Large stale counts, at most one of each entry.
+    stale_count: usize,
+    keeps_accounts: bool,
+}
+
+impl ShardLayout {
+    /// `None`: no shard is like this.
+    pub(super) fn of(bytes: &[u8]) -> Option<Self> {
+        let head = bytes.first_chunk::<{ Shard::HEAD_BYTES }>()?;
+        let number = |at: usize| super::record::u32_at(head, at) as usize;
+        let keeps_accounts = number(12) == 1;
+        let layout = Self { slots: number(0), len: number(4), stale_count: number(8), keeps_accounts };
+        let has_free_slot = layout.len < layout.slots || layout.slots == 0;
+        (has_free_slot && layout.stale_count <= layout.len && layout.len <= layout.slots).then_some(layout)
+    }
+
+    /// Of the whole shard.
+    pub(super) fn bytes(self) -> Option<usize> {
+        let arrays = self.slots.checked_mul(if self.keeps_accounts { 16 } else { 14 })?;
+        arrays.checked_add(self.stale_count.checked_mul(12)?)?.checked_add(Shard::HEAD_BYTES)
     }
 }
 
@@ -457,6 +545,13 @@ impl Index {
         self.shards.iter().map(|shard| shard.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// See [`Shard::reset_accounts`]. Nobody may change the index meanwhile.
+    pub(super) fn reset_accounts(&self, keeps_accounts: bool) {
+        for shard in &self.shards {
+            shard.write().unwrap_or_else(PoisonError::into_inner).reset_accounts(keeps_accounts);
+        }
+    }
+
     pub(super) fn finish_recovery(&self) {
         for shard in &self.shards {
             shard.write().unwrap_or_else(PoisonError::into_inner).finish_recovery();
@@ -476,7 +571,8 @@ mod tests {
 
     fn entry(offset: u64) -> IndexEntry {
         let location = Location { slot: 1, offset: offset * 8 };
-        IndexEntry { location, class: SizeClass::of(100), tombstone: false, dead: false }
+        let account = Account(offset as u16);
+        IndexEntry { location, class: SizeClass::of(100), tombstone: false, dead: false, account }
     }
 
     /// Random puts and removals against a map; tags that share first slots, too.
@@ -484,6 +580,7 @@ mod tests {
     fn equals_a_map() {
         let mut random = fastrand::Rng::with_seed(1);
         let mut shard = Shard::default();
+        shard.reset_accounts(true);
         let mut map = HashMap::new();
         for step in 0..200_000_u64 {
             let tag = random.u64(0..2_000) << (48 * random.u64(0..2) / 2);

@@ -9,8 +9,10 @@ use std::io::IoSlice;
 use super::bugs::{Bug, is_planted};
 use super::bytes::Bytes;
 use super::digest::Secret;
-use super::flushes::{FlushMark, FlushTable, PendingMark};
-use super::segment::{Expiry, Stream};
+use super::flushes::{FlushMark, FlushTable, PendingMark, decode_exception, encode_exceptions};
+use super::index::SLOTS_MAX;
+use super::record::SEQUENCE_MAX;
+use super::segment::{DATA_BYTES_MAX, Expiry, FOOTER_BYTES_MAX, NUMBER_MAX, Stream};
 use crate::error::{Error, Result};
 use crate::files::Files;
 
@@ -20,7 +22,10 @@ pub(super) const MAGIC: &[u8; 8] = b"LARDRMAN";
 /// More than a million segments need. A sparse file may pretend to be longer than the memory.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 /// A store with another major number, or a higher minor one, is refused.
-pub(super) const FORMAT: (u16, u16) = (1, 0);
+pub(super) const FORMAT: (u16, u16) = (1, 1);
+
+/// The minor number of the first format in which flushes have exceptions.
+const EXCEPTIONS_MINOR: u16 = 1;
 
 /// What the file says.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,9 +98,11 @@ impl ManifestImage {
             }
             segment.expiry.encode(&mut out);
         }
-        out.extend_from_slice(&(self.flushes.marks.len() as u32).to_le_bytes());
-        for (prefix, mark) in &self.flushes.marks {
+        out.extend_from_slice(&(self.flushes.iter().count() as u32).to_le_bytes());
+        for (prefix, mark) in self.flushes.iter() {
             put_prefix(&mut out, prefix, mark.sequence, mark.version);
+            out.extend_from_slice(&(mark.except.len() as u16).to_le_bytes());
+            encode_exceptions(&mark.except, &mut out);
         }
         out.extend_from_slice(&(self.flushes.pending.len() as u32).to_le_bytes());
         for (prefix, mark) in &self.flushes.pending {
@@ -125,17 +132,17 @@ impl ManifestImage {
             return Err(damaged("its checksum does not match"));
         }
         refuse_newer(MANIFEST, (major, minor))?;
-        Self::decode_body(&mut body).ok_or_else(|| damaged("it is cut short, or says too much"))
+        Self::decode_body(&mut body, minor).ok_or_else(|| damaged("it is cut short, or says too much"))
     }
 
-    fn decode_body(body: &mut Bytes<'_>) -> Option<Self> {
+    fn decode_body(body: &mut Bytes<'_>, minor: u16) -> Option<Self> {
         let mut secret = [0; 16];
         secret.copy_from_slice(body.take(16)?);
         let mut image = Self::new(Secret(secret));
         image.next_number = body.u64()?;
         image.last_sequence = body.u64()?;
         image.highest_version = body.u64()?;
-        for _ in 0..body.u32()? {
+        for _ in 0..body.u32().filter(|&count| (count as usize) < SLOTS_MAX)? {
             image.segments.push(SegmentImage {
                 number: body.u64()?,
                 stream: Stream::from_byte(body.u8()?)?,
@@ -149,8 +156,11 @@ impl ManifestImage {
         }
         for _ in 0..body.u32()? {
             let (prefix, sequence, version) = take_prefix(body)?;
-            image.flushes.flush(prefix, FlushMark { sequence, version });
+            let count = if minor >= EXCEPTIONS_MINOR { body.u16()? } else { 0 };
+            let except = (0..count).map(|_| decode_exception(prefix, body)).collect::<Option<_>>()?;
+            image.flushes.insert(prefix, FlushMark { sequence, version, except });
         }
+        image.flushes.measure();
         for _ in 0..body.u32()? {
             let (prefix, sequence, at_secs) = take_prefix(body)?;
             image.flushes.delay(prefix, PendingMark { sequence, at_secs });
@@ -159,7 +169,26 @@ impl ManifestImage {
             image.snapshot =
                 Some(SnapshotImage { number: body.u64()?, file_bytes: body.u64()?, checksum: body.u32()? });
         }
-        body.0.is_empty().then_some(image)
+        (body.0.is_empty() && image.is_sound()).then_some(image)
+    }
+
+    /// Are all numbers in their range? Then nothing that is computed from them overflows.
+    fn is_sound(&self) -> bool {
+        let is_sound = |segment: &SegmentImage| {
+            let footer_bytes = segment.file_bytes.saturating_sub(segment.data_bytes);
+            segment.data_bytes <= DATA_BYTES_MAX
+                && footer_bytes <= FOOTER_BYTES_MAX
+                && segment.max_sequence <= SEQUENCE_MAX
+                && segment.number < self.next_number
+        };
+        let mut marks = self.flushes.marks.values().flatten().map(|mark| mark.sequence);
+        let mut pending = self.flushes.pending.values().map(|mark| mark.sequence);
+        self.next_number <= NUMBER_MAX + 1
+            && self.last_sequence <= SEQUENCE_MAX
+            && self.segments.iter().all(is_sound)
+            && self.segments.is_sorted_by(|one, other| one.number < other.number)
+            && marks.all(|sequence| sequence <= SEQUENCE_MAX)
+            && pending.all(|sequence| sequence <= SEQUENCE_MAX)
     }
 
     /// The file of a directory; `None` if there is none.

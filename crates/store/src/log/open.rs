@@ -6,26 +6,28 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
 
 use super::append::index_entry;
 use super::bugs::{Bug, is_planted};
 use super::clean::Cleaner;
 use super::digest::Secret;
-use super::flushes::{FlushMark, FlushTable, Flushes, PendingMark};
+use super::flushes::{FlushMark, FlushTable, Flushes, PendingMark, decode_exceptions};
 use super::index::{Index, START_BYTES_MAX};
 use super::manifest::{MANIFEST, MANIFEST_NEW, ManifestImage, SegmentImage};
 use super::record::{ALIGN_BYTES, BadHeader, HEADER_BYTES, Header, Kind, u32_at};
 use super::segment::{
-    FooterEntry, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, SegmentTable, Stream, segment_name,
-    segment_number,
+    DATA_BYTES_MAX, FOOTER_BYTES_MAX, FooterEntry, SEGMENT_HEADER_BYTES, Segment, SegmentHeader,
+    SegmentTable, Stream, segment_name, segment_number,
 };
-use super::snapshot;
+use super::snapshot::{self, Snapshot};
 use super::window::Window;
 use super::writer::Writer;
 use super::{Appender, Counters, LogOptions, LogStore, ManifestState};
+use crate::entry::FLUSH_EXCEPTIONS_BYTES_MAX;
 use crate::error::{Error, Result};
 use crate::files::{File, Files, Lock};
+use crate::usage::PrefixUsage;
 
 /// The lock file.
 const LOCK: &str = "LOCK";
@@ -40,8 +42,8 @@ pub(super) fn open(files: Arc<dyn Files>, options: LogOptions) -> Result<LogStor
 
     let mut found = Recovered::new(&image);
     let segments = SegmentTable::default();
-    let index = match open_by_snapshot(&*files, &image, &segments, &mut found)? {
-        Some(index) => index,
+    let (index, usage) = match open_by_snapshot(&*files, &image, &segments, &mut found)? {
+        Some(found) => found,
         None => {
             let index = Index::new(true);
             for segment in &image.segments {
@@ -49,15 +51,14 @@ pub(super) fn open(files: Arc<dyn Files>, options: LogOptions) -> Result<LogStor
             }
             index.finish_recovery();
             count_live(&index, &segments);
-            index
+            (index, None)
         }
     };
     let records = index
         .shards()
         .map(|shard| shard.entries().filter(|(_, entry)| entry.is_live()).count() as i64)
         .sum::<i64>();
-    found.flushes.marks.retain(|_, mark| mark.sequence <= found.last_sequence);
-    found.flushes.pending.retain(|_, mark| mark.sequence <= found.last_sequence);
+    found.flushes.forget_above(found.last_sequence);
 
     let counters = Counters::default();
     counters.records.store(records, Relaxed);
@@ -78,6 +79,7 @@ pub(super) fn open(files: Arc<dyn Files>, options: LogOptions) -> Result<LogStor
         is_full: AtomicBool::new(false),
         read_only_reason: Mutex::new(None),
         counters,
+        usage: RwLock::new(usage.map(Arc::new)),
         _lock: lock,
     })
 }
@@ -160,7 +162,9 @@ pub(super) fn open_file(
     if header.number != segment.number || header.stream != segment.stream || header.secret != image.secret {
         return Err(Error::corrupt(&name, 0, "it is a segment of another store or another number"));
     }
-    let file_bytes = file.len().map_err(reading)?;
+    // An open one ends where no record follows. Zeros up to any length may be behind it.
+    let longest = if segment.sealed { u64::MAX } else { DATA_BYTES_MAX + FOOTER_BYTES_MAX };
+    let file_bytes = file.len().map_err(reading)?.min(longest);
     // A longer one was cut when it was sealed, and the cut was lost: what is behind the footer is nothing.
     if must_be_whole && segment.sealed && file_bytes < segment.file_bytes {
         let what = format!("it has {file_bytes} bytes instead of {}", segment.file_bytes);
@@ -186,9 +190,10 @@ fn open_by_snapshot(
     image: &ManifestImage,
     segments: &SegmentTable,
     found: &mut Recovered,
-) -> Result<Option<Index>> {
+) -> Result<Option<(Index, Option<PrefixUsage>)>> {
     let Some(snapshot) = &image.snapshot else { return Ok(None) };
-    let Some((known, index)) = snapshot::read(files, snapshot) else { return Ok(None) };
+    let Some(snapshot) = snapshot::read(files, snapshot, image.segments.len()) else { return Ok(None) };
+    let Snapshot { segments: known, index, usage } = snapshot;
     let fits = known.len() == image.segments.len()
         && known
             .iter()
@@ -208,7 +213,10 @@ fn open_by_snapshot(
         }
         note_last_sequence(&header, segment_image.max_sequence, found);
     }
-    Ok(Some(index))
+    if let Some(usage) = &usage {
+        super::usage::sum(&index, usage);
+    }
+    Ok(Some((index, usage)))
 }
 
 fn note_last_sequence(header: &SegmentHeader, last_sequence: u64, found: &mut Recovered) {
@@ -290,14 +298,34 @@ pub(super) struct Tail {
 pub(super) struct FlushRecord {
     pub(super) header: Header,
     pub(super) prefix: Vec<u8>,
+    /// Longer prefixes that it leaves alone.
+    pub(super) except: Vec<Vec<u8>>,
 }
 
 impl FlushRecord {
+    /// The flush, delayed flush or cancellation at this place, whose header and key these are. `None`: its value is
+    /// broken, or none of a flush.
+    pub(super) fn read(
+        window: &mut Window,
+        at: u64,
+        header: Header,
+        prefix: Vec<u8>,
+    ) -> Result<Option<Self>> {
+        if header.value_bytes > FLUSH_EXCEPTIONS_BYTES_MAX {
+            return Ok(None);
+        }
+        let mut value = Vec::with_capacity(header.value_bytes);
+        let is_whole = window.copy_value(at, &header, |piece| {
+            value.extend_from_slice(piece);
+            Ok(())
+        })?;
+        let except = if is_whole { decode_exceptions(&prefix, &value) } else { None };
+        Ok(except.map(|except| Self { header, prefix, except }))
+    }
+
     /// For records in any order: one that is older than what the table has changes nothing.
     pub(super) fn apply_if_newer(self, table: &mut FlushTable) {
-        let known = table.marks.get(&self.prefix).map(|mark| mark.sequence);
-        let pending = table.pending.get(&self.prefix).map(|mark| mark.sequence);
-        if known.max(pending).is_none_or(|sequence| sequence < self.header.sequence) {
+        if self.header.kind == Kind::Flush || table.newest_of(&self.prefix) < self.header.sequence {
             self.apply(table);
         }
     }
@@ -305,7 +333,7 @@ impl FlushRecord {
     fn apply(self, table: &mut FlushTable) {
         let Header { sequence, version, exptime_secs, .. } = self.header;
         match self.header.kind {
-            Kind::Flush => table.flush(&self.prefix, FlushMark { sequence, version }),
+            Kind::Flush => table.flush(&self.prefix, FlushMark { sequence, version, except: self.except }),
             Kind::FlushAt => table.delay(&self.prefix, PendingMark { sequence, at_secs: exptime_secs }),
             _ => table.cancel(&self.prefix),
         }
@@ -339,6 +367,7 @@ impl Tail {
                 Ok(found) => found,
                 Err(BadHeader::Zeros) => break "there is no record",
                 Err(BadHeader::Checksum) => break "the checksum of a record's header does not match",
+                Err(BadHeader::Sequence) => break "a sequence number is out of range",
                 Err(bad @ BadHeader::Newer(_)) => return Err(segment.bad_header(at, bad)),
             };
             let header = found.header;
@@ -363,7 +392,15 @@ impl Tail {
                     if is_log && header.sequence != batch.last(&tail) + 1 {
                         break "a record is out of order";
                     }
-                    batch.push(header, key, at, image.secret);
+                    if matches!(header.kind, Kind::Put | Kind::Delete) {
+                        let digest = image.secret.digest(&key);
+                        batch.records.push((header, PendingKind::Item(FooterEntry::of(&header, digest, at))));
+                    } else {
+                        let Some(flush) = FlushRecord::read(&mut window, at, header, key)? else {
+                            break "the exceptions of a flush are none";
+                        };
+                        batch.records.push((header, PendingKind::Flush(flush)));
+                    }
                     if !is_log {
                         tail.take(&mut batch, next);
                     }
@@ -389,16 +426,15 @@ impl Tail {
 
     fn take(&mut self, batch: &mut Pending, end: u64) {
         self.end = end;
-        for (header, key, offset, digest) in batch.records.drain(..) {
+        for (header, kind) in batch.records.drain(..) {
             let sequence = header.sequence;
             let (min, max) = self.sequences.unwrap_or((sequence, sequence));
             self.sequences = Some((min.min(sequence), max.max(sequence)));
             self.last_sequence = self.last_sequence.max(sequence);
             self.highest_version = self.highest_version.max(header.version);
-            if matches!(header.kind, Kind::Put | Kind::Delete) {
-                self.entries.push(FooterEntry::of(&header, digest, offset));
-            } else {
-                self.flushes.push(FlushRecord { header, prefix: key });
+            match kind {
+                PendingKind::Item(entry) => self.entries.push(entry),
+                PendingKind::Flush(flush) => self.flushes.push(flush),
             }
         }
     }
@@ -407,17 +443,18 @@ impl Tail {
 /// Records whose commit mark has not been seen yet.
 #[derive(Default)]
 struct Pending {
-    records: Vec<(Header, Vec<u8>, u64, super::digest::Digest)>,
+    records: Vec<(Header, PendingKind)>,
+}
+
+enum PendingKind {
+    /// Of a key: a put or a deletion.
+    Item(FooterEntry),
+    Flush(FlushRecord),
 }
 
 impl Pending {
     fn last(&self, tail: &Tail) -> u64 {
         self.records.last().map_or(tail.last_sequence, |(header, ..)| header.sequence)
-    }
-
-    fn push(&mut self, header: Header, key: Vec<u8>, offset: u64, secret: Secret) {
-        let digest = secret.digest(&key);
-        self.records.push((header, key, offset, digest));
     }
 }
 

@@ -21,6 +21,8 @@ use crate::entry::{Marks, Meta, VALUE_BYTES_MAX};
 
 /// Of a header.
 pub(super) const HEADER_BYTES: usize = 48;
+/// The highest sequence number: counting beyond it overflows nowhere, and nobody appends so much.
+pub(super) const SEQUENCE_MAX: u64 = (1 << 62) - 1;
 /// Records begin at multiples of this.
 pub(super) const ALIGN_BYTES: usize = 8;
 
@@ -69,6 +71,8 @@ pub(super) enum BadHeader {
     Zeros,
     /// The checksum does not match, or there are too few bytes.
     Checksum,
+    /// The checksum matches, but the sequence is above [`SEQUENCE_MAX`].
+    Sequence,
     /// A newer larder wrote it: the checksum matches, and a field is not known.
     Newer(u8),
 }
@@ -97,11 +101,15 @@ impl Header {
         if head[45..48] != [0; 3] {
             return Err(BadHeader::Newer(head[42]));
         }
+        let sequence = u64_at(head, 8);
+        if sequence > SEQUENCE_MAX {
+            return Err(BadHeader::Sequence);
+        }
         Ok(Self {
             kind,
             key_bytes,
             value_bytes: record_bytes - end,
-            sequence: u64_at(head, 8),
+            sequence,
             version: u64_at(head, 16),
             exptime_secs: u64_at(head, 24),
             client_flags: u32_at(head, 32),
@@ -169,7 +177,7 @@ impl Header {
 }
 
 /// The next multiple of [`ALIGN_BYTES`].
-pub(super) fn padded(bytes: usize) -> usize {
+pub(super) const fn padded(bytes: usize) -> usize {
     bytes.next_multiple_of(ALIGN_BYTES)
 }
 

@@ -8,7 +8,10 @@ use super::bytes::Bytes;
 use super::digest::{Digest, SHARD_BITS, Secret, TAG_BITS};
 use super::index::{Location, SLOTS_MAX, START_BYTES_MAX, SizeClass};
 use super::manifest::{FORMAT, SegmentImage, refuse_newer};
-use super::record::{BadHeader, HEADER_BYTES, Header, Kind, pad, padded, u16_at, u32_at, u64_at};
+use super::record::{
+    BadHeader, HEADER_BYTES, Header, Kind, SEQUENCE_MAX, pad, padded, u16_at, u32_at, u64_at,
+};
+use crate::entry::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::error::{Error, Result};
 use crate::files::{File, Files};
 
@@ -16,10 +19,16 @@ use crate::files::{File, Files};
 pub(super) const SEGMENT_HEADER_BYTES: usize = 64;
 /// Records that begin where an entry can say: more than that have no place.
 const ENTRIES_MAX: usize = START_BYTES_MAX as usize / HEADER_BYTES;
+pub(super) const FOOTER_BYTES_MAX: u64 = footer_bytes(ENTRIES_MAX);
 /// An entry of a footer.
 pub(super) const FOOTER_ENTRY_BYTES: usize = 24;
 pub(super) const MAGIC: &[u8; 8] = b"LARDRSEG";
 const PREFIX: &str = "segment-";
+/// The highest number of a file: names have 16 digits.
+pub(crate) const NUMBER_MAX: u64 = 10_u64.pow(16) - 1;
+/// The most bytes of data in a segment: records up to where the last one may begin, and that one.
+pub(super) const DATA_BYTES_MAX: u64 =
+    START_BYTES_MAX + padded(HEADER_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX) as u64 + HEADER_BYTES as u64;
 
 /// Which records a segment holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,10 +48,12 @@ impl Stream {
     }
 }
 
+const QUANTILES_MAX: u8 = 16;
+
 /// When the records of a segment expire, in sixteenths of those that do.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Expiry {
-    /// In rising order; at most 16.
+    /// In rising order; at most [`QUANTILES_MAX`].
     quantiles: Vec<u32>,
     /// Of 1,000 records, how many expire at all.
     share: u16,
@@ -56,7 +67,7 @@ impl Expiry {
             return Self::default();
         }
         times.sort_unstable();
-        let count = times.len().min(16);
+        let count = times.len().min(usize::from(QUANTILES_MAX));
         Self {
             quantiles: (1..=count).map(|nth| times[times.len() * nth / count - 1]).collect(),
             share: (times.len() * 1_000 / entries.len()) as u16,
@@ -80,7 +91,8 @@ impl Expiry {
 
     pub(super) fn decode(bytes: &mut Bytes<'_>) -> Option<Self> {
         let share = bytes.u16()?;
-        let quantiles = (0..bytes.u8()?).map(|_| bytes.u32()).collect::<Option<_>>()?;
+        let count = bytes.u8().filter(|&count| count <= QUANTILES_MAX)?;
+        let quantiles = (0..count).map(|_| bytes.u32()).collect::<Option<_>>()?;
         Some(Self { quantiles, share })
     }
 }
@@ -121,22 +133,24 @@ impl FooterEntry {
         out.extend_from_slice(&self.exptime_secs.to_le_bytes());
     }
 
-    fn decode(bytes: &[u8; FOOTER_ENTRY_BYTES], min_sequence: u64) -> Self {
+    /// `range`: the lowest and the highest sequence of the segment. `None`: this one is outside.
+    fn decode(bytes: &[u8; FOOTER_ENTRY_BYTES], range: (u64, u64)) -> Option<Self> {
         let low = u64_at(bytes, 0);
         let shard = (low >> TAG_BITS) as u16 | u16_at(bytes, 8) << (64 - TAG_BITS);
-        Self {
+        let sequence = range.0.checked_add(u64::from(u32_at(bytes, 16)))?;
+        (sequence <= range.1).then_some(Self {
             digest: Digest { shard: shard & ((1 << SHARD_BITS) - 1), tag: low & ((1 << TAG_BITS) - 1) },
             is_put: bytes[10] == 1,
             class: SizeClass(bytes[11].min(SizeClass::LARGEST.0)),
             offset: u64::from(u32_at(bytes, 12)) << 3,
-            sequence: min_sequence.saturating_add(u64::from(u32_at(bytes, 16))),
+            sequence,
             exptime_secs: u32_at(bytes, 20),
-        }
+        })
     }
 }
 
 /// How long a footer of so many entries is.
-pub(super) fn footer_bytes(entries: usize) -> u64 {
+pub(super) const fn footer_bytes(entries: usize) -> u64 {
     padded(HEADER_BYTES + entries * FOOTER_ENTRY_BYTES) as u64
 }
 
@@ -159,7 +173,7 @@ pub(super) fn encode_footer(entries: &[FooterEntry], range: (u64, u64), seed: u3
     out
 }
 
-/// A footer's entries, with the lowest and the highest sequence.
+/// A footer's entries, with the lowest and the highest sequence. `None`: it is none, or says what no segment has.
 pub(super) fn decode_footer(bytes: &[u8], seed: u32) -> Option<(Vec<FooterEntry>, (u64, u64))> {
     let header = Header::decode(bytes, seed).ok().filter(|header| header.kind == Kind::Footer)?;
     let value = bytes.get(HEADER_BYTES..header.record_bytes())?;
@@ -168,8 +182,9 @@ pub(super) fn decode_footer(bytes: &[u8], seed: u32) -> Option<(Vec<FooterEntry>
     }
     let range = (header.exptime_secs, header.sequence);
     let (entries, rest) = value.as_chunks::<FOOTER_ENTRY_BYTES>();
-    rest.is_empty()
-        .then(|| (entries.iter().map(|entry| FooterEntry::decode(entry, range.0)).collect(), range))
+    let decode = |entry| FooterEntry::decode(entry, range).filter(|entry| entry.offset < START_BYTES_MAX);
+    let entries = entries.iter().map(decode).collect::<Option<_>>()?;
+    rest.is_empty().then_some((entries, range))
 }
 
 /// The name of a segment's file.
@@ -179,7 +194,18 @@ pub(crate) fn segment_name(number: u64) -> String {
 
 /// The number in a name of a segment's file.
 pub(super) fn segment_number(name: &str) -> Option<u64> {
-    name.strip_prefix(PREFIX)?.parse().ok()
+    let number = name.strip_prefix(PREFIX)?.parse().ok()?;
+    (number <= NUMBER_MAX && segment_name(number) == name).then_some(number)
+}
+
+/// The next number of a file. Error: they are used up.
+pub(super) fn take_number(next_number: &mut u64) -> Result<u64> {
+    let number = *next_number;
+    if number > NUMBER_MAX {
+        return Err(Error::Full { doing: "making a file: the numbers of files are used up".to_owned() });
+    }
+    *next_number += 1;
+    Ok(number)
 }
 
 /// A segment's own header.
@@ -220,6 +246,9 @@ impl SegmentHeader {
         }
         refuse_newer(name, (u16_at(head, 8), u16_at(head, 10)))?;
         let stream = Stream::from_byte(head[12]).ok_or_else(|| damaged("it is of no known stream"))?;
+        if u64_at(head, 24) > SEQUENCE_MAX {
+            return Err(damaged("its sequence number is out of range"));
+        }
         let mut secret = [0; 16];
         secret.copy_from_slice(&head[32..48]);
         Ok(Self {
@@ -258,6 +287,8 @@ pub(super) struct Segment {
     pub(super) live_class_bytes: AtomicI64,
     /// The newest prefix flush up to which its flushed records are known.
     pub(super) counted_flush: AtomicU64,
+    /// Up to which second its expired records are known; 0: nobody has looked.
+    pub(super) swept_secs: AtomicU64,
     pub(super) expiry: Mutex<Expiry>,
 }
 
@@ -293,6 +324,13 @@ impl Segment {
         self.expiry.lock().unwrap_or_else(PoisonError::into_inner).expired_share(now_unix_secs)
     }
 
+    /// Have records of it expired since somebody looked, as far as is known without reading it?
+    pub(super) fn may_have_expired_since_sweep(&self, now_unix_secs: u64) -> bool {
+        let expiry = self.expiry.lock().unwrap_or_else(PoisonError::into_inner);
+        let swept_secs = self.swept_secs.load(Relaxed);
+        !self.sealed.load(Relaxed) || expiry.expired_share(swept_secs) < expiry.expired_share(now_unix_secs)
+    }
+
     pub(super) fn image(&self) -> SegmentImage {
         let sealed = self.sealed.load(Relaxed);
         let data = if sealed { &self.data_bytes } else { &self.durable_bytes };
@@ -312,7 +350,7 @@ impl Segment {
     pub(super) fn read_footer(&self) -> Result<Vec<FooterEntry>> {
         let start = self.data_bytes.load(Relaxed);
         let length = self.file_bytes.load(Relaxed).saturating_sub(start);
-        if length > footer_bytes(ENTRIES_MAX) {
+        if length > FOOTER_BYTES_MAX {
             return Err(Error::corrupt(&self.name(), start, "the footer is too long"));
         }
         let mut bytes = vec![0; length as usize];
@@ -340,6 +378,7 @@ impl Segment {
                 Error::NewerFormat { file: self.name(), format: format!("1 with records of kind {kind}") }
             }
             BadHeader::Zeros => Error::corrupt(&self.name(), offset, "there is no record"),
+            BadHeader::Sequence => Error::corrupt(&self.name(), offset, "a sequence number is out of range"),
             BadHeader::Checksum => {
                 Error::corrupt(&self.name(), offset, "the checksum of a record's header does not match")
             }
@@ -434,6 +473,7 @@ impl Segment {
             all_class_bytes: AtomicU64::new(0),
             live_class_bytes: AtomicI64::new(0),
             counted_flush: AtomicU64::new(0),
+            swept_secs: AtomicU64::new(0),
             expiry: Mutex::new(Expiry::default()),
         }
     }

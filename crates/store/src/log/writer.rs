@@ -93,6 +93,11 @@ impl Writer {
         self.segment.data_bytes.store(self.end, Release);
     }
 
+    /// Of the records with keys that were written so far.
+    pub(super) fn entries(&self) -> &[FooterEntry] {
+        &self.entries
+    }
+
     pub(super) fn sync(&mut self) -> Result<(), WriteError> {
         if self.unsynced && !is_planted(Bug::AcknowledgeBeforeSync) {
             self.segment.file.sync().map_err(|source| WriteError { source, sync_failed: true })?;

@@ -9,7 +9,7 @@ use crate::{Cursor, Entry, Marks, Meta, PendingFlush, Put, Store, TryGet, VecSin
 pub(super) enum Change {
     Put { key: Vec<u8>, value: Vec<u8>, client_flags: u32, exptime_secs: u64, version: u64, marks: Marks },
     Delete { key: Vec<u8>, version: u64 },
-    Flush { prefix: Vec<u8>, version: u64 },
+    Flush { prefix: Vec<u8>, except: Vec<Vec<u8>>, version: u64 },
     FlushAt { prefix: Vec<u8>, at_secs: u64 },
     CancelFlushAt { prefix: Vec<u8> },
 }
@@ -40,7 +40,7 @@ pub(super) fn append(store: &dyn Store, batch: &[Change]) -> crate::Result<crate
                 origin: (*version % 7) as u8,
             }),
             Change::Delete { key, version } => Entry::Delete { key, version: *version },
-            Change::Flush { prefix, version } => Entry::Flush { prefix, version: *version },
+            Change::Flush { prefix, except, version } => Entry::Flush { prefix, except, version: *version },
             Change::FlushAt { prefix, at_secs } => Entry::FlushAt { prefix, at_secs: *at_secs },
             Change::CancelFlushAt { prefix } => Entry::CancelFlushAt { prefix },
         })
@@ -79,8 +79,9 @@ impl State {
                     self.items.remove(key);
                     *version
                 }
-                Change::Flush { prefix, version } => {
-                    self.items.retain(|key, _| !key.starts_with(prefix));
+                Change::Flush { prefix, except, version } => {
+                    let is_left = |key: &Vec<u8>| except.iter().any(|longer| key.starts_with(longer));
+                    self.items.retain(|key, _| !key.starts_with(prefix) || is_left(key));
                     self.pending.remove(prefix);
                     *version
                 }

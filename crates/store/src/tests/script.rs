@@ -76,7 +76,15 @@ fn change(random: &mut fastrand::Rng, keys: &[Vec<u8>], now: u64, version: &mut 
             Change::Put { key, value, client_flags: random.u32(..), exptime_secs, version, marks }
         }
         68..95 => Change::Delete { key, version },
-        95..97 => Change::Flush { prefix: prefix(random), version },
+        95..97 => {
+            let prefix = prefix(random);
+            // Those that are nested in it, or some of them.
+            let mut except =
+                [b"a:".to_vec(), b"b:".to_vec(), b"b:key-1".to_vec(), b"b:key-10".to_vec()].to_vec();
+            except
+                .retain(|longer| longer.len() > prefix.len() && longer.starts_with(&prefix) && random.bool());
+            Change::Flush { prefix, except, version }
+        }
         97..99 => Change::FlushAt { prefix: prefix(random), at_secs: now + random.u64(0..50) },
         _ => Change::CancelFlushAt { prefix: prefix(random) },
     }

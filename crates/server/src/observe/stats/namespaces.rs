@@ -5,7 +5,7 @@ use crate::namespaces::Report;
 use crate::shared::Shared;
 
 pub(super) fn report(shared: &Shared, lines: &mut Lines) {
-    for report in shared.namespaces.reports() {
+    for report in shared.namespaces.reports(shared.persistence.as_ref()) {
         let Report { engine, totals, .. } = &report;
         // A prefix has no space, so names stay one word.
         let prefix = report.name();
@@ -28,12 +28,20 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) {
             ("store_no_memory", totals.store_no_memory),
             ("refused_read_only", totals.refused_read_only),
             ("refused_user", totals.refused_user),
+            ("refused_disk", totals.refused_disk),
             ("evictions", engine.evictions),
             ("evicted_unfetched", engine.evicted_unfetched),
             ("reclaimed", engine.reclaimed),
             ("expired_unfetched", engine.expired_unfetched),
         ] {
             line(name, &value);
+        }
+        if let Some(disk) = report.disk {
+            line("disk_bytes", &disk.bytes);
+            line("disk_counting", &super::yes_no(!disk.is_complete));
+        }
+        if let Some(limit_bytes) = report.disk_limit_bytes {
+            line("disk_limit_bytes", &limit_bytes);
         }
     }
 }

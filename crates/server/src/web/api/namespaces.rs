@@ -17,6 +17,9 @@ pub(super) struct Namespace {
     bytes: u64,
     limit_bytes: u64,
     used_bytes: u64,
+    /// Of the store, where that is counted.
+    disk_bytes: Option<u64>,
+    disk_limit_bytes: Option<u64>,
     gets: u64,
     get_hits: u64,
     sets: u64,
@@ -26,7 +29,7 @@ pub(super) struct Namespace {
 }
 
 pub(super) fn namespaces(state: &State) -> Vec<Namespace> {
-    let reports = state.shared.namespaces.reports();
+    let reports = state.shared.namespaces.reports(state.shared.persistence.as_ref());
     let namespace = |report: &crate::namespaces::Report| Namespace {
         name: report.name(),
         keep: report.keep,
@@ -35,12 +38,14 @@ pub(super) fn namespaces(state: &State) -> Vec<Namespace> {
         bytes: report.engine.bytes,
         limit_bytes: report.memory_limit_bytes,
         used_bytes: report.engine.memory_used_bytes,
+        disk_bytes: report.disk.map(|disk| disk.bytes),
+        disk_limit_bytes: report.disk_limit_bytes,
         gets: report.totals.cmd_get,
         get_hits: report.totals.get_hits,
         sets: report.totals.cmd_set,
         evicted: report.engine.evictions,
         expired: report.engine.reclaimed,
-        refused: report.totals.refused_read_only + report.totals.refused_user,
+        refused: report.totals.refused(),
     };
     reports.iter().map(namespace).collect()
 }
@@ -54,9 +59,6 @@ pub(super) fn flush(query: &str, state: &State) -> Result<(), Refused> {
     }
     let mut buffer = [0; KEY_BYTES_MAX];
     let number = shared.namespaces.named(prefix.bytes(&mut buffer)).ok_or(Refused::NoSuchNamespace)?;
-    if shared.namespaces.flush_reaches_others(number) {
-        return Err(Refused::ReachesOthers);
-    }
     shared.flush(number, delay.into(), shared.clock.now());
     tracing::info!(namespace = %prefix.written().escape_ascii(), delay, "flushed over HTTP");
     Ok(())

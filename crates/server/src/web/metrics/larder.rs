@@ -23,11 +23,26 @@ pub(super) fn write(state: &State, text: &mut Text) {
 
 /// Of each namespace; nothing without `--namespaces`.
 fn namespaces(state: &State, text: &mut Text) {
-    let reports = state.shared.namespaces.reports();
+    let reports = state.shared.namespaces.reports(state.shared.persistence.as_ref());
     if reports.is_empty() {
         return;
     }
     let names: Vec<_> = reports.iter().map(Report::name).collect();
+    let mut where_known = |metric: Metric, of: fn(&Report) -> Option<u64>| {
+        if reports.iter().all(|report| of(report).is_none()) {
+            return;
+        }
+        let mut samples = text.metric(&metric);
+        for (report, name) in reports.iter().zip(&names) {
+            if let Some(number) = of(report) {
+                samples.add(&[("namespace", name.as_str())], number);
+            }
+        }
+    };
+    let disk = "What the items of the namespace take in the store, where that is counted.";
+    where_known(Metric::gauge("larder_namespace_disk_bytes", disk), |report| Some(report.disk?.bytes));
+    let limit = "What the items of the namespace may take in the store.";
+    where_known(Metric::gauge("larder_namespace_disk_limit_bytes", limit), |report| report.disk_limit_bytes);
     let mut by_namespace = |metric: Metric, of: fn(&Report) -> u64| {
         let mut samples = text.metric(&metric);
         for (report, name) in reports.iter().zip(&names) {
@@ -70,8 +85,8 @@ fn namespaces(state: &State, text: &mut Text) {
         ),
         (
             "larder_namespace_refused_total",
-            "Commands refused because the namespace is read-only or not for their user.",
-            |report| report.totals.refused_read_only + report.totals.refused_user,
+            "Commands refused because the namespace is read-only, not for their user, or over its disk quota.",
+            |report| report.totals.refused(),
         ),
     ] {
         by_namespace(Metric::counter(name, help), of);

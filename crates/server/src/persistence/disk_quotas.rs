@@ -1,0 +1,109 @@
+//! Quotas of disk: what the items of each namespace use in the store, and what is on its way there.
+//!
+//! A store of a value asks before it is made ([`DiskQuotas::admit`]). What it adds counts from the moment when it takes
+//! its place in the journal: first as on its way, then as appended, and for a moment as both. Several workers may be
+//! admitted at once, so a quota can be exceeded by one item of each.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Arc, OnceLock};
+
+use larder_policy::{NAMESPACES_MAX, Table};
+use larder_protocol::Error;
+use larder_store::commit::OnItsWay;
+use larder_store::{PrefixUsage, Store};
+
+/// What the namespaces of a store use on the disk, by their numbers.
+pub(crate) struct DiskQuotas {
+    shares: Box<[Share]>,
+    /// Set once there is a quota.
+    usage: OnceLock<Arc<PrefixUsage>>,
+}
+
+#[derive(Default)]
+struct Share {
+    has_quota: AtomicBool,
+    on_its_way_bytes: Arc<AtomicU64>,
+}
+
+/// A namespace's use of the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DiskUse {
+    /// Of its items, also those on their way.
+    pub(crate) bytes: u64,
+    /// False: items from before the start are still being counted, and the quota refuses nothing.
+    pub(crate) is_complete: bool,
+}
+
+impl Default for DiskQuotas {
+    fn default() -> Self {
+        let shares = (0..=NAMESPACES_MAX).map(|_| Share::default()).collect();
+        Self { shares, usage: OnceLock::new() }
+    }
+}
+
+impl DiskQuotas {
+    /// The quotas of a table. The first one makes the store count. Errors: it cannot.
+    pub(crate) fn set(&self, table: &Table, store: &dyn Store) -> larder_store::Result<()> {
+        let has_quota = |number: u8| table.policy(number).disk_bytes.is_some();
+        let is_needed = table.numbers().any(has_quota);
+        if self.usage.get().is_none() {
+            // All namespaces, so that each key counts where it belongs.
+            let prefixes: Vec<_> = table.numbers().map(|number| table.prefix(number)).collect();
+            let usage = store.count_prefixes(if is_needed { &prefixes } else { &[] })?;
+            if is_needed {
+                let _ = self.usage.set(usage);
+            }
+        }
+        for (share, number) in self.shares.iter().zip(table.numbers()) {
+            share.has_quota.store(has_quota(number), Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Whether an item with such a key and value may be stored. Errors: what to answer.
+    pub(crate) fn admit(
+        &self,
+        number: u8,
+        limit_bytes: u64,
+        key: &[u8],
+        value_bytes: u64,
+    ) -> Result<(), Error> {
+        let Some(used) = self.used(number).filter(|used| used.is_complete) else { return Ok(()) };
+        if used.bytes.saturating_add(record_bytes(key, value_bytes)) <= limit_bytes {
+            return Ok(());
+        }
+        if let Some(usage) = self.usage.get() {
+            usage.ask_for_room(usize::from(number));
+        }
+        Err(Error::OverDiskQuota)
+    }
+
+    /// `None`: it is not counted.
+    pub(crate) fn used(&self, number: u8) -> Option<DiskUse> {
+        let usage = self.usage.get()?;
+        let share = self.shares.get(usize::from(number))?;
+        // In this order: what is appended in between counts twice, not never.
+        let on_its_way_bytes = share.on_its_way_bytes.load(Acquire);
+        let bytes = usage.bytes(usize::from(number)).saturating_add(on_its_way_bytes);
+        Some(DiskUse { bytes, is_complete: usage.is_complete() })
+    }
+
+    /// Counts an item on its way to the store, if its namespace has a quota.
+    pub(super) fn on_its_way(&self, number: u8, key: &[u8], value_bytes: u64) -> Option<OnItsWay> {
+        let share = self.shares.get(usize::from(number))?;
+        share
+            .has_quota
+            .load(Relaxed)
+            .then(|| OnItsWay::new(&share.on_its_way_bytes, record_bytes(key, value_bytes)))
+    }
+}
+
+/// What an item takes in a store: as `docs/store-format.md` says.
+fn record_bytes(key: &[u8], value_bytes: u64) -> u64 {
+    (RECORD_HEADER_BYTES + key.len() as u64)
+        .saturating_add(value_bytes)
+        .checked_next_multiple_of(8)
+        .unwrap_or(u64::MAX)
+}
+
+const RECORD_HEADER_BYTES: u64 = 48;

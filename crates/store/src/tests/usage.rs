@@ -1,0 +1,181 @@
+//! What the store counts for prefixes is what a model counts.
+
+use std::sync::Arc;
+
+use super::conformance::small_segments;
+use super::model::{Change, State, append};
+use super::script::{START_SECS, Script, Step, seed_base};
+use crate::files::sim::SimDisk;
+use crate::{Budget, LogStore, MemoryStore, PrefixUsage, Store};
+
+/// What the prefixes use, by the documented layout: 48 bytes, key, value, up to a multiple of 8. `headroom`: what
+/// items that have expired may take in addition, since nobody is told when they go.
+fn expected(state: &State, prefixes: &[&[u8]], now: u64) -> Vec<(u64, u64)> {
+    let mut usage = vec![(0, 0); prefixes.len()];
+    for (key, (meta, value)) in &state.items {
+        let longest = (0..prefixes.len()).filter(|&nth| key.starts_with(prefixes[nth]));
+        let Some(nth) = longest.max_by_key(|&nth| prefixes[nth].len()) else { continue };
+        let bytes = (48 + key.len() + value.len()).next_multiple_of(8) as u64;
+        let (live, expired) = &mut usage[nth];
+        *if meta.is_expired(now) { expired } else { live } += bytes;
+    }
+    usage
+}
+
+fn maintain_all(store: &dyn Store, now: u64) {
+    for _ in 0..1_000 {
+        if !store.maintain(Budget { bytes: 1 << 20 }, now).expect("maintains").more {
+            return;
+        }
+    }
+    panic!("it does not end");
+}
+
+fn check(store: &dyn Store, usage: &PrefixUsage, state: &State, prefixes: &[&[u8]], now: u64) {
+    (0..prefixes.len()).for_each(|nth| usage.ask_for_room(nth));
+    maintain_all(store, now);
+    assert!(usage.is_complete());
+    for (nth, (live, expired)) in expected(state, prefixes, now).into_iter().enumerate() {
+        let bytes = usage.bytes(nth);
+        // Lengths are kept to 0.1 %.
+        let slack = live / 1_000 + 8;
+        assert!(bytes + slack >= live, "{nth}: {bytes} of {live} (and {expired}) are counted");
+        assert!(bytes <= live + expired + slack, "{nth}: {bytes} of {live} (and {expired}) are counted");
+    }
+}
+
+const SETS: [&[&[u8]]; 3] =
+    [&[b"", b"a:", b"b:key-1"], &[b"a:", b"b:"], &[b"", b"b:", b"b:key-1", b"b:key-10"]];
+
+/// Random changes and flushes with cleaning, restarts clean and crashed, and other prefixes after a restart.
+#[test]
+fn counts_equal_the_model() {
+    for seed in (0..30).map(|seed| seed_base() + 500 + seed) {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let script = Script::random(seed, 2_500, 60, true);
+        let disk = SimDisk::new();
+        let open = || LogStore::open_files(Arc::new(disk.clone()), small_segments()).expect("opens");
+        let (mut store, mut state, mut now) = (open(), State::default(), START_SECS);
+        let mut prefixes = SETS[0];
+        let mut usage = store.count_prefixes(prefixes).expect("counts");
+        for (number, step) in script.steps.iter().enumerate() {
+            match step {
+                Step::Append(batch) => {
+                    append(&store, batch).expect("appends");
+                    state.apply(batch);
+                }
+                Step::Sync => drop(store.sync().expect("syncs")),
+                Step::Maintain(bytes, at) => {
+                    now = *at;
+                    store.maintain(Budget { bytes: *bytes }, now).expect("maintains");
+                }
+                Step::Reopen { clean } => {
+                    let was_complete = usage.is_complete();
+                    if *clean {
+                        store.close().expect("closes");
+                    }
+                    let before: Vec<_> = (0..prefixes.len()).map(|nth| usage.bytes(nth)).collect();
+                    drop(store);
+                    store = open();
+                    let is_same = random.u32(0..3) > 0;
+                    if !is_same {
+                        prefixes = SETS[random.usize(0..SETS.len())];
+                    }
+                    usage = store.count_prefixes(prefixes).expect("counts");
+                    if *clean && is_same {
+                        let after: Vec<_> = (0..prefixes.len()).map(|nth| usage.bytes(nth)).collect();
+                        assert_eq!((usage.is_complete(), after), (was_complete, before), "seed {seed}");
+                    }
+                }
+            }
+            // At run time, too.
+            if random.u32(0..300) == 0 {
+                prefixes = SETS[random.usize(0..SETS.len())];
+                usage = store.count_prefixes(prefixes).expect("counts");
+            }
+            if number % 100 == 0 {
+                check(&store, &usage, &state, prefixes, now);
+            }
+        }
+        check(&store, &usage, &state, prefixes, now);
+        // All expires or is flushed: there is room again, also in the segment that is still open.
+        now += 100;
+        let flush = Change::Flush { prefix: b"b:".to_vec(), except: vec![b"b:key-1".to_vec()], version: 1 };
+        append(&store, std::slice::from_ref(&flush)).expect("appends");
+        state.apply(&[flush]);
+        check(&store, &usage, &state, prefixes, now);
+        assert_eq!(state.difference(&store, &script.keys, now), None, "seed {seed}");
+    }
+}
+
+#[test]
+fn the_memory_driver_counts_too() {
+    let script = Script::random(7, 2_000, 60, false);
+    let store = MemoryStore::new();
+    let usage = store.count_prefixes(SETS[0]).expect("counts");
+    let (mut state, mut now) = (State::default(), START_SECS);
+    for step in &script.steps {
+        match step {
+            Step::Append(batch) => {
+                append(&store, batch).expect("appends");
+                state.apply(batch);
+            }
+            Step::Maintain(_, at) => now = *at,
+            _ => {}
+        }
+    }
+    maintain_all(&store, now);
+    for (nth, (live, _)) in expected(&state, SETS[0], now).into_iter().enumerate() {
+        // Without padding.
+        assert!(usage.bytes(nth) <= live && usage.bytes(nth) + 8 * 60 >= live);
+    }
+}
+
+/// A sweep for one prefix finds what has expired in the open segment, and in sealed ones.
+#[test]
+fn expired_items_give_their_room_back_when_it_is_asked_for() {
+    let disk = SimDisk::new();
+    let store = LogStore::open_files(Arc::new(disk), small_segments()).expect("opens");
+    let usage = store.count_prefixes(&[b"", b"s:"]).expect("counts");
+    for nth in 0..100_u64 {
+        let put = Change::Put {
+            key: format!("s:{nth}").into_bytes(),
+            value: vec![1; 100],
+            client_flags: 0,
+            exptime_secs: START_SECS + 10,
+            version: nth + 1,
+            marks: crate::Marks::NONE,
+        };
+        append(&store, &[put]).expect("appends");
+    }
+    let full = usage.bytes(1);
+    assert!(full >= 100 * 150, "{full}");
+    maintain_all(&store, START_SECS + 9);
+    assert_eq!(usage.bytes(1), full);
+    usage.ask_for_room(1);
+    maintain_all(&store, START_SECS + 9);
+    assert_eq!(usage.bytes(1), full, "nothing has expired");
+    usage.ask_for_room(1);
+    maintain_all(&store, START_SECS + 10);
+    assert_eq!((usage.bytes(1), usage.bytes(0)), (0, 0));
+    assert_eq!(store.stats().records, 0);
+}
+
+/// A batch that could not be appended is not counted.
+#[test]
+fn what_failed_is_not_counted() {
+    let faults = crate::MemoryFaults { fail_append: Some(2), ..crate::MemoryFaults::default() };
+    let store = MemoryStore::new().and_faults(faults);
+    let usage = store.count_prefixes(&[b""]).expect("counts");
+    let put = |key: &str| Change::Put {
+        key: key.into(),
+        value: vec![1; 52],
+        client_flags: 0,
+        exptime_secs: 0,
+        version: 1,
+        marks: crate::Marks::NONE,
+    };
+    append(&store, &[put("1234")]).expect("appends");
+    append(&store, &[put("5678")]).expect_err("as planned");
+    assert_eq!(usage.bytes(0), 104);
+}
