@@ -337,6 +337,8 @@ fn quotas_change_with_and_without_a_restart() {
     let left = items("b:");
     assert!((100..3000).contains(&left), "{left} are left in 2 MiB");
     stop(server, Signal::USR1);
+    let (_, said) = kept.said(&["-m", "64", "-v"]);
+    assert_eq!(said.matches("was_killed=false").count(), 3, "{said}");
     // The default's share, and both others, are other ones.
     kept.write("[namespace.\"a:\"]\nmemory = \"2m\"\n[namespace.\"b:\"]\nmemory = \"40m\"\n");
     let server = kept.start(&["-m", "50"]);
