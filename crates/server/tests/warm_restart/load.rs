@@ -90,8 +90,7 @@ impl Load {
     }
 
     /// Sends requests, up to a window of them ahead of the replies, until the server is gone.
-    fn run(&self, server: &Server) -> Progress {
-        let mut connection = Client::of(server);
+    fn run(&self, mut connection: Client) -> Progress {
         let (mut sent, mut answered) = (self.done, self.done);
         loop {
             while sent < answered + WINDOW {
@@ -152,7 +151,11 @@ pub(crate) fn stop_and_compare(
 ) -> Server {
     let pause = Duration::from_micros(random.u64(20_000..250_000));
     let progress: Vec<_> = thread::scope(|scope| {
-        let clients: Vec<_> = loads.iter().map(|load| scope.spawn(|| load.run(&server))).collect();
+        let run = |load| {
+            let connection = Client::of(&server);
+            scope.spawn(move || Load::run(load, connection))
+        };
+        let clients: Vec<_> = loads.iter().map(run).collect();
         thread::sleep(pause);
         signal(server.pid(), by);
         clients.into_iter().map(|client| client.join().expect("no reply was wrong")).collect()

@@ -105,6 +105,10 @@ fn each_policy_keeps_what_it_promises_under_load() {
     assert_eq!(kept.file.beside(), ["warm", "wide"]);
     assert!(!kept.file.0.exists(), "the default is not kept");
     assert!(loads.iter().all(|load| load.done() > 0));
+    // An orderly stop leaves each file in order, also where the default has none.
+    stop(server, Signal::TERM);
+    let (_, said) = kept.said(&["-m", "65", "-t", "3", "--store", &store, "-v"]);
+    assert_eq!(said.matches("was_killed=false").count(), 2, "{said}");
 }
 
 #[test]
