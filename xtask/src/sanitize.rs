@@ -18,10 +18,10 @@ pub(crate) fn address() -> Result<()> {
     shell::run(test.env("CARGO_TARGET_DIR", shell::root().join("target/asan")))
 }
 
-/// What Miri runs in five minutes: the tests are shorter there, and their caches small. It sees data races, and accesses
-/// that break the rules of aliasing. It maps no files; a stand-in (`engine/src/mem/file_miri.rs`) has what one process
-/// leaves to the next. What shares the pages of a real file runs under AddressSanitizer, and in processes that are
-/// killed.
+/// What Miri runs in five minutes: the tests are shorter there, and their caches small. It sees data races, and
+/// accesses that break the rules of aliasing. It maps no files; a stand-in (`engine/src/mem/file_miri.rs`) has what one
+/// process leaves to the next. What shares the pages of a real file runs under AddressSanitizer, and in processes that
+/// are killed.
 pub(crate) fn miri() -> Result<()> {
     need(&["miri", "--version"], "rustup +nightly component add miri rust-src")?;
     let mut test = nightly(&["miri", "test", "--package", "larder-engine", "--lib"]);

@@ -102,7 +102,7 @@ fn find(plan: &Plan, file: &Path, user: Option<&Target>) -> Result<Vec<Found>, R
             (DEFAULT, _) | (_, None) => Some(file.to_owned()),
             (number, Some(table)) => memory_file::of_namespace(file, table.prefix(number)),
         };
-        let path = path.ok_or_else(|| refuse(file, &io::Error::other("it is a directory")))?;
+        let path = path.ok_or_else(|| refuse(file, &io::ErrorKind::IsADirectory.into()))?;
         let file = MemoryFile::open(&path, user).map_err(|error| refuse(&path, &error))?;
         Ok(Found { file, plan: plan_of_one.clone() })
     };
