@@ -77,7 +77,7 @@ pub use request::{
     Arith, Compare, Counted, Deleted, Expiry, Fetch, FetchError, Fetched, Invalidate, Miss, Mode, Now, Store,
     Stored, Token, WriteError,
 };
-pub use warm::{CacheFile, ColdReason, Opened, Restored, Start};
+pub use warm::{CacheFile, ColdReason, Opened, Owns, Restored, Start};
 
 /// For larderd, which limits its own address space. Not part of the interface.
 #[doc(hidden)]

@@ -2,6 +2,7 @@
 
 pub(crate) mod budget;
 pub(crate) mod cache_padded;
+#[cfg_attr(miri, path = "mem/file_miri.rs")]
 pub(crate) mod file;
 pub(crate) mod heap;
 pub(crate) mod lines;

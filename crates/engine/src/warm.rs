@@ -44,6 +44,18 @@ pub struct CacheFile {
     pub first_secs: u32,
 }
 
+impl CacheFile {
+    /// True if a file has what an earlier process left of a cache, whether or not that can be kept. Errors: as of
+    /// [`Engine::open`]. The file is locked until all copies of its descriptor are closed.
+    pub fn is_left(file: File) -> io::Result<bool> {
+        let contents = Superblock::examine(&BackingFile::lock(file)?)?;
+        Ok(matches!(contents, Contents::Cache(_) | Contents::Unusable(_)))
+    }
+}
+
+/// Whether a cache has the item of a key.
+pub type Owns<'a> = dyn Fn(&[u8]) -> bool + Sync + 'a;
+
 /// A cache that was opened in a file.
 pub struct Opened {
     /// The cache. Its limit is [`Config::memory_bytes`], whatever it was before.
@@ -84,6 +96,8 @@ pub struct Restored {
     pub torn: u64,
     /// Items that have expired meanwhile.
     pub expired: u64,
+    /// Items that were dropped, since their keys are not of this cache any more ([`Engine::open_for`]).
+    pub foreign: u64,
 }
 
 /// Why what an earlier process left cannot be kept.
@@ -126,6 +140,17 @@ impl Engine {
     /// (`ResourceBusy`), or on a file system that cannot keep memory (`Unsupported`) or has too little of it
     /// (`StorageFull`). Then the file is as it was.
     pub fn open(config: Config, reservation: Reservation, backing: CacheFile) -> io::Result<Opened> {
+        Self::open_for(config, reservation, backing, &|_| true)
+    }
+
+    /// The same for a cache of certain keys: of others nothing is restored. What an earlier process left of them is
+    /// dropped from the file as well, so it does not come back if these keys are this cache's again later.
+    pub fn open_for(
+        config: Config,
+        reservation: Reservation,
+        backing: CacheFile,
+        owns: &Owns<'_>,
+    ) -> io::Result<Opened> {
         let CacheFile { file, unix_secs, first_secs } = backing;
         if config.handles_max > CAS_COUNTERS_MAX {
             let reason = format!("a cache in a file has at most {CAS_COUNTERS_MAX} handles");
@@ -151,7 +176,7 @@ impl Engine {
             Contents::Nothing | Contents::Foreign => None,
             Contents::Unusable(unusable) => Some(ColdReason::Unusable(unusable)),
             Contents::Cache(constants) => {
-                match Self::open_warm(&config, reservation, &file, constants, unix_secs)? {
+                match Self::open_warm(&config, reservation, &file, constants, unix_secs, owns)? {
                     Ok(opened) => return Ok(opened),
                     Err(reason) => Some(reason),
                 }
@@ -169,6 +194,7 @@ impl Engine {
         file: &Arc<BackingFile>,
         constants: Constants,
         unix_secs: u64,
+        owns: &Owns<'_>,
     ) -> io::Result<Result<Opened, ColdReason>> {
         let Geometry { segment_bytes, segments, .. } = constants.geometry;
         let limit_max = u64::from(segments) * segment_bytes as u64;
@@ -207,7 +233,7 @@ impl Engine {
         superblock.set_zero(unix_secs.saturating_sub(now_secs.into()));
         superblock.tick(now_secs, left.items);
         let now = Now { secs: now_secs, micros: 1 };
-        Ok(engine.restore(&left, now).map(|restored| Opened {
+        Ok(engine.restore(&left, now, owns).map(|restored| Opened {
             engine,
             now_secs,
             start: Start::Warm(restored),
@@ -238,6 +264,15 @@ impl Engine {
                 }
                 built => return built,
             }
+        }
+    }
+
+    /// Goes on in a later second than that of [`Opened::now_secs`], because other caches of this process are there
+    /// already. Call it before the cache is used. Without a file it does nothing.
+    pub fn resume_at(&self, now_secs: u32, unix_secs: u64) {
+        if let Some(superblock) = &self.arena.superblock {
+            superblock.set_zero(unix_secs.saturating_sub(now_secs.into()));
+            superblock.tick(now_secs, self.stats().items);
         }
     }
 

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use larder_engine::{
     Arith, Backing, Change, Compare, Config, Counted, Deleted, Engine, Expiry, Fetch, FetchError, Filled,
-    Guard, Handle, Hash, Invalidate, Kept, LargePages, Mode, Now, Position, Reservation, Store, Stored,
+    FirmValue, Guard, Handle, Hash, Invalidate, Kept, LargePages, Mode, Now, Position, Reservation, Store,
+    Stored,
 };
 
 /// A store in memory. Applies what is submitted when it is told to.
@@ -223,7 +224,7 @@ fn a_small_memory_before_a_store_is_a_map() {
     let mut rng = fastrand::Rng::with_seed(20);
     let mut now = Now { secs: 100, micros: 1 };
     let mut reads = 0;
-    for number in 0..60_000u64 {
+    for number in 0..if cfg!(miri) { 150 } else { 60_000u64 } {
         now.micros += 1000;
         if number % 500 == 0 {
             now.secs += 1;
@@ -342,7 +343,7 @@ fn a_small_memory_before_a_store_is_a_map() {
                 }
                 // The mark, and who has the token, outlive an eviction.
                 for wanted in [larder_engine::Token::Won, larder_engine::Token::Held] {
-                    for other in 0..300 {
+                    for other in 0..if cfg!(miri) { 3 } else { 300 } {
                         let filler = format!("filler{other}").into_bytes();
                         let guard = handle.pin(now);
                         let hash = guard.prepare(&filler);
@@ -367,9 +368,9 @@ fn a_small_memory_before_a_store_is_a_map() {
             _ => {}
         }
     }
-    assert!(reads > 20_000);
     let stats = engine.stats();
-    assert!(stats.evictions > 10_000, "the memory is too small for them: {}", stats.evictions);
+    assert!(cfg!(miri) || reads > 20_000);
+    assert!(cfg!(miri) || stats.evictions > 10_000, "the memory is too small for them: {}", stats.evictions);
 }
 
 /// What was read from the store is not put into memory if the key has changed since, at the last moment too.
@@ -407,76 +408,123 @@ fn an_older_value_does_not_return() {
     assert!(guard.take_unproven());
 }
 
+/// A store that keeps the large values that it is told of, as one does that writes them later.
+#[derive(Default)]
+struct Pinning {
+    inner: Model,
+    pinned: Mutex<Vec<(u8, FirmValue)>>,
+}
+
+impl Pinning {
+    fn pinned(&self) -> MutexGuard<'_, Vec<(u8, FirmValue)>> {
+        self.pinned.lock().expect("no test panics with it")
+    }
+}
+
+impl Backing for Pinning {
+    fn next_position(&self, hash: Hash) -> Position {
+        self.inner.next_position(hash)
+    }
+    fn submit(&self, _: Position, change: Change<'_>) {
+        if let Change::Put(kept, pinnable) = change
+            && let Some(value) = pinnable.pin()
+        {
+            self.pinned().push((kept.value[0], value));
+        }
+    }
+    fn position_of(&self, hash: Hash) -> Position {
+        self.inner.position_of(hash)
+    }
+    fn version_above(&self, replaced: u64) -> u64 {
+        self.inner.version_above(replaced)
+    }
+    fn retire_version(&self, version: u64) {
+        self.inner.retire_version(version);
+    }
+    fn flush(&self) -> Position {
+        self.inner.flush()
+    }
+    fn schedule_flush(&self, at: Option<u32>) -> Position {
+        self.inner.schedule_flush(at)
+    }
+}
+
+const PINNED_BYTES: usize = if cfg!(miri) { 50_000 } else { 200_000 };
+const PINNING_BYTES: u64 = if cfg!(miri) { 1 << 20 } else { 4 << 20 };
+
+/// Stores a large item of this byte; another attempt follows where memory is not free yet.
+fn set_large(handle: &mut Handle, key: &[u8], byte: u8) -> bool {
+    let value = vec![byte; PINNED_BYTES];
+    (0..if cfg!(miri) { 3 } else { 100 }).any(|_| {
+        let guard = handle.pin(Now { secs: 100, micros: 1 });
+        let stored = guard.store(guard.prepare(key), &Store::set(key, &value));
+        matches!(stored, Stored::Stored { .. })
+    })
+}
+
+fn is_whole(byte: u8, value: &FirmValue) -> bool {
+    value.as_ref() == vec![byte; PINNED_BYTES]
+}
+
 /// Values on their way to the store stay as they were, however many large ones are pinned and whatever replaces them.
 #[test]
 fn a_firm_pin_is_not_revoked() {
-    #[derive(Default)]
-    struct Pinning {
-        inner: Model,
-        pinned: Mutex<Vec<(u8, larder_engine::FirmValue)>>,
-    }
-    impl Backing for Pinning {
-        fn next_position(&self, hash: Hash) -> Position {
-            self.inner.next_position(hash)
-        }
-        fn submit(&self, _: Position, change: Change<'_>) {
-            if let Change::Put(kept, pinnable) = change
-                && let Some(value) = pinnable.pin()
-            {
-                self.pinned.lock().expect("no test panics with it").push((kept.value[0], value));
-            }
-        }
-        fn position_of(&self, hash: Hash) -> Position {
-            self.inner.position_of(hash)
-        }
-        fn version_above(&self, replaced: u64) -> u64 {
-            self.inner.version_above(replaced)
-        }
-        fn retire_version(&self, version: u64) {
-            self.inner.retire_version(version);
-        }
-        fn flush(&self) -> Position {
-            self.inner.flush()
-        }
-        fn schedule_flush(&self, at: Option<u32>) -> Position {
-            self.inner.schedule_flush(at)
-        }
-    }
     let backing = Arc::<Pinning>::default();
-    let engine = backed_by(4 << 20, 1, Arc::clone(&backing) as Arc<dyn Backing>);
+    let engine = backed_by(PINNING_BYTES, 1, Arc::clone(&backing) as Arc<dyn Backing>);
     let mut handle = engine.handle().expect("one is free");
-    let now = Now { secs: 100, micros: 1 };
     let mut refused = 0;
     for number in 0..40u8 {
-        let value = vec![number; 200_000];
-        for _ in 0..100 {
-            let guard = handle.pin(now);
-            let hash = guard.prepare(b"large");
-            match guard.store(hash, &Store::set(b"large", &value)) {
-                Stored::Stored { .. } => break,
-                Stored::TryAgain => {}
-                _ => refused += 1,
-            }
-        }
-        let pinned = backing.pinned.lock().expect("no test panics with it");
-        for (first, value) in pinned.iter() {
-            let value = value.as_ref();
-            assert!(value.len() == 200_000 && value.iter().all(|byte| byte == first));
-        }
+        refused += u32::from(!set_large(&mut handle, b"large", number));
+        assert!(backing.pinned().iter().all(|(byte, value)| is_whole(*byte, value)));
     }
-    let pinned = std::mem::take(&mut *backing.pinned.lock().expect("no test panics with it"));
+    let pinned = std::mem::take(&mut *backing.pinned());
     assert!(
-        pinned.len() * 200_000 > 2 << 20,
+        (pinned.len() * PINNED_BYTES) as u64 > PINNING_BYTES / 2,
         "more than a quarter of the memory is pinned: {}",
         pinned.len()
     );
     assert!(refused > 0, "and all of it in the end");
     drop(pinned);
-    let guard = handle.pin(now);
-    let value = vec![7; 200_000];
-    let hash = guard.prepare(b"other");
-    let stored = (0..100).map(|_| guard.store(hash, &Store::set(b"other", &value)));
-    assert!(stored.into_iter().any(|stored| matches!(stored, Stored::Stored { .. })), "it is free again");
+    assert!((0..3).any(|_| set_large(&mut handle, b"other", 7)), "it is free again");
+    // The engine and what stands behind it hold each other as long as values are pinned.
+    backing.pinned().clear();
+}
+
+/// A committer reads and gives back values while a worker replaces them, and their runs are used again.
+#[test]
+fn another_thread_reads_what_is_pinned() {
+    const VALUES: u32 = if cfg!(miri) { 40 } else { 4_000 };
+    let backing = Arc::<Pinning>::default();
+    let engine = backed_by(PINNING_BYTES, 1, Arc::clone(&backing) as Arc<dyn Backing>);
+    let is_done = AtomicBool::new(false);
+    let mut read = 0;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut handle = engine.handle().expect("one is free");
+            for number in 0..VALUES {
+                set_large(&mut handle, format!("large {}", number % 3).as_bytes(), number as u8);
+            }
+            is_done.store(true, SeqCst);
+        });
+        loop {
+            let is_last = is_done.load(SeqCst);
+            let pinned = std::mem::take(&mut *backing.pinned());
+            for (byte, value) in pinned {
+                assert!(is_whole(byte, &value));
+                read += 1;
+            }
+            if is_last {
+                break;
+            }
+            std::thread::yield_now();
+        }
+    });
+    assert!(read > 10, "{read} values");
+    // The engine may go before a value that it holds.
+    assert!(set_large(&mut engine.handle().expect("one is free"), b"last", 9));
+    let pinned = std::mem::take(&mut *backing.pinned());
+    drop(engine);
+    assert!(!pinned.is_empty() && pinned.iter().all(|(byte, value)| is_whole(*byte, value)));
 }
 
 /// An item that has gone leaves its version behind, whether it was deleted, expired or evicted: whoever knows it must
@@ -584,8 +632,8 @@ fn what_was_filled_and_evicted_is_unproven() {
 /// twice.
 #[test]
 fn threads_lose_no_change_between_memory_and_store() {
-    const THREADS: usize = 4;
-    const APPENDS: usize = 1500;
+    const THREADS: usize = if cfg!(miri) { 2 } else { 4 };
+    const APPENDS: usize = if cfg!(miri) { 12 } else { 1500 };
     let (engine, model) = backed(1 << 20, THREADS);
     let now = Now { secs: 100, micros: 1 };
     std::thread::scope(|scope| {
@@ -637,5 +685,5 @@ fn threads_lose_no_change_between_memory_and_store() {
     seen.sort_unstable();
     seen.dedup();
     assert_eq!(seen.len(), THREADS * APPENDS);
-    assert!(engine.stats().evictions > 1000);
+    assert!(cfg!(miri) || engine.stats().evictions > 1000);
 }

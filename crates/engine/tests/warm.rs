@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use larder_engine::{
     CacheFile, ColdReason, Config, Deleted, Engine, Expiry, Fetch, Guard, LargePages, Miss, Now, Opened,
@@ -463,4 +464,74 @@ fn a_file_of_any_bytes_does_no_harm() {
 
 fn at_least(secs: u32) -> Now {
     Now { secs, micros: 1 }
+}
+
+/// What a cache does not own any more is gone from its file for good: its values would be old.
+#[test]
+fn items_of_others_are_dropped_and_do_not_come_back() {
+    for is_clean in [true, false] {
+        let file = TestFile::new(&format!("foreign-{is_clean}"));
+        let leave = |engine: Arc<Engine>| {
+            assert!(!is_clean || engine.keep());
+        };
+        let engine = open(&file, ZERO_UNIX_SECS).engine;
+        let mut handle = engine.handle().unwrap();
+        let guard = handle.pin(at(100));
+        let large = vec![b'l'; 3_000_000];
+        for number in 0..1000 {
+            set(&guard, format!("a:{number}").as_bytes(), b"old", Expiry::NEVER);
+            set(&guard, format!("b:{number}").as_bytes(), b"own", Expiry::NEVER);
+        }
+        set(&guard, b"a:large", &large, Expiry::NEVER);
+        set(&guard, b"b:large", &large, Expiry::NEVER);
+        drop(guard);
+        drop(handle);
+        leave(engine);
+        let reservation = Reservation { memory_bytes_max: 256 * MIB, address_space_bytes: u64::MAX };
+        let backing = CacheFile { file: file.open(), unix_secs: ZERO_UNIX_SECS, first_secs: 100 };
+        let owns = |key: &[u8]| !key.starts_with(b"a:");
+        let opened = Engine::open_for(config(32 * MIB), reservation, backing, &owns).unwrap();
+        let expected = Restored { items: 1001, is_clean, foreign: 1001, ..Restored::default() };
+        assert_eq!(opened.start, Start::Warm(expected));
+        assert_eq!(opened.engine.stats().items, 1001);
+        leave(opened.engine);
+        let opened = open(&file, ZERO_UNIX_SECS);
+        assert_eq!(opened.start, warm(1001, is_clean));
+        let mut handle = opened.engine.handle().unwrap();
+        let guard = handle.pin(at(100));
+        for number in 0..1000 {
+            assert_eq!(get(&guard, format!("a:{number}").as_bytes()), None);
+            assert_eq!(get(&guard, format!("b:{number}").as_bytes()).as_deref(), Some(&b"own"[..]));
+        }
+        assert_eq!((get(&guard, b"a:large"), get(&guard, b"b:large")), (None, Some(large)));
+    }
+}
+
+/// A cache beside others that are ahead: its time goes on from theirs, also after a kill.
+#[test]
+fn a_cache_goes_on_in_a_later_second() {
+    let file = TestFile::new("later");
+    let opened = open(&file, ZERO_UNIX_SECS);
+    assert_eq!(opened.now_secs, 100);
+    opened.engine.resume_at(5000, ZERO_UNIX_SECS);
+    let mut handle = opened.engine.handle().unwrap();
+    set(&handle.pin(at(5000)), b"brief", b"value", Expiry::at(5010));
+    set(&handle.pin(at(5000)), b"long", b"value", Expiry::at(5020));
+    drop(handle);
+    drop(opened);
+    let opened = open(&file, ZERO_UNIX_SECS + 15);
+    assert_eq!(opened.now_secs, 5015);
+    assert_eq!(opened.start, Start::Warm(Restored { items: 1, expired: 1, ..Restored::default() }));
+}
+
+#[test]
+fn a_file_says_whether_it_was_a_cache() {
+    let file = TestFile::new("left");
+    assert!(!CacheFile::is_left(file.open()).unwrap(), "an empty one was none");
+    drop(open(&file, ZERO_UNIX_SECS));
+    assert!(CacheFile::is_left(file.open()).unwrap());
+    file.open().set_len(100).unwrap();
+    assert!(CacheFile::is_left(file.open()).unwrap(), "truncated");
+    fs::write(&file.0, [7; 5000]).unwrap();
+    assert!(!CacheFile::is_left(file.open()).unwrap());
 }

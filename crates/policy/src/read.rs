@@ -43,11 +43,12 @@ pub(crate) fn table(text: &str, mut default: Policy) -> Result<Table, Error> {
         key: String::new(),
         reason: error.message().lines().collect::<Vec<_>>().join(", "),
     })?;
+    let keep = default.keep;
     let mut namespaces = Vec::new();
     for (name, value) in root.get_ref() {
         let place = source.place(name.get_ref().as_ref(), name.span());
         match name.get_ref().as_ref() {
-            "default" => default = policy(&place, value, Some(default.clone()))?,
+            "default" => default = policy(&place, value, default.clone(), true)?,
             "namespace" => {
                 for (prefix, value) in entries(&place, value)? {
                     let place = place.quoted(prefix.get_ref(), prefix.span());
@@ -56,7 +57,8 @@ pub(crate) fn table(text: &str, mut default: Policy) -> Result<Table, Error> {
                         return Err(place.wrong(format!("there are more than {NAMESPACES_MAX} namespaces")));
                     }
                     let prefix = prefix.get_ref().as_bytes().into();
-                    namespaces.push((prefix, policy(&place, value, None)?));
+                    let first = Policy { keep, ..Policy::default() };
+                    namespaces.push((prefix, policy(&place, value, first, false)?));
                 }
             }
             other => return Err(place.unknown(other, ROOT_KEYS)),
@@ -78,10 +80,13 @@ fn check_prefix(place: &Place<'_>, prefix: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// `default`: it is the policy of the default namespace, which begins as this one.
-fn policy(place: &Place<'_>, value: &Value<'_>, default: Option<Policy>) -> Result<Policy, Error> {
-    let is_default = default.is_some();
-    let mut policy = default.unwrap_or_default();
+/// A policy that begins as `policy`.
+fn policy(
+    place: &Place<'_>,
+    value: &Value<'_>,
+    mut policy: Policy,
+    is_default: bool,
+) -> Result<Policy, Error> {
     let mut seen = BTreeSet::new();
     for (name, value) in entries(place, value)? {
         let name_span = name.span();
@@ -324,6 +329,19 @@ rmw = "home"
         assert_eq!(table.policy(table.named(b"session:").expect("it is there")), &session);
         assert!(session.users.may_read(Some(b"ben")) && !session.users.may_write(Some(b"ben")));
         assert!(!session.users.may_read(None) && page.users.may_write(None));
+    }
+
+    /// As `--keep` has it; the section of the default namespace is that of the default namespace alone.
+    #[test]
+    fn where_items_are_kept_is_said_once_for_all() {
+        let text = "[default]\nkeep = \"cache\"\n[namespace.a]\n[namespace.b]\nkeep = \"store\"\n";
+        let over = Policy { keep: Keep::Warm, ttl_max_secs: Some(9), ..Policy::default() };
+        let table = super::table(text, over.clone()).expect("it is a table");
+        let keep = |prefix: &[u8]| table.policy(table.named(prefix).expect("it is there")).keep;
+        assert_eq!((table.policy(0).keep, keep(b"a"), keep(b"b")), (Keep::Cache, Keep::Warm, Keep::Store));
+        assert_eq!(table.policy(0).ttl_max_secs, Some(9));
+        let error = super::table("[namespace.a]\ndurability = \"os\"", over).expect_err("it is warm");
+        assert_eq!(error.to_string(), "line 2: namespace.\"a\".durability: only with keep = \"store\"");
     }
 
     #[test]

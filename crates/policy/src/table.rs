@@ -27,7 +27,8 @@ impl Table {
         read::table(text, Policy::default())
     }
 
-    /// The same, where the policy of the default namespace begins as this one.
+    /// The same, where the policy of the default namespace begins as this one; where the others do not say it, their
+    /// items are kept where this one says.
     pub fn parse_over(text: &str, default: Policy) -> Result<Self, Error> {
         read::table(text, default)
     }

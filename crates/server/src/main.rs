@@ -13,7 +13,7 @@ use larder_server::access::TokenFile;
 use larder_server::clock::Clock;
 use larder_server::conn::authenticator::Authenticator;
 use larder_server::control::{self, Stop};
-use larder_server::namespaces::{self, BackingOf, Kept, Namespaces, NamespacesFile};
+use larder_server::namespaces::{self, BackingOf, Kept, Namespaces, NamespacesFile, Plan, WarmCaches};
 use larder_server::net::poller::Poller;
 use larder_server::net::tls::Tls;
 use larder_server::net::worker::Worker;
@@ -25,7 +25,6 @@ use larder_server::startup::address_space;
 use larder_server::startup::daemon::{self, PidFile};
 use larder_server::startup::endpoints::Endpoints;
 use larder_server::startup::large_pages;
-use larder_server::startup::memory_file;
 use larder_server::startup::numa;
 use larder_server::startup::options::{self, EXIT_OS_ERROR, Outcome, Refusal};
 use larder_server::startup::pollers;
@@ -82,24 +81,14 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     }
     address_space::share();
     announce(&settings);
-    let (engine, clock) = match &settings.memory_file {
-        Some(path) => {
-            let reservation = address_space::reservation(settings.memory_bytes, settings.threads);
-            let (engine, clock) = memory_file::open(path, target.as_ref(), config(&settings)?, reservation)?;
-            (Some(engine), clock)
-        }
-        None => (None, Clock::start()),
-    };
+    let plan = Plan::new(namespaces_file, &settings, &config(&settings)?)?;
+    let (warm, clock) = WarmCaches::open(&plan, settings.memory_file.as_deref(), target.as_ref())?;
     let clock = Arc::new(clock);
     let persistence =
         (settings.store.as_ref()).map(|store| Persistence::new(settings.threads, store, Arc::clone(&clock)));
     let backing = persistence.as_ref().map(|persistence| |namespace: &Kept| persistence.backing(namespace));
     let backing = backing.as_ref().map(|backing| backing as BackingOf<'_>);
-    let namespaces = match engine {
-        // There are no others beside a cache in a file.
-        Some(engine) => Namespaces::single(engine),
-        None => namespaces::build(namespaces_file, &settings, &config(&settings)?, backing)?,
-    };
+    let namespaces = namespaces::build(plan, &settings, backing, warm)?;
     namespaces.engines().iter().for_each(|engine| numa::spread(engine));
     endpoints.announce(&settings, secrets.authenticator.is_some());
     if settings.daemon {
@@ -236,7 +225,7 @@ fn work(
     let stop = control::run(&shared, &pool, signals, &mut supervisor)?;
     let asked = Instant::now();
     // What stays must be whole.
-    if stop == Stop::Gracefully || store.is_some() || shared.namespaces.default_engine().is_kept() {
+    if stop == Stop::Gracefully || store.is_some() || shared.namespaces.are_kept() {
         pool.stop();
         for worker in workers {
             let _ = worker.join();
@@ -245,8 +234,8 @@ fn work(
     if let Some(store) = store {
         store.stop();
     }
-    if shared.namespaces.default_engine().keep() {
-        tracing::info!(items = shared.namespaces.stats().items, "the cache is kept for the next start");
+    if let Some(items) = shared.namespaces.keep() {
+        tracing::info!(items, "the cache is kept for the next start");
     }
     tracing::info!(stop_millis = asked.elapsed().as_millis() as u64, "Exiting normally");
     Ok(())

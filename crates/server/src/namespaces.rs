@@ -8,8 +8,10 @@ mod build;
 mod counters;
 mod guards;
 mod handles;
+mod plan;
 mod reload;
 mod rights;
+mod warm;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -26,7 +28,9 @@ pub(crate) use counters::{NamespaceCounters, NamespaceTotals};
 pub(crate) use guards::Place;
 pub use guards::{Guards, Prepared};
 pub use handles::Handles;
+pub use plan::Plan;
 pub(crate) use rights::{Right, Rights};
+pub use warm::WarmCaches;
 
 /// The engines of a server, by the numbers of their namespaces, and the policies.
 pub struct Namespaces {
@@ -48,6 +52,8 @@ struct Named {
     table: Mutex<Arc<Table>>,
     /// Rises with each table.
     version: AtomicU32,
+    /// By the numbers of the namespaces: the files of those that are kept in one.
+    memory_files: Box<[Option<PathBuf>]>,
     /// Of each worker, by the numbers of the namespaces.
     counters: Vec<Arc<[NamespaceCounters]>>,
     /// The counters at the last `stats reset`.
@@ -59,6 +65,8 @@ pub(crate) struct Report {
     /// Empty: the default.
     pub(crate) prefix: Vec<u8>,
     pub(crate) keep: &'static str,
+    /// What it is kept in; with `keep = "warm"`.
+    pub(crate) memory_file: Option<PathBuf>,
     pub(crate) is_read_only: bool,
     pub(crate) memory_limit_bytes: u64,
     /// Of a namespace of the store, where that is counted.
@@ -83,9 +91,22 @@ impl Namespaces {
     }
 
     /// The namespaces of a table, with an engine for each.
-    fn new(engines: Vec<Arc<Engine>>, named: Named) -> Self {
-        debug_assert_eq!(engines.len(), named.lock_table().len() + 1, "one for each namespace");
-        Self { engines: engines.into(), named: Some(named) }
+    fn new(engines: Vec<Arc<Engine>>, named: Option<Named>) -> Self {
+        let others = named.as_ref().map_or(0, |named| named.lock_table().len());
+        debug_assert_eq!(engines.len(), others + 1, "one for each namespace");
+        Self { engines: engines.into(), named }
+    }
+
+    /// True if a cache is kept in a file.
+    pub fn are_kept(&self) -> bool {
+        self.engines.iter().any(|engine| engine.is_kept())
+    }
+
+    /// Marks the files of caches as left in order. Call it last, when all handles are dropped. `None`: there are none.
+    /// Else how many items they have.
+    pub fn keep(&self) -> Option<u64> {
+        let kept: Vec<_> = self.engines.iter().filter(|engine| engine.keep()).collect();
+        (!kept.is_empty()).then(|| kept.iter().map(|engine| engine.stats().items).sum())
     }
 
     /// The engine of the default namespace.
@@ -194,6 +215,7 @@ impl Namespaces {
             Report {
                 prefix: table.prefix(number).to_vec(),
                 keep: policy.keep.name(),
+                memory_file: named.memory_files.get(at).cloned().flatten(),
                 is_read_only: policy.is_read_only,
                 memory_limit_bytes: engine.memory_limit(),
                 disk: persistence

@@ -7,7 +7,7 @@ pub mod endpoints;
 pub mod exposure;
 pub mod large_pages;
 pub mod machine_memory;
-pub mod memory_file;
+pub(crate) mod memory_file;
 pub mod numa;
 pub mod options;
 pub mod pollers;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use larder_engine::{Backing, Handle, LargePages};
 use larder_server::conn::parked::Parked;
 use larder_server::conn::waiter::Waiter;
-use larder_server::namespaces::{self, BackingOf, Handles, Kept, NamespacesFile};
+use larder_server::namespaces::{self, BackingOf, Handles, Kept, NamespacesFile, Plan, WarmCaches};
 use larder_server::observe::measure::{Measured, Recorder};
 use larder_server::persistence::{Persistence, Reader, StoreSettings};
 use larder_server::shared::Shared;
@@ -87,8 +87,10 @@ impl Site {
         let refused = |refusal: larder_server::startup::options::Refusal| io::Error::other(refusal.message);
         let file = NamespacesFile::read(&settings).map_err(refused)?;
         let config = settings.engine_config([scenario.seed, 1]);
+        let plan = Plan::new(file, &settings, &config).map_err(refused)?;
+        let backing = Some(&backing as BackingOf<'_>);
         let namespaces =
-            namespaces::build(file, &settings, &config, Some(&backing as BackingOf<'_>)).map_err(refused)?;
+            namespaces::build(plan, &settings, backing, WarmCaches::default()).map_err(refused)?;
         let shared = Shared::new(namespaces, settings, Arc::clone(&server_clock))?;
         let shared = Arc::new(shared.with_persistence(Some(persistence)));
         let disk = Arc::new(Disk::new(memory, scenario));

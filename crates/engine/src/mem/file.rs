@@ -129,7 +129,6 @@ impl BackingFile {
         true
     }
 
-    #[cfg(not(miri))]
     pub(super) fn file(&self) -> &File {
         &self.file
     }
@@ -158,7 +157,7 @@ const NOT_KEEPING: [(u64, &str); 11] = [
     (0x9584_58f6, "hugetlbfs"),
 ];
 
-#[cfg(all(test, not(any(loom, miri))))]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

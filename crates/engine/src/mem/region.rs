@@ -244,6 +244,12 @@ impl Drop for Region {
     fn drop(&mut self) {
         // Other memory may come to lie here.
         self.unpoison(self.poisoned.bounds());
+        #[cfg(miri)]
+        if let Some((file, offset)) = &self.backing {
+            // SAFETY: all of it is initialised, and nothing borrowed from `self` is alive.
+            let left = unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.bytes) };
+            let _ = file.write(left, *offset);
+        }
         // SAFETY: `base` and `bytes` are what `os::reserve` returned, and nothing borrowed from `self` is alive.
         unsafe { os::release(self.base, self.bytes) }
     }
@@ -366,7 +372,8 @@ mod os {
     }
 }
 
-/// Miri knows no `mmap` through raw system calls: the same promises, kept by the allocator.
+/// Miri knows no `mmap` through raw system calls: the same promises, kept by the allocator. What is mapped of a file
+/// (`file_miri.rs`) is a copy, which its region gives back.
 #[cfg(miri)]
 mod os {
     use super::{NonNull, PAGE_BYTES, io};
@@ -383,15 +390,22 @@ mod os {
     }
 
     pub(super) fn map(
-        _file: &super::BackingFile,
-        _offset: u64,
-        _bytes: usize,
-        _is_strict: bool,
+        file: &super::BackingFile,
+        offset: u64,
+        bytes: usize,
+        is_strict: bool,
     ) -> io::Result<NonNull<u8>> {
-        Err(io::ErrorKind::Unsupported.into())
+        let base = reserve(bytes, is_strict)?;
+        // SAFETY: nobody else knows of it.
+        file.read(unsafe { std::slice::from_raw_parts_mut(base.as_ptr(), bytes) }, offset)?;
+        Ok(base)
     }
 
-    pub(super) unsafe fn close(_base: NonNull<u8>, _bytes: usize) {}
+    pub(super) unsafe fn close(base: NonNull<u8>, bytes: usize) {
+        // A hole reads as zeros.
+        // SAFETY: by the caller's promise.
+        unsafe { base.as_ptr().write_bytes(0, bytes) }
+    }
 
     pub(super) fn set_dumped(_base: NonNull<u8>, _bytes: usize, _is_dumped: bool) {}
 

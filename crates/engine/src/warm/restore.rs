@@ -19,7 +19,7 @@ use crate::log::item::{FETCHED, ItemRef};
 use crate::log::segment::{LARGE, SegmentId};
 use crate::log::superblock::Left;
 use crate::request::Now;
-use crate::warm::{ColdReason, Restored};
+use crate::warm::{ColdReason, Owns, Restored};
 
 /// Threads at most: memory is then the limit.
 const THREADS_MAX: usize = 16;
@@ -27,6 +27,16 @@ const THREADS_MAX: usize = 16;
 const SEGMENTS_PER_THREAD: usize = 8;
 /// Items whose index lines are prefetched together.
 const BATCH: usize = 16;
+
+/// What the threads restore.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    ids: &'a [SegmentId],
+    /// The first of them that no thread has.
+    next: &'a AtomicUsize,
+    is_clean: bool,
+    owns: &'a Owns<'a>,
+}
 
 /// What a thread has restored.
 #[derive(Default)]
@@ -39,7 +49,12 @@ struct Tally {
 }
 
 impl Engine {
-    pub(super) fn restore(self: &Arc<Self>, left: &Left, now: Now) -> Result<Restored, ColdReason> {
+    pub(super) fn restore(
+        self: &Arc<Self>,
+        left: &Left,
+        now: Now,
+        owns: &Owns<'_>,
+    ) -> Result<Restored, ColdReason> {
         let flush_mark = self.arena.highest_flush_mark(left).ok_or(ColdReason::Memory)?;
         self.resume_flushes(flush_mark, left.flush_at);
         // A flush that was due meanwhile.
@@ -51,7 +66,8 @@ impl Engine {
         let (next, tally) = (AtomicUsize::new(0), Mutex::new(Tally::default()));
         let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
         let threads = threads.min(self.counters.len()).min(ids.len() / SEGMENTS_PER_THREAD).max(1);
-        let work = || self.restore_some(&ids, &next, left.is_clean, now, &tally);
+        let source = Source { ids: &ids, next: &next, is_clean: left.is_clean, owns };
+        let work = || self.restore_some(source, now, &tally);
         thread::scope(|scope| {
             // If the system refuses a thread, the others do its work.
             let helpers: Vec<_> =
@@ -82,38 +98,37 @@ impl Engine {
     }
 
     /// Restores segments until there are no more.
-    fn restore_some(
-        self: &Arc<Self>,
-        ids: &[SegmentId],
-        next: &AtomicUsize,
-        is_clean: bool,
-        now: Now,
-        total: &Mutex<Tally>,
-    ) {
+    fn restore_some(self: &Arc<Self>, source: Source<'_>, now: Now, total: &Mutex<Tally>) {
         let mut tally = Tally::default();
         let Some(mut handle) = self.handle() else { return };
         let guard = handle.pin(now);
-        while let Some(&id) = ids.get(next.fetch_add(1, Relaxed)) {
-            guard.restore_segment(id, !is_clean, &mut tally);
+        while let Some(&id) = source.ids.get(source.next.fetch_add(1, Relaxed)) {
+            guard.restore_segment(id, source, &mut tally);
         }
         guard.report_items(0);
         let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
         total.restored.items += tally.restored.items;
         total.restored.torn += tally.restored.torn;
         total.restored.expired += tally.restored.expired;
+        total.restored.foreign += tally.restored.foreign;
         total.superseded.append(&mut tally.superseded);
         total.unweighted.append(&mut tally.unweighted);
     }
 }
 
 impl Guard<'_> {
-    fn restore_segment(&self, id: SegmentId, verify: bool, tally: &mut Tally) {
+    fn restore_segment(&self, id: SegmentId, source: Source<'_>, tally: &mut Tally) {
         let engine = self.engine();
         let mut batch = Vec::with_capacity(BATCH);
         let items_before = tally.restored.items;
         // SAFETY: each number is handed out once, and the adoption is settled afterwards.
         let examined = unsafe {
-            engine.arena.examine(id, verify, |orphan| {
+            engine.arena.examine(id, !source.is_clean, |orphan| {
+                if !(source.owns)(orphan.item.raw().key()) {
+                    tally.restored.foreign += 1;
+                    engine.arena.segments.discard_fresh(orphan.item);
+                    return;
+                }
                 let hash = self.prepare(orphan.item.raw().key());
                 batch.push((orphan, hash));
                 if batch.len() == BATCH {

@@ -1,15 +1,15 @@
 //! From a table of policies to engines: the one place where a policy decides what keeps the items of its namespace.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
 
-use larder_engine::{Backing, Config, Engine};
+use larder_engine::{Backing, Engine};
 use larder_policy::{DEFAULT, Durability, Keep, Policy, Table};
 
+use super::plan::{EnginePlan, Plan};
+use super::warm::{WarmCache, WarmCaches};
 use super::{Named, NamespaceCounters, NamespaceTotals, Namespaces};
-use crate::startup::address_space;
 use crate::startup::bounded_file;
 use crate::startup::options::{EXIT_FAILURE, EXIT_OS_ERROR, Refusal};
 use crate::startup::settings::Settings;
@@ -19,8 +19,8 @@ use crate::startup::settings::Settings;
 pub struct NamespacesFile {
     /// Absolute: the directory changes when the server goes to the background. `None`: there is no file, and the
     /// policy of everything comes from the command line (`--store`).
-    path: Option<PathBuf>,
-    table: Table,
+    pub(super) path: Option<PathBuf>,
+    pub(super) table: Table,
 }
 
 impl NamespacesFile {
@@ -28,7 +28,8 @@ impl NamespacesFile {
     pub fn read(settings: &Settings) -> Result<Option<Self>, Refusal> {
         let Some(path) = &settings.namespaces_file else {
             let policy = settings.default_policy();
-            let table = (policy != Policy::default()).then(|| Table::of_default(policy));
+            // A cache needs no policy, in memory or in a file.
+            let table = (policy.keep == Keep::Store).then(|| Table::of_default(policy));
             return Ok(table.map(|table| Self { path: None, table }));
         };
         let refuse = |error: String| {
@@ -63,63 +64,50 @@ pub struct Kept {
 /// What stands behind the engine of a namespace that is kept in a store.
 pub type BackingOf<'b> = &'b dyn Fn(&Kept) -> Arc<dyn Backing>;
 
-/// The namespaces of a server, with an engine for each. `config` is that of an engine for everything; `backing`, if
-/// there is a store, is [`Persistence::backing`](crate::persistence::Persistence::backing). Errors: the system refuses
-/// the address space.
+/// The namespaces of a plan, with an engine for each: those that are kept in files are there already (`warm`).
+/// `backing`, if there is a store, is [`Persistence::backing`](crate::persistence::Persistence::backing). Errors: the
+/// system refuses the address space.
 pub fn build(
-    file: Option<NamespacesFile>,
+    plan: Plan,
     settings: &Settings,
-    config: &Config,
     backing: Option<BackingOf<'_>>,
+    mut warm: WarmCaches,
 ) -> Result<Namespaces, Refusal> {
-    let whole = address_space::reservation(config.memory_bytes, settings.threads);
-    let refuse = |memory_bytes: u64, error: io::Error| {
-        Refusal::new(
-            EXIT_OS_ERROR,
-            format!(
-                "failed to reserve {memory_bytes} bytes of memory: {error} (ulimit -v, vm.overcommit_memory)"
-            ),
-        )
-    };
-    let Some(NamespacesFile { path, table }) = file else {
-        let engine = Engine::new_within(config.clone(), whole);
-        return engine.map(Namespaces::single).map_err(|error| refuse(config.memory_bytes, error));
-    };
-    let shares = table.divide(config.memory_bytes).map_err(|error| {
-        let path = path.iter().map(|path| format!(" {}", path.display())).collect::<String>();
-        Refusal::new(EXIT_FAILURE, format!("larderd: namespaces{path}: {error}"))
-    })?;
     let durability = settings.store.as_ref().map_or_else(Durability::default, |store| store.durability);
-    let engine = |(number, memory_bytes): (u8, &u64)| {
-        let reservation = match number {
-            DEFAULT if whole.address_space_bytes == u64::MAX => whole,
-            _ => address_space::part(whole, *memory_bytes, config.memory_bytes),
-        };
+    let table = plan.table();
+    let backing_of = |number: u8| {
+        let (backing, table) = (backing?, table?);
         let policy = table.policy(number);
-        let config = Config {
-            memory_bytes: *memory_bytes,
-            item_bytes_max: policy.item_bytes_max.unwrap_or(settings.item_bytes_max),
-            index_power: config.index_power.filter(|_| number == DEFAULT),
-            ..config.clone()
-        };
-        let backing = backing
-            .filter(|_| policy.keep == Keep::Store)
-            .map(|backing| backing(&kept(&table, number, durability)));
-        Engine::new_backed(config, reservation, backing).map_err(|error| refuse(*memory_bytes, error))
+        (policy.keep == Keep::Store).then(|| backing(&kept(table, number, durability)))
     };
-    let engines = table.numbers().zip(&shares).map(engine).collect::<Result<Vec<_>, _>>()?;
+    let mut memory_files = Vec::new();
+    let mut engine = |plan: EnginePlan| {
+        if let Some(WarmCache { engine, path }) = warm.take(plan.number) {
+            memory_files.push(Some(path));
+            return Ok(engine);
+        }
+        memory_files.push(None);
+        let memory_bytes = plan.config.memory_bytes;
+        Engine::new_backed(plan.config, plan.reservation, backing_of(plan.number)).map_err(|error| {
+            let reason = format!("{error} (ulimit -v, vm.overcommit_memory)");
+            Refusal::new(EXIT_OS_ERROR, format!("failed to reserve {memory_bytes} bytes of memory: {reason}"))
+        })
+    };
+    let engines = plan.engines.iter().cloned().map(&mut engine).collect::<Result<Vec<_>, _>>()?;
+    let Some(NamespacesFile { path, table }) = plan.file else { return Ok(Namespaces::new(engines, None)) };
     let counters = || engines.iter().map(|_| NamespaceCounters::default()).collect();
     let named = Named {
         path,
         durability,
         item_bytes_max: settings.item_bytes_max,
-        memory_bytes: AtomicU64::new(config.memory_bytes),
+        memory_bytes: AtomicU64::new(plan.memory_bytes),
         version: AtomicU32::new(1),
+        memory_files: memory_files.into(),
         counters: (0..settings.threads).map(|_| counters()).collect(),
         baseline: Mutex::new(vec![NamespaceTotals::default(); engines.len()]),
         table: Mutex::new(Arc::new(table)),
     };
-    Ok(Namespaces::new(engines, named))
+    Ok(Namespaces::new(engines, Some(named)))
 }
 
 /// A namespace of the store. `durability`: where its policy does not say.
@@ -157,7 +145,9 @@ pub(super) fn read_table(
 /// Why this server cannot honour a policy.
 fn unsupported(policy: &Policy, settings: &Settings) -> Option<&'static str> {
     match policy {
-        Policy { keep: Keep::Warm, .. } => Some("keep = \"warm\" is not in this version"),
+        Policy { keep: Keep::Warm, .. } if settings.memory_file.is_none() => {
+            Some("keep = \"warm\" needs a file, -e FILE")
+        }
         Policy { keep: Keep::Store, .. } if settings.store.is_none() => {
             Some("keep = \"store\" needs --store")
         }

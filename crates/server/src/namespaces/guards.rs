@@ -29,7 +29,8 @@ struct LaterGuard<'h> {
     guard: OnceCell<Guard<'h>>,
 }
 
-/// The hash of a request's key, the same in all engines, and a hint of where its item lies.
+/// The hash of a request's key by the engine of its namespace, since others may hash differently; and a hint of where
+/// its item lies.
 pub type Prepared<'t> = (Hash, LookupHint<'t>);
 
 /// Where the item of a key lives, and what applies to it.

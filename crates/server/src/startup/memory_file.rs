@@ -1,100 +1,227 @@
-//! The file that the cache is kept in (`-e`): opened with the rights of who will serve, and what is said of it.
+//! A file that a cache is kept in (`-e`): its name, and how it is opened with the rights of who will serve.
 
-use std::fs::File;
+use std::ffi::OsString;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_engine::{CacheFile, Config, Engine, Opened, Reservation, Restored, Start};
+use larder_engine::CacheFile;
+use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::unistd::Uid;
+use rustix::fs::{FlockOperation, flock};
+use siphasher::sip128::SipHasher24;
 
-use crate::clock::{Clock, FIRST_SEC};
-use crate::startup::options::{EXIT_OS_ERROR, Refusal};
 use crate::startup::privileges::{self, Rights, Target};
 
-/// The cache in that file, and a clock that goes on from it. Errors: the file cannot be used; exit code 71.
-pub fn open(
-    path: &Path,
-    user: Option<&Target>,
-    config: Config,
-    reservation: Reservation,
-) -> Result<(Arc<Engine>, Clock), Refusal> {
-    let refuse =
-        |error: io::Error| Refusal::new(EXIT_OS_ERROR, format!("larderd: -e {}: {error}", path.display()));
-    let file = open_file(path, user).map_err(refuse)?;
+/// An open file, locked by this process.
+pub(crate) struct MemoryFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl MemoryFile {
+    /// Opens or creates the file. Errors: nobody but the user who serves may own it, or write to it, since what it says
+    /// is what clients get; or another process has it.
+    pub(crate) fn open(path: &Path, user: Option<&Target>) -> io::Result<Self> {
+        Self::open_as(path, user, true)
+    }
+
+    /// Opens what an earlier process left of a cache. `None`: it is something else. Errors: as above.
+    pub(crate) fn open_left(path: &Path, user: Option<&Target>) -> io::Result<Option<Self>> {
+        let file = Self::open_as(path, user, false)?;
+        Ok(CacheFile::is_left(file.file.try_clone()?)?.then_some(file))
+    }
+
+    fn open_as(path: &Path, user: Option<&Target>, is_created: bool) -> io::Result<Self> {
+        let mut options = File::options();
+        // No link, which others might have planted, and no wait for the other end of a FIFO.
+        let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+        options.read(true).write(true).create(is_created).truncate(false).mode(0o600);
+        options.custom_flags(flags.bits());
+        let file = privileges::at_path(user, path, |path, rights| {
+            let file = options.open(path)?;
+            let found = file.metadata()?;
+            // Root has just created it.
+            if let (Rights::Roots, Some(user)) = (rights, user)
+                && is_created
+                && found.uid() == 0
+                && found.len() == 0
+            {
+                user.own(path)?;
+            }
+            Ok(file)
+        });
+        let file = file.map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
+            Some(Errno::ELOOP) => io::Error::other("it is a symbolic link"),
+            Some(Errno::EISDIR) => io::Error::other("it is a directory"),
+            _ => error,
+        })?;
+        let found = file.metadata()?;
+        let own = user.map_or_else(Uid::effective, Target::uid);
+        // What is no file the engine refuses.
+        if found.is_file() && found.uid() != own.as_raw() {
+            let (owner, own) = (found.uid(), own.as_raw());
+            return Err(io::Error::other(format!(
+                "it belongs to user {owner}, and larderd runs as user {own}"
+            )));
+        }
+        if found.is_file() && found.mode() & 0o022 != 0 {
+            let mode = found.mode() & 0o777;
+            return Err(io::Error::other(format!("others may write to it (mode {mode:o})")));
+        }
+        if found.is_file() {
+            lock(&file)?;
+        }
+        Ok(Self { path: path.to_owned(), file })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file, for an engine. The lock lasts until all copies are closed.
+    pub(crate) fn share(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
+    /// Memory that it has.
+    pub(crate) fn memory_bytes(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.blocks().saturating_mul(512))
+    }
+
+    /// Memory that its file system could give, beside what its files have. `u64::MAX`: it does not say.
+    pub(crate) fn free_bytes(&self) -> io::Result<u64> {
+        let system = rustix::fs::fstatvfs(&self.file)?;
+        // A tmpfs without a limit has no blocks.
+        Ok(if system.f_blocks == 0 { u64::MAX } else { system.f_bavail.saturating_mul(system.f_frsize) })
+    }
+
+    /// Drops what is in it.
+    pub(crate) fn empty(&self) -> io::Result<()> {
+        self.file.set_len(0)
+    }
+
+    /// Removes it, with what is in it.
+    pub(crate) fn remove(self, user: Option<&Target>) -> io::Result<()> {
+        self.empty()?;
+        // Empty it is as good as gone.
+        let _ = privileges::at_path(user, &self.path, |path, _| fs::remove_file(path));
+        Ok(())
+    }
+}
+
+/// Locks a file. A process that is just ending may have it for a moment longer.
+fn lock(file: &File) -> io::Result<()> {
     let begun = Instant::now();
-    let (Opened { engine, now_secs, start }, clock) = loop {
-        let clock = Clock::start();
-        let unix_secs = clock.wall_secs(FIRST_SEC).unsigned_abs();
-        let backing = CacheFile { file: file.try_clone().map_err(refuse)?, unix_secs, first_secs: FIRST_SEC };
-        match Engine::open(config.clone(), reservation, backing) {
-            // A process that is just ending may have it for a moment longer.
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && begun.elapsed() < LOCK_WAIT_MAX => {
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(rustix::io::Errno::WOULDBLOCK) if begun.elapsed() < LOCK_WAIT_MAX => {
                 thread::sleep(LOCK_PAUSE);
             }
-            opened => break (opened.map_err(refuse)?, clock),
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, "another process is using it"));
+            }
+            Err(error) => return Err(error.into()),
         }
+    }
+}
+
+/// The file of a namespace beside that of the default: `FILE.ns-PREFIX`, with `%` and two digits for each byte that is
+/// not plain. Where that is too long for a name, `FILE.ns-~DIGEST`. `None`: `file` has no name.
+pub(crate) fn of_namespace(file: &Path, prefix: &[u8]) -> Option<PathBuf> {
+    let name = |words: &[u8]| {
+        let mut name = OsString::from(file.file_name()?);
+        name.push(std::ffi::OsStr::from_bytes(&[NAMESPACE_INFIX, words].concat()));
+        Some(name)
     };
-    let name = path.display();
-    match start {
-        Start::New => tracing::info!("the cache is kept in {name}, which is new"),
-        Start::Warm(Restored { items, is_clean, torn, expired }) => {
-            let millis = begun.elapsed().as_millis() as u64;
-            let was_killed = !is_clean;
-            tracing::info!(items, expired, was_killed, millis, "went on with the cache in {name}");
-            if torn > 0 {
-                tracing::warn!("{torn} items of {name} were damaged, and are lost");
+    let mut words = Vec::new();
+    for &byte in prefix {
+        match byte {
+            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'_' | b'.' | b':' => words.push(byte),
+            _ => words.extend(format!("%{byte:02x}").bytes()),
+        }
+    }
+    let mut chosen = name(&words)?;
+    if chosen.len() > NAME_BYTES_MAX {
+        chosen = name(format!("~{:032x}", SipHasher24::new().hash(prefix).as_u128()).as_bytes())?;
+    }
+    Some(file.with_file_name(chosen))
+}
+
+/// The files of namespaces beside `file`, whatever is in them. With a user's rights, as that of [`MemoryFile::open`].
+/// Errors: the directory cannot be read.
+pub(crate) fn of_namespaces(file: &Path, user: Option<&Target>) -> io::Result<Vec<PathBuf>> {
+    let Some(name) = file.file_name() else { return Ok(Vec::new()) };
+    let start = [name.as_bytes(), NAMESPACE_INFIX].concat();
+    privileges::at_path(user, file, |file, _| {
+        let folder = match file.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let mut found = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let name = entry?.file_name();
+            if name.as_bytes().starts_with(&start) {
+                found.push(file.with_file_name(name));
             }
         }
-        Start::Cold(reason) => {
-            tracing::warn!("the cache in {name} cannot be kept, it starts empty: {reason}")
-        }
-    }
-    Ok((engine, clock.resume(now_secs)))
+        found.sort();
+        Ok(found)
+    })
 }
 
-/// Opens or creates the file. Nobody but the user who serves may own it, or write to it: what it says is what clients
-/// get.
-fn open_file(path: &Path, user: Option<&Target>) -> io::Result<File> {
-    let mut options = File::options();
-    // No link, which others might have planted, and no wait for the other end of a FIFO.
-    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
-    options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags.bits());
-    let file = privileges::at_path(user, path, |path, rights| {
-        let file = options.open(path)?;
-        let found = file.metadata()?;
-        // Root has just created it.
-        if let (Rights::Roots, Some(user)) = (rights, user)
-            && found.uid() == 0
-            && found.len() == 0
-        {
-            user.own(path)?;
-        }
-        Ok(file)
-    });
-    let file = file.map_err(|error| match error.raw_os_error().map(nix::errno::Errno::from_raw) {
-        Some(nix::errno::Errno::ELOOP) => io::Error::other("it is a symbolic link"),
-        Some(nix::errno::Errno::EISDIR) => io::Error::other("it is a directory"),
-        _ => error,
-    })?;
-    let found = file.metadata()?;
-    let own = user.map_or_else(Uid::effective, Target::uid);
-    // What is no file the engine refuses.
-    if found.is_file() && found.uid() != own.as_raw() {
-        let (owner, own) = (found.uid(), own.as_raw());
-        return Err(io::Error::other(format!("it belongs to user {owner}, and larderd runs as user {own}")));
-    }
-    if found.is_file() && found.mode() & 0o022 != 0 {
-        let mode = found.mode() & 0o777;
-        return Err(io::Error::other(format!("others may write to it (mode {mode:o})")));
-    }
-    Ok(file)
-}
-
+/// Between the name of the file and that of a namespace.
+const NAMESPACE_INFIX: &[u8] = b".ns-";
+/// Of a name in a directory: NAME_MAX of limits.h.
+const NAME_BYTES_MAX: usize = 255;
 /// How long the file of another process is waited for.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(1);
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn name(prefix: &[u8]) -> String {
+        let path = of_namespace(Path::new("/dev/shm/cache"), prefix).expect("it has a name");
+        assert_eq!(path.parent(), Some(Path::new("/dev/shm")), "it stays in its directory");
+        path.file_name().and_then(|name| name.to_str()).expect("ASCII").to_owned()
+    }
+
+    #[test]
+    fn no_prefix_leaves_the_directory() {
+        assert_eq!(name(b"session:"), "cache.ns-session:");
+        assert_eq!(name(b"../x/"), "cache.ns-..%2fx%2f");
+        assert_eq!(name(b"a/b"), "cache.ns-a%2fb");
+        assert_eq!(name(b"/"), "cache.ns-%2f");
+        assert_eq!(name(b"."), "cache.ns-.");
+        assert_eq!(name("é%~".as_bytes()), "cache.ns-%c3%a9%25%7e");
+        assert_eq!(of_namespace(Path::new("cache"), b"a"), Some(PathBuf::from("cache.ns-a")));
+        assert_eq!(of_namespace(Path::new("/"), b"a"), None);
+    }
+
+    #[test]
+    fn each_prefix_has_a_name_of_its_own_that_is_short_enough() {
+        let mut names = BTreeSet::new();
+        for byte in 0..=255 {
+            for bytes in [1, 2, 81, 82, 83, 245, 246, 247, 250] {
+                let name = name(&vec![byte; bytes]);
+                assert!(name.len() <= 255, "{name}");
+                assert!(names.insert(name.clone()), "{name}");
+            }
+        }
+        assert_eq!(name(&[b'x'; 246]).len(), 255);
+        // What a long name is shortened to is no name of a short prefix.
+        let short = name(&[b'x'; 247]);
+        assert_eq!(short.len(), "cache.ns-~".len() + 32);
+        assert_ne!(name(short.trim_start_matches("cache.ns-").as_bytes()), short);
+    }
+}

@@ -197,9 +197,8 @@ impl Draft {
     /// Options of the store without a store, and what cannot be had with one.
     fn settle_store(&mut self) -> Result<(), Refusal> {
         let refuse = |error: &str| Err(Refusal::new(EXIT_USAGE, format!("larderd: {error}")));
-        let has_namespaces = self.settings.namespaces_file.is_some() || self.settings.store.is_some();
-        if self.settings.memory_file.is_some() && has_namespaces {
-            return refuse("-e cannot be combined with --namespaces or --store in this version");
+        if self.settings.keep == Some(Keep::Warm) && self.settings.memory_file.is_none() {
+            return refuse("--keep=warm needs a file, -e FILE");
         }
         match &self.settings.store {
             None if self.settings.keep == Some(Keep::Store) => refuse("--keep=store needs --store"),

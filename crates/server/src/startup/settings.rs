@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use larder_engine::{Config, LargePages};
-use larder_policy::{Keep, Policy};
+use larder_policy::{Keep, NAMESPACES_MAX, Policy};
 use larder_protocol::Dialect;
 
 use crate::access::HttpSettings;
@@ -138,11 +138,13 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The policy of the default namespace, unless the file of namespaces has one: `--store` alone keeps everything.
+    /// The policy of the default namespace, unless the file of namespaces has one. Without that file a store keeps
+    /// everything, also beside `-e`: what is on disk must not be out of sight because of an option that is added.
     pub fn default_policy(&self) -> Policy {
-        let keep = match (&self.store, &self.namespaces_file) {
-            (Some(_), None) => Keep::Store,
-            _ => Keep::Cache,
+        let keep = match (&self.store, &self.namespaces_file, &self.memory_file) {
+            (Some(_), None, _) => Keep::Store,
+            (_, _, Some(_)) => Keep::Warm,
+            (_, _, None) => Keep::Cache,
         };
         Policy { keep: self.keep.unwrap_or(keep), ..Policy::default() }
     }
@@ -176,10 +178,13 @@ impl Settings {
     }
 
     /// Descriptors that the server needs besides those of its connections and listeners: stdio, signals and so on, a
-    /// poller (epoll or ring) and an eventfd for each worker, and one for a client while it is refused.
+    /// poller (epoll or ring) and an eventfd for each worker, a file for each cache that is kept in one, and one for a
+    /// client while it is refused.
     pub fn own_descriptors(&self) -> usize {
         // The store opens a file for each of its segments.
-        16 + 2 * self.threads + if self.store.is_some() { STORE_DESCRIPTORS } else { 0 }
+        let of_store = if self.store.is_some() { STORE_DESCRIPTORS } else { 0 };
+        let of_caches = if self.memory_file.is_some() { 1 + NAMESPACES_MAX } else { 0 };
+        16 + 2 * self.threads + of_store + of_caches
     }
 }
 

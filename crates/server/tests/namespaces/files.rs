@@ -13,8 +13,9 @@ fn what_cannot_be_honoured_is_refused_with_a_reason() {
         (
             "[namespace.\"a:\"]\nkeep = \"warm\"\n",
             &[],
-            "namespace.\"a:\": keep = \"warm\" is not in this version",
+            "namespace.\"a:\": keep = \"warm\" needs a file, -e FILE",
         ),
+        ("[default]\nkeep = \"warm\"\n", &[], "default: keep = \"warm\" needs a file, -e FILE"),
         ("[default]\nkeep = \"store\"\n", &[], "default: keep = \"store\" needs --store"),
         ("[default]\nreplicate = true\n", &[], "default: replicate = true is not in this version"),
         ("[default]\nusers.read = [\"anna\"]\n", &[], "default: users needs logins (-Y or -S)"),

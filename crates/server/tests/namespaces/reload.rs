@@ -39,6 +39,7 @@ fn a_bad_file_changes_nothing() {
         "[namespace.\"a:\"]\nread_only = true\n[namespace.\"b:\"]\n[namespace.\"c:\"]\n",
         "[namespace.\"a:\"]\nread_only = true\nmemory = \"99m\"\n[namespace.\"b:\"]\n",
         "[namespace.\"a:\"]\nread_only = true\nkeep = \"store\"\n[namespace.\"b:\"]\n",
+        "[namespace.\"a:\"]\nread_only = true\nkeep = \"warm\"\n[namespace.\"b:\"]\n",
         "[namespace.\"a:\"]\nread_only = true\nusers.read = []\n[namespace.\"b:\"]\n",
         "\u{0}",
     ] {

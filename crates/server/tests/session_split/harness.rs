@@ -9,7 +9,7 @@ use larder_server::conn::client;
 use larder_server::conn::output::{Output, Pieces as _};
 use larder_server::conn::session::{Context, Next, OUTPUT_BYTES_MAX, Session, Window};
 use larder_server::conn::waiter::Turns;
-use larder_server::namespaces::{self, Handles, Namespaces, NamespacesFile};
+use larder_server::namespaces::{self, Handles, Namespaces, NamespacesFile, Plan, WarmCaches};
 use larder_server::observe::measure::Recorder;
 use larder_server::shared::Shared;
 use larder_server::startup::settings::Settings;
@@ -41,7 +41,10 @@ impl Server {
         let config = settings.engine_config([1, 2]);
         let namespaces = match NamespacesFile::read(&settings).unwrap() {
             None => Namespaces::single(Engine::new(config).unwrap()),
-            file => namespaces::build(file, &settings, &config, None).unwrap(),
+            file => {
+                let plan = Plan::new(file, &settings, &config).unwrap();
+                namespaces::build(plan, &settings, None, WarmCaches::default()).unwrap()
+            }
         };
         let shared = Shared::new(namespaces, settings, Arc::new(Clock::start())).unwrap();
         let handles = shared.namespaces.handles_of(0).unwrap();

@@ -13,6 +13,9 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) {
             lines.add(format_args!("namespace:{prefix}:{name}"), value);
         };
         line("keep", &report.keep);
+        if let Some(file) = &report.memory_file {
+            line("memory_file", &file.display());
+        }
         line("read_only", &super::yes_no(report.is_read_only));
         for (name, value) in [
             ("limit_maxbytes", report.memory_limit_bytes),

@@ -342,7 +342,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "memory-file",
         Needed("<file>"),
         "",
-        "keep the cache in a file, on tmpfs or DAX, for the next start (docs/warm-restart.md)",
+        "keep the cache in a file, on tmpfs or DAX, for the next start; each warm namespace has one (docs/warm-restart.md)",
         |d, v| {
             d.settings.memory_file = Some(v.into());
             Ok(())
@@ -434,12 +434,17 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "keep",
         Needed("<where>"),
         "",
-        "where items are kept that no policy speaks of: cache, or store (the default with --store alone)",
+        "where items are kept that no policy speaks of: store (the default with --store, without --namespaces), warm \
+         (otherwise with -e), or cache",
         |d, v| {
             d.settings.keep = Some(match v {
                 "cache" => Keep::Cache,
+                "warm" => Keep::Warm,
                 "store" => Keep::Store,
-                _ => return Err(Refusal::new(EXIT_USAGE, format!("larderd: --keep={v}: cache or store"))),
+                _ => {
+                    let message = format!("larderd: --keep={v}: cache, warm or store");
+                    return Err(Refusal::new(EXIT_USAGE, message));
+                }
             });
             Ok(())
         },

@@ -330,3 +330,32 @@ fn workers_wait_by_epoll_unless_told_otherwise() {
     let message = "larderd: --io=poll: epoll or uring";
     assert_eq!(refusal("--io poll"), (EXIT_USAGE, message.to_owned()));
 }
+
+/// The table of docs/warm-restart.md.
+#[test]
+fn what_no_policy_speaks_of_is_kept_as_the_options_say() {
+    for (line, keep) in [
+        ("", Keep::Cache),
+        ("-e f", Keep::Warm),
+        ("--store d", Keep::Store),
+        ("--namespaces n", Keep::Cache),
+        ("--namespaces n -e f", Keep::Warm),
+        ("--namespaces n --store d", Keep::Cache),
+        ("--namespaces n --store d -e f", Keep::Warm),
+        ("--store d -e f", Keep::Store),
+        ("--store d -e f --keep warm", Keep::Warm),
+        ("--store d -e f --keep cache", Keep::Cache),
+        ("--namespaces n --store d -e f --keep store", Keep::Store),
+        ("-e f --keep cache", Keep::Cache),
+    ] {
+        assert_eq!(settings(line).default_policy().keep, keep, "{line}");
+    }
+    for (line, reason) in [
+        ("--keep warm", "larderd: --keep=warm needs a file, -e FILE"),
+        ("--keep warm --store d", "larderd: --keep=warm needs a file, -e FILE"),
+        ("--keep store -e f", "larderd: --keep=store needs --store"),
+        ("--keep disk -e f", "larderd: --keep=disk: cache, warm or store"),
+    ] {
+        assert_eq!(refusal(line), (64, reason.to_owned()));
+    }
+}
