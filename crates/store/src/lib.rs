@@ -65,7 +65,7 @@ mod store;
 mod tests;
 mod validate;
 
-pub use backup::{Manifest, restore};
+pub use backup::{Manifest, StreamReport, backup_stream, restore, restore_stream, verify_stream};
 pub use entry::{
     BATCH_BYTES_MAX, Entry, KEY_BYTES_MAX, Marks, Meta, NoValue, PendingFlush, Put, SequenceRange, Sink,
     VALUE_BYTES_MAX, VecSink,

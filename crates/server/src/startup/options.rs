@@ -204,7 +204,8 @@ impl Draft {
         match &self.settings.store {
             None if self.settings.keep == Some(Keep::Store) => refuse("--keep=store needs --store"),
             Some(store) if store.directory.as_os_str().is_empty() => refuse(
-                "--durability, --sync-interval, --backup-dir and those that begin with --store- need --store",
+                "--durability, --sync-interval, --backup-dir, --backup-token-file and those that begin with --store- \
+                 need --store",
             ),
             Some(_) if self.settings.drop_privileges => {
                 refuse("--store and -o drop_privileges cannot be combined in this version")
