@@ -2,6 +2,8 @@
 //!
 //! One load for all: a thread for each connection, one request in flight. Servers of a table take turns in each round.
 
+mod backup;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -26,6 +28,7 @@ usage: cargo xtask bench store [options]
   --rounds N       rounds of each table (default 3); medians are printed
   --secs S         length of a round (default 2)
   --mib M          data of the tables that exceed memory, and of the restart (default 256)
+  --only TABLE     memory, sync, beyond, written (with the restart) or backup
   --server PATH    the larderd to measure (default: this workspace's)
 
 Method. Each server has two threads or its default, pinned to one core of this machine; the load is pinned to the other. A
@@ -34,7 +37,7 @@ bytes are those of /proc/PID/io. Servers of a table take turns in each round.";
 
 /// Measures and prints.
 pub(super) fn run(args: &[String]) -> Result<()> {
-    let (mut rounds, mut secs, mut mib, mut larderd) = (3, 2, 256, None);
+    let (mut rounds, mut secs, mut mib, mut only, mut larderd) = (3, 2, 256, None, None);
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
@@ -42,6 +45,7 @@ pub(super) fn run(args: &[String]) -> Result<()> {
             "--rounds" => rounds = value()?.parse()?,
             "--secs" => secs = value()?.parse()?,
             "--mib" => mib = value()?.parse()?,
+            "--only" => only = Some(value()?.clone()),
             "--server" => larderd = Some(value()?.into()),
             "--help" | "-h" => {
                 println!("{HELP}");
@@ -57,10 +61,21 @@ pub(super) fn run(args: &[String]) -> Result<()> {
     let secs = Duration::from_secs(secs);
     let items = mib * 1024;
     let bench = Bench { larderd: &larderd, core: cores.server, rounds, secs, items };
-    bench.in_memory()?;
-    bench.sync()?;
-    bench.beyond_memory()?;
-    bench.written()
+    type Table<'b> = fn(&Bench<'b>) -> Result<()>;
+    let tables: [(&str, Table<'_>); 5] = [
+        ("memory", Bench::in_memory),
+        ("sync", Bench::sync),
+        ("beyond", Bench::beyond_memory),
+        ("written", Bench::written),
+        ("backup", Bench::backup),
+    ];
+    if let Some(only) = &only
+        && tables.iter().all(|(name, _)| name != only)
+    {
+        return Err(format!("no such table: {only}").into());
+    }
+    let wanted = tables.iter().filter(|(name, _)| only.as_deref().is_none_or(|only| only == *name));
+    wanted.map(|(_, table)| table(&bench)).collect()
 }
 
 struct Bench<'b> {
@@ -435,6 +450,10 @@ impl Contestant {
         if self.is_redis {
             return Ok(None);
         }
+        Ok(self.text_stat(command, name)?.and_then(|value| value.parse().ok()))
+    }
+
+    fn text_stat(&self, command: &str, name: &str) -> Result<Option<String>> {
         let mut stream = self.connect()?;
         stream.get_mut().write_all(format!("{command}\r\n").as_bytes())?;
         let mut found = None;
@@ -443,7 +462,7 @@ impl Contestant {
             stream.read_line(&mut line)?;
             let words: Vec<_> = line.split_whitespace().collect();
             match words[..] {
-                ["STAT", known, value] if known == name => found = value.parse().ok(),
+                ["STAT", known, value] if known == name => found = Some(value.to_owned()),
                 ["STAT", ..] => {}
                 _ => return Ok(found),
             }
