@@ -303,7 +303,8 @@ await server.stop();
 // Namespaces, and a store behind them: three sessions and two others are kept, and one store is refused.
 const namespaces = join(folder, "namespaces.toml");
 const kept = mkdtempSync(join(tmpdir(), "larder-browser-store-"));
-writeFileSync(namespaces, '[namespace."session:"]\nmemory = "8m"\nkeep = "store"\n[namespace."fixed:"]\nread_only = true\n');
+writeFileSync(namespaces,
+  '[namespace."session:"]\nmemory = "8m"\nkeep = "store"\n[namespace."fixed:"]\nread_only = true\n');
 server = await start(larderd, ["-m", "32", "--store", kept, "--keep", "store", "--namespaces", namespaces]);
 const writer = net.connect(server.ports.cache, "127.0.0.1");
 const stored = ["session:1", "session:2", "session:3", "a", "b"].map((name) => `set ${name} 0 0 1\r\nx\r\n`);
@@ -321,7 +322,8 @@ assert.deepEqual(figures("<null>").slice(0, 2).concat(figures("<null>").slice(3)
 assert.deepEqual(figures("session:"), ["store", "3", "50.0 %", "2", "3", "0", "0"]);
 assert.equal(figures("fixed:").at(-1), "1");
 assert.match(table["session:"][3], /^8(\.0+)? MiB$/);
-await until(keeping, () => /^5 items are on disk, and 5 of them in memory/.test(document.querySelector("#store-words").textContent));
+await until(keeping, () =>
+  /^5 items are on disk, and 5 of them in memory/.test(document.querySelector("#store-words").textContent));
 assert.equal(await keeping.locator("#store-places li").count(), 4);
 assert.match(await text(keeping, "#store-disk"), /The file system has [\d.]+ [GTM]iB left/);
 assert.match(await text(keeping, "#store-times"), /Batch written and durable\s+[1-5]\s/);

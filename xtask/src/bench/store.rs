@@ -74,8 +74,8 @@ pub(super) fn run(args: &[String]) -> Result<()> {
     {
         return Err(format!("no such table: {only}").into());
     }
-    let wanted = tables.iter().filter(|(name, _)| only.as_deref().is_none_or(|only| only == *name));
-    wanted.map(|(_, table)| table(&bench)).collect()
+    let mut wanted = tables.iter().filter(|(name, _)| only.as_deref().is_none_or(|only| only == *name));
+    wanted.try_for_each(|(_, table)| table(&bench))
 }
 
 struct Bench<'b> {

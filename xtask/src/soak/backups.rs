@@ -146,9 +146,9 @@ impl Backups<'_> {
                 larder_store::restore_stream(&mut stream, &target)?
             }
             _ => {
-                let full = DiskFiles::open(&self.directory(Way::Full))?;
+                let full = DiskFiles::open(self.directory(Way::Full))?;
                 let incremental = (way == Way::Incremental)
-                    .then(|| DiskFiles::open(&self.directory(Way::Incremental)))
+                    .then(|| DiskFiles::open(self.directory(Way::Incremental)))
                     .transpose()?;
                 let backups: Vec<&dyn Files> =
                     incremental.iter().chain([&full]).map(|files| files as &dyn Files).collect();

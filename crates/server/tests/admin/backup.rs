@@ -55,7 +55,7 @@ fn who_has_the_token_takes_a_backup_while_others_are_served() {
     });
     assert!(head.starts_with("HTTP/1.0 200 "), "{head}");
     assert!(head.contains("content-type: application/x-tar"), "{head}");
-    let restored = DiskFiles::open(&folder.file("restored")).expect("a directory");
+    let restored = DiskFiles::open(folder.file("restored")).expect("a directory");
     restore_stream(&mut &body[..], &restored).expect("it is whole");
     let copy = Larderd::start(&["--store", &folder.arg("restored")]);
     let mut gets = (0..ITEMS).map(|nth| format!("get key:{nth}\r\n"));

@@ -52,7 +52,7 @@ fn a_namespace_is_flushed_by_post_alone() {
 #[test]
 fn a_namespace_that_nobody_may_change_is_not_flushed_either() {
     let folder = Folder::create();
-    let write = |policy: &str| folder.write("namespaces.toml", &format!("[namespace.\"a:\"]\n{policy}"));
+    let write = |policy: &str| folder.write("namespaces.toml", format!("[namespace.\"a:\"]\n{policy}"));
     write("");
     let server = Larderd::start(&["--namespaces", &folder.arg("namespaces.toml"), "-m", "32"]);
     server.cache(FILLED);

@@ -19,12 +19,12 @@ pub(super) struct Received {
     pub(super) manifest: Vec<u8>,
 }
 
+/// Makes the file of this name, or says that its bytes are not needed.
+type Create<'c> = dyn FnMut(&str) -> Result<Option<Arc<dyn File>>> + 'c;
+
 /// Reads a stream to its end. Each file but the manifest is written to what `create` returns, if anything, and made
 /// durable.
-pub(super) fn receive(
-    input: &mut dyn Read,
-    create: &mut dyn FnMut(&str) -> Result<Option<Arc<dyn File>>>,
-) -> Result<Received> {
+pub(super) fn receive(input: &mut dyn Read, create: &mut Create<'_>) -> Result<Received> {
     let mut input = Input { input, at: 0, piece: vec![0; PIECE_BYTES] };
     let mut files = Vec::new();
     loop {
