@@ -13,6 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use larder_protocol::Error;
+use larder_store::commit::Journal;
 use larder_store::files::{DiskFiles, File, Files, Lock};
 use larder_store::{Manifest, Store, backup_stream};
 
@@ -145,8 +146,9 @@ impl Backups {
     }
 
     /// Takes backups until the server stops. `unix_secs` tells the time.
-    pub(super) fn serve(&self, store: &dyn Store, unix_secs: impl Fn() -> i64) {
+    pub(super) fn serve(&self, store: &dyn Store, journal: &Journal, unix_secs: impl Fn() -> i64) {
         while let Some(wanted) = self.next() {
+            self.wait_for_acknowledged(journal);
             let name = wanted.name().to_owned();
             let taken = match wanted {
                 Wanted::Directory { name, since } => self.back_up(store, &name, since.as_deref()),
@@ -167,6 +169,18 @@ impl Backups {
             if let Some(latest) = &mut state.latest {
                 latest.phase = phase;
             }
+        }
+    }
+
+    /// Until the store has all that was acknowledged before; with `interval` a reply comes ahead of the append. A store
+    /// that takes no changes is backed up as it is.
+    fn wait_for_acknowledged(&self, journal: &Journal) {
+        let acknowledged = journal.last_given();
+        while !journal.is_applied(acknowledged) && journal.refusal().is_none() {
+            if self.is_stopping.load(SeqCst) {
+                return;
+            }
+            std::thread::sleep(JOURNAL_PAUSE);
         }
     }
 
@@ -377,6 +391,7 @@ const NAME_BYTES_MAX: usize = 100;
 const STREAM_NAME: &str = "-";
 /// A gigabyte takes half a minute.
 const BYTES_PER_SEC: u64 = 32 << 20;
+const JOURNAL_PAUSE: Duration = Duration::from_millis(1);
 /// A stop is noticed within this time.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
