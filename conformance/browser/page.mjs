@@ -2,8 +2,9 @@
 // node page.mjs LARDERD CHROMIUM FOLDER
 
 import assert from "node:assert/strict";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import net from "node:net";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { chromium } from "playwright-core";
@@ -298,6 +299,42 @@ await locked.getByRole("button", { name: "Show the page" }).click();
 await until(locked, () => document.body.classList.contains("is-up"));
 assert.equal(await locked.locator("#token-form").isVisible(), false);
 await server.stop();
+
+// Namespaces, and a store behind them: three sessions and two others are kept, and one store is refused.
+const namespaces = join(folder, "namespaces.toml");
+const kept = mkdtempSync(join(tmpdir(), "larder-browser-store-"));
+writeFileSync(namespaces,
+  '[namespace."session:"]\nmemory = "8m"\nkeep = "store"\n[namespace."fixed:"]\nread_only = true\n');
+server = await start(larderd, ["-m", "32", "--store", kept, "--keep", "store", "--namespaces", namespaces]);
+const writer = net.connect(server.ports.cache, "127.0.0.1");
+const stored = ["session:1", "session:2", "session:3", "a", "b"].map((name) => `set ${name} 0 0 1\r\nx\r\n`);
+const answers = await converse(writer, `${stored.join("")}set fixed:1 0 0 1\r\nx\r\nget session:1 session:9\r\nmn\r\n`,
+  "MN\r\n");
+assert.match(answers, /^(STORED\r\n){5}SERVER_ERROR namespace is read-only\r\nVALUE session:1/);
+const keeping = await open(server.url);
+// Prefix, keep, items, (memory, of), hit ratio, reads, stores, evicted, refused.
+const cells = () => [...document.querySelectorAll("#namespace-list tbody tr")]
+  .map((row) => [...row.cells].map((cell) => cell.innerText.trim()));
+await until(keeping, () => document.querySelectorAll("#namespace-list tbody tr").length === 3);
+const table = Object.fromEntries((await keeping.evaluate(cells)).map(([name, ...rest]) => [name, rest]));
+const figures = (name) => [0, 1, 4, 5, 6, 7, 8].map((at) => table[name][at]);
+assert.deepEqual(figures("<null>").slice(0, 2).concat(figures("<null>").slice(3)), ["store", "2", "0", "2", "0", "0"]);
+assert.deepEqual(figures("session:"), ["store", "3", "50.0 %", "2", "3", "0", "0"]);
+assert.equal(figures("fixed:").at(-1), "1");
+assert.match(table["session:"][3], /^8(\.0+)? MiB$/);
+await until(keeping, () =>
+  /^5 items are on disk, and 5 of them in memory/.test(document.querySelector("#store-words").textContent));
+assert.equal(await keeping.locator("#store-places li").count(), 4);
+assert.match(await text(keeping, "#store-disk"), /The file system has [\d.]+ [GTM]iB left/);
+assert.match(await text(keeping, "#store-times"), /Batch written and durable\s+[1-5]\s/);
+await everywhere(keeping, "store", async (where) => {
+  const beyond = await keeping.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  assert.ok(beyond <= 0, `${where}: ${beyond} pixels stick out`);
+});
+writer.destroy();
+await keeping.context().close();
+await server.stop();
+rmSync(kept, { recursive: true });
 
 // Peers: one that serves, one that is down, and itself under the name that the others use.
 const other = await start(larderd, ["-m", "64"]);

@@ -1,11 +1,13 @@
 //! The soak: clients that know what every reply may be, while the server evicts, expires and flushes.
 
+mod backups;
 mod client;
 mod dialogue;
 mod draw;
 mod flushes;
 mod judge;
 mod model;
+mod round;
 mod wire;
 
 use std::fs;
@@ -24,8 +26,10 @@ use larder_conformance::server::{self, Server};
 use larder_conformance::stats::Stats;
 use lexopt::prelude::*;
 
+use backups::{Backups, Compared};
 use client::{Client, Shared, Tally};
 use flushes::Flushes;
+use round::Rounds;
 
 const HELP: &str = "\
 Runs a server under mixed load with values that can be checked, and fails at the first wrong reply.
@@ -35,11 +39,15 @@ usage: cargo xtask soak [options]
   --secs N         how long (default 600)
   --server PATH    the server to test (default: this workspace's larderd)
   --threads N      its worker threads (default 2)
-  --memory-mib N   its -m (default 64: small, so that it evicts all the time; with a store 24)
+  --memory-mib N   its -m (default 64: small, so that it evicts all the time; with a store 20)
   --clients N      client threads, one connection each (default 4)
   --seed N         of the random requests (default: random, and printed)
   --keep store     it keeps its items in a store: what was stored and has not expired must be there, and the disk must
-                   not have more than 1.5 times what lives, and 6 files of 4 MiB
+                   not have more than 1.5 times what lives, and 6 files of 4 MiB. Two namespaces have quotas of memory,
+                   one of them a TTL. Every few seconds a backup is taken (full, incremental, as a stream), restored to
+                   another larderd, and compared: all that was acknowledged before and not changed meanwhile is there
+                   with value, flags, time and CAS value, and nothing that was gone. From 300 s on there must have been
+                   four times as much data as memory
   --memcached      the server is memcached 1.6.18: leave out what it lacks, and report its memory without judging it
 
 Every client has keys of its own, on which it knows the last value written: a read must give that or a miss, never an older,
@@ -60,9 +68,15 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let folder = Folder::create();
     let store = folder.arg("store");
     let (memory_mib, threads) = (options.memory_mib.to_string(), options.threads.to_string());
+    folder.write(NAMESPACES_FILE, NAMESPACES);
+    folder.write("token", backups::TOKEN);
+    let (namespaces, token, directory) =
+        (folder.arg(NAMESPACES_FILE), folder.arg("token"), folder.arg(backups::DIRECTORY));
     let mut args = vec!["-m", &memory_mib, "-t", &threads];
     if options.keeps {
-        args.extend(["--store", &store, "--store-segment-kib", SEGMENT_KIB]);
+        args.extend(["-u", "root", "--store", &store, "--store-segment-kib", SEGMENT_KIB]);
+        args.extend(["--namespaces", &namespaces, "--backup-dir", &directory]);
+        args.extend(["--backup-token-file", &token, "--admin-listen", "127.0.0.1:0"]);
     }
     let server = Server::start(&program, &args)?;
     println!(
@@ -80,6 +94,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         stop: AtomicBool::new(false),
         tally: Tally::default(),
         flushes: Mutex::new(Flushes::default()),
+        rounds: Rounds::default(),
         is_memcached: options.is_memcached,
         keeps: options.keeps,
     };
@@ -95,12 +110,36 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
                 })
             })
             .collect();
-        let watched = watch(&options, &server, &shared);
-        shared.stop.store(true, Ordering::Relaxed);
-        for client in clients {
-            client.join().map_err(|_| "a client panicked")??;
-        }
-        watched
+        let is_over = AtomicBool::new(false);
+        let backups = server.admin_address().map(|admin| {
+            let (program, folder, clients) = (&*program, &folder, options.clients);
+            Backups { shared: &shared, program, folder, admin, clients, is_over: &is_over }
+        });
+        thread::scope(|scope| {
+            let backups = backups.map(|backups| {
+                scope.spawn(move || {
+                    let compared = backups.run();
+                    if compared.is_err() {
+                        backups.shared.stop.store(true, Ordering::Relaxed);
+                    }
+                    compared
+                })
+            });
+            let watched = watch(&options, &server, &shared, || {
+                is_over.store(true, Ordering::Relaxed);
+                backups.as_ref().is_none_or(|backups| backups.is_finished())
+            });
+            shared.stop.store(true, Ordering::Relaxed);
+            for client in clients {
+                client.join().map_err(|_| "a client panicked")??;
+            }
+            let compared =
+                backups.map(|backups| backups.join().map_err(|_| "the backups panicked")).transpose()?;
+            if let Some(compared) = compared {
+                report_backups(&compared?);
+            }
+            watched
+        })
     });
     if !options.keeps {
         return soaked;
@@ -178,7 +217,7 @@ impl Options {
                 Long("seed") => options.seed = parser.value()?.parse()?,
                 Long("keep") => match parser.value()?.string()?.as_str() {
                     "cache" => options.keeps = false,
-                    "store" => (options.keeps, options.memory_mib) = (true, 24),
+                    "store" => (options.keeps, options.memory_mib) = (true, 20),
                     place => return Err(format!("--keep {place}: cache or store").into()),
                 },
                 Long("memcached") => options.is_memcached = true,
@@ -196,12 +235,12 @@ impl Options {
     }
 }
 
-/// Samples memory and reports progress until the time is over or a client has failed.
-fn watch(options: &Options, server: &Server, shared: &Shared) -> Result<()> {
+/// Samples memory and reports progress until the time is over and nothing else goes on, or a client has failed.
+fn watch(options: &Options, server: &Server, shared: &Shared, is_idle: impl Fn() -> bool) -> Result<()> {
     let start = Instant::now();
-    let mut resident_bytes_peak = 0;
+    let (mut resident_bytes_peak, mut live_bytes_peak) = (0, 0);
     let mut next_report = PROGRESS_INTERVAL;
-    while !shared.stop.load(Ordering::Relaxed) && start.elapsed() < options.time {
+    while !shared.stop.load(Ordering::Relaxed) && (start.elapsed() < options.time || !is_idle()) {
         thread::sleep(SAMPLE_INTERVAL);
         let resident_bytes = server.resident_bytes()?;
         resident_bytes_peak = resident_bytes_peak.max(resident_bytes);
@@ -216,6 +255,9 @@ fn watch(options: &Options, server: &Server, shared: &Shared) -> Result<()> {
         if start.elapsed() >= next_report {
             next_report += PROGRESS_INTERVAL;
             report(start, server, shared, resident_bytes)?;
+            if options.keeps {
+                live_bytes_peak = live_bytes_peak.max(statistic(server, "live_bytes")?);
+            }
         }
     }
     if start.elapsed() < options.time {
@@ -228,6 +270,13 @@ fn watch(options: &Options, server: &Server, shared: &Shared) -> Result<()> {
         resident_bytes_peak >> 10,
         options.resident_bytes_max() >> 10
     );
+    if options.keeps {
+        let times = live_bytes_peak as f64 / (options.memory_mib << 20) as f64;
+        println!("soak: at most {} MiB lived, {times:.1} times the memory", live_bytes_peak >> 20);
+        if options.time >= FULL_TIME && times < 4.0 {
+            return Err("there was less than four times as much data as memory".into());
+        }
+    }
     let tally = &shared.tally;
     let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     if of(&tally.out_of_memory) > of(&tally.requests) / 1000 {
@@ -237,6 +286,16 @@ fn watch(options: &Options, server: &Server, shared: &Shared) -> Result<()> {
         return Err("nothing was evicted, expired or read: too short a soak to show anything".into());
     }
     Ok(())
+}
+
+fn report_backups(compared: &Compared) {
+    println!(
+        "soak: {} backups of {} MiB together, restored: {} items as they were, {} keys gone as they were",
+        compared.backups,
+        compared.bytes >> 20,
+        compared.present,
+        compared.absent,
+    );
 }
 
 /// Prints a line of progress; returns the number of evictions.
@@ -262,6 +321,8 @@ fn report(start: Instant, server: &Server, shared: &Shared, resident_bytes: u64)
 }
 
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(200);
+/// A soak of so long has to have had much data.
+const FULL_TIME: Duration = Duration::from_secs(300);
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 /// What a connection may hold: the unread rest of a request, and replies that wait for the client.
 const CONNECTION_BYTES: u64 = 256 * 1024;
@@ -270,3 +331,19 @@ const PROGRAM_BYTES: u64 = 8 << 20;
 /// Changes on their way to the store, its index, and what it reads.
 const STORE_BYTES: u64 = 32 << 20;
 const SEGMENT_KIB: &str = "4096";
+const NAMESPACES_FILE: &str = "namespaces.toml";
+/// Of a soak with a store: quotas of memory, and TTLs.
+const NAMESPACES: &str = r#"
+[default]
+keep = "store"
+
+[namespace."client0:"]
+keep = "store"
+memory = "4m"
+
+[namespace."shared:"]
+keep = "store"
+memory = "2m"
+ttl_default = "5s"
+ttl_max = "10s"
+"#;

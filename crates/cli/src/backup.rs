@@ -1,15 +1,21 @@
-//! `larder backup`: lets a server take a backup of its store, and waits for it.
+//! `larder backup`: lets a server take a backup of its store, and waits for it; or takes it as a stream.
 
+mod stream;
+
+use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
-use larder_client::Client;
+use larder_client::{Address, Client};
 
 use crate::target::Target;
 use crate::{Failure, output};
 
 const NOTE: &str = "The server writes the backup to a directory of this name below its --backup-dir, while it serves. \
-                    `larder restore` makes a store of it.";
+                    With - as the name it comes as a stream to standard output, a tar archive, from the server's \
+                    --admin-listen, to who has the token of its --backup-token-file; --tls and the options behind it \
+                    are then for this connection. Exit code 0: it is complete. `larder restore` makes a store of \
+                    either.";
 
 /// Take a backup of a server's store
 ///
@@ -17,9 +23,15 @@ const NOTE: &str = "The server writes the backup to a directory of this name bel
 #[derive(clap::Args)]
 #[command(after_help = NOTE)]
 pub(crate) struct Args {
-    /// Letters, digits, `-`, `_` and `.`; a new one
+    /// Letters, digits, `-`, `_` and `.`, a new one; `-` alone: standard output
     #[arg(value_name = "NAME")]
     name: String,
+    /// With `-`: the server's --admin-listen, HOST:PORT or the path of a Unix socket
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<Address>,
+    /// With `-`: the file with the token
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
     /// Copy only what this earlier backup, and those that it follows, do not have
     #[arg(long, value_name = "NAME")]
     since: Option<String>,
@@ -28,6 +40,19 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let usage = |what: &str| Err(Failure::Usage(what.into()));
+    match (&args.name[..], &args.admin, &args.token_file) {
+        ("-", ..) if args.since.is_some() => {
+            usage("a stream has everything: --since is for backups below --backup-dir")
+        }
+        ("-", Some(admin), Some(token_file)) => stream::run(admin, token_file, &args.target),
+        ("-", ..) => usage("a stream needs --admin and --token-file"),
+        (_, None, None) => run_in_place(args),
+        _ => usage("--admin and --token-file are for a stream: larder backup -"),
+    }
+}
+
+fn run_in_place(args: &Args) -> Result<(), Failure> {
     let server = args.target.only_server()?.to_string();
     let mut client = args.target.client()?;
     let names: Vec<&str> = [&args.name[..]].into_iter().chain(args.since.as_deref()).collect();

@@ -122,6 +122,26 @@ const LINES: &[(&str, &str)] = &[
         "The file of --namespaces lets no client change keys with this prefix.",
     ),
     (
+        "SERVER_ERROR namespace is over its disk quota",
+        "Its items take as much of the disk as the file of --namespaces allows: delete or flush some, or raise its disk.",
+    ),
+    (
+        "SERVER_ERROR store is full",
+        "The disk of the store has no room, so no change is taken; reads go on. Make room: nothing has to be restarted.",
+    ),
+    (
+        "SERVER_ERROR store is read-only after a failed write",
+        "An fsync of the store failed, so no change is taken; reads go on. Look at the disk, then restart larderd.",
+    ),
+    (
+        "SERVER_ERROR store cannot write",
+        "The store could not append the change, and tries again: the log of larderd says why.",
+    ),
+    (
+        "SERVER_ERROR store cannot read this item",
+        "A read of the store failed, or a checksum does not match: run larder check, or delete the item.",
+    ),
+    (
         "SERVER_ERROR",
         "The server failed, for the reason it gives; the connection can go on unless it closes.",
     ),
@@ -147,10 +167,15 @@ const LINES: &[(&str, &str)] = &[
     ("CLIENT_ERROR authentication failure", "Name or password is wrong."),
     (
         "CLIENT_ERROR not over UDP",
-        "larderd answers commands about the server itself over TCP and unix sockets only.",
+        "larderd answers commands about the server itself, and on items that it keeps in a store, over TCP and unix sockets only.",
     ),
+    ("CLIENT_ERROR backups not enabled", "The server has no --backup-dir, so it takes no backups."),
     ("CLIENT_ERROR line too long", "A line of more than 2048 bytes that is no get."),
     ("CLIENT_ERROR", "The request is wrong, for the reason that the server gives; nothing was changed."),
+    (
+        "BUSY currently taking a backup",
+        "Another backup of the store is under way: stats store shows how far it is.",
+    ),
     ("BUSY", "Another dump of keys, or crawl, is under way: try again later."),
     (
         "ERROR Too many open connections",
@@ -161,3 +186,36 @@ const LINES: &[(&str, &str)] = &[
     ("EXISTS", "No error: somebody has changed the item since it was read for cas."),
     ("NOT_FOUND", "No error: there is no such key (any more)."),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_hides_another_behind_it() {
+        for (at, (line, meaning_of_line)) in LINES.iter().enumerate() {
+            assert_eq!(meaning(line), Some(*meaning_of_line), "{at}: {line}");
+        }
+    }
+
+    #[test]
+    fn what_a_store_or_a_namespace_refuses_is_explained() {
+        use larder_protocol::Error;
+        let generic = ["SERVER_ERROR x", "CLIENT_ERROR x"].map(|line| meaning(line).expect("is known"));
+        for error in [
+            Error::ReadOnly,
+            Error::NotForUser,
+            Error::OverDiskQuota,
+            Error::StoreFull,
+            Error::StoreReadOnly,
+            Error::StoreFailed,
+            Error::StoreUnreadable,
+            Error::NotOverUdp,
+            Error::BackupNotAllowed,
+            Error::BackupRunning,
+        ] {
+            let meaning = meaning(error.line()).expect("is known");
+            assert!(!generic.contains(&meaning), "{error:?}: {meaning}");
+        }
+    }
+}

@@ -112,7 +112,7 @@ fn reload(shared: &Shared) {
     if let Some(authenticator) = &shared.authenticator {
         authenticator.reload();
     }
-    for token in shared.admin_token.iter().chain(&shared.http_token) {
+    for token in shared.admin_token.iter().chain(&shared.backup_token).chain(&shared.http_token) {
         token.reload();
     }
     if let Some(tls) = &shared.tls {

@@ -148,19 +148,28 @@ struct Secrets {
     authenticator: Option<Authenticator>,
     tls: Option<Tls>,
     admin_token: Option<TokenFile>,
+    backup_token: Option<TokenFile>,
     http_token: Option<TokenFile>,
 }
 
 impl Secrets {
     fn read(settings: &Settings) -> Result<Self, Refusal> {
         let (authenticator, tls) = (Authenticator::new(settings)?, Tls::load(&settings.tls)?);
-        let (admin_token, http_token) = (TokenFile::read(&settings.admin)?, TokenFile::read(&settings.http)?);
-        Ok(Self { authenticator, tls, admin_token, http_token })
+        let token = |file: &Option<PathBuf>| TokenFile::read(file.as_deref());
+        let backup_token_file = settings.store.as_ref().map(|store| &store.backup_token_file);
+        Ok(Self {
+            authenticator,
+            tls,
+            admin_token: token(&settings.admin.token_file)?,
+            backup_token: backup_token_file.map_or(Ok(None), token)?,
+            http_token: token(&settings.http.token_file)?,
+        })
     }
 
     fn files(&self) -> Vec<PathBuf> {
         let passwords = self.authenticator.iter().map(|authenticator| authenticator.path().to_owned());
-        let tokens = self.admin_token.iter().chain(&self.http_token).map(|token| token.path().to_owned());
+        let tokens = self.admin_token.iter().chain(&self.backup_token).chain(&self.http_token);
+        let tokens = tokens.map(|token| token.path().to_owned());
         passwords.chain(tokens).chain(self.tls.iter().flat_map(Tls::files)).collect()
     }
 }
@@ -199,6 +208,7 @@ fn work(
         .with_authenticator(secrets.authenticator)
         .with_tls(secrets.tls)
         .with_admin_token(secrets.admin_token)
+        .with_backup_token(secrets.backup_token)
         .with_http_token(secrets.http_token);
     let shared = Arc::new(shared);
     shared.connection_table.add_sockets(&listeners, &udp);

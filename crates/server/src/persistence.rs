@@ -64,6 +64,8 @@ pub struct StoreSettings {
     pub readers: usize,
     /// Where backups are taken to; `None`: there are none.
     pub backup_directory: Option<PathBuf>,
+    /// The token with which a backup can be taken as a stream; `None`: none can.
+    pub backup_token_file: Option<PathBuf>,
     /// Length of a file of the log.
     pub segment_bytes: u64,
 }
@@ -92,6 +94,7 @@ impl Default for StoreSettings {
             interval: Duration::from_secs(1),
             readers: 4,
             backup_directory: None,
+            backup_token_file: None,
             segment_bytes: LogOptions::default().segment_bytes,
         }
     }

@@ -50,6 +50,8 @@ pub struct Shared {
     pub tls: Option<Tls>,
     /// The token of operators' HTTP requests, if one is required.
     pub(crate) admin_token: Option<TokenFile>,
+    /// The token of requests for a backup, without which there are none over HTTP.
+    pub(crate) backup_token: Option<TokenFile>,
     /// The token of requests for items over HTTP, if one is required.
     pub(crate) http_token: Option<TokenFile>,
     /// The search for expired items that clients may start.
@@ -108,6 +110,7 @@ impl Shared {
             tls: None,
             persistence: None,
             admin_token: None,
+            backup_token: None,
             http_token: None,
             namespaces,
             settings,
@@ -133,6 +136,11 @@ impl Shared {
     /// Adds a token for operators.
     pub fn with_admin_token(self, admin_token: Option<TokenFile>) -> Self {
         Self { admin_token, ..self }
+    }
+
+    /// Adds the token of requests for a backup.
+    pub fn with_backup_token(self, backup_token: Option<TokenFile>) -> Self {
+        Self { backup_token, ..self }
     }
 
     /// Adds the token of requests for items over HTTP.

@@ -1,8 +1,9 @@
 //! HTTP for operators (`--admin-listen`): metrics, health, JSON and a live page, on separate listeners and a separate
 //! thread.
 //!
-//! A request reads counters that exist anyway and does not involve a worker. No path shows values. Only [`api`] shows
-//! keys, and only where [`endpoint::AdminEndpoint::shows_keys`] allows it.
+//! A request reads counters that exist anyway and does not involve a worker. No path shows values but that of
+//! [`backup`], which has a token of its own. Only [`api`] shows keys, and only where
+//! [`endpoint::AdminEndpoint::shows_keys`] allows it.
 //!
 //! | module | contents |
 //! |---|---|
@@ -14,9 +15,11 @@
 //! | [`peers`] | the other servers of `--admin-peers` |
 //! | [`metrics`] | `/metrics`, for Prometheus |
 //! | [`api`] | `/api/...`, in JSON |
+//! | [`backup`] | `/api/backup`, a backup as a stream |
 //! | [`page`] | `/`, for people |
 
 mod api;
+mod backup;
 mod endpoint;
 mod history;
 mod metrics;
@@ -59,6 +62,9 @@ impl Web {
         if settings.admin.listen.is_empty() && passed.is_empty() {
             if !settings.admin_peers.is_empty() {
                 return Err(Refusal::new(EXIT_USAGE, "larderd: --admin-peers needs --admin-listen"));
+            }
+            if settings.store.as_ref().is_some_and(|store| store.backup_token_file.is_some()) {
+                return Err(Refusal::new(EXIT_USAGE, "larderd: --backup-token-file needs --admin-listen"));
             }
             return Ok(None);
         }

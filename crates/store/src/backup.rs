@@ -1,11 +1,17 @@
 //! Backups: the files of a state, copied while the store serves.
 
+mod stream;
+
+use std::cell::RefCell;
 use std::io::IoSlice;
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::files::{File, Files};
-use crate::log::manifest::{MANIFEST, ManifestImage, sync_dir};
+use crate::log::manifest::{MANIFEST, ManifestImage, RESTORING, sync_dir};
 use crate::log::segment::{NUMBER_MAX, segment_name};
+
+pub use stream::{StreamReport, backup_stream, restore_stream, verify_stream};
 
 /// How much is copied at a time.
 const PIECE_BYTES: usize = 1 << 20;
@@ -49,6 +55,13 @@ impl Manifest {
         self.image.last_sequence
     }
 
+    /// Of a restored store: it and the one that it was copied from go different ways now, and no file of one may pass
+    /// for the other's.
+    fn begin_new_line(&mut self) {
+        self.image.next_number =
+            (self.image.next_number + fastrand::u64(1 << 20..1 << 40)).min(NUMBER_MAX + 1);
+    }
+
     /// Has this backup, or the ones that it follows, the sealed file?
     pub(crate) fn has(&self, other: &ManifestImage, file: &BackupFile) -> bool {
         self.image.secret == other.secret && file.is_sealed && self.files().any(|known| known == *file)
@@ -57,26 +70,68 @@ impl Manifest {
 
 /// Makes a store of a backup in an empty directory. `backups`: the one to restore first, then those that it follows.
 ///
+/// After an error none of its files is left. Until it has ended, nobody can open the directory.
+///
 /// Errors: `Corrupt` if a file is in none of them; `Invalid` if the directory has a store.
 pub fn restore(backups: &[&dyn Files], target: &dyn Files) -> Result<Manifest> {
     let missing = |name: &str| Error::corrupt(name, 0, "the file is missing from the backups");
     let first = backups.first().ok_or_else(|| missing(MANIFEST))?;
     let mut manifest = Manifest::read(*first)?.ok_or_else(|| missing(MANIFEST))?;
-    if Manifest::read(target)?.is_some() {
-        return Err(Error::Invalid { what: "the directory to restore to has a store already" });
-    }
+    let restoring = Restoring::begin(target)?;
     for file in manifest.files() {
         let found = backups.iter().find_map(|backup| {
             let opened = backup.open_to_read(&file.name).ok()?;
             (opened.len().ok()? == file.bytes).then_some(opened)
         });
-        copy(&*found.ok_or_else(|| missing(&file.name))?, file.bytes, target, &file.name)?;
+        let copied = restoring.create(&file.name)?;
+        copy(&*found.ok_or_else(|| missing(&file.name))?, file.bytes, &*copied, &file.name)?;
     }
-    // The store and the one that it was copied from go different ways now: no file of one may pass for the other's.
-    manifest.image.next_number =
-        (manifest.image.next_number + fastrand::u64(1 << 20..1 << 40)).min(NUMBER_MAX + 1);
+    manifest.begin_new_line();
     finish(&manifest.image, target)?;
+    restoring.end();
     Ok(manifest)
+}
+
+/// A restore that has not ended. Meanwhile the directory has a manifest that nobody can open; if the restore fails,
+/// what it has made goes.
+struct Restoring<'t> {
+    target: &'t dyn Files,
+    /// Names of its files; empty once it has ended.
+    created: RefCell<Vec<String>>,
+}
+
+impl<'t> Restoring<'t> {
+    fn begin(target: &'t dyn Files) -> Result<Self> {
+        if Manifest::read(target)?.is_some() {
+            return Err(Error::Invalid { what: "the directory to restore to has a store already" });
+        }
+        let restoring = Self { target, created: RefCell::default() };
+        let marker = restoring.create(MANIFEST)?;
+        let failed = |error| Error::io("writing MANIFEST", error);
+        marker.write_at(&[IoSlice::new(RESTORING)], 0).and_then(|()| marker.sync()).map_err(failed)?;
+        sync_dir(target).map_err(|error| Error::io("fsync of the target directory", error))?;
+        Ok(restoring)
+    }
+
+    /// Makes a file; an error if it is there already.
+    fn create(&self, name: &str) -> Result<Arc<dyn File>> {
+        let file = self.target.create(name).map_err(|error| Error::io(format!("creating {name}"), error))?;
+        self.created.borrow_mut().push(name.to_owned());
+        Ok(file)
+    }
+
+    fn end(self) {
+        self.created.borrow_mut().clear();
+    }
+}
+
+impl Drop for Restoring<'_> {
+    fn drop(&mut self) {
+        // The manifest, which is the first, last: until then nobody can open what is left.
+        for name in self.created.get_mut().iter().rev() {
+            let _ = self.target.remove(name);
+        }
+    }
 }
 
 /// Makes the copied files a state.
@@ -85,10 +140,11 @@ pub(crate) fn finish(image: &ManifestImage, target: &dyn Files) -> Result<()> {
     image.write(target).map_err(|failure| failure.error)
 }
 
-/// Copies the first bytes of a file, durably.
-pub(crate) fn copy(from: &dyn File, bytes: u64, target: &dyn Files, name: &str) -> Result<()> {
+/// Copies the first bytes of a file to a new one, durably.
+pub(crate) fn copy(from: &dyn File, bytes: u64, to: &dyn File, name: &str) -> Result<()> {
     let failed = |error| Error::io(format!("copying {name}"), error);
-    let file = target.create(name).map_err(failed)?;
+    // A disk without room is found out now, and a stream has to know the length.
+    to.allocate(bytes).map_err(failed)?;
     let mut piece = vec![0; PIECE_BYTES.min(bytes as usize)];
     let mut at = 0;
     while at < bytes {
@@ -97,8 +153,8 @@ pub(crate) fn copy(from: &dyn File, bytes: u64, target: &dyn Files, name: &str) 
         if count < length {
             return Err(Error::corrupt(name, at + count as u64, "the file is too short"));
         }
-        file.write_at(&[IoSlice::new(&piece[..length])], at).map_err(failed)?;
+        to.write_at(&[IoSlice::new(&piece[..length])], at).map_err(failed)?;
         at += length as u64;
     }
-    file.sync().map_err(failed)
+    to.sync().map_err(failed)
 }

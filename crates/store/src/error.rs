@@ -41,6 +41,8 @@ pub enum Error {
         /// Its format, `major.minor`.
         format: String,
     },
+    /// A restore to this directory is under way, or was interrupted.
+    Unrestored,
     /// The entry cannot be kept: a key that is empty or too long, a value that is too long.
     Invalid {
         /// Which limit.
@@ -93,6 +95,9 @@ impl fmt::Display for Error {
             Self::NewerFormat { file, format } => {
                 write!(f, "{file} has format {format}, which is newer than this larder reads")
             }
+            Self::Unrestored => f.write_str(
+                "a backup is being restored to this directory; if nobody does, remove it and restore again",
+            ),
             Self::Invalid { what } => write!(f, "the store cannot keep this entry: {what}"),
             Self::Declined => f.write_str("the reader gave no place for the value"),
             Self::Unsupported { what } => write!(f, "this store has no {what}"),

@@ -68,7 +68,7 @@ mod tests;
 mod usage;
 mod validate;
 
-pub use backup::{Manifest, restore};
+pub use backup::{Manifest, StreamReport, backup_stream, restore, restore_stream, verify_stream};
 pub use entry::{
     BATCH_BYTES_MAX, Entry, FLUSH_EXCEPTIONS_BYTES_MAX, KEY_BYTES_MAX, Marks, Meta, NoValue, PendingFlush,
     Put, SequenceRange, Sink, VALUE_BYTES_MAX, VecSink,

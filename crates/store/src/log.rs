@@ -315,7 +315,9 @@ impl Store for LogStore {
         for (file, segment) in manifest.files().zip(segments) {
             // Its file may be removed meanwhile; it is open.
             if !since.is_some_and(|since| since.has(&manifest.image, &file)) {
-                backup::copy(&*segment.file, file.bytes, target, &file.name)?;
+                let failed = |error| Error::io(format!("creating {}", file.name), error);
+                let copied = target.create(&file.name).map_err(failed)?;
+                backup::copy(&*segment.file, file.bytes, &*copied, &file.name)?;
             }
         }
         backup::finish(&manifest.image, target)?;

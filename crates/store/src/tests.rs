@@ -1,5 +1,6 @@
 //! Every driver against a model, on disks that fail.
 
+mod backup_stream;
 mod conformance;
 mod crash;
 mod faults;

@@ -3,6 +3,8 @@
 //!
 //! One load for all: a thread for each connection, one request in flight. Servers of a table take turns in each round.
 
+mod backup;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -28,7 +30,7 @@ usage: cargo xtask bench store [options]
   --rounds N       rounds of each table (default 3); medians are printed
   --secs S         length of a round (default 2)
   --mib M          data of the tables that exceed memory, and of the restart (default 256)
-  --table NAME     this table only: memory, sync, beyond, written, warm
+  --table NAME     this table only: memory, sync, beyond, written (with the restart), backup, warm
   --server PATH    the larderd to measure (default: this workspace's)
 
 Method. Each server has one worker (Redis: its default), pinned with all its threads to one core of this machine; the load is
@@ -101,7 +103,7 @@ enum What {
     Set,
 }
 
-const TABLES: [&str; 5] = ["memory", "sync", "beyond", "written", "warm"];
+const TABLES: [&str; 6] = ["memory", "sync", "beyond", "written", "backup", "warm"];
 
 impl Bench<'_> {
     fn measure(&self, table: &str) -> Result<()> {
@@ -110,6 +112,7 @@ impl Bench<'_> {
             "sync" => self.sync(),
             "beyond" => self.beyond_memory(),
             "written" => self.written(),
+            "backup" => self.backup(),
             _ => self.warm(),
         }
     }
@@ -502,6 +505,10 @@ impl Contestant {
         if self.is_redis {
             return Ok(None);
         }
+        Ok(self.text_stat(command, name)?.and_then(|value| value.parse().ok()))
+    }
+
+    fn text_stat(&self, command: &str, name: &str) -> Result<Option<String>> {
         let mut stream = self.connect()?;
         stream.get_mut().write_all(format!("{command}\r\n").as_bytes())?;
         let mut found = None;
@@ -510,7 +517,7 @@ impl Contestant {
             stream.read_line(&mut line)?;
             let words: Vec<_> = line.split_whitespace().collect();
             match words[..] {
-                ["STAT", known, value] if known == name => found = value.parse().ok(),
+                ["STAT", known, value] if known == name => found = Some(value.to_owned()),
                 ["STAT", ..] => {}
                 _ => return Ok(found),
             }

@@ -6,6 +6,7 @@
 //! unanswered. After a command that gives no reply on success, `mn` shows that it was carried out.
 
 use std::collections::{HashMap, HashSet};
+use std::mem;
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,6 +17,7 @@ use larder_conformance::Result;
 use super::dialogue::{Dialogue, Told};
 use super::flushes::Flushes;
 use super::model::{self, Entry, Held, Life, VALUE_BYTES_MAX};
+use super::round::{Part, Rounds};
 use super::wire::Wire;
 
 /// What all clients of a soak share.
@@ -24,6 +26,7 @@ pub(crate) struct Shared {
     pub(crate) stop: AtomicBool,
     pub(crate) tally: Tally,
     pub(crate) flushes: Mutex<Flushes>,
+    pub(crate) rounds: Rounds,
     /// The server is memcached 1.6.18, which lacks the meta flags E and x, and in which a longer delayed flush_all
     /// brings back what an earlier one took, until it is due itself.
     pub(crate) is_memcached: bool,
@@ -63,6 +66,7 @@ pub(crate) struct Client<'s> {
     pub(super) shared_seen: HashMap<(usize, usize), u32>,
     /// The key that is being judged, for the report.
     pub(super) judged: String,
+    part: Part,
 }
 
 /// A request that was sent, and what its reply is judged by.
@@ -82,6 +86,22 @@ pub(super) enum Step {
 }
 
 impl Step {
+    /// Whether it may change its keys.
+    fn may_change(&self) -> bool {
+        match self {
+            Self::Get { touch, .. } => touch.is_some(),
+            Self::Debug { .. } | Self::SharedGet { .. } | Self::FlushAll { .. } | Self::Version => false,
+            // A look-up may take the token of a stale item.
+            Self::MetaGet { .. }
+            | Self::Store { .. }
+            | Self::Delete { .. }
+            | Self::Invalidate { .. }
+            | Self::Touch { .. }
+            | Self::Count { .. }
+            | Self::SharedStore { .. } => true,
+        }
+    }
+
     /// The keys it is about, as [`Client::name`] numbers them.
     fn keys(&self) -> Vec<usize> {
         match self {
@@ -181,6 +201,7 @@ impl<'s> Client<'s> {
             shared_versions: HashMap::new(),
             shared_seen: HashMap::new(),
             judged: String::new(),
+            part: Part::default(),
         })
     }
 
@@ -189,6 +210,10 @@ impl<'s> Client<'s> {
         while !self.shared.stop.load(Ordering::Relaxed) {
             self.batch()?;
             self.sometimes_reconnect()?;
+            let (mut part, mut entries) = (mem::take(&mut self.part), mem::take(&mut self.entries));
+            let name = |key| (self.name(key), key < NUMBERS);
+            part.notice(&self.shared.rounds, &mut entries, &self.shared.flushes, name);
+            (self.part, self.entries) = (part, entries);
         }
         Ok(())
     }
@@ -215,6 +240,9 @@ impl<'s> Client<'s> {
 
     fn exchange(&mut self, output: &[u8], sent: Vec<(Step, Told)>) -> Result<()> {
         let (steps, mut told): (Vec<_>, Vec<_>) = sent.into_iter().unzip();
+        for step in steps.iter().filter(|step| step.may_change()) {
+            self.part.change(&step.keys());
+        }
         let sent_at = self.start.elapsed();
         told.iter_mut().for_each(|told| told.sent(sent_at));
         self.wire.send(output)?;

@@ -12,8 +12,9 @@ impl Client<'_> {
     /// Appends a random request. `None`: its key is in this batch already, or it would meet another client's flush.
     pub(super) fn draw(&mut self, request: &mut Vec<u8>, taken: &mut HashSet<usize>) -> Option<Step> {
         match self.random.u32(0..1_000_000) {
-            0..4 => return self.draw_flush_all(request),
-            4..1_000 => {
+            // In a store, data is to become more than memory.
+            nth @ 0..4 if nth == 0 || !self.shared.keeps => return self.draw_flush_all(request),
+            0..1_000 => {
                 request.extend_from_slice(b"version\r\n");
                 return Some(Step::Version);
             }

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 use std::sync::PoisonError;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use larder_conformance::Result;
 
 use super::client::{
     Answer, Client, Count, How, Invalidate, NUMBERS, Silence, Step, Stub, count, shared_name,
 };
-use super::model::{self, Held, Life};
+use super::model::{self, DYING, Held, Life};
 use super::wire::Wire;
 
 impl Client<'_> {
@@ -423,6 +423,3 @@ impl Client<'_> {
 fn unexpected(line: &str) -> larder_conformance::Error {
     format!("unexpected reply {line:?}").into()
 }
-
-/// So long before its time is certainly over, an item may be gone: the clock of the server ticks in whole seconds.
-const DYING: Duration = Duration::from_secs(4);

@@ -170,3 +170,5 @@ pub(crate) fn draw_value_bytes(random: &mut fastrand::Rng) -> usize {
 
 /// The largest value that a server with `-I 1m` must take.
 pub(crate) const VALUE_BYTES_MAX: usize = (1 << 20) - 1024;
+/// So long before its time is certainly over, an item may be gone: the clock of the server ticks in whole seconds.
+pub(crate) const DYING: Duration = Duration::from_secs(4);

@@ -174,3 +174,23 @@ fn items_move_through_locked_doors() {
     assert_eq!(larder_fed(&back, &["load", "-q"], &dump.stdout).code, 0);
     assert_eq!(ok(&back, &["cat", "key-0", "key-9"]), "value-0value-9");
 }
+
+#[test]
+fn a_backup_comes_through_tls_as_well() {
+    let (certificates, folder) = (Certificates::new(), Folder::create());
+    folder.write("token", "correct-horse-battery");
+    let (store, token) = (folder.arg("store"), folder.arg("token"));
+    let kept =
+        ["--store", &store, "--backup-token-file", &token, "--admin-listen", "127.0.0.1:0", "--admin-tls"];
+    let server = certificates.larderd("", &kept);
+    let admin = server.admin_address().expect("it has one").to_string();
+    let ca = certificates.arg("ca.pem");
+    let args = ["backup", "-", "--admin", &admin, "--token-file", &token, "--tls-ca", &ca];
+    let trusted = command("localhost:1", &[&args[..], &["--tls-name", "localhost"]].concat()).output();
+    let trusted = trusted.expect("larder runs");
+    assert!(trusted.status.success(), "{}", ended(&trusted).err);
+    let to = folder.arg("restored");
+    assert_eq!(larder_fed(&server, &["restore", "-", "--to", &to], &trusted.stdout).code, 0);
+    let other = command("localhost:1", &[&args[..], &["--tls-name", "other"]].concat()).output();
+    assert_eq!(ended(&other.expect("larder runs")).code, 69);
+}

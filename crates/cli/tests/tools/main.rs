@@ -1,5 +1,6 @@
 //! larder's tools as processes, against the memcached that is installed and against larderd.
 
+mod backup;
 mod capable;
 mod doors;
 mod events;

@@ -1,4 +1,4 @@
-//! The bearer token (RFC 6750) of `--admin-token-file` and of `--http-token-file`.
+//! The bearer token (RFC 6750) of `--admin-token-file`, `--backup-token-file` and `--http-token-file`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,6 @@ use std::sync::{PoisonError, RwLock};
 
 use subtle::ConstantTimeEq as _;
 
-use super::HttpSettings;
 use crate::startup::bounded_file;
 use crate::startup::options::{EXIT_FAILURE, Refusal};
 
@@ -20,8 +19,8 @@ pub struct TokenFile {
 impl TokenFile {
     /// Reads the file, if there is one. Call it before privileges are dropped, because only root may be able to read
     /// it. Errors: exit code 1.
-    pub fn read(settings: &HttpSettings) -> Result<Option<Self>, Refusal> {
-        let Some(path) = &settings.token_file else { return Ok(None) };
+    pub fn read(path: Option<&Path>) -> Result<Option<Self>, Refusal> {
+        let Some(path) = path else { return Ok(None) };
         let refuse =
             |reason| Refusal::new(EXIT_FAILURE, format!("larderd: token file {}: {reason}", path.display()));
         let token = Token::read(path, bounded_file::read).map_err(refuse)?;

@@ -1,8 +1,10 @@
 //! Backups, taken while the server serves, by a thread of their own: into directories below `--backup-dir`, so that no
-//! client says where the server writes.
+//! client says where the server writes; or as a stream to a client that shows the token of `--backup-token-file`.
 //!
 //! What a backup writes, and thereby what it reads, is paced, and made durable in small steps: the log's own fsync
 //! waits for what the disk has to do at that moment.
+
+mod stream;
 
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
@@ -11,8 +13,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use larder_protocol::Error;
+use larder_store::commit::Journal;
 use larder_store::files::{DiskFiles, File, Files, Lock};
-use larder_store::{Manifest, Store};
+use larder_store::{Manifest, Store, backup_stream};
+
+pub(crate) use self::stream::{Producer, StreamReceiver};
+use self::stream::{StreamSender, StreamWriter};
 
 /// The backups of a server.
 pub(crate) struct Backups {
@@ -33,11 +39,22 @@ struct State {
 }
 
 /// A backup that is to be taken.
-#[derive(Clone)]
-struct Wanted {
-    name: String,
-    /// The earlier backup that it follows.
-    since: Option<String>,
+enum Wanted {
+    Directory {
+        name: String,
+        /// The earlier backup that it follows.
+        since: Option<String>,
+    },
+    Stream(StreamSender),
+}
+
+impl Wanted {
+    fn name(&self) -> &str {
+        match self {
+            Self::Directory { name, .. } => name,
+            Self::Stream(_) => STREAM_NAME,
+        }
+    }
 }
 
 /// What became of the latest backup.
@@ -88,13 +105,23 @@ impl Backups {
             return Err(Error::BackupNotAllowed);
         }
         let name_of = |bytes| backup_name(bytes).map(str::to_owned).ok_or(Error::BadBackupName);
-        let wanted = Wanted { name: name_of(name)?, since: since.map(name_of).transpose()? };
+        self.want(Wanted::Directory { name: name_of(name)?, since: since.map(name_of).transpose()? })
+    }
+
+    /// Begins a backup whose bytes the caller takes. Errors: another one is taken.
+    pub(crate) fn begin_stream(&self) -> Result<StreamReceiver, Error> {
+        let (sender, receiver) = stream::stream();
+        self.want(Wanted::Stream(sender)).map(|()| receiver)
+    }
+
+    fn want(&self, wanted: Wanted) -> Result<(), Error> {
         let mut state = self.lock();
         if state.latest.as_ref().is_some_and(|latest| latest.phase == Phase::Running) {
             return Err(Error::BackupRunning);
         }
         self.copied_bytes.store(0, Relaxed);
-        state.latest = Some(Report { name: wanted.name.clone(), phase: Phase::Running, copied_bytes: 0 });
+        state.latest =
+            Some(Report { name: wanted.name().to_owned(), phase: Phase::Running, copied_bytes: 0 });
         state.wanted = Some(wanted);
         drop(state);
         self.wake.notify_one();
@@ -119,15 +146,21 @@ impl Backups {
     }
 
     /// Takes backups until the server stops. `unix_secs` tells the time.
-    pub(super) fn serve(&self, store: &dyn Store, unix_secs: impl Fn() -> i64) {
+    pub(super) fn serve(&self, store: &dyn Store, journal: &Journal, unix_secs: impl Fn() -> i64) {
         while let Some(wanted) = self.next() {
-            let phase = match self.back_up(store, &wanted) {
+            self.wait_for_acknowledged(journal);
+            let name = wanted.name().to_owned();
+            let taken = match wanted {
+                Wanted::Directory { name, since } => self.back_up(store, &name, since.as_deref()),
+                Wanted::Stream(sender) => self.stream(store, sender, unix_secs()),
+            };
+            let phase = match taken {
                 Ok(manifest) => Phase::Done { last_sequence: manifest.last_sequence() },
                 Err(error) => Phase::Failed(error.to_string()),
             };
             match &phase {
-                Phase::Failed(error) => tracing::error!(name = wanted.name, "the backup failed: {error}"),
-                _ => tracing::info!(name = wanted.name, "the backup is complete"),
+                Phase::Failed(error) => tracing::error!(name, "the backup failed: {error}"),
+                _ => tracing::info!(name, "the backup is complete"),
             }
             let mut state = self.lock();
             if let Phase::Done { .. } = phase {
@@ -139,35 +172,62 @@ impl Backups {
         }
     }
 
+    /// Until the store has all that was acknowledged before; with `interval` a reply comes ahead of the append. A store
+    /// that takes no changes is backed up as it is.
+    fn wait_for_acknowledged(&self, journal: &Journal) {
+        let acknowledged = journal.last_given();
+        while !journal.is_applied(acknowledged) && journal.refusal().is_none() {
+            if self.is_stopping.load(SeqCst) {
+                return;
+            }
+            std::thread::sleep(JOURNAL_PAUSE);
+        }
+    }
+
     fn next(&self) -> Option<Wanted> {
         let idle = |state: &mut State| state.wanted.is_none() && !self.is_stopping.load(SeqCst);
         let mut state = self.wake.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
         if self.is_stopping.load(SeqCst) { None } else { state.wanted.take() }
     }
 
-    fn back_up(&self, store: &dyn Store, wanted: &Wanted) -> Result<Manifest, Failure> {
+    fn back_up(&self, store: &dyn Store, name: &str, since: Option<&str>) -> Result<Manifest, Failure> {
         let directory = self.directory.as_deref().unwrap_or_else(|| Path::new("."));
-        let since = match &wanted.since {
+        let since = match since {
             None => None,
             Some(name) => {
                 let path = directory.join(name);
                 // Without making it.
                 let files = path.is_dir().then(|| DiskFiles::open(&path)).transpose()?;
                 let manifest = files.map(|files| Manifest::read(&files)).transpose()?.flatten();
-                Some(manifest.ok_or_else(|| Failure::NoEarlier(name.clone()))?)
+                Some(manifest.ok_or_else(|| Failure::NoEarlier(name.to_owned()))?)
             }
         };
-        let path = directory.join(&wanted.name);
+        let path = directory.join(name);
         if path.exists() {
-            return Err(Failure::Exists(wanted.name.clone()));
+            return Err(Failure::Exists(name.to_owned()));
         }
-        let pace = Pace {
+        let target = PacedFiles { files: DiskFiles::open(&path)?, pace: self.pace() };
+        Ok(store.backup(&target, since.as_ref())?)
+    }
+
+    fn stream(&self, store: &dyn Store, sender: StreamSender, unix_secs: i64) -> Result<Manifest, Failure> {
+        let sender = Arc::new(sender);
+        let writer = StreamWriter::new(Arc::clone(&sender), self.pace());
+        let streamed = backup_stream(store, writer, u64::try_from(unix_secs).unwrap_or(0));
+        let manifest = streamed.map_err(|error| {
+            sender.cut(&error.to_string());
+            Failure::Store(error)
+        })?;
+        sender.drain(&self.pace())?;
+        Ok(manifest)
+    }
+
+    fn pace(&self) -> Arc<Pace> {
+        Arc::new(Pace {
             began: Instant::now(),
             copied_bytes: Arc::clone(&self.copied_bytes),
             is_stopping: Arc::clone(&self.is_stopping),
-        };
-        let target = PacedFiles { files: DiskFiles::open(&path)?, pace: Arc::new(pace) };
-        Ok(store.backup(&target, since.as_ref())?)
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -210,8 +270,10 @@ impl From<io::Error> for Failure {
 /// The name of a backup: letters, digits, `-`, `_` and `.`, which does not begin it.
 fn backup_name(bytes: &[u8]) -> Option<&str> {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
-    let is_name =
-        (1..=NAME_BYTES_MAX).contains(&bytes.len()) && bytes[0] != b'.' && bytes.iter().all(is_plain);
+    let is_name = bytes != STREAM_NAME.as_bytes()
+        && (1..=NAME_BYTES_MAX).contains(&bytes.len())
+        && bytes[0] != b'.'
+        && bytes.iter().all(is_plain);
     std::str::from_utf8(bytes).ok().filter(|_| is_name)
 }
 
@@ -227,14 +289,22 @@ impl Pace {
     fn spend(&self, bytes: u64) -> io::Result<()> {
         let copied_bytes = self.copied_bytes.fetch_add(bytes, Relaxed) + bytes;
         let due = Duration::from_secs_f64(copied_bytes as f64 / BYTES_PER_SEC as f64);
-        while !self.is_stopping.load(Relaxed) {
+        loop {
             let left = due.saturating_sub(self.began.elapsed());
+            self.pause(left.min(PAUSE_MAX))?;
             if left.is_zero() {
                 return Ok(());
             }
-            std::thread::sleep(left.min(PAUSE_MAX));
         }
-        Err(io::Error::other("the server stops"))
+    }
+
+    /// Waits. Errors: the server stops.
+    fn pause(&self, time: Duration) -> io::Result<()> {
+        if self.is_stopping.load(SeqCst) {
+            return Err(io::Error::other("the server stops"));
+        }
+        std::thread::sleep(time);
+        Ok(())
     }
 }
 
@@ -317,10 +387,20 @@ impl File for PacedFile {
 }
 
 const NAME_BYTES_MAX: usize = 100;
+/// What a stream is called where backups have names.
+const STREAM_NAME: &str = "-";
 /// A gigabyte takes half a minute.
 const BYTES_PER_SEC: u64 = 32 << 20;
+const JOURNAL_PAUSE: Duration = Duration::from_millis(1);
 /// A stop is noticed within this time.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+impl Default for Pace {
+    fn default() -> Self {
+        Self { began: Instant::now(), copied_bytes: Arc::default(), is_stopping: Arc::default() }
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -331,7 +411,7 @@ mod tests {
         for name in ["monday", "2026-11-24", "a.b_c"] {
             assert_eq!(backup_name(name.as_bytes()), Some(name));
         }
-        for name in ["", ".", "..", ".hidden", "a/b", "/etc", "a\0b", "ä", &"x".repeat(101)] {
+        for name in ["", "-", ".", "..", ".hidden", "a/b", "/etc", "a\0b", "ä", &"x".repeat(101)] {
             assert_eq!(backup_name(name.as_bytes()), None, "{name:?}");
         }
     }
@@ -344,6 +424,7 @@ mod tests {
         assert_eq!(backups.begin(b"b", Some(b"../a")), Err(Error::BadBackupName));
         assert_eq!(backups.begin(b"a", None), Ok(()));
         assert_eq!(backups.begin(b"b", None), Err(Error::BackupRunning));
+        assert_eq!(backups.begin_stream().map(drop), Err(Error::BackupRunning));
         let latest = backups.latest().expect("it runs");
         assert_eq!((&latest.name[..], latest.phase.name()), ("a", "running"));
     }

@@ -69,7 +69,7 @@ impl Threads {
             others.push(thread.spawn(move || {
                 if let Some(persistence) = &shared.persistence {
                     let unix_secs = || shared.clock.wall_secs(shared.clock.now().secs);
-                    persistence.backups.serve(&*store, unix_secs);
+                    persistence.backups.serve(&*store, &persistence.journal, unix_secs);
                 }
             })?);
         }

@@ -203,7 +203,8 @@ impl Draft {
         match &self.settings.store {
             None if self.settings.keep == Some(Keep::Store) => refuse("--keep=store needs --store"),
             Some(store) if store.directory.as_os_str().is_empty() => refuse(
-                "--durability, --sync-interval, --backup-dir and those that begin with --store- need --store",
+                "--durability, --sync-interval, --backup-dir, --backup-token-file and those that begin with --store- \
+                 need --store",
             ),
             Some(_) if !self.settings.cas => {
                 refuse("--store and -C cannot be combined: versions are CAS values")

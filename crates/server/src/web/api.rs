@@ -38,8 +38,8 @@ pub(super) fn answer(
 }
 
 /// Answers a request that changes something, by POST.
-pub(super) fn change(query: &str, state: &State) -> Result<(), Refused> {
-    namespaces::flush(query, state)
+pub(super) async fn change(query: &str, state: &State) -> Result<(), Refused> {
+    namespaces::flush(query, state).await
 }
 
 /// Why a change is not made.
@@ -51,6 +51,8 @@ pub(super) enum Refused {
     NoSuchNamespace,
     /// `-F`.
     NotAllowed,
+    /// What a client of the cache would be answered.
+    Answered(larder_protocol::Error),
 }
 
 /// The path of [`change`].

@@ -1,35 +1,31 @@
 //! A request and its response.
 
-use http_body_util::Full;
+use http_body_util::{Either, Full};
 use hyper::body::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use larder_protocol::Error;
 use larder_protocol::http::HttpRefusal;
 
 use super::api::Refused;
 use super::endpoint::AdminEndpoint;
 use super::state::State;
-use super::{api, metrics, page};
+use super::{api, backup, metrics, page};
 
 /// The response to a client.
-pub(super) type Reply = Response<Full<Bytes>>;
+pub(super) type Reply = Response<backup::Content>;
 
 /// Answers cheap requests: probes, files and refusals. `None`: the request waits for its turn to [`render`]. Every
 /// request is answered, and none but POST of [`api::FLUSH`] changes anything.
-pub(super) fn answer_at_once<B>(
-    request: &Request<B>,
-    endpoint: &AdminEndpoint,
-    state: &State,
-) -> Option<Reply> {
-    let changes = request.uri().path() == api::FLUSH;
-    let is_known = if changes {
-        request.method() == Method::POST
-    } else {
-        [Method::GET, Method::HEAD].contains(request.method())
+fn answer_at_once<B>(request: &Request<B>, endpoint: &AdminEndpoint, state: &State) -> Option<Reply> {
+    let path = request.uri().path();
+    let (methods, text, allowed): (&[Method], _, _) = match path {
+        api::FLUSH => (&[Method::POST], "only POST", "POST"),
+        // Otherwise a HEAD would begin a backup that nobody reads.
+        backup::PATH => (&[Method::GET], "only GET", "GET"),
+        _ => (&[Method::GET, Method::HEAD], "only GET and HEAD", "GET, HEAD"),
     };
-    if !is_known {
-        let (text, allowed) =
-            if changes { ("only POST", "POST") } else { ("only GET and HEAD", "GET, HEAD") };
+    if !methods.contains(request.method()) {
         let mut refusal = plain(StatusCode::METHOD_NOT_ALLOWED, text);
         refusal.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
         return Some(refusal);
@@ -37,11 +33,12 @@ pub(super) fn answer_at_once<B>(
     if !endpoint.access.hosts.admit(host(request.uri(), request.headers())) {
         return Some(refuse(HttpRefusal::Misdirected));
     }
-    // Browsers add one of these to what a page of any site makes them send; our page changes nothing.
-    if changes && [header::ORIGIN, SEC_FETCH_SITE].iter().any(|name| request.headers().contains_key(name)) {
+    // Browsers add one of these to what a page of any site makes them send; our page asks for neither.
+    if [api::FLUSH, backup::PATH].contains(&path)
+        && [header::ORIGIN, SEC_FETCH_SITE].iter().any(|name| request.headers().contains_key(name))
+    {
         return Some(refuse(HttpRefusal::CrossSite));
     }
-    let path = request.uri().path();
     // Paths without data of the cache need no token: orchestrators probe without one, and the page asks the user for
     // it.
     match path {
@@ -60,7 +57,18 @@ pub(super) fn answer_at_once<B>(
         return Some(found(content_type, Bytes::from_static(content.as_bytes())));
     }
     let authorization = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
-    if state.shared.admin_token.as_ref().is_some_and(|token| !token.is_named_in(authorization)) {
+    let is_admitted = if path == backup::PATH {
+        let Some(token) = &state.shared.backup_token else {
+            return Some(plain(
+                StatusCode::FORBIDDEN,
+                "backups as streams are not enabled (--backup-token-file)",
+            ));
+        };
+        token.is_named_in(authorization)
+    } else {
+        state.shared.admin_token.as_ref().is_none_or(|token| token.is_named_in(authorization))
+    };
+    if !is_admitted {
         let mut refusal = refuse(HttpRefusal::Unauthorized);
         refusal.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         return Some(refusal);
@@ -68,18 +76,48 @@ pub(super) fn answer_at_once<B>(
     None
 }
 
+/// Answers a request. It may wait for others, and for the disk.
+pub(super) async fn answer<B>(request: &Request<B>, endpoint: &AdminEndpoint, state: &State) -> Reply {
+    match answer_at_once(request, endpoint, state) {
+        Some(reply) => reply,
+        None if request.uri().path() == api::FLUSH => change(request.uri(), state).await,
+        None => state.renderer.in_turn(|| render(request, endpoint, state)).await,
+    }
+}
+
+async fn change(uri: &Uri, state: &State) -> Reply {
+    match api::change(uri.query().unwrap_or_default(), state).await {
+        Ok(()) => plain(StatusCode::OK, "flushed"),
+        Err(Refused::BadQuery) => plain(StatusCode::BAD_REQUEST, "prefix, and perhaps delay, are needed"),
+        Err(Refused::NoSuchNamespace) => plain(StatusCode::NOT_FOUND, "there is no such namespace"),
+        Err(Refused::NotAllowed) => plain(StatusCode::FORBIDDEN, "flushing is not allowed (-F)"),
+        Err(Refused::Answered(Error::ReadOnly)) => plain(StatusCode::FORBIDDEN, "the namespace is read-only"),
+        Err(Refused::Answered(Error::StoreFull)) => {
+            plain(StatusCode::INSUFFICIENT_STORAGE, "the store is full")
+        }
+        Err(Refused::Answered(_)) => plain(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the store cannot write; the log of larderd says why, and the flush may be lost",
+        ),
+    }
+}
+
 /// Answers what is put together from all counters.
-pub(super) fn render<B>(request: &Request<B>, endpoint: &AdminEndpoint, state: &State) -> Reply {
+fn render<B>(request: &Request<B>, endpoint: &AdminEndpoint, state: &State) -> Reply {
     let path = request.uri().path();
     if path == "/metrics" {
         return found(metrics::CONTENT_TYPE, metrics::text(state).into());
     }
-    if path == api::FLUSH {
-        return match api::change(request.uri().query().unwrap_or_default(), state) {
-            Ok(()) => plain(StatusCode::OK, "flushed"),
-            Err(Refused::BadQuery) => plain(StatusCode::BAD_REQUEST, "prefix, and perhaps delay, are needed"),
-            Err(Refused::NoSuchNamespace) => plain(StatusCode::NOT_FOUND, "there is no such namespace"),
-            Err(Refused::NotAllowed) => plain(StatusCode::FORBIDDEN, "flushing is not allowed (-F)"),
+    if path == backup::PATH {
+        return match backup::begin(state) {
+            Ok(receiver) => {
+                let producer = receiver.producer.clone();
+                let mut reply = reply("application/x-tar", backup::stream(receiver));
+                reply.extensions_mut().insert(producer);
+                reply
+            }
+            Err(Error::BackupRunning) => plain(StatusCode::CONFLICT, "another backup is being taken"),
+            Err(_) => plain(StatusCode::NOT_FOUND, "there is no store"),
         };
     }
     match api::answer(path, request.uri().query().unwrap_or_default(), endpoint, state) {
@@ -111,7 +149,11 @@ fn plain(status: StatusCode, text: &str) -> Reply {
 }
 
 fn found(content_type: &'static str, content: Bytes) -> Reply {
-    let mut reply = Response::new(Full::new(content));
+    reply(content_type, Either::Left(Full::new(content)))
+}
+
+fn reply(content_type: &'static str, content: backup::Content) -> Reply {
+    let mut reply = Response::new(content);
     let headers = reply.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     for (name, value) in FENCES {

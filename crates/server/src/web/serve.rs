@@ -24,6 +24,7 @@ use super::peers::Peers;
 use super::router;
 use super::state::State;
 use crate::net::listeners::Address;
+use crate::persistence::backups::Producer;
 
 /// Open connections at most. One more replaces the connection whose last request (or accept) is the oldest. So a probe,
 /// which sends its request at once, is answered whatever other connections are open.
@@ -56,6 +57,11 @@ impl Places {
 }
 
 impl Place {
+    /// Takes the connection out: none replaces it. Backups have streams, one at a time.
+    fn leave(&self) {
+        self.places.all().retain(|(id, _)| *id != self.id);
+    }
+
     /// Moves the connection to the end, after a request.
     fn renew(&self) {
         let mut all = self.places.all();
@@ -68,7 +74,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.places.all().retain(|(id, _)| *id != self.id);
+        self.leave();
     }
 }
 
@@ -165,13 +171,17 @@ async fn converse<S>(stream: S, endpoint: &AdminEndpoint, state: &State, place: 
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
+    let producer: Mutex<Option<Producer>> = Mutex::default();
+    let producer = || producer.lock().unwrap_or_else(PoisonError::into_inner);
     let service = service_fn(|request| {
         place.renew();
+        let producer = &producer;
         async move {
-            let response = match router::answer_at_once(&request, endpoint, state) {
-                Some(response) => response,
-                None => state.renderer.in_turn(|| router::render(&request, endpoint, state)).await,
-            };
+            let response = router::answer(&request, endpoint, state).await;
+            if let Some(of_response) = response.extensions().get::<Producer>() {
+                place.leave();
+                *producer() = Some(of_response.clone());
+            }
             Ok::<_, Infallible>(response)
         }
     });
@@ -186,7 +196,15 @@ where
         return;
     }
     connection.as_mut().graceful_shutdown();
-    let _ = timeout(HEAD_MAX, poll_fn(|cx| connection.as_mut().poll(cx).map(|_| Poll::Ready(())))).await;
+    // A stream takes as long as it takes; its producer gives up a client that does not read.
+    let is_streaming = || producer().as_ref().is_some_and(Producer::is_writing);
+    loop {
+        let was_streaming = is_streaming();
+        let end = poll_fn(|cx| connection.as_mut().poll(cx).map(|_| Poll::Ready(())));
+        if timeout(HEAD_MAX, end).await.is_ok() || !was_streaming {
+            return;
+        }
+    }
 }
 
 /// Longest TLS handshake.

@@ -1,5 +1,6 @@
 //! The operator's side over HTTP: who is let in, what is told, and what never is.
 
+mod backup;
 mod door;
 mod keys;
 mod metrics;

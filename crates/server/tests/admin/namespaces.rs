@@ -1,6 +1,7 @@
 //! Namespaces over the operators' HTTP: figures, and emptying one.
 
 use larder_conformance::folder::Folder;
+use larder_conformance::server::eventually;
 use serde_json::Value;
 
 use crate::server::{Larderd, Reply};
@@ -46,6 +47,21 @@ fn a_namespace_is_flushed_by_post_alone() {
     assert!(reply.status == 405 && reply.head.contains("allow: post"), "{}", reply.head);
     let foreign = "POST /api/flush?prefix=a: HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
     assert_eq!(server.ask(foreign).status, 421);
+}
+
+#[test]
+fn a_namespace_that_nobody_may_change_is_not_flushed_either() {
+    let folder = Folder::create();
+    let write = |policy: &str| folder.write("namespaces.toml", format!("[namespace.\"a:\"]\n{policy}"));
+    write("");
+    let server = Larderd::start(&["--namespaces", &folder.arg("namespaces.toml"), "-m", "32"]);
+    server.cache(FILLED);
+    write("read_only = true\n");
+    server.reload();
+    eventually(|| server.cache("delete a:nothing\r\n").contains("read-only"));
+    let reply = post(&server, "/api/flush?prefix=a:", "");
+    assert_eq!((reply.status, &reply.body[..]), (403, "the namespace is read-only\n"));
+    assert_eq!(server.cache("get a:1\r\n").matches("VALUE").count(), 1);
 }
 
 #[test]

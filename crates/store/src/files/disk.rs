@@ -191,6 +191,9 @@ impl File for DiskFile {
 
     fn allocate(&self, bytes: u64) -> io::Result<()> {
         let length = i64::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        if length == 0 {
+            return Ok(());
+        }
         match fallocate(&self.file, FallocateFlags::empty(), 0, length) {
             // Some file systems reserve nothing in advance; then a write may find the disk full.
             Err(Errno::EOPNOTSUPP | Errno::ENOSYS) if self.len()? < bytes => self.file.set_len(bytes),

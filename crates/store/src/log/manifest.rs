@@ -20,7 +20,9 @@ pub(crate) const MANIFEST: &str = "MANIFEST";
 pub(super) const MANIFEST_NEW: &str = "MANIFEST.new";
 pub(super) const MAGIC: &[u8; 8] = b"LARDRMAN";
 /// More than a million segments need. A sparse file may pretend to be longer than the memory.
-const FILE_BYTES_MAX: u64 = 256 << 20;
+pub(crate) const FILE_BYTES_MAX: u64 = 256 << 20;
+/// Stands in the file while a backup is restored to the directory.
+pub(crate) const RESTORING: &[u8] = b"A backup is being restored to this directory.\n";
 /// A store with another major number, or a higher minor one, is refused.
 pub(super) const FORMAT: (u16, u16) = (1, 1);
 
@@ -119,7 +121,10 @@ impl ManifestImage {
         out
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        if bytes == RESTORING {
+            return Err(Error::Unrestored);
+        }
         let damaged = |what: &str| Error::corrupt(MANIFEST, 0, what);
         let (body, checksum) = bytes.split_last_chunk::<4>().ok_or_else(|| damaged("it is too short"))?;
         let mut body = Bytes(body);

@@ -510,6 +510,17 @@ pub(super) const COMMAND_LINE: &[Row] = &[
     ),
     Row::honoured(
         None,
+        "backup-token-file",
+        Needed("<file>"),
+        "",
+        "let who has the token in this file take a backup as a stream from --admin-listen (larder backup -)",
+        |d, v| {
+            d.store().backup_token_file = Some(v.into());
+            Ok(())
+        },
+    ),
+    Row::honoured(
+        None,
         "store-segment-kib",
         Needed("<num>"),
         "65536",

@@ -1,9 +1,15 @@
 //! `/api/namespaces`: each namespace in figures; `POST /api/flush?prefix=<prefix>&delay=<secs>` empties one.
 
+use std::time::Duration;
+
+use larder_policy::Keep;
 use larder_protocol::{KEY_BYTES_MAX, Key, number};
+use larder_store::commit::Outcome;
 use serde::Serialize;
+use tokio::time::sleep;
 
 use super::{Refused, parameter};
+use crate::namespaces::{Right, Rights};
 use crate::web::state::State;
 
 /// Counters count from the start, or from the last `stats reset`.
@@ -50,7 +56,8 @@ pub(super) fn namespaces(state: &State) -> Vec<Namespace> {
     reports.iter().map(namespace).collect()
 }
 
-pub(super) fn flush(query: &str, state: &State) -> Result<(), Refused> {
+/// Empties a namespace; where it is kept, durably, as the reply of `flush_prefix` says.
+pub(super) async fn flush(query: &str, state: &State) -> Result<(), Refused> {
     let shared = &*state.shared;
     let delay = parameter(query, "delay").map_or(Some(0), number::parse_u32).ok_or(Refused::BadQuery)?;
     let prefix = parameter(query, "prefix").and_then(Key::percent).ok_or(Refused::BadQuery)?;
@@ -59,7 +66,90 @@ pub(super) fn flush(query: &str, state: &State) -> Result<(), Refused> {
     }
     let mut buffer = [0; KEY_BYTES_MAX];
     let number = shared.namespaces.named(prefix.bytes(&mut buffer)).ok_or(Refused::NoSuchNamespace)?;
-    shared.flush(number, delay.into(), shared.clock.now());
+    let table = shared.namespaces.table();
+    let policy = table.as_deref().map(|table| table.policy(number));
+    if let Some(policy) = policy {
+        Rights::ALL.check(number, policy, Right::Write).map_err(Refused::Answered)?;
+    }
+    let is_kept = policy.is_none_or(|policy| policy.keep == Keep::Store);
+    let persistence = shared.persistence.as_ref().filter(|_| is_kept);
+    if let Some(persistence) = persistence {
+        while let Err(refusal) = persistence.admit() {
+            match refusal {
+                Some(error) => return Err(Refused::Answered(error)),
+                None => sleep(COMMIT_PAUSE).await,
+            }
+        }
+    }
+    let position = shared.flush(number, delay.into(), shared.clock.now());
+    if let (Some(persistence), Some(position)) = (persistence, position) {
+        loop {
+            match persistence.outcome(position) {
+                Outcome::Pending => sleep(COMMIT_PAUSE).await,
+                Outcome::Done => break,
+                Outcome::Lost => return Err(Refused::Answered(persistence.loss())),
+            }
+        }
+    }
     tracing::info!(namespace = %prefix.written().escape_ascii(), delay, "flushed over HTTP");
     Ok(())
+}
+
+/// Between two looks at what the committer has done.
+const COMMIT_PAUSE: Duration = Duration::from_millis(2);
+
+#[cfg(test)]
+mod tests {
+    use std::future::{Future as _, poll_fn};
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::task::Poll;
+
+    use larder_engine::Backing;
+    use larder_store::commit::Committer;
+    use larder_store::{MemoryStore, Store};
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::namespaces::{self, BackingOf, Kept, NamespacesFile, Plan, WarmCaches};
+    use crate::net::worker_pool::WorkerPool;
+    use crate::observe::process::ProcessFiles;
+    use crate::persistence::{Persistence, StoreSettings};
+    use crate::shared::Shared;
+    use crate::startup::settings::Settings;
+
+    /// A server that keeps everything, and its committer, which nobody runs.
+    fn kept() -> (State, Committer) {
+        let settings = Settings { store: Some(StoreSettings::default()), threads: 1, ..Settings::default() };
+        let (store_settings, clock) = (StoreSettings::default(), Arc::new(Clock::start()));
+        let persistence = Persistence::new(1, &store_settings, Arc::clone(&clock));
+        let backing = |namespace: &Kept| -> Arc<dyn Backing> { persistence.backing(namespace) };
+        let file = NamespacesFile::read(&settings).expect("none is named");
+        let plan = Plan::new(file, &settings, &settings.engine_config([1, 2])).expect("memory for one");
+        let backing = Some(&backing as BackingOf<'_>);
+        let namespaces = namespaces::build(plan, &settings, backing, WarmCaches::default());
+        let shared = Shared::new(namespaces.expect("there is memory"), settings, clock).expect("descriptors");
+        let shared = Arc::new(shared.with_persistence(Some(persistence)));
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        Persistence::open(&shared, Arc::clone(&store)).expect("the first");
+        let observer = Persistence::commit_observer(&shared, |_| ()).expect("a handle");
+        let journal = Arc::clone(shared.persistence.as_ref().expect("it has one").journal());
+        let committer = Committer::new(journal, store, observer, None);
+        let pool = Arc::new(WorkerPool::new(1, Vec::new()).expect("descriptors"));
+        (State::new(shared, pool, ProcessFiles::default()).expect("random numbers"), committer)
+    }
+
+    #[test]
+    fn a_flush_of_what_is_kept_is_answered_once_it_is_durable() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let (state, mut committer) = kept();
+        runtime.block_on(async {
+            let mut flush = pin!(flush("prefix=%3Cnull%3E", &state));
+            let first = poll_fn(|cx| Poll::Ready(flush.as_mut().poll(cx))).await;
+            assert!(first.is_pending(), "nothing is durable yet");
+            committer.step(0);
+            committer.sync();
+            assert_eq!(flush.await, Ok(()));
+        });
+    }
 }
