@@ -119,8 +119,8 @@ impl FlushTable {
         self.newest_of_all
     }
 
-    /// All keys with this prefix were flushed below the sequence that this returns: where a flush leaves a longer prefix
-    /// alone, that one must have been flushed itself. May be too low once `steps` are used up.
+    /// All keys with this prefix were flushed below the sequence that this returns: where a flush leaves a longer
+    /// prefix alone, that one must have been flushed itself. May be too low once `steps` are used up.
     fn flushed_below(&self, prefix: &[u8], steps: &mut u32) -> u64 {
         let mut below = 0;
         for (_, mark) in self.marks_of(prefix) {
