@@ -39,8 +39,8 @@ usage: cargo xtask soak [options]
   --secs N         how long (default 600)
   --server PATH    the server to test (default: this workspace's larderd)
   --threads N      its worker threads (default 2)
-  --memory-mib N   its -m (default 64: small, so that it evicts all the time; with a store 20)
-  --clients N      client threads, one connection each (default 4)
+  --memory-mib N   its -m (default 64: small, so that it evicts all the time; with a store 24)
+  --clients N      client threads, one connection each (default 4; with a store 6)
   --seed N         of the random requests (default: random, and printed)
   --keep store     it keeps its items in a store: what was stored and has not expired must be there, and the disk must
                    not have more than 1.5 times what lives, and 6 files of 4 MiB. Two namespaces have quotas of memory,
@@ -217,7 +217,7 @@ impl Options {
                 Long("seed") => options.seed = parser.value()?.parse()?,
                 Long("keep") => match parser.value()?.string()?.as_str() {
                     "cache" => options.keeps = false,
-                    "store" => (options.keeps, options.memory_mib) = (true, 20),
+                    "store" => (options.keeps, options.memory_mib, options.clients) = (true, 24, 6),
                     place => return Err(format!("--keep {place}: cache or store").into()),
                 },
                 Long("memcached") => options.is_memcached = true,
@@ -343,7 +343,7 @@ memory = "4m"
 
 [namespace."shared:"]
 keep = "store"
-memory = "2m"
+memory = "4m"
 ttl_default = "5s"
 ttl_max = "10s"
 "#;

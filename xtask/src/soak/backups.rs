@@ -170,9 +170,10 @@ impl Backups<'_> {
             self.check()?;
             let requests: String =
                 piece.iter().map(|known| format!("mg {} v f c t\r\n", known.name)).collect();
+            let sent = Instant::now();
             wire.send(requests.as_bytes())?;
             for known in piece {
-                let judged = judge(known, &mut wire, compared);
+                let judged = judge(known, sent, &mut wire, compared);
                 judged.map_err(|error| format!("{}: {error}", known.name))?;
             }
             let _ = wire.take_replies();
@@ -211,7 +212,7 @@ impl Way {
 }
 
 /// Reads the reply of the restored store, and compares it with what a client knows.
-fn judge(known: &Known, wire: &mut Wire, compared: &mut Compared) -> Result<()> {
+fn judge(known: &Known, sent: Instant, wire: &mut Wire, compared: &mut Compared) -> Result<()> {
     let line = wire.line()?;
     let content = match (&known.state, line == "EN") {
         (State::Absent, true) => {
@@ -232,12 +233,18 @@ fn judge(known: &Known, wire: &mut Wire, compared: &mut Compared) -> Result<()> 
         _ => return Err(format!("unexpected: {line}").into()),
     };
     let value = wire.block(value_bytes)?;
-    judge_content(known, content, &words[2..], &value).map_err(|error| format!("{error}: {line}"))?;
+    judge_content(known, sent, content, &words[2..], &value).map_err(|error| format!("{error}: {line}"))?;
     compared.present += 1;
     Ok(())
 }
 
-fn judge_content(known: &Known, content: &Content, flags: &[&str], value: &[u8]) -> Result<()> {
+fn judge_content(
+    known: &Known,
+    sent: Instant,
+    content: &Content,
+    flags: &[&str],
+    value: &[u8],
+) -> Result<()> {
     let shown = if known.is_number { value.trim_ascii_end() } else { value };
     if (shown.len(), hash(shown)) != (content.value_bytes, content.value_hash) {
         return Err(format!("another value than the {} bytes that it had", content.value_bytes).into());
@@ -250,9 +257,10 @@ fn judge_content(known: &Known, content: &Content, flags: &[&str], value: &[u8])
         return Err(format!("the CAS value was {:?}", content.cas).into());
     }
     let ttl_secs: i64 = flag('t').parse()?;
-    let left =
-        content.dead_by.map(|dead_by| dead_by.saturating_duration_since(Instant::now()).as_secs() as i64);
-    if left.map_or(ttl_secs == -1, |left| (left - 3..=left + 3).contains(&ttl_secs)) {
+    let left_secs =
+        |at: Instant| content.dead_by.map(|dead_by| dead_by.saturating_duration_since(at).as_secs() as i64);
+    let left = left_secs(Instant::now()).zip(left_secs(sent));
+    if left.map_or(ttl_secs == -1, |(now, then)| (now - 3..=then + 3).contains(&ttl_secs)) {
         Ok(())
     } else {
         Err(format!("its time should be about {left:?}").into())

@@ -58,6 +58,9 @@ pub(crate) struct Client<'s> {
     pub(super) random: fastrand::Rng,
     pub(super) wire: Wire,
     start: Instant,
+    /// When the batch that is being judged was sent: its requests were executed since, and a reply may have been held
+    /// until a change was on disk.
+    pub(super) sent: Instant,
     dialogue: Dialogue,
     /// The first [`NUMBERS`] hold decimal numbers.
     pub(super) entries: Vec<Entry>,
@@ -196,6 +199,7 @@ impl<'s> Client<'s> {
             random: fastrand::Rng::with_seed(seed ^ (id as u64) << 32),
             wire: Wire::connect(shared.address)?,
             start: Instant::now(),
+            sent: Instant::now(),
             dialogue: Dialogue::new(VALUES_END + SHARED),
             entries,
             shared_versions: HashMap::new(),
@@ -243,6 +247,7 @@ impl<'s> Client<'s> {
         for step in steps.iter().filter(|step| step.may_change()) {
             self.part.change(&step.keys());
         }
+        self.sent = Instant::now();
         let sent_at = self.start.elapsed();
         told.iter_mut().for_each(|told| told.sent(sent_at));
         self.wire.send(output)?;

@@ -51,19 +51,30 @@ impl Bench<'_> {
         self.settle(&larderd)?;
         let (mut without, mut with, mut backup_secs) =
             (Latencies::default(), Latencies::default(), Vec::new());
+        let quiet = |length: Duration| {
+            steady_load(&larderd, items, || {
+                std::thread::sleep(length);
+                Ok(())
+            })
+        };
+        // Memory fills with the load first.
+        quiet(WARM_UP)?;
+        let mut length = WARM_UP;
         for round in 0..self.rounds {
+            // Who is second has what the first one left to the disk: in turns.
+            if round % 2 == 1 {
+                without.add(quiet(length)?);
+            }
             let name = format!("round-{round}");
             let began = Instant::now();
             with.add(steady_load(&larderd, items, || larderd.take_backup(&name))?);
-            backup_secs.push(began.elapsed().as_secs_f64());
+            length = began.elapsed();
+            backup_secs.push(length.as_secs_f64());
             std::fs::remove_dir_all(backups.file(&name))?;
-            // What the disk still does for the removed files is not of the next round.
             std::thread::sleep(SETTLE);
-            let length = began.elapsed() - SETTLE;
-            without.add(steady_load(&larderd, items, || {
-                std::thread::sleep(length);
-                Ok(())
-            })?);
+            if round % 2 == 0 {
+                without.add(quiet(length)?);
+            }
         }
         println!(
             "  {:<26} {:>9} {:>8} {:>8} {:>9} {:>11}   slowest of each round, ms",
@@ -140,4 +151,5 @@ fn steady_load(
 const CONNECTIONS: u64 = 8;
 const REQUESTS_PER_SEC: u32 = 5_000;
 const SLOW_MICROS: f64 = 20_000.0;
+const WARM_UP: Duration = Duration::from_secs(5);
 const SETTLE: Duration = Duration::from_secs(2);
