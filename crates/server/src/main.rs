@@ -113,12 +113,9 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     }
     if settings.drop_privileges {
         let written = match &settings.store {
-            Some(store) => store.create_directories().map_err(|error| {
-                Refusal::new(
-                    EXIT_OS_ERROR,
-                    format!("failed to start: {}: {error}", store.directory.display()),
-                )
-            })?,
+            Some(store) => store
+                .create_directories()
+                .map_err(|error| Refusal::new(EXIT_OS_ERROR, format!("failed to start: {error}")))?,
             None => Vec::new(),
         };
         sandbox::sandbox(&reloaded, &written, settings.io)?;

@@ -3,8 +3,9 @@
 //!
 //! - A change of an item is submitted to the journal ([`backing`]). Where the policy is `sync`, a reply that depends on
 //!   it is held until it is durable: [`crate::conn::waiter::Waiting::Durable`].
-//! - A key that is not in memory is looked up in the store ([`fetch`]), which puts the item into memory; then the request
-//!   is executed again. The worker does it if the system has the record in its page cache, else a thread of its own.
+//! - A key that is not in memory is looked up in the store ([`fetch`]), which puts the item into memory; then the
+//!   request is executed again. The worker does it if the system has the record in its page cache, else a thread of its
+//!   own.
 //! - The committer ([`threads`]) appends and syncs; a second thread cleans up.
 //! - Quotas of disk ([`disk_quotas`]) are asked before a value is stored.
 //! - Lists of keys ([`key_dumps`]) and backups ([`backups`]) read the disk for long, by threads of their own.
@@ -80,7 +81,10 @@ impl StoreSettings {
     pub fn create_directories(&self) -> io::Result<Vec<PathBuf>> {
         let directories: Vec<_> =
             [Some(&self.directory), self.backup_directory.as_ref()].into_iter().flatten().cloned().collect();
-        directories.iter().try_for_each(|directory| DiskFiles::open(directory).map(drop))?;
+        for directory in &directories {
+            DiskFiles::open(directory)
+                .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", directory.display())))?;
+        }
         Ok(directories)
     }
 }

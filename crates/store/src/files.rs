@@ -51,8 +51,8 @@ pub trait File: Send + Sync {
     /// Reads until the buffer is full or the file ends. Returns how many bytes were read.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// The same without waiting for the disk. An error of the kind `WouldBlock` if some of it would have to be read from
-    /// there, or if nobody can tell.
+    /// The same without waiting for the disk. An error of the kind `WouldBlock` if some of it would have to be read
+    /// from there, or if nobody can tell.
     fn try_read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let _ = (buffer, offset);
         Err(io::ErrorKind::WouldBlock.into())

@@ -101,7 +101,8 @@ impl FetchQueue {
     }
 }
 
-/// Looks up a key without waiting for the disk. `None`: that cannot be, or memory is being reclaimed. Else as [`fetch`].
+/// Looks up a key without waiting for the disk. `None`: that cannot be, or memory is being reclaimed. Else as
+/// [`fetch`].
 pub(super) fn try_fetch(
     store: &dyn Store,
     clock: &Clock,
