@@ -1,0 +1,222 @@
+//! What a site knows of the other sites: how far it has got in their logs, and what all of them have.
+//!
+//! Each site writes a [`Beat`] into its log at times. Its *clock* promises that what follows is above it; its *stable*
+//! version says that the site has every change of every site up to there. The lowest of all sites' stable versions is
+//! the *horizon*: nobody has, sends or builds upon anything older, but the result of all of it. So a deletion at or
+//! below the horizon may be forgotten, and never comes back.
+//!
+//! A site that was silent for too long holds the horizon, and with it every deletion. So it is put *out*: the horizon
+//! goes on without it. What it has may then have been deleted everywhere, and nobody would know; so nobody listens to
+//! it until it has taken a copy, and dropped what the copy does not have and the horizon had passed. Only sites that
+//! together are a majority put another one out, or two halves would put each other out.
+//!
+//! Everything here follows from entries of the site's own log ([`Position`] and [`Beat`]), so a restart knows as much
+//! as what is durable. Callers pass on what is durable only.
+
+use std::collections::BTreeMap;
+
+use crate::entry::Beat;
+use crate::version::version_at;
+
+/// How long a site may be silent, by default: a week.
+pub const SILENCE_MICROS_MAX: u64 = 7 * 86_400 * 1_000_000;
+
+/// A position in a site's log: up to which sequence of which incarnation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cursor {
+    /// Of the log; 0: none. A log gets a new one when it is created, and when it is restored from a backup.
+    pub incarnation: u64,
+    /// All up to it is known.
+    pub sequence: u64,
+}
+
+/// Whether a site's changes and promises count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// Yes.
+    #[default]
+    In,
+    /// It takes a copy: it holds the horizon where it is, and nobody listens to it yet.
+    Joining,
+    /// No: it was silent for too long, or it was restored from a backup.
+    Out,
+}
+
+/// What is kept of another site: one entry of the own log, which replaces the earlier one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// The other site.
+    pub site: u8,
+    /// What it is to us.
+    pub standing: Standing,
+    /// The incarnation that it had when it was last let in; 0: it was never here.
+    pub incarnation: u64,
+    /// How much of its log is applied.
+    pub cursor: Cursor,
+    /// Its last beat in that.
+    pub beat: Beat,
+}
+
+/// All sites of a cluster, seen from one of them.
+#[derive(Clone, Debug)]
+pub struct Members {
+    site: u8,
+    /// The last one in the own log that is durable.
+    beat: Beat,
+    others: BTreeMap<u8, Member>,
+}
+
+#[derive(Clone, Debug)]
+struct Member {
+    position: Position,
+    /// When its last beat arrived, on a clock that is not set.
+    heard_micros: u64,
+    /// What it has of our log, durably.
+    confirmed: u64,
+}
+
+impl Members {
+    /// The members as the own log has them: its last beat, and the last position of each other site.
+    pub fn new(site: u8, beat: Beat, positions: impl IntoIterator<Item = Position>, now_micros: u64) -> Self {
+        let mut members = Self { site, beat, others: BTreeMap::new() };
+        positions.into_iter().for_each(|position| members.note(position, now_micros));
+        members
+    }
+
+    /// A site was configured. It holds the horizon from now on. Returns what the log needs, if it is new.
+    pub fn add(&mut self, site: u8, now_micros: u64) -> Option<Position> {
+        if site == self.site || site == 0 || self.others.contains_key(&site) {
+            return None;
+        }
+        let position = Position { site, ..Position::default() };
+        self.note(position, now_micros);
+        Some(position)
+    }
+
+    /// A site is no longer part of the cluster.
+    pub fn remove(&mut self, site: u8) {
+        self.others.remove(&site);
+    }
+
+    /// A position is durable in the own log.
+    pub fn note(&mut self, position: Position, now_micros: u64) {
+        let member = self.others.entry(position.site).or_insert_with(|| Member {
+            position: Position { site: position.site, ..Position::default() },
+            heard_micros: now_micros,
+            confirmed: 0,
+        });
+        // A site that is let in has the bound's time to be heard.
+        if position.cursor != member.position.cursor || position.standing != member.position.standing {
+            member.heard_micros = now_micros;
+        }
+        member.position = position;
+    }
+
+    /// A beat is durable in the own log.
+    pub fn note_own_beat(&mut self, beat: Beat) {
+        self.beat = beat;
+    }
+
+    /// A site has all of our log up to here, durably.
+    pub fn note_confirmed(&mut self, site: u8, sequence: u64) {
+        if let Some(member) = self.others.get_mut(&site) {
+            member.confirmed = member.confirmed.max(sequence);
+        }
+    }
+
+    /// The number of this site.
+    pub fn site(&self) -> u8 {
+        self.site
+    }
+
+    /// What is known of another site.
+    pub fn position(&self, site: u8) -> Option<Position> {
+        self.others.get(&site).map(|member| member.position)
+    }
+
+    /// What is known of all other sites.
+    pub fn positions(&self) -> impl Iterator<Item = Position> {
+        self.others.values().map(|member| member.position)
+    }
+
+    /// What is gone up to here may be forgotten: every site knows it. Never falls.
+    pub fn horizon(&self) -> u64 {
+        self.beat.horizon
+    }
+
+    /// No version at or below it is given any more.
+    pub fn clock(&self) -> u64 {
+        self.beat.clock
+    }
+
+    /// The beat to append now. The caller gives no version up to its clock from here on.
+    pub fn next_beat(&self, unix_micros: u64) -> Beat {
+        let clock = version_at(unix_micros, self.site).max(self.beat.clock);
+        let counted = || self.counted().map(|member| member.position.beat);
+        let stable = counted().map(|beat| beat.clock).fold(clock, u64::min);
+        let horizon = counted().map(|beat| beat.stable).fold(self.beat.stable, u64::min);
+        Beat { clock, stable, horizon: horizon.max(self.beat.horizon) }
+    }
+
+    /// Up to here every site has our log.
+    pub fn confirmed(&self) -> u64 {
+        self.counted().map(|member| member.confirmed).min().unwrap_or(u64::MAX)
+    }
+
+    /// The sites that have to be put out now: silent for longer than the bound, while this site hears a majority. The
+    /// caller appends the positions, and notes them when they are durable.
+    pub fn silent(&self, now_micros: u64, bound_micros: u64) -> Vec<Position> {
+        let is_fresh = |member: &Member| now_micros.saturating_sub(member.heard_micros) <= bound_micros;
+        let fresh = self.others.values().filter(|member| is_fresh(member)).count() + 1;
+        let all = self.others.len() + 1;
+        let lowest = self.others.keys().next().is_none_or(|&lowest| self.site < lowest);
+        let hears_lowest = lowest || self.others.values().next().is_some_and(is_fresh);
+        if fresh * 2 < all || (fresh * 2 == all && !hears_lowest) {
+            return Vec::new();
+        }
+        let silent = self.counted().filter(|member| !is_fresh(member));
+        silent.map(|member| Position { standing: Standing::Out, ..member.position }).collect()
+    }
+
+    /// A site introduces itself with the incarnation of its log. The position to append if that changes what it is to
+    /// us: it was restored from a backup, so it may have what everybody has forgotten, and is out.
+    pub fn introduced(&self, site: u8, incarnation: u64) -> Option<Position> {
+        let position = self.position(site)?;
+        match position.incarnation {
+            0 => Some(Position { incarnation, ..position }),
+            known if known == incarnation => None,
+            _ => Some(Position { incarnation, standing: Standing::Out, ..position }),
+        }
+    }
+
+    /// The position to append before a site that is out gets a copy: from here on it holds the horizon.
+    pub fn joining(&self, site: u8) -> Option<Position> {
+        let position = self.position(site).filter(|position| position.standing == Standing::Out)?;
+        Some(Position { standing: Standing::Joining, ..position })
+    }
+
+    /// The position to append when a site has taken its copy whole.
+    pub fn joined(&self, site: u8) -> Option<Position> {
+        let position = self.position(site).filter(|position| position.standing == Standing::Joining)?;
+        Some(Position { standing: Standing::In, ..position })
+    }
+
+    /// What another site's copy says of a third one's log: the position to append, if that is further than we are. Our
+    /// state includes the copy, so it includes what the other one had applied.
+    pub fn learned(&self, theirs: Position) -> Option<Position> {
+        let ours = self.position(theirs.site)?;
+        let is_further = ours.cursor.incarnation == 0
+            || (ours.cursor.incarnation == theirs.cursor.incarnation
+                && ours.cursor.sequence < theirs.cursor.sequence);
+        (is_further && theirs.cursor.incarnation != 0).then_some(Position {
+            cursor: theirs.cursor,
+            beat: theirs.beat,
+            ..ours
+        })
+    }
+
+    /// Sites that hold the horizon.
+    fn counted(&self) -> impl Iterator<Item = &Member> {
+        self.others.values().filter(|member| member.position.standing != Standing::Out)
+    }
+}
