@@ -21,6 +21,9 @@ use crate::version::version_at;
 /// How long a site may be silent, by default: a week.
 pub const SILENCE_MICROS_MAX: u64 = 7 * 86_400 * 1_000_000;
 
+/// A site is heard if something of its log arrived so recently: each site beats every second.
+const HEARD_MICROS: u64 = 60_000_000;
+
 /// A position in a site's log: up to which sequence of which incarnation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
@@ -55,6 +58,17 @@ pub struct Position {
     pub cursor: Cursor,
     /// Its last beat in that.
     pub beat: Beat,
+}
+
+impl Position {
+    /// What another site's copy says of this one's log, if that is further: a state that includes the copy includes
+    /// what the other site had applied.
+    pub fn learn(self, theirs: Self) -> Option<Self> {
+        let (our, their) = (self.cursor, theirs.cursor);
+        let is_further =
+            our.incarnation == 0 || (our.incarnation == their.incarnation && our.sequence < their.sequence);
+        (is_further && their.incarnation != 0).then_some(Self { cursor: their, beat: theirs.beat, ..self })
+    }
 }
 
 /// All sites of a cluster, seen from one of them.
@@ -106,7 +120,8 @@ impl Members {
             confirmed: 0,
         });
         // A site that is let in has the bound's time to be heard.
-        if position.cursor != member.position.cursor || position.standing != member.position.standing {
+        let is_let_in = position.standing != Standing::Out && position.standing != member.position.standing;
+        if position.cursor != member.position.cursor || is_let_in {
             member.heard_micros = now_micros;
         }
         member.position = position;
@@ -163,18 +178,20 @@ impl Members {
         self.counted().map(|member| member.confirmed).min().unwrap_or(u64::MAX)
     }
 
-    /// The sites that have to be put out now: silent for longer than the bound, while this site hears a majority. The
-    /// caller appends the positions, and notes them when they are durable.
+    /// The sites that have to be put out now: silent for longer than the bound, while this site hears a majority, or
+    /// half of all with the lowest number among them. The caller appends the positions, and notes them when they are
+    /// durable.
     pub fn silent(&self, now_micros: u64, bound_micros: u64) -> Vec<Position> {
-        let is_fresh = |member: &Member| now_micros.saturating_sub(member.heard_micros) <= bound_micros;
-        let fresh = self.others.values().filter(|member| is_fresh(member)).count() + 1;
+        let silent_micros = |member: &Member| now_micros.saturating_sub(member.heard_micros);
+        let is_heard = |member: &&Member| silent_micros(member) <= HEARD_MICROS;
+        let heard = self.others.values().filter(is_heard).count() + 1;
         let all = self.others.len() + 1;
-        let lowest = self.others.keys().next().is_none_or(|&lowest| self.site < lowest);
-        let hears_lowest = lowest || self.others.values().next().is_some_and(is_fresh);
-        if fresh * 2 < all || (fresh * 2 == all && !hears_lowest) {
+        let lowest = self.others.values().next();
+        let hears_lowest = lowest.is_none_or(|lowest| self.site < lowest.position.site || is_heard(&lowest));
+        if heard * 2 < all || (heard * 2 == all && !hears_lowest) {
             return Vec::new();
         }
-        let silent = self.counted().filter(|member| !is_fresh(member));
+        let silent = self.counted().filter(|member| silent_micros(member) > bound_micros);
         silent.map(|member| Position { standing: Standing::Out, ..member.position }).collect()
     }
 
@@ -199,20 +216,6 @@ impl Members {
     pub fn joined(&self, site: u8) -> Option<Position> {
         let position = self.position(site).filter(|position| position.standing == Standing::Joining)?;
         Some(Position { standing: Standing::In, ..position })
-    }
-
-    /// What another site's copy says of a third one's log: the position to append, if that is further than we are. Our
-    /// state includes the copy, so it includes what the other one had applied.
-    pub fn learned(&self, theirs: Position) -> Option<Position> {
-        let ours = self.position(theirs.site)?;
-        let is_further = ours.cursor.incarnation == 0
-            || (ours.cursor.incarnation == theirs.cursor.incarnation
-                && ours.cursor.sequence < theirs.cursor.sequence);
-        (is_further && theirs.cursor.incarnation != 0).then_some(Position {
-            cursor: theirs.cursor,
-            beat: theirs.beat,
-            ..ours
-        })
     }
 
     /// Sites that hold the horizon.
