@@ -6,9 +6,10 @@
 //! below the horizon may be forgotten, and never comes back.
 //!
 //! A site that was silent for too long holds the horizon, and with it every deletion. So it is put *out*: the horizon
-//! goes on without it. What it has may then have been deleted everywhere, and nobody would know; so nobody listens to
-//! it until it has taken a copy, and dropped what the copy does not have and the horizon had passed. Only sites that
-//! together are a majority put another one out, or two halves would put each other out.
+//! goes on without it. What it has may then have been deleted everywhere, and nobody would know. So the others take
+//! nothing from it that they do not know and the horizon has passed ([`merge`](mod@crate::merge)), and it has to take
+//! a copy of each of them, and to drop the same. Only sites that together are a majority put another one out, or two
+//! halves would put each other out.
 //!
 //! Everything here follows from entries of the site's own log ([`Position`] and [`Beat`]), so a restart knows as much
 //! as what is durable. Callers pass on what is durable only.
@@ -16,6 +17,7 @@
 use std::collections::BTreeMap;
 
 use crate::entry::Beat;
+use crate::link::LogExtent;
 use crate::version::version_at;
 
 /// How long a site may be silent, by default: a week.
@@ -33,13 +35,13 @@ pub struct Cursor {
     pub sequence: u64,
 }
 
-/// Whether a site's changes and promises count.
+/// Whether the horizon waits for a site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Standing {
     /// Yes.
     #[default]
     In,
-    /// It takes a copy: it holds the horizon where it is, and nobody listens to it yet.
+    /// It takes a copy: it holds the horizon where it is.
     Joining,
     /// No: it was silent for too long, or it was restored from a backup.
     Out,
@@ -87,6 +89,19 @@ struct Member {
     heard_micros: u64,
     /// What it has of our log, durably.
     confirmed: u64,
+    /// The copy that it takes, or has begun to take.
+    copy: Option<CopyExtent>,
+}
+
+/// What a copy is of. All of it is as it was when the copy began, also if the copy was interrupted since.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CopyExtent {
+    /// The copy, and the log behind this sequence, are everything.
+    pub start: u64,
+    /// What the copy does not have, up to this version, is gone; 0: nothing follows from that.
+    pub horizon: u64,
+    /// How far the copied site was in the logs of the others.
+    pub others: Vec<Position>,
 }
 
 impl Members {
@@ -118,7 +133,11 @@ impl Members {
             position: Position { site: position.site, ..Position::default() },
             heard_micros: now_micros,
             confirmed: 0,
+            copy: None,
         });
+        if position.standing != member.position.standing {
+            member.copy = None;
+        }
         // A site that is let in has the bound's time to be heard.
         let is_let_in = position.standing != Standing::Out && position.standing != member.position.standing;
         if position.cursor != member.position.cursor || is_let_in {
@@ -154,7 +173,8 @@ impl Members {
         self.others.values().map(|member| member.position)
     }
 
-    /// What is gone up to here may be forgotten: every site knows it. Never falls.
+    /// What is gone up to here may be forgotten: every site knows it. Never falls. Of the own log, nothing that
+    /// [`confirmed`](Self::confirmed) has not reached.
     pub fn horizon(&self) -> u64 {
         self.beat.horizon
     }
@@ -173,7 +193,7 @@ impl Members {
         Beat { clock, stable, horizon: horizon.max(self.beat.horizon) }
     }
 
-    /// Up to here every site has our log.
+    /// Up to this sequence every site that counts has the own log, durably. Known anew after each start.
     pub fn confirmed(&self) -> u64 {
         self.counted().map(|member| member.confirmed).min().unwrap_or(u64::MAX)
     }
@@ -210,6 +230,23 @@ impl Members {
     pub fn joining(&self, site: u8) -> Option<Position> {
         let position = self.position(site).filter(|position| position.standing == Standing::Out)?;
         Some(Position { standing: Standing::Joining, ..position })
+    }
+
+    /// What a copy for this site is of, once what [`joining`](Self::joining) says is durable, and whether it goes on
+    /// where one with this start was interrupted: only if the site's standing has been the same since, and the log
+    /// still reaches back.
+    pub fn begin_copy(&mut self, site: u8, interrupted: Option<u64>, log: LogExtent) -> (CopyExtent, bool) {
+        let others = self.positions().filter(|position| position.cursor.incarnation != 0).collect();
+        let horizon = self.beat.horizon;
+        let Some(member) = self.others.get_mut(&site) else { return (CopyExtent::default(), false) };
+        let known = member.copy.as_ref();
+        if let Some(copy) = known.filter(|copy| Some(copy.start) == interrupted && copy.start >= log.start) {
+            return (copy.clone(), true);
+        }
+        let horizon = if member.position.standing == Standing::In { 0 } else { horizon };
+        let copy = CopyExtent { start: log.durable, horizon, others };
+        member.copy = Some(copy.clone());
+        (copy, false)
     }
 
     /// The position to append when a site has taken its copy whole.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::{ALIVE_MICROS, Closed, Now, Peer, SILENT_MICROS, Settings, closed, told_by_peer, unexpected};
-use crate::members::{Cursor, Members, Position, Standing};
+use crate::members::{CopyExtent, Cursor, Members, Standing};
 use crate::wire::{
     Challenge, CopyReason, FrameDecoder, Hello, Message, PROTOCOL, Proof, Refusal, Role, push_parts,
 };
@@ -109,14 +109,10 @@ pub enum LogRead {
 /// How a copy begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyStart {
-    /// The last sequence of the log that was applied when the copy began.
-    pub start: u64,
-    /// See [`Message::CopyBegin`]: 0, unless the subscriber is out.
-    pub horizon: u64,
+    /// What it is of: [`Members::begin_copy`].
+    pub extent: CopyExtent,
     /// The interrupted position, if that copy is continued; else empty.
     pub position: Vec<u8>,
-    /// What this site had of the other ones when the copy began.
-    pub others: Vec<Position>,
 }
 
 /// A piece of a copy.
@@ -304,6 +300,9 @@ impl Publisher {
                     flight: Flight::default(),
                 });
                 self.send(&Message::Start { sequence: cursor.sequence });
+                if let Some(Peer { site, .. }) = self.peer {
+                    self.actions.push_back(PublisherAction::Confirmed { site, sequence: cursor.sequence });
+                }
                 self.pump();
             }
             Admission::Copy(reason) => {
@@ -358,7 +357,7 @@ impl Publisher {
         if !matches!(self.phase, Phase::BeginningCopy) {
             return;
         }
-        let CopyStart { start, horizon, position, others } = begun;
+        let CopyStart { extent: CopyExtent { start, horizon, others }, position } = begun;
         self.send(&Message::CopyBegin { start, horizon, position: &position, others });
         let copy = Copying {
             start,

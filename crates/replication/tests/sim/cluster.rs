@@ -147,10 +147,6 @@ impl<'s, 't> Cluster<'s, 't> {
             .ok_or_else(|| "the puller's end is closed".to_owned())
     }
 
-    pub(super) fn standing(&mut self, of: u8, other: u8) -> Standing {
-        self.site(of).members.position(other).map_or(Standing::Out, |position| position.standing)
-    }
-
     /// Keeps a position, durably.
     pub(super) fn keep(&mut self, number: u8, position: Position) {
         trace!(self, "{number} keeps {position:?}");
@@ -247,6 +243,8 @@ impl<'s, 't> Cluster<'s, 't> {
             self.network.crash(number);
             self.site(number).restore(backup, incarnation, scenario, micros);
             self.exempt.insert(number);
+            // The configuration has not become older.
+            self.introduce();
         }
     }
 
@@ -407,9 +405,9 @@ impl<'s, 't> Cluster<'s, 't> {
         let early = self.scenario.has(Bug::TombstoneDroppedEarly);
         let number = self.any_site();
         let site = self.site(number);
-        let horizon = site.members.horizon();
-        let forgotten = site.disk.clean(horizon, early);
-        site.live.clean(horizon, early);
+        let (horizon, confirmed) = (site.members.horizon(), site.members.confirmed());
+        let forgotten = site.disk.clean(horizon, confirmed, early);
+        site.live.clean(horizon, confirmed, early);
         self.run.forgotten += forgotten;
     }
 
@@ -627,24 +625,24 @@ impl<'s, 't> Cluster<'s, 't> {
             }
         }
         self.run.items = shown[0].len() as u64;
-        let all = self.truth.shown(secs, false, |_| true);
-        let certain = self.truth.shown(secs, false, |site| !self.exempt.contains(&site));
-        let keys: BTreeSet<_> = all.keys().chain(shown[0].keys()).chain(certain.keys()).collect();
-        for key in keys {
-            let (due, there) = (all.get(key), shown[0].get(key));
-            // What a site wrote that was away for too long, or was restored, may be lost.
-            if due == certain.get(key) && due != there {
-                let key = key.escape_ascii();
-                return Err(format!("{key} is {there:?} everywhere, and has to be {due:?}"));
+        let all = self.truth.decisions(false, |_| true);
+        if let Some(key) = shown[0].keys().find(|key| !all.contains_key(*key)) {
+            return Err(format!("{} was never there", key.escape_ascii()));
+        }
+        let certain = self.truth.decisions(false, |site| !self.exempt.contains(&site));
+        let with_sweeps = self.truth.decisions(true, |_| true);
+        for (key, decision) in &all {
+            let there = shown[0].get(key);
+            // What a site has changed that was away for too long, or was restored, may be lost.
+            let is_certain = certain.get(key) == Some(decision);
+            let due = decision.shown(secs);
+            if is_certain && there != due.as_ref() {
+                return Err(format!("{} is {there:?} everywhere, and has to be {due:?}", key.escape_ascii()));
             }
-        }
-        let with_sweeps = self.truth.shown(secs, true, |_| true);
-        if self.scenario.has_restore {
-            return Ok(());
-        }
-        for (key, due) in with_sweeps {
-            if shown[0].get(&key) != Some(&due) {
-                return Err(format!("{} has to be {due:?}, and is not", key.escape_ascii()));
+            // But what was swept was swept at every site, and no more than that was lost.
+            let due = with_sweeps.get(key).and_then(|decision| decision.shown(secs));
+            if !self.scenario.has_restore && there != due.as_ref() {
+                return Err(format!("{} is {there:?} everywhere, not {due:?}", key.escape_ascii()));
             }
         }
         Ok(())
@@ -657,9 +655,9 @@ impl<'s, 't> Cluster<'s, 't> {
             self.round(true)?;
         }
         for site in &mut self.sites {
-            let horizon = site.members.horizon();
-            self.run.forgotten += site.disk.clean(horizon, false);
-            site.live.clean(horizon, false);
+            let (horizon, confirmed) = (site.members.horizon(), site.members.confirmed());
+            self.run.forgotten += site.disk.clean(horizon, confirmed, false);
+            site.live.clean(horizon, confirmed, false);
         }
         for site in &self.sites {
             let is_kept = |state: &larder_replication::state::State<Vec<u8>>| {

@@ -6,7 +6,7 @@ use larder_replication::entry::{Beat, Entry};
 use larder_replication::flushes::{FlushMark, Flushes};
 use larder_replication::link::LogRead;
 use larder_replication::members::Position;
-use larder_replication::merge::{Merged, Replica, Source};
+use larder_replication::merge::{Merged, Source};
 use larder_replication::state::State;
 use larder_replication::version::unix_secs_of;
 
@@ -117,13 +117,15 @@ impl Data {
     }
 
     /// Drops what nobody will ask for again.
-    pub(crate) fn clean(&mut self, horizon: u64, drops_deletions_early: bool) -> u64 {
+    pub(crate) fn clean(&mut self, horizon: u64, confirmed: u64, drops_deletions_early: bool) -> u64 {
         let (flushes, secs) = (&self.flushes, unix_secs_of(horizon));
         let before = self.states.len();
-        self.states.retain(|key, (state, _)| {
+        self.states.retain(|key, (state, sequence)| {
             let known = state.clone().flushed(flushes.newest(key));
             let is_deleted = known.value.as_ref().is_some_and(|register| register.item.is_none());
-            !(known.is_unknown() || known.is_obsolete(horizon, secs) || drops_deletions_early && is_deleted)
+            !(known.is_unknown()
+                || (known.is_obsolete(horizon, secs) && *sequence <= confirmed)
+                || drops_deletions_early && is_deleted)
         });
         self.flushes.forget(horizon);
         self.flush_sequences.retain(|mark, _| mark.version > horizon);
@@ -135,16 +137,4 @@ impl Data {
 pub(crate) fn entry_of(mark: &FlushMark) -> Entry<'_> {
     let exceptions = mark.exceptions.iter().map(Vec::as_slice).collect();
     Entry::Flush { prefix: &mark.prefix, exceptions, version: mark.version }
-}
-
-impl Replica for Data {
-    type Error = std::convert::Infallible;
-
-    fn state(&self, key: &[u8]) -> Result<State<()>, Self::Error> {
-        Ok(self.known(key).map(|_| ()))
-    }
-
-    fn newest_flush(&self, key: &[u8]) -> u64 {
-        self.flushes.newest(key)
-    }
 }

@@ -7,11 +7,11 @@ use larder_replication::entry::{Entries, Entry};
 use larder_replication::link::{
     Batch, CopyBegun, CopyPiece, CopyRead, CopyStart, LogRead, PublisherAction, SubscriberAction, admit,
 };
-use larder_replication::members::{Cursor, Position, Standing};
+use larder_replication::members::{Cursor, Position};
 use larder_replication::merge::{Fit, merge};
 use larder_replication::state::State;
 use larder_replication::version::next_version;
-use larder_replication::wire::{CopyReason, Refusal};
+use larder_replication::wire::Refusal;
 
 use super::cluster::{Cluster, trace};
 use super::data::entry_of;
@@ -93,21 +93,8 @@ impl Cluster<'_, '_> {
                         None => subscriber.stop(),
                     }
                 }
-                SubscriberAction::Started => {
-                    if self.standing(puller, sender) != Standing::In {
-                        self.subscriber(index)?.stop();
-                    }
-                }
-                SubscriberAction::CopyNeeded(reason) => {
-                    let standing = self.standing(puller, sender);
-                    if standing != Standing::In && reason == CopyReason::NotIn && sender < puller {
-                        // Each of two sites wants the other one to take a copy first: the higher one yields.
-                        let position = self.site(puller).members.position(sender).unwrap_or_default();
-                        self.keep(puller, Position { standing: Standing::In, ..position });
-                    } else if standing != Standing::In {
-                        self.subscriber(index)?.stop();
-                        continue;
-                    }
+                SubscriberAction::Started => {}
+                SubscriberAction::CopyNeeded(_) => {
                     let taken = self.site(puller).taken.get(&sender);
                     let interrupted = taken.map(|taken| (taken.begun.cursor, taken.position.clone()));
                     let incarnation = self.network.connections[index].incarnation;
@@ -180,7 +167,6 @@ impl Cluster<'_, '_> {
         let Work { puller, sender, incarnation, .. } = *work;
         let position = self.site(puller).live.positions.get(&sender).copied().unwrap_or_default();
         match batch.fit(incarnation, position.cursor) {
-            _ if position.standing != Standing::In => return false,
             Fit::Gap => return false,
             Fit::Known => return true,
             Fit::Next => {}
@@ -196,7 +182,7 @@ impl Cluster<'_, '_> {
                 }
             }
         }
-        let Ok(mut merged) = merge(&site.live, &batch.body);
+        let Ok(mut merged) = merge(site, &batch.body);
         if loses_flushes {
             merged.flushes.clear();
         }
@@ -216,7 +202,7 @@ impl Cluster<'_, '_> {
 
     fn apply_piece(&mut self, puller: u8, sender: u8, piece: &CopyPiece) -> Result<(), String> {
         let site = self.site(puller);
-        let Ok(merged) = merge(&site.live, &piece.body);
+        let Ok(merged) = merge(site, &piece.body);
         site.live.append(&merged);
         let taken = site.taken.get_mut(&sender).ok_or("a piece of no copy")?;
         taken.position.clone_from(&piece.position);
@@ -245,7 +231,6 @@ impl Cluster<'_, '_> {
                 continue;
             }
             let Some(register) = state.value.as_ref().filter(|register| register.item.is_some()) else {
-                site.live.states.remove(&key);
                 continue;
             };
             // Just above it: a later change of anybody stays.
@@ -288,20 +273,12 @@ impl Cluster<'_, '_> {
         if let Some(position) = self.site(sender).members.joining(taker) {
             self.keep(sender, position);
         }
-        let is_in = self.standing(sender, taker) == Standing::In;
         let site = self.site(sender);
-        let others: Vec<Position> = site.members.positions().collect();
-        if let Some((start, position)) = interrupted
-            && let Some(&served) = site.served.get(&taker)
-            && served.0 == start
-            && start >= site.log_start
-        {
-            return CopyStart { start, horizon: served.1, position, others };
-        }
-        let horizon = if is_in { 0 } else { site.members.horizon() };
-        let start = site.disk.last;
-        site.served.insert(taker, (start, horizon));
-        CopyStart { start, horizon, position: Vec::new(), others }
+        let log = site.extent();
+        let (start, position) = interrupted.unzip();
+        let (extent, is_continued) = site.members.begin_copy(taker, start, log);
+        let position = position.filter(|_| is_continued).unwrap_or_default();
+        CopyStart { extent, position }
     }
 
     fn read_copy(&mut self, sender: u8, position: &[u8], bytes_max: usize) -> CopyRead {

@@ -7,6 +7,7 @@ use larder_replication::entry::Beat;
 use larder_replication::flushes::FlushMark;
 use larder_replication::link::{CopyBegun, LogExtent, Now, Settings};
 use larder_replication::members::{Members, Position};
+use larder_replication::merge::Replica;
 use larder_replication::state::{Item, State};
 use larder_replication::version::{next_version, unix_secs_of, version_at};
 use larder_replication::wire::Token;
@@ -35,8 +36,6 @@ pub(crate) struct Site {
     breaks_promises: bool,
     /// Own changes that are not durable yet.
     pub(crate) pending: Vec<Change>,
-    /// Copies that are served: start and horizon, by site.
-    pub(crate) served: BTreeMap<u8, (u64, u64)>,
     /// Copies that are taken, by site.
     pub(crate) taken: BTreeMap<u8, Taken>,
     pub(crate) backup: Option<Data>,
@@ -63,7 +62,6 @@ impl Site {
             promised: 0,
             breaks_promises: scenario.has(super::Bug::BrokenPromise),
             pending: Vec::new(),
-            served: BTreeMap::new(),
             taken: BTreeMap::new(),
             backup: None,
             last_beat_micros: 0,
@@ -163,7 +161,6 @@ impl Site {
         self.live = self.disk.clone();
         self.pending.clear();
         self.promised = self.live.beat.clock;
-        self.served.clear();
         self.taken.clear();
         let positions: Vec<Position> = self.live.positions.values().copied().collect();
         self.members = Members::new(self.number, self.live.beat, positions, micros);
@@ -176,6 +173,22 @@ impl Site {
         self.settings = settings(self.number, incarnation, scenario);
         self.backup = None;
         self.crash(micros);
+    }
+}
+
+impl Replica for Site {
+    type Error = std::convert::Infallible;
+
+    fn state(&self, key: &[u8]) -> Result<State<()>, Self::Error> {
+        Ok(self.live.known(key).map(|_| ()))
+    }
+
+    fn newest_flush(&self, key: &[u8]) -> u64 {
+        self.live.flushes.newest(key)
+    }
+
+    fn horizon(&self) -> u64 {
+        self.members.horizon()
     }
 }
 

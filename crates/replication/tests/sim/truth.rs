@@ -48,58 +48,69 @@ impl Change {
 /// What clients see of a key: version, value, exptime.
 pub(crate) type Shown = (u64, Vec<u8>, u64);
 
+/// What decides over a key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Decision {
+    /// Of the newest value or deletion.
+    version: u64,
+    value: Option<Vec<u8>>,
+    /// Version and exptime.
+    expiry: (u64, u64),
+    /// Of the newest flush.
+    flushed: u64,
+}
+
+impl Decision {
+    /// What clients see at a second.
+    pub(crate) fn shown(&self, now_secs: u64) -> Option<Shown> {
+        let (_, exptime_secs) = self.expiry;
+        let is_expired = exptime_secs != 0 && exptime_secs <= now_secs;
+        let value = self.value.as_ref().filter(|_| !is_expired && self.flushed < self.version)?;
+        Some((self.version, value.clone(), exptime_secs))
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Truth {
     pub(crate) changes: Vec<Change>,
 }
 
 impl Truth {
-    /// What all changes of some sites come to, at a second. `with_sweeps`: those count as deletions.
-    pub(crate) fn shown(
+    /// What all changes of some sites come to. `with_sweeps`: those count as deletions.
+    pub(crate) fn decisions(
         &self,
-        now_secs: u64,
         with_sweeps: bool,
         counts: impl Fn(u8) -> bool,
-    ) -> BTreeMap<Key, Shown> {
-        let mut newest: BTreeMap<&Key, (u64, Option<&Vec<u8>>)> = BTreeMap::new();
-        let mut expiry: BTreeMap<&Key, (u64, u64)> = BTreeMap::new();
-        for change in self.changes.iter().filter(|change| counts(site_of(change.version()))) {
-            let version = change.version();
-            let (key, value) = match change {
-                Change::Put { key, value, .. } => (key, Some(value)),
-                Change::Delete { key, .. } => (key, None),
-                Change::Sweep { key, .. } if with_sweeps => (key, None),
-                Change::Touch { key, exptime_secs, .. } => {
-                    let known = expiry.entry(key).or_default();
-                    *known = (*known).max((version, *exptime_secs));
-                    continue;
-                }
-                Change::Sweep { .. } | Change::Flush(_) => continue,
+    ) -> BTreeMap<Key, Decision> {
+        let counted = || self.changes.iter().filter(|change| counts(site_of(change.version())));
+        let mut decisions: BTreeMap<Key, Decision> = BTreeMap::new();
+        for change in counted() {
+            let (version, key) = match change {
+                Change::Sweep { .. } if !with_sweeps => continue,
+                Change::Flush(_) => continue,
+                Change::Put { key, version, .. }
+                | Change::Delete { key, version }
+                | Change::Touch { key, version, .. }
+                | Change::Sweep { key, version } => (*version, key),
             };
-            let known = newest.entry(key).or_default();
-            if version > known.0 {
-                *known = (version, value);
+            let decision = decisions.entry(key.clone()).or_default();
+            if let Change::Put { exptime_secs, .. } | Change::Touch { exptime_secs, .. } = change {
+                decision.expiry = decision.expiry.max((version, *exptime_secs));
             }
-            if let Change::Put { exptime_secs, .. } = change {
-                let known = expiry.entry(key).or_default();
-                *known = (*known).max((version, *exptime_secs));
-            }
-        }
-        let mut shown = BTreeMap::new();
-        for (key, (version, value)) in newest {
-            let is_flushed = self.changes.iter().any(|change| {
-                matches!(change, Change::Flush(mark)
-                    if mark.covers(key) && mark.version > version && counts(site_of(mark.version)))
-            });
-            let exptime_secs = expiry.get(key).map_or(0, |(_, exptime_secs)| *exptime_secs);
-            let is_expired = exptime_secs != 0 && exptime_secs <= now_secs;
-            if let Some(value) = value
-                && !is_flushed
-                && !is_expired
-            {
-                shown.insert(key.clone(), (version, value.clone(), exptime_secs));
+            if !matches!(change, Change::Touch { .. }) && version > decision.version {
+                decision.version = version;
+                decision.value = match change {
+                    Change::Put { value, .. } => Some(value.clone()),
+                    _ => None,
+                };
             }
         }
-        shown
+        for change in counted() {
+            let Change::Flush(mark) = change else { continue };
+            for (_, decision) in decisions.iter_mut().filter(|(key, _)| mark.covers(key)) {
+                decision.flushed = decision.flushed.max(mark.version);
+            }
+        }
+        decisions
     }
 }
