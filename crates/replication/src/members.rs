@@ -5,11 +5,11 @@
 //! the *horizon*: nobody has, sends or builds upon anything older, but the result of all of it. So a deletion at or
 //! below the horizon may be forgotten, and never comes back.
 //!
-//! A site that was silent for too long holds the horizon, and with it every deletion. So it is put *out*: the horizon
-//! goes on without it. What it has may then have been deleted everywhere, and nobody would know. So the others take
-//! nothing from it that they do not know and the horizon has passed ([`merge`](mod@crate::merge)), and it has to take
-//! a copy of each of them, and to drop the same. Only sites that together are a majority put another one out, or two
-//! halves would put each other out.
+//! A site that was silent for too long holds the horizon, and with it every deletion. So it is put out: the horizon
+//! goes on without it. What it has may then have been deleted everywhere, and nobody would know. So nobody listens to
+//! it until it has taken a copy, and dropped what the copy does not have and the horizon had passed. The same goes for
+//! a site that was restored from a backup. Only sites that together are a majority put a silent one out, or two halves
+//! would put each other out.
 //!
 //! Everything here follows from entries of the site's own log ([`Position`] and [`Beat`]), so a restart knows as much
 //! as what is durable. Callers pass on what is durable only.
@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use crate::entry::Beat;
 use crate::link::LogExtent;
 use crate::version::version_at;
+use crate::wire::CopyReason;
 
 /// How long a site may be silent, by default: a week.
 pub const SILENCE_MICROS_MAX: u64 = 7 * 86_400 * 1_000_000;
@@ -35,16 +36,37 @@ pub struct Cursor {
     pub sequence: u64,
 }
 
-/// Whether the horizon waits for a site.
+/// What another site is to this one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Standing {
-    /// Yes.
+    /// The horizon waits for it, and its log is pulled.
     #[default]
     In,
-    /// It takes a copy: it holds the horizon where it is.
+    /// It takes a copy: the horizon waits for it already, its log is not pulled yet.
     Joining,
-    /// No: it was silent for too long, or it was restored from a backup.
-    Out,
+    /// It was restored from a backup, and needs a copy.
+    Restored,
+    /// It was silent for too long, and needs a copy.
+    Silent,
+}
+
+impl Standing {
+    /// True if the horizon goes on without the site.
+    pub fn is_out(self) -> bool {
+        matches!(self, Self::Restored | Self::Silent)
+    }
+}
+
+/// Whether a copy of another site may be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// Yes.
+    Full,
+    /// Yes, once this position is durable: each of two sites wants the other one to take a copy first, and this one
+    /// yields.
+    Yielded(Position),
+    /// Not yet: the other site has to take a copy first.
+    None,
 }
 
 /// What is kept of another site: one entry of the own log, which replaces the earlier one.
@@ -139,7 +161,7 @@ impl Members {
             member.copy = None;
         }
         // A site that is let in has the bound's time to be heard.
-        let is_let_in = position.standing != Standing::Out && position.standing != member.position.standing;
+        let is_let_in = !position.standing.is_out() && position.standing != member.position.standing;
         if position.cursor != member.position.cursor || is_let_in {
             member.heard_micros = now_micros;
         }
@@ -212,7 +234,7 @@ impl Members {
             return Vec::new();
         }
         let silent = self.counted().filter(|member| silent_micros(member) > bound_micros);
-        silent.map(|member| Position { standing: Standing::Out, ..member.position }).collect()
+        silent.map(|member| Position { standing: Standing::Silent, ..member.position }).collect()
     }
 
     /// A site introduces itself with the incarnation of its log. The position to append if that changes what it is to
@@ -222,13 +244,29 @@ impl Members {
         match position.incarnation {
             0 => Some(Position { incarnation, ..position }),
             known if known == incarnation => None,
-            _ => Some(Position { incarnation, standing: Standing::Out, ..position }),
+            _ if position.standing == Standing::Silent => Some(Position { incarnation, ..position }),
+            _ => Some(Position { incarnation, standing: Standing::Restored, ..position }),
         }
+    }
+
+    /// Whether a copy of another site may be taken, which it says is needed. What it has may have been deleted
+    /// everywhere if it is not in itself. Of two that want each other to take a copy first, the one that a majority
+    /// has found silent yields to the one that was restored; of equals the higher one yields.
+    pub fn trust(&self, site: u8, reason: CopyReason) -> Trust {
+        let Some(position) = self.position(site) else { return Trust::None };
+        let yields = match (position.standing, reason) {
+            (Standing::In, _) => return Trust::Full,
+            (Standing::Restored | Standing::Joining, CopyReason::Silent) => true,
+            (Standing::Restored | Standing::Joining, CopyReason::Restored) => site < self.site,
+            (Standing::Silent, CopyReason::Silent) => site < self.site,
+            _ => false,
+        };
+        if yields { Trust::Yielded(Position { standing: Standing::In, ..position }) } else { Trust::None }
     }
 
     /// The position to append before a site that is out gets a copy: from here on it holds the horizon.
     pub fn joining(&self, site: u8) -> Option<Position> {
-        let position = self.position(site).filter(|position| position.standing == Standing::Out)?;
+        let position = self.position(site).filter(|position| position.standing.is_out())?;
         Some(Position { standing: Standing::Joining, ..position })
     }
 
@@ -257,6 +295,6 @@ impl Members {
 
     /// Sites that hold the horizon.
     fn counted(&self) -> impl Iterator<Item = &Member> {
-        self.others.values().filter(|member| member.position.standing != Standing::Out)
+        self.others.values().filter(|member| !member.position.standing.is_out())
     }
 }

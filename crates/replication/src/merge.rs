@@ -21,9 +21,6 @@ pub trait Replica {
 
     /// See [`Flushes::newest`].
     fn newest_flush(&self, key: &[u8]) -> u64;
-
-    /// Up to here the site may have forgotten deletions: [`Members::horizon`](crate::members::Members::horizon).
-    fn horizon(&self) -> u64;
 }
 
 /// Where the value of a merged state is.
@@ -48,8 +45,6 @@ pub struct Merged<'a> {
     pub conflicts: Vec<Conflict>,
     /// Entries that were looked at.
     pub entries: u64,
-    /// Entries of which the site has forgotten that they were replaced or deleted.
-    pub forgotten: u64,
 }
 
 /// Merges the entries of a batch or piece, whose bytes the [`Subscriber`](crate::link::Subscriber) has checked.
@@ -73,11 +68,6 @@ pub fn merge<'a, R: Replica>(replica: &R, body: &'a [u8]) -> Result<Merged<'a>, 
         };
         let ours = ours.flushed(newest_flush);
         let theirs = theirs.map(Source::Given).flushed(newest_flush);
-        // All sites have had everything up to the horizon. What is not known here any more is gone.
-        if ours.is_unknown() && theirs.highest_version() <= replica.horizon() {
-            merged.forgotten += 1;
-            continue;
-        }
         let (joined, outcome) = ours.join(theirs);
         merged.conflicts.extend(outcome.conflict);
         if outcome.is_changed {

@@ -47,9 +47,10 @@ pub enum SubscriberAction {
         /// Of its log.
         incarnation: u64,
     },
-    /// The log begins where the cursor is.
+    /// The log follows. If [`Members::trust`](crate::members::Members::trust) is none, end the connection.
     Started,
-    /// The log is of no use without a copy. Answer: [`Subscriber::copy`].
+    /// The log is of no use without a copy. If [`Members::trust`](crate::members::Members::trust) allows it, answer:
+    /// [`Subscriber::copy`]; else end the connection, and try again later.
     CopyNeeded(CopyReason),
     /// Merge these entries, and keep the cursor in the same batch. Answer: [`Subscriber::applied`], and
     /// [`Subscriber::durable`] when it is.

@@ -144,8 +144,10 @@ pub enum CopyReason {
     OtherIncarnation,
     /// The log does not reach back so far.
     TooFarBehind,
-    /// The subscriber was silent for too long, or restored from a backup.
-    NotIn,
+    /// The subscriber was restored from a backup.
+    Restored,
+    /// The subscriber was silent for too long.
+    Silent,
 }
 
 /// Why a connection ends.
@@ -305,7 +307,8 @@ impl<'a> Message<'a> {
             6 => Self::CopyNeeded(match rest.u8()? {
                 0 => CopyReason::OtherIncarnation,
                 1 => CopyReason::TooFarBehind,
-                2 => CopyReason::NotIn,
+                2 => CopyReason::Restored,
+                3 => CopyReason::Silent,
                 _ => return None,
             }),
             7 => Self::Part { body_bytes: rest.u32()?, data: rest.rest() },

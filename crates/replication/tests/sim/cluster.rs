@@ -80,7 +80,6 @@ pub(super) struct Cluster<'s, 't> {
     truth: Truth,
     /// Sites whose changes may have been lost: away for longer than the bound, or restored.
     exempt: BTreeSet<u8>,
-    away: Option<u8>,
     pub(super) run: Run,
     pub(super) trace: Option<Trace<'t>>,
 }
@@ -108,7 +107,6 @@ impl<'s, 't> Cluster<'s, 't> {
             network: Network::default(),
             truth: Truth::default(),
             exempt: BTreeSet::new(),
-            away: None,
             run: Run { digest: 0xCBF2_9CE4_8422_2325, ..Run::default() },
             trace,
         };
@@ -150,7 +148,7 @@ impl<'s, 't> Cluster<'s, 't> {
     /// Keeps a position, durably.
     pub(super) fn keep(&mut self, number: u8, position: Position) {
         trace!(self, "{number} keeps {position:?}");
-        self.run.outs += u64::from(position.standing == Standing::Out);
+        self.run.outs += u64::from(position.standing.is_out());
         self.site(number).live.place(position);
         self.sync(number);
     }
@@ -252,8 +250,8 @@ impl<'s, 't> Cluster<'s, 't> {
     fn leave(&mut self) -> Result<(), String> {
         let away = self.rng.u8(1..=self.joined);
         trace!(self, "{away} is cut off for days");
-        self.exempt.insert(away);
-        self.away = Some(away);
+        // Of two sites, the higher one is put out, wherever the cut is.
+        self.exempt.insert(if self.joined == 2 { 2 } else { away });
         self.network.heal();
         self.network.isolate(away, self.scenario.sites);
         for _ in 0..9 {
@@ -267,7 +265,6 @@ impl<'s, 't> Cluster<'s, 't> {
             self.clean();
         }
         trace!(self, "{away} is back");
-        self.away = None;
         self.network.heal();
         Ok(())
     }
@@ -348,7 +345,7 @@ impl<'s, 't> Cluster<'s, 't> {
 
     fn key(&mut self) -> Vec<u8> {
         let number = self.rng.u32(..self.scenario.keys);
-        format!("{}{number}", if number % 2 == 0 { "a" } else { "b" }).into_bytes()
+        format!("{}{number}", if number.is_multiple_of(2) { "a" } else { "b" }).into_bytes()
     }
 
     fn misfortune(&mut self) {

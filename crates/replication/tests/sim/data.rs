@@ -6,7 +6,7 @@ use larder_replication::entry::{Beat, Entry};
 use larder_replication::flushes::{FlushMark, Flushes};
 use larder_replication::link::LogRead;
 use larder_replication::members::Position;
-use larder_replication::merge::{Merged, Source};
+use larder_replication::merge::{Merged, Replica, Source};
 use larder_replication::state::State;
 use larder_replication::version::unix_secs_of;
 
@@ -89,7 +89,9 @@ impl Data {
                 records.push((sequence, body));
             }
         };
-        for (key, (state, sequence)) in &self.states {
+        for (key, (_, sequence)) in &self.states {
+            // What was flushed here may be new elsewhere, where the flush is forgotten.
+            let state = self.known(key);
             let state = state.as_ref().map(Vec::as_slice);
             match site {
                 Some(site) => record(*sequence, &mut Entry::own_of_state(key, &state, site)),
@@ -137,4 +139,16 @@ impl Data {
 pub(crate) fn entry_of(mark: &FlushMark) -> Entry<'_> {
     let exceptions = mark.exceptions.iter().map(Vec::as_slice).collect();
     Entry::Flush { prefix: &mark.prefix, exceptions, version: mark.version }
+}
+
+impl Replica for Data {
+    type Error = std::convert::Infallible;
+
+    fn state(&self, key: &[u8]) -> Result<State<()>, Self::Error> {
+        Ok(self.known(key).map(|_| ()))
+    }
+
+    fn newest_flush(&self, key: &[u8]) -> u64 {
+        self.flushes.newest(key)
+    }
 }

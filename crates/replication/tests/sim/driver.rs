@@ -7,7 +7,7 @@ use larder_replication::entry::{Entries, Entry};
 use larder_replication::link::{
     Batch, CopyBegun, CopyPiece, CopyRead, CopyStart, LogRead, PublisherAction, SubscriberAction, admit,
 };
-use larder_replication::members::{Cursor, Position};
+use larder_replication::members::{Cursor, Position, Standing, Trust};
 use larder_replication::merge::{Fit, merge};
 use larder_replication::state::State;
 use larder_replication::version::next_version;
@@ -93,8 +93,20 @@ impl Cluster<'_, '_> {
                         None => subscriber.stop(),
                     }
                 }
-                SubscriberAction::Started => {}
-                SubscriberAction::CopyNeeded(_) => {
+                SubscriberAction::Started => {
+                    if self.site(puller).standing(sender) != Standing::In {
+                        self.subscriber(index)?.stop();
+                    }
+                }
+                SubscriberAction::CopyNeeded(reason) => {
+                    match self.site(puller).members.trust(sender, reason) {
+                        Trust::Full => {}
+                        Trust::Yielded(position) => self.keep(puller, position),
+                        Trust::None => {
+                            self.subscriber(index)?.stop();
+                            continue;
+                        }
+                    }
                     let taken = self.site(puller).taken.get(&sender);
                     let interrupted = taken.map(|taken| (taken.begun.cursor, taken.position.clone()));
                     let incarnation = self.network.connections[index].incarnation;
@@ -167,6 +179,7 @@ impl Cluster<'_, '_> {
         let Work { puller, sender, incarnation, .. } = *work;
         let position = self.site(puller).live.positions.get(&sender).copied().unwrap_or_default();
         match batch.fit(incarnation, position.cursor) {
+            _ if position.standing != Standing::In => return false,
             Fit::Gap => return false,
             Fit::Known => return true,
             Fit::Next => {}
@@ -182,7 +195,7 @@ impl Cluster<'_, '_> {
                 }
             }
         }
-        let Ok(mut merged) = merge(site, &batch.body);
+        let Ok(mut merged) = merge(&site.live, &batch.body);
         if loses_flushes {
             merged.flushes.clear();
         }
@@ -202,7 +215,7 @@ impl Cluster<'_, '_> {
 
     fn apply_piece(&mut self, puller: u8, sender: u8, piece: &CopyPiece) -> Result<(), String> {
         let site = self.site(puller);
-        let Ok(merged) = merge(site, &piece.body);
+        let Ok(merged) = merge(&site.live, &piece.body);
         site.live.append(&merged);
         let taken = site.taken.get_mut(&sender).ok_or("a piece of no copy")?;
         taken.position.clone_from(&piece.position);

@@ -41,6 +41,7 @@ impl Bug {
     ];
 
     /// Its name on the command line.
+    #[allow(dead_code)] // The test knows no names.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::ApplyByArrival => "apply-by-arrival",

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use larder_replication::entry::Beat;
 use larder_replication::flushes::FlushMark;
 use larder_replication::link::{CopyBegun, LogExtent, Now, Settings};
-use larder_replication::members::{Members, Position};
-use larder_replication::merge::Replica;
+use larder_replication::members::{Members, Position, Standing};
 use larder_replication::state::{Item, State};
 use larder_replication::version::{next_version, unix_secs_of, version_at};
 use larder_replication::wire::Token;
@@ -79,6 +78,10 @@ impl Site {
     /// What expiry goes by: never behind what a beat has promised.
     pub(crate) fn now_secs(&self, micros: u64) -> u64 {
         (self.unix_micros(micros) / 1_000_000).max(unix_secs_of(self.live.beat.clock))
+    }
+
+    pub(crate) fn standing(&self, other: u8) -> Standing {
+        self.members.position(other).map_or(Standing::Silent, |position| position.standing)
     }
 
     pub(crate) fn extent(&self) -> LogExtent {
@@ -173,22 +176,6 @@ impl Site {
         self.settings = settings(self.number, incarnation, scenario);
         self.backup = None;
         self.crash(micros);
-    }
-}
-
-impl Replica for Site {
-    type Error = std::convert::Infallible;
-
-    fn state(&self, key: &[u8]) -> Result<State<()>, Self::Error> {
-        Ok(self.live.known(key).map(|_| ()))
-    }
-
-    fn newest_flush(&self, key: &[u8]) -> u64 {
-        self.live.flushes.newest(key)
-    }
-
-    fn horizon(&self) -> u64 {
-        self.members.horizon()
     }
 }
 
