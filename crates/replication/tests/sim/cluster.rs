@@ -594,7 +594,7 @@ impl<'s, 't> Cluster<'s, 't> {
                 let (to, from) = (puller.number, sender.number);
                 let position = puller.disk.positions.get(&from).copied().unwrap_or_default();
                 let Cursor { incarnation, sequence } = position.cursor;
-                let rest = sender.disk.read(sequence, usize::MAX, Some(from));
+                let rest = sender.disk.read(sequence, usize::MAX, Some(from), false);
                 if position.standing != Standing::In {
                     return Some(format!("{from} is {:?} at {to}", position.standing));
                 }
@@ -636,9 +636,12 @@ impl<'s, 't> Cluster<'s, 't> {
             if is_certain && there != due.as_ref() {
                 return Err(format!("{} is {there:?} everywhere, and has to be {due:?}", key.escape_ascii()));
             }
-            // But what was swept was swept at every site, and no more than that was lost.
-            let due = with_sweeps.get(key).and_then(|decision| decision.shown(secs));
-            if !self.scenario.has_restore && there != due.as_ref() {
+            // But what was swept was swept at every site, and no more than that was lost; nor does a touch of such a
+            // site bring back what had expired everywhere else.
+            let Some(decision) = with_sweeps.get(key) else { continue };
+            let due = decision.shown(secs);
+            let is_due = !self.scenario.has_restore && !decision.is_touched_by(&self.exempt);
+            if is_due && there != due.as_ref() {
                 return Err(format!("{} is {there:?} everywhere, not {due:?}", key.escape_ascii()));
             }
         }

@@ -80,7 +80,13 @@ impl Data {
     }
 
     /// What the site itself has made (`site`), or all (`None`), after a sequence.
-    pub(crate) fn read(&self, after: u64, bytes_max: usize, site: Option<u8>) -> LogRead {
+    pub(crate) fn read(
+        &self,
+        after: u64,
+        bytes_max: usize,
+        site: Option<u8>,
+        sends_flushed: bool,
+    ) -> LogRead {
         let mut records: Vec<(u64, Vec<u8>)> = Vec::new();
         let mut record = |sequence: u64, entries: &mut dyn Iterator<Item = Entry<'_>>| {
             let mut body = Vec::new();
@@ -89,9 +95,9 @@ impl Data {
                 records.push((sequence, body));
             }
         };
-        for (key, (_, sequence)) in &self.states {
+        for (key, (state, sequence)) in &self.states {
             // What was flushed here may be new elsewhere, where the flush is forgotten.
-            let state = self.known(key);
+            let state = if sends_flushed { state.clone() } else { self.known(key) };
             let state = state.as_ref().map(Vec::as_slice);
             match site {
                 Some(site) => record(*sequence, &mut Entry::own_of_state(key, &state, site)),

@@ -8,9 +8,8 @@ use larder_replication::link::{
     Batch, CopyBegun, CopyPiece, CopyRead, CopyStart, LogRead, PublisherAction, SubscriberAction, admit,
 };
 use larder_replication::members::{Cursor, Position, Standing, Trust};
-use larder_replication::merge::{Fit, merge};
+use larder_replication::merge::{Fit, merge, sweep};
 use larder_replication::state::State;
-use larder_replication::version::next_version;
 use larder_replication::wire::Refusal;
 
 use super::cluster::{Cluster, trace};
@@ -240,14 +239,9 @@ impl Cluster<'_, '_> {
         let mut swept = 0;
         for key in unmentioned {
             let state = site.live.known(&key);
-            if keeps_all || state.highest_version() > horizon {
-                continue;
-            }
-            let Some(register) = state.value.as_ref().filter(|register| register.item.is_some()) else {
+            let Some((version, base_version)) = sweep(&state, horizon, puller).filter(|_| !keeps_all) else {
                 continue;
             };
-            // Just above it: a later change of anybody stays.
-            let (version, base_version) = (next_version(state.highest_version(), puller), register.version);
             let deleted = State::deleted(version, base_version);
             site.live.put(key.clone(), state.join(deleted).0);
             site.pending.push(Change::Sweep { key, version });
@@ -275,11 +269,12 @@ impl Cluster<'_, '_> {
     fn read_log(&mut self, sender: u8, after: u64, bytes_max: usize) -> LogRead {
         let own = (!self.scenario.has(Bug::Republish)).then_some(sender);
         let sends_early = self.scenario.has(Bug::SendBeforeDurable);
+        let sends_flushed = self.scenario.has(Bug::SendFlushed);
         let site = self.site(sender);
         if after < site.log_start {
             return LogRead::Gone;
         }
-        if sends_early { &site.live } else { &site.disk }.read(after, bytes_max, own)
+        if sends_early { &site.live } else { &site.disk }.read(after, bytes_max, own, sends_flushed)
     }
 
     fn begin_copy(&mut self, sender: u8, taker: u8, interrupted: Option<(u64, Vec<u8>)>) -> CopyStart {

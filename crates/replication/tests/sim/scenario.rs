@@ -23,12 +23,14 @@ pub(crate) enum Bug {
     NoSweep,
     /// A copy leaves deletions out.
     CopyWithoutDeletions,
+    /// What a flush has covered is sent.
+    SendFlushed,
     /// A site gives versions that its beats have promised not to.
     BrokenPromise,
 }
 
 impl Bug {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::ApplyByArrival,
         Self::TombstoneDroppedEarly,
         Self::Republish,
@@ -37,6 +39,7 @@ impl Bug {
         Self::SendBeforeDurable,
         Self::NoSweep,
         Self::CopyWithoutDeletions,
+        Self::SendFlushed,
         Self::BrokenPromise,
     ];
 
@@ -52,6 +55,7 @@ impl Bug {
             Self::SendBeforeDurable => "send-before-durable",
             Self::NoSweep => "no-sweep",
             Self::CopyWithoutDeletions => "copy-without-deletions",
+            Self::SendFlushed => "send-flushed",
             Self::BrokenPromise => "broken-promise",
         }
     }

@@ -1,6 +1,6 @@
 //! All changes that became durable, and what they come to: the plain account, without joins.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use larder_replication::flushes::FlushMark;
 use larder_replication::version::site_of;
@@ -61,6 +61,11 @@ pub(crate) struct Decision {
 }
 
 impl Decision {
+    /// True if a touch of one of these sites decides when the item expires.
+    pub(crate) fn is_touched_by(&self, sites: &BTreeSet<u8>) -> bool {
+        self.expiry.0 != self.version && sites.contains(&site_of(self.expiry.0))
+    }
+
     /// What clients see at a second.
     pub(crate) fn shown(&self, now_secs: u64) -> Option<Shown> {
         let (_, exptime_secs) = self.expiry;
