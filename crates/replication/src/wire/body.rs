@@ -36,11 +36,11 @@ impl Assembly {
     /// The next part, of a [`Message::Part`]: compressed if it is shorter than what it stands for.
     pub fn push(&mut self, body_bytes: u32, data: &[u8]) -> Result<(), WireError> {
         let part_bytes = body_bytes as usize;
-        if part_bytes > PART_BYTES_MAX
-            || part_bytes < data.len()
-            || self.body.len() + part_bytes > self.bytes_max
-        {
-            return Err(WireError::TooLong);
+        if part_bytes > PART_BYTES_MAX || part_bytes < data.len() {
+            return Err(WireError::Malformed("a part is longer than it may be"));
+        }
+        if self.body.len() + part_bytes > self.bytes_max {
+            return Err(WireError::BodyTooLong);
         }
         let start = self.body.len();
         if part_bytes == data.len() {
