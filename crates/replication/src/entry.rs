@@ -163,6 +163,21 @@ impl<'a> Entry<'a> {
         }
     }
 
+    /// True if a site needs the entry that keeps the keys which begin with one of these prefixes; with none: all keys.
+    pub fn concerns(&self, prefixes: &[Vec<u8>]) -> bool {
+        let is_kept = |key: &[u8]| prefixes.iter().any(|prefix| key.starts_with(prefix));
+        prefixes.is_empty()
+            || match self {
+                Self::Put(Put { key, .. }) | Self::Delete { key, .. } | Self::Touch { key, .. } => {
+                    is_kept(key)
+                }
+                Self::Flush { prefix: flushed, .. } => {
+                    is_kept(flushed) || prefixes.iter().any(|prefix| prefix.starts_with(flushed))
+                }
+                Self::Beat(_) => true,
+            }
+    }
+
     /// The highest version in it.
     pub fn highest_version(&self) -> u64 {
         match *self {

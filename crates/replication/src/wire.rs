@@ -1,6 +1,6 @@
 //! What goes over a connection between two sites: frames, messages in them, and the proof that both know the token.
 //!
-//! [docs/replication-protocol.md](https://docs.rs/larder-replication) has the bytes.
+//! `docs/replication-protocol.md` has the bytes.
 
 mod body;
 mod frame;

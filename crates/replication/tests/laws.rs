@@ -131,8 +131,11 @@ fn apply_all(map: &mut Map, entries: &[Vec<u8>], rng: &mut Rng) {
     }
 }
 
+/// Version, value and exptime of each key that has an item.
+type Items = BTreeMap<Vec<u8>, (u64, Vec<u8>, u64)>;
+
 /// The newest of each register and flush, found by looking at all entries.
-fn account(entries: &[Vec<u8>]) -> BTreeMap<Vec<u8>, (u64, Option<Vec<u8>>, u64)> {
+fn account(entries: &[Vec<u8>]) -> Items {
     let bytes = entries.concat();
     let all: Vec<Entry<'_>> = Entries::new(&bytes).map(|entry| entry.expect("it is well-formed")).collect();
     let keys = all.iter().filter_map(|entry| match entry {
@@ -167,18 +170,18 @@ fn account(entries: &[Vec<u8>]) -> BTreeMap<Vec<u8>, (u64, Option<Vec<u8>>, u64)
         if let (version, Some(value)) = value
             && version > flushed
         {
-            account.insert(wanted.to_vec(), (version, Some(value), expiry.1));
+            account.insert(wanted.to_vec(), (version, value, expiry.1));
         }
     }
     account
 }
 
-fn shown(map: &Map) -> BTreeMap<Vec<u8>, (u64, Option<Vec<u8>>, u64)> {
+fn shown(map: &Map) -> Items {
     let keys = map.states.keys();
     keys.filter_map(|key| {
         let state = map.known(key);
         let register = state.value?;
-        Some((key.clone(), (register.version, Some(register.item?.value), state.expiry.exptime_secs)))
+        Some((key.clone(), (register.version, register.item?.value, state.expiry.exptime_secs)))
     })
     .collect()
 }

@@ -3,6 +3,7 @@
 
 use fastrand::Rng;
 use larder_replication::entry::{Beat, Entries, Entry, Put};
+use larder_replication::version::version_at;
 use larder_replication::wire::{
     Assembly, FRAME_BYTES_MAX, FrameDecoder, Message, PART_BYTES_MAX, Role, Token, WireError, push_parts,
 };
@@ -61,6 +62,39 @@ fn entries_have_the_documented_bytes() {
         let decoded: Vec<_> = Entries::new(&bytes).collect();
         assert_eq!(decoded, [Ok(entry)]);
     }
+}
+
+/// The document's example, which a program of its own has made, is what goes over the wire.
+#[test]
+fn the_documents_example_is_what_is_sent() {
+    let document = include_str!("../../../docs/replication-protocol.md");
+    let dump = document.split("```hexdump\n").nth(1).and_then(|rest| rest.split("```").next());
+    let lines = dump.expect("the document has an example").lines();
+    let bytes: Vec<u8> = lines
+        .flat_map(|line| hex(line.get(10..58).unwrap_or_default().split('|').next().unwrap_or_default()))
+        .collect();
+    let now_micros = 1_800_000_000_000_000;
+    let (version, base_version) = (version_at(now_micros, 1), version_at(now_micros - 1_000_000, 2));
+    let mut body = Vec::new();
+    Entry::Delete { key: b"key", version, base_version }.encode(&mut body);
+    let mut sent = Vec::new();
+    push_parts(&mut sent, &body);
+    Message::Batch { from: 7, to: 12, unix_micros: now_micros }.encode(&mut sent);
+    assert_eq!(bytes, sent);
+}
+
+#[test]
+fn a_site_gets_what_concerns_its_prefixes() {
+    let kept = [b"user:".to_vec(), b"page:x".to_vec()];
+    let flush = |prefix| Entry::Flush { prefix, exceptions: vec![], version: 1 << 8 | 1 };
+    let delete = |key| Entry::Delete { key, version: 1 << 8 | 1, base_version: 0 };
+    assert!(delete(b"user:1").concerns(&kept) && delete(b"page:xy").concerns(&kept));
+    assert!(!delete(b"page:1").concerns(&kept) && delete(b"page:1").concerns(&[]));
+    assert!(
+        flush(b"").concerns(&kept) && flush(b"page:").concerns(&kept) && flush(b"user:1").concerns(&kept)
+    );
+    assert!(!flush(b"page:y").concerns(&kept));
+    assert!(Entry::Beat(Beat::default()).concerns(&kept));
 }
 
 #[test]
