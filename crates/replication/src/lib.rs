@@ -1,9 +1,9 @@
 //! Replication between masters that converge: what two sites that hold the same data tell each other, and what they
 //! make of it.
 //!
-//! Every site takes writes, and pulls the log of each other site. What is logged are resulting states with versions, not
-//! operations, and of two states the one with the higher version stays: in any order, repeated, or over any way, all
-//! sites end with the same data. Here is all of that but the I/O: no socket, no thread, no clock, no store.
+//! Every site takes writes, and pulls the log of each other site. What is logged are resulting states with versions,
+//! not operations, and of two states the one with the higher version stays: in any order, repeated, or over any way,
+//! all sites end with the same data. Here is all of that but the I/O: no socket, no thread, no clock, no store.
 //!
 //! | module | contains |
 //! |---|---|
@@ -16,8 +16,8 @@
 //! | [`wire`] | frames, messages, compression, the proof of the token |
 //! | [`link`] | the two ends of a connection, as state machines |
 //!
-//! `docs/replication-protocol.md` has the rules and the bytes. The simulator in `tests/sim` runs clusters of these parts
-//! through crashes, partitions and wrong clocks.
+//! `docs/replication-protocol.md` has the rules and the bytes. The simulator in `tests/sim` runs clusters of these
+//! parts through crashes, partitions and wrong clocks.
 
 #![forbid(unsafe_code)]
 

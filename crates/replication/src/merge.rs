@@ -82,8 +82,8 @@ pub fn merge<'a, R: Replica>(replica: &R, body: &'a [u8]) -> Result<Merged<'a>, 
 /// What a site that was out does with a key which is not in its copy, as the copy begins with this horizon: the version
 /// and base version of a deletion, which it makes and publishes; `None`: nothing.
 ///
-/// Everybody else had the value before the horizon, or has lost it with this site. The deletion is just above the value,
-/// so that every later change of anybody stays. A touch since then does not matter: nobody has what it touches.
+/// Everybody else had the value before the horizon, or has lost it with this site. The deletion is just above the
+/// value, so that every later change of anybody stays. A touch since then does not matter: nobody has what it touches.
 pub fn sweep<V>(state: &State<V>, horizon: u64, site: u8) -> Option<(u64, u64)> {
     let register = state.value.as_ref().filter(|register| register.item.is_some())?;
     (register.version <= horizon).then(|| (next_version(register.version, site), register.version))

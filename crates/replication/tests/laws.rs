@@ -1,5 +1,5 @@
-//! Entries in any order, twice, in batches of any size and over any way come to the same, and to what a plain account of
-//! them says.
+//! Entries in any order, twice, in batches of any size and over any way come to the same, and to what a plain account
+//! of them says.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
