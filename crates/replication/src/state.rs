@@ -263,6 +263,16 @@ mod tests {
         assert!(joined(&[State::deleted(40, 10), newer, touch]).item(0).is_none());
     }
 
+    /// Or each old set of a deleted key would be appended, and sent on to whoever takes a copy.
+    #[test]
+    fn what_is_older_changes_nothing() {
+        let deleted = State::deleted(20, 10);
+        for older in [set(10, 0, 500), State::touched(15, 600), State::deleted(12, 10)] {
+            assert_eq!(deleted.join(older).0, deleted);
+            assert!(!deleted.join(older).1.is_changed);
+        }
+    }
+
     #[test]
     fn only_concurrent_changes_conflict() {
         let (first, second, concurrent) = (set(10, 0, 0), set(20, 10, 0), set(15, 10, 0));

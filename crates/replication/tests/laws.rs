@@ -203,6 +203,18 @@ fn any_order_and_repetition_comes_to_the_same() {
     }
 }
 
+#[test]
+fn what_is_flushed_in_the_same_batch_is_not_appended() {
+    let mut body = Vec::new();
+    let (put, flush) = (2 << 8 | 1, 3 << 8 | 2);
+    Entry::Touch { key: b"a1", expiry_version: put, exptime_secs: 5 }.encode(&mut body);
+    Entry::Delete { key: b"b1", version: put, base_version: 0 }.encode(&mut body);
+    Entry::Flush { prefix: b"a", exceptions: vec![], version: flush }.encode(&mut body);
+    let Ok(merged) = merge(&Map::default(), &body);
+    assert_eq!(merged.states.keys().copied().collect::<Vec<_>>(), [b"b1"]);
+    assert_eq!((merged.flushes.len(), merged.entries), (1, 3));
+}
+
 /// Sites that got parts of it, and then tell each other all that they know.
 #[test]
 fn parts_that_meet_are_the_whole() {

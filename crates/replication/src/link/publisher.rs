@@ -239,7 +239,8 @@ impl Publisher {
 
     /// When [`tick`](Self::tick) is due, on the clock that nobody sets.
     pub fn deadline_micros(&self) -> u64 {
-        (self.heard_micros + SILENT_MICROS).min(self.sent_micros + ALIVE_MICROS)
+        let silent_micros = self.heard_micros.saturating_add(SILENT_MICROS);
+        silent_micros.min(self.sent_micros.saturating_add(ALIVE_MICROS))
     }
 
     /// Time has passed.

@@ -47,7 +47,8 @@ pub enum SubscriberAction {
         /// Of its log.
         incarnation: u64,
     },
-    /// The log follows. If [`Members::trust`](crate::members::Members::trust) is none, end the connection.
+    /// The log follows. If the publisher is not [in](crate::members::Standing), end the connection, and try again
+    /// later.
     Started,
     /// The log is of no use without a copy. If [`Members::trust`](crate::members::Members::trust) allows it, answer:
     /// [`Subscriber::copy`]; else end the connection, and try again later.
@@ -195,7 +196,8 @@ impl Subscriber {
 
     /// When [`tick`](Self::tick) is due, on the clock that nobody sets.
     pub fn deadline_micros(&self) -> u64 {
-        (self.heard_micros + SILENT_MICROS).min(self.sent_micros + ALIVE_MICROS)
+        let silent_micros = self.heard_micros.saturating_add(SILENT_MICROS);
+        silent_micros.min(self.sent_micros.saturating_add(ALIVE_MICROS))
     }
 
     /// Time has passed.
