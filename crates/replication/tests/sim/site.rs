@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use larder_replication::entry::Beat;
 use larder_replication::flushes::FlushMark;
-use larder_replication::link::{CopyBegun, LogExtent, Now, Settings};
+use larder_replication::link::{AHEAD_MICROS_MAX, CopyBegun, LogExtent, Now, Settings};
 use larder_replication::members::{Members, Position, Standing};
 use larder_replication::state::{Item, State};
 use larder_replication::version::{next_version, unix_secs_of, version_at};
@@ -32,6 +32,8 @@ pub(crate) struct Site {
     pub(crate) ahead_micros: i64,
     /// No version at or below it is given.
     promised: u64,
+    /// The same; kept with the store since it was restored.
+    restored: u64,
     breaks_promises: bool,
     /// Own changes that are not durable yet.
     pub(crate) pending: Vec<Change>,
@@ -59,6 +61,7 @@ impl Site {
             members: Members::new(number, Beat::default(), [], 0),
             ahead_micros: 0,
             promised: 0,
+            restored: 0,
             breaks_promises: scenario.has(super::Bug::BrokenPromise),
             pending: Vec::new(),
             taken: BTreeMap::new(),
@@ -91,7 +94,8 @@ impl Site {
     /// A version above this one, and all that was promised.
     fn version_above(&self, floor: u64, micros: u64) -> u64 {
         let promised = if self.breaks_promises { 0 } else { self.promised };
-        version_at(self.unix_micros(micros), self.number).max(next_version(floor.max(promised), self.number))
+        let floor = floor.max(promised).max(self.restored);
+        version_at(self.unix_micros(micros), self.number).max(next_version(floor, self.number))
     }
 
     /// A version for a key, and what it is based on.
@@ -175,6 +179,8 @@ impl Site {
         self.log_start = 0;
         self.settings = settings(self.number, incarnation, scenario);
         self.backup = None;
+        // What was given before is not known any more, and was not further ahead of the clock.
+        self.restored = version_at(self.unix_micros(micros) + AHEAD_MICROS_MAX + 1_000_000, self.number);
         self.crash(micros);
     }
 }
