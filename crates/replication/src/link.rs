@@ -1,0 +1,112 @@
+//! The two ends of a connection, as state machines: bytes and answers go in, actions come out.
+//!
+//! Each site pulls the log of each other one over a connection of its own: the side that connects is the
+//! [`Subscriber`], the other one the [`Publisher`]. Neither reads a clock, a socket or a store: whoever owns them
+//! passes the time, performs the actions in order, and reports what came of them. Both keep a bounded number of bytes:
+//! the publisher sends no more than a window ahead of what was applied, and the subscriber refuses more.
+
+mod publisher;
+mod subscriber;
+
+pub use publisher::{Admission, CopyRead, CopyStart, LogExtent, LogRead, Publisher, PublisherAction, admit};
+pub use subscriber::{Batch, CopyBegun, CopyPiece, Subscriber, SubscriberAction};
+
+use crate::wire::{Refusal, Token, WireError};
+
+/// A side that has nothing to say says so after this time.
+pub const ALIVE_MICROS: u64 = 1_000_000;
+/// A connection on which nothing arrives for this time is given up.
+pub const SILENT_MICROS: u64 = 10_000_000;
+/// A change that is further ahead of the wall clock than this waits: its site has a wrong clock, or this one has.
+pub const AHEAD_MICROS_MAX: u64 = 60_000_000;
+
+/// What a site is on all of its connections.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Its number, 1 to 255.
+    pub site: u8,
+    /// Of its log. Not 0.
+    pub incarnation: u64,
+    /// What all sites of the cluster know.
+    pub token: Token,
+    /// Prefixes of the keys that it pulls, of at most 250 bytes each. None: all keys.
+    pub prefixes: Vec<Vec<u8>>,
+    /// About how many bytes a batch has. A longer entry is a batch of its own.
+    pub batch_bytes: usize,
+    /// How many bytes may be under way that are not applied yet, beside one batch.
+    pub window_bytes: usize,
+    /// How long a batch may be: at least the longest entry that any site has.
+    pub body_bytes_max: usize,
+}
+
+impl Settings {
+    /// The defaults.
+    pub fn new(site: u8, incarnation: u64, token: Token) -> Self {
+        Self {
+            site,
+            incarnation,
+            token,
+            prefixes: Vec::new(),
+            batch_bytes: 128 << 10,
+            window_bytes: 4 << 20,
+            body_bytes_max: 64 << 20,
+        }
+    }
+}
+
+/// The time, as the caller has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// Of a clock that nobody sets.
+    pub micros: u64,
+    /// Unix time. May go back.
+    pub unix_micros: u64,
+}
+
+/// Why a connection ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// In short.
+    pub refusal: Refusal,
+    /// Which side ended it.
+    pub by_peer: bool,
+    /// A sentence for the operator.
+    pub sentence: String,
+}
+
+impl std::fmt::Display for Closed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+
+/// The other side, once it has proven that it knows the token.
+#[derive(Clone, Copy, Debug)]
+struct Peer {
+    site: u8,
+    incarnation: u64,
+}
+
+/// A reason to end the connection from here.
+fn closed(refusal: Refusal, sentence: impl Into<String>) -> Closed {
+    Closed { refusal, by_peer: false, sentence: sentence.into() }
+}
+
+impl From<WireError> for Closed {
+    fn from(error: WireError) -> Self {
+        closed(Refusal::Violation, format!("the other site does not follow the protocol: {error}"))
+    }
+}
+
+fn unexpected() -> Closed {
+    closed(
+        Refusal::Violation,
+        "the other site does not follow the protocol: a message comes at the wrong time",
+    )
+}
+
+fn told_by_peer(refusal: Refusal, sentence: &str) -> Closed {
+    // The sentence comes from outside: no control characters go to a log.
+    let sentence = sentence.chars().filter(|c| !c.is_control()).collect();
+    Closed { refusal, by_peer: true, sentence }
+}

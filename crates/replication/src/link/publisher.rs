@@ -1,0 +1,539 @@
+//! The side that sends its log.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::{ALIVE_MICROS, Closed, Now, Peer, SILENT_MICROS, Settings, closed, told_by_peer, unexpected};
+use crate::members::{CopyExtent, Cursor, Members, Standing};
+use crate::wire::{
+    Challenge, CopyReason, FrameDecoder, Hello, Message, PROTOCOL, Proof, Refusal, Role, push_parts,
+};
+
+/// Serves one subscriber.
+#[derive(Debug)]
+pub struct Publisher {
+    settings: Arc<Settings>,
+    challenge: Challenge,
+    phase: Phase,
+    decoder: FrameDecoder,
+    actions: VecDeque<PublisherAction>,
+    /// The subscriber, once that is proven.
+    peer: Option<Peer>,
+    /// What it lets be under way.
+    window_bytes: usize,
+    /// All of the own log up to here is durable. Nothing else is ever sent: what a peer has, its origin cannot lose.
+    durable: u64,
+    opened_micros: u64,
+    heard_micros: u64,
+    sent_micros: u64,
+}
+
+/// What the caller has to do, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PublisherAction {
+    /// Send these bytes.
+    Send(Vec<u8>),
+    /// A subscriber asks for what follows its cursor. Answer: [`Publisher::admit`].
+    Admit {
+        /// Its site.
+        site: u8,
+        /// Of its own log: [`Members::introduced`].
+        incarnation: u64,
+        /// How much it has of this site's log.
+        cursor: Cursor,
+        /// Prefixes of the keys that it wants; none: all.
+        prefixes: Vec<Vec<u8>>,
+    },
+    /// Read the log. Answer: [`Publisher::log_read`].
+    ReadLog {
+        /// From the next sequence on.
+        after: u64,
+        /// End when the entries have so many bytes.
+        bytes_max: usize,
+    },
+    /// Begin a copy, after [`Members::joining`] is durable. Answer: [`Publisher::copy_begun`].
+    BeginCopy {
+        /// For this site.
+        site: u8,
+        /// An earlier copy of the same site, and up to where it came, if that can be continued.
+        interrupted: Option<(u64, Vec<u8>)>,
+    },
+    /// Read on. Answer: [`Publisher::copy_read`].
+    ReadCopy {
+        /// Behind this position.
+        position: Vec<u8>,
+        /// As for the log.
+        bytes_max: usize,
+    },
+    /// The subscriber has the log up to here, durably: [`Members::note_confirmed`].
+    Confirmed {
+        /// Its site.
+        site: u8,
+        /// Of the own log.
+        sequence: u64,
+    },
+    /// The subscriber has its copy: make [`Members::joined`] durable before the next action.
+    CopyTaken {
+        /// Its site.
+        site: u8,
+    },
+    /// Close the connection, after what was sent.
+    Close(Closed),
+}
+
+/// Whether a subscriber gets the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// From its cursor on.
+    Log,
+    /// After a copy.
+    Copy(CopyReason),
+    /// No.
+    Refused(Refusal),
+}
+
+/// What was read from the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogRead {
+    /// Entries up to `to`, encoded; perhaps none. Durable.
+    Entries {
+        /// Of the last sequence that was looked at.
+        to: u64,
+        /// What [`Entry::encode`](crate::entry::Entry::encode) wrote.
+        body: Vec<u8>,
+    },
+    /// Cleaning has passed the position.
+    Gone,
+}
+
+/// How a copy begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyStart {
+    /// What it is of: [`Members::begin_copy`].
+    pub extent: CopyExtent,
+    /// The interrupted position, if that copy is continued; else empty.
+    pub position: Vec<u8>,
+}
+
+/// A piece of a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyRead {
+    /// Encoded states and flushes.
+    pub body: Vec<u8>,
+    /// Where the next piece begins; `None`: there is none.
+    pub position: Option<Vec<u8>>,
+    /// The last sequence that was appended when this was read. The piece waits until that is durable.
+    pub appended: u64,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Handshake,
+    /// The subscriber may ask for the log, or for a copy.
+    Idle,
+    Admitting(Cursor),
+    Streaming(Stream),
+    BeginningCopy,
+    Copying(Copying),
+    Closed,
+}
+
+#[derive(Debug)]
+struct Stream {
+    /// The last sequence that the subscriber was told of.
+    sent: u64,
+    /// The last one that was looked at. What follows `sent` up to here is nothing to send: it waits for an entry, or
+    /// two sites that keep their cursors in their logs would tell each other of that for ever.
+    read: u64,
+    is_reading: bool,
+    flight: Flight,
+}
+
+#[derive(Debug)]
+struct Copying {
+    start: u64,
+    /// Where the next piece begins; `None`: all are read.
+    next: Option<Vec<u8>>,
+    /// Pieces sent.
+    number: u64,
+    is_reading: bool,
+    /// Read, and not yet durable.
+    waiting: Option<CopyRead>,
+    flight: Flight,
+}
+
+/// What was sent and is not applied yet.
+#[derive(Debug, Default)]
+struct Flight {
+    sent: VecDeque<(u64, usize)>,
+    bytes: usize,
+}
+
+impl Flight {
+    fn add(&mut self, number: u64, bytes: usize) {
+        self.sent.push_back((number, bytes));
+        self.bytes += bytes;
+    }
+
+    fn land(&mut self, number: u64) {
+        while let Some(&(first, bytes)) = self.sent.front()
+            && first <= number
+        {
+            self.sent.pop_front();
+            self.bytes -= bytes;
+        }
+    }
+}
+
+impl Publisher {
+    /// For a connection that was just accepted. `nonce`: random bytes that were never used. `durable`: the last durable
+    /// sequence of the own log.
+    pub fn new(settings: Arc<Settings>, nonce: [u8; 32], durable: u64, now: Now) -> Self {
+        let challenge = Challenge {
+            protocol_min: PROTOCOL,
+            protocol_max: PROTOCOL,
+            site: settings.site,
+            incarnation: settings.incarnation,
+            nonce,
+        };
+        let mut publisher = Self {
+            settings,
+            challenge,
+            phase: Phase::Handshake,
+            decoder: FrameDecoder::new(),
+            actions: VecDeque::new(),
+            peer: None,
+            window_bytes: 0,
+            durable,
+            opened_micros: now.micros,
+            heard_micros: now.micros,
+            sent_micros: now.micros,
+        };
+        publisher.send(&Message::Challenge(challenge));
+        publisher
+    }
+
+    /// What is to be done next.
+    pub fn next_action(&mut self) -> Option<PublisherAction> {
+        self.actions.pop_front()
+    }
+
+    /// The subscriber's site, once it has proven that it knows the token.
+    pub fn peer(&self) -> Option<u8> {
+        self.peer.map(|peer| peer.site)
+    }
+
+    /// True after the last action.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.phase, Phase::Closed)
+    }
+
+    /// Bytes of batches that were sent and are not applied yet.
+    pub fn in_flight_bytes(&self) -> usize {
+        match &self.phase {
+            Phase::Streaming(stream) => stream.flight.bytes,
+            Phase::Copying(copy) => copy.flight.bytes,
+            _ => 0,
+        }
+    }
+
+    /// When [`tick`](Self::tick) is due, on the clock that nobody sets.
+    pub fn deadline_micros(&self) -> u64 {
+        let silent_micros = self.heard_micros.saturating_add(SILENT_MICROS);
+        silent_micros.min(self.sent_micros.saturating_add(ALIVE_MICROS))
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Now) {
+        if self.is_closed() {
+            return;
+        }
+        // Who has not proven anything gets no more time by saying something.
+        let since_micros = if self.peer.is_some() { self.heard_micros } else { self.opened_micros };
+        if now.micros >= since_micros.saturating_add(SILENT_MICROS) {
+            self.close(closed(Refusal::Silent, "the other site was silent for too long"));
+        } else if now.micros >= self.sent_micros.saturating_add(ALIVE_MICROS) {
+            self.sent_micros = now.micros;
+            if self.peer.is_some() {
+                self.send(&Message::Alive { unix_micros: now.unix_micros });
+            }
+        }
+    }
+
+    /// Bytes have arrived.
+    pub fn receive(&mut self, bytes: &[u8], now: Now) {
+        if self.is_closed() {
+            return;
+        }
+        self.heard_micros = now.micros;
+        let mut decoder = std::mem::take(&mut self.decoder);
+        decoder.push(bytes);
+        loop {
+            let handled = match decoder.next_frame() {
+                Ok(None) => break,
+                Ok(Some((kind, payload))) => Message::decode(kind, payload)
+                    .map_err(Closed::from)
+                    .and_then(|message| self.handle(message)),
+                Err(error) => Err(error.into()),
+            };
+            if let Err(closed) = handled {
+                self.close(closed);
+            }
+            if self.is_closed() {
+                return;
+            }
+            if self.peer.is_some() {
+                decoder.trust();
+            }
+        }
+        self.decoder = decoder;
+    }
+
+    /// The answer to [`PublisherAction::Admit`]; [`admit`] finds it.
+    pub fn admit(&mut self, admission: Admission) {
+        let Phase::Admitting(cursor) = self.phase else { return };
+        match admission {
+            Admission::Log => {
+                self.phase = Phase::Streaming(Stream {
+                    sent: cursor.sequence,
+                    read: cursor.sequence,
+                    is_reading: false,
+                    flight: Flight::default(),
+                });
+                self.send(&Message::Start { sequence: cursor.sequence });
+                if let Some(Peer { site, .. }) = self.peer {
+                    self.actions.push_back(PublisherAction::Confirmed { site, sequence: cursor.sequence });
+                }
+                self.pump();
+            }
+            Admission::Copy(reason) => {
+                self.phase = Phase::Idle;
+                self.send(&Message::CopyNeeded(reason));
+            }
+            Admission::Refused(refusal) => {
+                let site = self.peer().unwrap_or_default();
+                let sentence = match refusal {
+                    Refusal::UnknownSite => format!("site {site} is not among the configured peers"),
+                    Refusal::AheadOfLog => format!(
+                        "site {site} has more of this site's log than there is: the store was replaced by an older \
+                         one without `larder restore`"
+                    ),
+                    _ => format!("site {site} cannot be served now"),
+                };
+                self.close(closed(refusal, sentence));
+            }
+        }
+    }
+
+    /// All of the own log up to here is durable now.
+    pub fn durable(&mut self, sequence: u64) {
+        self.durable = self.durable.max(sequence);
+        self.pump();
+    }
+
+    /// The answer to [`PublisherAction::ReadLog`].
+    pub fn log_read(&mut self, read: LogRead, now: Now) {
+        let Phase::Streaming(stream) = &mut self.phase else { return };
+        stream.is_reading = false;
+        let LogRead::Entries { to, body } = read else {
+            // The next connection is told that it is too far behind.
+            self.close(closed(Refusal::Unavailable, "the log was cleaned while it was read"));
+            return;
+        };
+        stream.read = stream.read.max(to);
+        if to > stream.sent && !body.is_empty() {
+            let from = std::mem::replace(&mut stream.sent, to);
+            let mut out = Vec::new();
+            push_parts(&mut out, &body);
+            Message::Batch { from, to, unix_micros: now.unix_micros }.encode(&mut out);
+            stream.flight.add(to, body.len() + out.len());
+            self.sent_micros = now.micros;
+            self.actions.push_back(PublisherAction::Send(out));
+        }
+        self.pump();
+    }
+
+    /// The answer to [`PublisherAction::BeginCopy`].
+    pub fn copy_begun(&mut self, begun: CopyStart) {
+        if !matches!(self.phase, Phase::BeginningCopy) {
+            return;
+        }
+        let CopyStart { extent: CopyExtent { start, horizon, others }, position } = begun;
+        self.send(&Message::CopyBegin { start, horizon, position: &position, others });
+        let copy = Copying {
+            start,
+            next: Some(position),
+            number: 0,
+            is_reading: false,
+            waiting: None,
+            flight: Flight::default(),
+        };
+        self.phase = Phase::Copying(copy);
+        self.pump();
+    }
+
+    /// The answer to [`PublisherAction::ReadCopy`].
+    pub fn copy_read(&mut self, read: CopyRead) {
+        let Phase::Copying(copy) = &mut self.phase else { return };
+        copy.is_reading = false;
+        copy.waiting = Some(read);
+        self.pump();
+    }
+
+    /// This side ends the connection.
+    pub fn stop(&mut self) {
+        if !self.is_closed() {
+            self.close(closed(Refusal::Unavailable, "the site stops"));
+        }
+    }
+
+    /// Sends and reads what may be sent and read.
+    fn pump(&mut self) {
+        let (window_bytes, bytes_max) = (self.window_bytes, self.settings.batch_bytes);
+        match &mut self.phase {
+            Phase::Streaming(stream) => {
+                let has_more = stream.read < self.durable;
+                if has_more && !stream.is_reading && stream.flight.bytes < window_bytes {
+                    stream.is_reading = true;
+                    let after = stream.read;
+                    self.actions.push_back(PublisherAction::ReadLog { after, bytes_max });
+                }
+            }
+            Phase::Copying(copy) => {
+                if let Some(read) = copy.waiting.take_if(|read| read.appended <= self.durable) {
+                    copy.number += 1;
+                    let mut out = Vec::new();
+                    push_parts(&mut out, &read.body);
+                    let (number, is_last) = (copy.number, read.position.is_none());
+                    let position = read.position.as_deref().unwrap_or_default();
+                    Message::CopyPiece { number, is_last, position }.encode(&mut out);
+                    copy.flight.add(number, read.body.len() + out.len());
+                    copy.next = read.position;
+                    self.actions.push_back(PublisherAction::Send(out));
+                }
+                let may_read = !copy.is_reading && copy.waiting.is_none() && copy.flight.bytes < window_bytes;
+                if let Some(position) = copy.next.take_if(|_| may_read) {
+                    copy.is_reading = true;
+                    self.actions.push_back(PublisherAction::ReadCopy { position, bytes_max });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn handle(&mut self, message: Message<'_>) -> Result<(), Closed> {
+        let Some(Peer { site, incarnation }) = self.peer else {
+            return match message {
+                Message::Hello(hello, proof) => self.welcome(&hello, &proof),
+                Message::Refused(refusal, sentence) => Err(told_by_peer(refusal, sentence)),
+                _ => Err(unexpected()),
+            };
+        };
+        match (message, &mut self.phase) {
+            (Message::Refused(refusal, sentence), _) => return Err(told_by_peer(refusal, sentence)),
+            (Message::Alive { .. }, _) => {}
+            (Message::Subscribe { cursor, prefixes }, Phase::Idle) => {
+                let prefixes = prefixes.into_iter().map(<[u8]>::to_vec).collect();
+                self.phase = Phase::Admitting(cursor);
+                self.actions.push_back(PublisherAction::Admit { site, incarnation, cursor, prefixes });
+            }
+            (Message::Confirm { applied, durable }, Phase::Streaming(stream))
+                if applied <= stream.sent && durable <= applied =>
+            {
+                stream.flight.land(applied);
+                self.actions.push_back(PublisherAction::Confirmed { site, sequence: durable });
+                self.pump();
+            }
+            (Message::CopyRequest { start, position }, Phase::Idle) => {
+                self.phase = Phase::BeginningCopy;
+                let interrupted = (start != 0).then(|| (start, position.to_vec()));
+                self.actions.push_back(PublisherAction::BeginCopy { site, interrupted });
+            }
+            (Message::CopyConfirm { number }, Phase::Copying(copy)) if number <= copy.number => {
+                copy.flight.land(number);
+                self.pump();
+            }
+            (Message::CopyTaken, Phase::Copying(copy)) if copy.is_over() => {
+                let sequence = copy.start;
+                self.phase = Phase::Idle;
+                self.actions.push_back(PublisherAction::CopyTaken { site });
+                self.actions.push_back(PublisherAction::Confirmed { site, sequence });
+            }
+            _ => return Err(unexpected()),
+        }
+        Ok(())
+    }
+
+    fn welcome(&mut self, hello: &Hello, proof: &Proof) -> Result<(), Closed> {
+        if hello.protocol != PROTOCOL {
+            let sentence =
+                format!("the other site speaks protocol {}, and this one {PROTOCOL}", hello.protocol);
+            return Err(closed(Refusal::Protocol, sentence));
+        }
+        let said = [&*self.challenge.said(), &hello.said()];
+        if !self.settings.token.verify(Role::Subscriber, &said, proof) {
+            let sentence = "the other site does not know the token: is it of another cluster?";
+            return Err(closed(Refusal::Token, sentence));
+        }
+        if hello.site == self.settings.site || hello.site == 0 {
+            let sentence = format!("both sites have the number {}: give each its own `--site`", hello.site);
+            return Err(closed(Refusal::SameSite, sentence));
+        }
+        let proof = self.settings.token.prove(Role::Publisher, &said);
+        self.peer = Some(Peer { site: hello.site, incarnation: hello.incarnation });
+        self.window_bytes = self.settings.window_bytes.min(hello.window_bytes as usize);
+        self.phase = Phase::Idle;
+        self.send(&Message::Welcome(proof));
+        Ok(())
+    }
+
+    fn send(&mut self, message: &Message<'_>) {
+        let mut out = Vec::new();
+        message.encode(&mut out);
+        self.actions.push_back(PublisherAction::Send(out));
+    }
+
+    fn close(&mut self, closed: Closed) {
+        if !closed.by_peer {
+            self.send(&Message::Refused(closed.refusal, &closed.sentence));
+        }
+        self.phase = Phase::Closed;
+        self.decoder = FrameDecoder::new();
+        self.actions.push_back(PublisherAction::Close(closed));
+    }
+}
+
+impl Copying {
+    fn is_over(&self) -> bool {
+        self.next.is_none() && !self.is_reading && self.waiting.is_none() && self.flight.sent.is_empty()
+    }
+}
+
+/// What there is of the own log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogExtent {
+    /// See [`Cursor`].
+    pub incarnation: u64,
+    /// It is whole behind this sequence.
+    pub start: u64,
+    /// It is durable up to this one.
+    pub durable: u64,
+}
+
+/// Whether a site gets the log from its cursor on.
+pub fn admit(members: &Members, site: u8, cursor: Cursor, log: LogExtent) -> Admission {
+    let Some(position) = members.position(site) else { return Admission::Refused(Refusal::UnknownSite) };
+    if position.standing == Standing::Silent {
+        Admission::Copy(CopyReason::Silent)
+    } else if position.standing != Standing::In {
+        Admission::Copy(CopyReason::Restored)
+    } else if cursor.incarnation != log.incarnation {
+        Admission::Copy(CopyReason::OtherIncarnation)
+    } else if cursor.sequence > log.durable {
+        Admission::Refused(Refusal::AheadOfLog)
+    } else if cursor.sequence < log.start {
+        Admission::Copy(CopyReason::TooFarBehind)
+    } else {
+        Admission::Log
+    }
+}

@@ -1,0 +1,490 @@
+//! The side that pulls the log of another site.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::{
+    AHEAD_MICROS_MAX, ALIVE_MICROS, Closed, Now, Peer, SILENT_MICROS, Settings, closed, told_by_peer,
+    unexpected,
+};
+use crate::entry::Entries;
+use crate::members::{Cursor, Position};
+use crate::version::unix_micros_of;
+use crate::wire::{
+    Assembly, Challenge, CopyReason, FrameDecoder, Hello, Message, PROTOCOL, Proof, Refusal, Role,
+};
+
+/// Pulls from one publisher.
+#[derive(Debug)]
+pub struct Subscriber {
+    settings: Arc<Settings>,
+    nonce: [u8; 32],
+    phase: Phase,
+    decoder: FrameDecoder,
+    actions: VecDeque<SubscriberAction>,
+    peer: Option<Peer>,
+    assembly: Assembly,
+    queue: VecDeque<Queued>,
+    /// Of the queue, and of what the caller has.
+    queued_bytes: usize,
+    /// The caller applies so many bytes.
+    applying_bytes: Option<usize>,
+    /// [`SubscriberAction::Ahead`] was the last word.
+    is_ahead: bool,
+    heard_micros: u64,
+    sent_micros: u64,
+}
+
+/// What the caller has to do, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SubscriberAction {
+    /// Send these bytes.
+    Send(Vec<u8>),
+    /// Both sides know the token. Answer: [`Subscriber::subscribe`].
+    Connected {
+        /// The publisher's site.
+        site: u8,
+        /// Of its log.
+        incarnation: u64,
+    },
+    /// The log follows. If the publisher is not [in](crate::members::Standing), end the connection, and try again
+    /// later.
+    Started,
+    /// The log is of no use without a copy. If [`Members::trust`](crate::members::Members::trust) allows it, answer:
+    /// [`Subscriber::copy`]; else end the connection, and try again later.
+    CopyNeeded(CopyReason),
+    /// Merge these entries, and keep the cursor in the same batch. Answer: [`Subscriber::applied`], and
+    /// [`Subscriber::durable`] when it is.
+    Apply(Batch),
+    /// A copy begins.
+    CopyBegun(CopyBegun),
+    /// Merge these states. Answer: [`Subscriber::piece_applied`].
+    ApplyPiece(CopyPiece),
+    /// All pieces are applied: drop what the copy does not have, keep cursor and positions, make all durable. Answer:
+    /// [`Subscriber::copy_taken`].
+    FinishCopy,
+    /// Changes of the publisher are so far ahead of the wall clock. They wait.
+    Ahead {
+        /// Ahead of the wall clock.
+        micros: u64,
+    },
+    /// They wait no longer.
+    NoLongerAhead,
+    /// Close the connection, after what was sent.
+    Close(Closed),
+}
+
+/// A part of the publisher's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// What was applied before it.
+    pub from: u64,
+    /// What is applied with it.
+    pub to: u64,
+    /// For [`Entries`], which are known to be well-formed, and the publisher's own.
+    pub body: Vec<u8>,
+    /// The publisher's wall clock when it was sent.
+    pub unix_micros: u64,
+}
+
+/// How a copy begins: see [`Message::CopyBegin`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyBegun {
+    /// The cursor that the copy ends with.
+    pub cursor: Cursor,
+    /// What the copy does not have, up to this version, is gone.
+    pub horizon: u64,
+    /// True if the copy goes on where it was interrupted.
+    pub is_continued: bool,
+    /// How far the publisher is in other logs.
+    pub others: Vec<Position>,
+}
+
+/// A piece of a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyPiece {
+    /// 1, 2, 3 and so on.
+    pub number: u64,
+    /// For [`Entries`], which are known to be well-formed.
+    pub body: Vec<u8>,
+    /// Where an interrupted copy continues after this.
+    pub position: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Handshake,
+    /// The publisher has to prove that it knows the token.
+    Greeted {
+        challenge: Challenge,
+        hello: Hello,
+    },
+    /// The caller has to say what it wants.
+    Connected,
+    Subscribing(Cursor),
+    Pulling {
+        received: u64,
+        applied: u64,
+        durable: u64,
+    },
+    AwaitingCopy {
+        start: u64,
+    },
+    Copying {
+        received: u64,
+        has_last: bool,
+    },
+    /// All pieces are applied.
+    Finishing,
+    Closed,
+}
+
+#[derive(Debug)]
+enum Work {
+    Batch(Batch),
+    Piece(CopyPiece),
+}
+
+#[derive(Debug)]
+struct Queued {
+    work: Work,
+    bytes: usize,
+    /// The highest version in it.
+    version: u64,
+}
+
+impl Subscriber {
+    /// For a connection that was just made. `nonce`: random bytes that were never used.
+    pub fn new(settings: Arc<Settings>, nonce: [u8; 32], now: Now) -> Self {
+        let assembly = Assembly::new(settings.body_bytes_max);
+        Self {
+            settings,
+            nonce,
+            phase: Phase::Handshake,
+            decoder: FrameDecoder::new(),
+            actions: VecDeque::new(),
+            peer: None,
+            assembly,
+            queue: VecDeque::new(),
+            queued_bytes: 0,
+            applying_bytes: None,
+            is_ahead: false,
+            heard_micros: now.micros,
+            sent_micros: now.micros,
+        }
+    }
+
+    /// What is to be done next.
+    pub fn next_action(&mut self) -> Option<SubscriberAction> {
+        self.actions.pop_front()
+    }
+
+    /// The publisher's site, once it has proven that it knows the token.
+    pub fn peer(&self) -> Option<u8> {
+        self.peer.map(|peer| peer.site)
+    }
+
+    /// True after the last action.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.phase, Phase::Closed)
+    }
+
+    /// Bytes that arrived and are not applied yet.
+    pub fn buffered_bytes(&self) -> usize {
+        self.queued_bytes + self.assembly.body_bytes() + self.decoder.buffered_bytes()
+    }
+
+    /// When [`tick`](Self::tick) is due, on the clock that nobody sets.
+    pub fn deadline_micros(&self) -> u64 {
+        let silent_micros = self.heard_micros.saturating_add(SILENT_MICROS);
+        silent_micros.min(self.sent_micros.saturating_add(ALIVE_MICROS))
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Now) {
+        if self.is_closed() {
+            return;
+        }
+        if now.micros >= self.heard_micros.saturating_add(SILENT_MICROS) {
+            self.close(closed(Refusal::Silent, "the other site was silent for too long"));
+            return;
+        }
+        if now.micros >= self.sent_micros.saturating_add(ALIVE_MICROS) {
+            self.sent_micros = now.micros;
+            if self.peer.is_some() {
+                self.send(&Message::Alive { unix_micros: now.unix_micros });
+            }
+        }
+        self.work(now);
+    }
+
+    /// Bytes have arrived.
+    pub fn receive(&mut self, bytes: &[u8], now: Now) {
+        if self.is_closed() {
+            return;
+        }
+        self.heard_micros = now.micros;
+        let mut decoder = std::mem::take(&mut self.decoder);
+        decoder.push(bytes);
+        loop {
+            let handled = match decoder.next_frame() {
+                Ok(None) => break,
+                Ok(Some((kind, payload))) => Message::decode(kind, payload)
+                    .map_err(Closed::from)
+                    .and_then(|message| self.handle(message)),
+                Err(error) => Err(error.into()),
+            };
+            if let Err(closed) = handled {
+                self.close(closed);
+            }
+            if self.is_closed() {
+                return;
+            }
+            if self.peer.is_some() {
+                decoder.trust();
+            }
+        }
+        self.decoder = decoder;
+        self.work(now);
+    }
+
+    /// The answer to [`SubscriberAction::Connected`], and what follows [`copy_taken`](Self::copy_taken): where this
+    /// site is in the publisher's log.
+    pub fn subscribe(&mut self, cursor: Cursor) {
+        if !matches!(self.phase, Phase::Connected) {
+            return;
+        }
+        self.phase = Phase::Subscribing(cursor);
+        let settings = Arc::clone(&self.settings);
+        let prefixes = settings.prefixes.iter().map(Vec::as_slice).collect();
+        self.send(&Message::Subscribe { cursor, prefixes });
+    }
+
+    /// The answer to [`SubscriberAction::CopyNeeded`]. `interrupted`: the start of an earlier copy, and the position of
+    /// the last piece that was applied.
+    pub fn copy(&mut self, interrupted: Option<(u64, &[u8])>) {
+        if !matches!(self.phase, Phase::Connected) {
+            return;
+        }
+        let (start, position) = interrupted.unwrap_or((0, b""));
+        self.phase = Phase::AwaitingCopy { start };
+        self.send(&Message::CopyRequest { start, position });
+    }
+
+    /// A batch is applied: every look-up of this site sees it.
+    pub fn applied(&mut self, to: u64, now: Now) {
+        let Phase::Pulling { applied, durable, .. } = &mut self.phase else { return };
+        *applied = to;
+        let message = Message::Confirm { applied: to, durable: *durable };
+        self.done(&message, now);
+    }
+
+    /// All that was applied up to here is durable.
+    pub fn durable(&mut self, to: u64) {
+        let Phase::Pulling { applied, durable, .. } = &mut self.phase else { return };
+        let to = to.min(*applied);
+        if to > *durable {
+            *durable = to;
+            let applied = *applied;
+            self.send(&Message::Confirm { applied, durable: to });
+        }
+    }
+
+    /// A piece of a copy is applied.
+    pub fn piece_applied(&mut self, number: u64, now: Now) {
+        let Phase::Copying { received, has_last } = self.phase else { return };
+        if has_last && number == received {
+            self.phase = Phase::Finishing;
+            self.actions.push_back(SubscriberAction::FinishCopy);
+        }
+        self.done(&Message::CopyConfirm { number }, now);
+    }
+
+    /// The answer to [`SubscriberAction::FinishCopy`]: the copy is durable. The log follows.
+    pub fn copy_taken(&mut self, cursor: Cursor) {
+        if matches!(self.phase, Phase::Finishing) {
+            self.send(&Message::CopyTaken);
+            self.phase = Phase::Connected;
+            self.subscribe(cursor);
+        }
+    }
+
+    /// This side ends the connection.
+    pub fn stop(&mut self) {
+        if !self.is_closed() {
+            self.close(closed(Refusal::Unavailable, "the site stops"));
+        }
+    }
+
+    /// The first of the queue is applied.
+    fn done(&mut self, confirmation: &Message<'_>, now: Now) {
+        self.queued_bytes -= self.applying_bytes.take().unwrap_or(0);
+        self.send(confirmation);
+        self.sent_micros = now.micros;
+        self.work(now);
+    }
+
+    /// Gives the first of the queue to the caller, unless it has one, or it is ahead of the clock.
+    fn work(&mut self, now: Now) {
+        if self.applying_bytes.is_some() {
+            return;
+        }
+        let Some(queued) = self.queue.front() else { return };
+        let micros = unix_micros_of(queued.version).saturating_sub(now.unix_micros);
+        let was_ahead = std::mem::replace(&mut self.is_ahead, micros > AHEAD_MICROS_MAX);
+        match (was_ahead, self.is_ahead) {
+            (false, true) => self.actions.push_back(SubscriberAction::Ahead { micros }),
+            (true, false) => self.actions.push_back(SubscriberAction::NoLongerAhead),
+            _ => {}
+        }
+        if self.is_ahead {
+            return;
+        }
+        let Some(queued) = self.queue.pop_front() else { return };
+        self.applying_bytes = Some(queued.bytes);
+        self.actions.push_back(match queued.work {
+            Work::Batch(batch) => SubscriberAction::Apply(batch),
+            Work::Piece(piece) => SubscriberAction::ApplyPiece(piece),
+        });
+    }
+
+    fn handle(&mut self, message: Message<'_>) -> Result<(), Closed> {
+        match (message, &mut self.phase) {
+            (Message::Refused(refusal, sentence), _) => Err(told_by_peer(refusal, sentence)),
+            (Message::Challenge(challenge), Phase::Handshake) => self.greet(challenge),
+            (Message::Welcome(proof), &mut Phase::Greeted { challenge, hello }) => {
+                self.connect(&challenge, &hello, &proof)
+            }
+            (Message::Alive { .. }, _) if self.peer.is_some() => Ok(()),
+            (Message::Start { sequence }, &mut Phase::Subscribing(cursor)) if sequence == cursor.sequence => {
+                self.phase = Phase::Pulling { received: sequence, applied: sequence, durable: sequence };
+                self.actions.push_back(SubscriberAction::Started);
+                Ok(())
+            }
+            (Message::CopyNeeded(reason), Phase::Subscribing(_)) => {
+                self.phase = Phase::Connected;
+                self.actions.push_back(SubscriberAction::CopyNeeded(reason));
+                Ok(())
+            }
+            (
+                Message::Part { body_bytes, data },
+                Phase::Pulling { .. } | Phase::Copying { has_last: false, .. },
+            ) => Ok(self.assembly.push(body_bytes, data)?),
+            (Message::Batch { from, to, unix_micros }, Phase::Pulling { received, .. }) => {
+                if from != *received || to <= from {
+                    let sentence = format!("the other site sends {from} to {to} after {received}");
+                    return Err(closed(Refusal::Violation, sentence));
+                }
+                *received = to;
+                let body = self.assembly.take();
+                self.enqueue(Work::Batch(Batch { from, to, body, unix_micros }))
+            }
+            (
+                Message::CopyBegin { start, horizon, position, others },
+                &mut Phase::AwaitingCopy { start: asked },
+            ) => {
+                let Some(peer) = self.peer else { return Err(unexpected()) };
+                let is_continued = !position.is_empty();
+                if is_continued && start != asked {
+                    return Err(unexpected());
+                }
+                let cursor = Cursor { incarnation: peer.incarnation, sequence: start };
+                self.phase = Phase::Copying { received: 0, has_last: false };
+                let begun = CopyBegun { cursor, horizon, is_continued, others };
+                self.actions.push_back(SubscriberAction::CopyBegun(begun));
+                Ok(())
+            }
+            (
+                Message::CopyPiece { number, is_last, position },
+                Phase::Copying { received, has_last: has_last @ false },
+            ) if number == *received + 1 => {
+                *received = number;
+                *has_last = is_last;
+                let body = self.assembly.take();
+                self.enqueue(Work::Piece(CopyPiece { number, body, position: position.to_vec() }))
+            }
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn greet(&mut self, challenge: Challenge) -> Result<(), Closed> {
+        if !(challenge.protocol_min..=challenge.protocol_max).contains(&PROTOCOL) {
+            let sentence = format!(
+                "the other site speaks protocols {} to {}, and this one {PROTOCOL}",
+                challenge.protocol_min, challenge.protocol_max
+            );
+            return Err(closed(Refusal::Protocol, sentence));
+        }
+        let Settings { site, incarnation, ref token, window_bytes, .. } = *self.settings;
+        let window_bytes = u32::try_from(window_bytes).unwrap_or(u32::MAX);
+        let hello = Hello { protocol: PROTOCOL, site, incarnation, window_bytes, nonce: self.nonce };
+        let proof = token.prove(Role::Subscriber, &[&challenge.said(), &hello.said()]);
+        self.phase = Phase::Greeted { challenge, hello };
+        self.send(&Message::Hello(hello, proof));
+        Ok(())
+    }
+
+    fn connect(&mut self, challenge: &Challenge, hello: &Hello, proof: &Proof) -> Result<(), Closed> {
+        if !self.settings.token.verify(Role::Publisher, &[&challenge.said(), &hello.said()], proof) {
+            let sentence = "the other site does not know the token: is it of another cluster?";
+            return Err(closed(Refusal::Token, sentence));
+        }
+        let Challenge { site, incarnation, .. } = *challenge;
+        if site == 0 || site == self.settings.site || incarnation == 0 {
+            return Err(unexpected());
+        }
+        self.peer = Some(Peer { site, incarnation });
+        self.phase = Phase::Connected;
+        self.actions.push_back(SubscriberAction::Connected { site, incarnation });
+        Ok(())
+    }
+
+    /// Checks what arrived, and queues it.
+    fn enqueue(&mut self, work: Work) -> Result<(), Closed> {
+        let (body, origin) = match &work {
+            Work::Batch(batch) => (&batch.body, self.peer.map(|peer| peer.site)),
+            Work::Piece(piece) => (&piece.body, None),
+        };
+        let mut version = 0;
+        for entry in Entries::new(body) {
+            let entry = entry.map_err(|malformed| {
+                closed(Refusal::Violation, format!("the other site sends what is no entry: {malformed}"))
+            })?;
+            if origin.is_some_and(|origin| !entry.is_of(origin)) {
+                let sentence = "the other site sends a change that another one has made";
+                return Err(closed(Refusal::Violation, sentence));
+            }
+            version = version.max(entry.highest_version());
+        }
+        let bytes = body.len() + QUEUED_BYTES;
+        if self.queued_bytes > self.settings.window_bytes {
+            let sentence = "the other site sends more than it may before it is confirmed";
+            return Err(closed(Refusal::Violation, sentence));
+        }
+        self.queued_bytes += bytes;
+        self.queue.push_back(Queued { work, bytes, version });
+        Ok(())
+    }
+
+    fn send(&mut self, message: &Message<'_>) {
+        let mut out = Vec::new();
+        message.encode(&mut out);
+        self.actions.push_back(SubscriberAction::Send(out));
+    }
+
+    fn close(&mut self, closed: Closed) {
+        if !closed.by_peer {
+            self.send(&Message::Refused(closed.refusal, &closed.sentence));
+        }
+        self.phase = Phase::Closed;
+        self.decoder = FrameDecoder::new();
+        self.queue.clear();
+        self.queued_bytes = 0;
+        self.applying_bytes = None;
+        self.assembly.take();
+        self.actions.push_back(SubscriberAction::Close(closed));
+    }
+}
+
+/// What a batch counts beside its body: less than its frame, so that the publisher counts at least as much.
+const QUEUED_BYTES: usize = 32;

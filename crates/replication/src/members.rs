@@ -1,0 +1,473 @@
+//! What a site knows of the other sites: how far it has got in their logs, and what all of them have.
+//!
+//! Each site writes a [`Beat`] into its log at times. Its *clock* promises that what follows is above it; its *stable*
+//! version says that the site has every change of every site up to there. The lowest of all sites' stable versions is
+//! the *horizon*: nobody has, sends or builds upon anything older, but the result of all of it. So a deletion at or
+//! below the horizon may be forgotten, and never comes back.
+//!
+//! A site that was silent for too long holds the horizon, and with it every deletion. So it is put out: the horizon
+//! goes on without it. What it has may then have been deleted everywhere, and nobody would know. So nobody listens to
+//! it until it has taken a copy, and dropped what the copy does not have and the horizon had passed. The same goes for
+//! a site that was restored from a backup. Only sites that together are a majority put a silent one out, or two halves
+//! would put each other out.
+//!
+//! Everything here follows from entries of the site's own log ([`Position`] and [`Beat`]), so a restart knows as much
+//! as what is durable. Callers pass on what is durable only.
+
+use std::collections::BTreeMap;
+
+use crate::entry::Beat;
+use crate::link::LogExtent;
+use crate::version::version_at;
+use crate::wire::CopyReason;
+
+/// How long a site may be silent, by default: a week.
+pub const SILENCE_MICROS_MAX: u64 = 7 * 86_400 * 1_000_000;
+
+/// A site is heard if something of its log arrived so recently: each site beats every second.
+const HEARD_MICROS: u64 = 60_000_000;
+
+/// A position in a site's log: up to which sequence of which incarnation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cursor {
+    /// Of the log; 0: none. A log gets a new one when it is created, and when it is restored from a backup.
+    pub incarnation: u64,
+    /// All up to it is known.
+    pub sequence: u64,
+}
+
+/// What another site is to this one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// The horizon waits for it, and its log is pulled.
+    #[default]
+    In,
+    /// It takes a copy: the horizon waits for it already, its log is not pulled yet.
+    Joining,
+    /// It was restored from a backup, and needs a copy.
+    Restored,
+    /// It was silent for too long, and needs a copy.
+    Silent,
+}
+
+impl Standing {
+    /// True if the horizon goes on without the site.
+    pub fn is_out(self) -> bool {
+        matches!(self, Self::Restored | Self::Silent)
+    }
+}
+
+/// Whether a copy of another site may be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// Yes.
+    Full,
+    /// Yes, once this position is durable: each of two sites wants the other one to take a copy first, and this one
+    /// yields.
+    Yielded(Position),
+    /// Not yet: the other site has to take a copy first.
+    None,
+}
+
+/// What is kept of another site: one entry of the own log, which replaces the earlier one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// The other site.
+    pub site: u8,
+    /// What it is to us.
+    pub standing: Standing,
+    /// The incarnation that it had when it was last let in; 0: it was never here.
+    pub incarnation: u64,
+    /// How much of its log is applied.
+    pub cursor: Cursor,
+    /// Its last beat in that.
+    pub beat: Beat,
+}
+
+impl Position {
+    /// What another site's copy says of this one's log, if that is further: a state that includes the copy includes
+    /// what the other site had applied.
+    pub fn learn(self, theirs: Self) -> Option<Self> {
+        let (our, their) = (self.cursor, theirs.cursor);
+        let is_further =
+            our.incarnation == 0 || (our.incarnation == their.incarnation && our.sequence < their.sequence);
+        (is_further && their.incarnation != 0).then_some(Self { cursor: their, beat: theirs.beat, ..self })
+    }
+}
+
+/// All sites of a cluster, seen from one of them.
+#[derive(Clone, Debug)]
+pub struct Members {
+    site: u8,
+    /// The last one in the own log that is durable.
+    beat: Beat,
+    others: BTreeMap<u8, Member>,
+}
+
+#[derive(Clone, Debug)]
+struct Member {
+    position: Position,
+    /// When its last beat arrived, on a clock that is not set.
+    heard_micros: u64,
+    /// What it has of our log, durably.
+    confirmed: u64,
+    /// The copy that it takes, or has begun to take.
+    copy: Option<CopyExtent>,
+}
+
+/// What a copy is of. All of it is as it was when the copy began, also if the copy was interrupted since.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CopyExtent {
+    /// The copy, and the log behind this sequence, are everything.
+    pub start: u64,
+    /// What the copy does not have, up to this version, is gone; 0: nothing follows from that.
+    pub horizon: u64,
+    /// How far the copied site was in the logs of the others.
+    pub others: Vec<Position>,
+}
+
+impl Members {
+    /// The members as the own log has them: its last beat, and the last position of each other site.
+    pub fn new(site: u8, beat: Beat, positions: impl IntoIterator<Item = Position>, now_micros: u64) -> Self {
+        let mut members = Self { site, beat, others: BTreeMap::new() };
+        positions.into_iter().for_each(|position| members.note(position, now_micros));
+        members
+    }
+
+    /// A site was configured. It holds the horizon from now on. Returns what the log needs, if it is new.
+    pub fn add(&mut self, site: u8, now_micros: u64) -> Option<Position> {
+        if site == self.site || site == 0 || self.others.contains_key(&site) {
+            return None;
+        }
+        let position = Position { site, ..Position::default() };
+        self.note(position, now_micros);
+        Some(position)
+    }
+
+    /// A site is no longer part of the cluster.
+    pub fn remove(&mut self, site: u8) {
+        self.others.remove(&site);
+    }
+
+    /// A position is durable in the own log.
+    pub fn note(&mut self, position: Position, now_micros: u64) {
+        let member = self.others.entry(position.site).or_insert_with(|| Member {
+            position: Position { site: position.site, ..Position::default() },
+            heard_micros: now_micros,
+            confirmed: 0,
+            copy: None,
+        });
+        if position.standing != member.position.standing {
+            member.copy = None;
+        }
+        // A site that is let in has the bound's time to be heard.
+        let is_let_in = !position.standing.is_out() && position.standing != member.position.standing;
+        if position.cursor != member.position.cursor || is_let_in {
+            member.heard_micros = now_micros;
+        }
+        member.position = position;
+    }
+
+    /// A beat is durable in the own log.
+    pub fn note_own_beat(&mut self, beat: Beat) {
+        self.beat = beat;
+    }
+
+    /// A site has all of our log up to here, durably.
+    pub fn note_confirmed(&mut self, site: u8, sequence: u64) {
+        if let Some(member) = self.others.get_mut(&site) {
+            member.confirmed = member.confirmed.max(sequence);
+        }
+    }
+
+    /// The number of this site.
+    pub fn site(&self) -> u8 {
+        self.site
+    }
+
+    /// What is known of another site.
+    pub fn position(&self, site: u8) -> Option<Position> {
+        self.others.get(&site).map(|member| member.position)
+    }
+
+    /// What is known of all other sites.
+    pub fn positions(&self) -> impl Iterator<Item = Position> {
+        self.others.values().map(|member| member.position)
+    }
+
+    /// What is gone up to here may be forgotten: every site knows it. Never falls. Of the own log, nothing that
+    /// [`confirmed`](Self::confirmed) has not reached.
+    pub fn horizon(&self) -> u64 {
+        self.beat.horizon
+    }
+
+    /// No version at or below it is given any more.
+    pub fn clock(&self) -> u64 {
+        self.beat.clock
+    }
+
+    /// The beat to append now. The caller gives no version up to its clock from here on.
+    pub fn next_beat(&self, unix_micros: u64) -> Beat {
+        let clock = version_at(unix_micros, self.site).max(self.beat.clock);
+        let counted = || self.counted().map(|member| member.position.beat);
+        let stable = counted().map(|beat| beat.clock).fold(clock, u64::min);
+        let horizon = counted().map(|beat| beat.stable).fold(self.beat.stable, u64::min);
+        Beat { clock, stable, horizon: horizon.max(self.beat.horizon) }
+    }
+
+    /// Up to this sequence every site that counts has the own log, durably. Known anew after each start.
+    pub fn confirmed(&self) -> u64 {
+        self.counted().map(|member| member.confirmed).min().unwrap_or(u64::MAX)
+    }
+
+    /// The sites that have to be put out now: silent for longer than the bound, while this site hears a majority, or
+    /// half of all with the lowest number among them. The caller appends the positions, and notes them when they are
+    /// durable.
+    pub fn silent(&self, now_micros: u64, bound_micros: u64) -> Vec<Position> {
+        let silent_micros = |member: &Member| now_micros.saturating_sub(member.heard_micros);
+        let is_heard = |member: &&Member| silent_micros(member) <= HEARD_MICROS;
+        let heard = self.others.values().filter(is_heard).count() + 1;
+        let all = self.others.len() + 1;
+        let lowest = self.others.values().next();
+        let hears_lowest = lowest.is_none_or(|lowest| self.site < lowest.position.site || is_heard(&lowest));
+        if heard * 2 < all || (heard * 2 == all && !hears_lowest) {
+            return Vec::new();
+        }
+        let silent = self.counted().filter(|member| silent_micros(member) > bound_micros);
+        silent.map(|member| Position { standing: Standing::Silent, ..member.position }).collect()
+    }
+
+    /// A site introduces itself with the incarnation of its log. The position to append if that changes what it is to
+    /// us: it was restored from a backup, so it may have what everybody has forgotten, and is out.
+    pub fn introduced(&self, site: u8, incarnation: u64) -> Option<Position> {
+        let position = self.position(site)?;
+        match position.incarnation {
+            0 => Some(Position { incarnation, ..position }),
+            known if known == incarnation => None,
+            _ if position.standing == Standing::Silent => Some(Position { incarnation, ..position }),
+            _ => Some(Position { incarnation, standing: Standing::Restored, ..position }),
+        }
+    }
+
+    /// Whether a copy of another site may be taken, which it says is needed. What it has may have been deleted
+    /// everywhere if it is not in itself. Of two that want each other to take a copy first, the one that a majority
+    /// has found silent yields to the one that was restored; of equals the higher one yields.
+    pub fn trust(&self, site: u8, reason: CopyReason) -> Trust {
+        let Some(position) = self.position(site) else { return Trust::None };
+        let yields = match (position.standing, reason) {
+            (Standing::In, _) => return Trust::Full,
+            (Standing::Restored | Standing::Joining, CopyReason::Silent) => true,
+            (Standing::Restored | Standing::Joining, CopyReason::Restored) => site < self.site,
+            (Standing::Silent, CopyReason::Silent) => site < self.site,
+            _ => false,
+        };
+        if yields { Trust::Yielded(Position { standing: Standing::In, ..position }) } else { Trust::None }
+    }
+
+    /// The position to append before a site that is out gets a copy: from here on it holds the horizon.
+    pub fn joining(&self, site: u8) -> Option<Position> {
+        let position = self.position(site).filter(|position| position.standing.is_out())?;
+        Some(Position { standing: Standing::Joining, ..position })
+    }
+
+    /// What a copy for this site is of, once what [`joining`](Self::joining) says is durable, and whether it goes on
+    /// where one with this start was interrupted: only if the site's standing has been the same since, and the log
+    /// still reaches back.
+    pub fn begin_copy(&mut self, site: u8, interrupted: Option<u64>, log: LogExtent) -> (CopyExtent, bool) {
+        let others = self.positions().filter(|position| position.cursor.incarnation != 0).collect();
+        let horizon = self.beat.horizon;
+        let Some(member) = self.others.get_mut(&site) else { return (CopyExtent::default(), false) };
+        let known = member.copy.as_ref();
+        if let Some(copy) = known.filter(|copy| Some(copy.start) == interrupted && copy.start >= log.start) {
+            return (copy.clone(), true);
+        }
+        let horizon = if member.position.standing == Standing::In { 0 } else { horizon };
+        let copy = CopyExtent { start: log.durable, horizon, others };
+        member.copy = Some(copy.clone());
+        (copy, false)
+    }
+
+    /// The position to append when a site has taken its copy whole.
+    pub fn joined(&self, site: u8) -> Option<Position> {
+        let position = self.position(site).filter(|position| position.standing == Standing::Joining)?;
+        Some(Position { standing: Standing::In, ..position })
+    }
+
+    /// Sites that hold the horizon.
+    fn counted(&self) -> impl Iterator<Item = &Member> {
+        self.others.values().filter(|member| !member.position.standing.is_out())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY_MICROS: u64 = 86_400 * 1_000_000;
+    const LOG: LogExtent = LogExtent { incarnation: 1, start: 0, durable: 100 };
+
+    fn members(site: u8, all: u8) -> Members {
+        let mut members = Members::new(site, Beat::default(), [], 0);
+        (1..=all).for_each(|other| {
+            members.add(other, 0);
+        });
+        members
+    }
+
+    /// Something of a site's log has arrived.
+    fn hear(members: &mut Members, site: u8, sequence: u64, beat: Beat, now_micros: u64) {
+        let position = members.position(site).expect("it is a member");
+        let cursor = Cursor { incarnation: 5, sequence };
+        members.note(Position { cursor, beat, ..position }, now_micros);
+    }
+
+    fn beat(clock: u64, stable: u64) -> Beat {
+        Beat { clock, stable, horizon: 0 }
+    }
+
+    #[test]
+    fn the_horizon_is_what_everybody_has() {
+        let mut members = members(1, 3);
+        let micros = 1_800_000_000_000_000;
+        let clock = version_at(micros, 1);
+        assert_eq!(members.next_beat(micros), Beat { clock, stable: 0, horizon: 0 });
+        hear(&mut members, 2, 1, beat(900, 500), 1);
+        assert_eq!(members.next_beat(micros).stable, 0, "nothing is known of 3");
+        hear(&mut members, 3, 1, beat(800, 700), 1);
+        let next = members.next_beat(micros);
+        assert_eq!((next.stable, next.horizon), (800, 0), "this site has not said so durably");
+        members.note_own_beat(next);
+        assert_eq!(members.horizon(), 0);
+        let next = members.next_beat(micros);
+        assert_eq!((next.stable, next.horizon), (800, 500));
+        members.note_own_beat(next);
+        assert_eq!(members.horizon(), 500);
+        // It never falls, and the clock does not either.
+        hear(&mut members, 2, 2, beat(900, 100), 1);
+        let next = members.next_beat(micros - 1_000_000);
+        assert_eq!((next.clock, next.horizon), (clock, 500));
+    }
+
+    fn out(members: &Members, now_micros: u64) -> Vec<u8> {
+        members.silent(now_micros, 7 * DAY_MICROS).iter().map(|position| position.site).collect()
+    }
+
+    #[test]
+    fn a_majority_puts_a_silent_site_out() {
+        let now = 8 * DAY_MICROS;
+        let mut three = members(2, 3);
+        assert_eq!(out(&three, now), [0; 0], "a site that hears nobody puts nobody out");
+        hear(&mut three, 1, 1, beat(1, 1), now);
+        assert_eq!(out(&three, now), [3]);
+        assert_eq!(out(&three, now + 2 * HEARD_MICROS), [0; 0], "it hears 1 no more");
+        let silent = three.silent(now, 7 * DAY_MICROS)[0];
+        three.note(silent, now);
+        assert_eq!(out(&three, now), [0; 0], "it is out already");
+        assert_eq!(three.next_beat(0).stable, 1, "3 holds it no more, 1 does");
+        assert_eq!(three.counted().count(), 1);
+    }
+
+    #[test]
+    fn of_two_halves_the_one_with_the_lowest_site_goes_on() {
+        let now = 8 * DAY_MICROS;
+        assert_eq!(out(&members(1, 2), now), [2]);
+        assert_eq!(out(&members(2, 2), now), [0; 0]);
+        let mut lower = members(2, 4);
+        hear(&mut lower, 1, 1, beat(1, 1), now);
+        assert_eq!(out(&lower, now), [3, 4]);
+        let mut upper = members(3, 4);
+        hear(&mut upper, 4, 1, beat(1, 1), now);
+        assert_eq!(out(&upper, now), [0; 0]);
+    }
+
+    #[test]
+    fn a_restored_site_is_out_until_it_has_a_copy() {
+        let mut members = members(1, 2);
+        let first = members.introduced(2, 77).expect("it was never here");
+        assert_eq!((first.standing, first.incarnation), (Standing::In, 77));
+        members.note(first, 0);
+        assert_eq!(members.introduced(2, 77), None);
+        assert_eq!(members.introduced(9, 77), None, "it is no member");
+        members.note(members.introduced(2, 78).expect("it was restored"), 0);
+        assert_eq!(members.position(2).map(|position| position.standing), Some(Standing::Restored));
+        assert_eq!(members.joined(2), None, "there is no copy yet");
+        members.note(members.joining(2).expect("it is out"), 0);
+        members.note(members.joined(2).expect("it was joining"), 0);
+        assert_eq!(members.position(2).map(|position| position.standing), Some(Standing::In));
+    }
+
+    #[test]
+    fn a_copy_goes_on_only_as_it_began() {
+        let mut members = members(1, 3);
+        members.note_own_beat(Beat { clock: 9, stable: 9, horizon: 9 });
+        hear(&mut members, 3, 4, beat(1, 1), 0);
+        let (copy, is_continued) = members.begin_copy(2, Some(100), LOG);
+        assert_eq!((copy.start, copy.horizon, is_continued), (100, 0, false));
+        assert_eq!(copy.others.len(), 1);
+        // What this site has got to know since is not in the pieces that were sent.
+        hear(&mut members, 3, 5, beat(2, 1), 0);
+        let later = LogExtent { durable: 120, ..LOG };
+        assert_eq!(members.begin_copy(2, Some(100), later), (copy, true));
+        assert!(!members.begin_copy(2, Some(99), later).1, "another copy");
+        let (copy, _) = members.begin_copy(2, None, later);
+        assert_eq!((copy.start, copy.others[0].cursor.sequence), (120, 5));
+        assert!(!members.begin_copy(2, Some(120), LogExtent { start: 121, ..later }).1, "the log is gone");
+        // A site that has been put out since needs another copy.
+        let position = members.position(2).expect("it is a member");
+        members.note(Position { standing: Standing::Silent, ..position }, 0);
+        members.note(members.joining(2).expect("it is out"), 0);
+        let (copy, is_continued) = members.begin_copy(2, Some(120), later);
+        assert_eq!((copy.horizon, is_continued), (9, false));
+    }
+
+    #[test]
+    fn of_two_that_want_a_copy_of_each_other_one_yields() {
+        let standings = [Standing::Restored, Standing::Silent, Standing::Joining];
+        let reason =
+            |standing| if standing == Standing::Silent { CopyReason::Silent } else { CopyReason::Restored };
+        let yields = |site: u8, other: u8, standing, told| {
+            let mut members = members(site, 2);
+            let position = members.position(other).expect("it is a member");
+            members.note(Position { standing, ..position }, 0);
+            members.trust(other, told) != Trust::None
+        };
+        for of_one in standings {
+            for of_other in standings {
+                // 1 is out at 2 as `of_one`, and 2 at 1 as `of_other`.
+                let one = yields(1, 2, of_other, reason(of_one));
+                let other = yields(2, 1, of_one, reason(of_other));
+                assert!(one != other, "{of_one:?} and {of_other:?}: {one} and {other}");
+            }
+        }
+        assert_eq!(members(1, 2).trust(2, CopyReason::Silent), Trust::Full);
+        assert_eq!(members(1, 2).trust(9, CopyReason::Silent), Trust::None);
+    }
+
+    #[test]
+    fn a_copy_tells_of_third_sites() {
+        let at = |incarnation, sequence| Position {
+            site: 3,
+            cursor: Cursor { incarnation, sequence },
+            ..Position::default()
+        };
+        assert_eq!(at(0, 0).learn(at(5, 9)), Some(at(5, 9)));
+        assert_eq!(at(5, 8).learn(at(5, 9)), Some(at(5, 9)));
+        assert_eq!(
+            (at(5, 9).learn(at(5, 9)), at(6, 1).learn(at(5, 9)), at(5, 9).learn(at(0, 0))),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn the_log_is_needed_by_the_slowest_that_counts() {
+        let mut members = members(1, 3);
+        members.note_confirmed(2, 50);
+        assert_eq!(members.confirmed(), 0);
+        members.note_confirmed(3, 20);
+        members.note_confirmed(3, 10);
+        assert_eq!(members.confirmed(), 20);
+        let position = members.position(3).expect("it is a member");
+        members.note(Position { standing: Standing::Silent, ..position }, 0);
+        assert_eq!(members.confirmed(), 50);
+    }
+}

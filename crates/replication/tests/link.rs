@@ -1,0 +1,556 @@
+//! Both ends of a connection against each other, and against those who do not keep to the protocol.
+
+use std::sync::Arc;
+
+use fastrand::Rng;
+use larder_replication::entry::{Beat, Entry, Put};
+use larder_replication::link::{
+    AHEAD_MICROS_MAX, Admission, CopyRead, CopyStart, LogRead, Now, Publisher, PublisherAction,
+    SILENT_MICROS, Settings, Subscriber, SubscriberAction,
+};
+use larder_replication::members::{CopyExtent, Cursor};
+use larder_replication::version::version_at;
+use larder_replication::wire::{
+    Challenge, CopyReason, FrameDecoder, HANDSHAKE_BYTES_MAX, Hello, Message, PART_BYTES_MAX, PROTOCOL,
+    Refusal, Role, Token, push_parts,
+};
+
+const NOW: Now = Now { micros: 1_000_000, unix_micros: 1_800_000_000_000_000 };
+
+fn settings(site: u8) -> Settings {
+    Settings::new(site, u64::from(site) + 1000, Token::new(*b"the token"))
+}
+
+fn publisher(settings: Settings) -> Publisher {
+    Publisher::new(Arc::new(settings), [1; 32], 1_000_000, NOW)
+}
+
+fn subscriber(settings: Settings) -> Subscriber {
+    Subscriber::new(Arc::new(settings), [2; 32], NOW)
+}
+
+fn later(micros: u64) -> Now {
+    Now { micros: NOW.micros + micros, unix_micros: NOW.unix_micros + micros }
+}
+
+fn put(key: &[u8], value: &[u8], version: u64) -> Vec<u8> {
+    let mut body = Vec::new();
+    let put = Put {
+        key,
+        version,
+        base_version: 0,
+        expiry_version: version,
+        exptime_secs: 0,
+        client_flags: 0,
+        marks: 0,
+        value,
+    };
+    Entry::Put(put).encode(&mut body);
+    body
+}
+
+fn beat(clock: u64) -> Vec<u8> {
+    let mut body = Vec::new();
+    Entry::Beat(Beat { clock, stable: 0, horizon: 0 }).encode(&mut body);
+    body
+}
+
+/// A connection whose bytes arrive at once, in pieces of at most so many bytes.
+struct Link {
+    publisher: Publisher,
+    subscriber: Subscriber,
+    piece_bytes: usize,
+    /// All that was sent, to the publisher and to the subscriber.
+    sent: [Vec<u8>; 2],
+}
+
+impl Link {
+    fn new(publisher: Publisher, subscriber: Subscriber) -> Self {
+        Self { publisher, subscriber, piece_bytes: usize::MAX, sent: Default::default() }
+    }
+
+    /// Delivers until nothing is under way. Returns what else is to be done.
+    fn run(&mut self, now: Now) -> (Vec<PublisherAction>, Vec<SubscriberAction>) {
+        let (mut of_publisher, mut of_subscriber) = (Vec::new(), Vec::new());
+        loop {
+            let mut is_quiet = true;
+            while let Some(action) = self.publisher.next_action() {
+                is_quiet = false;
+                match action {
+                    PublisherAction::Send(bytes) => {
+                        self.sent[1].extend_from_slice(&bytes);
+                        bytes.chunks(self.piece_bytes).for_each(|piece| self.subscriber.receive(piece, now));
+                    }
+                    other => of_publisher.push(other),
+                }
+            }
+            while let Some(action) = self.subscriber.next_action() {
+                is_quiet = false;
+                match action {
+                    SubscriberAction::Send(bytes) => {
+                        self.sent[0].extend_from_slice(&bytes);
+                        bytes.chunks(self.piece_bytes).for_each(|piece| self.publisher.receive(piece, now));
+                    }
+                    other => of_subscriber.push(other),
+                }
+            }
+            if is_quiet {
+                return (of_publisher, of_subscriber);
+            }
+        }
+    }
+
+    /// Up to the log, from sequence 7 on.
+    fn started(publisher: Publisher, subscriber: Subscriber) -> Self {
+        let mut link = Self::new(publisher, subscriber);
+        link.start();
+        link
+    }
+
+    fn start(&mut self) {
+        let (_, actions) = self.run(NOW);
+        assert!(
+            matches!(actions[..], [SubscriberAction::Connected { site: 1, incarnation: 1001 }]),
+            "{actions:?}"
+        );
+        let cursor = Cursor { incarnation: 1001, sequence: 7 };
+        self.subscriber.subscribe(cursor);
+        let (actions, _) = self.run(NOW);
+        let asked =
+            PublisherAction::Admit { site: 2, incarnation: 1002, cursor, prefixes: vec![b"user:".to_vec()] };
+        assert_eq!(actions, [asked]);
+        self.publisher.admit(Admission::Log);
+        let (actions, started) = self.run(NOW);
+        assert_eq!(started, [SubscriberAction::Started]);
+        assert_eq!(
+            actions,
+            [
+                PublisherAction::Confirmed { site: 2, sequence: 7 },
+                PublisherAction::ReadLog { after: 7, bytes_max: settings(1).batch_bytes }
+            ]
+        );
+    }
+}
+
+fn pulling() -> Settings {
+    Settings { prefixes: vec![b"user:".to_vec()], ..settings(2) }
+}
+
+fn closed_by(actions: &[SubscriberAction]) -> Option<(Refusal, bool)> {
+    actions.iter().find_map(|action| match action {
+        SubscriberAction::Close(closed) => Some((closed.refusal, closed.by_peer)),
+        _ => None,
+    })
+}
+
+fn serving_ended(actions: &[PublisherAction]) -> Option<(Refusal, bool)> {
+    actions.iter().find_map(|action| match action {
+        PublisherAction::Close(closed) => Some((closed.refusal, closed.by_peer)),
+        _ => None,
+    })
+}
+
+#[test]
+fn the_log_arrives_and_is_confirmed() {
+    let mut link = Link::started(publisher(settings(1)), subscriber(pulling()));
+    let body = put(b"user:1", b"value", version_at(NOW.unix_micros, 1));
+    link.publisher.log_read(LogRead::Entries { to: 12, body: body.clone() }, NOW);
+    let (_, actions) = link.run(NOW);
+    let [SubscriberAction::Apply(batch)] = &actions[..] else { panic!("{actions:?}") };
+    assert_eq!((batch.from, batch.to, &batch.body), (7, 12, &body));
+    link.subscriber.applied(12, NOW);
+    link.subscriber.durable(12);
+    let (actions, _) = link.run(NOW);
+    assert!(actions.contains(&PublisherAction::Confirmed { site: 2, sequence: 7 }));
+    assert!(actions.contains(&PublisherAction::Confirmed { site: 2, sequence: 12 }));
+    assert_eq!((link.publisher.in_flight_bytes(), link.subscriber.buffered_bytes()), (0, 0));
+    assert_eq!((link.publisher.peer(), link.subscriber.peer()), (Some(2), Some(1)));
+}
+
+/// What other sites have made is looked at and not told, or two sites would tell each other of their cursors for ever.
+#[test]
+fn what_is_nothing_to_send_is_not_sent() {
+    let mut link = Link::started(publisher(settings(1)), subscriber(pulling()));
+    link.publisher.log_read(LogRead::Entries { to: 20, body: Vec::new() }, NOW);
+    let (actions, nothing) = link.run(NOW);
+    assert_eq!(nothing, []);
+    assert!(matches!(actions[..], [PublisherAction::ReadLog { after: 20, .. }]));
+    link.publisher.log_read(LogRead::Entries { to: 30, body: beat(5 << 8 | 1) }, NOW);
+    let (_, actions) = link.run(NOW);
+    let [SubscriberAction::Apply(batch)] = &actions[..] else { panic!("{actions:?}") };
+    assert_eq!((batch.from, batch.to), (7, 30));
+}
+
+#[test]
+fn a_copy_arrives_in_pieces_once_they_are_durable() {
+    let mut link = Link::new(publisher(settings(1)), subscriber(pulling()));
+    link.run(NOW);
+    link.subscriber.subscribe(Cursor::default());
+    link.run(NOW);
+    link.publisher.admit(Admission::Copy(CopyReason::Silent));
+    let (_, actions) = link.run(NOW);
+    assert_eq!(actions, [SubscriberAction::CopyNeeded(CopyReason::Silent)]);
+    link.subscriber.copy(Some((3, b"where it was")));
+    let (actions, _) = link.run(NOW);
+    let interrupted = Some((3, b"where it was".to_vec()));
+    assert_eq!(actions, [PublisherAction::BeginCopy { site: 2, interrupted }]);
+    let extent = CopyExtent { start: 50, horizon: 99, others: Vec::new() };
+    link.publisher.copy_begun(CopyStart { extent, position: Vec::new() });
+    let (actions, begun) = link.run(NOW);
+    assert!(matches!(&actions[..], [PublisherAction::ReadCopy { position, .. }] if position.is_empty()));
+    let [SubscriberAction::CopyBegun(begun)] = &begun[..] else { panic!("{begun:?}") };
+    assert_eq!((begun.cursor.sequence, begun.horizon, begun.is_continued), (50, 99, false));
+    // The states of any site.
+    let body = put(b"k", b"v", 1 << 8 | 9);
+    let not_durable = 1_000_001;
+    link.publisher.copy_read(CopyRead {
+        body: body.clone(),
+        position: Some(b"k".to_vec()),
+        appended: not_durable,
+    });
+    assert_eq!(link.run(NOW), (vec![], vec![]), "it waits until it is durable");
+    link.publisher.durable(not_durable);
+    let (actions, pieces) = link.run(NOW);
+    assert!(matches!(&actions[..], [PublisherAction::ReadCopy { position, .. }] if position == b"k"));
+    let [SubscriberAction::ApplyPiece(piece)] = &pieces[..] else { panic!("{pieces:?}") };
+    assert_eq!((piece.number, &piece.body, &piece.position[..]), (1, &body, &b"k"[..]));
+    link.publisher.copy_read(CopyRead { body: Vec::new(), position: None, appended: 1 });
+    link.subscriber.piece_applied(1, NOW);
+    let (_, actions) = link.run(NOW);
+    assert!(matches!(&actions[..], [SubscriberAction::ApplyPiece(piece)] if piece.number == 2));
+    link.subscriber.piece_applied(2, NOW);
+    let (_, actions) = link.run(NOW);
+    assert_eq!(actions, [SubscriberAction::FinishCopy]);
+    link.subscriber.copy_taken(begun.cursor);
+    let (actions, _) = link.run(NOW);
+    let cursor = Cursor { incarnation: 1001, sequence: 50 };
+    assert_eq!(
+        actions,
+        [
+            PublisherAction::CopyTaken { site: 2 },
+            PublisherAction::Confirmed { site: 2, sequence: 50 },
+            PublisherAction::Admit { site: 2, incarnation: 1002, cursor, prefixes: vec![b"user:".to_vec()] }
+        ]
+    );
+}
+
+#[test]
+fn who_does_not_know_the_token_is_refused() {
+    let stranger = Settings { token: Token::new(*b"another token"), ..settings(2) };
+    let mut link = Link::new(publisher(settings(1)), subscriber(stranger));
+    let (served, pulled) = link.run(NOW);
+    assert_eq!(serving_ended(&served), Some((Refusal::Token, false)));
+    assert_eq!(closed_by(&pulled), Some((Refusal::Token, true)));
+    // Nor does a subscriber talk to a publisher that only repeats what it hears.
+    let mut subscriber = subscriber(settings(2));
+    let challenge =
+        Challenge { protocol_min: 1, protocol_max: PROTOCOL, site: 1, incarnation: 5, nonce: [7; 32] };
+    subscriber.receive(&encoded(&Message::Challenge(challenge)), NOW);
+    let Some(SubscriberAction::Send(hello)) = subscriber.next_action() else { panic!("there is no hello") };
+    let mut decoder = FrameDecoder::new();
+    decoder.push(&hello);
+    let (kind, payload) = decoder.next_frame().expect("it is a frame").expect("it is whole");
+    let Ok(Message::Hello(_, proof)) = Message::decode(kind, payload) else { panic!("it is no hello") };
+    subscriber.receive(&encoded(&Message::Welcome(proof)), NOW);
+    let actions: Vec<_> = std::iter::from_fn(|| subscriber.next_action()).collect();
+    assert_eq!(closed_by(&actions), Some((Refusal::Token, false)));
+}
+
+#[test]
+fn a_site_with_the_same_number_is_refused() {
+    let (served, pulled) = Link::new(publisher(settings(2)), subscriber(settings(2))).run(NOW);
+    assert_eq!(serving_ended(&served), Some((Refusal::SameSite, false)));
+    let [SubscriberAction::Close(closed)] = &pulled[..] else { panic!("{pulled:?}") };
+    assert_eq!(closed.sentence, "both sites have the number 2: give each its own `--site`");
+}
+
+#[test]
+fn another_protocol_is_refused() {
+    let mut subscriber = subscriber(settings(2));
+    let challenge = Challenge { protocol_min: 8, protocol_max: 9, site: 1, incarnation: 5, nonce: [7; 32] };
+    subscriber.receive(&encoded(&Message::Challenge(challenge)), NOW);
+    let actions: Vec<_> = std::iter::from_fn(|| subscriber.next_action()).collect();
+    assert_eq!(closed_by(&actions), Some((Refusal::Protocol, false)));
+}
+
+#[test]
+fn a_site_that_is_refused_learns_why() {
+    for (refusal, words) in
+        [(Refusal::UnknownSite, "configured peers"), (Refusal::AheadOfLog, "more of this site's log")]
+    {
+        let mut link = Link::new(publisher(settings(1)), subscriber(pulling()));
+        link.run(NOW);
+        link.subscriber.subscribe(Cursor { incarnation: 1001, sequence: 7 });
+        link.run(NOW);
+        link.publisher.admit(Admission::Refused(refusal));
+        let (_, actions) = link.run(NOW);
+        let [SubscriberAction::Close(closed)] = &actions[..] else { panic!("{actions:?}") };
+        assert!(closed.refusal == refusal && closed.sentence.contains(words), "{closed}");
+    }
+}
+
+/// A subscriber that applies nothing gets a window of bytes and one batch, and no more is read.
+#[test]
+fn a_slow_subscriber_costs_a_window() {
+    let window_bytes = 10_000;
+    let mut link = Link::started(publisher(settings(1)), subscriber(Settings { window_bytes, ..pulling() }));
+    let (mut to, mut rng) = (7, Rng::with_seed(1));
+    let mut reads = 1;
+    while reads == 1 {
+        to += 1;
+        let value: Vec<u8> = (0..900).map(|_| rng.u8(..)).collect();
+        let body = put(b"user:1", &value, to << 8 | 1);
+        link.publisher.log_read(LogRead::Entries { to, body }, NOW);
+        let (actions, _) = link.run(NOW);
+        reads = actions.iter().filter(|action| matches!(action, PublisherAction::ReadLog { .. })).count();
+        assert!(link.publisher.in_flight_bytes() < window_bytes + 2500);
+        assert!(link.subscriber.buffered_bytes() < window_bytes + 2500);
+    }
+    assert!(to > 7 + 4, "something was sent");
+    // Once something is applied, it goes on.
+    link.subscriber.applied(8, NOW);
+    let (actions, applying) = link.run(NOW);
+    assert!(actions.contains(&PublisherAction::ReadLog { after: to, bytes_max: settings(1).batch_bytes }));
+    assert!(matches!(&applying[..], [SubscriberAction::Apply(batch)] if batch.to == 9));
+}
+
+#[test]
+fn a_publisher_that_sends_more_than_it_may_is_refused() {
+    let mut link =
+        Link::started(publisher(settings(1)), subscriber(Settings { window_bytes: 5000, ..pulling() }));
+    let mut sent = 0;
+    let ended = (8..200_u64).find_map(|to| {
+        let mut bytes = Vec::new();
+        push_parts(&mut bytes, &put(b"user:1", &[to as u8; 500], to << 8 | 1));
+        Message::Batch { from: to - 1, to, unix_micros: 0 }.encode(&mut bytes);
+        link.subscriber.receive(&bytes, NOW);
+        sent += bytes.len();
+        let actions: Vec<_> = std::iter::from_fn(|| link.subscriber.next_action()).collect();
+        assert!(link.subscriber.buffered_bytes() < 6000);
+        closed_by(&actions)
+    });
+    assert_eq!(ended, Some((Refusal::Violation, false)));
+}
+
+#[test]
+fn a_value_of_any_size_is_sent_in_parts() {
+    let mut rng = Rng::with_seed(3);
+    for (value, is_compressible) in
+        [(vec![7; 3 << 20], true), ((0..3 << 20).map(|_| rng.u8(..)).collect::<Vec<u8>>(), false)]
+    {
+        let mut link = Link::started(publisher(settings(1)), subscriber(pulling()));
+        link.piece_bytes = 70_000;
+        let body = put(b"user:1", &value, 9 << 8 | 1);
+        link.publisher.log_read(LogRead::Entries { to: 8, body: body.clone() }, NOW);
+        let (_, actions) = link.run(NOW);
+        assert!(matches!(&actions[..], [SubscriberAction::Apply(batch)] if batch.body == body));
+        assert_eq!(link.sent[1].len() < value.len() / 10, is_compressible);
+    }
+    // One that is longer than the longest that the site takes.
+    let small = Settings { body_bytes_max: 1 << 20, ..pulling() };
+    let mut link = Link::started(publisher(settings(1)), subscriber(small));
+    let body = put(b"user:1", &vec![7; 2 << 20], 9 << 8 | 1);
+    link.publisher.log_read(LogRead::Entries { to: 8, body }, NOW);
+    let (_, actions) = link.run(NOW);
+    let [SubscriberAction::Close(closed)] = &actions[..] else { panic!("{actions:?}") };
+    assert!(closed.sentence.contains("longer than the longest"), "{closed}");
+    assert!(link.subscriber.buffered_bytes() < 1 << 21);
+}
+
+#[test]
+fn a_change_from_the_future_waits() {
+    let mut link = Link::started(publisher(settings(1)), subscriber(pulling()));
+    let ahead = version_at(NOW.unix_micros + AHEAD_MICROS_MAX + 5_000_000, 1);
+    link.publisher.log_read(LogRead::Entries { to: 8, body: put(b"user:1", b"v", ahead) }, NOW);
+    let (_, actions) = link.run(NOW);
+    assert!(matches!(actions[..], [SubscriberAction::Ahead { micros: 65_000_000 }]), "{actions:?}");
+    // What follows it waits too, since a cursor has no holes.
+    link.publisher.log_read(LogRead::Entries { to: 9, body: beat(1 << 8 | 1) }, NOW);
+    assert_eq!(link.run(NOW).1, []);
+    link.subscriber.tick(later(4_000_000));
+    assert!(!link.run(later(4_000_000)).1.iter().any(|action| matches!(action, SubscriberAction::Apply(_))));
+    link.subscriber.tick(later(5_000_000));
+    let (_, actions) = link.run(later(5_000_000));
+    assert!(
+        matches!(&actions[..], [SubscriberAction::NoLongerAhead, SubscriberAction::Apply(batch)] if batch.to == 8)
+    );
+}
+
+#[test]
+fn changes_of_others_are_refused() {
+    let mut link = Link::started(publisher(settings(1)), subscriber(pulling()));
+    link.publisher.log_read(LogRead::Entries { to: 8, body: put(b"user:1", b"v", 9 << 8 | 3) }, NOW);
+    let (served, pulled) = link.run(NOW);
+    assert_eq!(closed_by(&pulled), Some((Refusal::Violation, false)));
+    assert_eq!(serving_ended(&served), Some((Refusal::Violation, true)));
+}
+
+#[test]
+fn a_silent_side_is_given_up() {
+    let mut link = Link::started(publisher(settings(1)), subscriber(pulling()));
+    // Each says something before the other gives up.
+    for step in 1..30 {
+        let now = later(step * SILENT_MICROS / 4);
+        assert!(
+            link.publisher.deadline_micros() <= now.micros && link.subscriber.deadline_micros() <= now.micros
+        );
+        link.publisher.tick(now);
+        link.subscriber.tick(now);
+        let (served, pulled) = link.run(now);
+        assert_eq!((serving_ended(&served), closed_by(&pulled)), (None, None));
+    }
+    let now = later(30 * SILENT_MICROS / 4 + SILENT_MICROS);
+    link.publisher.tick(now);
+    let actions: Vec<_> = std::iter::from_fn(|| link.publisher.next_action()).collect();
+    assert_eq!(serving_ended(&actions), Some((Refusal::Silent, false)));
+    assert!(link.publisher.is_closed());
+    // Who says something, but proves nothing, is given up as well.
+    let mut publisher = publisher(settings(1));
+    let hello = encoded(&Message::CopyTaken);
+    publisher.receive(&hello[..3], later(SILENT_MICROS - 1));
+    publisher.tick(later(SILENT_MICROS));
+    assert!(publisher.is_closed());
+}
+
+fn encoded(message: &Message<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    message.encode(&mut bytes);
+    bytes
+}
+
+/// Before the token is proven, nobody can make a site keep more than a few kilobytes.
+#[test]
+fn a_stranger_cannot_send_much() {
+    let mut publisher = publisher(settings(1));
+    let mut frame = ((HANDSHAKE_BYTES_MAX + 1) as u32).to_le_bytes().to_vec();
+    frame.resize(100, 0);
+    publisher.receive(&frame, NOW);
+    assert!(publisher.is_closed());
+    let mut subscriber = subscriber(settings(2));
+    subscriber.receive(&frame, NOW);
+    assert!(subscriber.is_closed());
+}
+
+/// However the bytes of a conversation are split, it is the same conversation.
+#[test]
+fn every_split_is_the_same() {
+    let conversation = |piece_bytes: usize| {
+        let mut link = Link::new(publisher(settings(1)), subscriber(pulling()));
+        link.piece_bytes = piece_bytes;
+        link.start();
+        link.publisher
+            .log_read(LogRead::Entries { to: 9, body: put(b"user:1", &[b'v'; 900], 9 << 8 | 1) }, NOW);
+        let (served, pulled) = link.run(NOW);
+        (link.sent, served, pulled)
+    };
+    let whole = conversation(usize::MAX);
+    for piece_bytes in 1..600 {
+        assert_eq!(conversation(piece_bytes), whole, "{piece_bytes}");
+    }
+}
+
+/// Frames that are damaged, cut, repeated or made up: no panic, and nothing kept beyond the bounds.
+#[test]
+fn hostile_bytes_are_refused() {
+    let mut started = Link::started(publisher(settings(1)), subscriber(pulling()));
+    started
+        .publisher
+        .log_read(LogRead::Entries { to: 9, body: put(b"user:1", &[b'v'; 900], 9 << 8 | 1) }, NOW);
+    started.run(NOW);
+    let sent = started.sent;
+    for seed in 0..20_000 {
+        let mut rng = Rng::with_seed(seed);
+        let is_publisher = rng.bool();
+        let mut bytes = sent[usize::from(!is_publisher)].clone();
+        for _ in 0..rng.usize(..4) {
+            let place = rng.usize(..bytes.len());
+            match rng.u8(..4) {
+                0 => bytes[place] = rng.u8(..),
+                1 => bytes.truncate(place.max(1)),
+                2 => bytes.extend_from_within(place..),
+                _ => bytes.extend_from_slice(&random_message(&mut rng)),
+            }
+        }
+        if is_publisher {
+            let mut publisher = publisher(settings(1));
+            publisher.receive(&bytes, NOW);
+            while let Some(action) = publisher.next_action() {
+                match action {
+                    PublisherAction::Admit { .. } => publisher.admit(Admission::Log),
+                    PublisherAction::ReadLog { .. } => publisher.log_read(LogRead::Gone, NOW),
+                    _ => {}
+                }
+            }
+        } else {
+            let mut subscriber = subscriber(pulling());
+            subscriber.receive(&bytes, NOW);
+            while let Some(action) = subscriber.next_action() {
+                match action {
+                    SubscriberAction::Connected { .. } => subscriber.subscribe(Cursor::default()),
+                    SubscriberAction::CopyNeeded(_) => subscriber.copy(None),
+                    SubscriberAction::Apply(batch) => subscriber.applied(batch.to, NOW),
+                    _ => {}
+                }
+            }
+            assert!(subscriber.buffered_bytes() < 1 << 20);
+        }
+    }
+}
+
+/// A well-formed message of any kind, with any content: what a peer with a wrong program may send.
+fn random_message(rng: &mut Rng) -> Vec<u8> {
+    let bytes: Vec<u8> = (0..rng.usize(..40)).map(|_| rng.u8(..)).collect();
+    let number = if rng.bool() { rng.u64(..20) } else { rng.u64(..) };
+    encoded(&match rng.u8(..16) {
+        0 => Message::Challenge(Challenge {
+            protocol_min: 0,
+            protocol_max: rng.u16(..4),
+            site: rng.u8(..),
+            incarnation: number,
+            nonce: [0; 32],
+        }),
+        1 => {
+            let said =
+                Hello { protocol: 1, site: rng.u8(..), incarnation: number, window_bytes: 9, nonce: [3; 32] };
+            Message::Hello(said, Token::new(*b"the token").prove(Role::Subscriber, &[&bytes]))
+        }
+        2 => Message::Welcome([0; 32]),
+        3 => Message::Subscribe {
+            cursor: Cursor { incarnation: number, sequence: number },
+            prefixes: vec![&bytes],
+        },
+        4 => Message::Start { sequence: number },
+        5 => Message::CopyNeeded(CopyReason::TooFarBehind),
+        6 => Message::Part { body_bytes: rng.u32(..2 * PART_BYTES_MAX as u32), data: &bytes },
+        7 => Message::Batch { from: number, to: number.wrapping_add(1), unix_micros: number },
+        8 => Message::Confirm { applied: number, durable: number },
+        9 => Message::CopyRequest { start: number, position: &bytes },
+        10 => Message::CopyBegin { start: number, horizon: number, position: &bytes, others: Vec::new() },
+        11 => Message::CopyPiece { number, is_last: rng.bool(), position: &bytes },
+        12 => Message::CopyConfirm { number },
+        13 => Message::CopyTaken,
+        14 => Message::Alive { unix_micros: number },
+        _ => Message::Refused(Refusal::Unavailable, "because"),
+    })
+}
+
+/// Hostile messages at every phase of an authenticated connection.
+#[test]
+fn a_peer_with_a_wrong_program_is_refused() {
+    for seed in 0..5000 {
+        let mut rng = Rng::with_seed(seed);
+        let mut link = Link::started(publisher(settings(1)), subscriber(pulling()));
+        let is_publisher = rng.bool();
+        for _ in 0..20 {
+            let message = random_message(&mut rng);
+            if is_publisher {
+                link.publisher.receive(&message, NOW);
+            } else {
+                link.subscriber.receive(&message, NOW);
+            }
+            while link.publisher.next_action().is_some() {}
+            while link.subscriber.next_action().is_some() {}
+        }
+        assert!(link.subscriber.buffered_bytes() < 20 * PART_BYTES_MAX);
+    }
+}

@@ -1,0 +1,140 @@
+//! What is simulated, as a seed has it.
+
+use std::fmt;
+
+use fastrand::Rng;
+
+/// A bug on purpose, planted in the simulated larderd around the crate's code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bug {
+    /// What arrives replaces what is there.
+    ApplyByArrival,
+    /// A deletion is forgotten although not every site has it.
+    TombstoneDroppedEarly,
+    /// A site sends on what others have made.
+    Republish,
+    /// The cursor is durable before what it stands for.
+    CursorAheadOfData,
+    /// Flushes of other sites are not kept.
+    FlushLost,
+    /// What is not durable is sent.
+    SendBeforeDurable,
+    /// A site that was out keeps what the copy does not have.
+    NoSweep,
+    /// A copy leaves deletions out.
+    CopyWithoutDeletions,
+    /// What a flush has covered is sent.
+    SendFlushed,
+    /// A site gives versions that its beats have promised not to.
+    BrokenPromise,
+}
+
+impl Bug {
+    pub(crate) const ALL: [Self; 10] = [
+        Self::ApplyByArrival,
+        Self::TombstoneDroppedEarly,
+        Self::Republish,
+        Self::CursorAheadOfData,
+        Self::FlushLost,
+        Self::SendBeforeDurable,
+        Self::NoSweep,
+        Self::CopyWithoutDeletions,
+        Self::SendFlushed,
+        Self::BrokenPromise,
+    ];
+
+    /// Its name on the command line.
+    #[allow(dead_code)] // The test knows no names.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::ApplyByArrival => "apply-by-arrival",
+            Self::TombstoneDroppedEarly => "tombstone-dropped-early",
+            Self::Republish => "republish",
+            Self::CursorAheadOfData => "cursor-ahead-of-data",
+            Self::FlushLost => "flush-lost",
+            Self::SendBeforeDurable => "send-before-durable",
+            Self::NoSweep => "no-sweep",
+            Self::CopyWithoutDeletions => "copy-without-deletions",
+            Self::SendFlushed => "send-flushed",
+            Self::BrokenPromise => "broken-promise",
+        }
+    }
+}
+
+/// What is simulated.
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    /// The seed of all choices.
+    pub(crate) seed: u64,
+    pub(crate) sites: u8,
+    pub(crate) keys: u32,
+    /// Steps of the scheduler before all is healed.
+    pub(crate) steps: u32,
+    /// Of a hundred steps, how many are requests of clients.
+    pub(crate) requests_percent: u32,
+    /// Links are cut, in both directions or in one.
+    pub(crate) has_cuts: bool,
+    pub(crate) has_crashes: bool,
+    /// Clocks are set by some seconds.
+    pub(crate) has_drift: bool,
+    /// A clock is set far ahead.
+    pub(crate) has_bad_clock: bool,
+    /// Cleaning passes cursors.
+    pub(crate) has_trims: bool,
+    /// The last site joins late, with nothing.
+    pub(crate) has_newcomer: bool,
+    /// A site is away for longer than the bound.
+    pub(crate) has_absence: bool,
+    /// A site is restored from a backup.
+    pub(crate) has_restore: bool,
+    pub(crate) has_flushes: bool,
+    /// What a connection keeps is little.
+    pub(crate) is_tight: bool,
+    pub(crate) bug: Option<Bug>,
+}
+
+impl Scenario {
+    /// What this seed stands for.
+    pub(crate) fn of_seed(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let mut percent = |percent| rng.u32(..100) < percent;
+        let (has_cuts, has_crashes, has_drift) = (percent(60), percent(50), percent(50));
+        let (has_bad_clock, has_trims, has_newcomer) = (percent(10), percent(40), percent(20));
+        let (has_absence, has_restore, has_flushes) = (percent(20), percent(12), percent(60));
+        let is_tight = percent(50);
+        let sites = rng.u8(2..=5);
+        Self {
+            seed,
+            sites,
+            keys: rng.u32(1..=12),
+            steps: rng.u32(300..=1200),
+            requests_percent: rng.u32(5..=30),
+            has_cuts,
+            has_crashes,
+            has_drift,
+            has_bad_clock,
+            has_trims,
+            has_newcomer: has_newcomer && sites > 2,
+            has_absence,
+            has_restore,
+            has_flushes,
+            is_tight,
+            bug: None,
+        }
+    }
+
+    /// The same with a bug.
+    pub(crate) fn with_bug(self, bug: Option<Bug>) -> Self {
+        Self { bug, ..self }
+    }
+
+    pub(crate) fn has(&self, bug: Bug) -> bool {
+        self.bug == Some(bug)
+    }
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "seed {}: {} sites, {} keys, {} steps", self.seed, self.sites, self.keys, self.steps)
+    }
+}
