@@ -58,6 +58,7 @@ pub mod commit;
 mod entry;
 mod error;
 pub mod files;
+mod flushes;
 mod log;
 mod memory;
 mod store;

@@ -4,7 +4,6 @@
 //! |---|---|
 //! | `record`, `segment`, `manifest`, `snapshot` | the bytes of the files; `docs/store-format.md` |
 //! | `digest`, `index` | where each key's newest record is |
-//! | `flushes` | what was flushed, and what is to be |
 //! | `open` | from files to a store: manifest, snapshot or footers, the tail |
 //! | `writer`, `append` | the end of a segment; batches |
 //! | `get`, `keys` | reading one item; a scan of all |
@@ -25,7 +24,6 @@ mod bytes;
 pub(crate) mod check;
 pub(crate) mod clean;
 pub(crate) mod digest;
-pub(crate) mod flushes;
 mod get;
 mod index;
 mod keys;
@@ -41,11 +39,11 @@ use crate::backup::{self, Manifest};
 use crate::entry::{Entry, Meta, PendingFlush, SequenceRange, Sink};
 use crate::error::{Error, Result};
 use crate::files::{DiskFiles, Files, Lock};
+use crate::flushes::Flushes;
 use crate::store::{Budget, Cursor, Progress, Stats, Store};
 
 use clean::Cleaner;
 use digest::Secret;
-use flushes::Flushes;
 use index::Index;
 use manifest::ManifestImage;
 use segment::{Segment, SegmentTable};

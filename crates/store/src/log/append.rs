@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::clean::RESERVE_TO_DELETE;
-use super::flushes::{FlushMark, PendingMark};
 use super::index::IndexEntry;
 use super::record::{HEADER_BYTES, Header, Kind, pad, padded};
 use super::segment::{FooterEntry, Segment, SegmentHeader, Stream, create_file};
@@ -14,6 +13,7 @@ use super::writer::Writer;
 use super::{Appender, LogStore, ManifestState};
 use crate::entry::{Entry, Marks, SequenceRange};
 use crate::error::{Error, Result};
+use crate::flushes::{FlushMark, PendingMark};
 use crate::validate::validate_batch;
 
 /// Values from here on are written from where they are; smaller ones are copied into one piece.

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::append::tombstone_of;
 use super::digest::Secret;
-use super::flushes::FlushTable;
 use super::manifest::{MANIFEST, ManifestImage, SegmentImage};
 use super::open::{FlushRecord, Tail, lock, open_file};
 use super::record::{ALIGN_BYTES, Header, Kind, pad};
@@ -18,6 +17,7 @@ use super::window::Window;
 use super::writer::Writer;
 use crate::error::{Error, Result};
 use crate::files::Files;
+use crate::flushes::FlushTable;
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

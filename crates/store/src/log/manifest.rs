@@ -9,10 +9,10 @@ use std::io::IoSlice;
 use super::bugs::{Bug, is_planted};
 use super::bytes::Bytes;
 use super::digest::Secret;
-use super::flushes::{FlushMark, FlushTable, PendingMark};
 use super::segment::{Expiry, Stream};
 use crate::error::{Error, Result};
 use crate::files::Files;
+use crate::flushes::{FlushMark, FlushTable, PendingMark};
 
 pub(crate) const MANIFEST: &str = "MANIFEST";
 pub(super) const MANIFEST_NEW: &str = "MANIFEST.new";

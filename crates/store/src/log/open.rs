@@ -12,7 +12,6 @@ use super::append::index_entry;
 use super::bugs::{Bug, is_planted};
 use super::clean::Cleaner;
 use super::digest::Secret;
-use super::flushes::{FlushMark, FlushTable, Flushes, PendingMark};
 use super::index::{Index, START_BYTES_MAX};
 use super::manifest::{MANIFEST, MANIFEST_NEW, ManifestImage, SegmentImage};
 use super::record::{ALIGN_BYTES, BadHeader, HEADER_BYTES, Header, Kind, u32_at};
@@ -26,6 +25,7 @@ use super::writer::Writer;
 use super::{Appender, Counters, LogOptions, LogStore, ManifestState};
 use crate::error::{Error, Result};
 use crate::files::{File, Files, Lock};
+use crate::flushes::{FlushMark, FlushTable, Flushes, PendingMark};
 
 /// The lock file.
 const LOCK: &str = "LOCK";
