@@ -41,6 +41,13 @@ pub enum Error {
         /// Its format, `major.minor`.
         format: String,
     },
+    /// The store was written by another engine.
+    OtherEngine {
+        /// Which, as `--store-engine` names it.
+        found: &'static str,
+        /// The one that was to open it.
+        wanted: &'static str,
+    },
     /// The entry cannot be kept: a key that is empty or too long, a value that is too long.
     Invalid {
         /// Which limit.
@@ -93,6 +100,11 @@ impl fmt::Display for Error {
             Self::NewerFormat { file, format } => {
                 write!(f, "{file} has format {format}, which is newer than this larder reads")
             }
+            Self::OtherEngine { found, wanted } => write!(
+                f,
+                "the directory has a store of the engine {found}, which the engine {wanted} cannot open; use \
+                 --store-engine {found}, or another directory"
+            ),
             Self::Invalid { what } => write!(f, "the store cannot keep this entry: {what}"),
             Self::Declined => f.write_str("the reader gave no place for the value"),
             Self::Unsupported { what } => write!(f, "this store has no {what}"),

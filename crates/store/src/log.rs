@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 mod append;
 pub(crate) mod bugs;
-mod bytes;
+pub(crate) mod bytes;
 pub(crate) mod check;
 pub(crate) mod clean;
 pub(crate) mod digest;
@@ -28,14 +28,14 @@ mod get;
 mod index;
 mod keys;
 pub(crate) mod manifest;
-mod open;
+pub(crate) mod open;
 mod record;
 pub(crate) mod segment;
 mod snapshot;
 mod window;
 mod writer;
 
-use crate::backup::{self, Manifest};
+use crate::backup::{self, Image, Manifest};
 use crate::entry::{Entry, Meta, PendingFlush, SequenceRange, Sink};
 use crate::error::{Error, Result};
 use crate::files::{DiskFiles, Files, Lock};
@@ -291,14 +291,14 @@ impl Store for LogStore {
             image_with_files(image, self.segments.all())
         };
         image.next_number = self.manifest().next_number;
-        let manifest = Manifest { image };
+        let manifest = Manifest { image: Image::Log(image) };
         for (file, segment) in manifest.files().zip(segments) {
             // Its file may be removed meanwhile; it is open.
-            if !since.is_some_and(|since| since.has(&manifest.image, &file)) {
+            if !since.is_some_and(|since| since.has(&manifest, &file)) {
                 backup::copy(&*segment.file, file.bytes, target, &file.name)?;
             }
         }
-        backup::finish(&manifest.image, target)?;
+        backup::finish(&manifest, target)?;
         Ok(manifest)
     }
 

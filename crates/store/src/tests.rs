@@ -1,7 +1,12 @@
 //! Every driver against a model, on disks that fail.
 
+#[cfg(feature = "rocksdb")]
+mod compare;
 mod conformance;
 mod crash;
+mod driver;
+#[cfg(feature = "rocksdb")]
+mod engines;
 mod faults;
 mod keeping;
 mod model;

@@ -26,6 +26,7 @@ use super::{Appender, Counters, LogOptions, LogStore, ManifestState};
 use crate::error::{Error, Result};
 use crate::files::{File, Files, Lock};
 use crate::flushes::{FlushMark, FlushTable, Flushes, PendingMark};
+use crate::rocks::manifest::CURRENT;
 
 /// The lock file.
 const LOCK: &str = "LOCK";
@@ -83,7 +84,7 @@ pub(super) fn open(files: Arc<dyn Files>, options: LogOptions) -> Result<LogStor
 }
 
 /// Keeps other processes out.
-pub(super) fn lock(files: &dyn Files) -> Result<Box<dyn Lock>> {
+pub(crate) fn lock(files: &dyn Files) -> Result<Box<dyn Lock>> {
     files.lock(LOCK).map_err(|error| {
         if error.kind() == io::ErrorKind::WouldBlock {
             Error::Locked { file: format!("{}/{LOCK}", files.describe()) }
@@ -96,7 +97,7 @@ pub(super) fn lock(files: &dyn Files) -> Result<Box<dyn Lock>> {
 /// A new store: the manifest comes first, so that segments without one are damage.
 fn create(files: &dyn Files, options: &LogOptions) -> Result<ManifestImage> {
     let names = files.list().map_err(|error| Error::io("listing the directory", error))?;
-    if let Some(name) = names.iter().find(|name| segment_number(name).is_some()) {
+    if let Some(name) = names.iter().find(|name| segment_number(name).is_some() || *name == CURRENT) {
         return Err(Error::corrupt(MANIFEST, 0, format!("the file is missing, but there is {name}")));
     }
     let image = ManifestImage::new(options.secret.map_or_else(Secret::random, Secret));

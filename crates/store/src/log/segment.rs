@@ -178,7 +178,7 @@ pub(crate) fn segment_name(number: u64) -> String {
 }
 
 /// The number in a name of a segment's file.
-pub(super) fn segment_number(name: &str) -> Option<u64> {
+pub(crate) fn segment_number(name: &str) -> Option<u64> {
     name.strip_prefix(PREFIX)?.parse().ok()
 }
 
