@@ -78,6 +78,7 @@ pub use error::{Error, Result};
 pub use log::check::{Damage, Report, check};
 pub use log::{LogOptions, LogStore};
 pub use memory::{MemoryFaults, MemoryStore};
+pub use rocks::ROCKS_VALUE_BYTES_MAX;
 #[cfg(feature = "rocksdb")]
-pub use rocks::{ROCKS_VALUE_BYTES_MAX, RocksOptions, RocksStore};
+pub use rocks::{RocksOptions, RocksStore};
 pub use store::{Budget, Cursor, Progress, Stats, Store};

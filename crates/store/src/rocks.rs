@@ -16,6 +16,10 @@
 
 pub(crate) mod manifest;
 
+/// The longest value that RocksDB is given. It is whole in memory up to three times while it is written: as it came, in
+/// the batch, and in the table of what is not in a file yet.
+pub const ROCKS_VALUE_BYTES_MAX: usize = 64 << 20;
+
 #[cfg(feature = "rocksdb")]
 mod append;
 #[cfg(feature = "rocksdb")]
@@ -34,7 +38,7 @@ mod store;
 mod sweep;
 
 #[cfg(feature = "rocksdb")]
-pub use options::{ROCKS_VALUE_BYTES_MAX, RocksOptions};
+pub use options::RocksOptions;
 #[cfg(all(feature = "rocksdb", test))]
 pub(crate) use store::Faults;
 #[cfg(feature = "rocksdb")]

@@ -209,6 +209,12 @@ impl Draft {
             Some(_) if self.settings.drop_privileges => {
                 refuse("--store and -o drop_privileges cannot be combined in this version")
             }
+            Some(store)
+                if (store.driver.value_bytes_max())
+                    .is_some_and(|bytes| self.settings.item_bytes_max as usize > bytes) =>
+            {
+                refuse("--store-engine=rocksdb keeps values of up to 64 MiB: -I must not be above 64m")
+            }
             Some(_) if !self.settings.cas => {
                 refuse("--store and -C cannot be combined: versions are CAS values")
             }

@@ -116,9 +116,7 @@ pub(super) fn sync(store: &RocksStore) -> Result<u64> {
         store.last_sequence.load(Relaxed)
     };
     store.counters.fsyncs.fetch_add(1, Relaxed);
-    if !is_planted(Bug::AcknowledgeBeforeSync) {
-        sync_log(store).map_err(|error| store.become_read_only(format!("fsync failed: {error}")))?;
-    }
+    sync_log(store).map_err(|error| store.become_read_only(format!("fsync failed: {error}")))?;
     advance(&store.durable_sequence, last);
     Ok(store.durable_sequence.load(Relaxed))
 }

@@ -38,6 +38,8 @@ pub(super) fn open(files: &DiskFiles, directory: &Path, options: RocksOptions) -
         files.open_to_read(CURRENT).map_err(|error| {
             Error::io(format!("opening the file {CURRENT} of RocksDB in {}", directory.display()), error)
         })?;
+    } else {
+        remove_unmade(files)?;
     }
     copy::remove_left(directory)?;
     let now_unix_secs = Arc::new(AtomicU64::new(0));
@@ -66,6 +68,21 @@ fn create(files: &dyn Files) -> Result<RocksImage> {
     let image = RocksImage::new();
     image.write(files).map_err(|failure| failure.error)?;
     Ok(image)
+}
+
+/// Removes what RocksDB had made when the power went: it may not be whole, and nothing was ever put there.
+fn remove_unmade(files: &dyn Files) -> Result<()> {
+    let is_of_rocksdb = |name: &String| {
+        let begins = ["MANIFEST-", "OPTIONS-", "LOG"].iter().any(|start| name.starts_with(start));
+        let ends = [".log", ".sst", ".dbtmp"].iter().any(|end| name.ends_with(end));
+        begins || ends || name == CURRENT || name == "IDENTITY"
+    };
+    for name in files.list().map_err(|error| Error::io("listing the directory", error))? {
+        if is_of_rocksdb(&name) {
+            files.remove(&name).map_err(|error| Error::io(format!("removing {name}"), error))?;
+        }
+    }
+    Ok(())
 }
 
 fn read_flushes(db: &DB) -> Result<FlushTable> {

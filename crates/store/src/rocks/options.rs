@@ -11,9 +11,6 @@ use rocksdb::{
 use super::record::{ITEM, decode_item};
 use crate::error::Result;
 
-/// The longest value that RocksDB is given. It is whole in memory up to three times while it is written.
-pub const ROCKS_VALUE_BYTES_MAX: usize = 64 << 20;
-
 /// How RocksDB keeps a store. What a store was written with, it can be opened without.
 #[derive(Clone, Debug)]
 pub struct RocksOptions {
@@ -57,6 +54,8 @@ impl RocksOptions {
         options.set_max_bytes_for_level_base(self.file_bytes * 4);
         options.set_level_compaction_dynamic_level_bytes(true);
         options.set_max_background_jobs(2);
+        // Descriptors do not grow with the data, either.
+        options.set_max_open_files(1_000);
         options.set_bytes_per_sync(1 << 20);
         // What is compressed can be opened only by a RocksDB that has the same library.
         options.set_compression_type(DBCompressionType::None);

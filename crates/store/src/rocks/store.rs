@@ -17,7 +17,8 @@ use crate::files::{DiskFiles, Files, Lock};
 use crate::flushes::Flushes;
 use crate::store::{Budget, Cursor, Progress, Stats, Store};
 
-/// A store that RocksDB keeps in a directory. Values have at most [`ROCKS_VALUE_BYTES_MAX`](super::ROCKS_VALUE_BYTES_MAX).
+/// A store that RocksDB keeps in a directory. Values have at most
+/// [`ROCKS_VALUE_BYTES_MAX`](super::ROCKS_VALUE_BYTES_MAX).
 pub struct RocksStore {
     pub(super) db: DB,
     pub(super) directory: PathBuf,

@@ -369,9 +369,9 @@ impl Sink for Pieces {
 }
 
 /// Wants a value, and has no place for it.
-struct NoPlace;
+struct Homeless;
 
-impl Sink for NoPlace {
+impl Sink for Homeless {
     fn start(&mut self, _: &Meta) -> bool {
         true
     }
@@ -402,10 +402,10 @@ fn a_value_goes_where_the_sink_says<D: Driver>() {
         assert!(meta.value_bytes == value.len() && sink.value == *value, "{} bytes", value.len());
         let declined = store.get(key.as_bytes(), START_SECS, &mut NoValue).expect("declining is no error");
         assert_eq!(declined, Some(meta));
-        let placed = store.get(key.as_bytes(), START_SECS, &mut NoPlace);
+        let placed = store.get(key.as_bytes(), START_SECS, &mut Homeless);
         assert_eq!(matches!(placed, Err(Error::Declined)), !value.is_empty());
     }
-    assert_eq!(store.get(b"absent", START_SECS, &mut NoPlace).expect("reads"), None);
+    assert_eq!(store.get(b"absent", START_SECS, &mut Homeless).expect("reads"), None);
 }
 
 /// The value is one piece of memory, many times: nobody needs to have so much to be refused.
