@@ -234,13 +234,17 @@ ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t offset)
 
 ssize_t pwrite(int fd, const void *bytes, size_t count, off_t offset) { return pwrite64(fd, bytes, count, offset); }
 
-// The store writes at offsets only.
+// RocksDB writes where the descriptor stands; no other thread has the same one.
 ssize_t write(int fd, const void *bytes, size_t count)
 {
     start();
-    if (watched(fd) == 1)
-        record_name(ESCAPE, 0, 0, "write");
-    return real_write(fd, bytes, count);
+    if (watched(fd) != 1)
+        return real_write(fd, bytes, count);
+    off64_t offset = fcntl(fd, F_GETFL) & O_APPEND ? length(fd) : lseek64(fd, 0, SEEK_CUR);
+    ssize_t written = pwrite64(fd, bytes, count, offset);
+    if (written > 0)
+        lseek64(fd, offset + written, SEEK_SET);
+    return written;
 }
 
 int ftruncate64(int fd, off64_t bytes)
@@ -268,9 +272,11 @@ int fallocate64(int fd, int mode, off64_t offset, off64_t bytes)
     off64_t before = length(fd);
     int grows = offset + bytes > before;
     int result = is_full() && grows ? fail(ENOSPC) : real_fallocate64(fd, mode, offset, bytes), error = errno;
-    if (!result && mode)
+    // Blocks behind the end of the file come or go: nothing that a reader sees.
+    int is_unseen = mode == FALLOC_FL_KEEP_SIZE || (mode & FALLOC_FL_KEEP_SIZE && offset >= before);
+    if (!result && mode && !is_unseen)
         record_name(ESCAPE, 0, 0, "fallocate with a mode");
-    else if (!result && grows)
+    else if (!result && !mode && grows)
         record_name(LENGTH, fds[fd].file, offset + bytes, NULL);
     pthread_mutex_unlock(&lock);
     errno = error;
@@ -315,7 +321,8 @@ int unlink(const char *path)
 int mkdir(const char *path, mode_t mode)
 {
     start();
-    if (name_of(path))
+    const char *name = name_of(path);
+    if (name && *name)
         record_name(ESCAPE, 0, 0, "mkdir");
     return real_mkdir(path, mode);
 }
