@@ -208,7 +208,14 @@ fn record(program: &Path, recorder: &Recorder, options: &Options) -> Result<Vec<
                 .collect();
             load.into_iter().try_for_each(|client| client.join().map_err(|_| "a client panicked")?)
         })?;
-        if start % 2 == 0 { server.kill()? } else { server.stop().map(drop)? }
+        if start.is_multiple_of(2) {
+            // What it has done to a file is recorded, then.
+            let log = fs::File::open(recorder.log())?;
+            rustix::fs::flock(&log, rustix::fs::FlockOperation::LockExclusive)?;
+            server.kill()?;
+        } else {
+            server.stop()?;
+        }
     }
     Ok(clients)
 }
