@@ -4,7 +4,6 @@
 //! |---|---|
 //! | `record`, `segment`, `manifest`, `snapshot` | the bytes of the files; `docs/store-format.md` |
 //! | `digest`, `index` | where each key's newest record is |
-//! | `flushes` | what was flushed, and what is to be |
 //! | `open` | from files to a store: manifest, snapshot or footers, the tail |
 //! | `writer`, `append` | the end of a segment; batches |
 //! | `get`, `keys` | reading one item; a scan of all |
@@ -23,16 +22,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 mod account;
 mod append;
 pub(crate) mod bugs;
-mod bytes;
+pub(crate) mod bytes;
 pub(crate) mod check;
 pub(crate) mod clean;
 pub(crate) mod digest;
-pub(crate) mod flushes;
 mod get;
 mod index;
 mod keys;
 pub(crate) mod manifest;
-mod open;
+pub(crate) mod open;
 mod record;
 pub(crate) mod segment;
 mod snapshot;
@@ -40,16 +38,16 @@ mod usage;
 mod window;
 mod writer;
 
-use crate::backup::{self, Manifest};
+use crate::backup::{self, Image, Manifest};
 use crate::entry::{Entry, Meta, PendingFlush, SequenceRange, Sink};
 use crate::error::{Error, Result};
 use crate::files::{DiskFiles, Files, Lock};
+use crate::flushes::Flushes;
 use crate::store::{Budget, Cursor, Progress, Stats, Store, TryGet};
 use crate::usage::PrefixUsage;
 
 use clean::Cleaner;
 use digest::Secret;
-use flushes::Flushes;
 use index::Index;
 use manifest::ManifestImage;
 use segment::{Segment, SegmentTable};
@@ -311,16 +309,16 @@ impl Store for LogStore {
             image_with_files(image, self.segments.all())
         };
         image.next_number = self.manifest().next_number;
-        let manifest = Manifest { image };
+        let manifest = Manifest { image: Image::Log(image) };
         for (file, segment) in manifest.files().zip(segments) {
             // Its file may be removed meanwhile; it is open.
-            if !since.is_some_and(|since| since.has(&manifest.image, &file)) {
+            if !since.is_some_and(|since| since.has(&manifest, &file)) {
                 let failed = |error| Error::io(format!("creating {}", file.name), error);
                 let copied = target.create(&file.name).map_err(failed)?;
                 backup::copy(&*segment.file, file.bytes, &*copied, &file.name)?;
             }
         }
-        backup::finish(&manifest.image, target)?;
+        backup::finish(&manifest, target)?;
         Ok(manifest)
     }
 

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use larder_store::commit::{Committer, Step};
 use larder_store::{Budget, Error, LogOptions, LogStore, MemoryStore, Store};
+#[cfg(feature = "rocksdb")]
+use larder_store::{RocksOptions, RocksStore};
 
 use super::meters::TimedStore;
 use super::{Driver, Persistence, Reader, StoreSettings, key_dumps};
@@ -110,6 +112,14 @@ fn open(settings: &StoreSettings) -> Result<Arc<dyn Store>, Error> {
             let options = LogOptions { segment_bytes: settings.segment_bytes, ..LogOptions::default() };
             Ok(Arc::new(LogStore::open(&settings.directory, options)?))
         }
+        #[cfg(feature = "rocksdb")]
+        Driver::RocksDb => {
+            let options = RocksOptions { file_bytes: settings.segment_bytes, ..RocksOptions::default() };
+            Ok(Arc::new(RocksStore::open(&settings.directory, options)?))
+        }
+        // The options have refused it.
+        #[cfg(not(feature = "rocksdb"))]
+        Driver::RocksDb => Err(Error::Unsupported { what: "RocksDB" }),
     }
 }
 

@@ -16,7 +16,7 @@ use std::path::Path;
 use larder_policy::Keep;
 use larder_protocol::Dialect;
 
-use crate::persistence::StoreSettings;
+use crate::persistence::{Driver, StoreSettings};
 use crate::startup::settings::{Port, Settings};
 
 /// Exit code for an invalid value (memcached: EXIT_FAILURE).
@@ -206,6 +206,15 @@ impl Draft {
                 "--durability, --sync-interval, --backup-dir, --backup-token-file and those that begin with --store- \
                  need --store",
             ),
+            Some(store) if store.driver == Driver::RocksDb && self.settings.drop_privileges => {
+                refuse("--store-engine=rocksdb and -o drop_privileges cannot be combined in this version")
+            }
+            Some(store)
+                if (store.driver.value_bytes_max())
+                    .is_some_and(|bytes| self.settings.item_bytes_max as usize > bytes) =>
+            {
+                refuse("--store-engine=rocksdb keeps values of up to 64 MiB: -I must not be above 64m")
+            }
             Some(_) if !self.settings.cas => {
                 refuse("--store and -C cannot be combined: versions are CAS values")
             }

@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::account::Account;
 use super::clean::RESERVE_TO_DELETE;
-use super::flushes::{FlushMark, PendingMark, encode_exceptions};
 use super::index::IndexEntry;
 use super::record::{HEADER_BYTES, Header, Kind, SEQUENCE_MAX, pad, padded};
 use super::segment::{FooterEntry, Segment, SegmentHeader, Stream, create_file, take_number};
@@ -15,6 +14,7 @@ use super::writer::Writer;
 use super::{Appender, LogStore, ManifestState};
 use crate::entry::{Entry, Marks, SequenceRange};
 use crate::error::{Error, Result};
+use crate::flushes::{FlushMark, PendingMark, encode_exceptions};
 use crate::usage::PrefixUsage;
 use crate::validate::{exceptions_bytes, validate_batch};
 

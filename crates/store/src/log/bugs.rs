@@ -11,6 +11,9 @@ pub(crate) enum Bug {
     DropTombstones,
     /// Recovery takes batches that have no commit mark.
     IgnoreCommitMark,
+    /// A flush is written, and hides nothing until the store is opened again.
+    #[cfg_attr(not(feature = "rocksdb"), expect(dead_code, reason = "a bug of that driver"))]
+    IgnoreFlush,
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::bytes::Bytes;
+use crate::log::bytes::Bytes;
 use crate::validate::is_exception;
 
 /// Prefixes and when they were flushed.
