@@ -149,6 +149,10 @@ impl<'s, 't> Cluster<'s, 't> {
     pub(super) fn keep(&mut self, number: u8, position: Position) {
         trace!(self, "{number} keeps {position:?}");
         self.run.outs += u64::from(position.standing.is_out());
+        if position.standing.is_out() && self.scenario.has_bad_clock {
+            // A site whose clock is ahead for days is held for as long.
+            self.exempt.insert(position.site);
+        }
         self.site(number).live.place(position);
         self.sync(number);
     }
