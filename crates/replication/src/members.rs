@@ -85,6 +85,12 @@ pub struct Position {
 }
 
 impl Position {
+    /// What is left of a position when the store that has it is restored from a backup. Who was out then is not known
+    /// to be out now, and now it is this site that needs a copy.
+    pub fn restored(self) -> Self {
+        Self { standing: Standing::In, ..self }
+    }
+
     /// What another site's copy says of this one's log, if that is further: a state that includes the copy includes
     /// what the other site had applied.
     pub fn learn(self, theirs: Self) -> Option<Self> {

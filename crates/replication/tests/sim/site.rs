@@ -177,6 +177,7 @@ impl Site {
     /// An older state comes back, as another incarnation.
     pub(crate) fn restore(&mut self, backup: Data, incarnation: u64, scenario: &Scenario, micros: u64) {
         self.disk = backup;
+        self.disk.positions.values_mut().for_each(|position| *position = position.restored());
         self.log_start = 0;
         self.settings = settings(self.number, incarnation, scenario);
         self.backup = None;
