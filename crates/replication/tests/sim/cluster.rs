@@ -484,17 +484,30 @@ impl<'s, 't> Cluster<'s, 't> {
             pipe.push_front(bytes.split_off(cut));
         }
         if is_at_sender {
+            let mut peer = None;
             if let Some(publisher) = &mut connection.publisher {
                 publisher.receive(&bytes, now);
+                peer = publisher.peer();
             }
+            self.hear(sender, peer);
             self.serve(index)?;
             self.bound(index)
         } else {
+            let mut peer = None;
             if let Some(subscriber) = &mut connection.subscriber {
                 subscriber.receive(&bytes, now);
+                peer = subscriber.peer();
             }
+            self.hear(puller, peer);
             self.pull(index)?;
             self.bound(index)
+        }
+    }
+
+    fn hear(&mut self, number: u8, peer: Option<u8>) {
+        let micros = self.micros;
+        if let Some(peer) = peer {
+            self.site(number).members.note_heard(peer, micros);
         }
     }
 
