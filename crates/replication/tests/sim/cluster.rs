@@ -484,19 +484,16 @@ impl<'s, 't> Cluster<'s, 't> {
             pipe.push_front(bytes.split_off(cut));
         }
         if is_at_sender {
-            let mut peer = None;
             if let Some(publisher) = &mut connection.publisher {
                 publisher.receive(&bytes, now);
-                peer = publisher.peer();
             }
-            self.hear(sender, peer);
             self.serve(index)?;
             self.bound(index)
         } else {
             let mut peer = None;
             if let Some(subscriber) = &mut connection.subscriber {
                 subscriber.receive(&bytes, now);
-                peer = subscriber.peer();
+                peer = subscriber.peer().filter(|_| subscriber.is_pulling());
             }
             self.hear(puller, peer);
             self.pull(index)?;

@@ -11,7 +11,7 @@ use larder_replication::members::{Cursor, Position, Standing, Trust};
 use larder_replication::merge::{Fit, merge, sweep};
 use larder_replication::state::State;
 use larder_replication::version::unix_secs_of;
-use larder_replication::wire::Refusal;
+use larder_replication::wire::{CopyReason, Refusal};
 
 use super::cluster::{Cluster, trace};
 use super::data::entry_of;
@@ -99,6 +99,10 @@ impl Cluster<'_, '_> {
                     }
                 }
                 SubscriberAction::CopyNeeded(reason) => {
+                    if reason == CopyReason::Silent {
+                        let micros = self.micros;
+                        self.site(puller).members.count_anew(micros);
+                    }
                     match self.site(puller).members.trust(sender, reason) {
                         Trust::Full => {}
                         Trust::Yielded(position) => self.keep(puller, position),
@@ -249,6 +253,9 @@ impl Cluster<'_, '_> {
             swept += 1;
         }
         site.promise(horizon);
+        if horizon > 0 {
+            site.members.count_anew(micros);
+        }
         for theirs in others {
             if theirs.site == puller {
                 site.promise(theirs.beat.clock);
