@@ -177,12 +177,12 @@ impl Members {
         member.position = position;
     }
 
-    /// This site was put out by another one, or has just been let in again: it has not heard the others for as long as it
-    /// was away, and that says nothing of them. It counts anew.
+    /// This site was put out by another one, or has just been let in again: it has not heard the others for as long as
+    /// it was away, and that says nothing of them. It counts anew.
     pub fn count_anew(&mut self, now_micros: u64) {
-        self.others
-            .values_mut()
-            .for_each(|member| (member.heard_micros, member.is_heard) = (now_micros, false));
+        self.others.values_mut().for_each(|member| {
+            (member.heard_micros, member.is_heard) = (now_micros, false);
+        });
     }
 
     /// Something arrived from a site that lets this one pull its log.

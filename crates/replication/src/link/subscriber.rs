@@ -50,9 +50,10 @@ pub enum SubscriberAction {
     /// The log follows. If the publisher is not [in](crate::members::Standing), end the connection, and try again
     /// later.
     Started,
-    /// The log is of no use without a copy. If the reason is silence, this site
-    /// [counts anew](crate::members::Members::count_anew). If [`Members::trust`](crate::members::Members::trust) allows it, answer:
-    /// [`Subscriber::copy`]; else end the connection, and try again later.
+    /// The log is of no use without a copy. If the reason is silence, this site counts anew
+    /// ([`Members::count_anew`](crate::members::Members::count_anew)). If
+    /// [`Members::trust`](crate::members::Members::trust) allows it, answer: [`Subscriber::copy`]; else end the
+    /// connection, and try again later.
     CopyNeeded(CopyReason),
     /// Merge these entries, and keep the cursor in the same batch. Answer: [`Subscriber::applied`], and
     /// [`Subscriber::durable`] when it is.
