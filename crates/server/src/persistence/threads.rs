@@ -145,7 +145,7 @@ fn commit(mut committer: Committer, shared: &Shared, is_stopping: &AtomicBool) -
             // What has come must wait for the next attempt.
             std::thread::sleep(timeout.min(RETRY_MAX));
         } else {
-            persistence.journal.wait(timeout.min(IDLE_MAX));
+            persistence.journal.wait(timeout.min(IDLE_MAX), LINGER);
         }
     }
 }
@@ -168,6 +168,8 @@ fn maintain(store: &dyn Store, shared: &Shared, is_stopping: &AtomicBool) {
 
 /// Nothing that has to be noticed sooner comes without a wake-up.
 const IDLE_MAX: Duration = Duration::from_secs(1);
+/// How long changes that nobody waits for are gathered.
+const LINGER: Duration = Duration::from_micros(300);
 /// A stop does not wait longer for the next attempt.
 const RETRY_MAX: Duration = Duration::from_millis(200);
 const CLEANING_STEP_BYTES: u64 = 1 << 20;
