@@ -224,8 +224,8 @@ impl Journal {
         (changes, self.bytes.load(Relaxed))
     }
 
-    /// Waits until there may be something to take, at most for `timeout`. While only changes come that nobody waits for,
-    /// it waits `linger` longer, for more of them: a wake-up for each would cost more than the change.
+    /// Waits until there may be something to take, at most for `timeout`. While only changes come that nobody waits
+    /// for, it waits `linger` longer, for more of them: a wake-up for each would cost more than the change.
     pub fn wait(&self, timeout: Duration, linger: Duration) {
         self.is_lingering.store(true, SeqCst);
         let idle = lock(&self.idle);
