@@ -109,8 +109,7 @@ impl Site {
             disk: Arc::clone(&disk),
             is_sync: scenario.is_sync(),
         });
-        let committer =
-            Committer::new(journal, Arc::clone(&disk) as _, observer, Some(scenario.interval_micros));
+        let committer = Committer::new(journal, Arc::clone(&disk), observer, Some(scenario.interval_micros));
         let no_handle = || io::Error::other("no engine handle left");
         let worker = |index: usize| {
             let handles = shared.namespaces.handles_of(index).ok_or_else(no_handle)?;
