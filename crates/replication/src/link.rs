@@ -5,6 +5,7 @@
 //! passes the time, performs the actions in order, and reports what came of them. Both keep a bounded number of bytes:
 //! the publisher sends no more than a window ahead of what was applied, and the subscriber refuses more.
 
+mod channel;
 mod publisher;
 mod subscriber;
 
