@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use larder_engine::{Backing, Handle, LargePages};
 use larder_server::conn::parked::Parked;
 use larder_server::conn::waiter::Waiter;
-use larder_server::namespaces::{self, BackingOf, Handles, Kept, NamespacesFile, Plan, WarmCaches};
+use larder_server::namespaces::{
+    self, BackingOf, Handles, NamespacesFile, Plan, StoredNamespace, WarmCaches,
+};
 use larder_server::observe::measure::{Measured, Recorder};
 use larder_server::persistence::{Persistence, Reader, StoreSettings};
 use larder_server::shared::Shared;
@@ -72,7 +74,7 @@ impl Site {
         );
         let journal = Arc::clone(persistence.journal());
         let is_filling = Arc::<AtomicBool>::default();
-        let backing = |namespace: &Kept| -> Arc<dyn Backing> {
+        let backing = |namespace: &StoredNamespace| -> Arc<dyn Backing> {
             let mut backing = WitnessBacking {
                 inner: persistence.backing(namespace),
                 journal: Arc::clone(&journal),
