@@ -410,6 +410,10 @@ fn a_silent_side_is_given_up() {
     publisher.receive(&hello[..3], later(SILENT_MICROS - 1));
     publisher.tick(later(SILENT_MICROS));
     assert!(publisher.is_closed());
+    let mut subscriber = subscriber(settings(2));
+    subscriber.receive(&hello[..3], later(SILENT_MICROS - 1));
+    subscriber.tick(later(SILENT_MICROS));
+    assert!(subscriber.is_closed());
 }
 
 fn encoded(message: &Message<'_>) -> Vec<u8> {
