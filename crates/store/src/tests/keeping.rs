@@ -10,7 +10,7 @@ use super::pieces::Pieces;
 use super::script::START_SECS;
 use crate::files::Files;
 use crate::files::sim::SimDisk;
-use crate::{Budget, Error, LogOptions, LogStore, Marks, Meta, Sink, Store, TryGet, VecSink, check};
+use crate::{Budget, Error, LogOptions, LogStore, Marks, Store, TryGet, VecSink, check};
 
 fn put(key: &str, value: Vec<u8>, version: u64) -> Change {
     Change::Put { key: key.into(), value, client_flags: 3, exptime_secs: 0, version, marks: Marks::NONE }
