@@ -17,7 +17,7 @@ use crate::wire::{Refusal, Token, WireError};
 /// A side that has nothing to say says so after this time.
 pub const ALIVE_MICROS: u64 = 1_000_000;
 /// A connection on which nothing arrives for this time is given up.
-pub const SILENT_MICROS: u64 = 10_000_000;
+pub const TIMEOUT_MICROS: u64 = 10_000_000;
 /// A change that is further ahead of the wall clock than this waits: its site has a wrong clock, or this one has.
 pub const AHEAD_MICROS_MAX: u64 = 60_000_000;
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{ALIVE_MICROS, Closed, Now, Peer, SILENT_MICROS, closed};
+use super::{ALIVE_MICROS, Closed, Now, Peer, TIMEOUT_MICROS, closed};
 use crate::wire::{FrameDecoder, Message, Refusal};
 
 /// What either end asks of its caller.
@@ -60,16 +60,16 @@ impl<A: Action> Channel<A> {
 
     /// When [`End::pass_time`] is due.
     pub(super) fn deadline_micros(&self) -> u64 {
-        let silent_micros = self.heard_micros.saturating_add(SILENT_MICROS);
-        silent_micros.min(self.sent_micros.saturating_add(ALIVE_MICROS))
+        let timeout_micros = self.heard_micros.saturating_add(TIMEOUT_MICROS);
+        timeout_micros.min(self.sent_micros.saturating_add(ALIVE_MICROS))
     }
 
     /// Says that this side is alive, if it is time to. Errors: the other one was silent for too long.
     fn pass_time(&mut self, now: Now) -> Result<(), Closed> {
         // Who has not proven anything gets no more time by saying something.
         let since_micros = if self.peer.is_some() { self.heard_micros } else { self.opened_micros };
-        if now.micros >= since_micros.saturating_add(SILENT_MICROS) {
-            return Err(closed(Refusal::Silent, "the other site was silent for too long"));
+        if now.micros >= since_micros.saturating_add(TIMEOUT_MICROS) {
+            return Err(closed(Refusal::TimedOut, "the other site was silent for too long"));
         }
         if now.micros >= self.sent_micros.saturating_add(ALIVE_MICROS) {
             self.sent_micros = now.micros;
