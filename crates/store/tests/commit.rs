@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use larder_store::commit::{
     Change, Clock, Committer, Journal, JournalConfig, Kind, Observer, Outcome, Refusal, Step,
@@ -281,4 +282,32 @@ fn threads_agree_with_the_store_after_a_failure() {
             assert_eq!(found.as_deref(), Some(value.as_bytes()), "seed {seed}");
         }
     }
+}
+
+/// Whoever waits hurries the committer, whatever it is doing: else this test would take a minute for each change.
+#[test]
+fn who_waits_is_not_kept_waiting_for_more_changes() {
+    const CHANGES: u64 = 2000;
+    let Bed { journal, mut committer, .. } = bed(MemoryFaults::default());
+    let minute = Duration::from_secs(60);
+    let served = {
+        let journal = Arc::clone(&journal);
+        std::thread::spawn(move || {
+            while !journal.is_applied(CHANGES) {
+                if committer.step(0) != Step::Again {
+                    journal.wait(minute, minute);
+                }
+            }
+        })
+    };
+    for number in 1..=CHANGES {
+        let position = journal.next_position(number);
+        journal.submit(position, change(b"key", b"value", journal.version_above(0), number % 2 == 0));
+        journal.hurry();
+        while !journal.is_applied(position) {
+            std::thread::yield_now();
+        }
+    }
+    journal.wake();
+    served.join().unwrap();
 }
