@@ -82,20 +82,22 @@ impl<'t> Executor<'_, '_, '_, 't> {
                 let terms = terms(&store, key, value, expiry, cas_is_on);
                 if StoreAccess::is_behind(&place) {
                     let mut store = |guard: &'t Guard<'t>| guard.store_hinted(hash, &terms, hint);
-                    self.store.operate_backed(&place, key, intent, &mut store)
+                    match self.store.operate_backed(&place, key, intent, &mut store) {
+                        Ok(stored) => stored,
+                        Err(unanswered) => return unanswered.into_answer(),
+                    }
                 } else {
-                    Ok(guard.store_hinted(hash, &terms, hint))
+                    guard.store_hinted(hash, &terms, hint)
                 }
             }
             Value::Uploaded(upload) => {
                 let terms = terms(&store, key, &[], expiry, cas_is_on);
                 let commit = |guard: &'t Guard<'t>| guard.commit(hash, &terms, upload);
-                self.store.operate(&place, key, intent, commit)
+                match self.store.operate(&place, key, intent, commit) {
+                    Ok(stored) => stored,
+                    Err(unanswered) => return unanswered.into_answer(),
+                }
             }
-        };
-        let stored = match stored {
-            Ok(stored) => stored,
-            Err(unanswered) => return unanswered.into_answer(),
         };
         let reply = match stored {
             Stored::Stored { cas, value_bytes, expiry, is_new } => {
