@@ -55,7 +55,8 @@ pub struct Failure {
     pub what: String,
 }
 
-/// Runs the scenarios of these seeds. The trace receives each scenario, and what happens in it. Errors: the first failure, as a text for who reads the test's output.
+/// Runs the scenarios of these seeds. The trace receives each scenario, and what happens in it. Errors: the first
+/// failure, as a text for who reads the test's output.
 pub fn run_all<S: Scenario>(
     seeds: Range<u64>,
     bug: Option<S::Bug>,
