@@ -88,6 +88,8 @@ pub struct LogStore {
     last_sequence: AtomicU64,
     durable_sequence: AtomicU64,
     highest_version: AtomicU64,
+    /// The latest time that `maintain` was told; 0: none yet.
+    now_unix_secs: AtomicU64,
     is_read_only: AtomicBool,
     /// The last append found no room: cleaning is to make some, wherever it can.
     is_full: AtomicBool,

@@ -117,6 +117,8 @@ pub(super) fn maintain(store: &LogStore, budget: Budget, now_unix_secs: u64) -> 
         return Ok(Progress::default());
     }
     let mut cleaner = lock(store);
+    // Before a sweep takes the appender's lock: what is appended later and has expired by now is not counted.
+    store.now_unix_secs.store(now_unix_secs, Relaxed);
     note_durable(store, &mut store.appender())?;
     keep_reserve(store, RESERVE_TO_CLEAN);
     keep_reserve(store, RESERVE_TO_DELETE);

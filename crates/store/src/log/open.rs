@@ -76,6 +76,7 @@ pub(super) fn open(files: Arc<dyn Files>, options: LogOptions) -> Result<LogStor
         last_sequence: AtomicU64::new(found.last_sequence),
         durable_sequence: AtomicU64::new(found.last_sequence),
         highest_version: AtomicU64::new(found.highest_version),
+        now_unix_secs: AtomicU64::new(0),
         is_read_only: AtomicBool::new(false),
         is_full: AtomicBool::new(false),
         read_only_reason: Mutex::new(None),
