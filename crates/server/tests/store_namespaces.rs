@@ -4,9 +4,11 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use larder_conformance::folder::Folder;
 use larder_conformance::server::{Server, eventually};
+use larder_store::{LogOptions, LogStore, Store as _};
 use rustix::process::Signal;
 
 /// A larderd with a store and these namespaces.
@@ -328,4 +330,34 @@ fn a_quota_of_disk_holds_while_items_grow_and_shrink() {
     assert!(stored.abs_diff(QUOTA_BYTES) <= QUOTA_BYTES / 50, "{stored} bytes are stored");
     let counted = client.stat("a:", "disk_bytes");
     assert!(counted.abs_diff(stored) <= stored / 500, "{counted} of {stored}");
+}
+
+/// A delayed flush of a namespace that a later file does not have.
+#[test]
+fn a_delayed_flush_does_not_outlive_its_namespace() {
+    let without = NESTED.replace("[namespace.\"a:b:\"]\nkeep = \"store\"\n", "");
+    assert_ne!(without, NESTED);
+    for (delay_secs, is_due) in [(1, true), (100_000, false)] {
+        let folder = Folder::create();
+        let server = start(&folder, NESTED);
+        let mut client = Client::of(&server);
+        ["a:1", "a:b:1"].iter().for_each(|key| client.set(key));
+        assert_eq!(client.ask(&format!("flush_prefix a:b: {delay_secs}\r\n")), "OK");
+        let due = SystemTime::now() + Duration::from_secs(2);
+        server.kill().expect("it is killed");
+        eventually(|| !is_due || SystemTime::now() > due);
+
+        let server = start(&folder, &without);
+        let mut client = Client::of(&server);
+        let left: &[&str] = if is_due { &["a:1"] } else { &["a:1", "a:b:1"] };
+        assert_eq!(client.found(&["a:1", "a:b:1"]), left, "{delay_secs}");
+        client.set("a:b:2");
+        server.stop().expect("it stops");
+        let store = LogStore::open(&folder.path().join("store"), LogOptions::default()).expect("it opens");
+        assert_eq!(store.pending_flushes(), [], "{delay_secs}");
+        drop(store);
+        // It comes back: what was stored meanwhile stays.
+        let server = start(&folder, NESTED);
+        assert_eq!(Client::of(&server).found(&["a:b:2"]), ["a:b:2"], "{delay_secs}");
+    }
 }
