@@ -127,6 +127,7 @@ struct Counters {
     reads: AtomicU64,
     fsyncs: AtomicU64,
     full_errors: AtomicU64,
+    uncounted_records: AtomicU64,
 }
 
 impl LogStore {
@@ -291,6 +292,7 @@ impl Store for LogStore {
             reads: count(&self.counters.reads),
             fsyncs: count(&self.counters.fsyncs),
             full_errors: count(&self.counters.full_errors),
+            uncounted_records: count(&self.counters.uncounted_records),
             read_only: self.is_read_only.load(Relaxed),
         }
     }

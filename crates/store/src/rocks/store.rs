@@ -208,6 +208,7 @@ impl Store for RocksStore {
             reads: count(&self.counters.reads),
             fsyncs: count(&self.counters.fsyncs),
             full_errors: count(&self.counters.full_errors),
+            uncounted_records: 0,
             read_only: self.is_read_only.load(Relaxed),
         }
     }

@@ -229,6 +229,53 @@ fn items_stored_after_their_time_take_no_room() {
     }
 }
 
+/// A bad sector below one record: the others are counted, and what comes after counting goes on.
+#[test]
+fn records_that_cannot_be_read_do_not_stop_counting() {
+    let disk = SimDisk::new();
+    let open = || LogStore::open_files(Arc::new(disk.clone()), small_segments()).expect("opens");
+    let store = open();
+    for nth in 0..60_u64 {
+        let put = Change::Put {
+            key: format!("s:{nth:02}").into_bytes(),
+            value: vec![1; 100],
+            client_flags: 0,
+            exptime_secs: 0,
+            version: nth + 1,
+            marks: crate::Marks::NONE,
+        };
+        append(&store, &[put]).expect("appends");
+    }
+    store.close().expect("closes");
+    drop(store);
+    // By the documented layout: a header of 64 bytes, then records of 152 bytes, each behind it a commit of 48.
+    let record_at = |nth: u64| 64 + nth * (152 + 48);
+    let name = "segment-0000000000000001";
+    for nth in [3, 7] {
+        disk.spoil(name, record_at(nth) + 8).expect("it is there");
+    }
+    // Of a value nothing is needed.
+    disk.spoil(name, record_at(5) + 60).expect("it is there");
+
+    let store = open();
+    let usage = store.count_prefixes(&[b"s:"]).expect("counts");
+    let mut errors = 0;
+    for _ in 0..1_000 {
+        match store.maintain(Budget { bytes: 1 << 20 }, START_SECS) {
+            Ok(progress) if !progress.more => break,
+            Ok(_) => {}
+            Err(error) => {
+                assert!(matches!(error, crate::Error::Io { .. }), "{error}");
+                errors += 1;
+            }
+        }
+    }
+    assert!(usage.is_complete());
+    let bytes = 58 * 152_u64;
+    assert!(usage.bytes(0).abs_diff(bytes) <= bytes / 500, "{} of {bytes}", usage.bytes(0));
+    assert_eq!((errors, store.stats().uncounted_records), (1, 2));
+}
+
 /// A batch that could not be appended is not counted.
 #[test]
 fn what_failed_is_not_counted() {
