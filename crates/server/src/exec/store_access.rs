@@ -65,8 +65,8 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
         Some(persistence.fetches.begin(waiter, std::mem::take(&mut self.wanted)))
     }
 
-    /// True if a store is behind the engine of this place. Never without namespaces, which the compiler sees where there
-    /// are none.
+    /// True if a store is behind the engine of this place. Never without namespaces, which the compiler sees where
+    /// there are none.
     #[inline(always)]
     pub(super) fn is_behind(place: &Place<'_>) -> bool {
         place.namespace.is_some() && place.guard.is_backed()

@@ -90,8 +90,8 @@ impl DiskQuotas {
     }
 
     /// Counts an item on its way to the store, if its namespace has a quota: for what it takes more than the item that
-    /// it replaces. What it takes less is free once the store has it. `replaced_bytes`: of the value of that item, which
-    /// is in the store, or on its way there, and counts until this one replaces it; `None`: that is not known.
+    /// it replaces. What it takes less is free once the store has it. `replaced_bytes`: of the value of that item,
+    /// which is in the store, or on its way there, and counts until this one replaces it; `None`: that is not known.
     pub(super) fn on_its_way(
         &self,
         number: u8,
