@@ -89,6 +89,8 @@ pub struct LogStore {
     last_sequence: AtomicU64,
     durable_sequence: AtomicU64,
     highest_version: AtomicU64,
+    /// The latest time that `maintain` was told; 0: none yet.
+    now_unix_secs: AtomicU64,
     read_only: ReadOnly,
     /// The last append found no room: cleaning is to make some, wherever it can.
     is_full: AtomicBool,
@@ -125,6 +127,7 @@ struct Counters {
     reads: AtomicU64,
     fsyncs: AtomicU64,
     full_errors: AtomicU64,
+    uncounted_records: AtomicU64,
 }
 
 impl LogStore {
@@ -269,6 +272,7 @@ impl Store for LogStore {
             reads: count(&self.counters.reads),
             fsyncs: count(&self.counters.fsyncs),
             full_errors: count(&self.counters.full_errors),
+            uncounted_records: count(&self.counters.uncounted_records),
             read_only: self.read_only.is_set(),
         }
     }

@@ -92,10 +92,16 @@ fn publish(
     }
     let mut records = 0;
     let usage = store.usage();
+    // Of a put that has expired already the sweep that would find it may be over, so it is not counted at all.
+    let now_unix_secs = store.now_unix_secs.load(Relaxed);
+    let is_expired = |entry: &Entry<'_>| match entry {
+        Entry::Put(put) => put.exptime_secs != 0 && put.exptime_secs <= now_unix_secs,
+        _ => false,
+    };
     let of_keys = entries.iter().filter(|entry| matches!(entry, Entry::Put(_) | Entry::Delete { .. }));
     for (entry, appended) in footer_entries.iter().zip(of_keys) {
         let mut new = index_entry(segment, entry);
-        if let Some(usage) = usage.as_deref().filter(|_| entry.is_put)
+        if let Some(usage) = usage.as_deref().filter(|_| entry.is_put && !is_expired(appended))
             && let Some(prefix) = usage.find(appended.key())
         {
             new.account = Account::new(prefix, entry.class, padded(record_bytes(appended)));

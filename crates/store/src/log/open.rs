@@ -77,6 +77,7 @@ pub(super) fn open(files: Arc<dyn Files>, options: LogOptions) -> Result<LogStor
         last_sequence: AtomicU64::new(found.last_sequence),
         durable_sequence: AtomicU64::new(found.last_sequence),
         highest_version: AtomicU64::new(found.highest_version),
+        now_unix_secs: AtomicU64::new(0),
         read_only: ReadOnly::default(),
         is_full: AtomicBool::new(false),
         counters,
