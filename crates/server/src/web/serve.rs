@@ -186,7 +186,9 @@ where
         }
     });
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new())
+    // Who sends no more may still read. Who has gone is noticed when bytes are sent, or at the end of its time.
+    http.half_close(true)
+        .timer(TokioTimer::new())
         .header_read_timeout(HEAD_MAX)
         .max_buf_size(BUFFER_BYTES_MAX)
         .max_headers(HEADERS_MAX);
