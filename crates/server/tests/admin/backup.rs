@@ -95,8 +95,13 @@ fn a_client_that_goes_away_ends_its_backup_and_another_can_be_taken() {
     stream.read_exact(&mut [0; 1000]).expect("it begins");
     let (head, _) = ask(&server, "GET", TOKEN);
     assert!(head.starts_with("HTTP/1.0 409 "), "one at a time: {head}");
+    let client = stream.local_addr().expect("is connected");
     drop(stream);
     eventually(|| server.cache("stats store\r\n").contains("STAT backup_state failed"));
+    // Why, and by whom.
+    let said =
+        format!(" WARN the backup was broken off: the client has gone name=\"-\" client=tcp:{client}\n");
+    assert!(server.log().contains(&said), "{}", server.log());
     let (_, body) = ask(&server, "GET", TOKEN);
     verify_stream(&mut &body[..]).expect("it is whole");
 }
