@@ -120,6 +120,6 @@ pub(crate) fn converse(stream: &mut (impl Read + Write), request: &str) -> Reply
     Reply { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|metadata| std::os::unix::fs::MetadataExt::uid(&metadata) == 0)
 }
