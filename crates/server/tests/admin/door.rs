@@ -1,8 +1,9 @@
 //! Who is let in, and what a client may do to the server.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -137,6 +138,21 @@ fn backups_that_are_sent_in_the_open_are_warned_of() {
         let said = said_at_start(&[&["--admin-listen", address][..], &kept, options].concat());
         let warning = "sends backups, and takes their token, without TLS";
         assert_eq!(said.contains(warning), is_plain, "{said}");
+    }
+}
+
+#[test]
+fn token_files_that_others_can_read_are_warned_of() {
+    let folder = Folder::create();
+    let path = folder.write("token", "correct-horse-battery");
+    for (mode, warning) in
+        [(0o644, Some("mode 644")), (0o602, Some("mode 602")), (0o640, None), (0o600, None)]
+    {
+        fs::set_permissions(&path, Permissions::from_mode(mode)).expect("the folder is ours");
+        let said =
+            said_at_start(&["--admin-listen", "127.0.0.1:0", "--admin-token-file", &folder.arg("token")]);
+        assert_eq!(said.contains("--admin-token-file: others can read"), warning.is_some(), "{said}");
+        assert!(said.contains(warning.unwrap_or_default()), "{said}");
     }
 }
 
