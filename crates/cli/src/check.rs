@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     output::write(|out| {
         let mut say = |line: &str| writeln!(out, "{line}").map_err(Failure::of_output);
         say(&format!(
-            "{name}: {} files, {} records (also of replaced and deleted items, and marks), {} bytes",
+            "{name}: {} files, {} records (of items, also replaced and deleted ones, and marks), {} bytes",
             report.segments, report.records, report.bytes
         ))?;
         for damage in &report.damages {
