@@ -23,7 +23,7 @@ use larder_policy::{DEFAULT, Durability, Keep, QuotaError, Table};
 use crate::persistence::Persistence;
 use crate::persistence::disk_quotas::DiskUse;
 
-pub use build::{BackingOf, Kept, NamespacesFile, build};
+pub use build::{BackingOf, NamespacesFile, StoredNamespace, build};
 pub(crate) use counters::{NamespaceCounters, NamespaceTotals};
 pub(crate) use guards::Place;
 pub use guards::{Guards, Prepared};

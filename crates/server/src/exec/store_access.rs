@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use larder_engine::Guard;
 use larder_protocol::Error;
+use larder_store::TryGet;
 
 use super::{Answered, Context, Done};
 use crate::conn::client::Peer;
@@ -144,9 +145,9 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
             Behind::Absent(position) => place.guard.assume_absent(place.hash, position),
             Behind::Unread(position) => {
                 match persistence.try_fetch(self.cx.worker, place.guard, key, place.hash, position) {
-                    Some(true) => {}
-                    Some(false) => place.guard.assume_absent(place.hash, position),
-                    None => {
+                    TryGet::Found => {}
+                    TryGet::Absent => place.guard.assume_absent(place.hash, position),
+                    TryGet::WouldBlock => {
                         self.wanted.push(Wanted {
                             key: key.into(),
                             hash: place.hash,
