@@ -68,7 +68,7 @@ pub use inspect::index_scan::{IndexScan, ScanStep};
 pub use inspect::segment_report::{Queue, SegmentInfo, SegmentReport, TtlGroup};
 pub use inspect::stats::{QueueStats, Stats};
 pub use log::large_pages::LargePages;
-pub use log::superblock::Unusable;
+pub use log::superblock::{Owner, Unusable};
 pub use ops::backing::{Backing, Change, Filled, Kept, Pinnable, Position, Replaced};
 pub use ops::get::Item;
 pub use ops::prefetch::{BATCH_MAX, LookupHint, LookupHints};

@@ -248,14 +248,14 @@ fn changes_of_an_item_on_their_way_leave_room_for_others() {
     ] {
         let small = "set a:small 0 0 1\r\nx\r\n";
         let asked = [&change.repeat(40), small].concat();
-        client.0.get_mut().write_all(asked.as_bytes()).expect("larderd reads");
+        client.send(&asked);
         (0..40).for_each(|_| assert_eq!(client.line(), reply));
         assert_eq!(client.line(), "STORED", "behind {change:?}");
     }
     // 40 bytes were appended.
     let bytes =
         [48 + 7 + 500_040, 48 + 7 + 1].map(|bytes: u64| bytes.next_multiple_of(8)).iter().sum::<u64>();
-    eventually(|| client.stat("a:", "disk_bytes").abs_diff(bytes) <= bytes / 500);
+    eventually(|| figure(&mut client, "a:", "disk_bytes").abs_diff(bytes) <= bytes / 500);
 }
 
 /// Sizes that change all the time, from several connections; in the end they only grow, so that nothing hides what was
@@ -284,7 +284,7 @@ fn a_quota_of_disk_holds_while_items_grow_and_shrink() {
                 }
             };
             let requests: String = (0..BATCH).map(|_| request(&mut random)).collect();
-            client.0.get_mut().write_all(requests.as_bytes()).expect("larderd reads");
+            client.send(&requests);
             refused += (0..BATCH).filter(|_| client.line() == REFUSED).count();
         }
         refused
@@ -303,7 +303,7 @@ fn a_quota_of_disk_holds_while_items_grow_and_shrink() {
     });
     let stored: u64 = stored.sum();
     assert!(stored.abs_diff(QUOTA_BYTES) <= QUOTA_BYTES / 50, "{stored} bytes are stored");
-    let counted = client.stat("a:", "disk_bytes");
+    let counted = figure(&mut client, "a:", "disk_bytes");
     assert!(counted.abs_diff(stored) <= stored / 500, "{counted} of {stored}");
 }
 
@@ -316,7 +316,7 @@ fn a_delayed_flush_does_not_outlive_its_namespace() {
         let folder = Folder::create();
         let server = start(&folder, NESTED);
         let mut client = Client::of(&server);
-        ["a:1", "a:b:1"].iter().for_each(|key| client.set(key));
+        ["a:1", "a:b:1"].iter().for_each(|key| set(&mut client, key));
         assert_eq!(client.ask(&format!("flush_prefix a:b: {delay_secs}\r\n")), "OK");
         let due = SystemTime::now() + Duration::from_secs(2);
         server.kill().expect("it is killed");
@@ -325,14 +325,14 @@ fn a_delayed_flush_does_not_outlive_its_namespace() {
         let server = start(&folder, &without);
         let mut client = Client::of(&server);
         let left: &[&str] = if is_due { &["a:1"] } else { &["a:1", "a:b:1"] };
-        assert_eq!(client.found(&["a:1", "a:b:1"]), left, "{delay_secs}");
-        client.set("a:b:2");
+        assert_eq!(found(&mut client, &["a:1", "a:b:1"]), left, "{delay_secs}");
+        set(&mut client, "a:b:2");
         server.stop().expect("it stops");
         let store = LogStore::open(&folder.path().join("store"), LogOptions::default()).expect("it opens");
         assert_eq!(store.pending_flushes(), [], "{delay_secs}");
         drop(store);
         // It comes back: what was stored meanwhile stays.
         let server = start(&folder, NESTED);
-        assert_eq!(Client::of(&server).found(&["a:b:2"]), ["a:b:2"], "{delay_secs}");
+        assert_eq!(found(&mut Client::of(&server), &["a:b:2"]), ["a:b:2"], "{delay_secs}");
     }
 }

@@ -97,6 +97,8 @@ pub struct LogStore {
     counters: Counters,
     /// What the items of some prefixes use, if that is counted. Changes under the locks of cleaner and appender alone.
     usage: RwLock<Option<Arc<PrefixUsage>>>,
+    /// Names of the files that opening it has removed.
+    removed: Vec<String>,
     _lock: Box<dyn Lock>,
 }
 
@@ -144,6 +146,12 @@ impl LogStore {
     pub fn open_files(files: Arc<dyn Files>, mut options: LogOptions) -> Result<Self> {
         options.segment_bytes = options.segment_bytes.clamp(*SEGMENT_BYTES.start(), *SEGMENT_BYTES.end());
         open::open(files, options)
+    }
+
+    /// The files that opening the store has removed, since its manifest does not name them: what a crash leaves, or
+    /// somebody has put there.
+    pub fn removed_files(&self) -> &[String] {
+        &self.removed
     }
 
     fn appender(&self) -> MutexGuard<'_, Appender> {
