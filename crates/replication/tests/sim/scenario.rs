@@ -27,10 +27,14 @@ pub(crate) enum Bug {
     SendFlushed,
     /// A site gives versions that its beats have promised not to.
     BrokenPromise,
+    /// What a later record repeats is sent at its place, which may be behind a beat that speaks of it.
+    NewestPlaceOnly,
+    /// What is not sent any more was replaced by what is not durable.
+    ReplacedBeforeDurable,
 }
 
 impl Bug {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::ApplyByArrival,
         Self::TombstoneDroppedEarly,
         Self::Republish,
@@ -41,6 +45,8 @@ impl Bug {
         Self::CopyWithoutDeletions,
         Self::SendFlushed,
         Self::BrokenPromise,
+        Self::NewestPlaceOnly,
+        Self::ReplacedBeforeDurable,
     ];
 
     /// Its name on the command line.
@@ -57,6 +63,8 @@ impl Bug {
             Self::CopyWithoutDeletions => "copy-without-deletions",
             Self::SendFlushed => "send-flushed",
             Self::BrokenPromise => "broken-promise",
+            Self::NewestPlaceOnly => "newest-place-only",
+            Self::ReplacedBeforeDurable => "replaced-before-durable",
         }
     }
 }
@@ -125,12 +133,13 @@ impl Scenario {
 
     /// The same with a bug, and with what shows it.
     pub(crate) fn with_bug(self, bug: Option<Bug>) -> Self {
-        let is = |which| bug == Some(which);
+        let is = |bugs: &[Bug]| bug.is_some_and(|bug| bugs.contains(&bug));
         Self {
-            has_absence: self.has_absence || is(Bug::SendFlushed) || is(Bug::NoSweep),
-            has_flushes: self.has_flushes || is(Bug::SendFlushed),
-            has_drift: self.has_drift || is(Bug::BrokenPromise),
-            has_bad_clock: self.has_bad_clock || is(Bug::BrokenPromise),
+            has_crashes: self.has_crashes || is(&[Bug::ReplacedBeforeDurable]),
+            has_absence: self.has_absence || is(&[Bug::SendFlushed, Bug::NoSweep]),
+            has_flushes: self.has_flushes || is(&[Bug::SendFlushed]),
+            has_drift: self.has_drift || is(&[Bug::BrokenPromise]),
+            has_bad_clock: self.has_bad_clock || is(&[Bug::BrokenPromise]),
             bug,
             ..self
         }
