@@ -235,6 +235,7 @@ impl<'s, 't> Cluster<'s, 't> {
             self.joined = self.scenario.sites;
             let newcomer = self.joined;
             trace!(self, "{newcomer} joins");
+            self.site(newcomer).is_newcomer = !self.scenario.has(Bug::HastyNewcomer);
             self.introduce();
         }
     }
@@ -328,6 +329,9 @@ impl<'s, 't> Cluster<'s, 't> {
         let prefix = [&b""[..], b"a", b"b"][self.rng.usize(..3)];
         let flushes = self.scenario.has_flushes;
         let site = self.site(number);
+        if !site.takes_writes() {
+            return;
+        }
         let exptime_secs = if exptime == 0 { 0 } else { site.now_secs(micros) + exptime };
         let value = site.value(&key, micros);
         let number_in = |value: &[u8]| std::str::from_utf8(value).ok()?.parse::<u64>().ok();

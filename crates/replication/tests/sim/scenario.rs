@@ -27,6 +27,8 @@ pub(crate) enum Bug {
     SendFlushed,
     /// A site gives versions that its beats have promised not to.
     BrokenPromise,
+    /// A newcomer takes writes before it knows the horizons of the others.
+    HastyNewcomer,
     /// What a later record repeats is sent at its place, which may be behind a beat that speaks of it.
     NewestPlaceOnly,
     /// What is not sent any more was replaced by what is not durable.
@@ -34,7 +36,7 @@ pub(crate) enum Bug {
 }
 
 impl Bug {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::ApplyByArrival,
         Self::TombstoneDroppedEarly,
         Self::Republish,
@@ -45,6 +47,7 @@ impl Bug {
         Self::CopyWithoutDeletions,
         Self::SendFlushed,
         Self::BrokenPromise,
+        Self::HastyNewcomer,
         Self::NewestPlaceOnly,
         Self::ReplacedBeforeDurable,
     ];
@@ -63,6 +66,7 @@ impl Bug {
             Self::CopyWithoutDeletions => "copy-without-deletions",
             Self::SendFlushed => "send-flushed",
             Self::BrokenPromise => "broken-promise",
+            Self::HastyNewcomer => "hasty-newcomer",
             Self::NewestPlaceOnly => "newest-place-only",
             Self::ReplacedBeforeDurable => "replaced-before-durable",
         }
@@ -134,12 +138,15 @@ impl Scenario {
     /// The same with a bug, and with what shows it.
     pub(crate) fn with_bug(self, bug: Option<Bug>) -> Self {
         let is = |bugs: &[Bug]| bug.is_some_and(|bug| bugs.contains(&bug));
+        let has_newcomer = self.has_newcomer || is(&[Bug::HastyNewcomer]);
         Self {
+            sites: if has_newcomer { self.sites.max(3) } else { self.sites },
+            has_newcomer,
             has_crashes: self.has_crashes || is(&[Bug::ReplacedBeforeDurable]),
-            has_absence: self.has_absence || is(&[Bug::SendFlushed, Bug::NoSweep]),
+            has_absence: self.has_absence || is(&[Bug::SendFlushed, Bug::NoSweep, Bug::HastyNewcomer]),
             has_flushes: self.has_flushes || is(&[Bug::SendFlushed]),
             has_drift: self.has_drift || is(&[Bug::BrokenPromise]),
-            has_bad_clock: self.has_bad_clock || is(&[Bug::BrokenPromise]),
+            has_bad_clock: self.has_bad_clock || is(&[Bug::BrokenPromise, Bug::HastyNewcomer]),
             bug,
             ..self
         }
