@@ -7,8 +7,8 @@
 //!   damaged or comes from elsewhere, and its times would be wrong: it starts empty.
 //! - A key is in one of them, whatever the policies were before: a cache drops the items of keys that are not its own
 //!   any more. Otherwise their values would come back, old, with the policies.
-//! - For the same reason the files of namespaces that are not kept warm any more are removed. Each file notes which `-e`
-//!   it belongs to ([`memory_file::family`]), and no other goes: another server may have a file of such a name.
+//! - For the same reason the files of namespaces that are not kept warm any more are removed. Each file notes which
+//!   `-e` it belongs to ([`memory_file::family`]), and no other goes: another server may have a file of such a name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

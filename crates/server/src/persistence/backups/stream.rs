@@ -32,20 +32,20 @@ impl fmt::Display for ClientLoss {
 
 /// How long a client is waited for: at most `max`, which it has at first. What it takes adds as much to it as the
 /// slowest accepted client needs for that. Time in which the server has nothing to send does not count.
-struct Patience {
+struct StallBudget {
     left: Duration,
     max: Duration,
 }
 
-impl Patience {
+impl StallBudget {
     fn new(max: Duration) -> Self {
         Self { left: max, max }
     }
 
     /// The client has taken bytes.
-    fn earn(&mut self, bytes: u64) {
-        let earned = Duration::from_secs_f64(bytes as f64 / BYTES_PER_SEC_MIN as f64);
-        self.left = self.left.saturating_add(earned).min(self.max);
+    fn refill(&mut self, bytes: u64) {
+        let refilled = Duration::from_secs_f64(bytes as f64 / BYTES_PER_SEC_MIN as f64);
+        self.left = self.left.saturating_add(refilled).min(self.max);
     }
 
     /// The client was waited for. False: no longer.
@@ -136,14 +136,14 @@ impl StreamSender {
 pub(super) struct StreamWriter {
     sender: Arc<StreamSender>,
     pace: Arc<Pace>,
-    patience: Patience,
+    stall_budget: StallBudget,
     piece: Vec<u8>,
 }
 
 impl StreamWriter {
     pub(super) fn new(sender: Arc<StreamSender>, pace: Arc<Pace>) -> Self {
-        let patience = Patience::new(sender.stall_max);
-        Self { sender, pace, patience, piece: Vec::with_capacity(PIECE_BYTES) }
+        let stall_budget = StallBudget::new(sender.stall_max);
+        Self { sender, pace, stall_budget, piece: Vec::with_capacity(PIECE_BYTES) }
     }
 
     fn send(&mut self) -> io::Result<()> {
@@ -154,7 +154,7 @@ impl StreamWriter {
             match self.sender.pieces.try_send(piece) {
                 Ok(()) => {
                     // There is room for it since the client has taken one, or has not had to yet.
-                    self.patience.earn(bytes);
+                    self.stall_budget.refill(bytes);
                     return self.pace.spend(bytes);
                 }
                 Err(TrySendError::Closed(_)) => return Err(self.sender.lose(ClientLoss::Gone)),
@@ -162,7 +162,7 @@ impl StreamWriter {
             }
             self.pace.pause(FULL_PAUSE)?;
             let now = Instant::now();
-            if !self.patience.spend(now - began) {
+            if !self.stall_budget.spend(now - began) {
                 return Err(self.sender.lose(ClientLoss::Slow));
             }
             began = now;
@@ -223,21 +223,21 @@ mod tests {
     #[test]
     fn a_client_is_waited_for_as_long_as_it_takes_enough() {
         // A piece of 256 KiB each four seconds is the least.
-        let mut patience = Patience::new(STALL_MAX);
+        let mut stall_budget = StallBudget::new(STALL_MAX);
         for _ in 0..100_000 {
-            assert!(patience.spend(Duration::from_secs(4)));
-            patience.earn(PIECE_BYTES as u64);
+            assert!(stall_budget.spend(Duration::from_secs(4)));
+            stall_budget.refill(PIECE_BYTES as u64);
         }
         // One a minute, with which a gigabyte would take three days.
-        let mut patience = Patience::new(STALL_MAX);
+        let mut stall_budget = StallBudget::new(STALL_MAX);
         let taken = (0..4_096).take_while(|_| {
-            let waits = patience.spend(Duration::from_secs(50));
-            patience.earn(PIECE_BYTES as u64);
+            let waits = stall_budget.spend(Duration::from_secs(50));
+            stall_budget.refill(PIECE_BYTES as u64);
             waits
         });
         assert_eq!(taken.count(), 1);
         // Nothing.
-        assert!(!Patience::new(STALL_MAX).spend(Duration::from_secs(60)));
+        assert!(!StallBudget::new(STALL_MAX).spend(Duration::from_secs(60)));
     }
 
     /// Who sees the end of the connection alone takes it for the end of a backup.
