@@ -9,5 +9,5 @@ my $client = Cache::Memcached->new({servers => \@servers, namespace => $ARGV[1] 
 while (my $line = <STDIN>) {
     chomp $line;
     my $key = pack 'H*', $line;
-    print $key =~ /^[^\x00-\x20\x7f]{1,240}$/ ? $client->get($key) : '-', "\n";
+    print $key =~ /^[^\x00-\x20\x7f]{1,240}\z/ ? $client->get($key) : '-', "\n";
 }

@@ -11,5 +11,5 @@ foreach (explode(',', $argv[1]) as $server) {
 }
 while (($line = fgets(STDIN)) !== false) {
     $key = hex2bin(trim($line));
-    echo preg_match('/^[^\x00-\x20\x7f]{1,250}$/', $key) ? $client->get($key) : '-', "\n";
+    echo preg_match('/^[^\x00-\x20\x7f]{1,250}\z/', $key) ? $client->get($key) : '-', "\n";
 }
