@@ -34,6 +34,7 @@ pub mod client;
 pub mod codec;
 pub mod error;
 pub mod login;
+pub mod placement;
 pub mod ring;
 pub mod server;
 pub mod stream;
@@ -43,6 +44,7 @@ pub use client::Client;
 pub use codec::Pipeline;
 pub use error::Error;
 pub use login::Login;
-pub use ring::Distribution;
+pub use placement::{Distribution, Placement};
+
 pub use server::{Server, Servers};
 pub use stream::{Stream, Tls};
