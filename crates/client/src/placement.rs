@@ -100,6 +100,13 @@ pub struct Placement {
     buckets: Arc<[u32]>,
 }
 
+impl Default for Placement {
+    /// As libmemcached without options.
+    fn default() -> Self {
+        Self::from(Distribution::default())
+    }
+}
+
 impl From<Distribution> for Placement {
     /// As a client that has this distribution and no other options.
     fn from(distribution: Distribution) -> Self {
