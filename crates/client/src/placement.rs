@@ -163,9 +163,9 @@ impl Placement {
         Self { order: Order::Hosts, ..self }
     }
 
-    /// Hashes this before each key. Keys that are longer than 250 bytes with it all have the hash 0, as in libmemcached;
-    /// dalli shortens them first, so they are better passed as it sends them. libmemcached takes zeros for all that
-    /// follows a zero in a key, which this does not.
+    /// Hashes this before each key. Keys that are longer than 250 bytes with it all have the hash 0, as in
+    /// libmemcached; dalli shortens them first, so they are better passed as it sends them. libmemcached takes zeros
+    /// for all that follows a zero in a key, which this does not.
     #[must_use]
     pub fn prefix(self, prefix: impl Into<Vec<u8>>) -> Self {
         Self { prefix: prefix.into(), ..self }

@@ -40,8 +40,8 @@ pub enum Distribution {
     UhashringKetama,
     /// dalli's ring: 160 points for each server, of SHA-1. Weights are used.
     DalliRing,
-    /// `memcache.hash_strategy=standard` of PHP's memcache: as `ModulaWeighted`, of 15 bits of the hash, or of 1 if they
-    /// are 0.
+    /// `memcache.hash_strategy=standard` of PHP's memcache: as `ModulaWeighted`, of 15 bits of the hash, or of 1 if
+    /// they are 0.
     PhpMemcacheStandard,
     /// `memcache.hash_strategy=consistent` of PHP's memcache: 1024 places on a ring. Weights are used, up to 1,000.
     PhpMemcacheConsistent,

@@ -9,8 +9,8 @@ import java.util.*;
 import net.spy.memcached.*;
 
 /**
- * Prints the server that a locator of spymemcached chooses for each key of standard input (in hexadecimal), or its hash.
- * Arguments: hash ALGORITHM; or SERVERS modula|ketama ALGORITHM [FORMAT [weighted]]. Servers are HOST:PORT:WEIGHT. "-":
+ * Prints the server that a locator of spymemcached chooses for each key of standard input (in hexadecimal), or its
+ * hash. Arguments: hash ALGORITHM; or SERVERS modula|ketama ALGORITHM [FORMAT [weighted]]. Servers are HOST:PORT:WEIGHT. "-":
  * no Java string is encoded so.
  */
 public class Spymemcached {

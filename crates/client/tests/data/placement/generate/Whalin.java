@@ -2,8 +2,8 @@ import com.schooner.MemCached.*;
 import java.util.*;
 
 /**
- * Prints the server that the pool of Whalin's client chooses for each key of standard input (in hexadecimal). Arguments:
- * SERVERS native|old|new|consistent [weighted]. Servers are HOST:PORT:WEIGHT.
+ * Prints the server that the pool of Whalin's client chooses for each key of standard input (in hexadecimal).
+ * Arguments: SERVERS native|old|new|consistent [weighted]. Servers are HOST:PORT:WEIGHT.
  */
 public class Whalin {
   public static void main(String[] args) throws Exception {

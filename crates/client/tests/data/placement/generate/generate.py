@@ -125,7 +125,8 @@ def twemproxy():
     cases = [("weighted", f"hash={hash} distribution={distribution}") for hash in hashes
              for distribution in ("ketama", "modula")]
     cases += [(name, f"hash=fnv1a_64 distribution={distribution}")
-              for name in ("even", "sockets", "two", "one", "many", "unsorted") for distribution in ("ketama", "modula")]
+              for name in ("even", "sockets", "two", "one", "many", "unsorted")
+              for distribution in ("ketama", "modula")]
     cases += [("even", f"hash=md5 distribution={distribution} hash_tag={{}}") for distribution in ("ketama", "modula")]
     cases += [("even", f"hash=murmur distribution={distribution} names=delta,charlie,b,alpha,echo")
               for distribution in ("ketama", "modula")]
@@ -167,7 +168,8 @@ def twemproxy():
 def spymemcached():
     java = ["java", "-cp", f"{WORK}/classes:{WORK}/jars/*", "Spymemcached"]
     record = Record("spymemcached", "2.12.3 (Maven; OpenJDK 17)")
-    hashes = ("NATIVE_HASH", "CRC_HASH", "FNV1_64_HASH", "FNV1A_64_HASH", "FNV1_32_HASH", "FNV1A_32_HASH", "KETAMA_HASH")
+    hashes = ("NATIVE_HASH", "CRC_HASH", "FNV1_64_HASH", "FNV1A_64_HASH", "FNV1_32_HASH", "FNV1A_32_HASH",
+              "KETAMA_HASH")
     formats = ("SPYMEMCACHED", "LIBMEMCACHED")
 
     def place(name, options):

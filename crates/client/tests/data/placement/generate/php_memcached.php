@@ -4,7 +4,8 @@
 $client = new Memcached();
 foreach (array_slice($argv, 2) as $option) {
     [$name, $value] = explode('=', $option, 2);
-    $value = defined("Memcached::$value") ? constant("Memcached::$value") : (is_numeric($value) ? (int) $value : $value);
+    $number = is_numeric($value) ? (int) $value : $value;
+    $value = defined("Memcached::$value") ? constant("Memcached::$value") : $number;
     $client->setOption(constant("Memcached::OPT_$name"), $value) || exit("$option is refused");
 }
 foreach (explode(',', $argv[1]) as $server) {
