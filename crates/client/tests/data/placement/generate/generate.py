@@ -21,6 +21,8 @@ KEYS = list(keys())
 LISTS = {
     "even": "127.0.1.1:11211:1,127.0.1.2:11211:1,127.0.1.3:11212:1,localhost:11213:1,127.0.1.5:11211:1",
     "weighted": "127.0.1.1:11211:3,127.0.1.2:11211:1,127.0.1.3:11212:2,localhost:11213:7,127.0.1.5:11211:4",
+    # The share of each server is rounded otherwise in single precision than in whole numbers.
+    "rounded": "127.0.1.1:11211:4,127.0.1.2:11211:8,127.0.1.3:11212:2,localhost:11213:3,127.0.1.5:11211:8",
     "addresses": "127.0.1.1:11211:2,127.0.1.2:11211:3,127.0.1.3:11212:1",
     "sockets": "/tmp/larder-a:2,127.0.1.2:11211:1,/tmp/larder-b:1",
     "paths": "/tmp/larder-a:2,/tmp/larder-c:1,/tmp/larder-b:1",
@@ -125,7 +127,7 @@ def twemproxy():
     cases = [("weighted", f"hash={hash} distribution={distribution}") for hash in hashes
              for distribution in ("ketama", "modula")]
     cases += [(name, f"hash=fnv1a_64 distribution={distribution}")
-              for name in ("even", "sockets", "two", "one", "many", "unsorted")
+              for name in ("even", "rounded", "sockets", "two", "one", "many", "unsorted")
               for distribution in ("ketama", "modula")]
     cases += [("even", f"hash=md5 distribution={distribution} hash_tag={{}}") for distribution in ("ketama", "modula")]
     cases += [("even", f"hash=murmur distribution={distribution} names=delta,charlie,b,alpha,echo")
@@ -185,6 +187,7 @@ def spymemcached():
         place("many", f"ketama KETAMA_HASH {format}")
         place("one", f"ketama KETAMA_HASH {format}")
         place("weighted", f"ketama KETAMA_HASH {format} weighted")
+        place("rounded", f"ketama KETAMA_HASH {format} weighted")
     record.write()
 
     record = Record("spymemcached-hashes", "2.12.3 (Maven; OpenJDK 17)")
@@ -201,6 +204,7 @@ def whalin():
             record.placement(name, options, asked([*java, LISTS[name], options]))
     for options in ("native", "old", "new", "consistent"):
         record.placement("weighted", f"{options} weighted", asked([*java, LISTS["weighted"], options, "weighted"]))
+    record.placement("rounded", "consistent weighted", asked([*java, LISTS["rounded"], "consistent", "weighted"]))
     record.write()
 
 
@@ -246,13 +250,13 @@ def python():
     recorded("pymemcache", "pymemcache", [(name, "") for name in every])
     recorded("python-memcached", "python-memcached",
              [(name, options) for name in every for options in ("", "old")])
-    recorded("uhashring", "uhashring", [(name, "") for name in ("even", "weighted", "two", "one", "many")])
+    recorded("uhashring", "uhashring", [(name, "") for name in ("even", "weighted", "rounded", "two", "one", "many")])
     recorded("jump", "jump-consistent-hash", [(name, "") for name in ("even", "two", "one", "many")])
 
 
 def ruby():
     record = Record("dalli", f"{debian('ruby-dalli')} (Debian)")
-    for name in ("even", "weighted", "sockets", "two", "one", "many"):
+    for name in ("even", "weighted", "rounded", "sockets", "two", "one", "many"):
         record.placement(name, "", asked(["ruby", HERE / "dalli.rb", LISTS[name]]))
     record.placement("even", "namespace=shop", asked(["ruby", HERE / "dalli.rb", LISTS["even"], "shop"]))
     record.write()

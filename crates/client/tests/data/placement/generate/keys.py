@@ -14,6 +14,8 @@ def keys():
     # Bytes that are no UTF-8; each number of them modulo 4.
     yield from (bytes((0x80 + 37 * n + 11 * at) % 128 + 128 for at in range(1 + n % 9)) for n in range(27))
     yield from (b"id:" + bytes([200 + n, 129 + n]) for n in range(9))
+    # Their MD5 sums begin with a point of a server.
+    yield from (b"127.0.1.1-0", b"127.0.1.1:11211-0", b"127.0.1.1:11211-7", b"127.0.1.3:11212-3", b"127.0.1.5-39")
     # Not for the text protocol.
     yield from (b"two words", b"\x01\x02\x03", b"tab\there", b"line\n", b"zero\0byte", b"\x7f")
 
