@@ -51,7 +51,8 @@
 //! | | `NEW_COMPAT_HASH` | `D::ModulaWeighted` |
 //! | | `CONSISTENT_HASH` | `D::WhalinConsistent` |
 //! | Cache::Memcached | none | `D::ModulaWeighted` |
-//! | python-memcached | none | `D::ModulaWeighted`, `.hash(H::CrcNonzero)` |
+//! | python-memcached | none | `D::ModulaWeighted` |
+//! | | none, until 1.59 | `D::ModulaWeighted`, `.hash(H::CrcNonzero)` |
 //! | | `useOldServerHashFunction()` | `D::ModulaWeighted`, `.hash(H::Crc32)` |
 //! | pymemcache | `HashClient`, keys of type `str` | `D::Rendezvous` |
 //! | uhashring | `hash_fn="ketama"` | `D::UhashringKetama` |

@@ -39,7 +39,7 @@ pub enum KeyHash {
     Md5,
     /// 15 bits of CRC-32: `(crc >> 16) & 0x7FFF`.
     Crc,
-    /// The same, but 1 for 0: python-memcached.
+    /// The same, but 1 for 0: python-memcached until 1.59.
     CrcNonzero,
     /// CRC-32: dalli, PHP's memcache, python-memcached with `useOldServerHashFunction`.
     Crc32,

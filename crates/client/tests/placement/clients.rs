@@ -284,8 +284,11 @@ fn keys_go_where_clients_without_options_send_them() {
 #[test]
 fn keys_go_where_python_memcached_sends_them() {
     check("python-memcached", 12, |case| {
-        let hash = if case.options == "old" { H::Crc32 } else { H::CrcNonzero };
+        let hash = if case.options == "old" { H::Crc32 } else { H::Crc };
         Locator::new(&case.servers.0, Placement::from(D::ModulaWeighted).hash(hash))
+    });
+    check("python-memcached-1.59", 4, |case| {
+        Locator::new(&case.servers.0, Placement::from(D::ModulaWeighted).hash(H::CrcNonzero))
     });
 }
 

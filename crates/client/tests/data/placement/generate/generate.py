@@ -250,6 +250,11 @@ def python():
     recorded("pymemcache", "pymemcache", [(name, "") for name in every])
     recorded("python-memcached", "python-memcached",
              [(name, options) for name in every for options in ("", "old")])
+    record = Record("python-memcached-1.59", f"{debian('python3-memcache')} (Debian)")
+    for name in ("even", "weighted", "two", "one"):
+        command = ["/usr/bin/python3", HERE / "python_clients.py", "python_memcached", LISTS[name]]
+        record.placement(name, "", asked(command))
+    record.write()
     recorded("uhashring", "uhashring", [(name, "") for name in ("even", "weighted", "rounded", "two", "one", "many")])
     recorded("jump", "jump-consistent-hash", [(name, "") for name in ("even", "two", "one", "many")])
 
