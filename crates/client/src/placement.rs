@@ -50,7 +50,8 @@
 //! | | `OLD_COMPAT_HASH` | `D::ModulaWeighted`, `.hash(H::Times33)` |
 //! | | `NEW_COMPAT_HASH` | `D::ModulaWeighted` |
 //! | | `CONSISTENT_HASH` | `D::WhalinConsistent` |
-//! | Cache::Memcached | none | `D::ModulaWeighted` |
+//! | Cache::Memcached, Cache::Memcached::Fast | none | `D::ModulaWeighted` |
+//! | Cache::Memcached::Fast | `hash_namespace` | `.prefix(namespace)` |
 //! | python-memcached | none | `D::ModulaWeighted` |
 //! | | none, until 1.59 | `D::ModulaWeighted`, `.hash(H::CrcNonzero)` |
 //! | | `useOldServerHashFunction()` | `D::ModulaWeighted`, `.hash(H::Crc32)` |

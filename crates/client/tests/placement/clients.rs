@@ -277,6 +277,11 @@ fn keys_go_where_phps_memcache_sends_them() {
 #[test]
 fn keys_go_where_clients_without_options_send_them() {
     check("cache-memcached", 7, |case| Locator::new(&case.servers.0, D::ModulaWeighted));
+    check("cache-memcached-fast", 8, |case| {
+        let placement = Placement::from(D::ModulaWeighted);
+        let is_hashed = has(&case.options, "hash_namespace");
+        Locator::new(&case.servers.0, if is_hashed { placement.prefix("shop:") } else { placement })
+    });
     check("pymemcache", 6, |case| Locator::new(&case.servers.0, D::Rendezvous));
     check("uhashring", 6, |case| Locator::new(&case.servers.0, D::UhashringKetama));
 }

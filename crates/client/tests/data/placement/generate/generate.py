@@ -268,11 +268,17 @@ def ruby():
 
 
 def perl():
-    record = Record("cache-memcached", f"{debian('libcache-memcached-perl')} (Debian)")
-    for name in ("even", "weighted", "two", "one", "many", "sockets"):
-        record.placement(name, "", asked(["perl", HERE / "cache_memcached.pl", LISTS[name]]))
-    record.placement("even", "namespace=shop:", asked(["perl", HERE / "cache_memcached.pl", LISTS["even"], "shop:"]))
-    record.write()
+    for module in ("Cache::Memcached", "Cache::Memcached::Fast"):
+        name = module.lower().replace("::", "-")
+        record = Record(name, f"{debian(f'lib{name}-perl')} (Debian)")
+        program = ["perl", HERE / "cache_memcached.pl", module]
+        for servers in ("even", "weighted", "two", "one", "many", "sockets"):
+            record.placement(servers, "", asked([*program, LISTS[servers]]))
+        record.placement("even", "namespace=shop:", asked([*program, LISTS["even"], "shop:"]))
+        if module.endswith("Fast"):
+            command = [*program, LISTS["even"], "shop:", "hash_namespace"]
+            record.placement("even", "namespace=shop: hash_namespace", asked(command))
+        record.write()
 
 
 def main():

@@ -6,7 +6,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 work=$here/../../../../../../target/placement
 mkdir -p "$work"
 apt-get install -y --no-install-recommends gcc libmemcached-dev nutcracker php-cli php-memcached php-memcache \
-    ruby-dalli libcache-memcached-perl python3-memcache python3-venv \
+    ruby-dalli libcache-memcached-perl libcache-memcached-fast-perl python3-memcache python3-venv \
     maven default-jdk-headless iproute2 >"$work/apt.log"
 python3 -m venv "$work/python"
 "$work/python/bin/pip" install -q -r "$here/requirements.txt"
