@@ -10,8 +10,8 @@ import net.spy.memcached.*;
 
 /**
  * Prints the server that a locator of spymemcached chooses for each key of standard input (in hexadecimal), or its
- * hash. Arguments: hash ALGORITHM; or SERVERS modula|ketama ALGORITHM [FORMAT [weighted]]. Servers are HOST:PORT:WEIGHT. "-":
- * no Java string is encoded so.
+ * hash. Arguments: hash ALGORITHM; or SERVERS modula|ketama ALGORITHM [FORMAT [weighted]]. Servers are
+ * HOST:PORT:WEIGHT. "-": no Java string is encoded so.
  */
 public class Spymemcached {
   public static void main(String[] args) throws Exception {
