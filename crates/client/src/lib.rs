@@ -24,6 +24,7 @@
 //! | [`server`] | a list of servers, from `MEMCACHED_SERVERS` for instance |
 //! | [`ring`] | which server a key belongs to: libmemcached's modula and ketama |
 //! | [`stream`] | a connection: TCP, TLS, unix socket |
+//! | [`value`] | values as clients of PHP, Java, Python and Ruby keep them; values larger than an item |
 //! | [`login`] | name and password |
 //! | [`error`] | what can go wrong |
 
@@ -37,6 +38,7 @@ pub mod login;
 pub mod ring;
 pub mod server;
 pub mod stream;
+pub mod value;
 
 pub use address::Address;
 pub use client::Client;
