@@ -13,21 +13,49 @@ pub(super) fn integer(bytes: &[u8]) -> Result<i64, Error> {
     str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).ok_or(Error::OutOfRange)
 }
 
-/// A floating-point number, or `Infinity`, `-Infinity` and `NaN`.
-pub(super) fn float(bytes: &[u8]) -> Result<f64, Error> {
-    let text = str::from_utf8(bytes.trim_ascii_end()).ok();
-    text.and_then(|text| text.parse().ok()).ok_or(Error::Malformed("a floating-point number"))
+/// How a client spells the numbers that have no digits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Words {
+    infinity: &'static str,
+    minus_infinity: &'static str,
+    nan: &'static str,
 }
 
-/// The shortest digits that mean this number, as other languages read them.
-pub(super) fn float_text(float: f64) -> String {
-    if float.is_infinite() {
-        return if float > 0.0 { "Infinity" } else { "-Infinity" }.to_owned();
+/// php-memcached's, and larder's own.
+pub(super) const LONG_WORDS: Words = Words { infinity: "Infinity", minus_infinity: "-Infinity", nan: "NaN" };
+/// PECL memcache's.
+pub(super) const SHORT_WORDS: Words = Words { infinity: "INF", minus_infinity: "-INF", nan: "NAN" };
+
+impl Words {
+    /// A floating-point number.
+    pub(super) fn float(self, bytes: &[u8]) -> Result<f64, Error> {
+        let text = str::from_utf8(bytes.trim_ascii_end()).unwrap_or_default();
+        // The words that Rust knows are more.
+        let is_digits = text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
+        match text {
+            word if word == self.infinity => Ok(f64::INFINITY),
+            word if word == self.minus_infinity => Ok(f64::NEG_INFINITY),
+            word if word == self.nan => Ok(f64::NAN),
+            _ if is_digits => text.parse().map_err(|_| MALFORMED),
+            _ => Err(MALFORMED),
+        }
     }
-    let text = float.to_string();
-    // php-memcached reads less than 128 characters; 1e308 has more without an exponent.
-    if text.len() <= 24 { text } else { format!("{float:e}") }
+
+    /// The shortest digits that mean this number, as other languages read them.
+    pub(super) fn text(self, float: f64) -> String {
+        if float.is_nan() {
+            return self.nan.to_owned();
+        }
+        if float.is_infinite() {
+            return if float > 0.0 { self.infinity } else { self.minus_infinity }.to_owned();
+        }
+        let text = float.to_string();
+        // php-memcached reads less than 128 characters; 1e308 has more without an exponent.
+        if text.len() <= 24 { text } else { format!("{float:e}") }
+    }
 }
+
+const MALFORMED: Error = Error::Malformed("a floating-point number");
 
 #[cfg(test)]
 mod tests {
@@ -55,9 +83,16 @@ mod tests {
             (f64::MAX, "1.7976931348623157e308"),
             (5e-324, "5e-324"),
             (f64::INFINITY, "Infinity"),
+            (f64::NEG_INFINITY, "-Infinity"),
             (f64::NAN, "NaN"),
         ] {
-            assert_eq!(float_text(float), text);
+            assert_eq!(LONG_WORDS.text(float), text);
+            let read = LONG_WORDS.float(text.as_bytes()).expect("it is a number");
+            assert!(read == float || read.is_nan() && float.is_nan(), "{text}");
+        }
+        assert_eq!(SHORT_WORDS.text(f64::INFINITY), "INF");
+        for wrong in ["", "inf", "Inf", "Infinit", "infinity", "nan", "1e", "x", " 1", "1_0"] {
+            assert_eq!(LONG_WORDS.float(wrong.as_bytes()), Err(MALFORMED), "{wrong}");
         }
     }
 }

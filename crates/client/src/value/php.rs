@@ -20,8 +20,7 @@ pub(super) fn encode_memcache(value: &Value) -> Option<Encoded> {
         Value::Bytes(bytes) => Encoded::new(bytes.as_slice(), 0),
         Value::Text(text) => Encoded::new(text.as_str(), 0),
         Value::Integer(integer) => Encoded::new(integer.to_string(), LONG),
-        // It has no words for the others.
-        Value::Float(float) if float.is_finite() => Encoded::new(number::float_text(*float), DOUBLE),
+        Value::Float(float) => Encoded::new(number::SHORT_WORDS.text(*float), DOUBLE),
         Value::Bool(bool) => Encoded::new(if *bool { "1" } else { "0" }, BOOL),
         Value::Serialized { format: Format::Php, bytes } => Encoded::new(bytes.as_slice(), SERIALIZED),
         _ => return None,
@@ -34,7 +33,7 @@ pub(super) fn decode_memcache(bytes: &[u8], client_flags: u32) -> Result<Option<
         0 => Value::from(bytes),
         SERIALIZED => Value::Serialized { format: Format::Php, bytes: bytes.to_vec() },
         LONG => Value::Integer(number::integer(bytes)?),
-        DOUBLE => Value::Float(number::float(bytes)?),
+        DOUBLE => Value::Float(number::SHORT_WORDS.float(bytes)?),
         BOOL => Value::Bool(plain::bit(bytes)?),
         _ => return Ok(None),
     }))
@@ -56,7 +55,7 @@ pub(super) fn encode_memcached(value: &Value) -> Option<Encoded> {
         Value::Bytes(bytes) => Encoded::new(bytes.as_slice(), 0),
         Value::Text(text) => Encoded::new(text.as_str(), 0),
         Value::Integer(integer) => Encoded::new(integer.to_string(), 1),
-        Value::Float(float) => Encoded::new(number::float_text(*float), 2),
+        Value::Float(float) => Encoded::new(number::LONG_WORDS.text(*float), 2),
         Value::Bool(bool) => Encoded::new(if *bool { "1" } else { "" }, 3),
         Value::Date(_) => return None,
         Value::Serialized { format, bytes } => {
@@ -76,7 +75,7 @@ pub(super) fn decode_memcached(bytes: &[u8], client_flags: u32) -> Result<Option
     Ok(Some(match client_flags & TYPE {
         0 => Value::from(bytes),
         1 => Value::Integer(number::integer(bytes)?),
-        2 => Value::Float(number::float(bytes)?),
+        2 => Value::Float(number::LONG_WORDS.float(bytes)?),
         3 => Value::Bool(!bytes.is_empty() && plain::bit(bytes)?),
         flags => match FORMATS.into_iter().find(|(known, _)| *known == flags) {
             Some((_, format)) => Value::Serialized { format, bytes: bytes.to_vec() },

@@ -69,7 +69,7 @@ def vectors(command, port):
 
 def wrapped(mark, text):
     for start in range(0, max(len(text), 1), 100):
-        yield mark + text[start : start + 100]
+        yield (mark + text[start : start + 100]).rstrip()
 
 
 def main():
@@ -89,7 +89,7 @@ def main():
             server.terminate()
             server.wait()
         (HERE / f"{name}.txt").write_text(text)
-        print(name, text.count("\n= "))
+        print(name, sum(line[0] not in "#=<" for line in text.splitlines()), "values")
 
 
 main()

@@ -21,8 +21,8 @@ client = Dalli::Client.new(address)
 if action == 'read'
   $stdin.each_line(chomp: true) do |name|
     value = client.get(name)
-    # Strings that were stored as they are have no encoding; those that Marshal made have.
-    is_raw = value.is_a?(String) && value.encoding == Encoding::BINARY
+    # Strings that were stored as they are have no encoding, unless they are empty; those that Marshal made have.
+    is_raw = value.is_a?(String) && (value.encoding == Encoding::BINARY || value.empty?)
     puts "#{name}\t#{is_raw ? raw(value) : marshalled(value)}"
   end
   exit
@@ -43,5 +43,5 @@ store.call('raw', 'abc', raw: true)
 store.call('raw-binary', "\x00\xff\x80\r\n".b, raw: true)
 store.call('raw-integer', 42, raw: true)
 store.call('raw-lines-zlib', lines * 2, 'bytes @lines 400 2', raw: true)
-store.call('rows-zlib', ['a row'] * 600)
+store.call('rows-zlib', ['a row'] * 3000)
 store.call('raw-short', 'too short to compress', raw: true)

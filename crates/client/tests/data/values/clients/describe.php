@@ -6,7 +6,7 @@ function describe(mixed $value): string
     return match (true) {
         is_string($value) => rtrim('bytes ' . bin2hex($value)),
         is_int($value) => "integer $value",
-        is_float($value) => 'float ' . (is_infinite($value) ? 'inf' : sprintf('%.17g', $value)),
+        is_float($value) => 'float ' . (is_finite($value) ? sprintf('%.17g', $value) : strtolower((string) $value)),
         is_bool($value) => 'bool ' . ($value ? 'true' : 'false'),
         default => serialized('php', serialize($value)),
     };
@@ -23,7 +23,7 @@ function plain_values(): array
     return [
         'empty' => '', 'ascii' => 'abc', 'utf8' => 'grüße', 'binary' => "\x00\xff\x80\r\n",
         'zero' => 0, 'minus' => -1, 'small' => 42, 'large' => PHP_INT_MAX, 'least' => PHP_INT_MIN,
-        'fraction' => 1.5, 'tenth' => -0.1, 'whole' => 2.0, 'huge' => 1e100,
+        'fraction' => 1.5, 'tenth' => -0.1, 'whole' => 2.0, 'huge' => 1e100, 'infinite' => INF, 'least-infinite' => -INF,
         'true' => true, 'false' => false,
     ];
 }

@@ -25,7 +25,6 @@ function store(string $name, mixed $value, ?string $described = null): void
 foreach (plain_values() as $name => $value) {
     store($name, $value);
 }
-store('infinite', INF);
 
 $array = ['a' => 1, 'b' => [true, null, 'x']];
 $rows = array_fill(0, 300, 'a row');
