@@ -74,6 +74,10 @@ fn expected(vectors: &[Vector], file: &str, vector: &Vector, value: Value) -> (V
         }
         // It reads null as false, its own as well.
         ("php-memcache", "null") => (Value::Bool(false), "bool false".into()),
+        // It unpickles them.
+        ("pymemcache" | "python-memcached", name @ ("true" | "false")) => {
+            (Value::Bool(name == "true"), format!("bool {name}"))
+        }
         // It reads every empty value as null: the stream's magic and version, and TC_NULL.
         ("whalin", "empty") => {
             let bytes = b"\xac\xed\x00\x05p".to_vec();

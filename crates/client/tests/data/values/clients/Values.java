@@ -34,18 +34,18 @@ class Values {
         String name = args[0];
         Client client = name.equals("whalin") ? whalin(args[2]) : spymemcached(name, args[2]);
         if (args[1].equals("read")) {
-            read(client);
+            read(name, client);
         } else {
             write(name, client);
         }
         System.exit(0);
     }
 
-    static void read(Client client) {
+    static void read(String clientName, Client client) {
         Scanner input = new Scanner(System.in);
         while (input.hasNextLine()) {
             String name = input.nextLine().trim();
-            System.out.println(name + "\t" + describe(client.get(name)));
+            System.out.println(name + "\t" + describe(clientName, client.get(name)));
         }
     }
 
@@ -78,11 +78,7 @@ class Values {
         values.put("list", new ArrayList<>(Collections.nCopies(3, "a row")));
         for (Map.Entry<String, Object> entry : values.entrySet()) {
             Object value = entry.getValue();
-            boolean serialized = clientName.startsWith("whalin")
-                    ? clientName.contains("v1") && value instanceof byte[]
-                    : value instanceof Short || value instanceof Character || value instanceof CharSequence;
-            serialized &= !(value instanceof String);
-            store(client, entry.getKey(), value, serialized ? serialized(value) : describe(value));
+            store(client, entry.getKey(), value, describe(clientName, value));
         }
         StringBuilder lines = new StringBuilder();
         for (int i = 0; i < 400; i++) {
@@ -93,7 +89,8 @@ class Values {
         if (!clientName.equals("whalin")) {
             store(client, "lines-gzip", text, "text @lines 400 10");
             byte[] bytes = text.getBytes(StandardCharsets.UTF_8);
-            store(client, "bytes-gzip", bytes, clientName.contains("v1") ? serialized(bytes) : "bytes @lines 400 10");
+            boolean isSerialized = isSerialized(clientName, bytes);
+            store(client, "bytes-gzip", bytes, isSerialized ? serialized(bytes) : "bytes @lines 400 10");
             Object rows = new ArrayList<>(Collections.nCopies(10_000, "a row"));
             store(client, "rows-gzip", rows, serialized(rows));
         }
@@ -104,8 +101,19 @@ class Values {
         System.out.println(name + "\t" + described);
     }
 
-    static String describe(Object value) {
-        if (value instanceof String || value instanceof StringBuilder || value instanceof StringBuffer
+    /** Whether this client has no flags for such a value, and serializes it. */
+    static boolean isSerialized(String clientName, Object value) {
+        if (clientName.startsWith("whalin")) {
+            return clientName.contains("v1") && value instanceof byte[];
+        }
+        boolean isText = value instanceof StringBuilder || value instanceof StringBuffer;
+        return isText || value instanceof Short || value instanceof Character;
+    }
+
+    static String describe(String clientName, Object value) {
+        if (isSerialized(clientName, value)) {
+            return serialized(value);
+        } else if (value instanceof String || value instanceof StringBuilder || value instanceof StringBuffer
                 || value instanceof Character) {
             return ("text " + hex(value.toString().getBytes(StandardCharsets.UTF_8))).trim();
         } else if (value instanceof byte[] bytes) {

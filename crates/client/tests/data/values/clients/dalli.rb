@@ -21,8 +21,8 @@ client = Dalli::Client.new(address)
 if action == 'read'
   $stdin.each_line(chomp: true) do |name|
     value = client.get(name)
-    # Strings that were stored as they are have no encoding, unless they are empty; those that Marshal made have.
-    is_raw = value.is_a?(String) && (value.encoding == Encoding::BINARY || value.empty?)
+    # A string does not tell whether Marshal made it; the names of the others do.
+    is_raw = value.is_a?(String) && name.start_with?('raw')
     puts "#{name}\t#{is_raw ? raw(value) : marshalled(value)}"
   end
   exit
