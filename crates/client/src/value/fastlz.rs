@@ -43,12 +43,11 @@ pub(super) fn decompress(input: &[u8], length: usize) -> Option<Vec<u8>> {
                 let further = usize::from(input.byte()?) << 8 | usize::from(input.byte()?);
                 distance += further;
             }
-            let mut from = output.len().checked_sub(distance)?;
+            let start = output.len().checked_sub(distance)?;
             grow(&mut output, count, length)?;
             // What is copied may be what was just written: a run.
-            for _ in 0..count {
+            for from in start..start + count {
                 output.push(*output.get(from)?);
-                from += 1;
             }
         }
         match input.byte() {

@@ -11,12 +11,10 @@ pub(super) fn encode(value: &Value) -> Option<Encoded> {
     Some(match value {
         Value::Bytes(bytes) => Encoded::new(bytes.as_slice(), 0),
         Value::Text(text) => Encoded::new(text.as_str(), 0),
-        Value::Serialized { format, bytes } => match format {
-            Format::RubyMarshal | Format::Json | Format::Msgpack | Format::Other => {
-                Encoded::new(bytes.as_slice(), SERIALIZED)
-            }
-            _ => return None,
-        },
+        Value::Serialized {
+            format: Format::RubyMarshal | Format::Json | Format::Msgpack | Format::Other,
+            bytes,
+        } => Encoded::new(bytes.as_slice(), SERIALIZED),
         _ => return None,
     })
 }

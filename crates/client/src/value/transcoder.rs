@@ -124,7 +124,7 @@ impl Transcoder {
             }
             Dialect::Dalli => ruby::decode(&bytes, client_flags),
         };
-        value.ok_or(Error::UnknownFlags { dialect: self.dialect.name(), client_flags })
+        value.ok_or_else(|| Error::UnknownFlags { dialect: self.dialect.name(), client_flags })
     }
 
     fn check_size(&self, bytes: usize) -> Result<(), Error> {

@@ -43,7 +43,7 @@ fn a_value_in_pieces_is_all_of_it_or_a_miss() {
     let mut chunked = Chunked::new(&mut client).piece_bytes(1000);
     chunked.set("key", &value(2500, 3), 0).expect("it stores");
     let head = client.get("key").expect("it gets").expect("it is there");
-    let line = String::from_utf8(head.value.clone()).expect("text");
+    let line = String::from_utf8(head.value).expect("text");
     let generation = line.trim_end().rsplit(' ').next().expect("a generation");
     let piece = format!("key:{generation}:1");
     let stored = client.get(&piece).expect("it gets").expect("it is there");

@@ -14,7 +14,8 @@ fn no_part_of_a_value_is_taken_for_it() {
         let transcoder = Transcoder::new(dialect);
         let length = vector.bytes.len();
         // All cuts of what is short; of the rest the first, the last, and some.
-        for cut in (0..length).filter(|cut| length < 3000 || *cut < 50 || cut + 50 > length || cut % 97 == 0) {
+        for cut in (0..length).filter(|cut| length < 3000 || *cut < 50 || cut + 50 > length || cut % 97 == 0)
+        {
             if let Ok(value) = transcoder.decode(&vector.bytes[..cut], vector.client_flags) {
                 let taken = is_described(&value, &vector.described);
                 assert!(!taken, "{dialect:?} {}: {cut} of {length}", vector.name);
@@ -26,7 +27,8 @@ fn no_part_of_a_value_is_taken_for_it() {
 #[test]
 fn random_flags_and_bytes_are_refused_or_within_the_bound() {
     let mut random = fastrand::Rng::with_seed(7);
-    let vectors: Vec<_> = all().map(|(_, vector)| vector).filter(|vector| vector.bytes.len() < 3000).collect();
+    let vectors: Vec<_> =
+        all().map(|(_, vector)| vector).filter(|vector| vector.bytes.len() < 3000).collect();
     let mut accepted = 0;
     for _ in 0..60_000 {
         let dialect = random.choice(Dialect::ALL).expect("there are some");

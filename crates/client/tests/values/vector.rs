@@ -110,7 +110,8 @@ fn bytes_of(described: &str) -> Vec<u8> {
     let mut number = || words.next().map(|word| word.parse::<usize>().expect("a number"));
     match recipe {
         "@lines" => {
-            let lines: String = (0..number().expect("a count")).map(|line| format!("line {line}\n")).collect();
+            let lines: String =
+                (0..number().expect("a count")).map(|line| format!("line {line}\n")).collect();
             lines.repeat(number().unwrap_or(1)).into_bytes()
         }
         "@run" => vec![b'a'; number().expect("a length")],

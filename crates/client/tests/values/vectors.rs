@@ -25,7 +25,11 @@ fn what_we_encode_is_what_clients_store() {
         }
         let stored = Encoded { bytes: vector.bytes.clone(), client_flags: vector.client_flags };
         if is_written_otherwise(dialect, &vector) {
-            assert!(!encoded.contains(&Ok(stored)), "{dialect:?} {} is written as the client does", vector.name);
+            assert!(
+                !encoded.contains(&Ok(stored)),
+                "{dialect:?} {} is written as the client does",
+                vector.name
+            );
         } else if ["zlib", "gzip", "threshold"].iter().any(|name| vector.name.ends_with(name)) {
             // zlib's versions find other matches.
             let forced = Transcoder::new(dialect).compressed_from_bytes(Some(100)).encode(&value);

@@ -110,7 +110,9 @@ impl<'a> Chunked<'a> {
                 let line = head.to_bytes();
                 self.client.store(&Store { key, value: &[&line], client_flags, exptime, ..Store::default() })
             }),
-            None => self.client.store(&Store { key, value: &[bytes], client_flags, exptime, ..Store::default() }),
+            None => {
+                self.client.store(&Store { key, value: &[bytes], client_flags, exptime, ..Store::default() })
+            }
         };
         match (stored, &head) {
             (Ok(_), _) => {
@@ -126,7 +128,13 @@ impl<'a> Chunked<'a> {
         }
     }
 
-    fn store_pieces(&mut self, key: &[u8], head: &Head, value: &[u8], exptime: i64) -> Result<(), ClientError> {
+    fn store_pieces(
+        &mut self,
+        key: &[u8],
+        head: &Head,
+        value: &[u8],
+        exptime: i64,
+    ) -> Result<(), ClientError> {
         for (key, range) in head.plan_pieces(key) {
             let store = Store { key: &key, value: &[&value[range]], exptime, ..Store::default() };
             self.client.store(&store)?;

@@ -173,10 +173,10 @@ mod tests {
         assert_eq!(head.generation(), 0xabc);
         let planned: Vec<_> = head.plan_pieces(b"key").collect();
         assert_eq!(planned[0], (b"key:0000000000000abc:0".to_vec(), 0..4));
-        assert_eq!(planned[1..], [
-            (b"key:0000000000000abc:1".to_vec(), 4..8),
-            (b"key:0000000000000abc:2".to_vec(), 8..9)
-        ]);
+        assert_eq!(
+            planned[1..],
+            [(b"key:0000000000000abc:1".to_vec(), 4..8), (b"key:0000000000000abc:2".to_vec(), 8..9)]
+        );
     }
 
     #[test]
