@@ -44,8 +44,7 @@ impl Compression {
         }
     }
 
-    /// The value, if it has at most `value_bytes_max` bytes; the memory that is taken for it has no more than one byte
-    /// beyond.
+    /// The value, if it has at most `value_bytes_max` bytes; its buffer never has more than one byte beyond.
     pub(super) fn decompress(self, bytes: &[u8], value_bytes_max: usize) -> Result<Vec<u8>, Error> {
         let damaged = Error::Damaged { compression: self.name() };
         match self {
@@ -118,6 +117,7 @@ mod tests {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
             buffer.fill(b'x');
             *self.0 += buffer.len();
+            assert!(*self.0 < 1 << 20, "nobody stops");
             Ok(buffer.len())
         }
     }

@@ -1,5 +1,7 @@
 //! The flags of Java's clients.
 
+use std::borrow::Cow;
+
 use super::transcoder::{Encoded, Transcoder};
 use super::{Error, FloatWidth, Format, IntegerWidth, Value, plain};
 
@@ -88,14 +90,16 @@ pub(super) fn encode_spymemcached(value: &Value, transcoder: &Transcoder) -> Res
 }
 
 /// `None`: the flags mean nothing.
-pub(super) fn decode_spymemcached(bytes: &[u8], client_flags: u32) -> Result<Option<Value>, Error> {
+pub(super) fn decode_spymemcached(bytes: Cow<'_, [u8]>, client_flags: u32) -> Result<Option<Value>, Error> {
     let Some(java_type) = type_of(&SPYMEMCACHED, client_flags & !COMPRESSED) else { return Ok(None) };
     match java_type {
-        Type::Bool => Ok(Some(Value::Bool(plain::bit(bytes)?))),
+        Type::Bool => Ok(Some(Value::Bool(plain::bit(&bytes)?))),
         // Zeros at the front are left out.
-        Type::Int | Type::Float => decode(java_type, &padded::<4>(bytes)?).map(Some),
-        Type::Long | Type::Double | Type::Date => decode(java_type, &padded::<8>(bytes)?).map(Some),
-        Type::Byte => decode(java_type, &padded::<1>(bytes)?).map(Some),
+        Type::Int | Type::Float => decode(java_type, padded::<4>(&bytes)?.as_slice().into()).map(Some),
+        Type::Long | Type::Double | Type::Date => {
+            decode(java_type, padded::<8>(&bytes)?.as_slice().into()).map(Some)
+        }
+        Type::Byte => decode(java_type, padded::<1>(&bytes)?.as_slice().into()).map(Some),
         _ => decode(java_type, bytes).map(Some),
     }
 }
@@ -107,7 +111,7 @@ pub(super) fn encode_whalin(value: &Value, transcoder: &Transcoder) -> Result<Op
 }
 
 /// `None`: the flags mean nothing.
-pub(super) fn decode_whalin(bytes: &[u8], client_flags: u32) -> Result<Option<Value>, Error> {
+pub(super) fn decode_whalin(bytes: Cow<'_, [u8]>, client_flags: u32) -> Result<Option<Value>, Error> {
     type_of(&WHALIN, client_flags & !COMPRESSED).map(|java_type| decode(java_type, bytes)).transpose()
 }
 
@@ -122,12 +126,19 @@ pub(super) fn encode_whalin_v1(value: &Value, transcoder: &Transcoder) -> Result
 }
 
 /// `None`: the flags mean nothing.
-pub(super) fn decode_whalin_v1(bytes: &[u8], client_flags: u32) -> Result<Option<Value>, Error> {
+pub(super) fn decode_whalin_v1(bytes: Cow<'_, [u8]>, client_flags: u32) -> Result<Option<Value>, Error> {
     match client_flags & !COMPRESSED {
         WHALIN_V1_SERIALIZED => decode(Type::Object, bytes).map(Some),
         0 => {
-            let (marker, bytes) = bytes.split_first().ok_or(Error::Malformed("a marker and a value"))?;
-            let java_type = type_of(&WHALIN_V1, u32::from(*marker));
+            let marker = *bytes.first().ok_or(Error::Malformed("a marker and a value"))?;
+            let bytes = match bytes {
+                Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[1..]),
+                Cow::Owned(mut bytes) => {
+                    bytes.remove(0);
+                    Cow::Owned(bytes)
+                }
+            };
+            let java_type = type_of(&WHALIN_V1, marker.into());
             decode(java_type.ok_or(Error::Malformed("a known marker and a value"))?, bytes).map(Some)
         }
         _ => Ok(None),
@@ -180,31 +191,31 @@ fn encode(value: &Value, transcoder: &Transcoder) -> Result<Option<(Type, Vec<u8
 }
 
 /// The contrary of `encode`.
-fn decode(java_type: Type, bytes: &[u8]) -> Result<Value, Error> {
+fn decode(java_type: Type, bytes: Cow<'_, [u8]>) -> Result<Value, Error> {
     Ok(match java_type {
-        Type::Bool => match bytes {
+        Type::Bool => match &*bytes {
             [0] => Value::Bool(false),
             [1] => Value::Bool(true),
             _ => return Err(Error::Malformed("a boolean")),
         },
-        Type::Byte => Value::Integer(i8::from_be_bytes(exact(bytes)?).into()),
+        Type::Byte => Value::Integer(i8::from_be_bytes(exact(&bytes)?).into()),
         Type::Short => {
-            let short = i16::try_from(i32::from_be_bytes(exact(bytes)?));
+            let short = i16::try_from(i32::from_be_bytes(exact(&bytes)?));
             Value::Integer(short.map_err(|_| Error::OutOfRange)?.into())
         }
-        Type::Int => Value::Integer(i32::from_be_bytes(exact(bytes)?).into()),
-        Type::Long => Value::Integer(i64::from_be_bytes(exact(bytes)?)),
-        Type::Float => Value::Float(f32::from_be_bytes(exact(bytes)?).into()),
-        Type::Double => Value::Float(f64::from_be_bytes(exact(bytes)?)),
+        Type::Int => Value::Integer(i32::from_be_bytes(exact(&bytes)?).into()),
+        Type::Long => Value::Integer(i64::from_be_bytes(exact(&bytes)?)),
+        Type::Float => Value::Float(f32::from_be_bytes(exact(&bytes)?).into()),
+        Type::Double => Value::Float(f64::from_be_bytes(exact(&bytes)?)),
         Type::Char => {
             // One half of a surrogate pair is not a character.
-            let unit = u16::try_from(u32::from_be_bytes(exact(bytes)?)).map_err(|_| Error::OutOfRange)?;
+            let unit = u16::try_from(u32::from_be_bytes(exact(&bytes)?)).map_err(|_| Error::OutOfRange)?;
             Value::Text(char::from_u32(unit.into()).ok_or(Error::Malformed("a character"))?.into())
         }
         Type::Text => Value::Text(plain::text(bytes)?),
-        Type::Bytes => Value::from(bytes),
-        Type::Date => Value::Date(i64::from_be_bytes(exact(bytes)?)),
-        Type::Object => Value::Serialized { format: Format::Java, bytes: bytes.to_vec() },
+        Type::Bytes => Value::Bytes(bytes.into_owned()),
+        Type::Date => Value::Date(i64::from_be_bytes(exact(&bytes)?)),
+        Type::Object => Value::Serialized { format: Format::Java, bytes: bytes.into_owned() },
     })
 }
 

@@ -1,5 +1,7 @@
 //! The flags of PHP's two clients.
 
+use std::borrow::Cow;
+
 use super::compression::Compression;
 use super::transcoder::Encoded;
 use super::{Error, Format, Value, number, plain};
@@ -28,13 +30,13 @@ pub(super) fn encode_memcache(value: &Value) -> Option<Encoded> {
 }
 
 /// `None`: the flags mean nothing.
-pub(super) fn decode_memcache(bytes: &[u8], client_flags: u32) -> Result<Option<Value>, Error> {
+pub(super) fn decode_memcache(bytes: Cow<'_, [u8]>, client_flags: u32) -> Result<Option<Value>, Error> {
     Ok(Some(match client_flags & !USER & !COMPRESSED {
-        0 => Value::from(bytes),
-        SERIALIZED => Value::Serialized { format: Format::Php, bytes: bytes.to_vec() },
-        LONG => Value::Integer(number::integer(bytes)?),
-        DOUBLE => Value::Float(number::SHORT_WORDS.float(bytes)?),
-        BOOL => Value::Bool(plain::bit(bytes)?),
+        0 => Value::Bytes(bytes.into_owned()),
+        SERIALIZED => Value::Serialized { format: Format::Php, bytes: bytes.into_owned() },
+        LONG => Value::Integer(number::integer(&bytes)?),
+        DOUBLE => Value::Float(number::SHORT_WORDS.float(&bytes)?),
+        BOOL => Value::Bool(plain::bit(&bytes)?),
         _ => return Ok(None),
     }))
 }
@@ -66,19 +68,19 @@ pub(super) fn encode_memcached(value: &Value) -> Option<Encoded> {
 }
 
 /// `None`: the flags mean nothing.
-pub(super) fn decode_memcached(bytes: &[u8], client_flags: u32) -> Result<Option<Value>, Error> {
+pub(super) fn decode_memcached(bytes: Cow<'_, [u8]>, client_flags: u32) -> Result<Option<Value>, Error> {
     // A compression may be named for what was too short to compress.
     let known = TYPE | IS_COMPRESSED | BY_ZLIB | BY_FASTLZ | BY_ZSTD | USER;
     if client_flags & !known != 0 {
         return Ok(None);
     }
     Ok(Some(match client_flags & TYPE {
-        0 => Value::from(bytes),
-        1 => Value::Integer(number::integer(bytes)?),
-        2 => Value::Float(number::LONG_WORDS.float(bytes)?),
-        3 => Value::Bool(!bytes.is_empty() && plain::bit(bytes)?),
+        0 => Value::Bytes(bytes.into_owned()),
+        1 => Value::Integer(number::integer(&bytes)?),
+        2 => Value::Float(number::LONG_WORDS.float(&bytes)?),
+        3 => Value::Bool(!bytes.is_empty() && plain::bit(&bytes)?),
         flags => match FORMATS.into_iter().find(|(known, _)| *known == flags) {
-            Some((_, format)) => Value::Serialized { format, bytes: bytes.to_vec() },
+            Some((_, format)) => Value::Serialized { format, bytes: bytes.into_owned() },
             None => return Ok(None),
         },
     }))

@@ -1,5 +1,7 @@
 //! larder's own flags.
 
+use std::borrow::Cow;
+
 use super::transcoder::Encoded;
 use super::{Error, Format, Value, number};
 
@@ -27,21 +29,21 @@ pub(super) fn encode(value: &Value) -> Option<Encoded> {
 }
 
 /// `None`: the flags mean nothing.
-pub(super) fn decode(bytes: &[u8], client_flags: u32) -> Result<Option<Value>, Error> {
+pub(super) fn decode(bytes: Cow<'_, [u8]>, client_flags: u32) -> Result<Option<Value>, Error> {
     Ok(Some(match client_flags & !COMPRESSED {
-        BYTES => Value::from(bytes),
+        BYTES => Value::Bytes(bytes.into_owned()),
         TEXT => Value::Text(text(bytes)?),
-        INTEGER => Value::Integer(number::integer(bytes)?),
-        FLOAT => Value::Float(number::LONG_WORDS.float(bytes)?),
-        BOOL => Value::Bool(bit(bytes)?),
-        DATE => Value::Date(number::integer(bytes)?),
-        JSON => Value::Serialized { format: Format::Json, bytes: bytes.to_vec() },
+        INTEGER => Value::Integer(number::integer(&bytes)?),
+        FLOAT => Value::Float(number::LONG_WORDS.float(&bytes)?),
+        BOOL => Value::Bool(bit(&bytes)?),
+        DATE => Value::Date(number::integer(&bytes)?),
+        JSON => Value::Serialized { format: Format::Json, bytes: bytes.into_owned() },
         _ => return Ok(None),
     }))
 }
 
-pub(super) fn text(bytes: &[u8]) -> Result<String, Error> {
-    str::from_utf8(bytes).map(str::to_owned).map_err(|_| Error::Malformed("text in UTF-8"))
+pub(super) fn text(bytes: Cow<'_, [u8]>) -> Result<String, Error> {
+    String::from_utf8(bytes.into_owned()).map_err(|_| Error::Malformed("text in UTF-8"))
 }
 
 /// `1` or `0`.

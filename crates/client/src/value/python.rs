@@ -1,5 +1,7 @@
 //! The flags of Python's clients.
 
+use std::borrow::Cow;
+
 use super::transcoder::Encoded;
 use super::{Error, Format, Value, number, plain};
 
@@ -21,12 +23,12 @@ pub(super) fn encode(value: &Value, integer: u32) -> Option<Encoded> {
 }
 
 /// `None`: the flags mean nothing.
-pub(super) fn decode(bytes: &[u8], client_flags: u32) -> Result<Option<Value>, Error> {
+pub(super) fn decode(bytes: Cow<'_, [u8]>, client_flags: u32) -> Result<Option<Value>, Error> {
     Ok(Some(match client_flags & !COMPRESSED {
-        0 => Value::from(bytes),
+        0 => Value::Bytes(bytes.into_owned()),
         TEXT => Value::Text(plain::text(bytes)?),
-        INTEGER | LONG => Value::Integer(number::integer(bytes)?),
-        PICKLE => Value::Serialized { format: Format::Pickle, bytes: bytes.to_vec() },
+        INTEGER | LONG => Value::Integer(number::integer(&bytes)?),
+        PICKLE => Value::Serialized { format: Format::Pickle, bytes: bytes.into_owned() },
         _ => return Ok(None),
     }))
 }

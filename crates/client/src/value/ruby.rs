@@ -1,5 +1,7 @@
 //! The flags of dalli.
 
+use std::borrow::Cow;
+
 use super::transcoder::Encoded;
 use super::{Format, Value};
 
@@ -20,14 +22,14 @@ pub(super) fn encode(value: &Value) -> Option<Encoded> {
 }
 
 /// `None`: the flags mean nothing.
-pub(super) fn decode(bytes: &[u8], client_flags: u32) -> Option<Value> {
+pub(super) fn decode(bytes: Cow<'_, [u8]>, client_flags: u32) -> Option<Value> {
     match client_flags & !COMPRESSED {
-        0 => Some(Value::from(bytes)),
+        0 => Some(Value::Bytes(bytes.into_owned())),
         SERIALIZED => {
             // The flags are the same for each serializer; Marshal begins with its version.
             let is_marshal = bytes.starts_with(b"\x04\x08");
             let format = if is_marshal { Format::RubyMarshal } else { Format::Other };
-            Some(Value::Serialized { format, bytes: bytes.to_vec() })
+            Some(Value::Serialized { format, bytes: bytes.into_owned() })
         }
         _ => None,
     }

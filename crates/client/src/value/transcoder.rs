@@ -52,7 +52,8 @@ impl Transcoder {
         Self { compressed_from_bytes, ..self }
     }
 
-    /// How many bytes a value may have, decompressed as well. Larger ones are refused before memory is taken for them.
+    /// How many bytes a value may have, decompressed as well. Larger ones are refused before memory is taken for them;
+    /// while it is decompressed, a value takes up to twice as much, as its buffer grows.
     #[must_use]
     pub fn value_bytes_max(self, value_bytes_max: usize) -> Self {
         Self { value_bytes_max, ..self }
@@ -113,16 +114,16 @@ impl Transcoder {
         };
         self.check_size(bytes.len())?;
         let value = match self.dialect {
-            Dialect::Plain => plain::decode(&bytes, client_flags)?,
-            Dialect::PhpMemcache => php::decode_memcache(&bytes, client_flags)?,
-            Dialect::PhpMemcached => php::decode_memcached(&bytes, client_flags)?,
-            Dialect::Spymemcached => java::decode_spymemcached(&bytes, client_flags)?,
-            Dialect::Whalin => java::decode_whalin(&bytes, client_flags)?,
-            Dialect::WhalinV1 => java::decode_whalin_v1(&bytes, client_flags)?,
+            Dialect::Plain => plain::decode(bytes, client_flags)?,
+            Dialect::PhpMemcache => php::decode_memcache(bytes, client_flags)?,
+            Dialect::PhpMemcached => php::decode_memcached(bytes, client_flags)?,
+            Dialect::Spymemcached => java::decode_spymemcached(bytes, client_flags)?,
+            Dialect::Whalin => java::decode_whalin(bytes, client_flags)?,
+            Dialect::WhalinV1 => java::decode_whalin_v1(bytes, client_flags)?,
             Dialect::Pymemcache | Dialect::PythonMemcached | Dialect::Pylibmc => {
-                python::decode(&bytes, client_flags)?
+                python::decode(bytes, client_flags)?
             }
-            Dialect::Dalli => ruby::decode(&bytes, client_flags),
+            Dialect::Dalli => ruby::decode(bytes, client_flags),
         };
         value.ok_or_else(|| Error::UnknownFlags { dialect: self.dialect.name(), client_flags })
     }

@@ -23,7 +23,8 @@ function plain_values(): array
     return [
         'empty' => '', 'ascii' => 'abc', 'utf8' => 'grüße', 'binary' => "\x00\xff\x80\r\n",
         'zero' => 0, 'minus' => -1, 'small' => 42, 'large' => PHP_INT_MAX, 'least' => PHP_INT_MIN,
-        'fraction' => 1.5, 'tenth' => -0.1, 'whole' => 2.0, 'huge' => 1e100, 'infinite' => INF, 'least-infinite' => -INF,
+        'fraction' => 1.5, 'tenth' => -0.1, 'whole' => 2.0, 'huge' => 1e100,
+        'infinite' => INF, 'least-infinite' => -INF,
         'true' => true, 'false' => false,
     ];
 }
