@@ -117,7 +117,9 @@ fn reader(file: &str) -> Option<Command> {
                 "pymemcache" => "from pymemcache.serde import compressed_serde".into(),
                 _ => format!("import {module}"),
             };
-            is_there(Command::new(python).args(["-c", &check]))?;
+            let is_there = is_there(Command::new(python).args(["-c", &check]));
+            assert!(is_there.is_some() || given(file).is_none(), "{python} has no {file}");
+            is_there?;
             Command::new(python)
         }
         _ => {
