@@ -20,8 +20,8 @@
 //! Objects of these languages are bytes in a named [`Format`], and stay so: nothing here deserializes them. Values that
 //! are too large for an item are kept in pieces, by [`chunked`].
 //!
-//! What is decoded may come from anybody: how large it can become is bounded by [`Transcoder::value_bytes_max`], and what
-//! is not in the dialect is an [`Error`].
+//! What is decoded may come from anybody: [`Transcoder::value_bytes_max`] bounds how large it can become, and what is
+//! not in the dialect is an [`Error`].
 
 pub mod chunked;
 mod compression;
