@@ -25,6 +25,7 @@
 //! | [`placement`] | which server a key belongs to, as other clients place it; no I/O |
 //! | [`ring`] | the placement that clients of this crate use |
 //! | [`stream`] | a connection: TCP, TLS, unix socket |
+//! | [`value`] | values as clients of PHP, Java, Python and Ruby keep them; values larger than an item |
 //! | [`login`] | name and password |
 //! | [`error`] | what can go wrong |
 
@@ -39,6 +40,7 @@ pub mod placement;
 pub mod ring;
 pub mod server;
 pub mod stream;
+pub mod value;
 
 pub use address::Address;
 pub use client::Client;
