@@ -16,7 +16,10 @@ pub(super) struct Queue<T> {
     pub is_answered: bool,
     /// Meta: quiet requests after the last expected reply.
     quiets: u32,
-    /// Binary: the number of the next request, and the lowest that a reply may still have.
+    /// Meta: every request that is answered has its own opaque.
+    pub has_opaques: bool,
+    /// Binary, and meta with opaques: the number of the next request, and (binary) the lowest that a reply may still
+    /// have.
     next_opaque: u32,
     lowest_opaque: u32,
 }
@@ -31,7 +34,7 @@ pub(super) struct Due<T> {
     pub keys: u32,
     pub hits: u32,
     /// Binary. For a multi-get: the opcode of its keys, and the number of its final no-op; its keys' numbers come right
-    /// before.
+    /// before. Meta with opaques: the number, of a multi-get that of its last key.
     pub sent: Sent,
     /// Meta: quiet requests right before this one that may still fail.
     pub quiets: u32,
@@ -73,6 +76,7 @@ impl<T> Queue<T> {
             needed_bytes: 0,
             is_answered: false,
             quiets: 0,
+            has_opaques: false,
             next_opaque: 0,
             lowest_opaque: 0,
         }
@@ -131,6 +135,17 @@ impl<T> Queue<T> {
         let key = self.keys.pop();
         front.hits += u32::from(shown.is_some());
         shown.is_none_or(|shown| shown == key)
+    }
+
+    /// Matches the reply at the front, which contains no key, with the key at this distance from its end, the last being
+    /// 1.
+    pub(super) fn pass_key_from_end(&mut self, place: u32) {
+        let Some(front) = self.due.front_mut() else { return };
+        while front.keys_left > place {
+            front.keys_left -= 1;
+            self.keys.pop();
+        }
+        self.pass_key();
     }
 
     /// Matches the reply at the front, which contains no key, with its next key.
@@ -193,7 +208,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Binary: the number of the next request.
+    /// Binary, and meta with opaques: the number of the next request.
     #[inline]
     pub(super) fn next_opaque(&mut self) -> u32 {
         let opaque = self.next_opaque;
