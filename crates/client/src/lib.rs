@@ -19,17 +19,22 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`client`] | asks any number of servers, and waits: for tools and plain programs |
+//! | `async_client` | asks them for many tasks at once, on tokio: for services (feature `tokio`) |
 //! | [`codec`] | requests to bytes and bytes to answers, for the text, meta and binary protocols; no I/O |
 //! | [`address`] | where a server listens |
 //! | [`server`] | a list of servers, from `MEMCACHED_SERVERS` for instance |
 //! | [`ring`] | which server a key belongs to: libmemcached's modula and ketama |
 //! | [`stream`] | a connection: TCP, TLS, unix socket |
 //! | [`login`] | name and password |
+//! | [`ttl`] | how long an item lives |
 //! | [`error`] | what can go wrong |
 
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod address;
+#[cfg(feature = "tokio")]
+pub mod async_client;
 pub mod client;
 pub mod codec;
 pub mod error;
@@ -37,12 +42,16 @@ pub mod login;
 pub mod ring;
 pub mod server;
 pub mod stream;
+pub mod ttl;
 
 pub use address::Address;
+#[cfg(feature = "tokio")]
+pub use async_client::AsyncClient;
 pub use client::Client;
-pub use codec::Pipeline;
+pub use codec::{Pipeline, Protocol};
 pub use error::Error;
 pub use login::Login;
 pub use ring::Distribution;
 pub use server::{Server, Servers};
 pub use stream::{Stream, Tls};
+pub use ttl::Ttl;
