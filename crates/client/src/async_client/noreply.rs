@@ -63,6 +63,26 @@ impl Noreply<'_> {
         self.send(key, request).await
     }
 
+    /// Adds to a decimal number, modulo 2^64. It should exist: see [`Noreply::delete`].
+    ///
+    /// # Errors
+    /// See [`Noreply`].
+    pub async fn incr(&self, key: impl AsRef<[u8]>, delta: u64) -> Result<(), Error> {
+        self.arith(key.as_ref(), delta, false).await
+    }
+
+    /// Subtracts from a decimal number, down to 0. It should exist: see [`Noreply::delete`].
+    ///
+    /// # Errors
+    /// See [`Noreply`].
+    pub async fn decr(&self, key: impl AsRef<[u8]>, delta: u64) -> Result<(), Error> {
+        self.arith(key.as_ref(), delta, true).await
+    }
+
+    async fn arith(&self, key: &[u8], delta: u64, decrement: bool) -> Result<(), Error> {
+        self.send(key, Request::Arith { key: self.0.key(key)?, delta, decrement, initial: None }).await
+    }
+
     /// Sets a new time to live. Only in the text protocol: the others have no such request without a reply.
     ///
     /// # Errors
