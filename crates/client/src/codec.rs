@@ -60,15 +60,16 @@ impl<T> Pipeline<T> {
         Self { protocol, due: due::Queue::new() }
     }
 
-    /// For a new connection, where every request has a number (an opaque) that its reply repeats, so that no reply is
-    /// taken for another's: the binary protocol always does that. In the meta protocol, lines have none that report an
-    /// error or that answer the classic commands; a multi-get has no keys in its reply then, and an error in it is
-    /// [`ViolationKind::Ambiguous`]. In the text protocol as [`Pipeline::new`].
+    /// For a new connection, where every request has a number (an opaque) that its reply repeats, and every key of a
+    /// multi-get is answered, found or not: a reply that is lost, comes twice or in another order is a
+    /// [`ViolationKind::WrongOpaque`]. The binary protocol always has these numbers, but quiet multi-gets. In the meta
+    /// protocol, lines have none that report an error or that answer the classic commands. In the text protocol this is
+    /// [`Pipeline::new`].
     ///
     /// The flags of a request ([`Get::meta_flags`] and so on) must not have an `O`.
     pub fn with_opaques(protocol: Protocol) -> Self {
         let mut pipeline = Self::new(protocol);
-        pipeline.due.has_opaques = protocol == Protocol::Meta;
+        pipeline.due.has_opaques = protocol != Protocol::Text;
         pipeline
     }
 
@@ -142,7 +143,8 @@ impl<T> Pipeline<T> {
         self.due.push(Due { sent, keys: 1, ..Due::new(Kind::Get, Some(tag)) });
     }
 
-    /// Gets many keys at once: in one line, or by quiet requests and a final no-op. Reply: an [`Event::Value`] for each
+    /// Gets many keys at once: in one line, or by quiet requests and a final no-op, or
+    /// [with opaques](Pipeline::with_opaques) by one request for each. Reply: an [`Event::Value`] for each
     /// key that is found, in the order of the keys, then [`Outcome::Found`].
     pub fn multi_get<K: AsRef<[u8]>>(
         &mut self,
@@ -155,19 +157,15 @@ impl<T> Pipeline<T> {
         if self.protocol == Protocol::Text {
             text::begin_get(output, get);
         }
-        let mut keys = keys.into_iter().peekable();
-        while let Some(key) = keys.next() {
+        let is_quiet = !self.due.has_opaques;
+        for key in keys {
             let key = key.as_ref();
             match self.protocol {
                 Protocol::Text => text::word(output, key),
-                Protocol::Meta if self.due.has_opaques => {
-                    due.sent.opaque = self.due.next_opaque();
-                    let is_quiet = keys.peek().is_some();
-                    meta::get_numbered(output, get, key, due.sent.opaque, is_quiet);
-                }
-                Protocol::Meta => meta::get_quietly(output, get, key),
+                Protocol::Meta if is_quiet => meta::get_quietly(output, get, key),
+                Protocol::Meta => due.sent = self.with_opaque(|opaque| meta::get(output, get, key, opaque)),
                 Protocol::Binary => {
-                    due.sent.opcode = binary::get(output, get, key, self.due.next_opaque(), true).opcode;
+                    due.sent = binary::get(output, get, key, self.due.next_opaque(), is_quiet);
                 }
             }
             self.due.push_key(key);
@@ -176,7 +174,7 @@ impl<T> Pipeline<T> {
         match self.protocol {
             Protocol::Text => output.extend_from_slice(b"\r\n"),
             // The reply to the last key is the end.
-            Protocol::Meta if self.due.has_opaques && due.keys > 0 => {}
+            Protocol::Meta | Protocol::Binary if !is_quiet && due.keys > 0 => {}
             Protocol::Meta => output.extend_from_slice(b"mn\r\n"),
             Protocol::Binary => {
                 due.sent.opaque = binary::plain(output, opcode::NOOP, b"", self.due.next_opaque()).opaque;

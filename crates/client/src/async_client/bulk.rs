@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::{error, fmt};
 
 use futures_util::stream::{FuturesUnordered, Stream, StreamExt, iter};
@@ -162,7 +162,7 @@ impl AsyncClient {
             }
         };
         let address = Some(pool.server.address.clone());
-        let failure = BulkFailure { places: share.undelivered_places(), address, error };
+        let failure = BulkFailure { places: share.fail(), address, error };
         let _ = arrivals.send(Arrival::Failure(failure));
     }
 
@@ -262,7 +262,11 @@ impl Stream for GetMany {
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Pending => {}
             }
-            let _ = ready!(self.servers.poll_next_unpin(cx));
+            match self.servers.poll_next_unpin(cx) {
+                Poll::Ready(Some(())) => {}
+                // Where all are done, tokio has told the task to give others a turn before it receives.
+                Poll::Ready(None) | Poll::Pending => return Poll::Pending,
+            }
         }
     }
 }

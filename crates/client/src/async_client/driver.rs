@@ -70,6 +70,7 @@ struct Driver<'a> {
     /// Of the reply at the front, as far as it has come.
     found: Option<Found>,
     statistics: Statistics,
+    key_failure: Option<Answer>,
 }
 
 /// A request that has been written to the output.
@@ -101,6 +102,7 @@ impl<'a> Driver<'a> {
             filled: 0,
             found: None,
             statistics: Statistics::default(),
+            key_failure: None,
         }
     }
 
@@ -260,11 +262,14 @@ impl<'a> Driver<'a> {
                 };
                 return Err(End::Interrupted(Interruption::Refused(text)));
             }
-            // A request of many keys has one fate.
             Event::KeyFailed(error) => {
-                return Err(End::Interrupted(Interruption::Refused(error.to_string())));
+                self.key_failure = Some(Answer::Refused(error.kind, error.to_string()))
             }
-            Event::Done(flight, outcome) => return self.complete(flight, outcome.into()),
+            Event::Done(flight, outcome) => {
+                // A request of many keys is refused if one of them is.
+                let answer = self.key_failure.take().unwrap_or_else(|| outcome.into());
+                return self.complete(flight, answer);
+            }
         }
         Ok(())
     }

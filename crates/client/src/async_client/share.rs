@@ -22,8 +22,9 @@ struct SharedKey {
     key: WireKey,
     /// Its position among all keys.
     place: usize,
-    /// Its value need not be asked for again.
-    is_delivered: AtomicBool,
+    /// Its value has been delivered, or it has been told as failed: exactly one of these happens, even if the driver of a
+    /// connection that has been given up delivers at this moment.
+    is_settled: AtomicBool,
 }
 
 impl Share {
@@ -32,7 +33,7 @@ impl Share {
     }
 
     pub(super) fn push(&mut self, key: WireKey, place: usize) {
-        self.keys.push(SharedKey { key, place, is_delivered: AtomicBool::new(false) });
+        self.keys.push(SharedKey { key, place, is_settled: AtomicBool::new(false) });
     }
 
     pub(super) fn len(&self) -> usize {
@@ -41,18 +42,25 @@ impl Share {
 
     /// Positions, in this share, of the keys whose values have not been delivered.
     pub(super) fn undelivered(&self) -> Arc<[usize]> {
-        let is_open = |position: &usize| !self.keys[*position].is_delivered.load(Ordering::Relaxed);
+        let is_open = |position: &usize| !self.keys[*position].is_settled.load(Ordering::Relaxed);
         (0..self.keys.len()).filter(is_open).collect()
     }
 
-    /// The same, as positions among all keys.
-    pub(super) fn undelivered_places(&self) -> Vec<usize> {
-        self.undelivered().iter().map(|position| self.keys[*position].place).collect()
+    /// Gives up all others, and returns their positions among all keys.
+    pub(super) fn fail(&self) -> Vec<usize> {
+        self.keys.iter().filter(|key| key.settle()).map(|key| key.place).collect()
     }
 
     /// The key at this position.
     pub(super) fn key(&self, position: usize) -> &[u8] {
         &self.keys[position].key.bytes
+    }
+}
+
+impl SharedKey {
+    /// `false`: it was settled before.
+    fn settle(&self) -> bool {
+        !self.is_settled.swap(true, Ordering::Relaxed)
     }
 }
 
@@ -70,7 +78,8 @@ impl Delivery {
     pub(super) fn deliver(&self, index: u32, item: Item, credit: Credit) {
         let Some(&position) = self.positions.get(index as usize) else { return };
         let Some(key) = self.share.keys.get(position) else { return };
-        key.is_delivered.store(true, Ordering::Relaxed);
-        let _ = self.arrivals.send(Arrival::Value(key.place, item, credit));
+        if key.settle() {
+            let _ = self.arrivals.send(Arrival::Value(key.place, item, credit));
+        }
     }
 }

@@ -42,17 +42,6 @@ pub(super) fn get_quietly(output: &mut Vec<u8>, get: &Get<'_>, key: &[u8]) {
     flags.end();
 }
 
-/// The same with `O<number> [q]`: a key of many, quiet unless it is the last.
-#[inline]
-pub(super) fn get_numbered(output: &mut Vec<u8>, get: &Get<'_>, key: &[u8], number: u32, is_quiet: bool) {
-    let mut flags = begin_get(output, get, key);
-    flags.set_answer(Answer::Numbered(number));
-    if is_quiet {
-        flags.set(b'q');
-    }
-    flags.end();
-}
-
 #[inline]
 fn begin_get<'a>(output: &'a mut Vec<u8>, get: &Get<'a>, key: &[u8]) -> Flags<'a> {
     let mut flags = Flags::begin(output, b"mg", key, get.meta_flags);
@@ -205,14 +194,20 @@ pub(super) fn receive<'i, T>(
         return wrong(ViolationKind::Unasked);
     };
     let (code, rest) = split_word(line.text);
-    let Some(behind) = distance(due, code, rest) else { return wrong(ViolationKind::WrongOpaque) };
+    if !has_awaited_opaque(due, code, rest) {
+        return wrong(ViolationKind::WrongOpaque);
+    }
     let outcome = match (kind, code) {
         (Kind::Get | Kind::MultiGet, b"VA") if keys_left > 0 => {
-            return value(due, input, &line, rest, behind);
+            return value(due, input, &line, rest);
         }
         (Kind::Get, b"EN") => due.found(),
         (Kind::MultiGet, b"MN") if !due.has_opaques || keys == 0 => due.found(),
-        (Kind::MultiGet, b"EN") if due.has_opaques && behind == 0 => due.found(),
+        (Kind::MultiGet, b"EN") if due.has_opaques && keys_left > 0 => {
+            line.take(input);
+            due.miss_key();
+            return Ok(due.end_multi_get());
+        }
         (Kind::Arith, b"VA") => {
             let Some(value_bytes) = parse_value_bytes(split_word(rest).0) else {
                 return wrong(ViolationKind::Malformed);
@@ -239,8 +234,13 @@ pub(super) fn receive<'i, T>(
     let Some(error) = ErrorReply::of_line(line.text) else { return wrong(ViolationKind::WrongForm) };
     line.take(input);
     Ok(match kind {
-        Kind::MultiGet if due.has_opaques && keys > 1 => return wrong(ViolationKind::Ambiguous),
-        Kind::MultiGet if !due.has_opaques => Some(Event::KeyFailed(error)),
+        Kind::MultiGet => {
+            if due.has_opaques {
+                due.miss_key();
+                due.is_answered = keys_left <= 1;
+            }
+            Some(Event::KeyFailed(error))
+        }
         _ => due.done(Outcome::Error(error)),
     })
 }
@@ -252,7 +252,6 @@ fn value<'i, T>(
     input: &mut &'i [u8],
     line: &Line<'i>,
     rest: &'i [u8],
-    behind: u32,
 ) -> Result<Option<Event<'i, T>>, Violation> {
     let wrong = |kind| Err(Violation::new(kind, line.text));
     let (size, meta_flags) = split_word(rest);
@@ -260,8 +259,8 @@ fn value<'i, T>(
     let Some(bytes) = line.block(due, input, value_bytes)? else { return Ok(None) };
     let Some(&mut Due { kind, .. }) = due.front() else { return wrong(ViolationKind::Unasked) };
     if due.has_opaques {
-        due.pass_key_from_end(behind + 1);
-        due.is_answered = behind == 0;
+        due.pass_key();
+        due.is_answered = due.front().is_some_and(|front| front.keys_left == 0);
     } else if find_key(due, kind, meta_flags) {
         due.is_answered = kind == Kind::Get;
     } else {
@@ -276,23 +275,19 @@ fn value<'i, T>(
     })))
 }
 
-/// With opaques: how many requests of the multi-get at the front come after the one that this line answers; else, and
-/// for a line without a number, 0. `None`: it answers none of them, or another request.
-fn distance<T>(due: &mut Queue<T>, code: &[u8], rest: &[u8]) -> Option<u32> {
+/// With opaques: whether this line has the number of the request at the front, or may be without one.
+fn has_awaited_opaque<T>(due: &mut Queue<T>, code: &[u8], rest: &[u8]) -> bool {
     if !due.has_opaques {
-        return Some(0);
+        return true;
     }
-    let front = due.front()?;
-    match (front.kind, code) {
-        (Kind::Version | Kind::Flush | Kind::Stats | Kind::Login | Kind::Noop, _) => return Some(0),
+    match (due.front().map(|front| front.kind), code) {
+        (Some(Kind::Version | Kind::Flush | Kind::Stats | Kind::Login | Kind::Noop), _) => return true,
         (_, b"VA" | b"HD" | b"EN" | b"NS" | b"EX" | b"NF") => {}
-        _ => return Some(0),
+        _ => return true,
     }
     let flags = if code == b"VA" { split_word(rest).1 } else { rest };
-    let number = u32::try_from(argument_of(flags, b'O').and_then(parse_u64)?).ok()?;
-    let behind = front.sent.opaque.wrapping_sub(number);
-    // The reply to a get of one key leaves none of its keys.
-    (behind < front.keys_left.max(1)).then_some(behind)
+    let opaque = argument_of(flags, b'O').and_then(parse_u64);
+    opaque.is_some() && opaque == due.awaited_opaque().map(u64::from)
 }
 
 /// Finds the key of a reply: the one in the reply, or, for a single get, the requested one.
