@@ -25,11 +25,11 @@ const KINDS: u64 = 12;
 /// How long items live that are stored again: longer than any test.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// One of each kind, one after the other.
+/// One of each kind, one after the other, with small values.
 pub(crate) async fn play_each(client: &AsyncClient) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for kind in 0..KINDS {
-        verdicts.push(ask(client, kind, 3 + kind).await);
+        verdicts.push(ask(client, kind, 3).await);
     }
     verdicts
 }
