@@ -95,8 +95,9 @@ use crate::{Address, Error, Server};
 /// Its futures run on tokio with time and I/O enabled, and each can be dropped at any time: see
 /// [the module](crate::async_client).
 ///
-/// Keys have 1 to 250 bytes, and neither spaces nor control characters: else [`Error::InvalidKey`], and nothing is sent.
-/// Binary keys are possible in the binary protocol, and in the meta protocol up to 186 bytes: they are sent in base64.
+/// Keys have 1 to 250 bytes, and neither spaces nor control characters: else [`Error::InvalidKey`], and nothing is
+/// sent. Binary keys are possible in the binary protocol, and in the meta protocol up to 186 bytes: they are sent in
+/// base64.
 #[derive(Clone, Debug)]
 pub struct AsyncClient {
     shared: Arc<Shared>,

@@ -229,15 +229,14 @@ impl<T> Pipeline<T> {
     /// Sets an expiry. Reply: [`Outcome::Touched`], [`Outcome::NotFound`]. Without `tag`: see [`Pipeline::store`]; meta
     /// and binary have no quiet touch, so its reply is read and dropped.
     pub fn touch(&mut self, output: &mut Vec<u8>, touch: &Touch<'_>, tag: Option<T>) {
-        let sent;
-        match self.protocol {
+        let sent = match self.protocol {
             Protocol::Text => {
                 text::touch(output, touch, tag.is_none());
                 return self.push_change(Due::new(Kind::Touch, tag));
             }
-            Protocol::Meta => sent = self.with_opaque(|opaque| meta::touch(output, touch, opaque)),
-            Protocol::Binary => sent = binary::touch(output, touch, self.due.next_opaque()),
-        }
+            Protocol::Meta => self.with_opaque(|opaque| meta::touch(output, touch, opaque)),
+            Protocol::Binary => binary::touch(output, touch, self.due.next_opaque()),
+        };
         self.due.push(Due { sent, ..Due::new(Kind::Touch, tag) });
     }
 

@@ -15,8 +15,8 @@ pub enum Error {
     Io(io::Error),
     /// No reply in time. With the blocking [`Client`](crate::Client) it is not known whether a change was made.
     Timeout,
-    /// The server closed the connection. With the blocking [`Client`](crate::Client) it is not known whether a change was
-    /// made.
+    /// The server closed the connection. With the blocking [`Client`](crate::Client) it is not known whether a change
+    /// was made.
     Closed,
     /// `AsyncClient`: the change may have been made, or may still be made. Bytes of the request were or may have been
     /// sent, and no reply has come, for this reason. Every other error of a change says that it was not made.

@@ -55,3 +55,8 @@ pub use ring::Distribution;
 pub use server::{Server, Servers};
 pub use stream::{Stream, Tls};
 pub use ttl::Ttl;
+
+/// The programs of the page are tested.
+#[cfg(all(doctest, feature = "tokio"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

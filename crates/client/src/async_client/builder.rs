@@ -94,8 +94,8 @@ impl AsyncBuilder {
         self
     }
 
-    /// Limits the time for opening a connection: name, TCP, TLS and login. Operations that wait for it keep to their own
-    /// limit as well. Default: 1 second.
+    /// Limits the time for opening a connection: name, TCP, TLS and login. Operations that wait for it keep to their
+    /// own limit as well. Default: 1 second.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.settings.connect_timeout = timeout;

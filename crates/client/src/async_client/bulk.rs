@@ -23,9 +23,9 @@ use crate::{Address, Error, Ttl};
 /// A stream of each value with the position of its key, and of failures with the positions of theirs. A key that is in
 /// neither is not found.
 ///
-/// Take the values as they come: a connection on which [`AsyncBuilder::buffered_bytes`](super::AsyncBuilder) of them wait
-/// is not read any more, and its other requests wait as well. Dropping it before its end cancels its requests (see
-/// [the module](super)).
+/// Take the values as they come: a connection on which
+/// [`AsyncBuilder::buffered_bytes`](super::AsyncBuilder::buffered_bytes) of them wait is not read any more, and its
+/// other requests wait as well. Dropping it before its end cancels its requests (see [the module](super)).
 #[must_use = "nothing is asked for until it is polled"]
 pub struct GetMany {
     /// One for each server: asks for its keys.
@@ -166,8 +166,8 @@ impl AsyncClient {
         let _ = arrivals.send(Arrival::Failure(failure));
     }
 
-    /// Stores many values, unconditionally, on all servers at once. The results are in the order of the items, which are
-    /// taken from the iterator as there is room for them. One time limit holds for all of them together.
+    /// Stores many values, unconditionally, on all servers at once. The results are in the order of the items, which
+    /// are taken from the iterator as there is room for them. One time limit holds for all of them together.
     pub async fn set_many<K: AsRef<[u8]>, V: Into<Vec<u8>>>(
         &self,
         items: impl IntoIterator<Item = (K, V)>,

@@ -179,7 +179,9 @@ impl<'a> Driver<'a> {
             ready!(Pin::new(&mut self.socket).poll_flush(cx)).map_err(End::of_io)?;
             self.needs_flush = false;
             let sent_bytes = self.sent_bytes();
-            while let Some(flight) = self.quiet.pop_front_if(|flight| flight.end <= sent_bytes) {
+            while self.quiet.front().is_some_and(|flight| flight.end <= sent_bytes)
+                && let Some(flight) = self.quiet.pop_front()
+            {
                 flight.answer(Reply { answer: Answer::Sent, found: None, stats: Vec::new() });
             }
         }

@@ -8,9 +8,9 @@ use crate::{Error, Ttl};
 
 /// Changes whose success is not reported: [`AsyncClient::noreply`].
 ///
-/// Each returns once the system has taken all bytes of it. That says nothing about the server: it may refuse the change,
-/// or never get it. A failure that a server does report closes the connection, and so the other requests on it fail
-/// ([`Error::Interrupted`]): nobody is left who could be told, and in the text protocol it could be taken for the
+/// Each returns once the system has taken all bytes of it. That says nothing about the server: it may refuse the
+/// change, or never get it. A failure that a server does report closes the connection, and so the other requests on it
+/// fail ([`Error::Interrupted`]): nobody is left who could be told, and in the text protocol it could be taken for the
 /// failure of the next request. There is no order among these and other requests, which may go over other connections.
 ///
 /// Errors are as with replies: [`Error::Unknown`] if a part may have been sent.

@@ -82,8 +82,8 @@ impl AsyncClient {
     }
 
     /// Marks an item as stale, perhaps with another time to live, so that the next reader of
-    /// [`AsyncClient::get_or_recache`] wins, and the others get the stale value. `false`: the key does not exist. Only in
-    /// the meta protocol.
+    /// [`AsyncClient::get_or_recache`] wins, and the others get the stale value. `false`: the key does not exist. Only
+    /// in the meta protocol.
     ///
     /// # Errors
     /// See [`AsyncClient`].

@@ -22,8 +22,8 @@ struct SharedKey {
     key: WireKey,
     /// Its position among all keys.
     place: usize,
-    /// Its value has been delivered, or it has been told as failed: exactly one of these happens, even if the driver of a
-    /// connection that has been given up delivers at this moment.
+    /// Its value has been delivered, or it has been told as failed: exactly one of these happens, even if the driver of
+    /// a connection that has been given up delivers at this moment.
     is_settled: AtomicBool,
 }
 

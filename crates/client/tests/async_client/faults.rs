@@ -13,6 +13,7 @@ use larder_conformance::server::resident_bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use crate::servers::{MINUTE, patient};
 
@@ -44,19 +45,17 @@ impl Fake {
     }
 
     async fn accept(&mut self) -> Peer {
-        self.connections.recv().await.expect("it listens")
+        timeout(MINUTE, self.connections.recv()).await.expect("the client connects").expect("it listens")
     }
 }
 
 impl Peer {
     /// Reads exactly this.
-    #[track_caller]
-    fn expect(&mut self, request: &'static str) -> impl Future<Output = ()> {
-        async move {
-            let mut read = vec![0; request.len()];
-            self.0.read_exact(&mut read).await.expect("the client asks");
-            assert_eq!(String::from_utf8_lossy(&read), request);
-        }
+    async fn expect(&mut self, request: &str) {
+        let mut read = vec![0; request.len()];
+        let asked = timeout(MINUTE, self.0.read_exact(&mut read)).await;
+        asked.expect("the client asks in time").expect("the client asks");
+        assert_eq!(String::from_utf8_lossy(&read), request);
     }
 
     async fn send(&mut self, reply: &str) {
@@ -65,7 +64,7 @@ impl Peer {
 
     /// Waits until the client has closed. Nothing more came from it.
     async fn expect_end(mut self) {
-        let end = self.0.read(&mut [0; 100]).await;
+        let end = timeout(MINUTE, self.0.read(&mut [0; 100])).await.expect("the client closes");
         assert!(matches!(end, Ok(0) | Err(_)), "the client goes on: {end:?}");
     }
 }
@@ -292,7 +291,7 @@ async fn a_connection_has_so_many_requests_and_no_more() {
     peer.expect("mg a v f O0\r\nmg b v f O1\r\n").await;
     // Whatever else it would send, it has had the time to.
     let mut more = [0; 1];
-    let waited = tokio::time::timeout(Duration::from_millis(100), peer.0.read(&mut more)).await;
+    let waited = timeout(Duration::from_millis(100), peer.0.read(&mut more)).await;
     assert!(waited.is_err(), "a third request came");
     peer.send("EN O0\r\n").await;
     peer.expect("mg c v f O2\r\n").await;
@@ -318,7 +317,7 @@ async fn bytes_of_requests_wait_for_room() {
     peer.expect("ms a 40000 O0\r\n").await;
     let mut value = vec![0; 40_002];
     peer.0.read_exact(&mut value).await.expect("the value");
-    let waited = tokio::time::timeout(Duration::from_millis(100), peer.0.read(&mut value)).await;
+    let waited = timeout(Duration::from_millis(100), peer.0.read(&mut value)).await;
     assert!(waited.is_err(), "the second request came");
     peer.send("HD O0\r\n").await;
     peer.expect("ms b 40000 O1\r\n").await;
@@ -375,7 +374,7 @@ async fn values_that_nobody_takes_stop_the_reading_until_they_are_taken() {
     let serving = tokio::spawn(async move {
         // 64 MB, which no buffer of a system has room for.
         for n in 0..64 {
-            peer.expect_get(n).await;
+            peer.expect(&format!("mg {n} v f O{n}\r\n")).await;
             peer.send(&format!("VA 1000000 f0 O{n}\r\n{}\r\n", "x".repeat(1_000_000))).await;
         }
         peer
@@ -388,15 +387,6 @@ async fn values_that_nobody_takes_stop_the_reading_until_they_are_taken() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert!(values.next().await.is_none());
-}
-
-impl Peer {
-    async fn expect_get(&mut self, n: u32) {
-        let expected = format!("mg {n} v f O{n}\r\n");
-        let mut read = vec![0; expected.len()];
-        self.0.read_exact(&mut read).await.expect("the client asks");
-        assert_eq!(String::from_utf8_lossy(&read), expected);
-    }
 }
 
 #[test]
@@ -424,7 +414,8 @@ async fn a_get_of_many_ends_in_a_task_that_tokio_hurries() {
                 turn.made_progress();
             }
             let polled = futures_util::Stream::poll_next(std::pin::Pin::new(&mut values), cx);
-            Poll::Ready(assert!(polled.is_pending()))
+            assert!(polled.is_pending());
+            Poll::Ready(())
         })
         .await;
         assert!(matches!(values.next().await, Some(Err(_))));

@@ -25,7 +25,7 @@ pub(crate) fn value(n: u64) -> Vec<u8> {
     let bytes = match n {
         0..20 => n,
         // These fill several reads.
-        _ if n % 50 == 0 => 30_000 + n,
+        _ if n.is_multiple_of(50) => 30_000 + n,
         _ => n * 37 % 600,
     };
     format!("{} ", full(n)).into_bytes().into_iter().cycle().take(bytes as usize).collect()
