@@ -48,12 +48,12 @@ pub(super) struct Call {
     /// Without a reply: complete once it is sent.
     pub is_quiet: bool,
     /// Held until the request is complete.
-    pub room: Room,
+    pub permits: Permits,
 }
 
 /// A place for a request.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct Permits {
     _request: OwnedSemaphorePermit,
     _bytes: OwnedSemaphorePermit,
 }
@@ -84,11 +84,11 @@ impl Connection {
     }
 
     /// Waits for a place for a request. `None`: it has ended.
-    pub(super) async fn room(&self, request: &Request) -> Option<Room> {
+    pub(super) async fn permits(&self, request: &Request) -> Option<Permits> {
         let bytes = u32::try_from(request.bytes()).unwrap_or(u32::MAX).min(self.limits.buffered_bytes);
         let request = Arc::clone(&self.requests).acquire_owned().await.ok()?;
         let bytes = Arc::clone(&self.request_bytes).acquire_many_owned(bytes).await.ok()?;
-        Some(Room { _request: request, _bytes: bytes })
+        Some(Permits { _request: request, _bytes: bytes })
     }
 
     /// Adds a request to the queue. `None`: it has ended.
@@ -97,7 +97,7 @@ impl Connection {
         request: Arc<Request>,
         is_quiet: bool,
         values: Option<Delivery>,
-        room: Room,
+        permits: Permits,
     ) -> Option<Ticket> {
         let (done, reply) = oneshot::channel();
         let mut state = self.state();
@@ -106,7 +106,7 @@ impl Connection {
         }
         let id = state.next_id;
         state.next_id += 1;
-        state.queue.push_back(Call { id, request, sink: Sink { done, values }, is_quiet, room });
+        state.queue.push_back(Call { id, request, sink: Sink { done, values }, is_quiet, permits });
         let driver = state.driver.take();
         drop(state);
         wake(driver);

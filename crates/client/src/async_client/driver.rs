@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::builder::Settings;
-use super::connection::{Call, Connection, Credit, Room};
+use super::connection::{Call, Connection, Credit, Permits};
 use super::end::End;
 use super::reply::{Answer, Failure, Found, Reply, Sink};
 use super::socket::Socket;
@@ -81,7 +81,7 @@ struct Flight {
     end: u64,
     /// It comes right after a request without a reply.
     follows_quiet: bool,
-    _room: Room,
+    _permits: Permits,
 }
 
 impl<'a> Driver<'a> {
@@ -147,10 +147,10 @@ impl<'a> Driver<'a> {
     }
 
     fn write(&mut self, call: Call) {
-        let Call { request, sink, is_quiet, room, .. } = call;
+        let Call { request, sink, is_quiet, permits, .. } = call;
         let begin = self.earlier_bytes + self.output.len() as u64;
         // The codec wants the tag before it writes. The end of an answered request is not asked for.
-        let flight = Flight { sink, begin, end: begin, follows_quiet: self.follows_quiet, _room: room };
+        let flight = Flight { sink, begin, end: begin, follows_quiet: self.follows_quiet, _permits: permits };
         if is_quiet {
             request.write(&mut self.pipeline, &mut self.output, None);
             let end = self.earlier_bytes + self.output.len() as u64;

@@ -37,9 +37,10 @@ impl Pool {
     ) -> Result<Reply, Failure> {
         let unsent = |error| Failure { error, was_sent: false };
         let connection = self.connection();
-        let room = timeout_at(deadline, connection.room(request)).await;
-        let room = room.map_err(|_| unsent(Error::Timeout))?;
-        let ticket = room.and_then(|room| connection.submit(Arc::clone(request), is_quiet, values, room));
+        let permits = timeout_at(deadline, connection.permits(request)).await;
+        let permits = permits.map_err(|_| unsent(Error::Timeout))?;
+        let ticket =
+            permits.and_then(|permits| connection.submit(Arc::clone(request), is_quiet, values, permits));
         ticket.ok_or_else(|| unsent(connection.end_error()))?.wait(deadline).await
     }
 
