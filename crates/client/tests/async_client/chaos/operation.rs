@@ -88,26 +88,28 @@ async fn ask(client: &AsyncClient, kind: u64, n: u64) -> Verdict {
 async fn get_many(client: &AsyncClient, what: &str, n: u64) -> Verdict {
     let numbers: Vec<_> = (0..n % 90).map(|step| (n + step * 7) % KEYS).collect();
     let keys = numbers.iter().map(|n| if n % 3 == 0 { empty(*n) } else { full(*n) });
-    let found = client.get_many(keys).collect().await;
+    let mut arrivals = client.get_many(keys);
+    let mut items = vec![None; numbers.len()];
     let mut failed = vec![false; numbers.len()];
-    for failure in &found.failures {
-        if !is_allowed(&failure.error) {
-            return Verdict::Wrong(format!("{what}: {failure}"));
-        }
-        for place in &failure.places {
-            failed[*place] = true;
+    while let Some(arrival) = arrivals.next().await {
+        match arrival {
+            Ok((place, item)) if items[place].is_none() => items[place] = Some(item.value),
+            Ok((place, _)) => return Verdict::Wrong(format!("{what}: key {} comes twice", numbers[place])),
+            Err(failure) if is_allowed(&failure.error) => {
+                failure.places.iter().for_each(|place| failed[*place] = true);
+            }
+            Err(failure) => return Verdict::Wrong(format!("{what}: {failure}")),
         }
     }
-    for ((n, item), failed) in numbers.iter().zip(&found.items).zip(&failed) {
+    for ((n, item), failed) in numbers.iter().zip(&items).zip(&failed) {
         let expected = (n % 3 != 0).then(|| value(*n));
-        let item = item.as_ref().map(|item| &item.value);
         // A key is found, or missing, or in a failure.
-        let is_right = if *failed { item.is_none() } else { item == expected.as_ref() };
+        let is_right = if *failed { item.is_none() } else { *item == expected };
         if !is_right {
-            return Verdict::Wrong(format!("{what}: key {n} has {}", shorten(&item)));
+            return Verdict::Wrong(format!("{what}: key {n} has {}", shorten(item)));
         }
     }
-    if found.failures.is_empty() { Verdict::Right } else { Verdict::Failed }
+    if failed.contains(&true) { Verdict::Failed } else { Verdict::Right }
 }
 
 fn compare<T: PartialEq + Debug>(what: &str, result: Result<T, Error>, expected: &T) -> Verdict {
