@@ -78,8 +78,9 @@ impl AsyncBuilder {
         self
     }
 
-    /// Sets the protocol. Default: [`Protocol::Meta`], which larderd and memcached from 1.6.10 on have. For older
-    /// servers: [`Protocol::Binary`], which numbers its requests as well, or [`Protocol::Text`].
+    /// Sets the protocol. Default: [`Protocol::Meta`], for larderd and memcached 1.6.18 or later. memcached of
+    /// early 2022 repeats no number where a key is missing, which is a violation here. For such servers:
+    /// [`Protocol::Binary`], which numbers its requests as well, or [`Protocol::Text`].
     #[must_use]
     pub fn protocol(mut self, protocol: Protocol) -> Self {
         self.settings.protocol = protocol;
