@@ -23,7 +23,8 @@
 //! | [`codec`] | requests to bytes and bytes to answers, for the text, meta and binary protocols; no I/O |
 //! | [`address`] | where a server listens |
 //! | [`server`] | a list of servers, from `MEMCACHED_SERVERS` for instance |
-//! | [`ring`] | which server a key belongs to: libmemcached's modula and ketama |
+//! | [`placement`] | which server a key belongs to, as other clients place it; no I/O |
+//! | [`ring`] | the placement that clients of this crate use |
 //! | [`stream`] | a connection: TCP, TLS, unix socket |
 //! | [`login`] | name and password |
 //! | [`ttl`] | how long an item lives |
@@ -39,6 +40,7 @@ pub mod client;
 pub mod codec;
 pub mod error;
 pub mod login;
+pub mod placement;
 pub mod ring;
 pub mod server;
 pub mod stream;
@@ -51,7 +53,7 @@ pub use client::Client;
 pub use codec::{Pipeline, Protocol};
 pub use error::Error;
 pub use login::Login;
-pub use ring::Distribution;
+pub use placement::{Distribution, Placement};
 pub use server::{Server, Servers};
 pub use stream::{Stream, Tls};
 pub use ttl::Ttl;

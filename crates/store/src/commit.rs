@@ -8,6 +8,6 @@ mod journal;
 mod versions;
 
 pub use change::{Change, Kind, OnItsWay, SharedValue};
-pub use committer::{Committer, Observer, Step};
+pub use committer::{Committer, Destination, Observer, Step};
 pub use journal::{Journal, JournalConfig, Outcome, Refusal};
 pub use versions::{Clock, SITE_BITS, VERSION_MAX, Versions, version_at};

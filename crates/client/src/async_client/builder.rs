@@ -7,13 +7,13 @@ use super::pool::Pool;
 use super::{AsyncClient, Shared};
 use crate::codec::Protocol;
 use crate::ring::Ring;
-use crate::{Distribution, Login, Server, Servers, Tls};
+use crate::{Distribution, Login, Placement, Server, Servers, Tls};
 
 /// Builds an [`AsyncClient`].
 #[derive(Clone, Debug, Default)]
 pub struct AsyncBuilder {
     servers: Vec<Server>,
-    distribution: Distribution,
+    placement: Placement,
     settings: Settings,
 }
 
@@ -73,8 +73,14 @@ impl AsyncBuilder {
 
     /// Sets how keys are distributed over the servers. Default: [`Distribution::Modula`].
     #[must_use]
-    pub fn distribution(mut self, distribution: Distribution) -> Self {
-        self.distribution = distribution;
+    pub fn distribution(self, distribution: Distribution) -> Self {
+        self.placement(distribution)
+    }
+
+    /// Sets how keys are placed, as [another client](crate::placement) places them. It sets the distribution as well.
+    #[must_use]
+    pub fn placement(mut self, placement: impl Into<Placement>) -> Self {
+        self.placement = placement.into();
         self
     }
 
@@ -160,7 +166,7 @@ impl AsyncBuilder {
 
     /// Builds the client. It connects at the first request.
     pub fn build(self) -> AsyncClient {
-        let ring = Ring::new(&self.servers, self.distribution);
+        let ring = Ring::new(&self.servers, self.placement);
         let settings = Arc::new(self.settings);
         let pool = |server| Pool::new(server, Arc::clone(&settings));
         let pools = self.servers.into_iter().map(pool).collect();

@@ -14,7 +14,7 @@ use super::writer::Writer;
 use super::{Appender, LogStore, ManifestState};
 use crate::entry::{Entry, Marks, SequenceRange};
 use crate::error::{Error, Result};
-use crate::flushes::{FlushMark, PendingMark, encode_exceptions};
+use crate::flushes::encode_exceptions;
 use crate::usage::PrefixUsage;
 use crate::validate::{exceptions_bytes, validate_batch};
 
@@ -32,7 +32,7 @@ pub(super) fn append(store: &LogStore, entries: &[Entry<'_>]) -> Result<Sequence
 }
 
 fn append_locked(store: &LogStore, appender: &mut Appender, entries: &[Entry<'_>]) -> Result<SequenceRange> {
-    store.writable()?;
+    store.read_only.check()?;
     let first = store.last_sequence.load(Relaxed) + 1;
     let last = first - 1 + entries.len() as u64;
     if last > SEQUENCE_MAX {
@@ -88,24 +88,20 @@ fn publish(
     first: u64,
 ) {
     for (entry, sequence) in entries.iter().zip(first..) {
-        match *entry {
-            Entry::Put(_) | Entry::Delete { .. } => {}
-            Entry::Flush { prefix, except, version } => {
-                let mark = FlushMark { sequence, version, except: except.to_vec() };
-                store.flushes.change(|table| table.flush(prefix, mark));
-            }
-            Entry::FlushAt { prefix, at_secs } => {
-                store.flushes.change(|table| table.delay(prefix, PendingMark { sequence, at_secs }));
-            }
-            Entry::CancelFlushAt { prefix } => store.flushes.change(|table| table.cancel(prefix)),
-        }
+        store.flushes.append(entry, sequence);
     }
     let mut records = 0;
     let usage = store.usage();
+    // Of a put that has expired already the sweep that would find it may be over, so it is not counted at all.
+    let now_unix_secs = store.now_unix_secs.load(Relaxed);
+    let is_expired = |entry: &Entry<'_>| match entry {
+        Entry::Put(put) => put.exptime_secs != 0 && put.exptime_secs <= now_unix_secs,
+        _ => false,
+    };
     let of_keys = entries.iter().filter(|entry| matches!(entry, Entry::Put(_) | Entry::Delete { .. }));
     for (entry, appended) in footer_entries.iter().zip(of_keys) {
         let mut new = index_entry(segment, entry);
-        if let Some(usage) = usage.as_deref().filter(|_| entry.is_put)
+        if let Some(usage) = usage.as_deref().filter(|_| entry.is_put && !is_expired(appended))
             && let Some(prefix) = usage.find(appended.key())
         {
             new.account = Account::new(prefix, entry.class, padded(record_bytes(appended)));
@@ -257,7 +253,7 @@ pub(super) fn tombstone_of(header: &Header) -> Header {
 }
 
 pub(super) fn sync(store: &LogStore, appender: &mut Appender) -> Result<u64> {
-    store.writable()?;
+    store.read_only.check()?;
     let last = store.last_sequence.load(Relaxed);
     if let Some(writer) = &mut appender.writer {
         store.counters.fsyncs.fetch_add(u64::from(writer.unsynced), Relaxed);
