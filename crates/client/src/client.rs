@@ -3,15 +3,17 @@
 mod builder;
 mod connection;
 mod multi;
+mod statistics;
 
 pub use builder::Builder;
 use connection::Connection;
 pub use multi::MultiGet;
+pub(crate) use statistics::Statistics;
 
 use larder_protocol::KEY_BYTES_MAX;
 
 use crate::codec::{
-    Arith, Delete, ErrorKind, Event, Get, Mode, Outcome, Pipeline, Protocol, Store, Touch, Value, Violation,
+    Arith, Delete, Event, Get, Mode, Outcome, Pipeline, Protocol, Store, Touch, Value, Violation,
     ViolationKind,
 };
 use crate::ring::Ring;
@@ -329,11 +331,7 @@ impl Client {
                 }
             },
         );
-        let whole = |told: Statistics| match told.bytes {
-            ..=STATS_BYTES_MAX => Ok(told.stats),
-            _ => Err(Violation::new(ViolationKind::Malformed, b"statistics without an end").into()),
-        };
-        told.into_iter().map(|(address, told)| (address, told.and_then(whole))).collect()
+        told.into_iter().map(|(address, told)| (address, told.and_then(Statistics::whole))).collect()
     }
 
     /// Sends a request to one server after the other, and collects the events of each.
@@ -421,59 +419,18 @@ impl Client {
     }
 }
 
-/// The statistics of a server, as far as they are kept.
-#[derive(Default)]
-struct Statistics {
-    stats: Vec<(String, String)>,
-    /// What all of them take, kept or not.
-    bytes: usize,
-}
-
-impl Statistics {
-    fn add(&mut self, name: &[u8], value: &[u8]) {
-        self.bytes = self.bytes.saturating_add(name.len() + value.len() + STAT_BYTES);
-        if self.bytes <= STATS_BYTES_MAX {
-            let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-            self.stats.push((text(name), text(value)));
-        }
-    }
-}
-
-/// More than `stats conns` of a million connections.
-const STATS_BYTES_MAX: usize = 256 << 20;
-/// What a statistic takes besides its bytes: two strings, and what the allocator adds.
-const STAT_BYTES: usize = 2 * size_of::<String>() + 32;
-
 impl Item {
-    fn of(value: &Value<'_>) -> Self {
+    pub(crate) fn of(value: &Value<'_>) -> Self {
         Self { value: value.bytes.to_vec(), client_flags: value.client_flags, cas: value.cas }
     }
 }
 
 /// True if the server may have sent this before it had read the whole request: the rest would be read as another.
 fn is_doubtful(error: &Error) -> bool {
-    matches!(error, Error::Refused { kind: ErrorKind::Client | ErrorKind::UnknownCommand, .. })
+    matches!(error, Error::Refused { kind, .. } if kind.is_doubtful())
 }
 
 /// Can this be a key in the text dialects?
-fn is_word(key: &[u8]) -> bool {
+pub(crate) fn is_word(key: &[u8]) -> bool {
     (1..=KEY_BYTES_MAX).contains(&key.len()) && key.iter().all(|byte| *byte > b' ' && *byte != 0x7f)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn statistics_are_kept_up_to_their_limit() {
-        let mut told = Statistics::default();
-        told.add(b"a", b"1");
-        told.bytes = STATS_BYTES_MAX - STAT_BYTES;
-        told.add(b"", b"");
-        for _ in 0..2 {
-            told.add(b"b", b"2");
-            assert_eq!(told.stats.len(), 2);
-        }
-        assert!(told.bytes > STATS_BYTES_MAX);
-    }
 }

@@ -60,6 +60,19 @@ impl<T> Pipeline<T> {
         Self { protocol, due: due::Queue::new() }
     }
 
+    /// For a new connection, where every request has a number (an opaque) that its reply repeats, and every key of a
+    /// multi-get is answered, found or not: a reply that is lost, comes twice or in another order is a
+    /// [`ViolationKind::WrongOpaque`]. The binary protocol always has these numbers, but quiet multi-gets. In the meta
+    /// protocol, lines have none that report an error or that answer the classic commands. In the text protocol this is
+    /// [`Pipeline::new`].
+    ///
+    /// The flags of a request ([`Get::meta_flags`] and so on) must not have an `O`.
+    pub fn with_opaques(protocol: Protocol) -> Self {
+        let mut pipeline = Self::new(protocol);
+        pipeline.due.has_opaques = protocol != Protocol::Text;
+        pipeline
+    }
+
     /// The protocol.
     pub fn protocol(&self) -> Protocol {
         self.protocol
@@ -124,13 +137,14 @@ impl<T> Pipeline<T> {
         let mut sent = Sent::default();
         match self.protocol {
             Protocol::Text => text::get(output, get, key),
-            Protocol::Meta => meta::get(output, get, key, false),
+            Protocol::Meta => sent = self.with_opaque(|opaque| meta::get(output, get, key, opaque)),
             Protocol::Binary => sent = binary::get(output, get, key, self.due.next_opaque(), false),
         }
         self.due.push(Due { sent, keys: 1, ..Due::new(Kind::Get, Some(tag)) });
     }
 
-    /// Gets many keys at once: in one line, or by quiet requests and a final no-op. Reply: an [`Event::Value`] for each
+    /// Gets many keys at once: in one line, or by quiet requests and a final no-op, or
+    /// [with opaques](Pipeline::with_opaques) by one request for each. Reply: an [`Event::Value`] for each
     /// key that is found, in the order of the keys, then [`Outcome::Found`].
     pub fn multi_get<K: AsRef<[u8]>>(
         &mut self,
@@ -143,13 +157,15 @@ impl<T> Pipeline<T> {
         if self.protocol == Protocol::Text {
             text::begin_get(output, get);
         }
+        let is_quiet = !self.due.has_opaques;
         for key in keys {
             let key = key.as_ref();
             match self.protocol {
                 Protocol::Text => text::word(output, key),
-                Protocol::Meta => meta::get(output, get, key, true),
+                Protocol::Meta if is_quiet => meta::get_quietly(output, get, key),
+                Protocol::Meta => due.sent = self.with_opaque(|opaque| meta::get(output, get, key, opaque)),
                 Protocol::Binary => {
-                    due.sent.opcode = binary::get(output, get, key, self.due.next_opaque(), true).opcode;
+                    due.sent = binary::get(output, get, key, self.due.next_opaque(), is_quiet);
                 }
             }
             self.due.push_key(key);
@@ -157,6 +173,8 @@ impl<T> Pipeline<T> {
         }
         match self.protocol {
             Protocol::Text => output.extend_from_slice(b"\r\n"),
+            // The reply to the last key is the end.
+            Protocol::Meta | Protocol::Binary if !is_quiet && due.keys > 0 => {}
             Protocol::Meta => output.extend_from_slice(b"mn\r\n"),
             Protocol::Binary => {
                 due.sent.opaque = binary::plain(output, opcode::NOOP, b"", self.due.next_opaque()).opaque;
@@ -174,7 +192,7 @@ impl<T> Pipeline<T> {
         let mut sent = Sent::default();
         match self.protocol {
             Protocol::Text => text::store(output, store, is_quiet),
-            Protocol::Meta => meta::store(output, store, is_quiet),
+            Protocol::Meta => sent = self.unless_quiet(is_quiet, |number| meta::store(output, store, number)),
             Protocol::Binary => sent = binary::store(output, store, self.due.next_opaque(), is_quiet),
         }
         self.push_change(Due { sent, ..Due::new(kind, tag) });
@@ -187,7 +205,9 @@ impl<T> Pipeline<T> {
         let mut sent = Sent::default();
         match self.protocol {
             Protocol::Text => text::delete(output, delete, is_quiet),
-            Protocol::Meta => meta::delete(output, delete, is_quiet),
+            Protocol::Meta => {
+                sent = self.unless_quiet(is_quiet, |number| meta::delete(output, delete, number))
+            }
             Protocol::Binary => sent = binary::delete(output, delete, self.due.next_opaque(), is_quiet),
         }
         self.push_change(Due { sent, ..Due::new(Kind::Delete, tag) });
@@ -200,7 +220,7 @@ impl<T> Pipeline<T> {
         let mut sent = Sent::default();
         match self.protocol {
             Protocol::Text => text::arith(output, arith, is_quiet),
-            Protocol::Meta => meta::arith(output, arith, is_quiet),
+            Protocol::Meta => sent = self.unless_quiet(is_quiet, |number| meta::arith(output, arith, number)),
             Protocol::Binary => sent = binary::arith(output, arith, self.due.next_opaque(), is_quiet),
         }
         self.push_change(Due { sent, ..Due::new(Kind::Arith, tag) });
@@ -209,15 +229,14 @@ impl<T> Pipeline<T> {
     /// Sets an expiry. Reply: [`Outcome::Touched`], [`Outcome::NotFound`]. Without `tag`: see [`Pipeline::store`]; meta
     /// and binary have no quiet touch, so its reply is read and dropped.
     pub fn touch(&mut self, output: &mut Vec<u8>, touch: &Touch<'_>, tag: Option<T>) {
-        let mut sent = Sent::default();
-        match self.protocol {
+        let sent = match self.protocol {
             Protocol::Text => {
                 text::touch(output, touch, tag.is_none());
                 return self.push_change(Due::new(Kind::Touch, tag));
             }
-            Protocol::Meta => meta::touch(output, touch),
-            Protocol::Binary => sent = binary::touch(output, touch, self.due.next_opaque()),
-        }
+            Protocol::Meta => self.with_opaque(|opaque| meta::touch(output, touch, opaque)),
+            Protocol::Binary => binary::touch(output, touch, self.due.next_opaque()),
+        };
         self.due.push(Due { sent, ..Due::new(Kind::Touch, tag) });
     }
 
@@ -297,6 +316,28 @@ impl<T> Pipeline<T> {
                 binary::plain(output, opcode::QUITQ, b"", self.due.next_opaque());
             }
         }
+    }
+
+    /// Meta: writes a request that is answered, with a number if this pipeline has them.
+    #[inline]
+    fn with_opaque(&mut self, write: impl FnOnce(meta::Answer)) -> Sent {
+        if !self.due.has_opaques {
+            write(meta::Answer::Plain);
+            return Sent::default();
+        }
+        let opaque = self.due.next_opaque();
+        write(meta::Answer::Numbered(opaque));
+        Sent { opaque, ..Sent::default() }
+    }
+
+    /// Meta: the same, or a quiet request.
+    #[inline]
+    fn unless_quiet(&mut self, is_quiet: bool, write: impl FnOnce(meta::Answer)) -> Sent {
+        if is_quiet {
+            write(meta::Answer::Quiet);
+            return Sent::default();
+        }
+        self.with_opaque(write)
     }
 
     /// Records a change without a tag, which is sent quietly.

@@ -4,8 +4,8 @@ use std::{error, fmt, io};
 
 use crate::codec::{ErrorKind, ErrorReply, Violation};
 
-/// Why a request has no reply. After all but [`Error::Refused`], [`Error::InvalidKey`] and [`Error::NoServers`] the
-/// connection has been closed, so a late reply is never taken for that of another request.
+/// Why a request has no reply. After [`Error::Connect`], [`Error::Io`], [`Error::Timeout`], [`Error::Closed`] and
+/// [`Error::Violation`] the connection has been closed, so a late reply is never taken for that of another request.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -13,10 +13,23 @@ pub enum Error {
     Connect(io::Error),
     /// Sending or receiving failed.
     Io(io::Error),
-    /// No reply in time. It is not known whether a change was made.
+    /// No reply in time. With the blocking [`Client`](crate::Client) it is not known whether a change was made.
     Timeout,
-    /// The server closed the connection. It is not known whether a change was made.
+    /// The server closed the connection. With the blocking [`Client`](crate::Client) it is not known whether a change
+    /// was made.
     Closed,
+    /// `AsyncClient`: the change may have been made, or may still be made. Bytes of the request were or may have been
+    /// sent, and no reply has come, for this reason. Every other error of a change says that it was not made.
+    Unknown(Box<Self>),
+    /// `AsyncClient`: the connection was closed because of another request on it, or with the client.
+    Interrupted(Interruption),
+    /// A value of so many bytes is larger than the client is set to send or to accept.
+    ValueTooLarge {
+        /// The size of the value, as far as it is known.
+        value_bytes: usize,
+    },
+    /// The protocol has no such request.
+    Unsupported(&'static str),
     /// The server broke the protocol.
     Violation(Violation),
     /// The server refused the request.
@@ -32,7 +45,30 @@ pub enum Error {
     NoServers,
 }
 
+/// Why a connection was closed that has served other requests as well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Interruption {
+    /// Another request had no reply in time.
+    Timeout,
+    /// Another request was dropped after it was or may have been sent.
+    Cancelled,
+    /// The server refused another request, in these words, and may have read only a part of it.
+    Refused(String),
+    /// The value of another request is larger than the client is set to accept.
+    ValueTooLarge,
+    /// The last handle of the client was dropped.
+    ClientDropped,
+    /// The runtime that drove the connection has ended.
+    RuntimeEnded,
+}
+
 impl Error {
+    /// True if the change may have been made all the same: [`Error::Unknown`].
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, Self::Unknown(_))
+    }
+
     /// The error of a read or a write with a timeout.
     pub(crate) fn of_io(error: io::Error) -> Self {
         match error.kind() {
@@ -65,6 +101,10 @@ impl fmt::Display for Error {
             Self::Io(error) => error.fmt(f),
             Self::Timeout => f.write_str("no answer in time"),
             Self::Closed => f.write_str("the server closed the connection"),
+            Self::Unknown(reason) => write!(f, "it is not known whether the change was made: {reason}"),
+            Self::Interrupted(interruption) => interruption.fmt(f),
+            Self::ValueTooLarge { value_bytes } => write!(f, "a value of {value_bytes} bytes is too large"),
+            Self::Unsupported(reason) => f.write_str(reason),
             Self::Violation(violation) => write!(f, "the server broke the protocol: {violation}"),
             Self::Refused { text, .. } => f.write_str(text),
             Self::InvalidKey => {
@@ -75,11 +115,26 @@ impl fmt::Display for Error {
     }
 }
 
+impl fmt::Display for Interruption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the connection was closed: ")?;
+        match self {
+            Self::Timeout => f.write_str("another request had no answer in time"),
+            Self::Cancelled => f.write_str("another request was cancelled"),
+            Self::Refused(text) => write!(f, "the server refused another request: {text}"),
+            Self::ValueTooLarge => f.write_str("the value of another request is too large"),
+            Self::ClientDropped => f.write_str("the client is gone"),
+            Self::RuntimeEnded => f.write_str("its runtime has ended"),
+        }
+    }
+}
+
 impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
             Self::Connect(error) | Self::Io(error) => Some(error),
             Self::Violation(violation) => Some(violation),
+            Self::Unknown(reason) => Some(reason),
             _ => None,
         }
     }

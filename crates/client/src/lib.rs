@@ -19,6 +19,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`client`] | asks any number of servers, and waits: for tools and plain programs |
+//! | `async_client` | asks them for many tasks at once, on tokio: for services (feature `tokio`) |
 //! | [`codec`] | requests to bytes and bytes to answers, for the text, meta and binary protocols; no I/O |
 //! | [`address`] | where a server listens |
 //! | [`server`] | a list of servers, from `MEMCACHED_SERVERS` for instance |
@@ -27,11 +28,15 @@
 //! | [`stream`] | a connection: TCP, TLS, unix socket |
 //! | [`value`] | values as clients of PHP, Java, Python and Ruby keep them; values larger than an item |
 //! | [`login`] | name and password |
+//! | [`ttl`] | how long an item lives |
 //! | [`error`] | what can go wrong |
 
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod address;
+#[cfg(feature = "tokio")]
+pub mod async_client;
 pub mod client;
 pub mod codec;
 pub mod error;
@@ -40,13 +45,22 @@ pub mod placement;
 pub mod ring;
 pub mod server;
 pub mod stream;
+pub mod ttl;
 pub mod value;
 
 pub use address::Address;
+#[cfg(feature = "tokio")]
+pub use async_client::AsyncClient;
 pub use client::Client;
-pub use codec::Pipeline;
+pub use codec::{Pipeline, Protocol};
 pub use error::Error;
 pub use login::Login;
 pub use placement::{Distribution, Placement};
 pub use server::{Server, Servers};
 pub use stream::{Stream, Tls};
+pub use ttl::Ttl;
+
+/// The programs of the page are tested.
+#[cfg(all(doctest, feature = "tokio"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -22,9 +22,7 @@ impl Login {
     /// # Errors
     /// [`Error::Refused`] if the server refuses the login, and the errors of any request.
     pub fn on(&self, stream: &mut (impl Read + Write), protocol: Protocol) -> Result<(), Error> {
-        let mut pipeline = Pipeline::new(protocol);
-        let mut output = Vec::new();
-        pipeline.login(&mut output, &self.user, &self.password, ());
+        let (mut pipeline, output) = self.request(protocol);
         stream.write_all(&output).and_then(|()| stream.flush()).map_err(Error::of_io)?;
         let mut input = Vec::new();
         let mut part = [0; 512];
@@ -34,12 +32,27 @@ impl Login {
                 return Err(Error::Closed);
             }
             input.extend_from_slice(&part[..bytes]);
-            match pipeline.receive(&mut &input[..])? {
-                Some(Event::Done((), Outcome::Error(error))) => return Err(error.into()),
-                Some(_) => return Ok(()),
-                None => {}
+            if is_answered(&mut pipeline, &mut &input[..])? {
+                return Ok(());
             }
         }
+    }
+
+    /// What is sent, and the pipeline that expects the reply.
+    pub(crate) fn request(&self, protocol: Protocol) -> (Pipeline<()>, Vec<u8>) {
+        let mut pipeline = Pipeline::new(protocol);
+        let mut output = Vec::new();
+        pipeline.login(&mut output, &self.user, &self.password, ());
+        (pipeline, output)
+    }
+}
+
+/// True if this input has the reply, which it is moved past, and the login was accepted. `false`: it is incomplete.
+pub(crate) fn is_answered(pipeline: &mut Pipeline<()>, input: &mut &[u8]) -> Result<bool, Error> {
+    match pipeline.receive(input)? {
+        Some(Event::Done((), Outcome::Error(error))) => Err(error.into()),
+        Some(_) => Ok(true),
+        None => Ok(false),
     }
 }
 

@@ -165,7 +165,12 @@ pub(super) fn receive<'i, T>(
             None => wrong(ViolationKind::WrongForm),
         };
     }
+    let is_loud = due.has_opaques;
     let Some(front) = due.front() else { return wrong(ViolationKind::Unasked) };
+    let is_loud_key = front.kind == Kind::MultiGet && front.keys > 0 && is_loud;
+    if is_loud_key {
+        return receive_key(due, input, &reply);
+    }
     let behind = front.sent.opaque.wrapping_sub(reply.opaque);
     if behind > front.keys_left || (behind > 0 && front.kind != Kind::MultiGet) {
         return wrong(ViolationKind::WrongOpaque);
@@ -205,6 +210,36 @@ pub(super) fn receive<'i, T>(
             Ok(outcome.and_then(|outcome| due.done(outcome)))
         }
     }
+}
+
+/// The reply to the next key of a multi-get whose keys are all answered.
+fn receive_key<'i, T>(
+    due: &mut Queue<T>,
+    input: &mut &'i [u8],
+    reply: &Reply<'i>,
+) -> Result<Option<Event<'i, T>>, Violation> {
+    let wrong = |kind| Err(Violation::new(kind, reply.packet));
+    if due.awaited_opaque() != Some(reply.opaque) {
+        return wrong(ViolationKind::WrongOpaque);
+    }
+    let has_form = !reply.is_success() || (reply.extras.len() == 4 && reply.key.is_empty());
+    if due.front().is_none_or(|front| front.sent.opcode != reply.opcode) || !has_form {
+        return wrong(ViolationKind::WrongForm);
+    }
+    reply.take(input);
+    if reply.is_success() {
+        due.pass_key();
+    } else {
+        due.miss_key();
+        if reply.status == Some(Status::NotFound) {
+            return Ok(due.end_multi_get());
+        }
+    }
+    due.is_answered = due.front().is_some_and(|front| front.keys_left == 0);
+    Ok(Some(match reply.value(due.key_index()) {
+        Some(value) => Event::Value(value),
+        None => Event::KeyFailed(reply.error()),
+    }))
 }
 
 /// A reply.

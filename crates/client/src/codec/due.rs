@@ -16,7 +16,10 @@ pub(super) struct Queue<T> {
     pub is_answered: bool,
     /// Meta: quiet requests after the last expected reply.
     quiets: u32,
-    /// Binary: the number of the next request, and the lowest that a reply may still have.
+    /// Meta and binary: every request that is answered has its own opaque, and every key of a multi-get is answered.
+    pub has_opaques: bool,
+    /// Binary, and meta with opaques: the number of the next request, and (binary) the lowest that a reply may still
+    /// have.
     next_opaque: u32,
     lowest_opaque: u32,
 }
@@ -31,7 +34,7 @@ pub(super) struct Due<T> {
     pub keys: u32,
     pub hits: u32,
     /// Binary. For a multi-get: the opcode of its keys, and the number of its final no-op; its keys' numbers come right
-    /// before.
+    /// before. With opaques: of a multi-get those of its last key.
     pub sent: Sent,
     /// Meta: quiet requests right before this one that may still fail.
     pub quiets: u32,
@@ -73,6 +76,7 @@ impl<T> Queue<T> {
             needed_bytes: 0,
             is_answered: false,
             quiets: 0,
+            has_opaques: false,
             next_opaque: 0,
             lowest_opaque: 0,
         }
@@ -131,6 +135,25 @@ impl<T> Queue<T> {
         let key = self.keys.pop();
         front.hits += u32::from(shown.is_some());
         shown.is_none_or(|shown| shown == key)
+    }
+
+    /// With opaques: the number that the reply at the front, or to the next key of its multi-get, must have.
+    #[inline]
+    pub(super) fn awaited_opaque(&self) -> Option<u32> {
+        self.due.front().map(|front| front.sent.opaque.wrapping_sub(front.keys_left.saturating_sub(1)))
+    }
+
+    /// With opaques: the next key of the multi-get at the front is answered, but not found.
+    pub(super) fn miss_key(&mut self) {
+        if let Some(front) = self.due.front_mut().filter(|front| front.keys_left > 0) {
+            front.keys_left -= 1;
+            self.keys.pop();
+        }
+    }
+
+    /// With opaques: completes the multi-get at the front, if all its keys are answered.
+    pub(super) fn end_multi_get<'i>(&mut self) -> Option<Event<'i, T>> {
+        if self.front().is_some_and(|front| front.keys_left > 0) { None } else { self.end_get() }
     }
 
     /// Matches the reply at the front, which contains no key, with its next key.
@@ -193,7 +216,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Binary: the number of the next request.
+    /// Binary, and meta with opaques: the number of the next request.
     #[inline]
     pub(super) fn next_opaque(&mut self) -> u32 {
         let opaque = self.next_opaque;
@@ -205,7 +228,11 @@ impl<T> Queue<T> {
     /// request.
     pub(super) fn skip_to_quiet(&mut self, opaque: u32) -> bool {
         let end = match self.due.front() {
-            Some(due) if due.kind == Kind::MultiGet => due.sent.opaque.wrapping_sub(due.keys),
+            Some(due) if due.kind == Kind::MultiGet => {
+                // A final no-op has a number of its own.
+                let keys = if self.has_opaques { due.keys.saturating_sub(1) } else { due.keys };
+                due.sent.opaque.wrapping_sub(keys)
+            }
             Some(due) => due.sent.opaque,
             None => self.next_opaque,
         };

@@ -99,6 +99,13 @@ pub enum ErrorKind {
     Server,
 }
 
+impl ErrorKind {
+    /// True if the server may have sent it before it had read the whole request: the rest would be read as another.
+    pub(crate) fn is_doubtful(self) -> bool {
+        matches!(self, Self::Client | Self::UnknownCommand)
+    }
+}
+
 impl<'i> ErrorReply<'i> {
     /// Parses an error line of the text and meta protocols; `None`: it is none.
     pub(super) fn of_line(line: &'i [u8]) -> Option<Self> {

@@ -1,7 +1,8 @@
 //! The meta protocol. Source: memcached, doc/protocol.txt, "Meta Commands".
 //!
 //! An error line does not identify its request. A quiet request has an opaque, [`QUIET`], so that its other failures
-//! can be distinguished from expected replies.
+//! can be distinguished from expected replies. With opaques ([`super::Pipeline::with_opaques`]) every other request has
+//! its number, and its reply must repeat it; memcached does so for a miss, too.
 
 use larder_protocol::key::{KEY_BYTES_MAX, Key};
 use larder_protocol::number::parse_u64;
@@ -13,9 +14,36 @@ use super::{
     ViolationKind,
 };
 
-/// `mg <key> v f [c] [T<exptime>] <flags>*`; quiet: with `k q`.
+/// How a request is answered.
+#[derive(Clone, Copy)]
+pub(super) enum Answer {
+    /// Always.
+    Plain,
+    /// Always, with this number.
+    Numbered(u32),
+    /// If it fails.
+    Quiet,
+}
+
+/// `mg <key> v f [c] [T<exptime>] [O<number>] <flags>*`
 #[inline]
-pub(super) fn get(output: &mut Vec<u8>, get: &Get<'_>, key: &[u8], is_quiet: bool) {
+pub(super) fn get(output: &mut Vec<u8>, get: &Get<'_>, key: &[u8], answer: Answer) {
+    let mut flags = begin_get(output, get, key);
+    flags.set_answer(answer);
+    flags.end();
+}
+
+/// The same with `k q`: a key of many.
+#[inline]
+pub(super) fn get_quietly(output: &mut Vec<u8>, get: &Get<'_>, key: &[u8]) {
+    let mut flags = begin_get(output, get, key);
+    flags.set(b'k');
+    flags.set(b'q');
+    flags.end();
+}
+
+#[inline]
+fn begin_get<'a>(output: &'a mut Vec<u8>, get: &Get<'a>, key: &[u8]) -> Flags<'a> {
     let mut flags = Flags::begin(output, b"mg", key, get.meta_flags);
     flags.set(b'v');
     flags.set(b'f');
@@ -25,16 +53,12 @@ pub(super) fn get(output: &mut Vec<u8>, get: &Get<'_>, key: &[u8], is_quiet: boo
     if let Some(exptime) = get.exptime {
         flags.set_number(b'T', exptime);
     }
-    if is_quiet {
-        flags.set(b'k');
-        flags.set(b'q');
-    }
-    flags.end();
+    flags
 }
 
 /// `ms <key> <bytes> [F<client flags>] [T<exptime>] [M<mode>] [C<cas>] <flags>*`, and the value.
 #[inline]
-pub(super) fn store(output: &mut Vec<u8>, store: &Store<'_>, is_quiet: bool) {
+pub(super) fn store(output: &mut Vec<u8>, store: &Store<'_>, answer: Answer) {
     let value_bytes = store.value_bytes();
     output.reserve(text::LINE_BYTES_USUAL + store.key.len() + value_bytes);
     output.extend_from_slice(b"ms");
@@ -58,23 +82,23 @@ pub(super) fn store(output: &mut Vec<u8>, store: &Store<'_>, is_quiet: bool) {
     if let Some(cas) = store.compare {
         flags.set_number(b'C', cas);
     }
-    flags.set_quiet(is_quiet);
+    flags.set_answer(answer);
     flags.end();
     text::block(output, store.value);
 }
 
 /// `md <key> [C<cas>] <flags>*`
-pub(super) fn delete(output: &mut Vec<u8>, delete: &Delete<'_>, is_quiet: bool) {
+pub(super) fn delete(output: &mut Vec<u8>, delete: &Delete<'_>, answer: Answer) {
     let mut flags = Flags::begin(output, b"md", delete.key, delete.meta_flags);
     if let Some(cas) = delete.compare {
         flags.set_number(b'C', cas);
     }
-    flags.set_quiet(is_quiet);
+    flags.set_answer(answer);
     flags.end();
 }
 
 /// `ma <key> v D<delta> [MD] [N<exptime> J<initial>] <flags>*`
-pub(super) fn arith(output: &mut Vec<u8>, arith: &Arith<'_>, is_quiet: bool) {
+pub(super) fn arith(output: &mut Vec<u8>, arith: &Arith<'_>, answer: Answer) {
     let mut flags = Flags::begin(output, b"ma", arith.key, arith.meta_flags);
     flags.set(b'v');
     flags.set_number(b'D', arith.delta);
@@ -85,14 +109,15 @@ pub(super) fn arith(output: &mut Vec<u8>, arith: &Arith<'_>, is_quiet: bool) {
         flags.set_number(b'N', exptime);
         flags.set_number(b'J', initial);
     }
-    flags.set_quiet(is_quiet);
+    flags.set_answer(answer);
     flags.end();
 }
 
 /// `mg <key> T<exptime> <flags>*`
-pub(super) fn touch(output: &mut Vec<u8>, touch: &Touch<'_>) {
+pub(super) fn touch(output: &mut Vec<u8>, touch: &Touch<'_>, answer: Answer) {
     let mut flags = Flags::begin(output, b"mg", touch.key, touch.meta_flags);
     flags.set_number(b'T', touch.exptime);
+    flags.set_answer(answer);
     flags.end();
 }
 
@@ -130,10 +155,14 @@ impl<'a> Flags<'a> {
     }
 
     #[inline]
-    fn set_quiet(&mut self, is_quiet: bool) {
-        if is_quiet {
-            self.set(b'q');
-            self.set_word(b'O', QUIET);
+    fn set_answer(&mut self, answer: Answer) {
+        match answer {
+            Answer::Plain => {}
+            Answer::Numbered(number) => self.set_number(b'O', number),
+            Answer::Quiet => {
+                self.set(b'q');
+                self.set_word(b'O', QUIET);
+            }
         }
     }
 
@@ -161,11 +190,24 @@ pub(super) fn receive<'i, T>(
         line.take(input);
         return Ok(Some(Event::QuietFailed(outcome)));
     }
-    let Some(&mut Due { kind, keys_left, .. }) = due.front() else { return wrong(ViolationKind::Unasked) };
+    let Some(&mut Due { kind, keys, keys_left, .. }) = due.front() else {
+        return wrong(ViolationKind::Unasked);
+    };
     let (code, rest) = split_word(line.text);
+    if !has_awaited_opaque(due, code, rest) {
+        return wrong(ViolationKind::WrongOpaque);
+    }
     let outcome = match (kind, code) {
-        (Kind::Get | Kind::MultiGet, b"VA") if keys_left > 0 => return value(due, input, &line, rest),
-        (Kind::Get, b"EN") | (Kind::MultiGet, b"MN") => due.found(),
+        (Kind::Get | Kind::MultiGet, b"VA") if keys_left > 0 => {
+            return value(due, input, &line, rest);
+        }
+        (Kind::Get, b"EN") => due.found(),
+        (Kind::MultiGet, b"MN") if !due.has_opaques || keys == 0 => due.found(),
+        (Kind::MultiGet, b"EN") if due.has_opaques && keys_left > 0 => {
+            line.take(input);
+            due.miss_key();
+            return Ok(due.end_multi_get());
+        }
         (Kind::Arith, b"VA") => {
             let Some(value_bytes) = parse_value_bytes(split_word(rest).0) else {
                 return wrong(ViolationKind::Malformed);
@@ -192,7 +234,13 @@ pub(super) fn receive<'i, T>(
     let Some(error) = ErrorReply::of_line(line.text) else { return wrong(ViolationKind::WrongForm) };
     line.take(input);
     Ok(match kind {
-        Kind::MultiGet => Some(Event::KeyFailed(error)),
+        Kind::MultiGet => {
+            if due.has_opaques {
+                due.miss_key();
+                due.is_answered = keys_left <= 1;
+            }
+            Some(Event::KeyFailed(error))
+        }
         _ => due.done(Outcome::Error(error)),
     })
 }
@@ -210,10 +258,14 @@ fn value<'i, T>(
     let Some(value_bytes) = parse_value_bytes(size) else { return wrong(ViolationKind::Malformed) };
     let Some(bytes) = line.block(due, input, value_bytes)? else { return Ok(None) };
     let Some(&mut Due { kind, .. }) = due.front() else { return wrong(ViolationKind::Unasked) };
-    if !find_key(due, kind, meta_flags) {
+    if due.has_opaques {
+        due.pass_key();
+        due.is_answered = due.front().is_some_and(|front| front.keys_left == 0);
+    } else if find_key(due, kind, meta_flags) {
+        due.is_answered = kind == Kind::Get;
+    } else {
         return wrong(ViolationKind::WrongKey);
     }
-    due.is_answered = kind == Kind::Get;
     Ok(Some(Event::Value(Value {
         index: due.key_index(),
         bytes,
@@ -221,6 +273,21 @@ fn value<'i, T>(
         cas: argument_of(meta_flags, b'c').and_then(parse_u64),
         meta_flags,
     })))
+}
+
+/// With opaques: whether this line has the number of the request at the front, or may be without one.
+fn has_awaited_opaque<T>(due: &mut Queue<T>, code: &[u8], rest: &[u8]) -> bool {
+    if !due.has_opaques {
+        return true;
+    }
+    match (due.front().map(|front| front.kind), code) {
+        (Some(Kind::Version | Kind::Flush | Kind::Stats | Kind::Login | Kind::Noop), _) => return true,
+        (_, b"VA" | b"HD" | b"EN" | b"NS" | b"EX" | b"NF") => {}
+        _ => return true,
+    }
+    let flags = if code == b"VA" { split_word(rest).1 } else { rest };
+    let opaque = argument_of(flags, b'O').and_then(parse_u64);
+    opaque.is_some() && opaque == due.awaited_opaque().map(u64::from)
 }
 
 /// Finds the key of a reply: the one in the reply, or, for a single get, the requested one.

@@ -49,11 +49,20 @@ impl Tls {
 
     /// A new session. Requests `host`, unless another name is set.
     pub(super) fn session(&self, host: &str) -> io::Result<ClientConnection> {
-        let name = match &self.server_name {
-            Some(name) => name.clone(),
-            None => parse_name(host).map_err(io::Error::other)?,
-        };
-        ClientConnection::new(Arc::clone(&self.context), name).map_err(io::Error::other)
+        ClientConnection::new(self.context(), self.name(host)?).map_err(io::Error::other)
+    }
+
+    /// What all sessions share.
+    pub(crate) fn context(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.context)
+    }
+
+    /// The name that a session with `host` requests.
+    pub(crate) fn name(&self, host: &str) -> io::Result<ServerName<'static>> {
+        match &self.server_name {
+            Some(name) => Ok(name.clone()),
+            None => parse_name(host).map_err(io::Error::other),
+        }
     }
 }
 

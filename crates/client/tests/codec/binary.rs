@@ -293,3 +293,50 @@ fn what_nobody_asked_for_is_a_violation() {
     endless[8] = 0xff;
     expect_violation(|| ask(&[GET]).0, &endless, Malformed);
 }
+
+/// The same, with an answer for each key of many.
+fn ask_loudly(asks: &[Ask]) -> (Binary, Vec<u8>) {
+    let (mut pipeline, mut output) = (Pipeline::with_opaques(Protocol::Binary), Vec::new());
+    for ask in asks {
+        ask(&mut pipeline, &mut output);
+    }
+    (pipeline, output)
+}
+
+#[test]
+fn with_opaques_each_key_of_many_is_answered() {
+    let key = |opaque, key| Packet { key, ..request(0x00, opaque) };
+    let expected = [key(0, &b"a"[..]), key(1, b"b"), key(2, b"b"), key(3, b"c"), request(0x0a, 4)];
+    assert_eq!(ask_loudly(&[MULTI, NOOP]).1, join(&expected));
+    let miss = |opaque| failure(0x00, opaque, 0x01, "Not found");
+    let no_memory = |opaque| failure(0x00, opaque, 0x82, "Out of memory");
+    expect_events(
+        || ask_loudly(&[MULTI, GET]).0,
+        &join(&[hit(0, b"x"), miss(1), no_memory(2), hit(3, b"y"), miss(4)]),
+        &[
+            "value 0 \"x\" flags 7 cas Some(9) []",
+            "key failed Out of memory",
+            "value 3 \"y\" flags 7 cas Some(9) []",
+            "3 Found { hits: 2, keys: 4 }",
+            "1 Found { hits: 0, keys: 1 }",
+        ],
+    );
+    expect_events(
+        || ask_loudly(&[QUIET_SET, MULTI]).0,
+        &join(&[failure(0x11, 0, 0x82, "Out of memory"), miss(1), miss(2), miss(3), no_memory(4)]),
+        &["quiet OutOfMemory: Out of memory", "key failed Out of memory", "3 Found { hits: 0, keys: 4 }"],
+    );
+    use ViolationKind::{WrongForm, WrongOpaque};
+    for (packets, kind) in [
+        (&[hit(0, b"x"), hit(0, b"x")][..], WrongOpaque),
+        (&[miss(0), miss(0)], WrongOpaque),
+        (&[miss(1)], WrongOpaque),
+        (&[miss(3)], WrongOpaque),
+        (&[miss(4)], WrongOpaque),
+        (&[multi_hit(0, b"a", b"x")], WrongForm),
+        (&[answer(0x0a, 0)], WrongForm),
+        (&[Packet { extras: b"", ..hit(0, b"x") }], WrongForm),
+    ] {
+        expect_violation(|| ask_loudly(&[MULTI]).0, &join(packets), kind);
+    }
+}

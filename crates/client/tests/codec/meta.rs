@@ -205,3 +205,94 @@ fn what_nobody_asked_for_is_a_violation() {
         expect_violation(|| ask(asks).0, input, kind);
     }
 }
+
+/// The same, with an opaque on every request.
+fn ask_numbered(asks: &[Ask]) -> (Meta, String) {
+    let (mut pipeline, mut output) = (Pipeline::with_opaques(Protocol::Meta), Vec::new());
+    for ask in asks {
+        ask(&mut pipeline, &mut output);
+    }
+    (pipeline, String::from_utf8(output).expect("it is text"))
+}
+
+#[test]
+fn with_opaques_every_request_has_its_number() {
+    let (_, sent) = ask_numbered(&[GET, SET, QUIET_SET, MULTI, INCR, TOUCH, DELETE, NOOP]);
+    assert_eq!(
+        sent,
+        "mg a v f O0\r\nms a 1 O1\r\nx\r\nms a 1 q Oq\r\nx\r\n\
+         mg a v f O2\r\nmg b v f O3\r\nmg b v f O4\r\nmg c v f O5\r\n\
+         ma a v D2 O6\r\nmg a T60 O7\r\nmd a O8\r\nmn\r\n"
+    );
+    let (_, sent) = ask_numbered(&[|meta, out| meta.multi_get(out, &Get::default(), [""; 0], 3)]);
+    assert_eq!(sent, "mn\r\n");
+}
+
+#[test]
+fn with_opaques_replies_are_found_by_their_numbers() {
+    expect_events(
+        || ask_numbered(&[GET, SET, MULTI, INCR, TOUCH, DELETE, NOOP]).0,
+        b"VA 1 f7 O0\r\nx\r\nHD O1\r\nEN O2\r\nVA 1 f0 O3\r\ny\r\nEN O4\r\nEN O5\r\n\
+          VA 2 O6\r\n44\r\nHD O7\r\nNF O8\r\nMN\r\n",
+        &[
+            "value 0 \"x\" flags 7 cas None [f7 O0]",
+            "1 Found { hits: 1, keys: 1 }",
+            "2 Stored { cas: None }",
+            "value 1 \"y\" flags 0 cas None [f0 O3]",
+            "3 Found { hits: 1, keys: 4 }",
+            "4 Number(44)",
+            "5 Touched",
+            "6 NotFound",
+            "7 Ok",
+        ],
+    );
+    // The last key ends a multi-get by its value, too, and one may fail.
+    expect_events(
+        || ask_numbered(&[MULTI, GET]).0,
+        b"VA 1 f0 O0\r\nx\r\nEN O1\r\nSERVER_ERROR no\r\nVA 1 f0 O3\r\ny\r\nEN O4\r\n",
+        &[
+            "value 0 \"x\" flags 0 cas None [f0 O0]",
+            "key failed SERVER_ERROR no",
+            "value 3 \"y\" flags 0 cas None [f0 O3]",
+            "3 Found { hits: 2, keys: 4 }",
+            "1 Found { hits: 0, keys: 1 }",
+        ],
+    );
+    expect_events(
+        || ask_numbered(&[MULTI]).0,
+        b"EN O0\r\nEN O1\r\nEN O2\r\nSERVER_ERROR no\r\n",
+        &["key failed SERVER_ERROR no", "3 Found { hits: 0, keys: 4 }"],
+    );
+    // Quiet requests keep theirs, which no other request has.
+    expect_events(
+        || ask_numbered(&[QUIET_SET, SET]).0,
+        b"NS Oq\r\nNS O0\r\n",
+        &["quiet NotStored", "2 NotStored"],
+    );
+}
+
+#[test]
+fn with_opaques_no_reply_is_taken_for_anothers() {
+    for (asks, input) in [
+        (&[GET, GET][..], &b"VA 1 f0 O1\r\nx\r\n"[..]),
+        (&[GET, GET], b"EN O0\r\nEN O0\r\n"),
+        (&[GET], b"EN\r\n"),
+        (&[GET], b"VA 1 f0\r\nx\r\n"),
+        (&[SET, SET], b"HD O1\r\n"),
+        (&[SET], b"HD\r\n"),
+        (&[SET], b"HD Oq\r\n"),
+        (&[DELETE, DELETE], b"NF O1\r\n"),
+        (&[TOUCH, TOUCH], b"HD O1\r\n"),
+        (&[INCR, INCR], b"VA 1 O1\r\n5\r\n"),
+        // A key of a multi-get twice, too early, or of another request.
+        (&[MULTI], b"VA 1 f0 O0\r\nx\r\nVA 1 f0 O0\r\nx\r\n"),
+        (&[MULTI], b"EN O1\r\n"),
+        (&[MULTI], b"EN O0\r\nEN O3\r\n"),
+        (&[MULTI], b"VA 1 f0 O4\r\nx\r\n"),
+        (&[GET, MULTI], b"EN O0\r\nVA 1 f0 O0\r\nx\r\n"),
+    ] {
+        expect_violation(|| ask_numbered(asks).0, input, ViolationKind::WrongOpaque);
+    }
+    // The end of a quiet multi-get.
+    expect_violation(|| ask_numbered(&[MULTI]).0, b"MN\r\n", ViolationKind::WrongForm);
+}

@@ -1,0 +1,220 @@
+//! A client that many tasks share: for services, on tokio.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use larder_client::{AsyncClient, Servers};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let servers: Servers = "10.0.1.1, 10.0.1.2".parse()?;
+//! let client = AsyncClient::builder().servers(servers).timeout(Duration::from_millis(200)).build();
+//! client.set("colour", "green", Duration::from_secs(3600)).await?;
+//!
+//! // Cheap: all clones share the connections.
+//! let other = client.clone();
+//! let found = tokio::spawn(async move { other.get("colour").await }).await??;
+//! assert_eq!(found.map(|item| item.value), Some(b"green".to_vec()));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Connections
+//!
+//! A server has a few connections ([`AsyncBuilder::connections`]), and each carries the requests of many tasks, one
+//! right after the other, without waiting for replies. What a connection holds is bounded: requests in flight, their
+//! bytes, values that nobody has taken, and the size of a value. Who finds no room waits for it, within its time.
+//!
+//! # Never a wrong answer
+//!
+//! Replies are matched with requests by their order, and in the meta and binary protocols also by a number that each
+//! request carries and its reply repeats. A connection is closed, and never used again, as soon as it is in doubt:
+//!
+//! - a request had no reply in time,
+//! - a future was dropped after its request was or may have been sent,
+//! - the server closed it in the middle of a reply, or sent what is no reply to the request,
+//! - the server refused a request that it may have read only a part of.
+//!
+//! All other requests on that connection are then told ([`Error::Interrupted`]), and those that may be are sent again on
+//! another one: reads, and changes of which nothing was sent. A change that was or may have been sent fails with
+//! [`Error::Unknown`]: it may have been made, or may still be made. Every other error of a change says that it was not
+//! made.
+//!
+//! What no number protects: lines that report an error, and the replies to `flush_all`, `flush_prefix`, `version` and
+//! `stats`, have none in the meta protocol, and nothing has one in the text protocol, where values have their keys.
+//!
+//! # Cancelling
+//!
+//! Dropping a future is safe, but it costs a connection if the request has been sent. Where futures are dropped often,
+//! as at the end of a client of a web service, give the operation a task of its own:
+//!
+//! ```no_run
+//! # async fn example(client: larder_client::AsyncClient) -> Result<(), Box<dyn std::error::Error>> {
+//! let found = tokio::spawn(async move { client.get("colour").await }).await??;
+//! # Ok(())
+//! # }
+//! ```
+
+mod builder;
+mod bulk;
+mod changes;
+mod connection;
+mod driver;
+mod end;
+mod every_server;
+mod key;
+mod noreply;
+mod pool;
+mod reads;
+mod recache;
+mod reply;
+mod request;
+mod share;
+mod socket;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+pub use builder::AsyncBuilder;
+use builder::Settings;
+pub use bulk::{BulkFailure, Found, GetMany};
+pub use changes::StoreOptions;
+use key::WireKey;
+pub use noreply::Noreply;
+use pool::Pool;
+pub use recache::{MetaItem, Recache};
+use reply::{Answer, Failure, Reply};
+use request::Request;
+
+use crate::codec::{Protocol, Violation, ViolationKind};
+use crate::ring::Ring;
+use crate::{Address, Error, Server};
+
+/// A client of any number of servers. All clones share its connections, which are closed with the last of them.
+///
+/// Its futures run on tokio with time and I/O enabled, and each can be dropped at any time: see
+/// [the module](crate::async_client).
+///
+/// Keys have 1 to 250 bytes, and neither spaces nor control characters: else [`Error::InvalidKey`], and nothing is
+/// sent. Binary keys are possible in the binary protocol, and in the meta protocol up to 186 bytes: they are sent in
+/// base64.
+#[derive(Clone, Debug)]
+pub struct AsyncClient {
+    shared: Arc<Shared>,
+    timeout: Duration,
+}
+
+#[derive(Debug)]
+struct Shared {
+    settings: Arc<Settings>,
+    ring: Ring,
+    pools: Vec<Pool>,
+}
+
+impl AsyncClient {
+    /// A builder, with all settings at their defaults.
+    pub fn builder() -> AsyncBuilder {
+        AsyncBuilder::default()
+    }
+
+    /// A client of one server, with all other settings at their defaults.
+    pub fn of(address: Address) -> Self {
+        Self::builder().server(address).build()
+    }
+
+    /// The same client, with another limit for the time of each operation.
+    #[must_use]
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        Self { shared: Arc::clone(&self.shared), timeout }
+    }
+
+    /// The servers, in order.
+    pub fn servers(&self) -> impl Iterator<Item = &Server> {
+        self.shared.pools.iter().map(|pool| &pool.server)
+    }
+
+    /// The server of a key. `None`: there is no server.
+    pub fn server_of(&self, key: impl AsRef<[u8]>) -> Option<&Server> {
+        self.shared.ring.server_of(key.as_ref()).map(|index| &self.shared.pools[index].server)
+    }
+
+    fn protocol(&self) -> Protocol {
+        self.shared.settings.protocol
+    }
+
+    /// When an operation that begins now has to be over.
+    fn deadline(&self) -> Instant {
+        let now = Instant::now();
+        now.checked_add(self.timeout.min(TIMEOUT_MAX)).unwrap_or(now)
+    }
+
+    fn key(&self, key: &[u8]) -> Result<WireKey, Error> {
+        WireKey::new(key, self.protocol())
+    }
+
+    /// The pool of a key's server.
+    fn pool_of(&self, key: &[u8]) -> Result<&Pool, Error> {
+        self.shared.ring.server_of(key).map(|index| &self.shared.pools[index]).ok_or(Error::NoServers)
+    }
+
+    /// Asks the server of a key. A refusal is an error.
+    async fn ask(&self, key: &[u8], request: Request) -> Result<Reply, Error> {
+        self.ask_until(self.deadline(), self.pool_of(key)?, request, false).await
+    }
+
+    async fn ask_until(
+        &self,
+        deadline: Instant,
+        pool: &Pool,
+        request: Request,
+        is_quiet: bool,
+    ) -> Result<Reply, Error> {
+        let is_read = request.is_read();
+        let request = Arc::new(request);
+        let mut attempts = Attempts::new(self.shared.settings.retries, is_read);
+        loop {
+            match pool.ask(&request, is_quiet, None, deadline).await {
+                Ok(Reply { answer: Answer::Refused(kind, text), .. }) => {
+                    return Err(Error::Refused { kind, text });
+                }
+                Ok(reply) => return Ok(reply),
+                Err(failure) => attempts.again(failure)?,
+            }
+        }
+    }
+}
+
+/// How often a request may still be sent again.
+struct Attempts {
+    left: u32,
+    is_read: bool,
+}
+
+impl Attempts {
+    fn new(retries: u32, is_read: bool) -> Self {
+        Self { left: retries, is_read }
+    }
+
+    /// What to tell of a failure; `Ok`: the request may be sent again.
+    fn again(&mut self, failure: Failure) -> Result<(), Error> {
+        let Failure { error, was_sent } = failure;
+        if was_sent && !self.is_read {
+            return Err(Error::Unknown(Box::new(error)));
+        }
+        let may_pass =
+            matches!(error, Error::Closed | Error::Io(_) | Error::Violation(_) | Error::Interrupted(_));
+        if !may_pass || self.left == 0 {
+            return Err(error);
+        }
+        self.left -= 1;
+        Ok(())
+    }
+}
+
+/// An answer that the codec does not give to such a request.
+fn impossible() -> Error {
+    Violation::new(ViolationKind::WrongForm, b"").into()
+}
+
+/// As good as no limit: tokio's clock counts to it everywhere.
+const TIMEOUT_MAX: Duration = Duration::from_secs(60 * 60 * 24 * 365);

@@ -1,0 +1,185 @@
+//! Settings of a client.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::pool::Pool;
+use super::{AsyncClient, Shared};
+use crate::codec::Protocol;
+use crate::ring::Ring;
+use crate::{Distribution, Login, Placement, Server, Servers, Tls};
+
+/// Builds an [`AsyncClient`].
+#[derive(Clone, Debug, Default)]
+pub struct AsyncBuilder {
+    servers: Vec<Server>,
+    placement: Placement,
+    settings: Settings,
+}
+
+/// Settings for all servers.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub protocol: Protocol,
+    pub timeout: Duration,
+    pub connect_timeout: Duration,
+    pub retries: u32,
+    pub connections_max: usize,
+    pub limits: Limits,
+    pub value_bytes_max: usize,
+    pub tls: Option<Tls>,
+    pub login: Option<Login>,
+}
+
+/// What a connection holds at most.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Requests in flight or waiting to be sent.
+    pub requests: usize,
+    /// Bytes of these requests, and as many of values that nobody has taken.
+    pub buffered_bytes: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            protocol: Protocol::Meta,
+            timeout: Duration::from_secs(1),
+            connect_timeout: Duration::from_secs(1),
+            retries: 2,
+            connections_max: 2,
+            limits: Limits { requests: 1024, buffered_bytes: 16 << 20 },
+            value_bytes_max: 64 << 20,
+            tls: None,
+            login: None,
+        }
+    }
+}
+
+impl AsyncBuilder {
+    /// Adds a server.
+    #[must_use]
+    pub fn server(mut self, server: impl Into<Server>) -> Self {
+        self.servers.push(server.into());
+        self
+    }
+
+    /// Adds servers.
+    #[must_use]
+    pub fn servers(mut self, servers: Servers) -> Self {
+        self.servers.extend(servers.0);
+        self
+    }
+
+    /// Sets how keys are distributed over the servers. Default: [`Distribution::Modula`].
+    #[must_use]
+    pub fn distribution(self, distribution: Distribution) -> Self {
+        self.placement(distribution)
+    }
+
+    /// Sets how keys are placed, as [another client](crate::placement) places them. It sets the distribution as well.
+    #[must_use]
+    pub fn placement(mut self, placement: impl Into<Placement>) -> Self {
+        self.placement = placement.into();
+        self
+    }
+
+    /// Sets the protocol. Default: [`Protocol::Meta`], for larderd and memcached 1.6.18 or later. memcached of
+    /// early 2022 repeats no number where a key is missing, which is a violation here. For such servers:
+    /// [`Protocol::Binary`], which numbers its requests as well, or [`Protocol::Text`].
+    #[must_use]
+    pub fn protocol(mut self, protocol: Protocol) -> Self {
+        self.settings.protocol = protocol;
+        self
+    }
+
+    /// Limits the time of each operation: waiting for room, connecting, logging in, sending, waiting for the reply, and
+    /// trying again. Default: 1 second. [`AsyncClient::with_timeout`] changes it for some operations.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.settings.timeout = timeout;
+        self
+    }
+
+    /// Limits the time for opening a connection: name, TCP, TLS and login. Operations that wait for it keep to their
+    /// own limit as well. Default: 1 second.
+    #[must_use]
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.connect_timeout = timeout;
+        self
+    }
+
+    /// Sets how often a request is sent again, within its time, if its connection ends: a read, or a change of which
+    /// nothing was sent. Default: 2.
+    #[must_use]
+    pub fn retries(mut self, retries: u32) -> Self {
+        self.settings.retries = retries;
+        self
+    }
+
+    /// Sets how many connections a server has at most. More than one is opened only while requests are under way.
+    /// Default: 2. At least 1.
+    #[must_use]
+    pub fn connections(mut self, connections: usize) -> Self {
+        self.settings.connections_max = connections.max(1);
+        self
+    }
+
+    /// Limits the requests that are in flight on a connection or wait to be sent; others wait for a place. Default:
+    /// 1024. At least 1.
+    #[must_use]
+    pub fn requests_in_flight(mut self, requests: usize) -> Self {
+        self.settings.limits.requests = requests.clamp(1, REQUESTS_MAX);
+        self
+    }
+
+    /// Limits the bytes of the requests of a connection, so that others wait for room, and the bytes of values of gets
+    /// of many keys that nobody has taken, so that nothing more is read. A larger request waits until it is alone.
+    /// Default: 16 MiB. At least 64 KiB, and less than 512 MiB.
+    #[must_use]
+    pub fn buffered_bytes(mut self, bytes: usize) -> Self {
+        let bytes = bytes.clamp(BUFFERED_BYTES_MIN, BUFFERED_BYTES_MAX);
+        self.settings.limits.buffered_bytes = bytes as u32;
+        self
+    }
+
+    /// Limits the size of a value that is sent or accepted. Default: 64 MiB.
+    #[must_use]
+    pub fn value_bytes_max(mut self, bytes: usize) -> Self {
+        self.settings.value_bytes_max = bytes.min(VALUE_BYTES_MAX);
+        self
+    }
+
+    /// Enables TLS.
+    #[must_use]
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.settings.tls = Some(tls);
+        self
+    }
+
+    /// Sets a login for every connection: SASL's PLAIN in the binary protocol, else memcached's ASCII authentication.
+    #[must_use]
+    pub fn login(mut self, login: Login) -> Self {
+        self.settings.login = Some(login);
+        self
+    }
+
+    /// Builds the client. It connects at the first request.
+    pub fn build(self) -> AsyncClient {
+        let ring = Ring::new(&self.servers, self.placement);
+        let settings = Arc::new(self.settings);
+        let pool = |server| Pool::new(server, Arc::clone(&settings));
+        let pools = self.servers.into_iter().map(pool).collect();
+        let timeout = settings.timeout;
+        AsyncClient { shared: Arc::new(Shared { settings, ring, pools }), timeout }
+    }
+}
+
+/// What a semaphore can count everywhere: 32-bit machines have 2^29 - 1.
+const REQUESTS_MAX: usize = (1 << 29) - 1;
+/// See [`REQUESTS_MAX`].
+const BUFFERED_BYTES_MAX: usize = (1 << 29) - 1;
+/// The longest request of many keys fits.
+const BUFFERED_BYTES_MIN: usize = 64 << 10;
+/// What every protocol can announce.
+const VALUE_BYTES_MAX: usize = 1 << 30;

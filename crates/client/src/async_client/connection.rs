@@ -1,0 +1,249 @@
+//! A connection as its users see it: a queue of requests, and whether it still serves them.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::{Instant, timeout_at};
+
+use super::builder::Limits;
+use super::end::End;
+use super::reply::{Failure, Reply, Sink};
+use super::request::Request;
+use super::share::Delivery;
+use crate::Error;
+use crate::error::Interruption;
+
+/// A connection. Its [driver](super::driver) takes the requests from the queue, in order, and answers them, in order.
+/// Once it has ended it serves no request any more.
+#[derive(Debug)]
+pub(super) struct Connection {
+    state: Mutex<State>,
+    limits: Limits,
+    /// Requests that may still be added.
+    requests: Arc<Semaphore>,
+    /// Bytes of requests that may still be added.
+    request_bytes: Arc<Semaphore>,
+    /// Bytes of values of gets of many keys that nobody has taken yet.
+    untaken_bytes: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Requests that nothing has been sent of, ids ascending.
+    queue: VecDeque<Call>,
+    next_id: u64,
+    driver: Option<Waker>,
+    end: Option<End>,
+}
+
+/// A request that waits for its turn.
+#[derive(Debug)]
+pub(super) struct Call {
+    id: u64,
+    pub request: Arc<Request>,
+    pub sink: Sink,
+    /// Without a reply: complete once it is sent.
+    pub is_quiet: bool,
+    /// Held until the request is complete.
+    pub permits: Permits,
+}
+
+/// A place for a request.
+#[derive(Debug)]
+pub(super) struct Permits {
+    _request: OwnedSemaphorePermit,
+    _bytes: OwnedSemaphorePermit,
+}
+
+impl Connection {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            state: Mutex::default(),
+            limits,
+            requests: Arc::new(Semaphore::new(limits.requests)),
+            request_bytes: Arc::new(Semaphore::new(limits.buffered_bytes as usize)),
+            untaken_bytes: AtomicUsize::new(0),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing under the lock panics halfway.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Requests that it has.
+    pub(super) fn load(&self) -> usize {
+        self.limits.requests - self.requests.available_permits()
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.state().end.is_some()
+    }
+
+    /// Waits for a place for a request. `None`: it has ended.
+    pub(super) async fn permits(&self, request: &Request) -> Option<Permits> {
+        let bytes = u32::try_from(request.bytes()).unwrap_or(u32::MAX).min(self.limits.buffered_bytes);
+        let request = Arc::clone(&self.requests).acquire_owned().await.ok()?;
+        let bytes = Arc::clone(&self.request_bytes).acquire_many_owned(bytes).await.ok()?;
+        Some(Permits { _request: request, _bytes: bytes })
+    }
+
+    /// Adds a request to the queue. `None`: it has ended.
+    pub(super) fn submit(
+        self: &Arc<Self>,
+        request: Arc<Request>,
+        is_quiet: bool,
+        values: Option<Delivery>,
+        permits: Permits,
+    ) -> Option<Ticket> {
+        let (done, reply) = oneshot::channel();
+        let mut state = self.state();
+        if state.end.is_some() {
+            return None;
+        }
+        let id = state.next_id;
+        state.next_id += 1;
+        state.queue.push_back(Call { id, request, sink: Sink { done, values }, is_quiet, permits });
+        let driver = state.driver.take();
+        drop(state);
+        wake(driver);
+        Some(Ticket { connection: Arc::clone(self), id, reply, is_done: false })
+    }
+
+    /// Takes requests of about so many bytes from the queue, and at least one if there is any. The driver is woken when
+    /// there are more, or when the connection has to end: `Err`.
+    pub(super) fn take(&self, bytes: usize, driver: &Waker, calls: &mut VecDeque<Call>) -> Result<(), End> {
+        let mut state = self.state();
+        if let Some(end) = &state.end {
+            return Err(end.clone());
+        }
+        let mut room = bytes;
+        while room > 0
+            && let Some(call) = state.queue.pop_front()
+        {
+            room = room.saturating_sub(call.request.bytes());
+            calls.push_back(call);
+        }
+        if !state.driver.as_ref().is_some_and(|known| known.will_wake(driver)) {
+            state.driver = Some(driver.clone());
+        }
+        Ok(())
+    }
+
+    /// Ends it, unless it has ended for another reason, which is returned. Requests that nothing has been sent of are
+    /// told at once, the others by the driver.
+    pub(super) fn end(&self, end: End) -> End {
+        let mut state = self.state();
+        let end = state.end.get_or_insert(end).clone();
+        let queue = std::mem::take(&mut state.queue);
+        let driver = state.driver.take();
+        drop(state);
+        self.requests.close();
+        self.request_bytes.close();
+        wake(driver);
+        for call in queue {
+            let _ = call.sink.done.send(Err(Failure { error: end.error(), was_sent: false }));
+        }
+        end
+    }
+
+    /// Why it has ended.
+    pub(super) fn end_error(&self) -> Error {
+        self.state().end.as_ref().map_or(Error::Closed, End::error)
+    }
+
+    /// Removes a request from the queue. `false`: it has been taken.
+    fn withdraw(&self, id: u64) -> bool {
+        let mut state = self.state();
+        let place = state.queue.binary_search_by_key(&id, |call| call.id);
+        let call = place.ok().and_then(|place| state.queue.remove(place));
+        drop(state);
+        call.is_some()
+    }
+
+    /// True if so many values wait to be taken that no more should be read.
+    pub(super) fn is_full(&self) -> bool {
+        self.untaken_bytes.load(Ordering::SeqCst) >= self.limits.buffered_bytes as usize
+    }
+}
+
+/// Wakes the driver, outside of the lock.
+fn wake(driver: Option<Waker>) {
+    if let Some(driver) = driver {
+        driver.wake();
+    }
+}
+
+/// Bytes of a value that waits to be taken.
+#[derive(Debug)]
+pub(super) struct Credit {
+    connection: Arc<Connection>,
+    bytes: usize,
+}
+
+impl Credit {
+    pub(super) fn new(connection: &Arc<Connection>, bytes: usize) -> Self {
+        connection.untaken_bytes.fetch_add(bytes, Ordering::SeqCst);
+        Self { connection: Arc::clone(connection), bytes }
+    }
+}
+
+impl Drop for Credit {
+    fn drop(&mut self) {
+        let limit = self.connection.limits.buffered_bytes as usize;
+        let before = self.connection.untaken_bytes.fetch_sub(self.bytes, Ordering::SeqCst);
+        if before >= limit && before - self.bytes < limit {
+            let driver = self.connection.state().driver.take();
+            wake(driver);
+        }
+    }
+}
+
+/// The right to one reply. Who drops it before the reply has come ends the connection, unless nothing of the request
+/// was sent: a late reply could otherwise be taken for another's.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    connection: Arc<Connection>,
+    id: u64,
+    reply: oneshot::Receiver<Result<Reply, Failure>>,
+    is_done: bool,
+}
+
+impl Ticket {
+    /// Waits for the reply until the deadline.
+    pub(super) async fn wait(mut self, deadline: Instant) -> Result<Reply, Failure> {
+        let reply = match timeout_at(deadline, &mut self.reply).await {
+            Ok(Ok(reply)) => reply,
+            // The driver answers all, whatever happens to it.
+            Ok(Err(_)) => Err(Failure { error: Error::Closed, was_sent: true }),
+            Err(_) => return self.give_up(Interruption::Timeout),
+        };
+        self.is_done = true;
+        reply
+    }
+
+    /// Gives up waiting. The reply may have come all the same.
+    fn give_up(&mut self, reason: Interruption) -> Result<Reply, Failure> {
+        self.is_done = true;
+        self.reply.close();
+        if let Ok(reply) = self.reply.try_recv() {
+            return reply;
+        }
+        let was_sent = !self.connection.withdraw(self.id);
+        if was_sent {
+            self.connection.end(End::Interrupted(reason));
+        }
+        Err(Failure { error: Error::Timeout, was_sent })
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !self.is_done {
+            let _ = self.give_up(Interruption::Cancelled);
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! The task of a connection: sends its requests, and answers them.
+//!
+//! Replies come in the order of the requests, so one doubtful reply makes all later ones doubtful. Whatever is wrong
+//! ends the connection, and each of its requests is told.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::builder::Settings;
+use super::connection::{Call, Connection, Credit, Permits};
+use super::end::End;
+use super::reply::{Answer, Failure, Found, Reply, Sink};
+use super::socket::Socket;
+use crate::client::{Item, Statistics};
+use crate::codec::{Event, Pipeline, Protocol, Value, Violation, ViolationKind};
+use crate::error::Interruption;
+use crate::{Address, Error};
+
+/// Connects, and serves the connection until it ends.
+pub(super) async fn drive(connection: Arc<Connection>, address: Address, settings: Arc<Settings>) {
+    // However this ends, nobody waits for ever.
+    let guard = Guard(&connection);
+    match Socket::open(&address, &settings).await {
+        Ok(socket) => {
+            let mut driver = Driver::new(&connection, socket, &settings);
+            let end = poll_fn(|cx| driver.poll(cx)).await;
+            guard.0.end(end);
+        }
+        Err(end) => {
+            guard.0.end(end);
+        }
+    }
+}
+
+/// Ends the connection if its task is dropped, with the runtime for instance.
+struct Guard<'a>(&'a Connection);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        self.0.end(End::Interrupted(Interruption::RuntimeEnded));
+    }
+}
+
+struct Driver<'a> {
+    connection: &'a Arc<Connection>,
+    socket: Socket,
+    value_bytes_max: usize,
+    /// With a tag for each request that is answered.
+    pipeline: Pipeline<Flight>,
+    /// Requests that nothing has been written of.
+    calls: VecDeque<Call>,
+    output: Vec<u8>,
+    /// How much of the output is sent.
+    sent: usize,
+    /// How much was sent before this output.
+    earlier_bytes: u64,
+    needs_flush: bool,
+    /// Requests without a reply, until they are sent.
+    quiet: VecDeque<Flight>,
+    /// The next request comes after one without a reply, whose error could be taken for its own.
+    follows_quiet: bool,
+    /// Received bytes, up to `filled`.
+    input: Vec<u8>,
+    filled: usize,
+    /// Of the reply at the front, as far as it has come.
+    found: Option<Found>,
+    statistics: Statistics,
+    key_failure: Option<Answer>,
+}
+
+/// A request that has been written to the output.
+struct Flight {
+    sink: Sink,
+    /// Its bytes begin and end at these places of all that is sent.
+    begin: u64,
+    end: u64,
+    /// It comes right after a request without a reply.
+    follows_quiet: bool,
+    _permits: Permits,
+}
+
+impl<'a> Driver<'a> {
+    fn new(connection: &'a Arc<Connection>, socket: Socket, settings: &Settings) -> Self {
+        Self {
+            connection,
+            socket,
+            value_bytes_max: settings.value_bytes_max,
+            pipeline: Pipeline::with_opaques(settings.protocol),
+            calls: VecDeque::new(),
+            output: Vec::new(),
+            sent: 0,
+            earlier_bytes: 0,
+            needs_flush: false,
+            quiet: VecDeque::new(),
+            follows_quiet: false,
+            input: Vec::new(),
+            filled: 0,
+            found: None,
+            statistics: Statistics::default(),
+            key_failure: None,
+        }
+    }
+
+    /// Sends and receives as long as something moves.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        loop {
+            // First of all: what has arrived unasked is no reply to the next request.
+            let has_read = match self.poll_read(cx) {
+                Poll::Ready(Ok(())) => true,
+                Poll::Ready(Err(end)) => return Poll::Ready(end),
+                Poll::Pending => false,
+            };
+            if let Err(end) = self.fill_output(cx) {
+                return Poll::Ready(end);
+            }
+            let has_written = match self.poll_write(cx) {
+                Poll::Ready(Ok(())) => true,
+                Poll::Ready(Err(end)) => return Poll::Ready(end),
+                Poll::Pending => false,
+            };
+            if !has_read && !has_written {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Writes the next requests to the output, once all earlier ones are sent: till then they can be withdrawn.
+    fn fill_output(&mut self, cx: &Context<'_>) -> Result<(), End> {
+        let room = if self.sent == self.output.len() { OUTPUT_BYTES } else { 0 };
+        self.connection.take(room, cx.waker(), &mut self.calls)?;
+        if self.calls.is_empty() {
+            return Ok(());
+        }
+        self.earlier_bytes += self.sent as u64;
+        self.output.clear();
+        self.output.shrink_to(KEPT_BYTES_MAX);
+        self.sent = 0;
+        while let Some(call) = self.calls.pop_front() {
+            self.write(call);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, call: Call) {
+        let Call { request, sink, is_quiet, permits, .. } = call;
+        let begin = self.earlier_bytes + self.output.len() as u64;
+        // The codec wants the tag before it writes. The end of an answered request is not asked for.
+        let flight = Flight { sink, begin, end: begin, follows_quiet: self.follows_quiet, _permits: permits };
+        if is_quiet {
+            request.write(&mut self.pipeline, &mut self.output, None);
+            let end = self.earlier_bytes + self.output.len() as u64;
+            self.quiet.push_back(Flight { end, ..flight });
+        } else {
+            request.write(&mut self.pipeline, &mut self.output, Some(flight));
+        }
+        self.follows_quiet = is_quiet;
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
+        if self.sent < self.output.len() {
+            let written = ready!(Pin::new(&mut self.socket).poll_write(cx, &self.output[self.sent..]));
+            match written {
+                Ok(bytes) if bytes > 0 => self.sent += bytes,
+                failed => {
+                    // TLS may have taken any part of it.
+                    self.sent = self.output.len();
+                    return Poll::Ready(Err(failed.map_or_else(End::of_io, |_| End::Closed)));
+                }
+            }
+            self.needs_flush = true;
+            return Poll::Ready(Ok(()));
+        }
+        if self.needs_flush {
+            ready!(Pin::new(&mut self.socket).poll_flush(cx)).map_err(End::of_io)?;
+            self.needs_flush = false;
+            let sent_bytes = self.sent_bytes();
+            while self.quiet.front().is_some_and(|flight| flight.end <= sent_bytes)
+                && let Some(flight) = self.quiet.pop_front()
+            {
+                flight.answer(Reply { answer: Answer::Sent, found: None, stats: Vec::new() });
+            }
+        }
+        Poll::Pending
+    }
+
+    /// All that was sent.
+    fn sent_bytes(&self) -> u64 {
+        self.earlier_bytes + self.sent as u64
+    }
+
+    /// Reads once, and answers what it can.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
+        if self.connection.is_full() {
+            // Its driver is woken when values are taken. It must have been registered before the look.
+            self.connection.take(0, cx.waker(), &mut self.calls)?;
+            if self.connection.is_full() {
+                return Poll::Pending;
+            }
+        }
+        // The rest of a large value, but at most as much as has come: the server has only announced it.
+        let needed = self.pipeline.needed_bytes().saturating_sub(self.filled);
+        let room = needed.clamp(READ_BYTES, self.filled.clamp(READ_BYTES, READ_BYTES_MAX));
+        if self.input.len() < self.filled + room {
+            self.input.resize(self.filled + room, 0);
+        }
+        let mut buffer = ReadBuf::new(&mut self.input[self.filled..]);
+        ready!(Pin::new(&mut self.socket).poll_read(cx, &mut buffer)).map_err(End::of_io)?;
+        let bytes = buffer.filled().len();
+        if bytes == 0 {
+            return Poll::Ready(Err(End::Closed));
+        }
+        self.filled += bytes;
+        Poll::Ready(self.answer())
+    }
+
+    /// Answers the requests whose replies have come.
+    fn answer(&mut self) -> Result<(), End> {
+        let input = std::mem::take(&mut self.input);
+        let mut rest = &input[..self.filled];
+        let mut result = Ok(());
+        while result.is_ok() {
+            match self.pipeline.receive(&mut rest) {
+                Ok(Some(event)) => result = self.take_event(event),
+                Ok(None) => break,
+                Err(violation) => result = Err(End::Violation(violation)),
+            }
+        }
+        if result.is_ok() && self.pipeline.is_empty() && !rest.is_empty() {
+            // It would be taken for the beginning of the next reply.
+            result = Err(End::Violation(Violation::new(ViolationKind::Unasked, rest)));
+        }
+        let left = rest.len();
+        let taken = self.filled - left;
+        self.input = input;
+        self.input.copy_within(taken..self.filled, 0);
+        self.filled = left;
+        if left <= READ_BYTES && self.input.len() > KEPT_BYTES_MAX {
+            self.input.truncate(READ_BYTES);
+            self.input.shrink_to(KEPT_BYTES_MAX);
+        }
+        result?;
+        let needed = self.pipeline.needed_bytes();
+        if needed > self.value_bytes_max.saturating_add(HEAD_BYTES_MAX) {
+            Err(self.refuse_value(needed))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn take_event(&mut self, event: Event<'_, Flight>) -> Result<(), End> {
+        match event {
+            Event::Value(value) => self.take_value(&value)?,
+            Event::Stat(name, value) => self.statistics.add(name, value),
+            // Who sent it is gone.
+            Event::QuietFailed(outcome) => {
+                let text = match outcome {
+                    crate::codec::Outcome::Error(error) => error.to_string(),
+                    outcome => format!("{outcome:?}"),
+                };
+                return Err(End::Interrupted(Interruption::Refused(text)));
+            }
+            Event::KeyFailed(error) => {
+                self.key_failure = Some(Answer::Refused(error.kind, error.to_string()))
+            }
+            Event::Done(flight, outcome) => {
+                // A request of many keys is refused if one of them is.
+                let answer = self.key_failure.take().unwrap_or_else(|| outcome.into());
+                return self.complete(flight, answer);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_value(&mut self, value: &Value<'_>) -> Result<(), End> {
+        if value.bytes.len() > self.value_bytes_max {
+            return Err(self.refuse_value(value.bytes.len()));
+        }
+        let item = Item::of(value);
+        match self.pipeline.front().and_then(|flight| flight.sink.values.as_ref()) {
+            Some(values) => {
+                let credit = Credit::new(self.connection, item.value.len() + ITEM_BYTES);
+                values.deliver(value.index, item, credit);
+            }
+            None => self.found = Some(Found { item, meta_flags: value.meta_flags.to_vec() }),
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, flight: Flight, answer: Answer) -> Result<(), End> {
+        if flight.begin >= self.sent_bytes() {
+            let end = End::Violation(Violation::new(ViolationKind::Unasked, b"before the request was sent"));
+            flight.fail(end.error(), self.sent_bytes());
+            return Err(end);
+        }
+        let found = self.found.take();
+        let stats = std::mem::take(&mut self.statistics).whole();
+        let end = match &answer {
+            // It may be the error of that one, and the next reply would be the one to this request.
+            Answer::Refused(_, text)
+                if flight.follows_quiet && self.pipeline.protocol() == Protocol::Text =>
+            {
+                let end = End::Interrupted(Interruption::Refused(text.clone()));
+                flight.fail(end.error(), self.sent_bytes());
+                return Err(end);
+            }
+            Answer::Refused(kind, text) if kind.is_doubtful() => {
+                Err(End::Interrupted(Interruption::Refused(text.clone())))
+            }
+            _ => Ok(()),
+        };
+        match stats {
+            Ok(stats) => flight.answer(Reply { answer, found, stats }),
+            Err(error) => flight.fail(error, self.sent_bytes()),
+        }
+        end
+    }
+
+    /// A value is too large for its request, and ends the connection for all.
+    fn refuse_value(&mut self, value_bytes: usize) -> End {
+        let sent_bytes = self.sent_bytes();
+        let end = End::Interrupted(Interruption::ValueTooLarge);
+        for (index, flight) in self.pipeline.reset().enumerate() {
+            let error = if index == 0 { Error::ValueTooLarge { value_bytes } } else { end.error() };
+            flight.fail(error, sent_bytes);
+        }
+        end
+    }
+}
+
+impl Drop for Driver<'_> {
+    fn drop(&mut self) {
+        let end = self.connection.end(End::Interrupted(Interruption::RuntimeEnded));
+        let sent_bytes = self.sent_bytes();
+        for flight in self.pipeline.reset().chain(self.quiet.drain(..)) {
+            flight.fail(end.error(), sent_bytes);
+        }
+        for call in self.calls.drain(..) {
+            let _ = call.sink.done.send(Err(Failure { error: end.error(), was_sent: false }));
+        }
+    }
+}
+
+impl Flight {
+    /// Whoever waited for it may be gone.
+    fn answer(self, reply: Reply) {
+        let _ = self.sink.done.send(Ok(reply));
+    }
+
+    fn fail(self, error: Error, sent_bytes: u64) {
+        let _ = self.sink.done.send(Err(Failure { error, was_sent: self.begin < sent_bytes }));
+    }
+}
+
+/// Requests that are written at once: larger ones can be withdrawn less often, smaller ones cost more system calls.
+const OUTPUT_BYTES: usize = 64 << 10;
+/// Buffer space for a read.
+const READ_BYTES: usize = 16 << 10;
+/// Buffer space for a read of a large value.
+const READ_BYTES_MAX: usize = 1 << 20;
+/// A buffer that has become larger than this is freed.
+const KEPT_BYTES_MAX: usize = 256 << 10;
+/// The line or header before a value, and its end.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+/// What a value takes besides its bytes.
+const ITEM_BYTES: usize = 128;

@@ -1,0 +1,82 @@
+//! Requests to every server.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use super::request::Request;
+use super::{Answer, AsyncClient, Reply, impossible};
+use crate::Error;
+use crate::client::{ByServer, is_word};
+use crate::codec::Protocol;
+
+/// All servers at once. Each has its own result.
+impl AsyncClient {
+    /// Flushes every server, now or after a delay, rounded up to seconds.
+    pub async fn flush_all(&self, delay: Duration) -> ByServer<()> {
+        let delay_secs = secs_rounded_up(delay);
+        let is_ok = |reply: Reply| if let Answer::Ok = reply.answer { Ok(()) } else { Err(impossible()) };
+        self.ask_every_server(|| Ok(Request::FlushAll { delay_secs }), is_ok).await
+    }
+
+    /// Flushes the namespace of larderd with this prefix (`<null>`: the default) on every server, now or after a delay,
+    /// rounded up to seconds. `false`: the server has no such namespace. Not in the binary protocol, and with prefixes
+    /// that are keys.
+    pub async fn flush_prefix(&self, prefix: &str, delay: Duration) -> ByServer<bool> {
+        let delay_secs = secs_rounded_up(delay);
+        let request = || {
+            if self.protocol() == Protocol::Binary {
+                return Err(Error::Unsupported("the binary protocol has no namespaces"));
+            }
+            if !is_word(prefix.as_bytes()) {
+                return Err(Error::InvalidKey);
+            }
+            Ok(Request::FlushPrefix { prefix: prefix.to_owned(), delay_secs })
+        };
+        let is_flushed = |reply: Reply| match reply.answer {
+            Answer::Ok => Ok(true),
+            Answer::NotFound => Ok(false),
+            _ => Err(impossible()),
+        };
+        self.ask_every_server(request, is_flushed).await
+    }
+
+    /// Every server's version.
+    pub async fn version(&self) -> ByServer<String> {
+        let version = |reply: Reply| match reply.answer {
+            Answer::Version(version) => Ok(version),
+            _ => Err(impossible()),
+        };
+        self.ask_every_server(|| Ok(Request::Version), version).await
+    }
+
+    /// Every server's statistics, by name: those of `group`, or the general ones if it is empty. A server that sends
+    /// more than 256 MiB, counted with what they take here, breaks the protocol.
+    pub async fn stats(&self, group: &str) -> ByServer<Vec<(String, String)>> {
+        let request = || {
+            // Groups may have arguments: `detail dump`.
+            let is_line = group.len() <= larder_protocol::KEY_BYTES_MAX
+                && !group.bytes().any(|byte| byte.is_ascii_control());
+            if is_line { Ok(Request::Stats { group: group.to_owned() }) } else { Err(Error::InvalidKey) }
+        };
+        self.ask_every_server(request, |reply| Ok(reply.stats)).await
+    }
+
+    async fn ask_every_server<R>(
+        &self,
+        request: impl Fn() -> Result<Request, Error>,
+        read: impl Fn(Reply) -> Result<R, Error>,
+    ) -> ByServer<R> {
+        let deadline = self.deadline();
+        let ask = async |pool| self.ask_until(deadline, pool, request()?, false).await.and_then(&read);
+        let pools = &self.shared.pools;
+        let results = join_all(pools.iter().map(ask)).await;
+        pools.iter().map(|pool| pool.server.address.clone()).zip(results).collect()
+    }
+}
+
+fn secs_rounded_up(delay: Duration) -> u32 {
+    let secs = delay.as_secs().saturating_add(u64::from(delay.subsec_nanos() > 0));
+    // More would be a Unix time.
+    secs.min(60 * 60 * 24 * 30) as u32
+}

@@ -1,0 +1,77 @@
+//! Keys, as a protocol can write them.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use larder_protocol::KEY_BYTES_MAX;
+
+use crate::Error;
+use crate::client::is_word;
+use crate::codec::Protocol;
+
+/// A valid key. Invariant: it has 1 to 250 bytes as written, and in the text and meta protocols it is a word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct WireKey {
+    /// As written.
+    pub bytes: Box<[u8]>,
+    /// Meta: written in base64, which the flag `b` says.
+    pub is_base64: bool,
+}
+
+impl WireKey {
+    /// Keys with spaces and control characters exist in the binary protocol, and in base64 in the meta protocol, where
+    /// they have at most 186 bytes: what fits into a key of base64.
+    pub(super) fn new(key: &[u8], protocol: Protocol) -> Result<Self, Error> {
+        let is_binary_protocol = protocol == Protocol::Binary;
+        if is_word(key) || (is_binary_protocol && (1..=KEY_BYTES_MAX).contains(&key.len())) {
+            return Ok(Self { bytes: key.into(), is_base64: false });
+        }
+        if protocol == Protocol::Meta && (1..=BASE64_KEY_BYTES_MAX).contains(&key.len()) {
+            return Ok(Self { bytes: STANDARD.encode(key).into_bytes().into(), is_base64: true });
+        }
+        Err(Error::InvalidKey)
+    }
+
+    /// The flag that says how it is written.
+    pub(super) fn flag(&self) -> &'static [u8] {
+        if self.is_base64 { b"b" } else { b"" }
+    }
+}
+
+/// Four characters for three bytes, padded.
+const BASE64_KEY_BYTES_MAX: usize = KEY_BYTES_MAX / 4 * 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(key: &[u8], protocol: Protocol) -> Option<(String, bool)> {
+        let key = WireKey::new(key, protocol).ok()?;
+        Some((String::from_utf8_lossy(&key.bytes).into_owned(), key.is_base64))
+    }
+
+    #[test]
+    fn words_are_written_as_they_are() {
+        for protocol in [Protocol::Text, Protocol::Meta, Protocol::Binary] {
+            assert_eq!(written(b"a", protocol), Some(("a".into(), false)));
+            assert_eq!(written("größe".as_bytes(), protocol), Some(("größe".into(), false)));
+            assert_eq!(written(&[b'x'; 250], protocol), Some(("x".repeat(250), false)));
+            assert_eq!(written(&[b'x'; 251], protocol), None);
+            assert_eq!(written(b"", protocol), None);
+        }
+    }
+
+    #[test]
+    fn what_could_be_a_command_is_never_written_as_it_is() {
+        for key in [&b"a\r\nflush_all\r\n"[..], b"a b", b"a\n", b"\0", b"a\x7f", b"a\tb"] {
+            assert_eq!(written(key, Protocol::Text), None);
+            let (text, is_base64) = written(key, Protocol::Meta).expect("in base64");
+            assert!(is_base64 && is_word(text.as_bytes()));
+            assert!(written(key, Protocol::Binary).is_some());
+        }
+        // RFC 4648, section 10, but with a space.
+        assert_eq!(written(b"fo o", Protocol::Meta), Some(("Zm8gbw==".into(), true)));
+        assert_eq!(written(&[0; 186], Protocol::Meta).map(|(text, _)| text.len()), Some(248));
+        assert_eq!(written(&[0; 187], Protocol::Meta), None);
+        assert_eq!(written(&[0; 251], Protocol::Binary), None);
+    }
+}

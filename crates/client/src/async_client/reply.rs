@@ -1,0 +1,78 @@
+//! Replies that own what they say.
+
+use tokio::sync::oneshot;
+
+use super::share::Delivery;
+use crate::Error;
+use crate::client::Item;
+use crate::codec::{ErrorKind, Outcome};
+
+/// A complete reply.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub answer: Answer,
+    /// Of a get of one key.
+    pub found: Option<Found>,
+    /// Of statistics.
+    pub stats: Vec<(String, String)>,
+}
+
+/// [`Outcome`], owned.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// A get is complete.
+    Found,
+    Stored,
+    NotStored,
+    Exists,
+    NotFound,
+    Deleted,
+    Touched,
+    Number(u64),
+    Ok,
+    Version(String),
+    Refused(ErrorKind, String),
+    /// A request without a reply is sent.
+    Sent,
+}
+
+/// An item, and the flags of a meta reply.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub item: Item,
+    pub meta_flags: Vec<u8>,
+}
+
+/// A request without a reply.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub error: Error,
+    /// Bytes of it were or may have been sent.
+    pub was_sent: bool,
+}
+
+/// Who waits for a reply.
+#[derive(Debug)]
+pub(super) struct Sink {
+    pub done: oneshot::Sender<Result<Reply, Failure>>,
+    /// Of a get of many keys: who takes the values.
+    pub values: Option<Delivery>,
+}
+
+impl From<Outcome<'_>> for Answer {
+    fn from(outcome: Outcome<'_>) -> Self {
+        match outcome {
+            Outcome::Found { .. } => Self::Found,
+            Outcome::Stored { .. } => Self::Stored,
+            Outcome::NotStored => Self::NotStored,
+            Outcome::Exists => Self::Exists,
+            Outcome::NotFound => Self::NotFound,
+            Outcome::Deleted => Self::Deleted,
+            Outcome::Touched => Self::Touched,
+            Outcome::Number(number) => Self::Number(number),
+            Outcome::Ok | Outcome::LoggedIn => Self::Ok,
+            Outcome::Version(text) => Self::Version(String::from_utf8_lossy(text).into_owned()),
+            Outcome::Error(error) => Self::Refused(error.kind, error.to_string()),
+        }
+    }
+}

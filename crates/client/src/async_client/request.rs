@@ -1,0 +1,159 @@
+//! Requests that own what they say, so that they can wait, and be sent again.
+
+use std::sync::Arc;
+
+use super::key::WireKey;
+use super::share::Share;
+use crate::codec::{Arith, Delete, Get, Mode, Pipeline, Store, Touch};
+
+/// A request to one server. All words in it have been checked.
+#[derive(Debug)]
+pub(super) enum Request {
+    /// See [`Get`].
+    Get { key: WireKey, with_cas: bool, exptime: Option<i64>, recache: Option<Recache> },
+    /// The keys at these positions of the share.
+    MultiGet { share: Arc<Share>, positions: Arc<[usize]>, with_cas: bool },
+    /// See [`Store`].
+    Store { key: WireKey, mode: Mode, value: Vec<u8>, client_flags: u32, exptime: i64, compare: Option<u64> },
+    /// See [`Delete`]. `invalidate`: only mark it as stale (meta), perhaps with a new expiry.
+    Delete { key: WireKey, compare: Option<u64>, invalidate: Option<Option<i64>> },
+    /// See [`Arith`].
+    Arith { key: WireKey, delta: u64, decrement: bool, initial: Option<(u64, i64)> },
+    /// See [`Touch`].
+    Touch { key: WireKey, exptime: i64 },
+    /// See [`Pipeline::flush_all`].
+    FlushAll { delay_secs: u32 },
+    /// See [`Pipeline::flush_prefix`].
+    FlushPrefix { prefix: String, delay_secs: u32 },
+    /// See [`Pipeline::version`].
+    Version,
+    /// See [`Pipeline::stats`].
+    Stats { group: String },
+}
+
+/// Meta: who is to make a value anew.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Recache {
+    /// `N`: creates a missing item, with this expiry.
+    pub vivify: Option<i64>,
+    /// `R`: one reader wins if the item lives no longer than this.
+    pub below_secs: Option<i64>,
+}
+
+impl Request {
+    /// True if it changes nothing, so that it may be sent again.
+    pub(super) fn is_read(&self) -> bool {
+        match self {
+            Self::Get { exptime, recache, .. } => exptime.is_none() && recache.is_none(),
+            Self::MultiGet { .. } | Self::Version => true,
+            // `reset` and `detail on` are changes.
+            Self::Stats { group } => group != "reset" && !group.starts_with("detail"),
+            _ => false,
+        }
+    }
+
+    /// About what it takes in the buffers.
+    pub(super) fn bytes(&self) -> usize {
+        let bytes = match self {
+            Self::MultiGet { share, positions, .. } => {
+                positions.iter().map(|position| share.key(*position).len() + OVERHEAD_BYTES).sum()
+            }
+            Self::Store { key, value, .. } => key.bytes.len() + value.len(),
+            Self::Get { key, .. }
+            | Self::Delete { key, .. }
+            | Self::Arith { key, .. }
+            | Self::Touch { key, .. } => key.bytes.len(),
+            Self::FlushAll { .. } | Self::FlushPrefix { .. } | Self::Version | Self::Stats { .. } => 0,
+        };
+        bytes + OVERHEAD_BYTES
+    }
+
+    /// Writes it. `tag`: see [`Pipeline`]; requests that are reads always have one.
+    pub(super) fn write<T>(&self, pipeline: &mut Pipeline<T>, output: &mut Vec<u8>, tag: Option<T>) {
+        match (self, tag) {
+            (Self::Get { key, with_cas, exptime, recache }, Some(tag)) => {
+                let mut flags = key.flag().to_vec();
+                if let Some(recache) = recache {
+                    recache.write(&mut flags);
+                }
+                let get = Get { with_cas: *with_cas, exptime: *exptime, meta_flags: &flags };
+                pipeline.get(output, &get, &key.bytes, tag);
+            }
+            (Self::MultiGet { share, positions, with_cas }, Some(tag)) => {
+                let meta_flags: &[u8] = if share.is_base64 { b"b" } else { b"" };
+                let get = Get { with_cas: *with_cas, exptime: None, meta_flags };
+                pipeline.multi_get(output, &get, positions.iter().map(|position| share.key(*position)), tag);
+            }
+            (Self::Store { key, mode, value, client_flags, exptime, compare }, tag) => {
+                let store = Store {
+                    mode: *mode,
+                    key: &key.bytes,
+                    value: &[value],
+                    client_flags: *client_flags,
+                    exptime: *exptime,
+                    compare: *compare,
+                    meta_flags: key.flag(),
+                };
+                pipeline.store(output, &store, tag);
+            }
+            (Self::Delete { key, compare, invalidate }, tag) => {
+                let mut meta_flags = key.flag().to_vec();
+                if let Some(exptime) = invalidate {
+                    word(&mut meta_flags, "I");
+                    if let Some(exptime) = exptime {
+                        word(&mut meta_flags, &format!("T{exptime}"));
+                    }
+                }
+                let delete = Delete { key: &key.bytes, compare: *compare, meta_flags: &meta_flags };
+                pipeline.delete(output, &delete, tag);
+            }
+            (Self::Arith { key, delta, decrement, initial }, tag) => {
+                let arith = Arith {
+                    key: &key.bytes,
+                    delta: *delta,
+                    decrement: *decrement,
+                    initial: *initial,
+                    meta_flags: key.flag(),
+                };
+                pipeline.arith(output, &arith, tag);
+            }
+            (Self::Touch { key, exptime }, tag) => {
+                let touch = Touch { key: &key.bytes, exptime: *exptime, meta_flags: key.flag() };
+                pipeline.touch(output, &touch, tag);
+            }
+            (Self::FlushAll { delay_secs }, tag) => pipeline.flush_all(output, *delay_secs, tag),
+            (Self::FlushPrefix { prefix, delay_secs }, tag) => {
+                pipeline.flush_prefix(output, prefix.as_bytes(), *delay_secs, tag);
+            }
+            (Self::Version, Some(tag)) => pipeline.version(output, tag),
+            (Self::Stats { group }, Some(tag)) => pipeline.stats(output, group.as_bytes(), tag),
+            (Self::Get { .. } | Self::MultiGet { .. } | Self::Version | Self::Stats { .. }, None) => {
+                debug_assert!(false, "a read without a tag");
+            }
+        }
+    }
+}
+
+impl Recache {
+    /// With what the caller wants to know of the item, too: its time to live.
+    fn write(self, flags: &mut Vec<u8>) {
+        word(flags, "t");
+        if let Some(exptime) = self.vivify {
+            word(flags, &format!("N{exptime}"));
+        }
+        if let Some(secs) = self.below_secs {
+            word(flags, &format!("R{secs}"));
+        }
+    }
+}
+
+/// Adds a flag.
+fn word(flags: &mut Vec<u8>, flag: &str) {
+    if !flags.is_empty() {
+        flags.push(b' ');
+    }
+    flags.extend_from_slice(flag.as_bytes());
+}
+
+/// What a request takes besides key and value.
+const OVERHEAD_BYTES: usize = 64;

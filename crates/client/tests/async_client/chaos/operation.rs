@@ -1,0 +1,142 @@
+//! Operations whose answers are known.
+
+use std::fmt::Debug;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use larder_client::client::StoreOutcome;
+use larder_client::{AsyncClient, Error, Ttl};
+
+use super::truth::{KEYS, count, empty, full, number, value};
+
+/// What came of an operation.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    Right,
+    /// It failed, as it may.
+    Failed,
+    Cancelled,
+    Wrong(String),
+}
+
+const KINDS: u64 = 12;
+/// How long items live that are stored again: longer than any test.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// One of each kind, one after the other, with small values.
+pub(crate) async fn play_each(client: &AsyncClient) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    for kind in 0..KINDS {
+        verdicts.push(ask(client, kind, 3).await);
+    }
+    verdicts
+}
+
+/// Any operation; some are cancelled.
+pub(crate) async fn play(client: &AsyncClient, random: &mut fastrand::Rng) -> Verdict {
+    let asked = ask(client, random.u64(..KINDS), random.u64(..KEYS));
+    match random.u8(..) {
+        0 => cancelled(asked, 1).await,
+        1 => cancelled(asked, random.u32(2..20)).await,
+        2 => {
+            let patience = Duration::from_millis(random.u64(0..4));
+            tokio::time::timeout(patience, asked).await.unwrap_or(Verdict::Cancelled)
+        }
+        _ => asked.await,
+    }
+}
+
+/// Drops it when it has been polled so many times.
+async fn cancelled(asked: impl Future<Output = Verdict>, polls: u32) -> Verdict {
+    let mut asked = pin!(asked);
+    for _ in 0..polls {
+        let polled = poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx))).await;
+        if let Poll::Ready(verdict) = polled {
+            return verdict;
+        }
+        tokio::task::yield_now().await;
+    }
+    Verdict::Cancelled
+}
+
+async fn ask(client: &AsyncClient, kind: u64, n: u64) -> Verdict {
+    let what = format!("operation {kind} of key {n}");
+    match kind {
+        0 | 1 => {
+            let found = client.get(full(n)).await;
+            compare(&what, found.map(|item| item.map(|item| item.value)), &Some(value(n)))
+        }
+        2 => compare(&what, client.get(empty(n)).await, &None),
+        3 => compare(&what, client.set(full(n), value(n), Ttl::Never).await, &()),
+        4 => compare(&what, client.add(full(n), "wrong", Ttl::Never).await, &StoreOutcome::NotStored),
+        5 => compare(&what, client.replace(empty(n), "wrong", Ttl::Never).await, &StoreOutcome::NotStored),
+        6 => compare(&what, client.delete(empty(n)).await, &false),
+        7 => compare(&what, client.incr(number(n), 0).await, &Some(count(n))),
+        8 => compare(&what, client.incr(empty(n), 1).await, &None),
+        9 => compare(&what, client.touch(full(n), DAY).await, &true),
+        10 => {
+            let found = client.get_and_touch(full(n), DAY).await;
+            compare(&what, found.map(|item| item.map(|item| item.value)), &Some(value(n)))
+        }
+        _ => get_many(client, &what, n).await,
+    }
+}
+
+/// Keys that are there, and keys that are not, in turn.
+async fn get_many(client: &AsyncClient, what: &str, n: u64) -> Verdict {
+    let numbers: Vec<_> = (0..n % 90).map(|step| (n + step * 7) % KEYS).collect();
+    let keys = numbers.iter().map(|n| if n % 3 == 0 { empty(*n) } else { full(*n) });
+    let mut arrivals = client.get_many(keys);
+    let mut items = vec![None; numbers.len()];
+    let mut failed = vec![false; numbers.len()];
+    while let Some(arrival) = arrivals.next().await {
+        match arrival {
+            Ok((place, item)) if items[place].is_none() => items[place] = Some(item.value),
+            Ok((place, _)) => return Verdict::Wrong(format!("{what}: key {} comes twice", numbers[place])),
+            Err(failure) if is_allowed(&failure.error) => {
+                failure.places.iter().for_each(|place| failed[*place] = true);
+            }
+            Err(failure) => return Verdict::Wrong(format!("{what}: {failure}")),
+        }
+    }
+    for ((n, item), failed) in numbers.iter().zip(&items).zip(&failed) {
+        let expected = (n % 3 != 0).then(|| value(*n));
+        // A key is found, or missing, or in a failure.
+        let is_right = if *failed { item.is_none() } else { *item == expected };
+        if !is_right {
+            return Verdict::Wrong(format!("{what}: key {n} has {}", shorten(item)));
+        }
+    }
+    if failed.contains(&true) { Verdict::Failed } else { Verdict::Right }
+}
+
+fn compare<T: PartialEq + Debug>(what: &str, result: Result<T, Error>, expected: &T) -> Verdict {
+    match result {
+        Ok(answer) if answer == *expected => Verdict::Right,
+        Ok(answer) => Verdict::Wrong(format!("{what}: {}", shorten(&answer))),
+        Err(error) if is_allowed(&error) => Verdict::Failed,
+        Err(error) => Verdict::Wrong(format!("{what}: {error}")),
+    }
+}
+
+/// Errors that a broken network explains. The server refuses none of these requests.
+fn is_allowed(error: &Error) -> bool {
+    match error {
+        Error::Unknown(reason) => is_allowed(reason),
+        Error::Timeout
+        | Error::Closed
+        | Error::Io(_)
+        | Error::Connect(_)
+        | Error::Violation(_)
+        | Error::Interrupted(_) => true,
+        _ => false,
+    }
+}
+
+fn shorten(answer: &impl Debug) -> String {
+    let mut text = format!("{answer:?}");
+    text.truncate(200);
+    text
+}

@@ -1,0 +1,7 @@
+//! The client that many tasks share: against real servers, and against a network that does wrong.
+
+mod chaos;
+mod commands;
+mod doors;
+mod faults;
+mod servers;
