@@ -427,6 +427,16 @@ impl Engine {
         !mark.is_multiple_of(2) || segment_ref.segment.flush_mark.load(Relaxed) != mark
     }
 
+    /// A mark for [`Engine::have_guards_ended`].
+    pub fn mark_guards(&self) -> u64 {
+        self.arena.epochs.retire()
+    }
+
+    /// True if all guards that existed at the mark have ended, and thereby all changes that were under way.
+    pub fn have_guards_ended(&self, mark: u64) -> bool {
+        self.arena.epochs.horizon() > mark
+    }
+
     /// Goes on from the flushes of an earlier process, before anything else.
     pub(crate) fn resume_flushes(&self, flush_mark: u32, flush_at: u32) {
         self.flush_mark.store(flush_mark, Release);
