@@ -33,6 +33,8 @@ fn append(store: &LogStore, numbers: &[u64], version: u64, value: &[u8]) {
                 version,
                 marks: Marks::NONE,
                 origin: 0,
+                base_version: 0,
+                expiry_version: 0,
             })
         })
         .collect();

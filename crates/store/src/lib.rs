@@ -17,6 +17,8 @@
 //!     version: 1,
 //!     marks: Marks::NONE,
 //!     origin: 0,
+//!     base_version: 0,
+//!     expiry_version: 0,
 //! };
 //! store.append(&[Entry::Put(put)])?;
 //! store.sync()?;
@@ -60,8 +62,10 @@ pub mod commit;
 mod entry;
 mod error;
 pub mod files;
+mod history;
 mod log;
 mod memory;
+mod state;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -70,12 +74,15 @@ mod validate;
 
 pub use backup::{Manifest, StreamReport, backup_stream, restore, restore_stream, verify_stream};
 pub use entry::{
-    BATCH_BYTES_MAX, Entry, FLUSH_EXCEPTIONS_BYTES_MAX, KEY_BYTES_MAX, Marks, Meta, NoValue, PendingFlush,
-    Put, SequenceRange, Sink, VALUE_BYTES_MAX, VecSink,
+    BATCH_BYTES_MAX, Entry, FLUSH_EXCEPTIONS_BYTES_MAX, FlushBy, KEY_BYTES_MAX, Marks, Meta, NOTE_BYTES_MAX,
+    NOTE_NAME_BYTES_MAX, NOTES_MAX, NoValue, PendingFlush, Put, SequenceRange, Sink, VALUE_BYTES_MAX,
+    VecSink, VersionFlush,
 };
 pub use error::{Error, Result};
+pub use history::{LogEntry, LogRead, Retention};
 pub use log::check::{Damage, Report, check};
 pub use log::{LogOptions, LogStore};
 pub use memory::{MemoryFaults, MemoryStore};
+pub use state::{ItemState, KeyState};
 pub use store::{Budget, Cursor, Progress, Stats, Store, TryGet};
 pub use usage::{COUNTED_PREFIXES_MAX, PrefixUsage};

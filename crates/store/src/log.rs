@@ -292,6 +292,7 @@ impl Store for LogStore {
             fsyncs: count(&self.counters.fsyncs),
             full_errors: count(&self.counters.full_errors),
             read_only: self.is_read_only.load(Relaxed),
+            ..Stats::default()
         }
     }
 

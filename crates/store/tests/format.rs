@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use larder_store::files::sim::SimDisk;
-use larder_store::{Budget, Cursor, Entry, LogOptions, LogStore, Marks, Put, Store, VecSink};
+use larder_store::{Budget, Cursor, Entry, FlushBy, LogOptions, LogStore, Marks, Put, Store, VecSink};
 
 const NOW_SECS: u64 = 1_900_000_000;
 
@@ -52,12 +52,19 @@ fn the_example_in_the_document_is_what_the_code_writes() {
         version: 1,
         marks: Marks::NONE,
         origin: 0,
+        base_version: 0,
+        expiry_version: 0,
     };
     store
         .append(&[
             Entry::Put(put),
-            Entry::Delete { key: b"old", version: 2 },
-            Entry::Flush { prefix: b"page:", except: &[b"page:old:".to_vec()], version: 3 },
+            Entry::Delete { key: b"old", version: 2, base_version: 0 },
+            Entry::Flush {
+                prefix: b"page:",
+                except: &[b"page:old:".to_vec()],
+                version: 3,
+                by: FlushBy::Sequence,
+            },
         ])
         .expect("appends");
     store.close().expect("closes");
@@ -87,6 +94,8 @@ fn put(store: &LogStore, prefix: &str, nth: u64) {
             version: 1_000 + nth,
             marks: Marks::from_bits((nth % 8) as u8).expect("three marks"),
             origin: 0,
+            base_version: 0,
+            expiry_version: 0,
         })])
         .expect("appends");
 }
@@ -109,11 +118,18 @@ fn write_data() {
         }
         for nth in (0..60).step_by(5) {
             let key = format!("item:{nth}");
-            store.append(&[Entry::Delete { key: key.as_bytes(), version: 2_000 + nth }]).expect("appends");
+            store
+                .append(&[Entry::Delete { key: key.as_bytes(), version: 2_000 + nth, base_version: 0 }])
+                .expect("appends");
         }
         store
             .append(&[
-                Entry::Flush { prefix: b"flushed:", except: &[b"flushed:5".to_vec()], version: 3_000 },
+                Entry::Flush {
+                    prefix: b"flushed:",
+                    except: &[b"flushed:5".to_vec()],
+                    version: 3_000,
+                    by: FlushBy::Sequence,
+                },
                 Entry::FlushAt { prefix: b"later:", at_secs: 5_000_000_000 },
             ])
             .expect("appends");

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use larder_store::files::sim::{PowerLoss, SimDisk};
 use larder_store::{
-    Budget, Cursor, Entry, Error, LogOptions, LogStore, Marks, NoValue, Put, Store, check, restore,
+    Budget, Cursor, Entry, Error, FlushBy, LogOptions, LogStore, Marks, NoValue, Put, Store, check, restore,
 };
 
 const NOW_SECS: u64 = 1_900_000_000;
@@ -20,7 +20,17 @@ fn options() -> LogOptions {
 }
 
 fn put<'a>(key: &'a [u8], value: &'a [&'a [u8]], exptime_secs: u64) -> Entry<'a> {
-    Entry::Put(Put { key, value, client_flags: 0, exptime_secs, version: 1, marks: Marks::NONE, origin: 0 })
+    Entry::Put(Put {
+        key,
+        value,
+        client_flags: 0,
+        exptime_secs,
+        version: 1,
+        marks: Marks::NONE,
+        origin: 0,
+        base_version: 0,
+        expiry_version: 0,
+    })
 }
 
 /// A store with a bit of everything, closed or not.
@@ -35,8 +45,8 @@ fn store_on(disk: &SimDisk, is_closed: bool) {
     let except = [b"a:1".to_vec()];
     store
         .append(&[
-            Entry::Delete { key: b"a:2", version: 2 },
-            Entry::Flush { prefix: b"a:", except: &except, version: 3 },
+            Entry::Delete { key: b"a:2", version: 2, base_version: 0 },
+            Entry::Flush { prefix: b"a:", except: &except, version: 3, by: FlushBy::Sequence },
             Entry::FlushAt { prefix: b"b:", at_secs: NOW_SECS + 5 },
             put(b"a:3", &[b"value"], 0),
         ])
@@ -65,7 +75,7 @@ fn live_with(disk: &SimDisk) {
         let _ = store.get(key.as_bytes(), NOW_SECS, &mut NoValue);
         let _ = store.append(&[put(key.as_bytes(), &[&[2; 200]], 0)]);
     }
-    let _ = store.append(&[Entry::Flush { prefix: b"a:2", except: &[], version: 4 }]);
+    let _ = store.append(&[Entry::Flush { prefix: b"a:2", except: &[], version: 4, by: FlushBy::Sequence }]);
     let _ = store.sync();
     for _ in 0..20 {
         let _ = store.maintain(Budget { bytes: 1 << 20 }, NOW_SECS + 20);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
-use crate::entry::{Entry, Marks, Put};
+use crate::entry::{Entry, FlushBy, Marks, Put};
 
 /// A value whose memory someone else keeps until this is dropped.
 pub type SharedValue = Box<dyn AsRef<[u8]> + Send + Sync>;
@@ -139,13 +139,24 @@ impl Change {
     pub(super) fn entry<'a>(&'a self, value: &'a [&'a [u8]]) -> Option<Entry<'a>> {
         let key = self.key();
         Some(match self.kind {
-            Kind::Put { client_flags, exptime_secs, version, marks } => {
-                Entry::Put(Put { key, value, client_flags, exptime_secs, version, marks, origin: 0 })
-            }
-            Kind::Delete { version } => Entry::Delete { key, version },
-            Kind::Flush => {
-                Entry::Flush { prefix: key, except: self.except.as_deref().unwrap_or_default(), version: 0 }
-            }
+            Kind::Put { client_flags, exptime_secs, version, marks } => Entry::Put(Put {
+                key,
+                value,
+                client_flags,
+                exptime_secs,
+                version,
+                marks,
+                origin: 0,
+                base_version: 0,
+                expiry_version: 0,
+            }),
+            Kind::Delete { version } => Entry::Delete { key, version, base_version: 0 },
+            Kind::Flush => Entry::Flush {
+                prefix: key,
+                except: self.except.as_deref().unwrap_or_default(),
+                version: 0,
+                by: FlushBy::Sequence,
+            },
             Kind::FlushAt { at_secs } => Entry::FlushAt { prefix: key, at_secs },
             Kind::CancelFlushAt => Entry::CancelFlushAt { prefix: key },
             Kind::Nothing => return None,

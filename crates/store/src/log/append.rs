@@ -23,6 +23,9 @@ const LARGE_VALUE_BYTES: usize = 16 << 10;
 
 pub(super) fn append(store: &LogStore, entries: &[Entry<'_>]) -> Result<SequenceRange> {
     validate_batch(entries)?;
+    if entries.iter().any(|entry| matches!(entry, Entry::Touch { .. } | Entry::Note { .. })) {
+        return Err(Error::Unsupported { what: "replication" });
+    }
     let mut appender = store.appender();
     let result = append_locked(store, &mut appender, entries);
     let is_full = matches!(result, Err(Error::Full { .. }));
@@ -89,8 +92,8 @@ fn publish(
 ) {
     for (entry, sequence) in entries.iter().zip(first..) {
         match *entry {
-            Entry::Put(_) | Entry::Delete { .. } => {}
-            Entry::Flush { prefix, except, version } => {
+            Entry::Put(_) | Entry::Delete { .. } | Entry::Touch { .. } | Entry::Note { .. } => {}
+            Entry::Flush { prefix, except, version, .. } => {
                 let mark = FlushMark { sequence, version, except: except.to_vec() };
                 store.flushes.change(|table| table.flush(prefix, mark));
             }
@@ -239,7 +242,7 @@ fn header(entry: &Entry<'_>, sequence: u64) -> Header {
             Header { value_bytes: value.len(), value_checksum: crc32c::crc32c(&value), ..bare(Kind::Flush) }
         }
         Entry::FlushAt { at_secs, .. } => Header { exptime_secs: at_secs, ..bare(Kind::FlushAt) },
-        Entry::CancelFlushAt { .. } => bare(Kind::CancelFlushAt),
+        Entry::CancelFlushAt { .. } | Entry::Touch { .. } | Entry::Note { .. } => bare(Kind::CancelFlushAt),
     }
 }
 
