@@ -23,6 +23,7 @@ use larder_policy::{DEFAULT, Durability, Keep, QuotaError, Table};
 use crate::persistence::Persistence;
 use crate::persistence::disk_quotas::DiskUse;
 
+pub(crate) use build::is_replicated;
 pub use build::{BackingOf, Kept, NamespacesFile, build};
 pub(crate) use counters::{NamespaceCounters, NamespaceTotals};
 pub(crate) use guards::Place;

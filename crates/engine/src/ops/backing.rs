@@ -314,7 +314,9 @@ impl Guard<'_> {
         // The order of the two is open until here: the change counts as the earlier one.
         let deletion = engine.is_flushing(segment_ref).then(|| {
             self.unlink(bucket, found);
-            self.sequenced_delete(hash, item.key(), item.cas())
+            // Where changes are replicated a flush means older versions, and the store tells which the item is.
+            let is_replicated = registers.expiry_version != 0;
+            if is_replicated { None } else { self.sequenced_delete(hash, item.key(), item.cas()) }
         });
         Unsubmitted { change, deletion: deletion.flatten() }
     }

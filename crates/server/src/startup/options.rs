@@ -17,6 +17,7 @@ use larder_policy::Keep;
 use larder_protocol::Dialect;
 
 use crate::persistence::StoreSettings;
+use crate::replication::{PEERS_MAX, ReplicationSettings};
 use crate::startup::settings::{Port, Settings};
 
 /// Exit code for an invalid value (memcached: EXIT_FAILURE).
@@ -194,6 +195,38 @@ impl Draft {
         self.settings.store.get_or_insert_default()
     }
 
+    /// The settings of replication, of which one was given.
+    fn replication(&mut self) -> &mut ReplicationSettings {
+        self.store().replication.get_or_insert_default()
+    }
+
+    /// What a site needs, and what cannot be had with one.
+    fn settle_replication(&self) -> Result<(), Refusal> {
+        let refuse = |error: &str| Err(Refusal::new(EXIT_USAGE, format!("larderd: {error}")));
+        let Some(store) = &self.settings.store else { return Ok(()) };
+        let Some(replication) = &store.replication else { return Ok(()) };
+        let ReplicationSettings { site, listen, peers, token_file } = replication;
+        if *site == 0 {
+            return refuse("--peer and those that begin with --replication- need --site");
+        }
+        if (listen.is_some() || !peers.is_empty()) && token_file.is_none() {
+            return refuse("--replication-listen and --peer need --replication-token-file");
+        }
+        if peers.len() > PEERS_MAX {
+            return refuse("--peer can be given up to 7 times");
+        }
+        if listen.is_some_and(|address| !address.ip().is_loopback()) {
+            return refuse(
+                "--replication-listen: an address of the loopback interface alone, since what follows the proof of the \
+                 token is not encrypted",
+            );
+        }
+        if self.settings.drop_privileges {
+            return refuse("--site and -o drop_privileges cannot be combined: a site connects to others");
+        }
+        Ok(())
+    }
+
     /// Options of the store without a store, and what cannot be had with one.
     fn settle_store(&mut self) -> Result<(), Refusal> {
         let refuse = |error: &str| Err(Refusal::new(EXIT_USAGE, format!("larderd: {error}")));
@@ -203,8 +236,8 @@ impl Draft {
         match &self.settings.store {
             None if self.settings.keep == Some(Keep::Store) => refuse("--keep=store needs --store"),
             Some(store) if store.directory.as_os_str().is_empty() => refuse(
-                "--durability, --sync-interval, --backup-dir, --backup-token-file and those that begin with --store- \
-                 need --store",
+                "--durability, --sync-interval, --backup-dir, --backup-token-file, --site, --peer and those that begin \
+                 with --store- or --replication- need --store",
             ),
             Some(_) if !self.settings.cas => {
                 refuse("--store and -C cannot be combined: versions are CAS values")
@@ -221,6 +254,7 @@ impl Draft {
         self.settle_login()?;
         self.settle_http()?;
         self.settle_store()?;
+        self.settle_replication()?;
         let mut settings = self.settings;
         if settings.udp_port != Port::Off && !self.tcp_port_given {
             settings.tcp_port = settings.udp_port;

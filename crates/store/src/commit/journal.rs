@@ -223,6 +223,12 @@ impl Journal {
         Some(self.known.as_ref()?.next(hash, replaced, &*self.clock))
     }
 
+    /// No version of the key with this hash that is higher is known; the second one: of those since the start, or of
+    /// other keys.
+    pub fn known_versions(&self, hash: u64) -> (u64, u64) {
+        self.known.as_ref().map_or((0, 0), |known| known.known(hash))
+    }
+
     /// A version for a flush: above all that was ever given or noted. `None`: this journal has no site.
     pub fn replicated_flush_version(&self) -> Option<u64> {
         Some(self.known.as_ref()?.above_all(&*self.clock))

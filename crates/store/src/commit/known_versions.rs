@@ -33,6 +33,12 @@ impl KnownVersions {
         (version, known)
     }
 
+    /// What bounds all that is known of a key; and of that what is in the table.
+    pub(super) fn known(&self, hash: u64) -> (u64, u64) {
+        let newest = self.newest(hash).load(Acquire);
+        (newest.max(self.floor.load(SeqCst)), newest)
+    }
+
     /// A version above all, which is the floor from here on.
     pub(super) fn above_all(&self, clock: &dyn Clock) -> u64 {
         let now = version_at(clock.unix_micros(), self.site);
