@@ -29,7 +29,7 @@ impl Cluster {
     /// The first ones of the planned sites, connected with each other.
     pub(crate) fn of_planned(sites: usize, planned: usize, engine: &'static str) -> Self {
         let folder = Folder::create();
-        folder.write("token", "a token that all sites know, and nobody else\n");
+        folder.write("token", "all-sites-know-this-token-and-nobody-else\n");
         let listens: Vec<_> = (0..planned).map(|_| SocketAddr::from(([127, 0, 0, 1], free_port()))).collect();
         let links = (0..planned).map(|_| listens.iter().map(|listen| Proxy::to(*listen)).collect()).collect();
         let mut cluster = Self { folder, engine, listens, links, servers: Vec::new() };
