@@ -36,11 +36,11 @@ fn stream() -> (Vec<u8>, State, Vec<Vec<u8>>) {
         let version = nth as u64 + 1;
         let put =
             Change::Put { key: key.clone(), value, client_flags, exptime_secs, version, marks: Marks::NONE };
-        append(&store, &[put.clone()]).expect("appends");
+        append(&store, std::slice::from_ref(&put)).expect("appends");
         state.apply(&[put]);
     }
     let delete = Change::Delete { key: keys[7].clone(), version: 100 };
-    append(&store, &[delete.clone()]).expect("appends");
+    append(&store, std::slice::from_ref(&delete)).expect("appends");
     state.apply(&[delete]);
     let output = Output::default();
     let manifest = backup_stream(&store, output.clone(), 1_900_000_000).expect("is written");
