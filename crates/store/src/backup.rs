@@ -60,6 +60,7 @@ impl Manifest {
     fn begin_new_line(&mut self) {
         self.image.next_number =
             (self.image.next_number + fastrand::u64(1 << 20..1 << 40)).min(NUMBER_MAX + 1);
+        self.image.incarnation = fastrand::u64(1..);
     }
 
     /// Has this backup, or the ones that it follows, the sealed file?

@@ -83,6 +83,6 @@ pub use history::{LogEntry, LogRead, Retention};
 pub use log::check::{Damage, Report, check};
 pub use log::{LogOptions, LogStore};
 pub use memory::{MemoryFaults, MemoryStore};
-pub use state::{ItemState, KeyState};
+pub use state::{ItemState, KeyState, VisitState};
 pub use store::{Budget, Cursor, Progress, Stats, Store, TryGet};
 pub use usage::{COUNTED_PREFIXES_MAX, PrefixUsage};

@@ -10,7 +10,7 @@ use crate::entry::{Entry, FlushBy, Meta, PendingFlush, Put, SequenceRange, Sink,
 use crate::error::{Error, Result};
 use crate::files::Files;
 use crate::history::{LogEntry, LogRead, Retention};
-use crate::state::{ItemState, KeyState};
+use crate::state::{ItemState, KeyState, VisitState};
 use crate::store::{Budget, Cursor, Position, Progress, Stats, Store};
 use crate::usage::PrefixUsage;
 use crate::validate::{validate_batch, validate_notes};
@@ -524,9 +524,11 @@ impl Store for MemoryStore {
         if inner.usage.is_some() && !inner.now.is_replicated {
             inner.now.records.retain(|_, record| !record.state.is_expired(now_unix_secs));
         }
-        let Inner { now, durable, retention, .. } = &mut *inner;
+        let Inner { now, durable, unsynced, retention, .. } = &mut *inner;
         now.forget(retention, now_unix_secs);
-        durable.forget(retention, now_unix_secs);
+        if unsynced.is_empty() {
+            durable.forget(retention, now_unix_secs);
+        }
         inner.count_all(1);
         Ok(Progress::default())
     }
@@ -574,7 +576,7 @@ impl Store for MemoryStore {
                 bytes += entry.bytes();
                 let is_newest = match entry {
                     Owned::Change { key, .. } => {
-                        (inner.now.records.get(key)).is_some_and(|record| record.state.sequence == *sequence)
+                        (inner.now.records.get(key)).is_none_or(|record| record.state.sequence == *sequence)
                     }
                     _ => true,
                 };
@@ -602,7 +604,7 @@ impl Store for MemoryStore {
         &self,
         cursor: &mut Cursor,
         budget_bytes: usize,
-        visit: &mut dyn FnMut(&[u8], &KeyState, &[u8]),
+        visit: &mut VisitState<'_>,
     ) -> Result<bool> {
         let from = match &cursor.position {
             Position::AfterKey(key) => Bound::Excluded(key.clone()),

@@ -7,7 +7,7 @@ use crate::entry::{Entry, Meta, PendingFlush, SequenceRange, Sink, VersionFlush}
 use crate::error::{Error, Result};
 use crate::files::Files;
 use crate::history::{LogEntry, LogRead, Retention};
-use crate::state::KeyState;
+use crate::state::{KeyState, VisitState};
 use crate::usage::PrefixUsage;
 
 /// Items that stay.
@@ -134,7 +134,7 @@ pub trait Store: Send + Sync {
         &self,
         cursor: &mut Cursor,
         budget_bytes: usize,
-        visit: &mut dyn FnMut(&[u8], &KeyState, &[u8]),
+        visit: &mut VisitState<'_>,
     ) -> Result<bool> {
         let _ = (cursor, budget_bytes, visit);
         Err(REPLICATION)

@@ -7,5 +7,6 @@ mod faults;
 mod keeping;
 mod model;
 mod planted;
+mod replicated;
 mod script;
 mod usage;

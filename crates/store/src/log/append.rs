@@ -2,30 +2,28 @@
 
 use std::io::IoSlice;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
 
 use super::account::Account;
 use super::clean::RESERVE_TO_DELETE;
 use super::flushes::{FlushMark, PendingMark, encode_exceptions};
 use super::index::IndexEntry;
-use super::record::{HEADER_BYTES, Header, Kind, SEQUENCE_MAX, pad, padded};
+use super::notes::Note;
+use super::record::{EXTENSION_BYTES, HEADER_BYTES, Header, Kind, SEQUENCE_MAX, pad, padded};
 use super::segment::{FooterEntry, Segment, SegmentHeader, Stream, create_file, take_number};
 use super::writer::Writer;
 use super::{Appender, LogStore, ManifestState};
 use crate::entry::{Entry, Marks, SequenceRange};
 use crate::error::{Error, Result};
 use crate::usage::PrefixUsage;
-use crate::validate::{exceptions_bytes, validate_batch};
+use crate::validate::{exceptions_bytes, validate_batch, validate_notes};
 
 /// Values from here on are written from where they are; smaller ones are copied into one piece.
 const LARGE_VALUE_BYTES: usize = 16 << 10;
 
 pub(super) fn append(store: &LogStore, entries: &[Entry<'_>]) -> Result<SequenceRange> {
     validate_batch(entries)?;
-    if entries.iter().any(|entry| matches!(entry, Entry::Touch { .. } | Entry::Note { .. })) {
-        return Err(Error::Unsupported { what: "replication" });
-    }
     let mut appender = store.appender();
     let result = append_locked(store, &mut appender, entries);
     let is_full = matches!(result, Err(Error::Full { .. }));
@@ -36,6 +34,10 @@ pub(super) fn append(store: &LogStore, entries: &[Entry<'_>]) -> Result<Sequence
 
 fn append_locked(store: &LogStore, appender: &mut Appender, entries: &[Entry<'_>]) -> Result<SequenceRange> {
     store.writable()?;
+    {
+        let notes = store.notes.read().unwrap_or_else(PoisonError::into_inner);
+        validate_notes(entries, |name| notes.get(name).is_some(), notes.len())?;
+    }
     let first = store.last_sequence.load(Relaxed) + 1;
     let last = first - 1 + entries.len() as u64;
     if last > SEQUENCE_MAX {
@@ -47,7 +49,9 @@ fn append_locked(store: &LogStore, appender: &mut Appender, entries: &[Entry<'_>
     let bytes =
         entries.iter().map(|entry| padded(record_bytes(entry)) as u64).sum::<u64>() + HEADER_BYTES as u64;
     // On a full disk, what makes room later may use what was set aside for it.
-    let only_removes = !entries.iter().any(|entry| matches!(entry, Entry::Put(_)));
+    let only_removes = !entries
+        .iter()
+        .any(|entry| matches!(entry, Entry::Put(_) | Entry::Touch { .. } | Entry::Note { .. }));
     make_room(store, appender, bytes, entries.len(), only_removes)?;
     let durable = store.durable_sequence.load(Relaxed);
     let Appender { writer: Some(writer), scratch, noted_durable } = appender else {
@@ -72,7 +76,7 @@ fn append_locked(store: &LogStore, appender: &mut Appender, entries: &[Entry<'_>
     writer.accept(bytes, &footer_entries, Some((first, last)));
     *noted_durable = durable;
     store.counters.appended_bytes.fetch_add(bytes, Relaxed);
-    let highest = entries.iter().map(Entry::version).max().unwrap_or(0);
+    let highest = entries.iter().map(Entry::highest_version).max().unwrap_or(0);
     store.highest_version.fetch_max(highest, Relaxed);
     publish(store, &writer.segment, entries, &footer_entries, first);
     store.last_sequence.store(last, Relaxed);
@@ -92,9 +96,14 @@ fn publish(
 ) {
     for (entry, sequence) in entries.iter().zip(first..) {
         match *entry {
-            Entry::Put(_) | Entry::Delete { .. } | Entry::Touch { .. } | Entry::Note { .. } => {}
-            Entry::Flush { prefix, except, version, .. } => {
-                let mark = FlushMark { sequence, version, except: except.to_vec() };
+            Entry::Put(_) | Entry::Delete { .. } | Entry::Touch { .. } => {}
+            Entry::Note { name, value } => {
+                let note = Note { sequence, value: value.to_vec() };
+                store.notes.write().unwrap_or_else(PoisonError::into_inner).set(name, note);
+            }
+            Entry::Flush { prefix, except, version, by } => {
+                let except = except.to_vec();
+                let mark = FlushMark { sequence, version, by, settled_sequence: u64::MAX, except };
                 store.flushes.change(|table| table.flush(prefix, mark));
             }
             Entry::FlushAt { prefix, at_secs } => {
@@ -103,9 +112,10 @@ fn publish(
             Entry::CancelFlushAt { prefix } => store.flushes.change(|table| table.cancel(prefix)),
         }
     }
-    let mut records = 0;
+    let (mut records, mut tombstones) = (0, 0);
     let usage = store.usage();
-    let of_keys = entries.iter().filter(|entry| matches!(entry, Entry::Put(_) | Entry::Delete { .. }));
+    let keeps_tombstones = store.retention().is_replicated;
+    let of_keys = entries.iter().filter(|entry| entry.has_key());
     for (entry, appended) in footer_entries.iter().zip(of_keys) {
         let mut new = index_entry(segment, entry);
         if let Some(usage) = usage.as_deref().filter(|_| entry.is_put)
@@ -115,7 +125,7 @@ fn publish(
             usage.add(prefix, new.account.bytes(new.class));
         }
         let mut shard = store.index.write(entry.digest);
-        let before = shard.put(entry.digest.tag, &new);
+        let before = shard.put(entry.digest.tag, &new, keeps_tombstones);
         if let Some(before) = before {
             uncount(usage.as_deref(), &before);
             records -= i64::from(before.is_live());
@@ -125,12 +135,20 @@ fn publish(
                 old.count_live(before.class, -1);
             }
         }
-        if before.is_some() || entry.is_put {
+        if before.is_some() || entry.is_put || keeps_tombstones {
             segment.count_live(new.class, 1);
+            tombstones += i64::from(new.tombstone);
         }
+        if new.tombstone && keeps_tombstones {
+            segment.tombstone_version.fetch_max(appended.highest_version(), Relaxed);
+        }
+        tombstones -= i64::from(before.is_some_and(|before| before.tombstone));
         records += i64::from(entry.is_put);
     }
     store.counters.records.fetch_add(records, Relaxed);
+    if tombstones != 0 {
+        store.counters.tombstones.fetch_add(tombstones, Relaxed);
+    }
 }
 
 /// A record is no longer live: if it was counted, it is not any more.
@@ -186,6 +204,7 @@ impl<'a, 's> Batch<'a, 's> {
                 self.pieces.extend(put.value.iter().map(|piece| Piece::Value(piece)));
             }
             Entry::Flush { except, .. } => encode_exceptions(except, self.scratch),
+            Entry::Note { value, .. } => self.scratch.extend_from_slice(value),
             _ => {}
         }
         pad(header.record_bytes(), self.scratch);
@@ -214,15 +233,20 @@ fn record_bytes(entry: &Entry<'_>) -> usize {
     let value_bytes = match entry {
         Entry::Put(put) => put.value_bytes(),
         Entry::Flush { except, .. } => exceptions_bytes(except),
+        Entry::Note { value, .. } => value.len(),
         _ => 0,
     };
-    HEADER_BYTES + entry.key().len() + value_bytes
+    let has_extension = entry.base_version() != 0 || entry.expiry_version() != 0;
+    let extension_bytes = if has_extension { EXTENSION_BYTES } else { 0 };
+    HEADER_BYTES + entry.key().len() + extension_bytes + value_bytes
 }
 
 fn header(entry: &Entry<'_>, sequence: u64) -> Header {
     let bare = |kind| Header {
         key_bytes: entry.key().len(),
         version: entry.version(),
+        base_version: entry.base_version(),
+        expiry_version: entry.expiry_version(),
         ..Header::bare(kind, sequence)
     };
     match *entry {
@@ -236,13 +260,22 @@ fn header(entry: &Entry<'_>, sequence: u64) -> Header {
             ..bare(Kind::Put)
         },
         Entry::Delete { .. } => bare(Kind::Delete),
-        Entry::Flush { except, .. } => {
+        Entry::Touch { exptime_secs, .. } => Header { exptime_secs, ..bare(Kind::Delete) },
+        Entry::Note { value, .. } => {
+            Header { value_bytes: value.len(), value_checksum: crc32c::crc32c(value), ..bare(Kind::Note) }
+        }
+        Entry::Flush { except, by, .. } => {
             let mut value = Vec::new();
             encode_exceptions(except, &mut value);
-            Header { value_bytes: value.len(), value_checksum: crc32c::crc32c(&value), ..bare(Kind::Flush) }
+            Header {
+                value_bytes: value.len(),
+                value_checksum: crc32c::crc32c(&value),
+                flush_by: by,
+                ..bare(Kind::Flush)
+            }
         }
         Entry::FlushAt { at_secs, .. } => Header { exptime_secs: at_secs, ..bare(Kind::FlushAt) },
-        Entry::CancelFlushAt { .. } | Entry::Touch { .. } | Entry::Note { .. } => bare(Kind::CancelFlushAt),
+        Entry::CancelFlushAt { .. } => bare(Kind::CancelFlushAt),
     }
 }
 
@@ -255,6 +288,8 @@ pub(super) fn tombstone_of(header: &Header) -> Header {
         exptime_secs: 0,
         client_flags: 0,
         marks: Marks::NONE,
+        base_version: 0,
+        expiry_version: 0,
         ..*header
     }
 }
