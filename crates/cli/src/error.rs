@@ -212,6 +212,7 @@ mod tests {
             Error::StoreUnreadable,
             Error::NotOverUdp,
             Error::BackupNotAllowed,
+            Error::OwnVersion,
             Error::BackupRunning,
         ] {
             let meaning = meaning(error.line()).expect("is known");

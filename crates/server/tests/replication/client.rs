@@ -59,13 +59,13 @@ impl Client {
     }
 
     /// So many changes at once.
-    pub(crate) fn change_at_random(&mut self, keys: &[String], rng: &mut fastrand::Rng, count: usize) {
+    pub(crate) fn change_at_random(&mut self, keys: &[String], rng: &mut fastrand::Rng, flushes: bool) {
         let mut requests = String::new();
-        for _ in 0..count {
+        for _ in 0..CHANGES {
             let key = rng.choice(keys).expect("there are keys");
             let (number, flags) = (rng.u32(..1000), rng.u32(..3));
             let exptime = if rng.u8(..4) == 0 { 5000 } else { 0 };
-            let _ = match rng.u32(..2000) {
+            let _ = match rng.u32(u32::from(!flushes)..2000) {
                 0 => write!(requests, "flush_all\r\n"),
                 1..600 => write!(requests, "delete {key}\r\n"),
                 600..800 => write!(requests, "touch {key} {exptime}\r\n"),
@@ -76,10 +76,21 @@ impl Client {
             };
         }
         self.0.get_mut().write_all(requests.as_bytes()).expect("larderd reads");
-        for _ in 0..count {
+        for _ in 0..CHANGES {
             let line = self.line();
             assert!(!line.contains("ERROR") || line.contains("non-numeric"), "{line}");
         }
+    }
+
+    /// `stats replication`.
+    pub(crate) fn figures(&mut self) -> String {
+        let mut figures = String::new();
+        let mut line = self.ask("stats replication\r\n");
+        while line != "END" {
+            figures += &(line + "\n");
+            line = self.line();
+        }
+        figures
     }
 
     /// The sum of the numbers of `stats replication` whose names end so.
@@ -97,3 +108,6 @@ impl Client {
         sum
     }
 }
+
+/// At once.
+const CHANGES: usize = 50;

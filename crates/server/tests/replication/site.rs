@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::proxy::{Link, Proxy};
 
 /// What keeps the stores.
-pub(crate) const ENGINES: [&str; 1] = ["memory"];
+pub(crate) const ENGINES: [&str; 2] = ["memory", "log"];
 
 pub(crate) struct Cluster {
     folder: Folder,
