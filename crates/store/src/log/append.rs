@@ -2,7 +2,7 @@
 
 use std::io::IoSlice;
 use std::ops::Range;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Arc, PoisonError};
 
 use super::account::Account;
@@ -302,7 +302,7 @@ pub(super) fn sync(store: &LogStore, appender: &mut Appender) -> Result<u64> {
         let name = writer.segment.name();
         writer.sync().map_err(|error| store.write_failed(format!("writing {name}"), error))?;
     }
-    store.durable_sequence.store(last, Relaxed);
+    store.durable_sequence.store(last, Release);
     Ok(last)
 }
 
@@ -369,7 +369,7 @@ pub(super) fn seal(store: &LogStore, appender: &mut Appender) -> Result<()> {
     let name = writer.segment.name();
     writer.seal().map_err(|error| store.write_failed(format!("sealing {name}"), error))?;
     appender.writer = None;
-    store.durable_sequence.store(store.last_sequence.load(Relaxed), Relaxed);
+    store.durable_sequence.store(store.last_sequence.load(Relaxed), Release);
     Ok(())
 }
 
