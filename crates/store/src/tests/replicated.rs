@@ -375,7 +375,7 @@ fn script(seed: u64, count: usize, key_count: usize) -> Script {
                 }
                 retention.log_after_sequence =
                     retention.log_after_sequence.max(random.u64(0..=sequence).max(random.u64(0..=sequence)));
-                retention.expired_above_secs = now - random.u64(0..6);
+                retention.expired_above_secs = retention.expired_above_secs.max(now - random.u64(0..6));
                 Step::Retain(retention)
             }
             82..84 => Step::Reopen { clean: random.bool() },
