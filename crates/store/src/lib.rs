@@ -39,6 +39,10 @@
 //! | `for_each_key(&mut Cursor, limit, now, visit)` | any thread | a scan in pieces, keys and metas |
 //! | `pending_flushes()` | at the start | delayed flushes that the caller has to make when they are due |
 //! | `last_sequence()`, `durable_sequence()`, `highest_version()`, `stats()` | any thread | numbers |
+//! | `state(key)`, `newest_flush_version(key)`, `note(name)`, `notes()` | any thread | what replication merges with |
+//! | `read_log(after, budget, visit) -> LogRead` | any thread | the durable entries of the log, in their order |
+//! | `for_each_state(&mut Cursor, budget, visit)`, `version_flushes()` | any thread | a copy in pieces: deletions, too |
+//! | `retain(Retention)`, `incarnation()` | who replicates | what cleaning keeps for other sites; which log it is |
 //! | `count_prefixes(&[&[u8]]) -> Arc<PrefixUsage>` | at the start | what the items of each prefix use on the disk |
 //! | `maintain(Budget, now) -> Progress` | one background thread | a bounded step of cleaning |
 //! | `backup(&dyn Files, since) -> Manifest` | any thread | a consistent copy while others go on; [`restore`] |

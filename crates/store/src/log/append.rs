@@ -2,7 +2,7 @@
 
 use std::io::IoSlice;
 use std::ops::Range;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Arc, PoisonError};
 
 use super::account::Account;
@@ -118,7 +118,9 @@ fn publish(
     let of_keys = entries.iter().filter(|entry| entry.has_key());
     for (entry, appended) in footer_entries.iter().zip(of_keys) {
         let mut new = index_entry(segment, entry);
-        if let Some(usage) = usage.as_deref().filter(|_| entry.is_put)
+        // It comes after a flush that means it: only cleaning finds out about those that came before.
+        new.dead = entry.is_put && store.flushes.covers_version(appended.key(), appended.version());
+        if let Some(usage) = usage.as_deref().filter(|_| new.is_live())
             && let Some(prefix) = usage.find(appended.key())
         {
             new.account = Account::new(prefix, entry.class, padded(record_bytes(appended)));
@@ -135,7 +137,7 @@ fn publish(
                 old.count_live(before.class, -1);
             }
         }
-        if before.is_some() || entry.is_put || keeps_tombstones {
+        if (before.is_some() || entry.is_put || keeps_tombstones) && !new.dead {
             segment.count_live(new.class, 1);
             tombstones += i64::from(new.tombstone);
         }
@@ -143,7 +145,7 @@ fn publish(
             segment.tombstone_version.fetch_max(appended.highest_version(), Relaxed);
         }
         tombstones -= i64::from(before.is_some_and(|before| before.tombstone));
-        records += i64::from(entry.is_put);
+        records += i64::from(new.is_live());
     }
     store.counters.records.fetch_add(records, Relaxed);
     if tombstones != 0 {
@@ -302,7 +304,7 @@ pub(super) fn sync(store: &LogStore, appender: &mut Appender) -> Result<u64> {
         let name = writer.segment.name();
         writer.sync().map_err(|error| store.write_failed(format!("writing {name}"), error))?;
     }
-    store.durable_sequence.store(last, Relaxed);
+    store.durable_sequence.store(last, Release);
     Ok(last)
 }
 
@@ -369,7 +371,7 @@ pub(super) fn seal(store: &LogStore, appender: &mut Appender) -> Result<()> {
     let name = writer.segment.name();
     writer.seal().map_err(|error| store.write_failed(format!("sealing {name}"), error))?;
     appender.writer = None;
-    store.durable_sequence.store(store.last_sequence.load(Relaxed), Relaxed);
+    store.durable_sequence.store(store.last_sequence.load(Relaxed), Release);
     Ok(())
 }
 

@@ -193,7 +193,11 @@ fn choose(store: &LogStore, cleaner: &mut Cleaner, now_unix_secs: u64) -> Result
         let oldest = segment.min_sequence.load(Relaxed);
         oldest < newest_flush
             && match segment.sealed.load(Relaxed) {
-                true => is_counting && segment.max_sequence.load(Relaxed) >= flushed_all,
+                true => {
+                    let goes_soon =
+                        segment.max_sequence.load(Relaxed) < flushed_all && !is_needed(segment, log_floor);
+                    is_counting && !goes_soon
+                }
                 false => usage.is_some(),
             }
             && !segment.damaged.load(Relaxed)

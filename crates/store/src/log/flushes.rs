@@ -315,6 +315,11 @@ impl Flushes {
             || (is_planted(Bug::FlushNewer) && sequence < table.newest_sequence(key))
     }
 
+    /// Was the item of this key flushed by version, whenever it came?
+    pub(super) fn covers_version(&self, key: &[u8], version: u64) -> bool {
+        version < self.below_version.load(Ordering::Acquire) && version < self.read().below_version(key)
+    }
+
     /// What of a key's state was not flushed; `None`: nothing.
     pub(super) fn left_of(&self, key: &[u8], state: KeyState) -> Option<KeyState> {
         let table = self.read();

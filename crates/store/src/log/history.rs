@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError};
 
 use super::LogStore;
 use super::flushes::decode_exceptions;
+use super::manifest::MANIFEST;
 use super::record::Kind;
 use super::segment::{SEGMENT_HEADER_BYTES, Segment, Stream};
 use super::window::Window;
@@ -90,6 +91,13 @@ pub(super) fn read_log(
         }
     }
     let through_sequence = reader.through_sequence;
+    if through_sequence == after_sequence {
+        return Err(Error::corrupt(
+            MANIFEST,
+            0,
+            format!("it names no segment with sequence {}", after_sequence + 1),
+        ));
+    }
     Ok(LogRead { through_sequence, more: through_sequence < durable_sequence })
 }
 
@@ -141,6 +149,9 @@ impl Reader<'_> {
                 let is_enough = self.bytes > 0 && self.bytes >= self.budget_bytes;
                 if is_enough || header.sequence > self.durable_sequence {
                     return Ok(Some(at));
+                }
+                if header.sequence != self.through_sequence + 1 {
+                    return Err(window.corrupt(at, "entries of the log before it are missing"));
                 }
                 self.value.clear();
                 let value = &mut self.value;
