@@ -20,7 +20,8 @@ fn converge(one: &mut Client, other: &mut Client, keys: &[String]) {
     let since = std::time::Instant::now();
     loop {
         let (ones, others) = (one.look_up(keys), other.look_up(keys));
-        let unequal: Vec<_> = ones.iter().zip(&others).zip(keys).filter(|((one, other), _)| one != other).collect();
+        let unequal: Vec<_> =
+            ones.iter().zip(&others).zip(keys).filter(|((one, other), _)| one != other).collect();
         if unequal.is_empty() {
             return;
         }
@@ -147,6 +148,32 @@ fn sites_that_fight_over_keys_converge() {
         assert!(one.look_up(&keys).iter().flatten().count() > 100, "not everything is gone");
         assert!(cluster.stat(0, ":conflicts") + cluster.stat(1, ":conflicts") > 0);
     }
+}
+
+/// Sites that are killed while both write go on with what they had, and lose nothing that the other one has not.
+#[test]
+fn sites_that_are_killed_converge() {
+    let mut cluster = Cluster::of(2, "log");
+    let keys = keys(500);
+    for round in 0..4 {
+        for site in 0..2 {
+            let mut client = cluster.client(site);
+            let mut rng = fastrand::Rng::with_seed(round * 2 + site as u64);
+            (0..40).for_each(|_| client.change_at_random(&keys, &mut rng, false));
+        }
+        cluster.kill(round as usize % 2);
+        let mut left = cluster.client((round as usize + 1) % 2);
+        let mut rng = fastrand::Rng::with_seed(100 + round);
+        (0..10).for_each(|_| left.change_at_random(&keys, &mut rng, false));
+        cluster.start_again(round as usize % 2);
+    }
+    let (mut one, mut other) = (cluster.client(0), cluster.client(1));
+    for (client, mark) in [(&mut one, "mark0"), (&mut other, "mark1")] {
+        assert_eq!(client.ask(&format!("set {mark} 0 0 1\r\nx\r\n")), "STORED");
+    }
+    eventually(|| one.ask("mg mark1\r\n") == "HD" && other.ask("mg mark0\r\n") == "HD");
+    converge(&mut one, &mut other, &keys);
+    assert!(one.look_up(&keys).iter().flatten().count() > 50, "not everything is gone");
 }
 
 /// A third site that has nothing takes a copy, while the others go on.

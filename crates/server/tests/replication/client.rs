@@ -65,9 +65,9 @@ impl Client {
             let key = rng.choice(keys).expect("there are keys");
             let (number, flags) = (rng.u32(..1000), rng.u32(..3));
             let exptime = if rng.u8(..4) == 0 { 5000 } else { 0 };
-            let _ = match rng.u32(u32::from(!flushes)..2000) {
-                0 => write!(requests, "flush_all\r\n"),
-                1..600 => write!(requests, "delete {key}\r\n"),
+            let _ = match rng.u32(..2000) {
+                _ if flushes && rng.u32(..100_000) == 0 => write!(requests, "flush_all\r\n"),
+                ..600 => write!(requests, "delete {key}\r\n"),
                 600..800 => write!(requests, "touch {key} {exptime}\r\n"),
                 800..1000 => write!(requests, "incr {key} 3\r\n"),
                 1000..1100 => write!(requests, "append {key} 0 0 1\r\n7\r\n"),

@@ -19,6 +19,7 @@ pub(crate) struct Cluster {
     /// By the site that pulls, and the one that it pulls from.
     links: Vec<Vec<Proxy>>,
     servers: Vec<Server>,
+    killed: Option<usize>,
 }
 
 impl Cluster {
@@ -32,7 +33,7 @@ impl Cluster {
         folder.write("token", "all-sites-know-this-token-and-nobody-else\n");
         let listens: Vec<_> = (0..planned).map(|_| SocketAddr::from(([127, 0, 0, 1], free_port()))).collect();
         let links = (0..planned).map(|_| listens.iter().map(|listen| Proxy::to(*listen)).collect()).collect();
-        let mut cluster = Self { folder, engine, listens, links, servers: Vec::new() };
+        let mut cluster = Self { folder, engine, listens, links, servers: Vec::new(), killed: None };
         cluster.servers = (0..sites).map(|site| cluster.start_site(site)).collect();
         for site in 0..sites {
             let mut client = cluster.client(site);
@@ -73,12 +74,25 @@ impl Cluster {
         Server::start(Path::new(env!("CARGO_BIN_EXE_larderd")), &args).expect("larderd starts")
     }
 
+    /// With SIGKILL. It is the last of the servers until it is started again.
+    pub(crate) fn kill(&mut self, site: usize) {
+        self.servers.remove(site).kill().expect("it runs");
+        self.killed = Some(site);
+    }
+
+    pub(crate) fn start_again(&mut self, site: usize) {
+        self.killed = None;
+        let server = self.start_site(site);
+        self.servers.insert(site, server);
+    }
+
     pub(crate) fn add(&mut self, server: Server) {
         self.servers.push(server);
     }
 
     pub(crate) fn client(&self, site: usize) -> Client {
-        Client::of(&self.servers[site])
+        let gone = usize::from(self.killed.is_some_and(|killed| killed < site));
+        Client::of(&self.servers[site - gone])
     }
 
     /// Of what this site pulls.
