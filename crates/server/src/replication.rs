@@ -74,10 +74,10 @@ impl Threads {
             let (shared, site) = (Arc::clone(shared), Arc::clone(&site));
             spawn("larder-publish".into(), Box::new(move || publish::accept(&listener, &shared, &site)))?;
         }
-        for peer in settings.peers.iter().cloned() {
+        for peer in &settings.peers {
             let handles =
                 shared.namespaces.handles().ok_or_else(|| io::Error::other("no engine handle left"))?;
-            let (shared, site) = (Arc::clone(shared), Arc::clone(&site));
+            let (shared, site, peer) = (Arc::clone(shared), Arc::clone(&site), peer.clone());
             spawn(
                 "larder-pull".into(),
                 Box::new(move || {

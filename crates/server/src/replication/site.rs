@@ -191,7 +191,7 @@ impl Site {
     /// Notes how far this site is in another one's log. Call when all before it is applied.
     pub(super) fn keep_cursor(&self, site: u8, cursor: Cursor, beat: Option<Beat>) -> u64 {
         let mut live = lock(&self.live);
-        let known = live.get(&site).copied().unwrap_or(Position { site, ..Position::default() });
+        let known = live.get(&site).copied().unwrap_or_else(|| Position { site, ..Position::default() });
         let position = Position { cursor, beat: beat.unwrap_or(known.beat), ..known };
         live.insert(site, position);
         self.keep(position)

@@ -16,7 +16,7 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) -> Option<()> {
     lines.add("horizon_time", if horizon == 0 { 0 } else { unix_secs_of(horizon) });
     for (address, peer) in site.peers() {
         let mut line =
-            |name: &str, value: &dyn std::fmt::Display| lines.add(&format!("{address}:{name}"), value);
+            |name: &str, value: &dyn std::fmt::Display| lines.add(format!("{address}:{name}"), value);
         line("site", &peer.site);
         line("connected", &yes_no(peer.is_connected));
         line("lag_us", &site.lag_micros(&peer).unwrap_or_default());
@@ -32,7 +32,7 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) -> Option<()> {
     for position in site.positions() {
         let number = position.site;
         let mut line =
-            |name: &str, value: &dyn std::fmt::Display| lines.add(&format!("{number}:{name}"), value);
+            |name: &str, value: &dyn std::fmt::Display| lines.add(format!("{number}:{name}"), value);
         line("cursor", &position.cursor.sequence);
         let standing = match position.standing {
             Standing::In => "in",
@@ -44,7 +44,7 @@ pub(super) fn report(shared: &Shared, lines: &mut Lines) -> Option<()> {
     }
     for (number, puller) in site.pullers() {
         let mut line =
-            |name: &str, value: &dyn std::fmt::Display| lines.add(&format!("{number}:{name}"), value);
+            |name: &str, value: &dyn std::fmt::Display| lines.add(format!("{number}:{name}"), value);
         line("pulling", &yes_no(puller.connections > 0));
         line("confirmed_sequence", &puller.confirmed);
         line("entries_behind", &durable.saturating_sub(puller.confirmed));
