@@ -169,6 +169,10 @@ const LINES: &[(&str, &str)] = &[
         "CLIENT_ERROR not over UDP",
         "larderd answers commands about the server itself, and on items that it keeps in a store, over TCP and unix sockets only.",
     ),
+    (
+        "CLIENT_ERROR CAS values of replicated items come from the server",
+        "The server is one of several sites, and CAS values order the changes of all: send no value of your own (E).",
+    ),
     ("CLIENT_ERROR backups not enabled", "The server has no --backup-dir, so it takes no backups."),
     ("CLIENT_ERROR line too long", "A line of more than 2048 bytes that is no get."),
     ("CLIENT_ERROR", "The request is wrong, for the reason that the server gives; nothing was changed."),
