@@ -366,7 +366,6 @@ fn a_site_needs_a_store_a_number_and_a_token() {
     let replication = site.store.and_then(|store| store.replication).expect("it is a site");
     assert_eq!((replication.site, replication.peers.len()), (7, 2));
     for (line, reason) in [
-        ("--store d --site 0", "larderd: --site: 1 to 255"),
         ("--store d --peer a:1", "larderd: --peer and those that begin with --replication- need --site"),
         (
             "--store d --site 1 --peer a:1",
@@ -384,5 +383,6 @@ fn a_site_needs_a_store_a_number_and_a_token() {
     ] {
         assert_eq!(refusal(line), (64, reason.to_owned()));
     }
+    assert_eq!(refusal("--store d --site 0"), (1, "larderd: --site: 1 to 255".to_owned()));
     assert!(refusal("--site 1").1.ends_with("need --store"));
 }
