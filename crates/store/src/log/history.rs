@@ -79,11 +79,7 @@ pub(super) fn read_log(
     }
     for segment in segments {
         let from = start_in(store, &segment, after_sequence)?;
-        let stopped_at = reader.visit_segment(&segment, from, visit)?;
-        let (offset, is_over) = match stopped_at {
-            Some(offset) => (offset, true),
-            None => (segment.data_bytes.load(Relaxed), false),
-        };
+        let (offset, is_over) = reader.visit_segment(&segment, from, visit)?;
         let place = Place { through_sequence: reader.through_sequence, segment: segment.number, offset };
         store.places.lock().unwrap_or_else(PoisonError::into_inner).note(after_sequence, place);
         if is_over {
@@ -130,13 +126,13 @@ struct Reader<'s> {
 }
 
 impl Reader<'_> {
-    /// Visits the entries of a segment. Returns where to go on if not all of them were visited.
+    /// Visits the entries of a segment. Returns where to go on, and whether all that is wanted was visited.
     fn visit_segment(
         &mut self,
         segment: &Arc<Segment>,
         from: u64,
         visit: &mut dyn FnMut(LogEntry<'_>),
-    ) -> Result<Option<u64>> {
+    ) -> Result<(u64, bool)> {
         let end = segment.data_bytes.load(Acquire);
         let mut window = Window::new(segment.clone());
         let mut at = from;
@@ -148,7 +144,7 @@ impl Reader<'_> {
             if is_entry && header.sequence > self.through_sequence {
                 let is_enough = self.bytes > 0 && self.bytes >= self.budget_bytes;
                 if is_enough || header.sequence > self.durable_sequence {
-                    return Ok(Some(at));
+                    return Ok((at, true));
                 }
                 if header.sequence != self.through_sequence + 1 {
                     return Err(window.corrupt(at, "entries of the log before it are missing"));
@@ -190,7 +186,7 @@ impl Reader<'_> {
             }
             at = next;
         }
-        Ok(None)
+        Ok((at, false))
     }
 }
 
