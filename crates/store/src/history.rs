@@ -24,12 +24,12 @@ pub struct LogRead {
 
 /// What a store keeps for others beside its items.
 ///
-/// A replicated store has to be told at each opening. Until then it forgets nothing.
+/// A store that is or was replicated has to be told at each opening. Until then it forgets nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Entries of the log above this sequence are kept for [`Store::read_log`](crate::Store),
+    /// Entries of the log above this sequence are kept for [`Store::read_log`](crate::Store).
     pub log_after_sequence: u64,
-    /// the newest ones in files of so many bytes together, whoever still needs older ones.
+    /// But if the files of the log have more bytes than this together, the oldest may go, whoever still needs them.
     pub log_bytes_max: u64,
     /// A replicated store keeps deletions, lone touches and flushes by version that are above this version, and items
     /// that have expired, with their values. Nobody appends what is not above it.

@@ -126,8 +126,7 @@ struct Reader<'s> {
 }
 
 impl Reader<'_> {
-    /// Visits the entries of a segment. Returns where to go on in it, as what is appended meanwhile is not visited, and
-    /// whether the read is over.
+    /// Visits the entries of a segment. Returns where to go on, and whether all that is wanted was visited.
     fn visit_segment(
         &mut self,
         segment: &Arc<Segment>,

@@ -1,6 +1,7 @@
 //! Replicated stores against a model: registers, flushes by version, notes, the log, and what cleaning keeps.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use super::conformance::{open_log, small_segments};
 use super::script::{START_SECS, seed_base};
@@ -865,4 +866,52 @@ fn a_repaired_store_is_another_one() {
     assert!(crate::check(&disk, true).expect("repairs").is_repaired);
     let store = open_log(&disk).expect("opens");
     assert_eq!(store.note(b"note"), Some(vec![200]));
+}
+
+/// Two readers of the log beside appender and cleaner: each sees every entry once, in order, and durable ones alone.
+#[test]
+fn readers_of_the_log_beside_appender_and_cleaner() {
+    const COUNT: u64 = 6_000;
+    let store = open_log(&SimDisk::new()).expect("opens");
+    store.retain(KEEP_ALL).expect("retains");
+    let read_up_to = [AtomicU64::new(0), AtomicU64::new(0)];
+    std::thread::scope(|scope| {
+        for (reader, place) in read_up_to.iter().enumerate() {
+            let store = &store;
+            scope.spawn(move || {
+                let mut after = 0;
+                while after < COUNT {
+                    let mut expected = after;
+                    let durable_before = store.last_sequence();
+                    let read = store.read_log(after, 100 + 3_000 * reader, &mut |entry| {
+                        expected += 1;
+                        assert_eq!((entry.sequence, entry.entry.version()), (expected, expected));
+                    });
+                    after = read.expect("it is kept").through_sequence;
+                    assert_eq!(after, expected);
+                    assert!(after <= durable_before.max(store.durable_sequence()));
+                    place.store(after, SeqCst);
+                    std::thread::yield_now();
+                }
+            });
+        }
+        let (store, read_up_to) = (&store, &read_up_to);
+        scope.spawn(move || {
+            let needed = || read_up_to.iter().map(|place| place.load(SeqCst)).min().unwrap_or(0);
+            while needed() < COUNT {
+                let retention = Retention { log_after_sequence: needed(), ..KEEP_ALL };
+                store.retain(retention).expect("retains");
+                store.maintain(Budget { bytes: 5_000 }, START_SECS).expect("cleans");
+                std::thread::yield_now();
+            }
+        });
+        for version in 1..=COUNT {
+            item(&format!("key-{}", version % 50), version, vec![1; 100]).append(store).expect("appends");
+            if version % 3 == 0 {
+                store.sync().expect("syncs");
+            }
+        }
+        store.sync().expect("syncs");
+    });
+    assert!(store.stats().log_start_sequence > 1);
 }
