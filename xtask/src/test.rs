@@ -65,6 +65,10 @@ impl Steps {
             ]))
         });
         self.run("the comparison with other caches: rustfmt and clippy", check_comparison);
+        self.run("RocksDB as the store: clippy", || {
+            let mut clippy = shell::cargo(&["clippy", "--quiet", "--all-targets"]);
+            shell::run(clippy.args(ROCKSDB).args(["--", "-D", "warnings"]))
+        });
         // Unit tests, golden scripts, hostile clients, the command line.
         self.run("cargo test", || {
             let mut test = shell::cargo(&["test", "--quiet", "--workspace", "--no-fail-fast"]);
@@ -74,6 +78,14 @@ impl Steps {
                 test.env("RUST_TEST_THREADS", cores.get().max(4).to_string());
             }
             shell::run(&mut test)
+        });
+        // The suite of all drivers, and the comparison with the log.
+        self.run("RocksDB as the store: the driver", || {
+            let mut test = shell::cargo(&["test", "--quiet", "--package", "larder-store", "--lib"]);
+            shell::run(test.args(["--features", "rocksdb", "--", "rocks", "compare", "engines"]))
+        });
+        self.run("RocksDB as the store: golden scripts, deaths and power loss of larderd", || {
+            shell::run(shell::cargo(&["test", "--quiet"]).args(ROCKSDB).args(["--test", "rocksdb"]))
         });
         // Flags of its own would have everything built anew each time: a folder of its own.
         self.run("the index and the life of a segment in every order of two threads", || {
@@ -233,6 +245,15 @@ fn program(side: Side) -> Result<std::path::PathBuf> {
     }
 }
 
+/// The packages that have more with the feature than a few lines.
+const ROCKSDB: &[&str] = &[
+    "--package",
+    "larder-store",
+    "--package",
+    "larder-conformance",
+    "--features",
+    "larder-store/rocksdb,larder-conformance/rocksdb",
+];
 const COMPARISON: &str = "comparison/Cargo.toml";
 const SOAK_SECS: u32 = 20;
 /// How often programs of others are tried: registries and browsers have a pace, and timeouts, of their own.

@@ -141,10 +141,13 @@ pub fn run(program: &Path, options: &Options) -> Result<Report> {
         if !event.is_of_files() {
             continue;
         }
+        // RocksDB relies on a journal of the file system.
+        let all =
+            if server::is_kept_with_rocksdb() { &PowerLoss::OF_A_JOURNAL[..] } else { &PowerLoss::ALL[..] };
         let losses = match options.points {
-            None => PowerLoss::ALL.to_vec(),
+            None => all.to_vec(),
             Some(points) if random.usize(0..report.file_changes) < points => {
-                vec![PowerLoss::ALL[random.usize(0..PowerLoss::ALL.len())]]
+                vec![all[random.usize(0..all.len())]]
             }
             Some(_) => continue,
         };
@@ -205,7 +208,14 @@ fn record(program: &Path, recorder: &Recorder, options: &Options) -> Result<Vec<
                 .collect();
             load.into_iter().try_for_each(|client| client.join().map_err(|_| "a client panicked")?)
         })?;
-        if start % 2 == 0 { server.kill()? } else { server.stop().map(drop)? }
+        if start.is_multiple_of(2) {
+            // What it has done to a file is recorded, then.
+            let log = fs::File::open(recorder.log())?;
+            rustix::fs::flock(&log, rustix::fs::FlockOperation::LockExclusive)?;
+            server.kill()?;
+        } else {
+            server.stop()?;
+        }
     }
     Ok(clients)
 }
@@ -274,9 +284,13 @@ impl<'c> Replay<'c> {
     fn check(&self, loss: PowerLoss, seed: u64, now_secs: f64) -> Result<usize> {
         let after = self.disk.power_loss(loss, seed);
         self.look(&after, now_secs)?;
+        // RocksDB needs a directory of the system, where the power stays on.
+        if server::is_kept_with_rocksdb() {
+            return Ok(1);
+        }
         let again = self.disk.power_loss(loss, seed);
         again.set_faults(DiskFaults { power_off_at: Some(1 + seed % 12), ..DiskFaults::default() });
-        if let Ok(store) = open(&again) {
+        if let Ok(store) = open_log(&again) {
             let _ = store.maintain(Budget { bytes: 1 << 20 }, now_secs as u64);
         }
         let again = again.power_loss(PowerLoss::ALL[(seed >> 8) as usize % PowerLoss::ALL.len()], seed);
@@ -285,11 +299,12 @@ impl<'c> Replay<'c> {
     }
 
     fn look(&self, disk: &SimDisk, now_secs: f64) -> Result<()> {
-        let store = open(disk)?;
+        let Opened { store, .. } = &open(disk)?;
         for (client, (place, sent)) in self.clients.iter().zip(&self.places) {
             let keys = client.history.keys();
-            let found =
-                (0..keys).map(|key| find(&store, &client.name(key), now_secs)).collect::<Result<Vec<_>>>()?;
+            let found = (0..keys)
+                .map(|key| find(&**store, &client.name(key), now_secs))
+                .collect::<Result<Vec<_>>>()?;
             client
                 .history
                 .find(place, *sent, &found, now_secs, |key| client.describe(key))
@@ -316,13 +331,33 @@ impl<'c> Replay<'c> {
     }
 }
 
-fn open(disk: &SimDisk) -> Result<LogStore> {
+/// A store that is open.
+struct Opened {
+    store: Box<dyn Store>,
+    /// Where its files are, if it needs some of the system.
+    _folder: Option<Folder>,
+}
+
+fn open(disk: &SimDisk) -> Result<Opened> {
+    #[cfg(feature = "rocksdb")]
+    if server::is_kept_with_rocksdb() {
+        let folder = Folder::create_in_memory();
+        for name in disk.list()? {
+            fs::write(folder.file(&name), disk.read(&name)?)?;
+        }
+        let store = larder_store::RocksStore::open(folder.path(), larder_store::RocksOptions::default())?;
+        return Ok(Opened { store: Box::new(store), _folder: Some(folder) });
+    }
+    Ok(Opened { store: Box::new(open_log(disk)?), _folder: None })
+}
+
+fn open_log(disk: &SimDisk) -> Result<LogStore> {
     let options = LogOptions { segment_bytes: SEGMENT_KIB.parse::<u64>()? << 10, ..LogOptions::default() };
     Ok(LogStore::open_files(Arc::new(disk.clone()), options)?)
 }
 
 /// What the store has of a key, as `mg` would show it.
-fn find(store: &LogStore, key: &str, now_secs: f64) -> Result<Option<Found>> {
+fn find(store: &dyn Store, key: &str, now_secs: f64) -> Result<Option<Found>> {
     let mut sink = VecSink::default();
     let Some(meta) = store.get(key.as_bytes(), now_secs as u64, &mut sink)? else { return Ok(None) };
     let marks = match (meta.marks.contains(Marks::STALE), meta.marks.contains(Marks::TOKEN)) {

@@ -5,7 +5,7 @@
 
 use crate::bytes::{Reader, push_short_bytes};
 use crate::flushes::FlushMark;
-use crate::state::{Item, Register, State};
+use crate::state::{Expiry, Item, Register, State};
 use crate::version::{VERSION_MAX, is_version, site_of};
 
 /// The longest key, in bytes.
@@ -33,10 +33,8 @@ pub enum Entry<'a> {
     Touch {
         /// Not empty.
         key: &'a [u8],
-        /// Of the touch.
-        expiry_version: u64,
-        /// Unix time in seconds; 0: never.
-        exptime_secs: u64,
+        /// Of a value.
+        expiry: Expiry,
     },
     /// What is below this version is gone.
     Flush {
@@ -60,10 +58,8 @@ pub struct Put<'a> {
     pub version: u64,
     /// See [`Register::base_version`](crate::state::Register).
     pub base_version: u64,
-    /// Of the expiry; not below `version`.
-    pub expiry_version: u64,
-    /// Unix time in seconds; 0: never.
-    pub exptime_secs: u64,
+    /// Of this value, or of a newer one that the sender still waits for.
+    pub expiry: Expiry,
     /// The client's flags.
     pub client_flags: u32,
     /// Marks of the meta dialect, as bits.
@@ -100,20 +96,13 @@ impl<'a> Entry<'a> {
     pub fn of_state(key: &'a [u8], state: &State<&'a [u8]>) -> impl Iterator<Item = Self> + use<'a> {
         let expiry = state.expiry;
         let change = state.value.map(|Register { version, base_version, item }| match item {
-            Some(Item { client_flags, marks, value }) => Entry::Put(Put {
-                key,
-                version,
-                base_version,
-                expiry_version: expiry.version,
-                exptime_secs: expiry.exptime_secs,
-                client_flags,
-                marks,
-                value,
-            }),
+            Some(Item { client_flags, marks, value }) => {
+                Entry::Put(Put { key, version, base_version, expiry, client_flags, marks, value })
+            }
             None => Entry::Delete { key, version, base_version },
         });
         let has_touch = expiry.version != 0 && !matches!(change, Some(Entry::Put(_)));
-        let touch = Entry::Touch { key, expiry_version: expiry.version, exptime_secs: expiry.exptime_secs };
+        let touch = Entry::Touch { key, expiry };
         change.into_iter().chain(has_touch.then_some(touch))
     }
 
@@ -133,14 +122,11 @@ impl<'a> Entry<'a> {
         Some(match *self {
             Self::Put(put) => {
                 let item = Item { client_flags: put.client_flags, marks: put.marks, value: put.value };
-                let mut state = State::set(put.version, put.base_version, put.exptime_secs, item);
-                state.expiry.version = put.expiry_version;
-                (put.key, state)
+                let state = State::set(put.version, put.base_version, 0, item);
+                (put.key, State { expiry: put.expiry, ..state })
             }
             Self::Delete { key, version, base_version } => (key, State::deleted(version, base_version)),
-            Self::Touch { key, expiry_version, exptime_secs } => {
-                (key, State::touched(expiry_version, exptime_secs))
-            }
+            Self::Touch { key, expiry } => (key, State::touched(expiry)),
             Self::Flush { .. } | Self::Beat(_) => return None,
         })
     }
@@ -158,7 +144,7 @@ impl<'a> Entry<'a> {
             Self::Put(Put { version, .. }) | Self::Delete { version, .. } | Self::Flush { version, .. } => {
                 site_of(version) == site
             }
-            Self::Touch { expiry_version, .. } => site_of(expiry_version) == site,
+            Self::Touch { expiry, .. } => site_of(expiry.version) == site,
             Self::Beat(_) => true,
         }
     }
@@ -181,9 +167,9 @@ impl<'a> Entry<'a> {
     /// The highest version in it.
     pub fn highest_version(&self) -> u64 {
         match *self {
-            Self::Put(Put { version, expiry_version, .. }) => version.max(expiry_version),
+            Self::Put(Put { version, expiry, .. }) => version.max(expiry.version),
             Self::Delete { version, .. } | Self::Flush { version, .. } => version,
-            Self::Touch { expiry_version, .. } => expiry_version,
+            Self::Touch { expiry, .. } => expiry.version,
             Self::Beat(Beat { clock, .. }) => clock,
         }
     }
@@ -197,7 +183,8 @@ impl<'a> Entry<'a> {
         };
         match self {
             Self::Put(put) => {
-                let numbers = [put.version, put.base_version, put.expiry_version, put.exptime_secs];
+                let [value_version, version, exptime_secs] = numbers_of(&put.expiry);
+                let numbers = [put.version, put.base_version, value_version, version, exptime_secs];
                 head(PUT, put.marks, put.key, &numbers);
                 out.extend_from_slice(&put.client_flags.to_le_bytes());
                 out.extend_from_slice(&(put.value.len() as u32).to_le_bytes());
@@ -208,8 +195,8 @@ impl<'a> Entry<'a> {
                 head(DELETE, 0, key, &[*version, *base_version]);
                 out.extend_from_slice(key);
             }
-            Self::Touch { key, expiry_version, exptime_secs } => {
-                head(TOUCH, 0, key, &[*expiry_version, *exptime_secs]);
+            Self::Touch { key, expiry } => {
+                head(TOUCH, 0, key, &numbers_of(expiry));
                 out.extend_from_slice(key);
             }
             Self::Flush { prefix, exceptions, version } => {
@@ -273,12 +260,19 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
+fn numbers_of(expiry: &Expiry) -> [u64; 3] {
+    [expiry.value_version, expiry.version, expiry.exptime_secs]
+}
+
+fn expiry(rest: &mut Reader<'_>) -> Option<Expiry> {
+    Some(Expiry { value_version: rest.u64()?, version: rest.u64()?, exptime_secs: rest.u64()? })
+}
+
 fn put<'a>(rest: &mut Reader<'a>, marks: u8, key_bytes: usize) -> Option<Put<'a>> {
-    let (version, base_version, expiry_version, exptime_secs) =
-        (rest.u64()?, rest.u64()?, rest.u64()?, rest.u64()?);
+    let (version, base_version, expiry) = (rest.u64()?, rest.u64()?, expiry(rest)?);
     let (client_flags, value_bytes) = (rest.u32()?, rest.u32()?);
     let (key, value) = (rest.bytes(key_bytes)?, rest.bytes(value_bytes as usize)?);
-    Some(Put { key, version, base_version, expiry_version, exptime_secs, client_flags, marks, value })
+    Some(Put { key, version, base_version, expiry, client_flags, marks, value })
 }
 
 fn delete<'a>(rest: &mut Reader<'a>, key_bytes: usize) -> Option<Entry<'a>> {
@@ -287,8 +281,8 @@ fn delete<'a>(rest: &mut Reader<'a>, key_bytes: usize) -> Option<Entry<'a>> {
 }
 
 fn touch<'a>(rest: &mut Reader<'a>, key_bytes: usize) -> Option<Entry<'a>> {
-    let (expiry_version, exptime_secs) = (rest.u64()?, rest.u64()?);
-    Some(Entry::Touch { key: rest.bytes(key_bytes)?, expiry_version, exptime_secs })
+    let expiry = expiry(rest)?;
+    Some(Entry::Touch { key: rest.bytes(key_bytes)?, expiry })
 }
 
 fn flush<'a>(rest: &mut Reader<'a>, prefix_bytes: usize) -> Option<Entry<'a>> {
@@ -304,17 +298,21 @@ fn beat<'a>(rest: &mut Reader<'a>) -> Option<Entry<'a>> {
 
 /// What no site writes.
 fn check(entry: &Entry<'_>) -> Result<(), Malformed> {
-    let are_versions = match *entry {
-        Entry::Put(Put { version, base_version, expiry_version, .. }) => {
-            is_version(version)
-                && is_version(expiry_version)
-                && expiry_version >= version
-                && base_version <= VERSION_MAX
+    let is_expiry = |expiry: &Expiry| {
+        let Expiry { value_version, version, .. } = *expiry;
+        is_version(value_version) && is_version(version) && version >= value_version
+    };
+    let are_versions = match entry {
+        Entry::Put(Put { version, base_version, expiry, .. }) => {
+            is_version(*version)
+                && is_expiry(expiry)
+                && expiry.value_version >= *version
+                && *base_version <= VERSION_MAX
         }
-        Entry::Delete { version, base_version, .. } => is_version(version) && base_version <= VERSION_MAX,
-        Entry::Touch { expiry_version, .. } => is_version(expiry_version),
-        Entry::Flush { version, .. } => is_version(version),
-        Entry::Beat(Beat { clock, stable, horizon }) => clock.max(stable).max(horizon) <= VERSION_MAX,
+        Entry::Delete { version, base_version, .. } => is_version(*version) && *base_version <= VERSION_MAX,
+        Entry::Touch { expiry, .. } => is_expiry(expiry),
+        Entry::Flush { version, .. } => is_version(*version),
+        Entry::Beat(Beat { clock, stable, horizon }) => *clock.max(stable).max(horizon) <= VERSION_MAX,
     };
     if !are_versions {
         return Err(Malformed("an entry has a version that no site gives"));

@@ -24,7 +24,7 @@ use crate::wire::CopyReason;
 /// How long a site may be silent, by default: a week.
 pub const SILENCE_MICROS_MAX: u64 = 7 * 86_400 * 1_000_000;
 
-/// A site is heard if something of its log arrived so recently: each site beats every second.
+/// A site is heard if something of it arrived so recently: each end of a connection speaks every second.
 const HEARD_MICROS: u64 = 60_000_000;
 
 /// A position in a site's log: up to which sequence of which incarnation.
@@ -85,6 +85,12 @@ pub struct Position {
 }
 
 impl Position {
+    /// What is left of a position when the store that has it is restored from a backup. Who was out then is not known
+    /// to be out now, and now it is this site that needs a copy.
+    pub fn restored(self) -> Self {
+        Self { standing: Standing::In, ..self }
+    }
+
     /// What another site's copy says of this one's log, if that is further: a state that includes the copy includes
     /// what the other site had applied.
     pub fn learn(self, theirs: Self) -> Option<Self> {
@@ -107,8 +113,10 @@ pub struct Members {
 #[derive(Clone, Debug)]
 struct Member {
     position: Position,
-    /// When its last beat arrived, on a clock that is not set.
+    /// When anything of it arrived last, on a clock that is not set; or since when it might have.
     heard_micros: u64,
+    /// Something did arrive.
+    is_heard: bool,
     /// What it has of our log, durably.
     confirmed: u64,
     /// The copy that it takes, or has begun to take.
@@ -154,6 +162,7 @@ impl Members {
         let member = self.others.entry(position.site).or_insert_with(|| Member {
             position: Position { site: position.site, ..Position::default() },
             heard_micros: now_micros,
+            is_heard: false,
             confirmed: 0,
             copy: None,
         });
@@ -162,10 +171,25 @@ impl Members {
         }
         // A site that is let in has the bound's time to be heard.
         let is_let_in = !position.standing.is_out() && position.standing != member.position.standing;
-        if position.cursor != member.position.cursor || is_let_in {
+        if is_let_in {
             member.heard_micros = now_micros;
         }
         member.position = position;
+    }
+
+    /// This site was put out by another one, or has just been let in again: it has not heard the others for as long as
+    /// it was away, and that says nothing of them. It counts anew.
+    pub fn count_anew(&mut self, now_micros: u64) {
+        self.others.values_mut().for_each(|member| {
+            (member.heard_micros, member.is_heard) = (now_micros, false);
+        });
+    }
+
+    /// Something arrived from a site that lets this one pull its log.
+    pub fn note_heard(&mut self, site: u8, now_micros: u64) {
+        if let Some(member) = self.others.get_mut(&site) {
+            (member.heard_micros, member.is_heard) = (now_micros, true);
+        }
     }
 
     /// A beat is durable in the own log.
@@ -225,7 +249,7 @@ impl Members {
     /// durable.
     pub fn silent(&self, now_micros: u64, bound_micros: u64) -> Vec<Position> {
         let silent_micros = |member: &Member| now_micros.saturating_sub(member.heard_micros);
-        let is_heard = |member: &&Member| silent_micros(member) <= HEARD_MICROS;
+        let is_heard = |member: &&Member| member.is_heard && silent_micros(member) <= HEARD_MICROS;
         let heard = self.others.values().filter(is_heard).count() + 1;
         let all = self.others.len() + 1;
         let lowest = self.others.values().next();
@@ -319,6 +343,7 @@ mod tests {
         let position = members.position(site).expect("it is a member");
         let cursor = Cursor { incarnation: 5, sequence };
         members.note(Position { cursor, beat, ..position }, now_micros);
+        members.note_heard(site, now_micros);
     }
 
     fn beat(clock: u64, stable: u64) -> Beat {

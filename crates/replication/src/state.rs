@@ -1,18 +1,19 @@
 //! The state of a key, and the one rule by which two states become one.
 //!
-//! A state has two registers, each with a version: the value (or that the key was deleted), and when it expires. Of two
-//! registers, the one with the higher version stays. So [`State::join`] is commutative, associative and idempotent: in
-//! whatever order, how often, and over whatever ways changes arrive, all sites end with the same state.
+//! A state has two registers: the value (or that the key was deleted), and when it expires. Of two values, the one with
+//! the higher version stays; of two expiries, the one of the newer value, and of the same value the newer one. So
+//! [`State::join`] is commutative, associative and idempotent: in whatever order, how often, and over whatever ways
+//! changes arrive, all sites end with the same state.
 //!
-//! A set writes both registers with its version: a touch that is older than the set does not shorten the new value's
-//! life, one that is newer applies to it, even if it arrives first. A deletion writes the value register alone.
+//! A set writes both registers. A touch writes the expiry of the value that it found: it does not shorten the life of a
+//! value that it did not know, and it waits for its value if it arrives first.
 
 /// What is known of a key. `V` is where a value is: bytes, or a place in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State<V> {
     /// The newest value or deletion.
     pub value: Option<Register<V>>,
-    /// When the value expires. Its version is 0 (nothing is known) or not below the value's.
+    /// When the value expires: nothing is known, or it is of this value or of a newer one that is still to come.
     pub expiry: Expiry,
 }
 
@@ -41,7 +42,9 @@ pub struct Item<V> {
 /// When a value expires, as of a version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expiry {
-    /// Orders the expiries of a key; 0: nothing is known.
+    /// Of the value; 0: nothing is known.
+    pub value_version: u64,
+    /// Orders the expiries of a value: its own version if it was set with it, higher if it was touched.
     pub version: u64,
     /// Unix time in seconds; 0: never.
     pub exptime_secs: u64,
@@ -76,7 +79,7 @@ impl<V> State<V> {
     pub fn set(version: u64, base_version: u64, exptime_secs: u64, item: Item<V>) -> Self {
         Self {
             value: Some(Register { version, base_version, item: Some(item) }),
-            expiry: Expiry { version, exptime_secs },
+            expiry: Expiry { value_version: version, version, exptime_secs },
         }
     }
 
@@ -86,8 +89,8 @@ impl<V> State<V> {
     }
 
     /// The same for a touch: there is an expiry, and its value is still to come.
-    pub fn touched(version: u64, exptime_secs: u64) -> Self {
-        Self { value: None, expiry: Expiry { version, exptime_secs } }
+    pub fn touched(expiry: Expiry) -> Self {
+        Self { value: None, expiry }
     }
 
     /// Nothing is known.
@@ -107,19 +110,19 @@ impl<V> State<V> {
 
     /// The least state that knows what both know.
     pub fn join(self, other: Self) -> (Self, Outcome) {
-        let before = (self.version(), self.expiry.version);
+        let before = (self.version(), self.expiry.rank());
         let conflict = conflict(self.value.as_ref(), other.value.as_ref());
         let value = if other.version() > self.version() { other.value } else { self.value };
-        let expiry = if other.expiry.version > self.expiry.version { other.expiry } else { self.expiry };
+        let expiry = if other.expiry.rank() > self.expiry.rank() { other.expiry } else { self.expiry };
         let joined = Self { value, expiry }.normalized();
-        let is_changed = before != (joined.version(), joined.expiry.version);
+        let is_changed = before != (joined.version(), joined.expiry.rank());
         (joined, Outcome { is_changed, conflict })
     }
 
     /// The state after all below this version was flushed.
     pub fn flushed(mut self, version: u64) -> Self {
         self.value = self.value.filter(|register| register.version >= version);
-        if self.expiry.version < version {
+        if self.expiry.value_version < version {
             self.expiry = Expiry::default();
         }
         self
@@ -165,9 +168,9 @@ impl<V> State<V> {
         State { value, expiry: self.expiry }
     }
 
-    /// Without an expiry that is older than the deletion: every later value brings a newer one.
+    /// Without the expiry of an older value than this one, or than the deletion.
     fn normalized(mut self) -> Self {
-        if self.expiry.version < self.version() {
+        if self.expiry.value_version < self.version() {
             self.expiry = Expiry::default();
         }
         self
@@ -175,6 +178,10 @@ impl<V> State<V> {
 }
 
 impl Expiry {
+    fn rank(&self) -> (u64, u64) {
+        (self.value_version, self.version)
+    }
+
     /// True if a value with this expiry is gone at this second.
     pub fn is_over(&self, now_unix_secs: u64) -> bool {
         self.exptime_secs != 0 && self.exptime_secs <= now_unix_secs
@@ -197,6 +204,10 @@ mod tests {
         State::set(version, base_version, exptime_secs, Item { client_flags: 0, marks: 0, value: version })
     }
 
+    fn touched(value_version: u64, version: u64, exptime_secs: u64) -> State<u64> {
+        State::touched(Expiry { value_version, version, exptime_secs })
+    }
+
     fn joined(states: &[State<u64>]) -> State<u64> {
         states.iter().fold(State::default(), |all, state| all.join(*state).0)
     }
@@ -208,8 +219,8 @@ mod tests {
             states.extend([
                 set(version, version / 2, 100 + version),
                 State::deleted(version + 10, version),
-                State::touched(version + 5, 200 + version),
-                State::touched(version + 20, 300 + version),
+                touched(version, version + 5, 200 + version),
+                touched(version, version + 20, 300 + version),
             ]);
         }
         let singles = states.clone();
@@ -252,22 +263,25 @@ mod tests {
     }
 
     #[test]
-    fn a_touch_applies_to_what_is_older_alone() {
+    fn a_touch_applies_to_its_value_alone() {
         let exptime_of = |states: &[State<u64>]| joined(states).expiry.exptime_secs;
-        let (value, touch, newer) = (set(10, 0, 500), State::touched(20, 600), set(30, 10, 700));
+        let (value, touch, newer) = (set(10, 0, 500), touched(10, 40, 600), set(30, 10, 700));
         assert_eq!(exptime_of(&[value, touch]), 600);
         assert_eq!(exptime_of(&[touch, value]), 600, "the touch waits for its value");
-        assert_eq!(exptime_of(&[value, touch, newer]), 700);
+        assert_eq!(exptime_of(&[value, touch, touched(10, 45, 650), touched(10, 42, 1)]), 650);
+        assert_eq!(exptime_of(&[value, touch, newer]), 700, "the touch did not know the newer value");
         assert_eq!(exptime_of(&[newer, touch, value]), 700);
         assert_eq!(joined(&[touch]).item(0), None);
-        assert!(joined(&[State::deleted(40, 10), newer, touch]).item(0).is_none());
+        assert!(joined(&[State::deleted(20, 10), value, touch]).item(0).is_none());
+        // Of a value that is still to come: the older one lives as long.
+        assert_eq!(exptime_of(&[value, touched(30, 35, 900)]), 900);
     }
 
     /// Or each old set of a deleted key would be appended, and sent on to whoever takes a copy.
     #[test]
     fn what_is_older_changes_nothing() {
         let deleted = State::deleted(20, 10);
-        for older in [set(10, 0, 500), State::touched(15, 600), State::deleted(12, 10)] {
+        for older in [set(10, 0, 500), touched(10, 25, 600), State::deleted(12, 10)] {
             assert_eq!(deleted.join(older).0, deleted);
             assert!(!deleted.join(older).1.is_changed);
         }
@@ -288,7 +302,8 @@ mod tests {
     fn what_everybody_knows_to_be_gone_is_obsolete() {
         let deleted = State::<u64>::deleted(10, 0);
         assert!(!deleted.is_obsolete(9, 0) && deleted.is_obsolete(10, 0));
-        let touched = deleted.join(State::touched(12, 0)).0;
+        let touched =
+            deleted.join(State::touched(Expiry { value_version: 11, version: 12, exptime_secs: 0 })).0;
         assert!(!touched.is_obsolete(11, 0) && touched.is_obsolete(12, 0));
         assert!(!set(10, 0, 0).is_obsolete(99, 99) && !set(10, 0, 50).is_obsolete(99, 49));
         assert!(set(10, 0, 50).is_obsolete(99, 50));

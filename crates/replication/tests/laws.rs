@@ -8,7 +8,7 @@ use fastrand::Rng;
 use larder_replication::entry::{Beat, Entries, Entry, Put};
 use larder_replication::flushes::Flushes;
 use larder_replication::merge::{Replica, Source, merge};
-use larder_replication::state::State;
+use larder_replication::state::{Expiry, State};
 
 /// A site's data, as a map.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -100,14 +100,16 @@ fn entries(rng: &mut Rng) -> Vec<Vec<u8>> {
                 key: &key,
                 version,
                 base_version,
-                expiry_version: version,
-                exptime_secs,
+                expiry: Expiry { value_version: version, version, exptime_secs },
                 client_flags: version as u32,
                 marks: 0,
                 value: &value,
             }),
             4..6 => Entry::Delete { key: &key, version, base_version },
-            6..8 => Entry::Touch { key: &key, expiry_version: version, exptime_secs },
+            6..8 => {
+                let value_version = base_version >> 8 << 8 | 1;
+                Entry::Touch { key: &key, expiry: Expiry { value_version, version, exptime_secs } }
+            }
             8 => {
                 let exceptions = if rng.bool() { vec![&key[..]] } else { vec![] };
                 Entry::Flush { prefix: &key[..rng.usize(..2)], exceptions, version }
@@ -144,16 +146,17 @@ fn account(entries: &[Vec<u8>]) -> Items {
     });
     let mut account = BTreeMap::new();
     for wanted in keys {
-        let (mut value, mut expiry, mut flushed) = ((0, None), (0, 0), 0);
+        let (mut value, mut expiry, mut flushed) = ((0, None), (0, 0, 0), 0);
         for entry in &all {
             match entry {
                 Entry::Put(put) if put.key == wanted => {
                     value = value.max((put.version, Some(put.value.to_vec())));
-                    expiry = expiry.max((put.expiry_version, put.exptime_secs));
+                    expiry =
+                        expiry.max((put.expiry.value_version, put.expiry.version, put.expiry.exptime_secs));
                 }
                 Entry::Delete { key, version, .. } if *key == wanted => value = value.max((*version, None)),
-                Entry::Touch { key, expiry_version, exptime_secs } if *key == wanted => {
-                    expiry = expiry.max((*expiry_version, *exptime_secs));
+                Entry::Touch { key, expiry: touch } if *key == wanted => {
+                    expiry = expiry.max((touch.value_version, touch.version, touch.exptime_secs));
                 }
                 Entry::Flush { prefix, exceptions, version } => {
                     let is_kept = exceptions.iter().any(|exception| wanted.starts_with(exception));
@@ -170,7 +173,7 @@ fn account(entries: &[Vec<u8>]) -> Items {
         if let (version, Some(value)) = value
             && version > flushed
         {
-            account.insert(wanted.to_vec(), (version, value, expiry.1));
+            account.insert(wanted.to_vec(), (version, value, expiry.2));
         }
     }
     account
@@ -207,7 +210,8 @@ fn any_order_and_repetition_comes_to_the_same() {
 fn what_is_flushed_in_the_same_batch_is_not_appended() {
     let mut body = Vec::new();
     let (put, flush) = (2 << 8 | 1, 3 << 8 | 2);
-    Entry::Touch { key: b"a1", expiry_version: put, exptime_secs: 5 }.encode(&mut body);
+    Entry::Touch { key: b"a1", expiry: Expiry { value_version: put, version: put, exptime_secs: 5 } }
+        .encode(&mut body);
     Entry::Delete { key: b"b1", version: put, base_version: 0 }.encode(&mut body);
     Entry::Flush { prefix: b"a", exceptions: vec![], version: flush }.encode(&mut body);
     let Ok(merged) = merge(&Map::default(), &body);

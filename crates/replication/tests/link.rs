@@ -9,6 +9,7 @@ use larder_replication::link::{
     SILENT_MICROS, Settings, Subscriber, SubscriberAction,
 };
 use larder_replication::members::{CopyExtent, Cursor};
+use larder_replication::state::Expiry;
 use larder_replication::version::version_at;
 use larder_replication::wire::{
     Challenge, CopyReason, FrameDecoder, HANDSHAKE_BYTES_MAX, Hello, Message, PART_BYTES_MAX, PROTOCOL,
@@ -39,8 +40,7 @@ fn put(key: &[u8], value: &[u8], version: u64) -> Vec<u8> {
         key,
         version,
         base_version: 0,
-        expiry_version: version,
-        exptime_secs: 0,
+        expiry: Expiry { value_version: version, version, exptime_secs: 0 },
         client_flags: 0,
         marks: 0,
         value,

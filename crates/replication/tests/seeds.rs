@@ -6,8 +6,8 @@ use sim::{Bug, Run, Scenario, run};
 
 /// The seeds of every test run.
 const SEEDS: u64 = 2000;
-/// A planted bug is found within so many.
-const SEEDS_OF_BUG: u64 = 2000;
+/// A planted bug is found within so many: most at once, those that need a rare order of events later.
+const SEEDS_OF_BUG: u64 = 20_000;
 
 #[test]
 fn all_sites_end_with_the_same_data() {

@@ -3,6 +3,7 @@
 
 use fastrand::Rng;
 use larder_replication::entry::{Beat, Entries, Entry, Put};
+use larder_replication::state::Expiry;
 use larder_replication::version::version_at;
 use larder_replication::wire::{
     Assembly, FRAME_BYTES_MAX, FrameDecoder, Message, PART_BYTES_MAX, Role, Token, WireError, push_parts,
@@ -22,8 +23,11 @@ fn entries() -> Vec<(Entry<'static>, Vec<u8>)> {
         key: b"key",
         version: 0x0102_0304_0507,
         base_version: 0x0102,
-        expiry_version: 0x0102_0304_0607,
-        exptime_secs: 2_000_000_000,
+        expiry: Expiry {
+            value_version: 0x0102_0304_0507,
+            version: 0x0102_0304_0607,
+            exptime_secs: 2_000_000_000,
+        },
         client_flags: 7,
         marks: 1,
         value: b"value",
@@ -31,7 +35,8 @@ fn entries() -> Vec<(Entry<'static>, Vec<u8>)> {
     vec![
         (
             Entry::Put(put),
-            hex("01 01 0300 0705040302010000 0201000000000000 0706040302010000 0094357700000000 07000000 05000000
+            hex("01 01 0300 0705040302010000 0201000000000000 0705040302010000 0706040302010000 0094357700000000
+                 07000000 05000000
                  6b6579 76616c7565"),
         ),
         (
@@ -39,8 +44,8 @@ fn entries() -> Vec<(Entry<'static>, Vec<u8>)> {
             hex("02 00 0300 0703000000000000 0701000000000000 6b6579"),
         ),
         (
-            Entry::Touch { key: b"key", expiry_version: 0x0307, exptime_secs: 1 },
-            hex("03 00 0300 0703000000000000 0100000000000000 6b6579"),
+            Entry::Touch { key: b"key", expiry: Expiry { value_version: 0x0207, version: 0x0307, exptime_secs: 1 } },
+            hex("03 00 0300 0702000000000000 0703000000000000 0100000000000000 6b6579"),
         ),
         (
             Entry::Flush { prefix: b"a", exceptions: vec![b"ab", b"ac"], version: 0x0307 },
@@ -109,21 +114,22 @@ fn an_entry_that_is_cut_is_none() {
 
 #[test]
 fn what_no_site_writes_is_malformed() {
-    let put = hex(
-        "01 01 0300 0705040302010000 0201000000000000 0706040302010000 0094357700000000 07000000 05000000
-         6b6579 76616c7565",
-    );
+    let put =
+        hex("01 01 0300 0705040302010000 0201000000000000 0705040302010000 0706040302010000 0094357700000000
+                 07000000 05000000
+         6b6579 76616c7565");
     let malformed = |place: usize, byte: u8| {
         let mut bytes = put.clone();
         bytes[place] = byte;
         Entries::new(&bytes).any(|entry| entry.is_err())
     };
-    assert!(!malformed(4, 7) && !malformed(36, 8));
+    assert!(!malformed(4, 7) && !malformed(44, 8));
     assert!(malformed(0, 9), "an unknown kind");
     assert!(malformed(4, 0), "a version of site 0");
     assert!(malformed(10, 0xFF), "a version of more than 53 bits");
-    assert!(malformed(21, 4), "an expiry that is older than its value");
-    assert!(malformed(43, 0xFF), "a value that does not fit");
+    assert!(malformed(21, 4), "an expiry of an older value");
+    assert!(malformed(29, 4), "an expiry that is older than its value");
+    assert!(malformed(51, 0xFF), "a value that does not fit");
     let empty_key = hex("02 00 0000 0703000000000000 0701000000000000");
     assert!(Entries::new(&empty_key).any(|entry| entry.is_err()));
 }

@@ -8,20 +8,28 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::files::{File, Files};
-use crate::log::manifest::{MANIFEST, ManifestImage, RESTORING, sync_dir};
+use crate::log::manifest::{MANIFEST, ManifestImage, RESTORING, SegmentImage, read_bytes, sync_dir};
 use crate::log::segment::{NUMBER_MAX, segment_name};
+use crate::rocks::manifest::{self as rocks_manifest, RocksImage};
 
 pub use stream::{StreamReport, backup_stream, restore_stream, verify_stream};
 
 /// How much is copied at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// What a backup consists of. Sealed segments never change, so a later backup copies only those that this one has not.
+/// What a backup consists of. Sealed files never change, so a later backup copies only those that this one has not.
 ///
 /// It stands in the backup itself, in the file `MANIFEST`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Manifest {
-    pub(crate) image: ManifestImage,
+    pub(crate) image: Image,
+}
+
+/// What the file `MANIFEST` says, by the engine that wrote it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Image {
+    Log(ManifestImage),
+    Rocks(RocksImage),
 }
 
 /// A file of a backup.
@@ -38,34 +46,60 @@ pub struct BackupFile {
 impl Manifest {
     /// Of the backup in this directory; `None` if there is none, or one that did not end.
     pub fn read(files: &dyn Files) -> Result<Option<Self>> {
-        Ok(ManifestImage::read(files)?.map(|image| Self { image }))
+        read_bytes(files)?.map(|bytes| Self::decode(&bytes)).transpose()
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self> {
+        let image = if bytes.starts_with(rocks_manifest::MAGIC) {
+            Image::Rocks(RocksImage::decode(bytes)?)
+        } else {
+            Image::Log(ManifestImage::decode(bytes)?)
+        };
+        Ok(Self { image })
     }
 
     /// The files of the state, whether this backup copied them or an earlier one has them.
     pub fn files(&self) -> impl Iterator<Item = BackupFile> + '_ {
-        self.image.segments.iter().map(|segment| BackupFile {
+        let (segments, files) = match &self.image {
+            Image::Log(image) => (&image.segments[..], &[][..]),
+            Image::Rocks(image) => (&[][..], &image.files[..]),
+        };
+        let segment_file = |segment: &SegmentImage| BackupFile {
             name: segment_name(segment.number),
             bytes: if segment.sealed { segment.file_bytes } else { segment.data_bytes },
             is_sealed: segment.sealed,
-        })
+        };
+        segments.iter().map(segment_file).chain(files.iter().cloned())
     }
 
     /// Up to which sequence number the state goes.
     pub fn last_sequence(&self) -> u64 {
-        self.image.last_sequence
+        match &self.image {
+            Image::Log(image) => image.last_sequence,
+            Image::Rocks(image) => image.last_sequence,
+        }
     }
 
     /// Of a restored store: it and the one that it was copied from go different ways now, and no file of one may pass
     /// for the other's.
     fn begin_new_line(&mut self) {
-        self.image.next_number =
-            (self.image.next_number + fastrand::u64(1 << 20..1 << 40)).min(NUMBER_MAX + 1);
-        self.image.incarnation = fastrand::u64(1..);
+        match &mut self.image {
+            Image::Log(image) => {
+                image.next_number = (image.next_number + fastrand::u64(1 << 20..1 << 40)).min(NUMBER_MAX + 1);
+                image.incarnation = fastrand::u64(1..);
+            }
+            Image::Rocks(image) => image.id = rocks_manifest::random_id(),
+        }
     }
 
-    /// Has this backup, or the ones that it follows, the sealed file?
-    pub(crate) fn has(&self, other: &ManifestImage, file: &BackupFile) -> bool {
-        self.image.secret == other.secret && file.is_sealed && self.files().any(|known| known == *file)
+    /// Has this backup, or the ones that it follows, the sealed file of the other?
+    pub(crate) fn has(&self, other: &Self, file: &BackupFile) -> bool {
+        let is_of_one_store = match (&self.image, &other.image) {
+            (Image::Log(image), Image::Log(other)) => image.secret == other.secret,
+            (Image::Rocks(image), Image::Rocks(other)) => image.id == other.id,
+            _ => false,
+        };
+        is_of_one_store && file.is_sealed && self.files().any(|known| known == *file)
     }
 }
 
@@ -88,7 +122,7 @@ pub fn restore(backups: &[&dyn Files], target: &dyn Files) -> Result<Manifest> {
         copy(&*found.ok_or_else(|| missing(&file.name))?, file.bytes, &*copied, &file.name)?;
     }
     manifest.begin_new_line();
-    finish(&manifest.image, target)?;
+    finish(&manifest, target)?;
     restoring.end();
     Ok(manifest)
 }
@@ -136,9 +170,13 @@ impl Drop for Restoring<'_> {
 }
 
 /// Makes the copied files a state.
-pub(crate) fn finish(image: &ManifestImage, target: &dyn Files) -> Result<()> {
+pub(crate) fn finish(manifest: &Manifest, target: &dyn Files) -> Result<()> {
     sync_dir(target).map_err(|error| Error::io("fsync of the target directory", error))?;
-    image.write(target).map_err(|failure| failure.error)
+    let written = match &manifest.image {
+        Image::Log(image) => image.write(target),
+        Image::Rocks(image) => image.write(target),
+    };
+    written.map_err(|failure| failure.error)
 }
 
 /// Copies the first bytes of a file to a new one, durably.

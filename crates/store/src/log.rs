@@ -4,7 +4,6 @@
 //! |---|---|
 //! | `record`, `segment`, `manifest`, `snapshot` | the bytes of the files; `docs/store-format.md` |
 //! | `digest`, `index` | where each key's newest record is |
-//! | `flushes` | what was flushed, and what is to be |
 //! | `notes` | the caller's notes |
 //! | `open` | from files to a store: manifest, snapshot or footers, the tail |
 //! | `writer`, `append` | the end of a segment; batches |
@@ -26,18 +25,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 mod account;
 mod append;
 pub(crate) mod bugs;
-mod bytes;
+pub(crate) mod bytes;
 pub(crate) mod check;
 pub(crate) mod clean;
 pub(crate) mod digest;
-pub(crate) mod flushes;
 mod get;
 mod history;
 mod index;
 mod keys;
 pub(crate) mod manifest;
 mod notes;
-mod open;
+pub(crate) mod open;
 mod record;
 mod retain;
 pub(crate) mod segment;
@@ -47,10 +45,11 @@ mod usage;
 mod window;
 mod writer;
 
-use crate::backup::{self, Manifest};
+use crate::backup::{self, Image, Manifest};
 use crate::entry::{Entry, Meta, PendingFlush, SequenceRange, Sink, VersionFlush};
 use crate::error::{Error, Result};
 use crate::files::{DiskFiles, Files, Lock};
+use crate::flushes::{FlushMark, Flushes};
 use crate::history::{LogEntry, LogRead, Retention};
 use crate::state::{KeyState, VisitState};
 use crate::store::{Budget, Cursor, Progress, Stats, Store, TryGet};
@@ -58,7 +57,6 @@ use crate::usage::PrefixUsage;
 
 use clean::Cleaner;
 use digest::Secret;
-use flushes::Flushes;
 use history::Places;
 use index::Index;
 use manifest::ManifestImage;
@@ -374,7 +372,7 @@ impl Store for LogStore {
     }
 
     fn version_flushes(&self) -> Vec<VersionFlush> {
-        let flush = |(prefix, mark): (&[u8], &flushes::FlushMark)| VersionFlush {
+        let flush = |(prefix, mark): (&[u8], &FlushMark)| VersionFlush {
             prefix: prefix.to_vec(),
             except: mark.except.clone(),
             version: mark.version,
@@ -394,16 +392,16 @@ impl Store for LogStore {
             image_with_files(image, self.segments.all())
         };
         image.next_number = self.manifest().next_number;
-        let manifest = Manifest { image };
+        let manifest = Manifest { image: Image::Log(image) };
         for (file, segment) in manifest.files().zip(segments) {
             // Its file may be removed meanwhile; it is open.
-            if !since.is_some_and(|since| since.has(&manifest.image, &file)) {
+            if !since.is_some_and(|since| since.has(&manifest, &file)) {
                 let failed = |error| Error::io(format!("creating {}", file.name), error);
                 let copied = target.create(&file.name).map_err(failed)?;
                 backup::copy(&*segment.file, file.bytes, &*copied, &file.name)?;
             }
         }
-        backup::finish(&manifest.image, target)?;
+        backup::finish(&manifest, target)?;
         Ok(manifest)
     }
 

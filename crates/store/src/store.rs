@@ -33,8 +33,8 @@ pub trait Store: Send + Sync {
     /// another key with the same hash) it may say true.
     fn may_contain(&self, key: &[u8]) -> bool;
 
-    /// Reads the key's item, unless it has expired or was flushed. At most one read of the disk, if the value has at
-    /// most 64 KiB.
+    /// Reads the key's item, unless it has expired or was flushed. With the log at most one read of the disk, if the
+    /// value has at most 64 KiB.
     fn get(&self, key: &[u8], now_unix_secs: u64, sink: &mut dyn Sink) -> Result<Option<Meta>>;
 
     /// The same without waiting for the disk: an item whose value is small is passed to `found` as a whole. The default

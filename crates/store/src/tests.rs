@@ -1,8 +1,13 @@
 //! Every driver against a model, on disks that fail.
 
 mod backup_stream;
+#[cfg(feature = "rocksdb")]
+mod compare;
 mod conformance;
 mod crash;
+mod driver;
+#[cfg(feature = "rocksdb")]
+mod engines;
 mod faults;
 mod keeping;
 mod model;

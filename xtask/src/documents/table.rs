@@ -65,6 +65,7 @@ pub(super) const FILES: &[(&str, &str, &str)] = &[
     ("docs/http.md", "nginx", "cargo xtask clients Nginx"),
     ("docs/logs.md", "json", "$ jq -e .timestamp block"),
     ("docs/start.md", "python", "$ mv block hello.py"),
+    ("docs/replication-protocol.md", "hexdump", "cargo test --package larder-replication --test wire"),
     ("docs/store-format.md", "hexdump", "cargo test --package larder-store --test format"),
 ];
 

@@ -34,6 +34,8 @@ const ORPHANED_PART: u64 = 4;
 /// [`crate::ops::upload::ARRIVING_BYTES`] for this long.
 const STOPPED_SECS: u32 = 2;
 
+/// Firm pins hold at most this part of the memory.
+const FIRM_PART: u64 = 4;
 /// [`Leases::oldest_arrival_secs`] without uploads.
 pub(super) const NO_UPLOAD_SECS: u32 = u32::MAX;
 
@@ -47,8 +49,16 @@ pub(crate) struct Leases {
     /// Pinned, and no longer in the index: the oldest first, with their memory.
     orphaned: VecDeque<(SegmentId, u64)>,
     orphaned_bytes: u64,
-    /// Runs with pins that are not revoked, and how many each has.
-    firm: BTreeMap<SegmentId, u32>,
+    /// Runs with pins that are not revoked.
+    firm: BTreeMap<SegmentId, FirmPins>,
+    firm_bytes: u64,
+}
+
+/// Of one run.
+struct FirmPins {
+    count: u32,
+    /// Memory of the run when it was pinned first.
+    bytes: u64,
 }
 
 /// A reader's hold on a run. It cannot be copied: each is given back once.
@@ -304,20 +314,34 @@ impl Arena {
         Some(RunPin { id, revocations: segment.revocations.load(Relaxed) })
     }
 
-    /// The same with a pin that is never revoked. Whoever holds many bounds them: they may take all memory.
+    /// The same with a pin that is never revoked. `None` also if such pins hold too much of the memory already: others
+    /// need it.
     pub(crate) fn pin_run_firmly(&self, item: ItemRef<'_>) -> Option<RunPin> {
         let mut leases = self.runs.leases();
         let pin = self.pin_run(item)?;
-        *leases.firm.entry(pin.id).or_default() += 1;
+        match leases.firm.get_mut(&pin.id) {
+            Some(pins) => pins.count += 1,
+            None => {
+                let bytes = self.segments.memory_bytes(pin.id);
+                if leases.firm_bytes + bytes > self.budget.limit_bytes() / FIRM_PART {
+                    drop(leases);
+                    self.unpin_run(pin);
+                    return None;
+                }
+                leases.firm_bytes += bytes;
+                leases.firm.insert(pin.id, FirmPins { count: 1, bytes });
+            }
+        }
         Some(pin)
     }
 
     /// Gives a firm pin back.
     pub(crate) fn unpin_firm_run(&self, pin: RunPin) {
         let mut leases = self.runs.leases();
-        if let Some(count) = leases.firm.get_mut(&pin.id) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(pins) = leases.firm.get_mut(&pin.id) {
+            pins.count -= 1;
+            if pins.count == 0 {
+                leases.firm_bytes -= pins.bytes;
                 leases.firm.remove(&pin.id);
             }
         }

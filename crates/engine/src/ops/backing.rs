@@ -132,7 +132,8 @@ pub struct Pinnable<'a> {
 }
 
 impl Pinnable<'_> {
-    /// The value, to be kept readable without a copy. `None`: it is small, and cheaper to copy.
+    /// The value, to be kept readable without a copy. `None`: copy it. It is small, or a quarter of the memory is kept
+    /// so already.
     pub fn pin(&self) -> Option<FirmValue> {
         FirmValue::new(self.engine, self.item)
     }

@@ -246,7 +246,7 @@ pub struct ValueRef {
 unsafe impl Send for ValueRef {}
 
 impl ValueRef {
-    /// `None`: the item is not large.
+    /// `None`: the item is not large, or such values hold too much of the memory already.
     pub(crate) fn new(engine: &Arc<Engine>, item: ItemRef<'_>) -> Option<Self> {
         let pin = engine.arena.pin_run(item)?;
         let value_bytes = item.value_bytes();

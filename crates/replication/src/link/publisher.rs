@@ -62,6 +62,9 @@ pub enum PublisherAction {
     ReadCopy {
         /// Behind this position.
         position: Vec<u8>,
+        /// Without the states that are [obsolete](crate::state::State::is_obsolete) at this horizon, since they may be
+        /// forgotten before the copy ends; 0: all.
+        horizon: u64,
         /// As for the log.
         bytes_max: usize,
     },
@@ -152,6 +155,7 @@ struct Stream {
 #[derive(Debug)]
 struct Copying {
     start: u64,
+    horizon: u64,
     /// Where the next piece begins; `None`: all are read.
     next: Option<Vec<u8>>,
     /// Pieces sent.
@@ -362,6 +366,7 @@ impl Publisher {
         self.send(&Message::CopyBegin { start, horizon, position: &position, others });
         let copy = Copying {
             start,
+            horizon,
             next: Some(position),
             number: 0,
             is_reading: false,
@@ -414,7 +419,8 @@ impl Publisher {
                 let may_read = !copy.is_reading && copy.waiting.is_none() && copy.flight.bytes < window_bytes;
                 if let Some(position) = copy.next.take_if(|_| may_read) {
                     copy.is_reading = true;
-                    self.actions.push_back(PublisherAction::ReadCopy { position, bytes_max });
+                    let horizon = copy.horizon;
+                    self.actions.push_back(PublisherAction::ReadCopy { position, horizon, bytes_max });
                 }
             }
             _ => {}

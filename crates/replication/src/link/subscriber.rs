@@ -50,8 +50,10 @@ pub enum SubscriberAction {
     /// The log follows. If the publisher is not [in](crate::members::Standing), end the connection, and try again
     /// later.
     Started,
-    /// The log is of no use without a copy. If [`Members::trust`](crate::members::Members::trust) allows it, answer:
-    /// [`Subscriber::copy`]; else end the connection, and try again later.
+    /// The log is of no use without a copy. If the reason is silence, this site counts anew
+    /// ([`Members::count_anew`](crate::members::Members::count_anew)). If
+    /// [`Members::trust`](crate::members::Members::trust) allows it, answer: [`Subscriber::copy`]; else end the
+    /// connection, and try again later.
     CopyNeeded(CopyReason),
     /// Merge these entries, and keep the cursor in the same batch. Answer: [`Subscriber::applied`], and
     /// [`Subscriber::durable`] when it is.
@@ -187,6 +189,11 @@ impl Subscriber {
     /// True after the last action.
     pub fn is_closed(&self) -> bool {
         matches!(self.phase, Phase::Closed)
+    }
+
+    /// True while the log follows. What arrives then is a sign of life: [`note_heard`](crate::members::Members).
+    pub fn is_pulling(&self) -> bool {
+        matches!(self.phase, Phase::Pulling { .. })
     }
 
     /// Bytes that arrived and are not applied yet.

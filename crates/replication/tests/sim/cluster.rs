@@ -149,6 +149,10 @@ impl<'s, 't> Cluster<'s, 't> {
     pub(super) fn keep(&mut self, number: u8, position: Position) {
         trace!(self, "{number} keeps {position:?}");
         self.run.outs += u64::from(position.standing.is_out());
+        if position.standing.is_out() && self.scenario.has_bad_clock {
+            // A site whose clock is ahead for days is held for as long.
+            self.exempt.insert(position.site);
+        }
         self.site(number).live.place(position);
         self.sync(number);
     }
@@ -486,11 +490,21 @@ impl<'s, 't> Cluster<'s, 't> {
             self.serve(index)?;
             self.bound(index)
         } else {
+            let mut peer = None;
             if let Some(subscriber) = &mut connection.subscriber {
                 subscriber.receive(&bytes, now);
+                peer = subscriber.peer().filter(|_| subscriber.is_pulling());
             }
+            self.hear(puller, peer);
             self.pull(index)?;
             self.bound(index)
+        }
+    }
+
+    fn hear(&mut self, number: u8, peer: Option<u8>) {
+        let micros = self.micros;
+        if let Some(peer) = peer {
+            self.site(number).members.note_heard(peer, micros);
         }
     }
 

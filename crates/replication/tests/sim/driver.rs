@@ -10,7 +10,8 @@ use larder_replication::link::{
 use larder_replication::members::{Cursor, Position, Standing, Trust};
 use larder_replication::merge::{Fit, merge, sweep};
 use larder_replication::state::State;
-use larder_replication::wire::Refusal;
+use larder_replication::version::unix_secs_of;
+use larder_replication::wire::{CopyReason, Refusal};
 
 use super::cluster::{Cluster, trace};
 use super::data::entry_of;
@@ -48,8 +49,8 @@ impl Cluster<'_, '_> {
                     trace!(self, "{sender} begins a copy for {site}: {begun:?}");
                     self.publisher(index)?.copy_begun(begun);
                 }
-                PublisherAction::ReadCopy { position, bytes_max } => {
-                    let read = self.read_copy(sender, &position, bytes_max);
+                PublisherAction::ReadCopy { position, horizon, bytes_max } => {
+                    let read = self.read_copy(sender, &position, horizon, bytes_max);
                     self.publisher(index)?.copy_read(read);
                 }
                 PublisherAction::Confirmed { site, sequence } => {
@@ -98,6 +99,10 @@ impl Cluster<'_, '_> {
                     }
                 }
                 SubscriberAction::CopyNeeded(reason) => {
+                    if reason == CopyReason::Silent {
+                        let micros = self.micros;
+                        self.site(puller).members.count_anew(micros);
+                    }
                     match self.site(puller).members.trust(sender, reason) {
                         Trust::Full => {}
                         Trust::Yielded(position) => self.keep(puller, position),
@@ -248,6 +253,9 @@ impl Cluster<'_, '_> {
             swept += 1;
         }
         site.promise(horizon);
+        if horizon > 0 {
+            site.members.count_anew(micros);
+        }
         for theirs in others {
             if theirs.site == puller {
                 site.promise(theirs.beat.clock);
@@ -289,7 +297,7 @@ impl Cluster<'_, '_> {
         CopyStart { extent, position }
     }
 
-    fn read_copy(&mut self, sender: u8, position: &[u8], bytes_max: usize) -> CopyRead {
+    fn read_copy(&mut self, sender: u8, position: &[u8], horizon: u64, bytes_max: usize) -> CopyRead {
         let skips_deletions = self.scenario.has(Bug::CopyWithoutDeletions);
         let live = &self.site(sender).live;
         let mut body = Vec::new();
@@ -302,7 +310,9 @@ impl Cluster<'_, '_> {
                 break;
             }
             let state = live.known(key);
-            if !(skips_deletions && state.value.as_ref().is_some_and(|register| register.item.is_none())) {
+            let is_deleted = state.value.as_ref().is_some_and(|register| register.item.is_none());
+            let is_obsolete = state.is_obsolete(horizon, unix_secs_of(horizon));
+            if !(is_obsolete || skips_deletions && is_deleted) {
                 Entry::of_state(key, &state.as_ref().map(Vec::as_slice))
                     .for_each(|entry| entry.encode(&mut body));
             }

@@ -123,9 +123,17 @@ impl Scenario {
         }
     }
 
-    /// The same with a bug.
+    /// The same with a bug, and with what shows it.
     pub(crate) fn with_bug(self, bug: Option<Bug>) -> Self {
-        Self { bug, ..self }
+        let is = |which| bug == Some(which);
+        Self {
+            has_absence: self.has_absence || is(Bug::SendFlushed) || is(Bug::NoSweep),
+            has_flushes: self.has_flushes || is(Bug::SendFlushed),
+            has_drift: self.has_drift || is(Bug::BrokenPromise),
+            has_bad_clock: self.has_bad_clock || is(Bug::BrokenPromise),
+            bug,
+            ..self
+        }
     }
 
     pub(crate) fn has(&self, bug: Bug) -> bool {

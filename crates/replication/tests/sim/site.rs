@@ -7,7 +7,7 @@ use larder_replication::entry::Beat;
 use larder_replication::flushes::FlushMark;
 use larder_replication::link::{AHEAD_MICROS_MAX, CopyBegun, LogExtent, Now, Settings};
 use larder_replication::members::{Members, Position, Standing};
-use larder_replication::state::{Item, State};
+use larder_replication::state::{Expiry, Item, State};
 use larder_replication::version::{next_version, unix_secs_of, version_at};
 use larder_replication::wire::Token;
 
@@ -125,9 +125,10 @@ impl Site {
 
     pub(crate) fn touch(&mut self, key: &[u8], exptime_secs: u64, micros: u64) {
         let (version, _) = self.version_for(key, micros);
-        let touched = State::touched(version, exptime_secs);
+        let value_version = self.live.known(key).version();
+        let touched = State::touched(Expiry { value_version, version, exptime_secs });
         self.live.put(key.to_vec(), self.live.known(key).join(touched).0);
-        self.pending.push(Change::Touch { key: key.to_vec(), version, exptime_secs });
+        self.pending.push(Change::Touch { key: key.to_vec(), value_version, version, exptime_secs });
     }
 
     /// A flush is above all that this site has shown.
@@ -176,6 +177,7 @@ impl Site {
     /// An older state comes back, as another incarnation.
     pub(crate) fn restore(&mut self, backup: Data, incarnation: u64, scenario: &Scenario, micros: u64) {
         self.disk = backup;
+        self.disk.positions.values_mut().for_each(|position| *position = position.restored());
         self.log_start = 0;
         self.settings = settings(self.number, incarnation, scenario);
         self.backup = None;

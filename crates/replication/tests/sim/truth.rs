@@ -22,6 +22,7 @@ pub(crate) enum Change {
     },
     Touch {
         key: Key,
+        value_version: u64,
         version: u64,
         exptime_secs: u64,
     },
@@ -54,8 +55,8 @@ pub(crate) struct Decision {
     /// Of the newest value or deletion.
     version: u64,
     value: Option<Vec<u8>>,
-    /// Version and exptime.
-    expiry: (u64, u64),
+    /// Version of the value, version and exptime.
+    expiry: (u64, u64, u64),
     /// Of the newest flush.
     flushed: u64,
 }
@@ -63,12 +64,12 @@ pub(crate) struct Decision {
 impl Decision {
     /// True if a touch of one of these sites decides when the item expires.
     pub(crate) fn is_touched_by(&self, sites: &BTreeSet<u8>) -> bool {
-        self.expiry.0 != self.version && sites.contains(&site_of(self.expiry.0))
+        self.expiry.1 != self.version && sites.contains(&site_of(self.expiry.1))
     }
 
     /// What clients see at a second.
     pub(crate) fn shown(&self, now_secs: u64) -> Option<Shown> {
-        let (_, exptime_secs) = self.expiry;
+        let (_, _, exptime_secs) = self.expiry;
         let is_expired = exptime_secs != 0 && exptime_secs <= now_secs;
         let value = self.value.as_ref().filter(|_| !is_expired && self.flushed < self.version)?;
         Some((self.version, value.clone(), exptime_secs))
@@ -99,9 +100,12 @@ impl Truth {
                 | Change::Sweep { key, version } => (*version, key),
             };
             let decision = decisions.entry(key.clone()).or_default();
-            if let Change::Put { exptime_secs, .. } | Change::Touch { exptime_secs, .. } = change {
-                decision.expiry = decision.expiry.max((version, *exptime_secs));
-            }
+            let expiry = match *change {
+                Change::Put { exptime_secs, .. } => (version, version, exptime_secs),
+                Change::Touch { value_version, exptime_secs, .. } => (value_version, version, exptime_secs),
+                _ => (0, 0, 0),
+            };
+            decision.expiry = decision.expiry.max(expiry);
             if !matches!(change, Change::Touch { .. }) && version > decision.version {
                 decision.version = version;
                 decision.value = match change {

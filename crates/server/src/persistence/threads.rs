@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use larder_store::commit::{Committer, Step};
 use larder_store::{Budget, Error, LogOptions, LogStore, MemoryStore, Store};
+#[cfg(feature = "rocksdb")]
+use larder_store::{RocksOptions, RocksStore};
 
 use super::meters::TimedStore;
 use super::{Driver, Persistence, Reader, StoreSettings, key_dumps};
@@ -110,6 +112,14 @@ fn open(settings: &StoreSettings) -> Result<Arc<dyn Store>, Error> {
             let options = LogOptions { segment_bytes: settings.segment_bytes, ..LogOptions::default() };
             Ok(Arc::new(LogStore::open(&settings.directory, options)?))
         }
+        #[cfg(feature = "rocksdb")]
+        Driver::RocksDb => {
+            let options = RocksOptions { file_bytes: settings.segment_bytes, ..RocksOptions::default() };
+            Ok(Arc::new(RocksStore::open(&settings.directory, options)?))
+        }
+        // The options have refused it.
+        #[cfg(not(feature = "rocksdb"))]
+        Driver::RocksDb => Err(Error::Unsupported { what: "RocksDB" }),
     }
 }
 
@@ -135,7 +145,7 @@ fn commit(mut committer: Committer, shared: &Shared, is_stopping: &AtomicBool) -
             // What has come must wait for the next attempt.
             std::thread::sleep(timeout.min(RETRY_MAX));
         } else {
-            persistence.journal.wait(timeout.min(IDLE_MAX));
+            persistence.journal.wait(timeout.min(IDLE_MAX), LINGER);
         }
     }
 }
@@ -158,6 +168,8 @@ fn maintain(store: &dyn Store, shared: &Shared, is_stopping: &AtomicBool) {
 
 /// Nothing that has to be noticed sooner comes without a wake-up.
 const IDLE_MAX: Duration = Duration::from_secs(1);
+/// How long changes that nobody waits for are gathered.
+const LINGER: Duration = Duration::from_micros(300);
 /// A stop does not wait longer for the next attempt.
 const RETRY_MAX: Duration = Duration::from_millis(200);
 const CLEANING_STEP_BYTES: u64 = 1 << 20;

@@ -13,7 +13,7 @@ use std::io::{Read, Write};
 use super::{Manifest, Restoring, finish};
 use crate::error::{Error, Result};
 use crate::files::Files;
-use crate::log::manifest::{MANIFEST, ManifestImage};
+use crate::log::manifest::MANIFEST;
 use crate::store::Store;
 
 /// Writes a backup of the store to `output`, while others append and read.
@@ -58,7 +58,7 @@ pub fn verify_stream(input: &mut dyn Read) -> Result<StreamReport> {
 pub fn restore_stream(input: &mut dyn Read, target: &dyn Files) -> Result<Manifest> {
     let restoring = Restoring::begin(target)?;
     let received = receive::receive(input, &mut |name| restoring.create(name).map(Some))?;
-    let mut manifest = Manifest { image: ManifestImage::decode(&received.manifest)? };
+    let mut manifest = Manifest::decode(&received.manifest)?;
     let has = |file: &super::BackupFile| {
         received.files.iter().any(|known| (&known.name, known.bytes) == (&file.name, file.bytes))
     };
@@ -67,7 +67,7 @@ pub fn restore_stream(input: &mut dyn Read, target: &dyn Files) -> Result<Manife
         return Err(Error::corrupt(MANIFEST, 0, "it is not about the files of this stream"));
     }
     manifest.begin_new_line();
-    finish(&manifest.image, target)?;
+    finish(&manifest, target)?;
     restoring.end();
     Ok(manifest)
 }

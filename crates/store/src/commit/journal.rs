@@ -61,6 +61,8 @@ pub struct Journal {
     clock: Box<dyn Clock>,
     /// The committer waits for `wake`.
     is_idle: AtomicBool,
+    /// So it does, but only for a change that somebody waits for.
+    is_lingering: AtomicBool,
     idle: Mutex<()>,
     wake: Condvar,
 }
@@ -112,6 +114,7 @@ impl Journal {
             known: (config.site != 0).then(|| KnownVersions::new(config.site)),
             clock: config.clock,
             is_idle: AtomicBool::new(false),
+            is_lingering: AtomicBool::new(false),
             idle: Mutex::new(()),
             wake: Condvar::new(),
         }
@@ -160,6 +163,7 @@ impl Journal {
     /// The change of a position.
     pub fn submit(&self, position: u64, change: Change) {
         self.bytes.fetch_add(change.memory_bytes(), Relaxed);
+        let is_sync = change.is_sync;
         let mut change = Some(change);
         loop {
             let mut slot = lock(self.slot(position));
@@ -171,7 +175,9 @@ impl Journal {
             drop(slot);
             std::thread::yield_now();
         }
-        if self.is_idle.swap(false, AcqRel) {
+        let was_idle = self.is_idle.swap(false, AcqRel);
+        let is_awaited = is_sync && self.is_lingering.swap(false, AcqRel);
+        if was_idle || is_awaited {
             drop(lock(&self.idle));
             self.wake.notify_one();
         }
@@ -264,24 +270,35 @@ impl Journal {
         (changes, self.bytes.load(Relaxed))
     }
 
-    /// Waits until there may be something to take, at most for `timeout`.
-    pub fn wait(&self, timeout: Duration) {
+    /// Waits until there may be something to take, at most for `timeout`. While only changes come that nobody waits
+    /// for, it waits `linger` longer, for more of them: a wake-up for each would cost more than the change.
+    pub fn wait(&self, timeout: Duration, linger: Duration) {
+        self.is_lingering.store(true, SeqCst);
         let idle = lock(&self.idle);
         self.is_idle.store(true, SeqCst);
         if self.has_next() {
             self.is_idle.store(false, Relaxed);
+            self.is_lingering.store(false, Relaxed);
             return;
         }
-        let _woken = self
+        let (idle, _) = self
             .wake
             .wait_timeout_while(idle, timeout, |()| self.is_idle.load(Acquire))
             .unwrap_or_else(PoisonError::into_inner);
         self.is_idle.store(false, Relaxed);
+        if self.has_next() {
+            let _lingered = self
+                .wake
+                .wait_timeout_while(idle, linger.min(timeout), |()| self.is_lingering.load(Acquire))
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        self.is_lingering.store(false, Relaxed);
     }
 
     /// Wakes the committer, for a reason of its own.
     pub fn wake(&self) {
         self.is_idle.store(false, Release);
+        self.is_lingering.store(false, Release);
         drop(lock(&self.idle));
         self.wake.notify_one();
     }

@@ -7,7 +7,6 @@ use std::sync::{Arc, PoisonError};
 
 use super::account::Account;
 use super::clean::RESERVE_TO_DELETE;
-use super::flushes::{FlushMark, PendingMark, encode_exceptions};
 use super::index::IndexEntry;
 use super::notes::Note;
 use super::record::{EXTENSION_BYTES, HEADER_BYTES, Header, Kind, SEQUENCE_MAX, pad, padded};
@@ -16,6 +15,7 @@ use super::writer::Writer;
 use super::{Appender, LogStore, ManifestState};
 use crate::entry::{Entry, Marks, SequenceRange};
 use crate::error::{Error, Result};
+use crate::flushes::{FlushMark, PendingMark, encode_exceptions};
 use crate::usage::PrefixUsage;
 use crate::validate::{exceptions_bytes, validate_batch, validate_notes};
 

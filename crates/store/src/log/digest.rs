@@ -25,11 +25,11 @@ pub(super) struct Digest {
 
 /// The secret of a store: of its digests and its checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Secret(pub(super) [u8; 16]);
+pub(crate) struct Secret(pub(crate) [u8; 16]);
 
 impl Secret {
     /// A fresh one, from the system's random numbers by way of the standard library.
-    pub(super) fn random() -> Self {
+    pub(crate) fn random() -> Self {
         use std::hash::{BuildHasher, RandomState};
         let halves = [RandomState::new().hash_one(1_u8), RandomState::new().hash_one(2_u8)];
         let mut bytes = [0; 16];

@@ -5,13 +5,13 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::{Arc, PoisonError};
 
 use super::LogStore;
-use super::flushes::decode_exceptions;
 use super::manifest::MANIFEST;
 use super::record::Kind;
 use super::segment::{SEGMENT_HEADER_BYTES, Segment, Stream};
 use super::window::Window;
 use crate::entry::Entry;
 use crate::error::{Error, Result};
+use crate::flushes::decode_exceptions;
 use crate::history::{LogEntry, LogRead};
 
 /// What an entry counts for beside key and value.

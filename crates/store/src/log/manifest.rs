@@ -9,7 +9,6 @@ use std::io::IoSlice;
 use super::bugs::{Bug, is_planted};
 use super::bytes::Bytes;
 use super::digest::Secret;
-use super::flushes::{FlushMark, FlushTable, PendingMark, decode_exception, encode_exceptions};
 use super::index::SLOTS_MAX;
 use super::notes::{Note, NoteTable};
 use super::record::SEQUENCE_MAX;
@@ -17,10 +16,12 @@ use super::segment::{DATA_BYTES_MAX, Expiry, FOOTER_BYTES_MAX, NUMBER_MAX, Strea
 use crate::entry::{FlushBy, NOTES_MAX};
 use crate::error::{Error, Result};
 use crate::files::Files;
+use crate::flushes::{FlushMark, FlushTable, PendingMark, decode_exception, encode_exceptions};
+use crate::rocks::manifest::MAGIC as ROCKS_MAGIC;
 
 pub(crate) const MANIFEST: &str = "MANIFEST";
 pub(super) const MANIFEST_NEW: &str = "MANIFEST.new";
-pub(super) const MAGIC: &[u8; 8] = b"LARDRMAN";
+pub(crate) const MAGIC: &[u8; 8] = b"LARDRMAN";
 /// More than a million segments need. A sparse file may pretend to be longer than the memory.
 pub(crate) const FILE_BYTES_MAX: u64 = 256 << 20;
 /// Stands in the file while a backup is restored to the directory.
@@ -156,8 +157,12 @@ impl ManifestImage {
         let damaged = |what: &str| Error::corrupt(MANIFEST, 0, what);
         let (body, checksum) = bytes.split_last_chunk::<4>().ok_or_else(|| damaged("it is too short"))?;
         let mut body = Bytes(body);
-        if body.take(8) != Some(MAGIC) {
-            return Err(damaged("it does not begin as a manifest does"));
+        match body.take(8) {
+            Some(magic) if magic == MAGIC => {}
+            Some(magic) if magic == ROCKS_MAGIC => {
+                return Err(Error::OtherEngine { found: "rocksdb", wanted: "log" });
+            }
+            _ => return Err(damaged("it does not begin as a manifest does")),
         }
         let format = (body.u16(), body.u16());
         let (Some(major), Some(minor)) = format else { return Err(damaged("it is too short")) };
@@ -249,32 +254,42 @@ impl ManifestImage {
 
     /// The file of a directory; `None` if there is none.
     pub(crate) fn read(files: &dyn Files) -> Result<Option<Self>> {
-        let file = match files.open_to_read(MANIFEST) {
-            Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Error::io("opening MANIFEST", error)),
-        };
-        let length = file.len().map_err(|error| Error::io("reading MANIFEST", error))?;
-        if length > FILE_BYTES_MAX {
-            return Err(Error::corrupt(MANIFEST, FILE_BYTES_MAX, "it is too long"));
-        }
-        let mut bytes = vec![0; length as usize];
-        let count = file.read_at(&mut bytes, 0).map_err(|error| Error::io("reading MANIFEST", error))?;
-        Self::decode(&bytes[..count]).map(Some)
+        read_bytes(files)?.map(|bytes| Self::decode(&bytes)).transpose()
     }
 
     /// Replaces the file. After an error before the first fsync the old one is there.
     pub(crate) fn write(&self, files: &dyn Files) -> std::result::Result<(), WriteFailure> {
-        let _ = files.remove(MANIFEST_NEW);
-        let kept = |doing, error| WriteFailure { error: Error::io(doing, error), sync_failed: false };
-        let file = files.create(MANIFEST_NEW).map_err(|error| kept("creating MANIFEST.new", error))?;
-        file.write_at(&[IoSlice::new(&self.encode())], 0)
-            .map_err(|error| kept("writing MANIFEST.new", error))?;
-        let uncertain = |doing, error| WriteFailure { error: Error::io(doing, error), sync_failed: true };
-        file.sync().map_err(|error| uncertain("fsync of MANIFEST.new", error))?;
-        files.rename(MANIFEST_NEW, MANIFEST).map_err(|error| uncertain("renaming MANIFEST.new", error))?;
-        sync_dir(files).map_err(|error| uncertain("fsync of the directory", error))
+        write_bytes(files, &self.encode())
     }
+}
+
+/// What the file of a directory says, whichever engine wrote it; `None` if there is none.
+pub(crate) fn read_bytes(files: &dyn Files) -> Result<Option<Vec<u8>>> {
+    let file = match files.open_to_read(MANIFEST) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::io("opening MANIFEST", error)),
+    };
+    let length = file.len().map_err(|error| Error::io("reading MANIFEST", error))?;
+    if length > FILE_BYTES_MAX {
+        return Err(Error::corrupt(MANIFEST, FILE_BYTES_MAX, "it is too long"));
+    }
+    let mut bytes = vec![0; length as usize];
+    let count = file.read_at(&mut bytes, 0).map_err(|error| Error::io("reading MANIFEST", error))?;
+    bytes.truncate(count);
+    Ok(Some(bytes))
+}
+
+/// Replaces the file. After an error before the first fsync the old one is there.
+pub(crate) fn write_bytes(files: &dyn Files, bytes: &[u8]) -> std::result::Result<(), WriteFailure> {
+    let _ = files.remove(MANIFEST_NEW);
+    let kept = |doing, error| WriteFailure { error: Error::io(doing, error), sync_failed: false };
+    let file = files.create(MANIFEST_NEW).map_err(|error| kept("creating MANIFEST.new", error))?;
+    file.write_at(&[IoSlice::new(bytes)], 0).map_err(|error| kept("writing MANIFEST.new", error))?;
+    let uncertain = |doing, error| WriteFailure { error: Error::io(doing, error), sync_failed: true };
+    file.sync().map_err(|error| uncertain("fsync of MANIFEST.new", error))?;
+    files.rename(MANIFEST_NEW, MANIFEST).map_err(|error| uncertain("renaming MANIFEST.new", error))?;
+    sync_dir(files).map_err(|error| uncertain("fsync of the directory", error))
 }
 
 /// Why a manifest was not written.

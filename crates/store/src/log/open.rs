@@ -12,7 +12,6 @@ use super::append::index_entry;
 use super::bugs::{Bug, is_planted};
 use super::clean::Cleaner;
 use super::digest::Secret;
-use super::flushes::{FlushMark, FlushTable, Flushes, PendingMark, decode_exceptions};
 use super::index::{Index, START_BYTES_MAX};
 use super::manifest::{MANIFEST, MANIFEST_NEW, ManifestImage, SegmentImage};
 use super::notes::{Note, NoteTable};
@@ -28,7 +27,9 @@ use super::{Appender, Counters, LogOptions, LogStore, ManifestState};
 use crate::entry::{FLUSH_EXCEPTIONS_BYTES_MAX, NOTE_BYTES_MAX, NOTE_NAME_BYTES_MAX, NOTES_MAX};
 use crate::error::{Error, Result};
 use crate::files::{File, Files, Lock};
+use crate::flushes::{FlushMark, FlushTable, Flushes, PendingMark, decode_exceptions};
 use crate::history::Retention;
+use crate::rocks::manifest::CURRENT;
 use crate::usage::PrefixUsage;
 
 /// The lock file.
@@ -102,7 +103,7 @@ pub(super) fn open(files: Arc<dyn Files>, options: LogOptions) -> Result<LogStor
 }
 
 /// Keeps other processes out.
-pub(super) fn lock(files: &dyn Files) -> Result<Box<dyn Lock>> {
+pub(crate) fn lock(files: &dyn Files) -> Result<Box<dyn Lock>> {
     files.lock(LOCK).map_err(|error| {
         if error.kind() == io::ErrorKind::WouldBlock {
             Error::Locked { file: format!("{}/{LOCK}", files.describe()) }
@@ -115,7 +116,7 @@ pub(super) fn lock(files: &dyn Files) -> Result<Box<dyn Lock>> {
 /// A new store: the manifest comes first, so that segments without one are damage.
 fn create(files: &dyn Files, options: &LogOptions) -> Result<ManifestImage> {
     let names = files.list().map_err(|error| Error::io("listing the directory", error))?;
-    if let Some(name) = names.iter().find(|name| segment_number(name).is_some()) {
+    if let Some(name) = names.iter().find(|name| segment_number(name).is_some() || *name == CURRENT) {
         return Err(Error::corrupt(MANIFEST, 0, format!("the file is missing, but there is {name}")));
     }
     let mut image = ManifestImage::new(options.secret.map_or_else(Secret::random, Secret));

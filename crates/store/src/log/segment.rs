@@ -194,7 +194,7 @@ pub(crate) fn segment_name(number: u64) -> String {
 }
 
 /// The number in a name of a segment's file.
-pub(super) fn segment_number(name: &str) -> Option<u64> {
+pub(crate) fn segment_number(name: &str) -> Option<u64> {
     let number = name.strip_prefix(PREFIX)?.parse().ok()?;
     (number <= NUMBER_MAX && segment_name(number) == name).then_some(number)
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use tar::{EntryType, Header};
 
-use super::conformance::open_log;
+use super::driver::open_log;
 use super::model::{Change, State, append};
 use super::script::START_SECS;
 use crate::files::Files;

@@ -1,6 +1,6 @@
 //! Power loss at every change of the disk: what was synced is there, batches are whole, nothing comes back.
 
-use super::conformance::{open_log, small_segments};
+use super::driver::{open_log, small_segments};
 use super::model::{Change, State, append};
 use super::script::{START_SECS, Script, Step, seed_base};
 use crate::files::sim::{DiskFaults, PowerLoss, SimDisk};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::conformance::{open_log, small_segments};
 use super::crash::changes_of;
+use super::driver::{open_log, small_segments};
 use super::model::{Change, State, append};
 use super::script::{START_SECS, Script, Step};
 use crate::files::sim::{DiskFaults, PowerLoss, SimDisk};

@@ -1,72 +1,18 @@
-//! Backups, checks and repairs; large values; many threads; bounds of memory and disk.
+//! Checks and repairs; large values; many threads; bounds of memory and disk.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-use super::conformance::{open_log, small_segments};
+use super::driver::{open_log, small_segments};
 use super::model::{Change, State, append};
 use super::script::START_SECS;
-use crate::backup::restore;
 use crate::files::Files;
 use crate::files::sim::SimDisk;
-use crate::{
-    Budget, Error, LogOptions, LogStore, Manifest, Marks, Meta, Sink, Store, TryGet, VecSink, check,
-};
+use crate::{Budget, Error, LogOptions, LogStore, Marks, Meta, Sink, Store, TryGet, VecSink, check};
 
 fn put(key: &str, value: Vec<u8>, version: u64) -> Change {
     Change::Put { key: key.into(), value, client_flags: 3, exptime_secs: 0, version, marks: Marks::NONE }
-}
-
-#[test]
-fn backups_follow_each_other_and_are_restored() {
-    let disk = SimDisk::new();
-    let store = open_log(&disk).expect("opens");
-    let (mut state, now) = (State::default(), START_SECS);
-    let mut backups: Vec<SimDisk> = Vec::new();
-    let mut copied = Vec::new();
-    for nth in 0..300 {
-        let batch = [put(&format!("c:{nth}"), vec![1; 150], 1)];
-        append(&store, &batch).expect("appends");
-        state.apply(&batch);
-    }
-    let keys: Vec<Vec<u8>> = (0..300).map(|nth| format!("c:{nth}").into()).collect();
-    let mut random = fastrand::Rng::with_seed(4);
-    let mut change = |store: &dyn Store, state: &mut State, count: usize| {
-        for _ in 0..count {
-            let key = keys[random.usize(0..40)].clone();
-            let version = state.highest_version + 1;
-            let batch = match random.u32(0..5) {
-                0 => [Change::Delete { key, version }],
-                _ => [put(&String::from_utf8_lossy(&key), vec![2; random.usize(0..300)], version)],
-            };
-            append(store, &batch).expect("appends");
-            state.apply(&batch);
-            store.maintain(Budget { bytes: 500 }, now).expect("maintains");
-        }
-    };
-    for round in 0..5 {
-        change(&store, &mut state, 60);
-        let target = SimDisk::new();
-        let since = backups.last().map(|last| Manifest::read(last).expect("reads").expect("is there"));
-        let manifest = store.backup(&target, since.as_ref()).expect("backs up");
-        assert_eq!(manifest.last_sequence(), state.last_sequence);
-        copied.push((target.list().expect("lists").len() as u64, manifest.files().count() as u64 + 1));
-        backups.push(target);
-        let expected = state.clone();
-        // The store goes on; the backup does not.
-        change(&store, &mut state, 20);
-
-        let restored = SimDisk::new();
-        let newest_first: Vec<&dyn Files> = backups.iter().rev().map(|disk| disk as &dyn Files).collect();
-        restore(&newest_first, &restored).expect("restores");
-        assert!(matches!(restore(&newest_first, &restored), Err(Error::Invalid { .. })), "not over a store");
-        let copy = open_log(&restored).expect("opens");
-        assert_eq!(expected.difference(&copy, &keys, now), None, "round {round}");
-        append(&copy, &[put("more", vec![1; 10], 1 << 40)]).expect("the copy is a store");
-        copy.close().expect("closes");
-    }
-    assert!(copied.iter().skip(1).all(|(files, of)| files < of), "only new files are copied: {copied:?}");
 }
 
 #[test]
@@ -243,19 +189,6 @@ fn large_values_are_read_in_pieces_and_verified() {
         store.get(b"key-7", START_SECS, &mut nowhere).expect("reads").is_some(),
         "a declined value is no error"
     );
-}
-
-#[test]
-fn long_keys_and_too_long_ones() {
-    let store = open_log(&SimDisk::new()).expect("opens");
-    let key = "k".repeat(65_535);
-    append(&store, &[put(&key, b"value".to_vec(), 1)]).expect("appends");
-    let mut sink = VecSink::default();
-    assert!(store.get(key.as_bytes(), START_SECS, &mut sink).expect("reads").is_some());
-    assert_eq!(sink.into_value(), b"value");
-    for change in [put("", Vec::new(), 1), put(&"k".repeat(65_536), Vec::new(), 1)] {
-        assert!(matches!(append(&store, &[change]), Err(Error::Invalid { .. })));
-    }
 }
 
 /// One appender, one cleaner, readers: each read is of the last version that was there before it, or a later one.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use super::conformance::{open_log, small_segments};
+use super::driver::{open_log, small_segments};
 use super::script::{START_SECS, seed_base};
 use crate::files::sim::{DiskFaults, PowerLoss, SimDisk};
 use crate::log::bugs::{Bug, plant};

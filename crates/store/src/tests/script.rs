@@ -57,7 +57,8 @@ impl Script {
     }
 }
 
-fn change(random: &mut fastrand::Rng, keys: &[Vec<u8>], now: u64, version: &mut u64) -> Change {
+/// One change. Its version is above all before.
+pub(super) fn change(random: &mut fastrand::Rng, keys: &[Vec<u8>], now: u64, version: &mut u64) -> Change {
     *version += random.u64(1..5);
     let version = *version;
     let prefix =

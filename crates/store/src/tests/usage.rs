@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::conformance::small_segments;
+use super::driver::small_segments;
 use super::model::{Change, State, append};
 use super::script::{START_SECS, Script, Step, seed_base};
 use crate::files::sim::SimDisk;

@@ -9,6 +9,7 @@ use super::print::COMMON;
 use super::table::COMMAND_LINE;
 use super::*;
 use crate::net::tls::Version;
+use crate::persistence::Driver;
 use crate::startup::settings::Io;
 
 /// The letter, the long name, and whether it takes a value. `-h` and `--help` are two options here.
@@ -307,6 +308,26 @@ fn tls_takes_its_options_in_any_number_of_lists() {
     assert_eq!(tls.version_min, Version::Tls13);
     assert_eq!((tls.chain_file, tls.key_file), (Some("/c".into()), Some("/k".into())));
     assert_eq!(settings("-o ssl_chain_cert=/c").notes, ["ssl options have no effect: they need -Z"]);
+}
+
+#[test]
+fn an_engine_that_is_not_built_in_is_refused() {
+    let (exit_code, message) = refusal("--store /s --store-engine bdb");
+    assert_eq!(
+        (exit_code, &message[..]),
+        (EXIT_USAGE, "larderd: --store-engine=bdb: log, rocksdb or memory")
+    );
+    let line = "--store /s --store-engine rocksdb";
+    if cfg!(feature = "rocksdb") {
+        assert_eq!(settings(line).store.map(|store| store.driver), Some(Driver::RocksDb));
+        settings(&format!("{line} -m 1024 -I 64m"));
+        let (exit_code, message) = refusal(&format!("{line} -m 1024 -I 65m"));
+        assert!(exit_code == EXIT_USAGE && message.contains("64 MiB"), "{message}");
+    } else {
+        let (exit_code, message) = refusal(line);
+        assert!(exit_code == EXIT_USAGE && message.contains("built without RocksDB"), "{message}");
+    }
+    settings("--store /s -m 1024 -I 65m");
 }
 
 /// Running without these would open access or lose data.

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::bugs::{Bug, is_planted};
-use super::bytes::Bytes;
 use crate::entry::FlushBy;
+use crate::log::bugs::{Bug, is_planted};
+use crate::log::bytes::Bytes;
 use crate::state::KeyState;
 use crate::validate::is_exception;
 
@@ -36,6 +36,11 @@ pub(crate) struct FlushMark {
 }
 
 impl FlushMark {
+    /// Of a flush that means what was appended before.
+    pub(super) fn by_sequence(sequence: u64, version: u64, except: Vec<Vec<u8>>) -> Self {
+        Self { sequence, version, by: FlushBy::Sequence, settled_sequence: u64::MAX, except }
+    }
+
     /// What orders flushes of the same kind.
     fn rank(&self) -> u64 {
         match self.by {

@@ -1,0 +1,202 @@
+//! The drivers under test: where each keeps a store, and how things go wrong there.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use crate::files::Files;
+use crate::files::sim::{DiskFaults, SimDisk};
+use crate::{LogOptions, LogStore, MemoryFaults, MemoryStore, Store, VALUE_BYTES_MAX, restore};
+
+/// A place for one store, which outlives the process that has it open.
+pub(super) trait Driver: Sized {
+    type Store: Store + 'static;
+
+    /// The longest value.
+    const VALUE_BYTES_MAX: usize = VALUE_BYTES_MAX;
+    /// What is kept is in files: there are backups, and a lock.
+    const HAS_FILES: bool = true;
+
+    /// Without a store.
+    fn new() -> Self;
+
+    /// Opens the store, or makes one.
+    fn open(&self) -> crate::Result<Self::Store>;
+
+    /// The process ends, whether it has closed the store or not. What was appended stays.
+    fn end(&self, store: Self::Store) {
+        drop(store);
+    }
+
+    /// From now on a put finds no room.
+    fn fill(&self, store: Self::Store) -> Self::Store;
+
+    /// There is room again.
+    fn make_room(&self, store: &Self::Store);
+
+    /// The next `sync` fails.
+    fn fail_sync(&self, store: Self::Store) -> Self::Store;
+
+    /// Another place, with the store of these backups.
+    fn restored(backups: &[&dyn Files]) -> crate::Result<Self>;
+
+    /// Opens the store again after the end of the process.
+    fn reopen(&self, store: Self::Store) -> Self::Store {
+        self.end(store);
+        self.open().expect("opens again")
+    }
+}
+
+pub(super) struct Log {
+    disk: SimDisk,
+}
+
+pub(super) fn small_segments() -> LogOptions {
+    LogOptions { segment_bytes: 4096, secret: Some([7; 16]), ..LogOptions::default() }
+}
+
+pub(super) fn open_log(disk: &SimDisk) -> crate::Result<LogStore> {
+    LogStore::open_files(Arc::new(disk.clone()), small_segments())
+}
+
+impl Driver for Log {
+    type Store = LogStore;
+
+    fn new() -> Self {
+        Self { disk: SimDisk::new() }
+    }
+
+    fn open(&self) -> crate::Result<LogStore> {
+        self.disk.set_faults(DiskFaults::default());
+        open_log(&self.disk)
+    }
+
+    fn fill(&self, store: LogStore) -> LogStore {
+        self.disk.set_faults(DiskFaults { capacity_bytes: Some(1), ..DiskFaults::default() });
+        store
+    }
+
+    fn make_room(&self, _: &LogStore) {
+        self.disk.set_faults(DiskFaults::default());
+    }
+
+    fn fail_sync(&self, store: LogStore) -> LogStore {
+        let fail_sync_at = Some(self.disk.counts().syncs + 1);
+        self.disk.set_faults(DiskFaults { fail_sync_at, ..DiskFaults::default() });
+        store
+    }
+
+    fn restored(backups: &[&dyn Files]) -> crate::Result<Self> {
+        let disk = SimDisk::new();
+        restore(backups, &disk)?;
+        Ok(Self { disk })
+    }
+}
+
+/// Keeps what a process had, since a driver in memory ends with its value.
+pub(super) struct Memory {
+    left: RefCell<MemoryStore>,
+}
+
+impl Driver for Memory {
+    type Store = MemoryStore;
+
+    const HAS_FILES: bool = false;
+
+    fn new() -> Self {
+        Self { left: RefCell::default() }
+    }
+
+    fn open(&self) -> crate::Result<MemoryStore> {
+        Ok(self.left.take())
+    }
+
+    fn end(&self, store: MemoryStore) {
+        self.left.replace(store.kill());
+    }
+
+    fn fill(&self, store: MemoryStore) -> MemoryStore {
+        store.kill().and_faults(MemoryFaults { fail_append: Some(1), ..MemoryFaults::default() })
+    }
+
+    fn make_room(&self, _: &MemoryStore) {}
+
+    fn fail_sync(&self, store: MemoryStore) -> MemoryStore {
+        store.kill().and_faults(MemoryFaults { fail_sync: Some(1), ..MemoryFaults::default() })
+    }
+
+    fn restored(_: &[&dyn Files]) -> crate::Result<Self> {
+        Err(crate::Error::Unsupported { what: "backup" })
+    }
+}
+
+#[cfg(feature = "rocksdb")]
+pub(super) use on_disk::Rocks;
+
+#[cfg(feature = "rocksdb")]
+mod on_disk {
+    use std::path::{Path, PathBuf};
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::{env, fs, process};
+
+    use super::Driver;
+    use crate::files::{DiskFiles, Files};
+    use crate::rocks::Faults;
+    use crate::{ROCKS_VALUE_BYTES_MAX, RocksOptions, RocksStore, restore};
+
+    pub(in super::super) struct Rocks {
+        pub(in super::super) directory: PathBuf,
+    }
+
+    impl Rocks {
+        fn set(store: &RocksStore, faults: Faults) {
+            *store.faults.lock().expect("nobody panics with it") = faults;
+        }
+    }
+
+    impl Driver for Rocks {
+        type Store = RocksStore;
+
+        const VALUE_BYTES_MAX: usize = ROCKS_VALUE_BYTES_MAX;
+
+        fn new() -> Self {
+            static NEXT: AtomicU32 = AtomicU32::new(0);
+            // In memory, where there is such a folder: an fsync costs nothing there.
+            let memory = Path::new("/dev/shm");
+            let parent = if memory.is_dir() { memory.to_owned() } else { env::temp_dir() };
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            Self { directory: parent.join(format!("larder-rocks-{}-{number}", process::id())) }
+        }
+
+        fn open(&self) -> crate::Result<RocksStore> {
+            // Small, so that files are written and compacted all the time.
+            let options = RocksOptions { file_bytes: 64 << 10, cache_bytes: 256 << 10 };
+            RocksStore::open(&self.directory, options)
+        }
+
+        fn fill(&self, store: RocksStore) -> RocksStore {
+            Self::set(&store, Faults { free_bytes: Some(0), fail_sync: false });
+            store
+        }
+
+        fn make_room(&self, store: &RocksStore) {
+            Self::set(store, Faults::default());
+        }
+
+        fn fail_sync(&self, store: RocksStore) -> RocksStore {
+            Self::set(&store, Faults { free_bytes: None, fail_sync: true });
+            store
+        }
+
+        fn restored(backups: &[&dyn Files]) -> crate::Result<Self> {
+            let place = Self::new();
+            restore(backups, &DiskFiles::open(&place.directory).expect("a directory"))?;
+            Ok(place)
+        }
+    }
+
+    impl Drop for Rocks {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.directory);
+        }
+    }
+}
