@@ -334,6 +334,7 @@ impl Persistence {
         if let Some(is_waiting) = self.waiting.get(worker) {
             is_waiting.store(true, SeqCst);
         }
+        self.journal.hurry();
     }
 
     /// The workers to be woken since the committer has done something.

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use larder_store::commit::{
     Change, Clock, Committer, Journal, JournalConfig, Kind, Observer, Outcome, Refusal, Registers, Step,
@@ -287,4 +288,39 @@ fn threads_agree_with_the_store_after_a_failure() {
             assert_eq!(found.as_deref(), Some(value.as_bytes()), "seed {seed}");
         }
     }
+}
+
+/// Whoever waits hurries the committer, whatever it is doing: else this test would take a minute for each change.
+#[test]
+fn who_waits_is_not_kept_waiting_for_more_changes() {
+    const THREADS: u64 = 3;
+    const CHANGES: u64 = 2000;
+    let Bed { journal, mut committer, .. } = bed(MemoryFaults::default());
+    let minute = Duration::from_secs(60);
+    // Before the committer waits.
+    journal.submit(journal.next_position(0), change(b"key", b"value", journal.version_above(0), true));
+    journal.hurry();
+    journal.wait(minute, minute);
+    let submit = &|thread: u64| {
+        for number in 0..CHANGES {
+            let position = journal.next_position(number);
+            let is_sync = number % 2 == thread % 2;
+            journal.submit(position, change(b"key", b"value", journal.version_above(0), is_sync));
+            journal.hurry();
+            while !journal.is_applied(position) {
+                std::thread::yield_now();
+            }
+        }
+        journal.wake();
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || submit(thread));
+        }
+        while !journal.is_applied(THREADS * CHANGES + 1) {
+            if committer.step(0) != Step::Again {
+                journal.wait(minute, minute);
+            }
+        }
+    });
 }

@@ -170,18 +170,23 @@ impl Guard<'_> {
     }
 
     /// The item if it is alive; otherwise removes it.
-    #[inline]
+    #[inline(always)]
     fn check_alive(&self, hash: Hash, lookup: &Lookup<'_>) -> Result<SegmentRef<'_>, Miss> {
         self.note_shown(hash);
         let segment_ref = self.engine().arena.segments.segment_ref_at(lookup.offset);
         match self.engine().liveness_in(segment_ref, lookup.raw, self.now()) {
             Ok(()) => Ok(segment_ref),
             Err(miss) => {
-                self.reap(hash, lookup.offset);
-                self.note_dead(hash, miss);
+                self.remove_dead(hash, lookup, miss);
                 Err(miss)
             }
         }
+    }
+
+    #[cold]
+    fn remove_dead(&self, hash: Hash, lookup: &Lookup<'_>, miss: Miss) {
+        self.reap(hash, lookup.offset);
+        self.note_dead(hash, miss);
     }
 
     pub(crate) fn item<'t>(&'t self, lookup: &Lookup<'t>) -> Item<'t> {

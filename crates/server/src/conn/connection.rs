@@ -33,8 +33,8 @@ pub struct Connection {
     session: Session,
     input: Input,
     unsent: Option<Box<Unsent>>,
-    /// The unsent replies depend on a change at this position, and are sent once it is durable.
-    held: Option<Position>,
+    /// The unsent replies depend on a change at this position, and are sent once it is durable; 0: on none.
+    held: Position,
     /// What was executed without a reply depends on a change at this position; 0: on none. The next reply shows it:
     /// that a quiet get or a key of a list was not found, or that a change without a reply was made.
     shown_later: Position,
@@ -57,19 +57,22 @@ pub struct InputRefused;
 impl Connection {
     /// A new connection.
     pub fn new(session: Session) -> Self {
-        Self { session, input: Input::default(), unsent: None, held: None, shown_later: 0, next: Next::Read }
+        Self { session, input: Input::default(), unsent: None, held: 0, shown_later: 0, next: Next::Read }
     }
 
     /// What the connection wants.
+    #[inline]
     pub fn next(&self) -> Next {
+        if self.unsent.is_none() && self.held == 0 { self.next } else { self.next_with_unsent() }
+    }
+
+    #[inline(never)]
+    fn next_with_unsent(&self) -> Next {
         match self.next {
-            // The unsent replies go to the watcher with the connection, once they may be sent.
-            Next::Watch(streams) if self.held.is_none() => Next::Watch(streams),
-            next => match self.held {
-                Some(position) => Next::Wait(Waiting::Durable(position)),
-                None if self.unsent.is_some() => Next::Send,
-                None => next,
-            },
+            _ if self.held != 0 => Next::Wait(Waiting::Durable(self.held)),
+            // The unsent replies go to the watcher with the connection.
+            Next::Watch(streams) => Next::Watch(streams),
+            _ => Next::Send,
         }
     }
 
@@ -199,11 +202,14 @@ impl Connection {
 
     /// Holds the replies that were made under these guards, if they depend on a change that is not durable yet. False:
     /// they may be sent. The connection is closed if there is no memory to hold them.
+    #[inline]
     pub fn hold(&mut self, shared: &Shared, guards: &Guards<'_>, replies: &Output<'_>) -> bool {
         let position = guards.awaited().max(self.shown_later);
-        if position == 0 {
-            return false;
-        }
+        position != 0 && self.hold_until(position, shared, replies)
+    }
+
+    #[inline(never)]
+    fn hold_until(&mut self, position: Position, shared: &Shared, replies: &Output<'_>) -> bool {
         // Whoever wants no reply is not kept waiting, unless it is to learn of a loss.
         if replies.is_empty() && !shared.settings.noreply_close_on_error {
             self.shown_later = position;
@@ -214,22 +220,24 @@ impl Connection {
         let is_held = persistence.outcome(position) != Outcome::Done;
         if is_held {
             self.on_sent(&shared.buffers, replies, 0);
-            self.held = Some(position);
+            self.held = position;
         }
         is_held
     }
 
     /// True while its replies wait for a change to be durable.
+    #[inline]
     pub fn is_held(&self) -> bool {
-        self.held.is_some()
+        self.held != 0
     }
 
     /// Looks whether the change that its replies wait for is durable. If it is lost, the client is told of that in
     /// their place, and the connection is to be closed, since other replies were to follow. `Err`: it is not known yet.
+    #[inline(never)]
     pub fn release(&mut self, shared: &Shared) -> Result<(), Next> {
-        let (Some(position), Some(persistence)) = (self.held, &shared.persistence) else { return Ok(()) };
-        match persistence.outcome(position) {
-            Outcome::Pending => return Err(Next::Wait(Waiting::Durable(position))),
+        let (true, Some(persistence)) = (self.is_held(), &shared.persistence) else { return Ok(()) };
+        match persistence.outcome(self.held) {
+            Outcome::Pending => return Err(Next::Wait(Waiting::Durable(self.held))),
             Outcome::Done => {}
             Outcome::Lost => {
                 let line = || Box::new(Unsent::of_line(persistence.loss().line()));
@@ -237,14 +245,14 @@ impl Connection {
                 self.next = Next::Close(CloseReason::Error);
             }
         }
-        self.held = None;
+        self.held = 0;
         Ok(())
     }
 
     /// Drops its unsent replies; the connection is to be closed.
     pub fn close(&mut self, reason: CloseReason) {
         self.unsent = None;
-        self.held = None;
+        self.held = 0;
         self.next = Next::Close(reason);
     }
 

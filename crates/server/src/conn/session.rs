@@ -37,7 +37,7 @@ use crate::exec::{Done, Executor};
 use crate::namespaces::{Guards, Rights};
 use crate::observe::measure::Class;
 use crate::observe::trace;
-use crate::persistence::fetch::Fetching;
+use crate::persistence::fetch::{Fetching, Finding};
 
 /// The state of a conversation between two reads. Owns memory only while a value is arriving.
 #[derive(Default)]
@@ -150,15 +150,11 @@ impl Session {
         out: &mut Output<'t>,
         requests_max: u32,
     ) -> Fed {
-        let findings = match self.fetching.take() {
+        let findings = match self.fetching {
             None => Vec::new(),
-            Some(fetching) => match fetching.take_findings() {
+            Some(_) => match self.take_findings() {
                 Some(findings) => findings,
-                None => {
-                    // Woken too early.
-                    self.fetching = Some(fetching);
-                    return Fed { consumed: 0, requests: 0, next: Next::Wait(Waiting::Signal) };
-                }
+                None => return Fed { consumed: 0, requests: 0, next: Next::Wait(Waiting::Signal) },
             },
         };
         let deadline_passed = self.retry_deadline.is_over(guards);
@@ -204,6 +200,14 @@ impl Session {
                 return Fed { consumed, requests, next };
             }
         }
+    }
+
+    /// What was found in the store for the request that waits. `None`: it was woken too early.
+    #[inline(never)]
+    fn take_findings(&mut self) -> Option<Vec<Finding>> {
+        let findings = self.fetching.as_ref()?.take_findings()?;
+        self.fetching = None;
+        Some(findings)
     }
 
     /// The place for the next bytes of a value, if reading straight into it pays. The end of a value always comes

@@ -5,7 +5,7 @@ use larder_measure::{Access, Footprint};
 use larder_protocol::reply::{Detail, Hit, Peeked, Token};
 use larder_protocol::{Error, Form, Key, Reply, command};
 
-use super::store_access::{Intent, Unanswered};
+use super::store_access::{Intent, StoreAccess, Unanswered};
 use super::{Answered, Done, Executor, ttl_secs};
 use crate::conn::waiter::Waiting;
 use crate::namespaces::{Place, Prepared, Right};
@@ -69,10 +69,13 @@ impl<'t> Executor<'_, '_, '_, 't> {
             return self.refuse_get(error, form);
         }
         let counters = self.cx.counters;
-        let look_up = |guard: &'t Guard<'t>| guard.get_hinted(key.written(), place.hash, place.hint);
-        let found = match self.store.operate(&place, key.written(), Intent::Read, look_up) {
-            Ok(found) => found,
-            Err(unanswered) => return self.leave_get(unanswered, form),
+        let found = if StoreAccess::is_behind(&place) {
+            match self.look_up_backed(key, &place) {
+                Ok(found) => found,
+                Err(unanswered) => return self.leave_get(unanswered, form),
+            }
+        } else {
+            place.guard.get_hinted(key.written(), place.hash, place.hint)
         };
         counters.cmd_get.add(1);
         self.tap_read(&place, found.ok());
@@ -92,6 +95,16 @@ impl<'t> Executor<'_, '_, '_, 't> {
             }
         }
         Done::Answered
+    }
+
+    #[inline(never)]
+    fn look_up_backed(
+        &mut self,
+        key: Key<'_>,
+        place: &Place<'t>,
+    ) -> Result<Result<Item<'t>, Miss>, Unanswered> {
+        let mut look_up = |guard: &'t Guard<'t>| guard.get_hinted(key.written(), place.hash, place.hint);
+        self.store.operate_backed(place, key.written(), Intent::Read, &mut look_up)
     }
 
     /// Refuses one key of a list, and with it the rest of the list.

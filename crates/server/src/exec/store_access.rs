@@ -65,7 +65,15 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
         Some(persistence.fetches.begin(waiter, std::mem::take(&mut self.wanted)))
     }
 
+    /// True if a store is behind the engine of this place. Never without namespaces, which the compiler sees where there
+    /// are none.
+    #[inline(always)]
+    pub(super) fn is_behind(place: &Place<'_>) -> bool {
+        place.namespace.is_some() && place.guard.is_backed()
+    }
+
     /// The result of an operation on a key. Where a store is behind the engine, of one that knows what the store has.
+    /// Plain gets and sets ask [`is_behind`](Self::is_behind) instead: what is called here is not inlined.
     #[inline(always)]
     pub(super) fn operate<'t, R>(
         &mut self,
@@ -74,8 +82,7 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
         intent: Intent,
         mut operate: impl FnMut(&'t Guard<'t>) -> R,
     ) -> Result<R, Unanswered> {
-        // Without namespaces there is no store, which the compiler sees where there are none.
-        if place.namespace.is_some() && place.guard.is_backed() {
+        if Self::is_behind(place) {
             return self.operate_backed(place, key, intent, &mut operate);
         }
         Ok(operate(place.guard))
@@ -101,8 +108,9 @@ impl<'e, 'c> StoreAccess<'e, 'c> {
         }
     }
 
+    /// The same where a store is behind the engine.
     #[inline(never)]
-    fn operate_backed<'t, R>(
+    pub(super) fn operate_backed<'t, R>(
         &mut self,
         place: &Place<'t>,
         key: &[u8],

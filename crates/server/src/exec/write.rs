@@ -7,7 +7,7 @@ use larder_measure::Access;
 use larder_protocol::{Error, Form, Key, Reply, Request, command};
 
 use super::read::footprint;
-use super::store_access::{Intent, Unanswered};
+use super::store_access::{Intent, StoreAccess, Unanswered};
 use super::{Answered, Done, Executor, Value, ttl_secs};
 use crate::clock::Clock;
 use crate::conn::waiter::Waiting;
@@ -83,18 +83,24 @@ impl<'t> Executor<'_, '_, '_, 't> {
         let stored = match value {
             Value::Whole(value) => {
                 let terms = terms(&store, key, value, expiry, cas_is_on);
-                let store = |guard: &'t Guard<'t>| guard.store_hinted(hash, &terms, hint);
-                self.store.operate(&place, key, intent, store)
+                if StoreAccess::is_behind(&place) {
+                    let mut store = |guard: &'t Guard<'t>| guard.store_hinted(hash, &terms, hint);
+                    match self.store.operate_backed(&place, key, intent, &mut store) {
+                        Ok(stored) => stored,
+                        Err(unanswered) => return unanswered.into_answer(),
+                    }
+                } else {
+                    guard.store_hinted(hash, &terms, hint)
+                }
             }
             Value::Uploaded(upload) => {
                 let terms = terms(&store, key, &[], expiry, cas_is_on);
                 let commit = |guard: &'t Guard<'t>| guard.commit(hash, &terms, upload);
-                self.store.operate(&place, key, intent, commit)
+                match self.store.operate(&place, key, intent, commit) {
+                    Ok(stored) => stored,
+                    Err(unanswered) => return unanswered.into_answer(),
+                }
             }
-        };
-        let stored = match stored {
-            Ok(stored) => stored,
-            Err(unanswered) => return unanswered.into_answer(),
         };
         let reply = match stored {
             Stored::Stored { cas, value_bytes, expiry, is_new } => {

@@ -280,7 +280,9 @@ impl ClientSocket {
     }
 
     fn receive(&mut self, cx: &mut WorkerContext<'_>, scratch: &mut [u8]) -> Result<usize, Next> {
-        self.connection.release(cx.shared)?;
+        if self.connection.is_held() {
+            self.connection.release(cx.shared)?;
+        }
         if self.is_blocked() {
             self.send_rest(cx)?;
         }
@@ -361,8 +363,9 @@ impl ClientSocket {
     }
 
     /// True if the socket did not take everything.
+    #[inline]
     fn is_blocked(&self) -> bool {
-        !self.connection.is_held() && self.connection.poll_output().is_some() || self.wire.is_holding()
+        self.connection.poll_output().is_some() && !self.connection.is_held() || self.wire.is_holding()
     }
 
     fn transport(&self) -> Transport {

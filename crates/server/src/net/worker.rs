@@ -174,6 +174,7 @@ impl Worker {
                 }
             }
             self.execute(&mut round, cx, scratch);
+            self.await_commit();
             self.shared.tell_evictions(self.index, &mut handles);
             self.tick();
         }
@@ -347,7 +348,6 @@ impl Worker {
             Next::Wait(waiting @ (Waiting::Commit(_) | Waiting::Durable(_))) => {
                 if self.park(fd) {
                     self.parked.push(fd, waiting);
-                    self.await_commit();
                 }
             }
             Next::Watch(streams) => self.hand_over(fd, streams),
@@ -438,9 +438,11 @@ impl Worker {
         }
     }
 
-    /// Asks the committer to wake this worker, which then looks again. What it did before is seen in the next round.
+    /// If connections wait for the committer, asks it to wake this worker, which then looks again. Once for all
+    /// requests of a round, so that their changes are one batch. What it did before is seen in the next round.
     fn await_commit(&self) {
         if let Some(persistence) = &self.shared.persistence
+            && !self.parked.is_empty()
             && self.parked.ask(persistence, self.index)
         {
             self.pool.wake(self.index).notify();
@@ -453,9 +455,6 @@ impl Worker {
         let Some(persistence) = &shared.persistence else { return };
         for fd in self.parked.take_ready(persistence) {
             self.unpark(fd);
-        }
-        if !self.parked.is_empty() {
-            self.await_commit();
         }
     }
 

@@ -61,7 +61,7 @@ pub struct Journal {
     clock: Box<dyn Clock>,
     /// The committer waits for `wake`.
     is_idle: AtomicBool,
-    /// So it does, but only for a change that somebody waits for.
+    /// So it does, or for changes to come: until somebody waits.
     is_lingering: AtomicBool,
     idle: Mutex<()>,
     wake: Condvar,
@@ -163,7 +163,6 @@ impl Journal {
     /// The change of a position.
     pub fn submit(&self, position: u64, change: Change) {
         self.bytes.fetch_add(change.memory_bytes(), Relaxed);
-        let is_sync = change.is_sync;
         let mut change = Some(change);
         loop {
             let mut slot = lock(self.slot(position));
@@ -175,12 +174,21 @@ impl Journal {
             drop(slot);
             std::thread::yield_now();
         }
-        let was_idle = self.is_idle.swap(false, AcqRel);
-        let is_awaited = is_sync && self.is_lingering.swap(false, AcqRel);
-        if was_idle || is_awaited {
-            drop(lock(&self.idle));
-            self.wake.notify_one();
+        if self.is_idle.swap(false, AcqRel) {
+            self.notify();
         }
+    }
+
+    /// Somebody waits for changes that were submitted: the committer takes them now.
+    pub fn hurry(&self) {
+        if self.is_lingering.load(Acquire) && self.is_lingering.swap(false, AcqRel) {
+            self.notify();
+        }
+    }
+
+    fn notify(&self) {
+        drop(lock(&self.idle));
+        self.wake.notify_one();
     }
 
     /// The position of the newest change of the key with this hash; of another key, or a flush, if that is higher.
@@ -270,8 +278,8 @@ impl Journal {
         (changes, self.bytes.load(Relaxed))
     }
 
-    /// Waits until there may be something to take, at most for `timeout`. While only changes come that nobody waits
-    /// for, it waits `linger` longer, for more of them: a wake-up for each would cost more than the change.
+    /// Waits until there may be something to take, at most for `timeout`. Once there is, it waits `linger` longer for
+    /// more, unless somebody waits ([`hurry`](Self::hurry)): a wake-up for each would cost more than the change.
     pub fn wait(&self, timeout: Duration, linger: Duration) {
         self.is_lingering.store(true, SeqCst);
         let idle = lock(&self.idle);
@@ -299,8 +307,7 @@ impl Journal {
     pub fn wake(&self) {
         self.is_idle.store(false, Release);
         self.is_lingering.store(false, Release);
-        drop(lock(&self.idle));
-        self.wake.notify_one();
+        self.notify();
     }
 
     /// A number that changes with whatever the committer does. Whoever reads it before it looks, and then waits for
