@@ -34,6 +34,7 @@ fn append(store: &LogStore, numbers: &[u64], version: u64, value: &[u8]) {
                 marks: Marks::NONE,
                 origin: 0,
                 base_version: 0,
+                expiry_value_version: 0,
                 expiry_version: 0,
             })
         })

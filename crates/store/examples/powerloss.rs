@@ -38,6 +38,7 @@ fn write(dir: &str, acknowledgements: &str, count: u64) {
             marks: Marks::NONE,
             origin: 0,
             base_version: 0,
+            expiry_value_version: 0,
             expiry_version: 0,
         };
         let entry = match version % 7 {

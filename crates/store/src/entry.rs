@@ -79,7 +79,10 @@ pub struct Put<'a> {
     pub origin: u8,
     /// The highest version of the key, or of a flush of it, that the site knew which made this change; 0: none is known.
     pub base_version: u64,
-    /// Of the expiry, at least `version`; 0: as `version`.
+    /// Of the value that the expiry is said of, at least `version`; 0: as `version`. A higher one: a touch has come before
+    /// its value, and this one lives as long meanwhile.
+    pub expiry_value_version: u64,
+    /// Of the expiry, at least that of its value; 0: as `version`.
     pub expiry_version: u64,
 }
 
@@ -104,11 +107,13 @@ pub enum Entry<'a> {
         /// See [`Put::base_version`].
         base_version: u64,
     },
-    /// The key has no item, but it is known when the next one expires: a touch that has come before its value.
+    /// The key has no item, but it is known when one that is to come expires: a touch that has come before its value.
     Touch {
         /// 1 to [`KEY_BYTES_MAX`] bytes.
         key: &'a [u8],
-        /// Of the expiry, at least `version`. Not 0.
+        /// Of the value that is to come, at least `version`. Not 0.
+        expiry_value_version: u64,
+        /// Of the expiry, at least that of its value.
         expiry_version: u64,
         /// Unix time in seconds; 0: never.
         exptime_secs: u64,
@@ -158,7 +163,8 @@ pub enum FlushBy {
     /// All that were appended before.
     #[default]
     Sequence,
-    /// Registers whose version is lower, whether they were appended before or are later. For replicated stores.
+    /// Values and deletions whose version is lower, and expiries of such values, whether they were appended before or are
+    /// later. For replicated stores.
     Version,
 }
 
@@ -190,6 +196,17 @@ impl Entry<'_> {
         match *self {
             Self::Put(Put { version, expiry_version, .. }) if expiry_version != version => expiry_version,
             Self::Touch { expiry_version, .. } => expiry_version,
+            _ => 0,
+        }
+    }
+
+    /// Of the value that the expiry is said of, where it is not this one; else 0.
+    pub(crate) fn expiry_value_version(&self) -> u64 {
+        match *self {
+            Self::Put(Put { version, expiry_value_version, .. }) if expiry_value_version != version => {
+                expiry_value_version
+            }
+            Self::Touch { expiry_value_version, .. } => expiry_value_version,
             _ => 0,
         }
     }

@@ -9,7 +9,7 @@ pub struct LogEntry<'a> {
     pub sequence: u64,
     /// No later entry is about the same key; true of entries that are not about a key.
     pub is_newest: bool,
-    /// As it was appended, but for the value, which is in one piece, and `expiry_version`, which is never 0.
+    /// As it was appended, but for the value, which is in one piece, and the versions of an expiry, which are never 0.
     pub entry: Entry<'a>,
 }
 

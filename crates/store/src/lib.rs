@@ -18,6 +18,7 @@
 //!     marks: Marks::NONE,
 //!     origin: 0,
 //!     base_version: 0,
+//!     expiry_value_version: 0,
 //!     expiry_version: 0,
 //! };
 //! store.append(&[Entry::Put(put)])?;

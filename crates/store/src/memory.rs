@@ -127,11 +127,13 @@ impl Owned {
             Entry::Put(put) => {
                 let Put { key, value, client_flags, exptime_secs, marks, origin, .. } = put;
                 let item = Some(ItemState { value_bytes: put.value_bytes(), client_flags, marks });
+                let expiry_value_version = version.max(put.expiry_value_version);
                 let expiry_version = entry.highest_version();
                 let state = KeyState {
                     version,
                     base_version,
                     item,
+                    expiry_value_version,
                     expiry_version,
                     exptime_secs,
                     origin,
@@ -143,9 +145,15 @@ impl Owned {
                 let state = KeyState { version, base_version, ..KeyState::default() };
                 Self::Change { key: key.to_vec(), state, value: Arc::default() }
             }
-            Entry::Touch { key, expiry_version, exptime_secs, .. } => {
-                let state =
-                    KeyState { version, base_version, expiry_version, exptime_secs, ..KeyState::default() };
+            Entry::Touch { key, expiry_value_version, expiry_version, exptime_secs, .. } => {
+                let state = KeyState {
+                    version,
+                    base_version,
+                    expiry_value_version,
+                    expiry_version,
+                    exptime_secs,
+                    ..KeyState::default()
+                };
                 Self::Change { key: key.to_vec(), state, value: Arc::default() }
             }
             Entry::Flush { prefix, except, version, by } => {

@@ -1,8 +1,8 @@
 //! What a store knows of a key: two registers, each with a version.
 //!
-//! A set writes both; a touch writes the expiry alone, a deletion the value alone. Who merges changes of several sites
-//! takes of each register the one with the higher version, and appends what comes out. The store itself merges nothing:
-//! the newest entry of a key is its state, but for what was flushed.
+//! A set writes both; a touch writes the expiry of the value that it found, a deletion the value alone. Who merges
+//! changes of several sites takes of each register the newer one, and appends what comes out. The store itself merges
+//! nothing: the newest entry of a key is its state, but for what was flushed.
 
 use crate::entry::{Entry, Marks, Put};
 
@@ -15,7 +15,9 @@ pub struct KeyState {
     pub base_version: u64,
     /// `None`: the key was deleted, or nothing is known but its expiry.
     pub item: Option<ItemState>,
-    /// Of the expiry; of an item at least `version`. 0: nothing is known.
+    /// Of the value that the expiry is said of; of an item at least `version`. 0: nothing is known.
+    pub expiry_value_version: u64,
+    /// Of the expiry, at least that of its value. 0: nothing is known.
     pub expiry_version: u64,
     /// Unix time in seconds; 0: never.
     pub exptime_secs: u64,
@@ -52,21 +54,20 @@ impl KeyState {
 
     /// What is left when all below this version was flushed; `None`: nothing.
     pub fn flushed(mut self, version: u64) -> Option<Self> {
-        if self.highest_version() < version {
-            return None;
-        }
         if self.version < version {
             (self.version, self.base_version, self.item) = (0, 0, None);
         }
-        if self.expiry_version < version {
-            (self.expiry_version, self.exptime_secs) = (0, 0);
+        if self.expiry_value_version < version {
+            (self.expiry_value_version, self.expiry_version, self.exptime_secs) = (0, 0, 0);
         }
-        Some(self)
+        (self.highest_version() != 0).then_some(self)
     }
 
     /// Passes on the entry that appends this state.
     pub(crate) fn visit(&self, key: &[u8], value: &[u8], visit: &mut dyn FnMut(Entry<'_>)) {
-        let Self { version, base_version, expiry_version, exptime_secs, origin, .. } = *self;
+        let Self {
+            version, base_version, expiry_value_version, expiry_version, exptime_secs, origin, ..
+        } = *self;
         match self.item {
             Some(ItemState { client_flags, marks, .. }) => visit(Entry::Put(Put {
                 key,
@@ -77,10 +78,18 @@ impl KeyState {
                 marks,
                 origin,
                 base_version,
+                expiry_value_version,
                 expiry_version,
             })),
             None if expiry_version != 0 => {
-                visit(Entry::Touch { key, expiry_version, exptime_secs, version, base_version });
+                visit(Entry::Touch {
+                    key,
+                    expiry_value_version,
+                    expiry_version,
+                    exptime_secs,
+                    version,
+                    base_version,
+                });
             }
             None => visit(Entry::Delete { key, version, base_version }),
         }

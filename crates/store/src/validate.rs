@@ -41,12 +41,20 @@ pub(crate) fn validate_batch(entries: &[Entry<'_>]) -> Result<()> {
 }
 
 fn validate_expiry(entry: &Entry<'_>) -> Result<()> {
-    let is_below = match *entry {
-        Entry::Put(Put { version, expiry_version, .. }) => expiry_version != 0 && expiry_version < version,
-        Entry::Touch { version, expiry_version, .. } => expiry_version < version.max(1),
-        _ => false,
+    let (version, of_value, of_expiry) = match *entry {
+        Entry::Put(Put { version, expiry_value_version, expiry_version, .. }) => {
+            let or_own = |other| if other == 0 { version } else { other };
+            (version, or_own(expiry_value_version), or_own(expiry_version))
+        }
+        Entry::Touch { version, expiry_value_version, expiry_version, .. } => {
+            (version.max(1), expiry_value_version, expiry_version)
+        }
+        _ => return Ok(()),
     };
-    if is_below { Err(Error::Invalid { what: "its expiry is older than its value" }) } else { Ok(()) }
+    if of_value < version || of_expiry < of_value {
+        return Err(Error::Invalid { what: "its expiry is older than its value" });
+    }
+    Ok(())
 }
 
 fn validate_note(name: &[u8], value: &[u8]) -> Result<()> {

@@ -56,6 +56,7 @@ fn the_example_in_the_document_is_what_the_code_writes() {
         marks: Marks::NONE,
         origin: 0,
         base_version: 0,
+        expiry_value_version: 0,
         expiry_version: 0,
     };
     store
@@ -99,6 +100,7 @@ fn put(store: &LogStore, prefix: &str, nth: u64) {
             marks: Marks::from_bits((nth % 8) as u8).expect("three marks"),
             origin: 0,
             base_version: 0,
+            expiry_value_version: 0,
             expiry_version: 0,
         })])
         .expect("appends");
@@ -133,12 +135,20 @@ fn replicated() -> [Entry<'static>; 6] {
         marks: Marks::NONE,
         origin: 1,
         base_version: 2_550,
+        expiry_value_version: 0,
         expiry_version: 2_650,
     };
     let (key, except) = (b"early", &[]);
     [
         Entry::Put(put),
-        Entry::Touch { key, expiry_version: 2_700, exptime_secs: 5, version: 0, base_version: 0 },
+        Entry::Touch {
+            key,
+            expiry_value_version: 2_690,
+            expiry_version: 2_700,
+            exptime_secs: 5,
+            version: 0,
+            base_version: 0,
+        },
         Entry::Delete { key: b"never there", version: 2_710, base_version: 2_705 },
         Entry::Put(Put { key: b"gone:1", ..put }),
         Entry::Flush { prefix: b"gone:", except, version: 2_900, by: FlushBy::Version },
@@ -156,13 +166,19 @@ fn check_replicated(store: &LogStore) {
         version: 2_600,
         base_version: 2_550,
         item,
+        expiry_value_version: 2_600,
         expiry_version: 2_650,
         exptime_secs: 4_100_000_000,
         origin: 1,
         sequence: 0,
     };
     assert_eq!(state(b"touched"), Some(touched));
-    let early = KeyState { expiry_version: 2_700, exptime_secs: 5, ..KeyState::default() };
+    let early = KeyState {
+        expiry_value_version: 2_690,
+        expiry_version: 2_700,
+        exptime_secs: 5,
+        ..KeyState::default()
+    };
     assert_eq!(state(b"early"), Some(early));
     let deleted = KeyState { version: 2_710, base_version: 2_705, ..KeyState::default() };
     assert_eq!(state(b"never there"), Some(deleted));

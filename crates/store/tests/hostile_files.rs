@@ -42,6 +42,7 @@ fn store_in(dir: &Path) {
         marks: Marks::NONE,
         origin: 0,
         base_version: 0,
+        expiry_value_version: 0,
         expiry_version: 0,
     };
     store.append(&[Entry::Put(put)]).expect("appends");

@@ -30,6 +30,7 @@ fn put<'a>(key: &'a [u8], value: &'a [&'a [u8]], exptime_secs: u64) -> Entry<'a>
         marks: Marks::NONE,
         origin: 0,
         base_version: 0,
+        expiry_value_version: 0,
         expiry_version: 0,
     })
 }
@@ -59,7 +60,14 @@ fn store_on(disk: &SimDisk, is_closed: bool) {
             Entry::Flush { prefix: b"a:", except: &except, version: 3, by: FlushBy::Sequence },
             Entry::FlushAt { prefix: b"b:", at_secs: NOW_SECS + 5 },
             put(b"a:3", &[b"value"], 0),
-            Entry::Touch { key: b"c:1", expiry_version: 9, exptime_secs: 5, version: 8, base_version: 7 },
+            Entry::Touch {
+                key: b"c:1",
+                expiry_value_version: 9,
+                expiry_version: 10,
+                exptime_secs: 5,
+                version: 8,
+                base_version: 7,
+            },
             Entry::Put(Put {
                 key: b"c:2",
                 value: &[b"value"],
@@ -69,6 +77,7 @@ fn store_on(disk: &SimDisk, is_closed: bool) {
                 marks: Marks::NONE,
                 origin: 1,
                 base_version: 7,
+                expiry_value_version: 8,
                 expiry_version: 9,
             }),
             Entry::Flush { prefix: b"c:3", except: &[], version: 9, by: FlushBy::Version },

@@ -39,6 +39,7 @@ fn child() {
             marks: Marks::NONE,
             origin: 0,
             base_version: 0,
+            expiry_value_version: 0,
             expiry_version: 0,
         };
         let entry = if version.is_multiple_of(7) {

@@ -44,6 +44,7 @@ impl Backing for NamespaceBacking {
                     marks: marks_of(&kept),
                     registers: Registers {
                         base_version: registers.base_version,
+                        expiry_value_version: 0,
                         expiry_version: registers.expiry_version,
                         origin: self.site,
                     },

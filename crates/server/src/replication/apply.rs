@@ -15,6 +15,7 @@ use larder_store::commit::{Change, Kind, Registers};
 use larder_store::{KeyState, Marks, VecSink};
 
 use super::Site;
+use super::publish::expiry_of;
 use crate::namespaces::{Handles, is_replicated};
 use crate::shared::Shared;
 
@@ -162,13 +163,16 @@ impl<'s> Applier<'s> {
 
     /// The change that brings a key into this state. `None`: the key's value has changed meanwhile.
     fn change(&self, key: &[u8], state: &State<Source<'_>>) -> Result<Option<Change>, Failure> {
-        let Expiry { version: expiry_version, exptime_secs } = state.expiry;
+        let Expiry { value_version: expiry_value_version, version: expiry_version, exptime_secs } =
+            state.expiry;
         let (version, base_version) =
             state.value.as_ref().map_or((0, 0), |register| (register.version, register.base_version));
         let Some(Register { item: Some(item), .. }) = &state.value else {
             let kind = match expiry_version {
                 0 => Kind::Delete { version, base_version },
-                _ => Kind::Touch { expiry_version, exptime_secs, version, base_version },
+                _ => {
+                    Kind::Touch { expiry_value_version, expiry_version, exptime_secs, version, base_version }
+                }
             };
             return Ok(Some(Change::new(kind, key, b"", false)));
         };
@@ -177,7 +181,12 @@ impl<'s> Applier<'s> {
             exptime_secs,
             version,
             marks: Marks::from_bits(item.marks).unwrap_or(Marks::NONE),
-            registers: Registers { base_version, expiry_version, origin: site_of(version) },
+            registers: Registers {
+                base_version,
+                expiry_value_version,
+                expiry_version,
+                origin: site_of(version),
+            },
         };
         Ok(match item.value {
             Source::Given(value) => Some(Change::new(kind, key, value, false)),
@@ -244,7 +253,7 @@ impl<'s> Applier<'s> {
 
 /// A state of the store, without its value.
 fn state_of(state: &KeyState) -> State<Source<'static>> {
-    let KeyState { version, base_version, item, expiry_version, exptime_secs, .. } = *state;
+    let KeyState { version, base_version, item, .. } = *state;
     let item = item.map(|item| Item {
         client_flags: item.client_flags,
         marks: item.marks.bits(),
@@ -252,7 +261,7 @@ fn state_of(state: &KeyState) -> State<Source<'static>> {
     });
     State {
         value: (version != 0).then_some(Register { version, base_version, item }),
-        expiry: Expiry { version: expiry_version, exptime_secs },
+        expiry: expiry_of(state),
     }
 }
 

@@ -11,7 +11,7 @@ use larder_policy::Table;
 use larder_replication::entry::Entry;
 use larder_replication::link::{CopyRead, CopyStart, LogRead, Publisher, PublisherAction, admit};
 use larder_replication::state::{Expiry, Item, Register, State};
-use larder_replication::version::site_of;
+use larder_replication::version::{site_of, unix_secs_of};
 use larder_store::{Cursor as ScanCursor, FlushBy, KeyState, Put};
 
 use super::{Site, note};
@@ -159,8 +159,8 @@ impl Served<'_> {
                 tracing::info!(site = puller, sequence = extent.start, "a copy begins");
                 publisher.copy_begun(CopyStart { extent, position: Vec::new() });
             }
-            PublisherAction::ReadCopy { position, bytes_max } => {
-                publisher.copy_read(self.read_copy(&position, bytes_max)?);
+            PublisherAction::ReadCopy { position, bytes_max, horizon } => {
+                publisher.copy_read(self.read_copy(&position, bytes_max, horizon)?);
             }
             PublisherAction::Confirmed { site: puller, sequence } => {
                 site.members().note_confirmed(puller, sequence);
@@ -223,8 +223,8 @@ impl Served<'_> {
         }
     }
 
-    /// States of all sites, and at first the flushes.
-    fn read_copy(&self, position: &[u8], bytes_max: usize) -> io::Result<CopyRead> {
+    /// States of all sites, and at first the flushes; not what may be forgotten at the horizon, if it is not 0.
+    fn read_copy(&self, position: &[u8], bytes_max: usize, horizon: u64) -> io::Result<CopyRead> {
         let store = &self.site.store;
         let table = self.shared.namespaces.table();
         let mut body = Vec::new();
@@ -241,6 +241,9 @@ impl Served<'_> {
             .for_each_state(&mut cursor, bytes_max, &mut |key, state, value| {
                 if is_told(table.as_deref(), key) {
                     let state = state_of(state, value);
+                    if horizon != 0 && state.is_obsolete(horizon, unix_secs_of(horizon)) {
+                        return;
+                    }
                     Entry::of_state(key, &state).for_each(|entry| entry.encode(&mut body));
                 }
             })
@@ -265,12 +268,21 @@ fn is_told(table: Option<&Table>, key: &[u8]) -> bool {
     table.is_some_and(|table| is_replicated(table, table.find(key)))
 }
 
+/// When the value of a key of the store expires.
+pub(super) fn expiry_of(state: &KeyState) -> Expiry {
+    Expiry {
+        value_version: state.expiry_value_version,
+        version: state.expiry_version,
+        exptime_secs: state.exptime_secs,
+    }
+}
+
 fn state_of<'a>(state: &KeyState, value: &'a [u8]) -> State<&'a [u8]> {
-    let KeyState { version, base_version, item, expiry_version, exptime_secs, .. } = *state;
+    let KeyState { version, base_version, item, .. } = *state;
     let item = item.map(|item| Item { client_flags: item.client_flags, marks: item.marks.bits(), value });
     State {
         value: (version != 0).then_some(Register { version, base_version, item }),
-        expiry: Expiry { version: expiry_version, exptime_secs },
+        expiry: expiry_of(state),
     }
 }
 
@@ -285,6 +297,7 @@ fn state_of_entry<'a>(entry: &larder_store::Entry<'a>) -> Option<(&'a [u8], Stat
             version,
             marks,
             base_version,
+            expiry_value_version,
             expiry_version,
             ..
         }) => {
@@ -295,14 +308,26 @@ fn state_of_entry<'a>(entry: &larder_store::Entry<'a>) -> Option<(&'a [u8], Stat
                 exptime_secs,
                 Item { client_flags, marks: marks.bits(), value },
             );
+            state.expiry.value_version = expiry_value_version.max(version);
             state.expiry.version = expiry_version.max(version);
             (key, state)
         }
         larder_store::Entry::Delete { key, version, base_version } => {
             (key, State::deleted(version, base_version))
         }
-        larder_store::Entry::Touch { key, expiry_version, exptime_secs, version, base_version } => {
-            let mut state = State::touched(expiry_version, exptime_secs);
+        larder_store::Entry::Touch {
+            key,
+            expiry_value_version,
+            expiry_version,
+            exptime_secs,
+            version,
+            base_version,
+        } => {
+            let mut state = State::touched(Expiry {
+                value_version: expiry_value_version,
+                version: expiry_version,
+                exptime_secs,
+            });
             state.value = (version != 0).then_some(Register { version, base_version, item: None });
             (key, state)
         }

@@ -54,8 +54,10 @@ pub enum Kind {
         /// See [`Put::base_version`].
         base_version: u64,
     },
-    /// The key has no item, but the next one may expire at another time.
+    /// The key has no item, but one that is to come may expire at another time.
     Touch {
+        /// Of the value that is to come.
+        expiry_value_version: u64,
         /// Of the expiry.
         expiry_version: u64,
         /// Unix time in seconds; 0: never.
@@ -90,6 +92,8 @@ pub enum Kind {
 pub struct Registers {
     /// See [`Put::base_version`].
     pub base_version: u64,
+    /// See [`Put::expiry_value_version`].
+    pub expiry_value_version: u64,
     /// See [`Put::expiry_version`].
     pub expiry_version: u64,
     /// See [`Put::origin`].
@@ -188,11 +192,19 @@ impl Change {
                 marks,
                 origin: registers.origin,
                 base_version: registers.base_version,
+                expiry_value_version: registers.expiry_value_version,
                 expiry_version: registers.expiry_version,
             }),
             Kind::Delete { version, base_version } => Entry::Delete { key, version, base_version },
-            Kind::Touch { expiry_version, exptime_secs, version, base_version } => {
-                Entry::Touch { key, expiry_version, exptime_secs, version, base_version }
+            Kind::Touch { expiry_value_version, expiry_version, exptime_secs, version, base_version } => {
+                Entry::Touch {
+                    key,
+                    expiry_value_version,
+                    expiry_version,
+                    exptime_secs,
+                    version,
+                    base_version,
+                }
             }
             Kind::Flush => Entry::Flush { prefix: key, except, version: 0, by: FlushBy::Sequence },
             Kind::FlushBelow { version } => {

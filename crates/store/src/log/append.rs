@@ -238,8 +238,8 @@ fn record_bytes(entry: &Entry<'_>) -> usize {
         Entry::Note { value, .. } => value.len(),
         _ => 0,
     };
-    let has_extension = entry.base_version() != 0 || entry.expiry_version() != 0;
-    let extension_bytes = if has_extension { EXTENSION_BYTES } else { 0 };
+    let in_extension = [entry.base_version(), entry.expiry_value_version(), entry.expiry_version()];
+    let extension_bytes = if in_extension == [0; 3] { 0 } else { EXTENSION_BYTES };
     HEADER_BYTES + entry.key().len() + extension_bytes + value_bytes
 }
 
@@ -248,6 +248,7 @@ fn header(entry: &Entry<'_>, sequence: u64) -> Header {
         key_bytes: entry.key().len(),
         version: entry.version(),
         base_version: entry.base_version(),
+        expiry_value_version: entry.expiry_value_version(),
         expiry_version: entry.expiry_version(),
         ..Header::bare(kind, sequence)
     };
@@ -291,6 +292,7 @@ pub(super) fn tombstone_of(header: &Header) -> Header {
         client_flags: 0,
         marks: Marks::NONE,
         base_version: 0,
+        expiry_value_version: 0,
         expiry_version: 0,
         ..*header
     }

@@ -16,8 +16,8 @@
 //! | 45 | 1: there is an extension; 2: a flush goes by version |
 //! | 46..48 | zero |
 //!
-//! Key, extension, value, and zeros up to a multiple of 8 follow. Numbers are little-endian. The extension, 16 bytes, is
-//! there if it says anything: base version and expiry version.
+//! Key, extension, value, and zeros up to a multiple of 8 follow. Numbers are little-endian. The extension, 24 bytes, is
+//! there if it says anything: base version, the version of the value that the expiry is said of, and that of the expiry.
 
 use crate::entry::{FlushBy, KEY_BYTES_MAX, Marks, Meta, VALUE_BYTES_MAX};
 use crate::state::{ItemState, KeyState};
@@ -25,7 +25,7 @@ use crate::state::{ItemState, KeyState};
 /// Of a header.
 pub(super) const HEADER_BYTES: usize = 48;
 /// Of the extension of a header.
-pub(super) const EXTENSION_BYTES: usize = 16;
+pub(super) const EXTENSION_BYTES: usize = 24;
 /// All of a record but its value has at most so many bytes.
 pub(super) const FRONT_BYTES_MAX: usize = HEADER_BYTES + KEY_BYTES_MAX + EXTENSION_BYTES;
 /// Flags of byte 45.
@@ -83,7 +83,9 @@ pub(super) struct Header {
     pub(super) value_checksum: u32,
     /// 0: none is known.
     pub(super) base_version: u64,
-    /// Of a put: 0 if it is the version. Of a deletion: 0 if no expiry is known.
+    /// Of the value that the expiry is said of. Of a put: 0 if it is the version. Of a deletion: 0 if none is known.
+    pub(super) expiry_value_version: u64,
+    /// Of the expiry; 0 as before.
     pub(super) expiry_version: u64,
     pub(super) flush_by: FlushBy,
 }
@@ -136,9 +138,9 @@ impl Header {
             return Err(BadHeader::Sequence);
         }
         let extension = &bytes[HEADER_BYTES + key_bytes..end];
-        let (base_version, expiry_version) =
-            if extension.is_empty() { (0, 0) } else { (u64_at(extension, 0), u64_at(extension, 8)) };
-        if !extension.is_empty() && base_version == 0 && expiry_version == 0 {
+        let [base_version, expiry_value_version, expiry_version] =
+            if extension.is_empty() { [0; 3] } else { [0, 8, 16].map(|at| u64_at(extension, at)) };
+        if !extension.is_empty() && [base_version, expiry_value_version, expiry_version] == [0; 3] {
             return Err(BadHeader::Newer(head[42]));
         }
         Ok(Self {
@@ -153,6 +155,7 @@ impl Header {
             origin: head[44],
             value_checksum: u32_at(head, 36),
             base_version,
+            expiry_value_version,
             expiry_version,
             flush_by: if head[45] & BY_VERSION == 0 { FlushBy::Sequence } else { FlushBy::Version },
         })
@@ -178,6 +181,7 @@ impl Header {
         out.extend_from_slice(key);
         if self.has_extension() {
             out.extend_from_slice(&self.base_version.to_le_bytes());
+            out.extend_from_slice(&self.expiry_value_version.to_le_bytes());
             out.extend_from_slice(&self.expiry_version.to_le_bytes());
         }
         let checksum = crc32c::crc32c_append(seed, &out[start + 4..]);
@@ -198,13 +202,14 @@ impl Header {
             origin: 0,
             value_checksum: 0,
             base_version: 0,
+            expiry_value_version: 0,
             expiry_version: 0,
             flush_by: FlushBy::Sequence,
         }
     }
 
     fn has_extension(&self) -> bool {
-        self.base_version != 0 || self.expiry_version != 0
+        self.base_version != 0 || self.expiry_value_version != 0 || self.expiry_version != 0
     }
 
     /// Where the value begins in the record.
@@ -247,6 +252,11 @@ impl Header {
             version: self.version,
             base_version: self.base_version,
             item: is_put.then_some(ItemState { value_bytes, client_flags, marks }),
+            expiry_value_version: if is_put {
+                self.version.max(self.expiry_value_version)
+            } else {
+                self.expiry_value_version
+            },
             expiry_version: if is_put { self.highest_version() } else { self.expiry_version },
             exptime_secs: self.exptime_secs,
             origin: self.origin,

@@ -87,7 +87,6 @@ pub(super) fn left_of(
     if state.item.is_some() {
         return Some(*header);
     }
-    let (version, base_version, expiry_version) = (state.version, state.base_version, state.expiry_version);
     Some(Header {
         kind: Kind::Delete,
         value_bytes: 0,
@@ -95,9 +94,10 @@ pub(super) fn left_of(
         exptime_secs: state.exptime_secs,
         client_flags: 0,
         marks: Marks::NONE,
-        version,
-        base_version,
-        expiry_version,
+        version: state.version,
+        base_version: state.base_version,
+        expiry_value_version: state.expiry_value_version,
+        expiry_version: state.expiry_version,
         ..*header
     })
 }

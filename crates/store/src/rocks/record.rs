@@ -140,6 +140,7 @@ mod tests {
             version: 9,
             marks: Marks::STALE,
             origin: 10,
+            expiry_value_version: 0,
             expiry_version: 0,
             base_version: 0,
         };

@@ -184,6 +184,7 @@ mod tests {
             version: 1,
             marks: Marks::NONE,
             origin: 0,
+            expiry_value_version: 0,
             expiry_version: 0,
             base_version: 0,
         };

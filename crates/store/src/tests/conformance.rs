@@ -160,6 +160,7 @@ fn all_of_an_item_comes_back<D: Driver>() {
         version: 1 << 52,
         marks: Marks::STALE | Marks::BINARY_KEY,
         origin: 255,
+        expiry_value_version: 0,
         expiry_version: 0,
         base_version: 0,
     };
@@ -425,6 +426,7 @@ fn a_value_that_is_too_long_is_refused<D: Driver>() {
         version: 1,
         marks: Marks::NONE,
         origin: 0,
+        expiry_value_version: 0,
         expiry_version: 0,
         base_version: 0,
     };

@@ -39,6 +39,7 @@ pub(super) fn append(store: &dyn Store, batch: &[Change]) -> crate::Result<crate
                 marks: *marks,
                 origin: (*version % 7) as u8,
                 base_version: 0,
+                expiry_value_version: 0,
                 expiry_version: 0,
             }),
             Change::Delete { key, version } => Entry::Delete { key, version: *version, base_version: 0 },
