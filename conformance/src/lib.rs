@@ -5,6 +5,7 @@
 //! - `clients/`: smoke programs with real clients as they come from their registries (run by `cargo xtask test`).
 //! - [`diff`]: random requests to larderd and a real memcached, side by side.
 //! - [`crash`]: kills larderd under load, and looks what of its store is there afterwards.
+//! - [`sites`]: sites that replicate their stores over links that fail, compared with what clients know.
 //! - [`server`]: starts a server of either kind on a port of its own, for every test that needs one.
 //! - [`folder`]: a directory that is gone when dropped, likewise.
 
@@ -16,8 +17,10 @@ pub mod notation;
 pub mod play;
 pub mod script;
 pub mod server;
+pub mod sites;
 pub mod stats;
 pub mod suite;
+mod wire;
 
 /// Errors of a test tool: a sentence for the person who reads the test's output.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

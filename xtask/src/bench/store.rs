@@ -552,7 +552,7 @@ fn quantile(values: &mut [f64], share: f64) -> f64 {
 }
 
 /// Blocks that the files of a folder and of those in it take.
-fn disk_bytes(folder: &Path) -> Result<u64> {
+pub(super) fn disk_bytes(folder: &Path) -> Result<u64> {
     use std::os::unix::fs::MetadataExt;
     let mut bytes = 0;
     for entry in fs::read_dir(folder)? {
@@ -564,7 +564,7 @@ fn disk_bytes(folder: &Path) -> Result<u64> {
 }
 
 /// This process, and its threads to come, run on one core.
-fn pin_to(core: usize) -> Result<()> {
+pub(super) fn pin_to(core: usize) -> Result<()> {
     let mut set = rustix::thread::CpuSet::new();
     set.set(core);
     Ok(rustix::thread::sched_setaffinity(None, &set)?)

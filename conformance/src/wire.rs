@@ -7,23 +7,23 @@ use std::time::Duration;
 use crate::{Result, server};
 
 /// A connection.
-pub(super) struct Wire {
+pub(crate) struct Wire {
     reader: BufReader<TcpStream>,
 }
 
 impl Wire {
-    pub(super) fn connect(address: SocketAddr) -> Result<Self> {
+    pub(crate) fn connect(address: SocketAddr) -> Result<Self> {
         let stream = server::connect(address)?;
         stream.set_read_timeout(Some(SILENCE_MAX))?;
         Ok(Self { reader: BufReader::with_capacity(64 << 10, stream) })
     }
 
-    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<()> {
         Ok(self.reader.get_mut().write_all(bytes)?)
     }
 
     /// The next line, without its end.
-    pub(super) fn line(&mut self) -> Result<String> {
+    pub(crate) fn line(&mut self) -> Result<String> {
         let mut line = Vec::new();
         self.reader.read_until(b'\n', &mut line)?;
         if !line.ends_with(b"\r\n") {
@@ -34,7 +34,7 @@ impl Wire {
     }
 
     /// A value of this length, and the end of its line.
-    pub(super) fn value(&mut self, bytes: usize) -> Result<Vec<u8>> {
+    pub(crate) fn value(&mut self, bytes: usize) -> Result<Vec<u8>> {
         let mut value = vec![0; bytes + 2];
         self.reader.read_exact(&mut value)?;
         value.truncate(bytes);
