@@ -344,19 +344,24 @@ pub(super) fn has_marks(address: SocketAddr, sites: usize, round: Step) -> Resul
     Ok(true)
 }
 
-/// A figure of `stats replication`, added up over all peers.
-pub(super) fn figure(address: SocketAddr, suffix: &str) -> Result<u64> {
+/// `stats replication`.
+pub(super) fn figures(address: SocketAddr) -> Result<String> {
     let mut wire = Wire::connect(address)?;
     wire.send(b"stats replication\r\n")?;
-    let mut sum = 0;
+    let mut figures = String::new();
     loop {
         let line = wire.line()?;
-        match line.split(' ').collect::<Vec<_>>().as_slice() {
-            ["STAT", name, value] if name.ends_with(suffix) => sum += value.parse::<u64>()?,
-            ["STAT", ..] => {}
-            _ => return Ok(sum),
-        }
+        let Some(figure) = line.strip_prefix("STAT ") else { return Ok(figures) };
+        figures += &format!("{figure}\n");
     }
+}
+
+/// One of them, added up over all peers.
+pub(super) fn figure(address: SocketAddr, suffix: &str) -> Result<u64> {
+    let figures = figures(address)?;
+    let values =
+        figures.lines().filter_map(|line| line.split_once(' ')).filter(|(name, _)| name.ends_with(suffix));
+    Ok(values.map(|(_, value)| value.parse::<u64>()).sum::<std::result::Result<_, _>>()?)
 }
 
 pub(super) fn name(key: usize) -> String {

@@ -35,7 +35,7 @@ impl<'p> Cluster<'p> {
         folder.write("token", "all-sites-know-this-token-and-nobody-else\n");
         let namespaces: String =
             (0..PREFIXES).map(|prefix| format!("[namespace.\"p{prefix}:\"]\nkeep = \"store\"\n")).collect();
-        folder.write("namespaces.toml", namespaces);
+        folder.write("namespaces.toml", format!("[default]\nkeep = \"store\"\n{namespaces}"));
         let listens: Vec<_> = (0..sites).map(|_| SocketAddr::from(([127, 0, 0, 1], free_port()))).collect();
         let links = (0..sites)
             .map(|_| listens.iter().map(|listen| Proxy::to(*listen)).collect::<Result<Vec<_>>>())
