@@ -12,6 +12,7 @@ mod beat;
 mod note;
 mod publish;
 mod site;
+mod stream;
 mod subscribe;
 
 use std::io;
@@ -81,7 +82,7 @@ impl Threads {
             spawn(
                 "larder-pull".into(),
                 Box::new(move || {
-                    subscribe::run(&peer, &site, &mut apply::Applier::new(&shared, &site, handles))
+                    subscribe::run(&peer, &shared, &site, &mut apply::Applier::new(&shared, &site, handles))
                 }),
             )?;
         }

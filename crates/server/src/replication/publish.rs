@@ -1,6 +1,6 @@
 //! The log, for sites that pull it.
 
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -14,6 +14,7 @@ use larder_replication::state::{Expiry, Item, Register, State};
 use larder_replication::version::{site_of, unix_secs_of};
 use larder_store::{Cursor as ScanCursor, FlushBy, KeyState, Put};
 
+use super::stream::PeerStream;
 use super::{Site, note};
 use crate::namespaces::is_replicated;
 use crate::shared::Shared;
@@ -56,10 +57,8 @@ pub(super) fn accept(listener: &TcpListener, shared: &Arc<Shared>, site: &Arc<Si
     }
 }
 
-fn serve(mut stream: TcpStream, shared: &Shared, site: &Site) -> io::Result<()> {
-    stream.set_nonblocking(false)?;
-    stream.set_nodelay(true)?;
-    stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
+fn serve(stream: TcpStream, shared: &Shared, site: &Site) -> io::Result<()> {
+    let mut stream = PeerStream::accepted(stream, shared, site)?;
     let mut publisher = Publisher::new(
         Arc::clone(&site.settings),
         random::bytes()?,
@@ -73,12 +72,10 @@ fn serve(mut stream: TcpStream, shared: &Shared, site: &Site) -> io::Result<()> 
         if site.is_stopping() {
             publisher.stop();
         }
-        stream.set_read_timeout(Some(pause))?;
-        match stream.read(&mut input) {
-            Ok(0) => break,
-            Ok(count) => publisher.receive(&input[..count], site.now()),
-            Err(error) if is_timeout(&error) => {}
-            Err(error) => return Err(error),
+        match stream.read(&mut input, pause)? {
+            Some(0) => break,
+            Some(count) => publisher.receive(&input[..count], site.now()),
+            None => {}
         }
         served.sync();
         publisher.durable(site.store.durable_sequence());
@@ -131,7 +128,7 @@ impl Served<'_> {
         &mut self,
         action: PublisherAction,
         publisher: &mut Publisher,
-        stream: &mut TcpStream,
+        stream: &mut PeerStream,
     ) -> io::Result<()> {
         let site = self.site;
         match action {
@@ -335,14 +332,9 @@ fn state_of_entry<'a>(entry: &larder_store::Entry<'a>) -> Option<(&'a [u8], Stat
     })
 }
 
-pub(super) fn is_timeout(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
-}
-
 /// Seven peers, and what is left of their connections before.
 const CONNECTIONS_MAX: usize = 32;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
-const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const INPUT_BYTES: usize = 64 << 10;
 /// Between looks at what is durable by now.
 pub(super) const PAUSE_MIN: Duration = Duration::from_millis(1);

@@ -1,8 +1,7 @@
 //! Pulling the log of a peer.
 
 use std::collections::VecDeque;
-use std::io::{self, Read as _, Write as _};
-use std::net::{TcpStream, ToSocketAddrs as _};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,15 +13,25 @@ use larder_store::commit::Outcome;
 
 use super::Site;
 use super::apply::{Applied, Applier};
-use super::publish::{PAUSE_MAX, PAUSE_MIN, is_timeout};
+use super::publish::{PAUSE_MAX, PAUSE_MIN};
+use super::stream::{PeerStream, ended};
+use crate::shared::Shared;
 use crate::startup::random;
 
 /// Pulls from the peer at this address until the site stops.
-pub(super) fn run(address: &str, site: &Site, applier: &mut Applier<'_>) {
+pub(super) fn run(address: &str, shared: &Shared, site: &Site, applier: &mut Applier<'_>) {
     let mut backoff = BACKOFF_MIN;
     while !site.is_stopping() {
-        let mut pull =
-            Pull { address, site, applier, peer: 0, incarnation: 0, begun: None, unsynced: VecDeque::new() };
+        let mut pull = Pull {
+            address,
+            shared,
+            site,
+            applier,
+            peer: 0,
+            incarnation: 0,
+            begun: None,
+            unsynced: VecDeque::new(),
+        };
         let ended = pull.pull();
         let has_pulled = pull.peer != 0;
         site.with_peer(address, |figures| {
@@ -44,6 +53,7 @@ pub(super) fn run(address: &str, site: &Site, applier: &mut Applier<'_>) {
 /// A connection to a peer.
 struct Pull<'p, 's> {
     address: &'p str,
+    shared: &'p Shared,
     site: &'p Site,
     applier: &'p mut Applier<'s>,
     /// Its site; 0: not known yet.
@@ -59,9 +69,7 @@ struct Pull<'p, 's> {
 impl Pull<'_, '_> {
     fn pull(&mut self) -> io::Result<()> {
         let (address, site) = (self.address, self.site);
-        let mut stream = connect(address)?;
-        stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
+        let mut stream = PeerStream::connect(address, self.shared, site)?;
         let mut subscriber = Subscriber::new(Arc::clone(&site.settings), random::bytes()?, site.now());
         let mut input = vec![0; INPUT_BYTES];
         let mut pause = PAUSE_MIN;
@@ -69,21 +77,11 @@ impl Pull<'_, '_> {
             if site.is_stopping() {
                 subscriber.stop();
             }
-            stream.set_read_timeout(Some(pause))?;
-            let mut is_busy = false;
-            match stream.read(&mut input) {
-                Ok(0) => {
-                    return Err(io::Error::new(
-                        io::ErrorKind::UnexpectedEof,
-                        "the peer closed the connection",
-                    ));
-                }
-                Ok(count) => {
-                    is_busy = true;
-                    subscriber.receive(&input[..count], site.now());
-                }
-                Err(error) if is_timeout(&error) => {}
-                Err(error) => return Err(error),
+            let received = stream.read(&mut input, pause)?;
+            match received {
+                Some(0) => return Err(ended("the peer closed the connection")),
+                Some(count) => subscriber.receive(&input[..count], site.now()),
+                None => {}
             }
             self.confirm(&mut subscriber);
             subscriber.tick(site.now());
@@ -91,7 +89,7 @@ impl Pull<'_, '_> {
                 self.perform(action, &mut subscriber, &mut stream)?;
             }
             // Nothing else wakes it for what has become durable.
-            pause = match is_busy || !self.unsynced.is_empty() {
+            pause = match received.is_some() || !self.unsynced.is_empty() {
                 true => PAUSE_MIN,
                 false => (pause * 2).min(PAUSE_MAX),
             };
@@ -115,7 +113,7 @@ impl Pull<'_, '_> {
         &mut self,
         action: SubscriberAction,
         subscriber: &mut Subscriber,
-        stream: &mut TcpStream,
+        stream: &mut PeerStream,
     ) -> io::Result<()> {
         let (address, site) = (self.address, self.site);
         match action {
@@ -280,21 +278,7 @@ impl Pull<'_, '_> {
     }
 }
 
-/// Names are looked up again each time.
-fn connect(address: &str) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in address.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
 const BACKOFF_MIN: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const INPUT_BYTES: usize = 64 << 10;
 const SCAN_BYTES: usize = 1 << 20;

@@ -552,7 +552,7 @@ pub(super) const COMMAND_LINE: &[Row] = &[
         "replication-listen",
         Needed("<addr>"),
         "",
-        "where other sites pull this one's changes from: an address of the loopback interface, and a port",
+        "where other sites pull this one's changes from: an IP address and a port; with TLS if -Z is on, else loopback only",
         |d, v| {
             d.replication().listen = Some(v.parse().map_err(|_| {
                 let error = format!("larderd: --replication-listen={v}: an IP address and a port");
