@@ -11,7 +11,6 @@ mod history;
 mod item;
 pub mod power_loss;
 mod recording;
-mod wire;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -24,10 +23,10 @@ use larder_store::{LogOptions, LogStore, Store as _};
 
 use crate::folder::Folder;
 use crate::server::Server;
+use crate::wire::Wire;
 use crate::{Error, Result};
 use client::{Client, End, Load};
 use history::Survived;
-use wire::Wire;
 
 /// When a change is on disk: `--durability`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

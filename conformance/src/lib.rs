@@ -6,9 +6,11 @@
 //! - [`diff`]: random requests to larderd and a real memcached, side by side.
 //! - [`crash`]: kills larderd under load, and looks what of its store is there afterwards.
 //! - [`server`]: starts a server of either kind on a port of its own, for every test that needs one.
+//! - [`client`]: asks it; [`wire`]: the same with errors instead of panics.
 //! - [`folder`]: a directory that is gone when dropped, likewise.
 
 pub mod cargo;
+pub mod client;
 pub mod crash;
 pub mod diff;
 pub mod folder;
@@ -18,6 +20,7 @@ pub mod script;
 pub mod server;
 pub mod stats;
 pub mod suite;
+pub mod wire;
 
 /// Errors of a test tool: a sentence for the person who reads the test's output.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

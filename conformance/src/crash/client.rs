@@ -14,8 +14,8 @@ use super::Flushes;
 use super::history::{History, difference};
 use super::item::{Found, Item, unix_secs};
 use super::recording::Recording;
-use super::wire::Wire;
 use crate::Result;
+use crate::wire::Wire;
 
 /// A client. It lives on when its server dies.
 pub(super) struct Client {

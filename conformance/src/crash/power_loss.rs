@@ -22,9 +22,9 @@ use super::client::{Client, End, Load};
 use super::history::Place;
 use super::item::{Found, unix_secs};
 use super::recording::{self, Event, Recording};
-use super::wire::Wire;
 use crate::folder::Folder;
 use crate::server::{self, Server};
+use crate::wire::Wire;
 use crate::{Error, Result};
 
 /// A recorder, and the directory whose changes it records.

@@ -14,7 +14,9 @@ use larder_server::access::TokenFile;
 use larder_server::clock::Clock;
 use larder_server::conn::authenticator::Authenticator;
 use larder_server::control::{self, Stop};
-use larder_server::namespaces::{self, BackingOf, Kept, Namespaces, NamespacesFile, Plan, WarmCaches};
+use larder_server::namespaces::{
+    self, BackingOf, Namespaces, NamespacesFile, Plan, StoredNamespace, WarmCaches,
+};
 use larder_server::net::poller::Poller;
 use larder_server::net::tls::Tls;
 use larder_server::net::worker::Worker;
@@ -88,7 +90,8 @@ fn serve(mut settings: Settings) -> Result<(), Refusal> {
     let clock = Arc::new(clock);
     let persistence =
         (settings.store.as_ref()).map(|store| Persistence::new(settings.threads, store, Arc::clone(&clock)));
-    let backing = persistence.as_ref().map(|persistence| |namespace: &Kept| persistence.backing(namespace));
+    let backing =
+        persistence.as_ref().map(|persistence| |namespace: &StoredNamespace| persistence.backing(namespace));
     let backing = backing.as_ref().map(|backing| backing as BackingOf<'_>);
     let namespaces = namespaces::build(plan, &settings, backing, warm)?;
     namespaces.engines().iter().for_each(|engine| numa::spread(engine));

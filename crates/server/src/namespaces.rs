@@ -24,7 +24,7 @@ use crate::persistence::Persistence;
 use crate::persistence::disk_quotas::DiskUse;
 
 pub(crate) use build::is_replicated;
-pub use build::{BackingOf, Kept, NamespacesFile, build};
+pub use build::{BackingOf, NamespacesFile, StoredNamespace, build};
 pub(crate) use counters::{NamespaceCounters, NamespaceTotals};
 pub(crate) use guards::Place;
 pub use guards::{Guards, Prepared};

@@ -35,10 +35,10 @@ use larder_store::commit::{
     Clock as VersionClock, Journal, JournalConfig, Observer, Outcome, Refusal, SITE_BITS,
 };
 use larder_store::files::DiskFiles;
-use larder_store::{LogOptions, Store};
+use larder_store::{LogOptions, Store, TryGet};
 
 use crate::clock::Clock;
-use crate::namespaces::Kept;
+use crate::namespaces::StoredNamespace;
 use crate::persistence::backing::NamespaceBacking;
 use crate::persistence::backups::Backups;
 use crate::persistence::commit_observer::CommitObserver;
@@ -249,7 +249,7 @@ impl Persistence {
     }
 
     /// What stands behind the engine of a namespace.
-    pub fn backing(&self, namespace: &Kept) -> Arc<dyn Backing> {
+    pub fn backing(&self, namespace: &StoredNamespace) -> Arc<dyn Backing> {
         Arc::new(NamespaceBacking {
             journal: Arc::clone(&self.journal),
             clock: Arc::clone(&self.clock),
@@ -286,8 +286,8 @@ impl Persistence {
         }
     }
 
-    /// Looks up a key of the store without waiting for the disk: an item that is found is put into memory. `None`: a
-    /// reader has to look it up; `Some(false)`: there is no item, as of this position.
+    /// Looks up a key of the store without waiting for the disk: an item that is found is put into memory.
+    /// `WouldBlock`: a reader has to look it up; `Absent`: there is no item, as of this position.
     pub(crate) fn try_fetch(
         &self,
         worker: usize,
@@ -295,13 +295,16 @@ impl Persistence {
         key: &[u8],
         hash: Hash,
         position: Position,
-    ) -> Option<bool> {
+    ) -> TryGet {
+        let Some(store) = self.store.get() else { return TryGet::WouldBlock };
         let since = Instant::now();
-        let found = fetch::try_fetch(&**self.store.get()?, &self.clock, guard, key, hash, position)?;
-        if let Some(meter) = self.meters.worker(worker) {
-            meter.look_up(&Ok::<_, Error>(found), since);
+        let found = fetch::try_fetch(&**store, &self.clock, guard, key, hash, position);
+        if found != TryGet::WouldBlock
+            && let Some(meter) = self.meters.worker(worker)
+        {
+            meter.look_up(&Ok::<_, Error>(found == TryGet::Found), since);
         }
-        Some(found)
+        found
     }
 
     /// Whether a change may be made now. Errors: `None`: once the committer has done something; else what to answer.

@@ -1,10 +1,9 @@
 //! Namespaces of a store: what concerns one leaves the others alone, over restarts too.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
 use std::path::Path;
 
+use larder_conformance::client::Client;
 use larder_conformance::folder::Folder;
 use larder_conformance::server::{Server, eventually};
 use rustix::process::Signal;
@@ -18,46 +17,19 @@ fn start(folder: &Folder, namespaces: &str) -> Server {
     Server::start(Path::new(env!("CARGO_BIN_EXE_larderd")), &args).expect("larderd starts")
 }
 
-struct Client(BufReader<TcpStream>);
+fn set(client: &mut Client, key: &str) {
+    assert_eq!(client.ask(&format!("set {key} 0 0 1\r\nx\r\n")), "STORED");
+}
 
-impl Client {
-    fn of(server: &Server) -> Self {
-        Self(BufReader::new(server.connect().expect("larderd listens")))
-    }
+/// A figure of `stats namespaces`, 1 for yes; 0: there is none.
+fn figure(client: &mut Client, prefix: &str, name: &str) -> u64 {
+    let value = client.stat("namespaces", &format!("namespace:{prefix}:{name}")).unwrap_or_default();
+    value.parse().unwrap_or_else(|_| u64::from(value == "yes"))
+}
 
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.0.read_line(&mut line).expect("larderd answers");
-        line.trim_end().to_owned()
-    }
-
-    fn ask(&mut self, text: &str) -> String {
-        self.0.get_mut().write_all(text.as_bytes()).expect("larderd reads");
-        self.line()
-    }
-
-    fn set(&mut self, key: &str) {
-        assert_eq!(self.ask(&format!("set {key} 0 0 1\r\nx\r\n")), "STORED");
-    }
-
-    /// The numbers of `stats namespaces` of this name, by namespace; 0: there is none.
-    fn stat(&mut self, prefix: &str, name: &str) -> u64 {
-        let wanted = format!("STAT namespace:{prefix}:{name} ");
-        let mut line = self.ask("stats namespaces\r\n");
-        let mut found = 0;
-        while line != "END" {
-            if let Some(value) = line.strip_prefix(&wanted) {
-                found = value.parse().unwrap_or_else(|_| u64::from(value == "yes"));
-            }
-            line = self.line();
-        }
-        found
-    }
-
-    /// Which of the keys are there.
-    fn found<'k>(&mut self, keys: &[&'k str]) -> Vec<&'k str> {
-        keys.iter().copied().filter(|key| self.ask(&format!("mg {key}\r\n")) == "HD").collect()
-    }
+/// Which of the keys are there.
+fn found<'k>(client: &mut Client, keys: &[&'k str]) -> Vec<&'k str> {
+    keys.iter().copied().filter(|key| client.ask(&format!("mg {key}\r\n")) == "HD").collect()
 }
 
 const NESTED: &str = r#"
@@ -83,20 +55,20 @@ fn a_flush_leaves_nested_namespaces_alone() {
         let folder = Folder::create();
         let server = start(&folder, NESTED);
         let mut client = Client::of(&server);
-        ["a:c:1"].iter().chain(&keys).for_each(|key| client.set(key));
+        ["a:c:1"].iter().chain(&keys).for_each(|key| set(&mut client, key));
         assert_eq!(client.ask(&format!("{command}\r\n")), "OK");
-        assert_eq!(client.found(&keys), left, "{command}");
-        assert_eq!(client.found(&["a:c:1"]).len(), usize::from(command != "flush_all"), "{command}");
+        assert_eq!(found(&mut client, &keys), left, "{command}");
+        assert_eq!(found(&mut client, &["a:c:1"]).len(), usize::from(command != "flush_all"), "{command}");
         server.kill().expect("it is killed");
         let server = start(&folder, NESTED);
         let mut client = Client::of(&server);
-        assert_eq!(client.found(&keys), left, "{command}, after a crash");
-        client.set("a:1");
+        assert_eq!(found(&mut client, &keys), left, "{command}, after a crash");
+        set(&mut client, "a:1");
         server.stop().expect("it stops");
         let server = start(&folder, NESTED);
         let mut client = Client::of(&server);
         let left: Vec<_> = keys.into_iter().filter(|key| *key == "a:1" || left.contains(key)).collect();
-        assert_eq!(client.found(&keys), left, "{command}, after a restart");
+        assert_eq!(found(&mut client, &keys), left, "{command}, after a restart");
     }
 }
 
@@ -105,15 +77,15 @@ fn a_delayed_flush_leaves_nested_namespaces_alone_after_a_crash() {
     let folder = Folder::create();
     let server = start(&folder, NESTED);
     let mut client = Client::of(&server);
-    ["a:1", "a:b:1"].iter().for_each(|key| client.set(key));
+    ["a:1", "a:b:1"].iter().for_each(|key| set(&mut client, key));
     assert_eq!(client.ask("flush_prefix a: 2\r\n"), "OK");
     server.kill().expect("it is killed");
     let server = start(&folder, NESTED);
     let mut client = Client::of(&server);
-    eventually(|| client.found(&["a:1", "a:b:1"]) == ["a:b:1"]);
+    eventually(|| found(&mut client, &["a:1", "a:b:1"]) == ["a:b:1"]);
     server.kill().expect("it is killed");
     let server = start(&folder, NESTED);
-    assert_eq!(Client::of(&server).found(&["a:1", "a:b:1"]), ["a:b:1"]);
+    assert_eq!(found(&mut Client::of(&server), &["a:1", "a:b:1"]), ["a:b:1"]);
 }
 
 const QUOTA_BYTES: u64 = 4 << 20;
@@ -140,7 +112,7 @@ fn offer(server: &Server, prefix: &str, count: usize) -> usize {
             let sets: String = (batch.iter())
                 .map(|number| format!("set {prefix}{number} 0 0 1000\r\n{value}\r\n"))
                 .collect();
-            client.0.get_mut().write_all(sets.as_bytes()).expect("larderd reads");
+            client.send(&sets);
             for _ in batch {
                 match client.line().as_str() {
                     "STORED" => {}
@@ -173,14 +145,17 @@ fn a_quota_of_disk_holds_under_load_and_concerns_its_namespace_alone() {
     assert_eq!(stored.len(), count - refused);
     let stored_bytes = stored.iter().map(|number| record_bytes(*number)).sum();
     assert!(holds(stored_bytes), "{stored_bytes} bytes are stored");
-    let disk_bytes = client.stat("a:", "disk_bytes");
+    let disk_bytes = figure(&mut client, "a:", "disk_bytes");
     assert!(disk_bytes.abs_diff(stored_bytes) <= stored_bytes / 500, "{disk_bytes} of {stored_bytes}");
-    assert_eq!(client.stat("a:", "disk_limit_bytes"), QUOTA_BYTES);
-    assert_eq!(client.stat("a:", "refused_disk"), refused as u64);
+    assert_eq!(figure(&mut client, "a:", "disk_limit_bytes"), QUOTA_BYTES);
+    assert_eq!(figure(&mut client, "a:", "refused_disk"), refused as u64);
     // Others have none.
     assert_eq!(offer(&server, "b:", 8_000) + offer(&server, "c:", 1_000), 0);
-    assert!(client.stat("b:", "disk_bytes") > 2 * QUOTA_BYTES);
-    assert_eq!((client.stat("b:", "disk_limit_bytes"), client.stat("c:", "disk_bytes")), (0, 0));
+    assert!(figure(&mut client, "b:", "disk_bytes") > 2 * QUOTA_BYTES);
+    assert_eq!(
+        (figure(&mut client, "b:", "disk_limit_bytes"), figure(&mut client, "c:", "disk_bytes")),
+        (0, 0)
+    );
 
     // What stores no value goes on; the old value stays where a store is refused.
     let first = stored[0];
@@ -198,17 +173,17 @@ fn a_quota_of_disk_holds_under_load_and_concerns_its_namespace_alone() {
     assert_eq!(client.ask(&full("a:newer")), REFUSED);
 
     // Restarts: clean, and not.
-    let used = |client: &mut Client| ["a:", "b:"].map(|prefix| client.stat(prefix, "disk_bytes"));
+    let used = |client: &mut Client| ["a:", "b:"].map(|prefix| figure(client, prefix, "disk_bytes"));
     let before = used(&mut client);
     server.stop().expect("it stops");
     let server = start(&folder, LIMITED);
     let mut client = Client::of(&server);
-    assert_eq!((client.stat("a:", "disk_counting"), used(&mut client)), (0, before));
+    assert_eq!((figure(&mut client, "a:", "disk_counting"), used(&mut client)), (0, before));
     assert_eq!(client.ask(&full("a:newer")), REFUSED);
     server.kill().expect("it is killed");
     let server = start(&folder, LIMITED);
     let mut client = Client::of(&server);
-    eventually(|| client.stat("a:", "disk_counting") == 0);
+    eventually(|| figure(&mut client, "a:", "disk_counting") == 0);
     assert_eq!(used(&mut client), before);
     assert_eq!(client.ask(&full("a:newer")), REFUSED);
 
@@ -221,20 +196,20 @@ fn a_quota_of_disk_holds_under_load_and_concerns_its_namespace_alone() {
     reload("5m");
     eventually(|| client.ask(&full("a:newer")) == "STORED");
     reload("1m");
-    eventually(|| client.stat("a:", "disk_limit_bytes") == 1 << 20);
+    eventually(|| figure(&mut client, "a:", "disk_limit_bytes") == 1 << 20);
     assert_eq!(client.ask("set a:tiny 0 0 1\r\nx\r\n"), REFUSED);
 
     // A flush makes room, and so does what expires.
     assert_eq!(client.ask("flush_prefix a:\r\n"), "OK");
     eventually(|| client.ask("set a:tiny 0 0 1\r\nx\r\n") == "STORED");
-    eventually(|| client.stat("a:", "disk_bytes") == (48 + 6 + 1_u64).next_multiple_of(8));
+    eventually(|| figure(&mut client, "a:", "disk_bytes") == (48 + 6 + 1_u64).next_multiple_of(8));
     let expiring = |client: &mut Client, number: u32| {
         client.ask(&format!("set a:{number} 0 2 50000\r\n{}\r\n", "w".repeat(50_000)))
     };
     let filled = (0..30).find(|number| expiring(&mut client, *number) == REFUSED);
     assert_eq!(filled, Some((1 << 20) / 50_064), "items of 50,064 bytes fill a mebibyte");
     eventually(|| expiring(&mut client, 99) == "STORED");
-    assert_eq!(client.found(&["b:0", "b:7999"]), ["b:0", "b:7999"]);
+    assert_eq!(found(&mut client, &["b:0", "b:7999"]), ["b:0", "b:7999"]);
 }
 
 /// Who begins with a quota of disk while the server runs finds what was stored before.
@@ -245,12 +220,12 @@ fn a_quota_of_disk_can_come_later() {
     let server = start(&folder, &unlimited);
     let mut client = Client::of(&server);
     assert_eq!(offer(&server, "a:", 2_000), 0);
-    assert_eq!(client.stat("a:", "disk_bytes"), 0, "nothing is counted");
+    assert_eq!(figure(&mut client, "a:", "disk_bytes"), 0, "nothing is counted");
     fs::write(folder.path().join("namespaces.toml"), LIMITED.replace("4m", "1m")).expect("writes");
     server.signal(Signal::HUP).expect("it is told");
     eventually(|| client.ask("set a:0 0 0 1\r\nx\r\n") == REFUSED);
     let bytes: u64 =
         (0..2_000).map(|number: u64| (1048 + 2 + number.to_string().len() as u64).next_multiple_of(8)).sum();
-    let counted = client.stat("a:", "disk_bytes");
+    let counted = figure(&mut client, "a:", "disk_bytes");
     assert!(counted.abs_diff(bytes) <= bytes / 500 + 2_000, "{counted} of {bytes}");
 }

@@ -2,6 +2,8 @@
 
 use std::ops::BitOr;
 
+use crate::error::{Error, Result};
+
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
 /// The longest value, in bytes.
@@ -294,6 +296,21 @@ pub trait Sink {
     /// The place of the next bytes of the value, of which `remaining_bytes` (at least 1) are missing. A longer buffer
     /// is filled in its first part only; an empty one ends the read with [`Error::Declined`](crate::Error).
     fn buffer(&mut self, remaining_bytes: usize) -> &mut [u8];
+}
+
+/// Hands a value that is in memory to a sink. Errors: `Declined`.
+pub(crate) fn fill(sink: &mut dyn Sink, value: &[u8]) -> Result<()> {
+    let mut rest = value;
+    while !rest.is_empty() {
+        let buffer = sink.buffer(rest.len());
+        if buffer.is_empty() {
+            return Err(Error::Declined);
+        }
+        let (piece, later) = rest.split_at(buffer.len().min(rest.len()));
+        buffer[..piece.len()].copy_from_slice(piece);
+        rest = later;
+    }
+    Ok(())
 }
 
 /// The whole value in a vector of its own.

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::AddAssign;
 
 use fastrand::Rng;
 use larder_replication::link::{LogRead, Now, Publisher, Subscriber};
 use larder_replication::members::{Cursor, Position, SILENCE_MICROS_MAX, Standing};
 use larder_replication::version::unix_micros_of;
+use larder_seeds::{Failure, Trace};
 
 use super::network::{Connection, Network};
 use super::scenario::{Bug, Scenario};
@@ -37,34 +39,40 @@ pub(crate) struct Run {
     pub(crate) digest: u64,
 }
 
-/// What was wrong, and when.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
-    pub(crate) seed: u64,
-    pub(crate) step: u32,
-    /// A sentence.
-    pub(crate) what: String,
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, step, what } = self;
-        write!(
-            f,
-            "seed {seed}, step {step}: {what}\n\
-             replay: cargo run -p larder-replication --example simulate -- --seed {seed} --trace"
-        )
+impl AddAssign for Run {
+    fn add_assign(&mut self, other: Self) {
+        let Self {
+            requests,
+            entries,
+            conflicts,
+            copies,
+            swept,
+            outs,
+            forgotten,
+            crashes,
+            held,
+            items,
+            digest,
+        } = other;
+        self.requests += requests;
+        self.entries += entries;
+        self.conflicts += conflicts;
+        self.copies += copies;
+        self.swept += swept;
+        self.outs += outs;
+        self.forgotten += forgotten;
+        self.crashes += crashes;
+        self.held += held;
+        self.items += items;
+        self.digest ^= digest;
     }
 }
 
-/// Receives the lines of a trace.
-pub(crate) type Trace<'t> = &'t mut dyn FnMut(fmt::Arguments<'_>);
-
 /// Runs a scenario to its end. Errors: the first thing that is wrong.
-pub(crate) fn run(scenario: &Scenario, trace: Option<Trace<'_>>) -> Result<Run, Failure> {
+pub(super) fn run(scenario: &Scenario, trace: Option<Trace<'_>>) -> Result<Run, Failure> {
     let mut cluster = Cluster::new(scenario, trace);
     let result = cluster.run();
-    result.map_err(|what| Failure { seed: scenario.seed, step: cluster.step, what })?;
+    result.map_err(|what| Failure { seed: scenario.seed, step: cluster.step.into(), what })?;
     Ok(cluster.run)
 }
 

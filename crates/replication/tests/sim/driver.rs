@@ -325,7 +325,7 @@ impl Cluster<'_, '_> {
     /// Nothing that honest sites say is a violation.
     fn blame(&self, refusal: Refusal, sentence: &str) -> Result<(), String> {
         match refusal {
-            Refusal::Silent | Refusal::Unavailable | Refusal::UnknownSite => Ok(()),
+            Refusal::TimedOut | Refusal::Unavailable | Refusal::UnknownSite => Ok(()),
             _ => Err(format!("a connection ends because {sentence}")),
         }
     }

@@ -3,6 +3,9 @@
 use std::fmt;
 
 use fastrand::Rng;
+use larder_seeds::{Failure, Trace};
+
+use super::cluster::{Run, run};
 
 /// A bug on purpose, planted in the simulated larderd around the crate's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +32,8 @@ pub(crate) enum Bug {
     BrokenPromise,
 }
 
-impl Bug {
-    pub(crate) const ALL: [Self; 10] = [
+impl larder_seeds::Bug for Bug {
+    const ALL: &'static [Self] = &[
         Self::ApplyByArrival,
         Self::TombstoneDroppedEarly,
         Self::Republish,
@@ -43,9 +46,7 @@ impl Bug {
         Self::BrokenPromise,
     ];
 
-    /// Its name on the command line.
-    #[allow(dead_code)] // The test knows no names.
-    pub(crate) fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::ApplyByArrival => "apply-by-arrival",
             Self::TombstoneDroppedEarly => "tombstone-dropped-early",
@@ -93,9 +94,13 @@ pub(crate) struct Scenario {
     pub(crate) bug: Option<Bug>,
 }
 
-impl Scenario {
-    /// What this seed stands for.
-    pub(crate) fn of_seed(seed: u64) -> Self {
+impl larder_seeds::Scenario for Scenario {
+    type Bug = Bug;
+    type Run = Run;
+
+    const COMMAND: &str = "cargo run -p larder-replication --example simulate --";
+
+    fn of_seed(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let mut percent = |percent| rng.u32(..100) < percent;
         let (has_cuts, has_crashes, has_drift) = (percent(60), percent(50), percent(50));
@@ -123,8 +128,7 @@ impl Scenario {
         }
     }
 
-    /// The same with a bug, and with what shows it.
-    pub(crate) fn with_bug(self, bug: Option<Bug>) -> Self {
+    fn with_bug(self, bug: Option<Bug>) -> Self {
         let is = |which| bug == Some(which);
         Self {
             has_absence: self.has_absence || is(Bug::SendFlushed) || is(Bug::NoSweep),
@@ -136,6 +140,12 @@ impl Scenario {
         }
     }
 
+    fn run(&self, trace: Option<Trace<'_>>) -> Result<Run, Failure> {
+        run(self, trace)
+    }
+}
+
+impl Scenario {
     pub(crate) fn has(&self, bug: Bug) -> bool {
         self.bug == Some(bug)
     }

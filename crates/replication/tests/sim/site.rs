@@ -62,7 +62,7 @@ impl Site {
             ahead_micros: 0,
             promised: 0,
             restored: 0,
-            breaks_promises: scenario.has(super::Bug::BrokenPromise),
+            breaks_promises: scenario.has(super::scenario::Bug::BrokenPromise),
             pending: Vec::new(),
             taken: BTreeMap::new(),
             backup: None,

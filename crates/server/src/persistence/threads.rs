@@ -40,8 +40,7 @@ impl Threads {
         let observer = Persistence::commit_observer(shared, wake)?;
         let interval_micros = u64::try_from(settings.interval.as_micros()).ok();
         let timed = TimedStore { store: Arc::clone(&store), meters: Arc::clone(&persistence.meters) };
-        let committer =
-            Committer::new(Arc::clone(&persistence.journal), Arc::new(timed), observer, interval_micros);
+        let committer = Committer::new(Arc::clone(&persistence.journal), timed, observer, interval_micros);
         let committer = {
             let (shared, is_stopping) = (Arc::clone(shared), Arc::clone(&is_stopping));
             Builder::new()

@@ -128,7 +128,7 @@ pub(super) fn debt_bytes(store: &LogStore, segments: &[Arc<Segment>]) -> u64 {
 }
 
 pub(super) fn maintain(store: &LogStore, budget: Budget, now_unix_secs: u64) -> Result<Progress> {
-    if store.is_read_only.load(Relaxed) {
+    if store.read_only.is_set() {
         return Ok(Progress::default());
     }
     let mut cleaner = lock(store);

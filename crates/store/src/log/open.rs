@@ -29,6 +29,7 @@ use crate::error::{Error, Result};
 use crate::files::{File, Files, Lock};
 use crate::flushes::{FlushMark, FlushTable, Flushes, PendingMark, decode_exceptions};
 use crate::history::Retention;
+use crate::read_only::ReadOnly;
 use crate::rocks::manifest::CURRENT;
 use crate::usage::PrefixUsage;
 
@@ -93,9 +94,8 @@ pub(super) fn open(files: Arc<dyn Files>, options: LogOptions) -> Result<LogStor
         last_sequence: AtomicU64::new(found.last_sequence),
         durable_sequence: AtomicU64::new(found.last_sequence),
         highest_version: AtomicU64::new(found.highest_version),
-        is_read_only: AtomicBool::new(false),
+        read_only: ReadOnly::default(),
         is_full: AtomicBool::new(false),
-        read_only_reason: Mutex::new(None),
         counters,
         usage: RwLock::new(usage.map(Arc::new)),
         _lock: lock,

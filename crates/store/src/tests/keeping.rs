@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use super::driver::{open_log, small_segments};
 use super::model::{Change, State, append};
+use super::pieces::Pieces;
 use super::script::START_SECS;
 use crate::files::Files;
 use crate::files::sim::SimDisk;
-use crate::{Budget, Error, LogOptions, LogStore, Marks, Meta, Sink, Store, TryGet, VecSink, check};
+use crate::{Budget, Error, LogOptions, LogStore, Marks, Store, TryGet, VecSink, check};
 
 fn put(key: &str, value: Vec<u8>, version: u64) -> Change {
     Change::Put { key: key.into(), value, client_flags: 3, exptime_secs: 0, version, marks: Marks::NONE }
@@ -100,28 +101,6 @@ fn a_lost_manifest_or_segment_is_repaired() {
                 assert_eq!(sink.into_value(), vec![nth as u8; 200]);
             }
         }
-    }
-}
-
-/// Takes a value in odd pieces.
-#[derive(Default)]
-struct Pieces {
-    value: Vec<u8>,
-    done: usize,
-    wanted: usize,
-}
-
-impl Sink for Pieces {
-    fn start(&mut self, meta: &Meta) -> bool {
-        self.value = vec![0; meta.value_bytes];
-        self.wanted = meta.value_bytes;
-        true
-    }
-
-    fn buffer(&mut self, remaining_bytes: usize) -> &mut [u8] {
-        self.done = self.wanted - remaining_bytes;
-        let end = (self.done + 70_001).min(self.wanted);
-        &mut self.value[self.done..end]
     }
 }
 

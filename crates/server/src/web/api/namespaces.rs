@@ -111,7 +111,7 @@ mod tests {
 
     use super::*;
     use crate::clock::Clock;
-    use crate::namespaces::{self, BackingOf, Kept, NamespacesFile, Plan, WarmCaches};
+    use crate::namespaces::{self, BackingOf, NamespacesFile, Plan, StoredNamespace, WarmCaches};
     use crate::net::worker_pool::WorkerPool;
     use crate::observe::process::ProcessFiles;
     use crate::persistence::{Persistence, StoreSettings};
@@ -123,7 +123,7 @@ mod tests {
         let settings = Settings { store: Some(StoreSettings::default()), threads: 1, ..Settings::default() };
         let (store_settings, clock) = (StoreSettings::default(), Arc::new(Clock::start()));
         let persistence = Persistence::new(1, &store_settings, Arc::clone(&clock));
-        let backing = |namespace: &Kept| -> Arc<dyn Backing> { persistence.backing(namespace) };
+        let backing = |namespace: &StoredNamespace| -> Arc<dyn Backing> { persistence.backing(namespace) };
         let file = NamespacesFile::read(&settings).expect("none is named");
         let plan = Plan::new(file, &settings, &settings.engine_config([1, 2])).expect("memory for one");
         let backing = Some(&backing as BackingOf<'_>);
