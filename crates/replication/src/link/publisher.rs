@@ -37,7 +37,8 @@ pub enum PublisherAction {
         /// Prefixes of the keys that it wants; none: all.
         prefixes: Vec<Vec<u8>>,
     },
-    /// Read the log. Answer: [`Publisher::log_read`].
+    /// Read the log: of each record that is durable, [`Entry::own_of_record`](crate::entry::Entry::own_of_record);
+    /// the flushes that this site made; its last beat that is durable. Answer: [`Publisher::log_read`].
     ReadLog {
         /// From the next sequence on.
         after: u64,

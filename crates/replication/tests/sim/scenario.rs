@@ -30,6 +30,12 @@ pub(crate) enum Bug {
     SendFlushed,
     /// A site gives versions that its beats have promised not to.
     BrokenPromise,
+    /// A newcomer takes writes before it knows the horizons of the others.
+    HastyNewcomer,
+    /// What a later record repeats is sent at its place, which may be behind a beat that speaks of it.
+    NewestPlaceOnly,
+    /// What is not sent any more was replaced by what is not durable.
+    ReplacedBeforeDurable,
 }
 
 impl larder_seeds::Bug for Bug {
@@ -44,6 +50,9 @@ impl larder_seeds::Bug for Bug {
         Self::CopyWithoutDeletions,
         Self::SendFlushed,
         Self::BrokenPromise,
+        Self::HastyNewcomer,
+        Self::NewestPlaceOnly,
+        Self::ReplacedBeforeDurable,
     ];
 
     fn name(self) -> &'static str {
@@ -58,6 +67,9 @@ impl larder_seeds::Bug for Bug {
             Self::CopyWithoutDeletions => "copy-without-deletions",
             Self::SendFlushed => "send-flushed",
             Self::BrokenPromise => "broken-promise",
+            Self::HastyNewcomer => "hasty-newcomer",
+            Self::NewestPlaceOnly => "newest-place-only",
+            Self::ReplacedBeforeDurable => "replaced-before-durable",
         }
     }
 }
@@ -129,12 +141,16 @@ impl larder_seeds::Scenario for Scenario {
     }
 
     fn with_bug(self, bug: Option<Bug>) -> Self {
-        let is = |which| bug == Some(which);
+        let is = |bugs: &[Bug]| bug.is_some_and(|bug| bugs.contains(&bug));
+        let has_newcomer = self.has_newcomer || is(&[Bug::HastyNewcomer]);
         Self {
-            has_absence: self.has_absence || is(Bug::SendFlushed) || is(Bug::NoSweep),
-            has_flushes: self.has_flushes || is(Bug::SendFlushed),
-            has_drift: self.has_drift || is(Bug::BrokenPromise),
-            has_bad_clock: self.has_bad_clock || is(Bug::BrokenPromise),
+            sites: if has_newcomer { self.sites.max(3) } else { self.sites },
+            has_newcomer,
+            has_crashes: self.has_crashes || is(&[Bug::ReplacedBeforeDurable]),
+            has_absence: self.has_absence || is(&[Bug::SendFlushed, Bug::NoSweep, Bug::HastyNewcomer]),
+            has_flushes: self.has_flushes || is(&[Bug::SendFlushed]),
+            has_drift: self.has_drift || is(&[Bug::BrokenPromise]),
+            has_bad_clock: self.has_bad_clock || is(&[Bug::BrokenPromise, Bug::HastyNewcomer]),
             bug,
             ..self
         }

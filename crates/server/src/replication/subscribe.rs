@@ -8,6 +8,7 @@ use std::time::Duration;
 use larder_replication::link::{Batch, CopyBegun, Subscriber, SubscriberAction};
 use larder_replication::members::{Cursor, Standing, Trust};
 use larder_replication::merge::Fit;
+use larder_replication::wire::CopyReason;
 use larder_store::Cursor as ScanCursor;
 use larder_store::commit::Outcome;
 
@@ -80,7 +81,12 @@ impl Pull<'_, '_> {
             let received = stream.read(&mut input, pause)?;
             match received {
                 Some(0) => return Err(ended("the peer closed the connection")),
-                Some(count) => subscriber.receive(&input[..count], site.now()),
+                Some(count) => {
+                    subscriber.receive(&input[..count], site.now());
+                    if let Some(peer) = subscriber.peer().filter(|_| subscriber.is_pulling()) {
+                        site.members().note_heard(peer, site.now().micros);
+                    }
+                }
                 None => {}
             }
             self.confirm(&mut subscriber);
@@ -141,6 +147,9 @@ impl Pull<'_, '_> {
             }
             SubscriberAction::CopyNeeded(reason) => {
                 tracing::info!(address, site = self.peer, "a copy of the peer is needed: {reason:?}");
+                if reason == CopyReason::Silent {
+                    site.members().count_anew(site.now().micros);
+                }
                 let trust = site.members().trust(self.peer, reason);
                 match trust {
                     Trust::Full => subscriber.copy(None),
@@ -217,6 +226,10 @@ impl Pull<'_, '_> {
         }
         let applied = self.applier.apply(&batch.body).map_err(|error| io::Error::other(error.to_string()))?;
         self.count(&applied, batch.body.len());
+        if let Some(beat) = applied.beat {
+            // What is older may be forgotten at one site, and known at another.
+            site.journal.raise_replicated_versions(beat.horizon);
+        }
         let cursor = Cursor { incarnation: self.incarnation, sequence: batch.to };
         let note = site.keep_cursor(self.peer, cursor, applied.beat);
         self.unsynced.push_back((batch.to, note));
