@@ -1,5 +1,5 @@
-//! Sites that all take writes, as processes: they converge, over links that are cut, slow, or deaf in one direction, and
-//! through deaths. `SEED` repeats a run's requests.
+//! Sites that all take writes, as processes: they converge, over links that are cut, slow, or deaf in one direction,
+//! and through deaths. `SEED` repeats a run's requests.
 
 #[path = "replication/client.rs"]
 mod client;
@@ -108,8 +108,8 @@ fn sites_with_tls_converge_and_strangers_learn_nothing() {
     assert!(stranger.figures().contains(":connected no"));
 }
 
-/// What both sites had, and one deletes while the link is cut, stays deleted, whatever the other one does with it in its
-/// memory; and what it set anew later stays.
+/// What both sites had, and one deletes while the link is cut, stays deleted, whatever the other one does with it in
+/// its memory; and what it set anew later stays.
 #[test]
 fn what_was_deleted_during_a_cut_does_not_come_back() {
     for engine in ENGINES {

@@ -79,10 +79,11 @@ pub struct Put<'a> {
     pub marks: Marks,
     /// The site that made this change.
     pub origin: u8,
-    /// The highest version of the key, or of a flush of it, that the site knew which made this change; 0: none is known.
+    /// The highest version of the key, or of a flush of it, that the site knew which made this change; 0: none is
+    /// known.
     pub base_version: u64,
-    /// Of the value that the expiry is said of, at least `version`; 0: as `version`. A higher one: a touch has come before
-    /// its value, and this one lives as long meanwhile.
+    /// Of the value that the expiry is said of, at least `version`; 0: as `version`. A higher one: a touch has come
+    /// before its value, and this one lives as long meanwhile.
     pub expiry_value_version: u64,
     /// Of the expiry, at least that of its value; 0: as `version`.
     pub expiry_version: u64,
@@ -165,8 +166,8 @@ pub enum FlushBy {
     /// All that were appended before.
     #[default]
     Sequence,
-    /// Values and deletions whose version is lower, and expiries of such values, whether they were appended before or are
-    /// later. For replicated stores.
+    /// Values and deletions whose version is lower, and expiries of such values, whether they were appended before or
+    /// are later. For replicated stores.
     Version,
 }
 

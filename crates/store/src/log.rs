@@ -15,8 +15,8 @@
 //! | `window` | reading a segment forward |
 //!
 //! Locks, in the order in which a thread takes them: the cleaner, the appender, the manifest, then one of: a shard of
-//! the index, the flushes, the notes, the retention, the usage, the segment table (which may be taken under a shard's lock). Readers take a
-//! shard's lock, that of the flushes and that of the segment table only.
+//! the index, the flushes, the notes, the retention, the usage, the segment table (which may be taken under a shard's
+//! lock). Readers take a shard's lock, that of the flushes and that of the segment table only.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};

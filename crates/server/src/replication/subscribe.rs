@@ -173,14 +173,14 @@ impl Pull<'_, '_> {
             }
             SubscriberAction::CopyBegun(begun) => {
                 if begun.horizon != 0 && self.has_items_up_to(begun.horizon)? {
-                    let error = format!(
-                        "site {} has forgotten what this site may not know to be deleted: stop this site, empty its store, \
-                         and start it again, so that it takes a whole copy",
-                        self.peer
+                    tracing::error!(
+                        address,
+                        site = self.peer,
+                        "the peer has forgotten what this site may not know to be deleted: stop this site, empty its \
+                         store, and start it again, so that it takes a whole copy"
                     );
-                    tracing::error!(address, "{error}");
                     self.peer = 0;
-                    return Err(io::Error::other(error));
+                    return Err(io::Error::other("this site has to start with an empty store"));
                 }
                 site.with_peer(address, |figures| figures.is_copying = true);
                 self.begun = Some(begun);

@@ -9,8 +9,8 @@
 //!
 //! > stale = the puts of the key on the disk, but for the one that the index names
 //!
-//! In a replicated store, a tombstone also stays until all sites have it, whatever else is on the disk, an item that has
-//! expired stays whole as long, and segments of the log stay that other sites have not read (`retain`).
+//! In a replicated store, a tombstone also stays until all sites have it, whatever else is on the disk, an item that
+//! has expired stays whole as long, and segments of the log stay that other sites have not read (`retain`).
 //!
 //! A tombstone is dropped when there is none but in the victim itself. A put that has expired or was flushed is dropped
 //! likewise; else a tombstone takes its place, with its sequence.
