@@ -85,7 +85,7 @@ impl Backing for Model {
     fn submit(&self, position: Position, change: Change<'_>) {
         let change = match change {
             Change::Delete { key, .. } => (key.to_vec(), None),
-            Change::Put(kept, pinnable, _) => {
+            Change::Put { kept, pinnable, .. } => {
                 // A large value is the same when it is read later.
                 if let Some(pinned) = pinnable.pin() {
                     assert_eq!(pinned.as_ref(), kept.value);
@@ -417,7 +417,7 @@ impl Backing for Pinning {
         self.inner.next_position(hash)
     }
     fn submit(&self, _: Position, change: Change<'_>) {
-        if let Change::Put(kept, pinnable, _) = change
+        if let Change::Put { kept, pinnable, .. } = change
             && let Some(value) = pinnable.pin()
         {
             self.pinned().push((kept.value[0], value));

@@ -158,17 +158,19 @@ struct Secrets {
 impl Secrets {
     fn read(settings: &Settings) -> Result<Self, Refusal> {
         let (authenticator, tls) = (Authenticator::new(settings)?, Tls::load(&settings.tls)?);
-        let replication = settings.store.as_ref().and_then(|store| store.replication.as_ref());
-        let replication_token_file = replication.map_or(&None, |replication| &replication.token_file);
-        let token = |file: &Option<PathBuf>| TokenFile::read(file.as_deref());
-        let backup_token_file = settings.store.as_ref().map(|store| &store.backup_token_file);
+        let token = |option, file: Option<&PathBuf>| TokenFile::read(option, file.map(PathBuf::as_path));
+        let store = settings.store.as_ref();
+        let backup_token_file = store.and_then(|store| store.backup_token_file.as_ref());
+        let replication = store.and_then(|store| store.replication.as_ref());
+        let replication_token_file = replication.and_then(|replication| replication.token_file.as_ref());
         Ok(Self {
             authenticator,
             tls,
-            admin_token: token(&settings.admin.token_file)?,
-            backup_token: backup_token_file.map_or(Ok(None), token)?,
-            http_token: token(&settings.http.token_file)?,
-            replication_token: token(replication_token_file)?.map(|file| Token::new(file.bytes())),
+            admin_token: token("--admin-token-file", settings.admin.token_file.as_ref())?,
+            backup_token: token("--backup-token-file", backup_token_file)?,
+            http_token: token("--http-token-file", settings.http.token_file.as_ref())?,
+            replication_token: token("--replication-token-file", replication_token_file)?
+                .map(|file| Token::new(file.bytes())),
         })
     }
 

@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use larder_conformance::client::Client;
 use larder_conformance::folder::Folder;
 use larder_conformance::server::{Server, eventually};
+use larder_store::{LogOptions, LogStore, Store as _};
 use rustix::process::Signal;
 
 /// A larderd with a store and these namespaces.
@@ -228,4 +230,109 @@ fn a_quota_of_disk_can_come_later() {
         (0..2_000).map(|number: u64| (1048 + 2 + number.to_string().len() as u64).next_multiple_of(8)).sum();
     let counted = figure(&mut client, "a:", "disk_bytes");
     assert!(counted.abs_diff(bytes) <= bytes / 500 + 2_000, "{counted} of {bytes}");
+}
+
+/// Changes on their way to the log count for the difference that they make.
+#[test]
+fn changes_of_an_item_on_their_way_leave_room_for_others() {
+    let folder = Folder::create();
+    let server = start(&folder, LIMITED);
+    let mut client = Client::of(&server);
+    let value = "v".repeat(500_000);
+    assert_eq!(client.ask(&format!("set a:large 0 0 500000\r\n{value}\r\n")), "STORED");
+    for (change, reply) in [
+        // Of these the first writes the item anew, with a time; the others find one.
+        ("touch a:large 1000\r\n", "TOUCHED"),
+        ("append a:large 0 0 1\r\nx\r\n", "STORED"),
+        ("md a:large I\r\n", "HD"),
+    ] {
+        let small = "set a:small 0 0 1\r\nx\r\n";
+        let asked = [&change.repeat(40), small].concat();
+        client.send(&asked);
+        (0..40).for_each(|_| assert_eq!(client.line(), reply));
+        assert_eq!(client.line(), "STORED", "behind {change:?}");
+    }
+    // 40 bytes were appended.
+    let bytes =
+        [48 + 7 + 500_040, 48 + 7 + 1].map(|bytes: u64| bytes.next_multiple_of(8)).iter().sum::<u64>();
+    eventually(|| figure(&mut client, "a:", "disk_bytes").abs_diff(bytes) <= bytes / 500);
+}
+
+/// Sizes that change all the time, from several connections; in the end they only grow, so that nothing hides what was
+/// admitted beyond the quota.
+#[test]
+fn a_quota_of_disk_holds_while_items_grow_and_shrink() {
+    const KEYS: usize = 1200;
+    const BATCH: usize = 32;
+    let folder = Folder::create();
+    let server = start(&folder, LIMITED);
+    let value = "v".repeat(20_000);
+    let load = &|connection: usize| {
+        let mut random = fastrand::Rng::with_seed(connection as u64);
+        let mut client = Client::of(&server);
+        let mut refused = 0;
+        for round in 0..90 {
+            let request = |random: &mut fastrand::Rng| {
+                let key = random.usize(..KEYS);
+                let value = &value[random.usize(..value.len())..];
+                match random.u8(0..10) {
+                    _ if round >= 64 => format!("append a:{key} 0 0 10000\r\n{}\r\n", "v".repeat(10_000)),
+                    _ if round >= 60 => format!("delete a:{key}\r\n"),
+                    0 => format!("delete a:{key}\r\n"),
+                    1..3 => format!("touch a:{key} 1000\r\n"),
+                    _ => format!("set a:{key} 0 0 {}\r\n{value}\r\n", value.len()),
+                }
+            };
+            let requests: String = (0..BATCH).map(|_| request(&mut random)).collect();
+            client.send(&requests);
+            refused += (0..BATCH).filter(|_| client.line() == REFUSED).count();
+        }
+        refused
+    };
+    let refused: usize = std::thread::scope(|scope| {
+        let loads: Vec<_> = (0..4).map(|nth| scope.spawn(move || load(nth))).collect();
+        loads.into_iter().map(|load| load.join().expect("no panic")).sum()
+    });
+    assert!(refused > 0, "the quota is reached");
+    let mut client = Client::of(&server);
+    // By what is there: 48 bytes, key and value, up to a multiple of 8.
+    let stored = (0..KEYS).filter_map(|key| {
+        let reply = client.ask(&format!("mg a:{key} s\r\n"));
+        let value_bytes: usize = reply.strip_prefix("HD s")?.parse().expect("a length");
+        Some((48 + format!("a:{key}").len() + value_bytes).next_multiple_of(8) as u64)
+    });
+    let stored: u64 = stored.sum();
+    assert!(stored.abs_diff(QUOTA_BYTES) <= QUOTA_BYTES / 50, "{stored} bytes are stored");
+    let counted = figure(&mut client, "a:", "disk_bytes");
+    assert!(counted.abs_diff(stored) <= stored / 500, "{counted} of {stored}");
+}
+
+/// A delayed flush of a namespace that a later file does not have.
+#[test]
+fn a_delayed_flush_does_not_outlive_its_namespace() {
+    let without = NESTED.replace("[namespace.\"a:b:\"]\nkeep = \"store\"\n", "");
+    assert_ne!(without, NESTED);
+    for (delay_secs, is_due) in [(1, true), (100_000, false)] {
+        let folder = Folder::create();
+        let server = start(&folder, NESTED);
+        let mut client = Client::of(&server);
+        ["a:1", "a:b:1"].iter().for_each(|key| set(&mut client, key));
+        assert_eq!(client.ask(&format!("flush_prefix a:b: {delay_secs}\r\n")), "OK");
+        let due = SystemTime::now() + Duration::from_secs(2);
+        server.kill().expect("it is killed");
+        eventually(|| !is_due || SystemTime::now() > due);
+
+        let server = start(&folder, &without);
+        let mut client = Client::of(&server);
+        let left: &[&str] = if is_due { &["a:1"] } else { &["a:1", "a:b:1"] };
+        assert_eq!(found(&mut client, &["a:1", "a:b:1"]), left, "{delay_secs}");
+        set(&mut client, "a:b:2");
+        server.stop().expect("it stops");
+        let store = LogStore::open(&folder.path().join("store"), LogOptions::default()).expect("it opens");
+        assert_eq!(store.pending_flushes(), [], "{delay_secs}");
+        drop(store);
+        // It comes back: what was stored meanwhile stays.
+        let server = start(&folder, NESTED);
+        assert_eq!(found(&mut Client::of(&server), &["a:b:2"]), ["a:b:2"], "{delay_secs}");
+    }
 }

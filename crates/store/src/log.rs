@@ -107,12 +107,16 @@ pub struct LogStore {
     last_sequence: AtomicU64,
     durable_sequence: AtomicU64,
     highest_version: AtomicU64,
+    /// The latest time that `maintain` was told; 0: none yet.
+    now_unix_secs: AtomicU64,
     read_only: ReadOnly,
     /// The last append found no room: cleaning is to make some, wherever it can.
     is_full: AtomicBool,
     counters: Counters,
     /// What the items of some prefixes use, if that is counted. Changes under the locks of cleaner and appender alone.
     usage: RwLock<Option<Arc<PrefixUsage>>>,
+    /// Names of the files that opening it has removed.
+    removed: Vec<String>,
     _lock: Box<dyn Lock>,
 }
 
@@ -144,6 +148,7 @@ struct Counters {
     reads: AtomicU64,
     fsyncs: AtomicU64,
     full_errors: AtomicU64,
+    uncounted_records: AtomicU64,
 }
 
 impl LogStore {
@@ -160,6 +165,12 @@ impl LogStore {
     pub fn open_files(files: Arc<dyn Files>, mut options: LogOptions) -> Result<Self> {
         options.segment_bytes = options.segment_bytes.clamp(*SEGMENT_BYTES.start(), *SEGMENT_BYTES.end());
         open::open(files, options)
+    }
+
+    /// The files that opening the store has removed, since its manifest does not name them: what a crash leaves, or
+    /// somebody has put there.
+    pub fn removed_files(&self) -> &[String] {
+        &self.removed
     }
 
     fn appender(&self) -> MutexGuard<'_, Appender> {
@@ -296,6 +307,7 @@ impl Store for LogStore {
             reads: count(&self.counters.reads),
             fsyncs: count(&self.counters.fsyncs),
             full_errors: count(&self.counters.full_errors),
+            uncounted_records: count(&self.counters.uncounted_records),
             read_only: self.read_only.is_set(),
             log_start_sequence: count(&self.log_start),
             log_bytes: retain::log_bytes(&segments),

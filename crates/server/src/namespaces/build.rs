@@ -115,17 +115,22 @@ pub fn build(
 /// A namespace of the store. `durability`: where its policy does not say.
 fn stored(table: &Table, number: u8, durability: Durability) -> StoredNamespace {
     let prefix = table.prefix(number);
+    StoredNamespace {
+        number,
+        prefix: prefix.to_vec(),
+        nested: stored_below(table, prefix).into(),
+        durability: table.policy(number).durability.unwrap_or(durability),
+        is_replicated: is_replicated(table, number),
+    }
+}
+
+/// The prefixes of the namespaces of the store that nest in this one.
+pub(crate) fn stored_below(table: &Table, prefix: &[u8]) -> Vec<Vec<u8>> {
     let is_nested = |other: &u8| {
         let longer = table.prefix(*other);
         table.policy(*other).keep == Keep::Store && longer.len() > prefix.len() && longer.starts_with(prefix)
     };
-    StoredNamespace {
-        number,
-        prefix: prefix.to_vec(),
-        nested: table.numbers().filter(is_nested).map(|other| table.prefix(other).to_vec()).collect(),
-        durability: table.policy(number).durability.unwrap_or(durability),
-        is_replicated: is_replicated(table, number),
-    }
+    table.numbers().filter(is_nested).map(|other| table.prefix(other).to_vec()).collect()
 }
 
 /// True if the changes of a namespace go to other sites, if this server is one.

@@ -109,7 +109,12 @@ fn open(settings: &StoreSettings) -> Result<Arc<dyn Store>, Error> {
         Driver::Memory => Ok(Arc::new(MemoryStore::new())),
         Driver::Log => {
             let options = LogOptions { segment_bytes: settings.segment_bytes, ..LogOptions::default() };
-            Ok(Arc::new(LogStore::open(&settings.directory, options)?))
+            let store = LogStore::open(&settings.directory, options)?;
+            if !store.removed_files().is_empty() {
+                let names = store.removed_files().join(", ");
+                tracing::warn!("removed files that the store's MANIFEST does not name: {names}");
+            }
+            Ok(Arc::new(store))
         }
         #[cfg(feature = "rocksdb")]
         Driver::RocksDb => {

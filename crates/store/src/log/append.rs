@@ -104,12 +104,18 @@ fn publish(
     let (mut records, mut tombstones) = (0, 0);
     let usage = store.usage();
     let keeps_tombstones = store.retention().is_replicated;
+    // Of a put that has expired already the sweep that would find it may be over, so it is not counted at all.
+    let now_unix_secs = store.now_unix_secs.load(Relaxed);
+    let is_expired = |entry: &Entry<'_>| match entry {
+        Entry::Put(put) => put.exptime_secs != 0 && put.exptime_secs <= now_unix_secs,
+        _ => false,
+    };
     let of_keys = entries.iter().filter(|entry| entry.has_key());
     for (entry, appended) in footer_entries.iter().zip(of_keys) {
         let mut new = index_entry(segment, entry);
         // It comes after a flush that means it: only cleaning finds out about those that came before.
         new.dead = entry.is_put && store.flushes.covers_version(appended.key(), appended.version());
-        if let Some(usage) = usage.as_deref().filter(|_| new.is_live())
+        if let Some(usage) = usage.as_deref().filter(|_| new.is_live() && !is_expired(appended))
             && let Some(prefix) = usage.find(appended.key())
         {
             new.account = Account::new(prefix, entry.class, padded(record_bytes(appended)));

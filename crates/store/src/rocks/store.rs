@@ -189,6 +189,7 @@ impl Store for RocksStore {
             reads: count(&self.counters.reads),
             fsyncs: count(&self.counters.fsyncs),
             full_errors: count(&self.counters.full_errors),
+            uncounted_records: 0,
             read_only: self.read_only.is_set(),
             log_bytes: 0,
             log_start_sequence: 0,

@@ -104,6 +104,54 @@ fn a_lost_manifest_or_segment_is_repaired() {
     }
 }
 
+#[test]
+fn without_a_manifest_each_segment_is_named_once_and_none_is_lost_unsaid() {
+    let disk = SimDisk::new();
+    let store = open_log(&disk).expect("opens");
+    for nth in 0..200_u64 {
+        append(&store, &[put(&format!("key-{nth}"), vec![nth as u8; 200], nth + 1)]).expect("appends");
+    }
+    store.close().expect("closes");
+    drop(store);
+    disk.remove("MANIFEST").expect("removes");
+    // Its magic number: nothing says what this file is.
+    let headless = "segment-0000000000000002";
+    disk.flip_bit(headless, 0, 0).expect("flips");
+    let segments = |disk: &SimDisk| {
+        let names = disk.list().expect("lists").into_iter();
+        names.filter(|name| name.starts_with("segment-")).collect::<Vec<_>>()
+    };
+    let there = segments(&disk);
+    let found = check(&disk, false).expect("checks");
+    assert!(found.has_lost_manifest && !found.is_repaired, "{found:?}");
+    let named: Vec<_> = found.damages.iter().map(|damage| damage.file.clone()).collect();
+    let mut expected = vec!["MANIFEST".to_owned()];
+    expected.extend(there.iter().cloned());
+    let sorted = |mut names: Vec<String>| {
+        names.sort();
+        names
+    };
+    assert_eq!(sorted(named), sorted(expected));
+    let repaired = check(&disk, true).expect("repairs");
+    let lost = format!("{headless}: all of it; older values of its keys may be back");
+    assert!(repaired.lost.contains(&lost), "{repaired:?}");
+    let store = open_log(&disk).expect("opens");
+    let removed = store.removed_files();
+    assert!(removed.iter().all(|name| name.starts_with("index-")), "of the records none: {removed:?}");
+    assert!(disk.list().expect("lists").contains(&format!("damaged-{headless}")));
+}
+
+#[test]
+fn what_opening_removes_is_told() {
+    let disk = SimDisk::new();
+    drop(open_log(&disk).expect("opens"));
+    disk.create("segment-0000000000999999").expect("creates");
+    disk.create("precious").expect("creates");
+    let store = open_log(&disk).expect("opens");
+    assert_eq!(store.removed_files(), ["segment-0000000000999999"]);
+    assert!(disk.list().expect("lists").contains(&"precious".to_owned()));
+}
+
 /// On a file of the system that was just written, and on one whose file system cannot tell.
 #[test]
 fn small_values_are_read_without_waiting() {
